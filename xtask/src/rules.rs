@@ -20,6 +20,7 @@ const HOSTILE: [&str; 74] = [
     "crates/hushed-net/src/frame.rs",
     "crates/hushed-net/src/session.rs",
     "crates/hushed-model/src/folder/config.rs",
+    "crates/hushed-model/src/folder/decoder.rs",
     "crates/hushed-model/src/folder/declared.rs",
     "crates/hushed-model/src/folder/json.rs",
     "crates/hushed-model/src/folder/labels.rs",

@@ -6,7 +6,7 @@
 use hushed_net::Party;
 use hushed_twopc::func::curve::{GELU_EIGHT, curve_scaled};
 use hushed_twopc::func::inverse::reciprocal;
-use hushed_twopc::func::norm::{NormShape, normalise_rows};
+use hushed_twopc::func::norm::{NormReach, NormShape, normalise_rows};
 use hushed_twopc::func::softmax::{SCORES, exponentials};
 use hushed_twopc::func::{Format, rescale};
 use hushed_twopc::gadget::{self, Sign, mul_rows};
@@ -247,6 +247,7 @@ pub fn norm() -> Vec<Box<dyn Case>> {
         width,
         centre: true,
         epsilon: 1e-12,
+        reach: NormReach::USUAL,
     };
     vec![Numbers::case(
         json!({ "rows": rows, "columns": width }),

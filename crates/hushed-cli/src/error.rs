@@ -119,7 +119,10 @@ impl CliError {
             | Self::Plan(_) => 3,
             Self::Model(error) | Self::Text { source: error, .. } => match error {
                 ModelError::Text(_) => 3,
-                ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } => 4,
+                ModelError::Folder(_)
+                | ModelError::TokenOutOfRange { .. }
+                | ModelError::NotAnEncoder { .. }
+                | ModelError::NotAGenerator => 4,
                 _ => 70,
             },
             Self::Unsupported { .. }
@@ -128,7 +131,7 @@ impl CliError {
             Self::Fhe(error) => match error {
                 FheError::Choices(_) | FheError::Unsupported { .. } | FheError::Levels { .. } => 4,
                 FheError::Packing(_) => 3,
-                FheError::Model(ModelError::Folder(_)) => 4,
+                FheError::Model(ModelError::Folder(_) | ModelError::NotAnEncoder { .. }) => 4,
                 FheError::Io { .. } => 8,
                 _ => 70,
             },
@@ -162,6 +165,9 @@ impl CliError {
             Self::Unsupported { .. } | Self::Run(RunError::Unsupported { .. }) => "model-folder",
             Self::Calibration(_) | Self::Fhe(FheError::Choices(_)) => "calibration",
             Self::Fhe(FheError::Unsupported { .. } | FheError::Levels { .. }) => "unsupported",
+            Self::Fhe(FheError::Model(ModelError::Folder(_) | ModelError::NotAnEncoder { .. })) => {
+                "model-folder"
+            }
             Self::Fhe(FheError::Packing(_)) => "batch",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",

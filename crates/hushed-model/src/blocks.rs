@@ -21,18 +21,21 @@ pub struct Linear {
     pub bias: Option<Arc<[f32]>>,
 }
 
-/// The table of token vectors, and the position vectors.
+/// The table of token vectors, and the position vectors if there are any.
 #[derive(Clone)]
 pub struct Embedding {
     /// Rows of the token table.
     pub vocabulary: usize,
-    /// Rows of the position table: the longest input.
+    /// The longest input; with a position table, its rows.
     pub positions: usize,
+    /// Whether there is a position table. Where not, `offsets` is `None`, and attention knows places by [`Rope`].
+    pub placed: bool,
     /// Columns of both, `d`.
     pub width: usize,
     /// `vocabulary × width`; `None` where only the shape is known.
     pub tokens: Option<Arc<Matrix<f32>>>,
-    /// `positions × width`, added to row i of every text; BERT's token type 0 is already in it. `None` as above.
+    /// `positions × width`, added to row i of every text; BERT's token type 0 is already in it. `None` as above, and
+    /// where the embedding is not `placed`.
     pub offsets: Option<Arc<Matrix<f32>>>,
 }
 
@@ -45,10 +48,47 @@ pub struct Norm {
     pub width: usize,
     /// ε, added to the (biased) variance or mean square.
     pub epsilon: f64,
+    /// What is declared of its rows; `None`: nothing, and they are as those of most models.
+    pub reach: Option<NormReach>,
     /// `width` numbers; `None` where only the shape is known.
     pub gain: Option<Arc<[f32]>>,
     /// `width` numbers (zeros for RMSNorm); `None` as above.
     pub offset: Option<Arc<[f32]>>,
+}
+
+/// What is declared of a norm's rows, so that a private run has formats for them: in powers of two, public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormReach {
+    /// The sum of a row's squares, its mean subtracted, is below 2^squares.
+    pub squares: u32,
+    /// Fraction bits beyond the usual ones, for rows of elements far below 1.
+    pub finer: u32,
+}
+
+impl NormReach {
+    /// Where nothing is declared.
+    pub const USUAL: NormReach = NormReach {
+        squares: 18,
+        finer: 0,
+    };
+    /// More squares than this no format holds.
+    pub const MOST_SQUARES: u32 = 30;
+    /// `squares + 2·finer` is at most this.
+    pub const MOST: u32 = 33;
+
+    /// The least that holds rows whose sums of squares are at most `largest`, and whose mean squares are at least
+    /// `least`; `None` if no format does. Rows of a root mean square below 2^−5 get finer fractions, as far as there is
+    /// room for them.
+    pub fn of(largest: f64, least: f64) -> Option<NormReach> {
+        let squares = (largest.max(f64::MIN_POSITIVE).log2().floor() + 1.0).max(18.0);
+        if squares.is_nan() || squares > f64::from(Self::MOST_SQUARES) {
+            return None;
+        }
+        let squares = squares as u32;
+        let wanted = (-5.0 - least.max(1e-12).sqrt().log2()).ceil().max(0.0);
+        let finer = (wanted as u32).min((Self::MOST - squares) / 2);
+        Some(NormReach { squares, finer })
+    }
 }
 
 /// How a [`Norm`] measures a row.
@@ -65,14 +105,16 @@ pub enum NormKind {
 pub struct Attention {
     /// `d → h·dh`.
     pub query: Linear,
-    /// `d → h·dh`.
+    /// `d → g·dh`.
     pub key: Linear,
-    /// `d → h·dh`.
+    /// `d → g·dh`.
     pub value: Linear,
     /// `h·dh → d`.
     pub output: Linear,
     /// How Q, K, V split.
     pub heads: Heads,
+    /// How places turn Q and K.
+    pub rope: Option<Rope>,
     /// The function from scores to weights.
     pub weigh: Weigh,
     /// Which keys a row may see.
@@ -82,12 +124,68 @@ pub struct Attention {
 /// How the columns of Q, K and V split into heads, and what scales their products.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heads {
-    /// h.
+    /// h, the heads of Q.
     pub count: usize,
+    /// g, the heads of K and V: a divisor of h. Head j of Q reads head ⌊j·g/h⌋ of them.
+    pub keys: usize,
     /// dh.
     pub width: usize,
     /// Factor of the scores, `1/√dh`.
     pub scale: f64,
+}
+
+impl Heads {
+    /// Columns of Q, h·dh.
+    pub const fn query_columns(&self) -> usize {
+        self.count * self.width
+    }
+
+    /// Columns of K and of V, g·dh.
+    pub const fn key_columns(&self) -> usize {
+        self.keys * self.width
+    }
+
+    /// Heads of Q that read one of K, h/g.
+    pub fn shared(&self) -> usize {
+        self.count / self.keys.max(1)
+    }
+}
+
+/// Rotary positions (Su et al. 2021): in every head of Q and K the pair i of columns of the row at place p is turned by
+/// the angle `p·θ^(−2i/dh)`, so that scores depend on the distance of two places alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    /// θ.
+    pub theta: f64,
+    /// Which columns are pair i.
+    pub pairs: Pairs,
+}
+
+/// The two spellings of rotary positions. One is the other after a permutation of the columns of Q and K, which changes
+/// no score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// Columns i and i + dh/2 of a head, as in Hugging Face folders.
+    Halves,
+    /// Columns 2i and 2i + 1, as in the paper and in LLaMA's own files.
+    Adjacent,
+}
+
+impl Rope {
+    /// The angle of every pair at place `place`, for heads of `width` columns: `width/2` numbers.
+    pub fn angles(&self, place: usize, width: usize) -> impl Iterator<Item = f64> + use<> {
+        let theta = self.theta;
+        let turns = move |i| theta.powf(-2.0 * i as f64 / width as f64);
+        (0..width / 2).map(move |i| place as f64 * turns(i))
+    }
+
+    /// The columns of pair i in a head of `width` columns.
+    pub const fn pair(&self, i: usize, width: usize) -> (usize, usize) {
+        match self.pairs {
+            Pairs::Halves => (i, i + width / 2),
+            Pairs::Adjacent => (2 * i, 2 * i + 1),
+        }
+    }
 }
 
 /// How scores become weights.
@@ -116,11 +214,13 @@ impl Mask {
     }
 }
 
-/// One feed-forward block.
+/// One feed-forward block: `down(f(up(x)))`, or with a gate `down(f(gate(x)) ∘ up(x))`.
 #[derive(Clone)]
 pub struct FeedForward {
     /// `d → hidden`.
     pub up: Linear,
+    /// `d → hidden`; then the activation is of this one, and multiplied with what `up` gives (Shazeer 2020).
+    pub gate: Option<Linear>,
     /// Between the two.
     pub activation: Activation,
     /// How a private run may approximate it; `None`: nothing is declared, and the approximation must do for any model.

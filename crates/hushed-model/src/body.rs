@@ -2,6 +2,7 @@
 
 use crate::blocks::{Embedding, Tolerance};
 use crate::gpt2::Gpt2;
+use crate::llama::Llama;
 use crate::network::Network;
 use crate::program::Program;
 
@@ -12,6 +13,8 @@ pub enum Body {
     Encoder(Network),
     /// GPT-2: the logits of the next token.
     Gpt2(Gpt2),
+    /// LLaMA and its like: the logits of the next token.
+    Llama(Llama),
 }
 
 impl Body {
@@ -20,6 +23,7 @@ impl Body {
         match self {
             Body::Encoder(network) => network.program(),
             Body::Gpt2(gpt2) => gpt2.program(),
+            Body::Llama(llama) => llama.program(),
         }
     }
 
@@ -28,6 +32,7 @@ impl Body {
         match self {
             Body::Encoder(network) => &network.embedding,
             Body::Gpt2(gpt2) => &gpt2.embedding,
+            Body::Llama(llama) => &llama.embedding,
         }
     }
 
@@ -36,6 +41,7 @@ impl Body {
         match self {
             Body::Encoder(network) => &mut network.embedding,
             Body::Gpt2(gpt2) => &mut gpt2.embedding,
+            Body::Llama(llama) => &mut llama.embedding,
         }
     }
 
@@ -44,6 +50,7 @@ impl Body {
         match self {
             Body::Encoder(network) => network.outputs(),
             Body::Gpt2(gpt2) => gpt2.head.outputs,
+            Body::Llama(llama) => llama.head.outputs,
         }
     }
 
@@ -57,6 +64,10 @@ impl Body {
             }
             Body::Gpt2(gpt2) => {
                 let layers = gpt2.layers.iter_mut();
+                layers.for_each(|layer| layer.feed_forward.tolerance = declared);
+            }
+            Body::Llama(llama) => {
+                let layers = llama.layers.iter_mut();
                 layers.for_each(|layer| layer.feed_forward.tolerance = declared);
             }
         }

@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::Mask;
+use crate::blocks::{Mask, NormKind};
 use crate::error::ModelError;
 use crate::matrix::Matrix;
 use crate::model::Model;
@@ -59,7 +59,7 @@ pub enum Ranges {
         /// Sum of a row's exponentials of the above: from 1 to the number of keys.
         denominator: Range,
     },
-    /// A LayerNorm.
+    /// A norm; of an RMSNorm, which subtracts no mean, mean squares in place of variances.
     Norm {
         /// Variance of row 0 of each text.
         first_variance: Range,
@@ -287,7 +287,7 @@ fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
         (Seen::Acts(x), Moment::Input, What::Activation) => Some(Ranges::Activation {
             input: real_values(x),
         }),
-        (Seen::Acts(x), Moment::Input, What::Norm) => Some(variances(x)),
+        (Seen::Acts(x), Moment::Input, What::Norm(kind)) => Some(variances(x, kind)),
         (Seen::Acts(x), Moment::Output, What::Values) => Some(Ranges::Values {
             output: real_values(x),
         }),
@@ -308,12 +308,15 @@ fn real_values(x: &PlainActs) -> Range {
     Range::of(real_rows(x).flat_map(|(_, row)| row.iter().copied()))
 }
 
-fn variances(x: &PlainActs) -> Ranges {
+fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
     let (mut first_variance, mut variance, mut centred) =
         (Range::NOTHING, Range::NOTHING, Range::NOTHING);
     let pooled = x.rows.texts().iter().all(|text| text.real == 1);
     for (i, row) in real_rows(x) {
-        let mean = row.iter().sum::<f64>() / row.len() as f64;
+        let mean = match kind {
+            NormKind::LayerNorm => row.iter().sum::<f64>() / row.len() as f64,
+            NormKind::RmsNorm => 0.0,
+        };
         let v = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / row.len() as f64;
         let v = Range { min: v, max: v };
         // The one row that pooling leaves is any row of its text.

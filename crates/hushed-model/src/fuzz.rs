@@ -85,7 +85,10 @@ pub fn ending(bytes: &[u8]) {
     pooling::prompts(bytes, &mut problems);
     problems.clear();
     match declared::parse(bytes, &mut problems) {
-        Some(t) => assert!(problems.is_empty() && t.reach.is_finite() && t.error > 0.0),
+        Some(d) => {
+            let t = d.activation;
+            assert!(problems.is_empty() && t.reach.is_finite() && t.error > 0.0);
+        }
         None => assert!(!problems.is_empty()),
     }
 }

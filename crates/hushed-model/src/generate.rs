@@ -3,7 +3,7 @@
 use crate::arch::Task;
 use crate::error::{ModelError, TextError};
 use crate::model::Model;
-use crate::plain;
+use crate::plain::{self, PlainCache};
 use crate::tokens::TokenIds;
 
 /// Why a generated text ends.
@@ -18,8 +18,7 @@ pub enum Ending {
 }
 
 /// Continues a text by at most `most` tokens, each shown as it comes; the text and what follows have at most
-/// [`Public::max_tokens`](crate::Public::max_tokens) tokens. Every token takes a pass over the whole text in f64:
-/// this is the oracle, and not fast. Of equal logits the least id is taken.
+/// [`Public::max_tokens`](crate::Public::max_tokens) tokens. Of equal logits the least id is taken.
 ///
 /// # Errors
 /// [`ModelError::NotAGenerator`]; [`TextError::NoRoom`] if not one token has room; those of [`plain::run`].
@@ -33,23 +32,24 @@ pub fn greedy(
         return Err(ModelError::NotAGenerator);
     }
     let program = model.program();
-    let mut ids = text.ids()[..text.rows().real].to_vec();
+    let mut new = text.ids()[..text.rows().real].to_vec();
     let limit = model.public.max_tokens;
-    if ids.len() >= limit {
-        let tokens = ids.len();
+    let tokens = new.len();
+    if tokens >= limit {
         return Err(TextError::NoRoom { tokens, limit }.into());
     }
-    for _ in 0..most {
-        if ids.len() == limit {
+    let mut cache = PlainCache::default();
+    for made in 0..most {
+        if tokens + made == limit {
             return Ok(Ending::Positions);
         }
-        let logits = plain::run(&program, vec![TokenIds::new(ids.clone())], |_, _| ())?;
+        let logits = plain::run_next(&program, &mut cache, TokenIds::new(new))?;
         let token = largest(logits.values.row(0));
         if Some(token) == model.public.end_token {
             return Ok(Ending::EndToken);
         }
         see(token);
-        ids.push(token);
+        new = vec![token];
     }
     Ok(Ending::Most)
 }

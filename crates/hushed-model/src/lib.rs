@@ -16,6 +16,7 @@ pub mod fuzz;
 pub mod generate;
 pub mod gpt2;
 mod layers;
+pub mod llama;
 pub mod matrix;
 pub mod model;
 pub mod network;
@@ -30,16 +31,21 @@ pub mod vectors;
 pub use arch::{Architecture, Task};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
-    Pool, QUICK_GELU, Tolerance, Weigh,
+    NormReach, Pairs, Pool, QUICK_GELU, Rope, Tolerance, Weigh,
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use error::{FolderError, ModelError, Problem, TextError};
-pub use folder::{FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check};
+pub use folder::{
+    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check,
+};
 pub use generate::{Ending, greedy, largest};
 pub use gpt2::Gpt2;
+pub use llama::Llama;
 pub use matrix::Matrix;
-pub use model::{Model, gpt2_shapes, network_shapes, random_gpt2, random_network};
+pub use model::{
+    Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_network,
+};
 pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};
 pub use program::{Block, Edge, Kind, Program, Step, StepId, Values, here, same};

@@ -1,8 +1,9 @@
 //! A model: its public part and its layers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::blocks::{Embedding, Pool, Tolerance};
+use crate::blocks::{Embedding, NormReach, Pool, Tolerance};
 use crate::body::Body;
 use crate::error::{FolderError, ModelError};
 use crate::folder::config::NetworkConfig;
@@ -10,6 +11,7 @@ use crate::folder::public::Public;
 use crate::folder::report;
 use crate::gpt2::Gpt2;
 use crate::layers::{self, Random, ShapesOnly};
+use crate::llama::Llama;
 use crate::network::Network;
 use crate::plain;
 use crate::program::Program;
@@ -68,9 +70,20 @@ impl Model {
             .collect())
     }
 
+    /// The same model with this declared of its norms, by the names of their steps.
+    #[must_use]
+    pub fn reaching(mut self, norms: BTreeMap<String, NormReach>) -> Model {
+        self.public.config.norms = norms;
+        self
+    }
+
     /// Its steps.
     pub fn program(&self) -> Program {
-        self.body.program()
+        let program = self.body.program();
+        match self.public.config.norms.is_empty() {
+            true => program,
+            false => program.reaching(&self.public.config.norms),
+        }
     }
 
     /// Token vectors and positions.
@@ -85,9 +98,7 @@ impl Model {
     pub fn encoder(&self) -> Result<&Network, ModelError> {
         match &self.body {
             Body::Encoder(network) => Ok(network),
-            Body::Gpt2(_) => Err(ModelError::NotAnEncoder {
-                architecture: "gpt2",
-            }),
+            body => Err(not_an_encoder(body)),
         }
     }
 
@@ -98,11 +109,18 @@ impl Model {
     pub fn encoder_mut(&mut self) -> Result<&mut Network, ModelError> {
         match &mut self.body {
             Body::Encoder(network) => Ok(network),
-            Body::Gpt2(_) => Err(ModelError::NotAnEncoder {
-                architecture: "gpt2",
-            }),
+            body => Err(not_an_encoder(body)),
         }
     }
+}
+
+fn not_an_encoder(body: &Body) -> ModelError {
+    let architecture = match body {
+        Body::Encoder(_) => "bert",
+        Body::Gpt2(_) => "gpt2",
+        Body::Llama(_) => "llama",
+    };
+    ModelError::NotAnEncoder { architecture }
 }
 
 /// The layers of an encoder's configuration without numbers, for plans and for clients.
@@ -128,4 +146,16 @@ pub fn gpt2_shapes(config: &NetworkConfig) -> Gpt2 {
 pub fn random_gpt2(config: &NetworkConfig, seed: u64) -> Gpt2 {
     let Ok(gpt2) = layers::gpt2(config, &mut Random::new(seed));
     gpt2
+}
+
+/// The layers of a configuration of LLaMA without numbers.
+pub fn llama_shapes(config: &NetworkConfig) -> Llama {
+    let Ok(llama) = layers::llama(config, &mut ShapesOnly);
+    llama
+}
+
+/// The layers of a configuration of LLaMA with random numbers of realistic ranges, as [`random_network`].
+pub fn random_llama(config: &NetworkConfig, seed: u64) -> Llama {
+    let Ok(llama) = layers::llama(config, &mut Random::new(seed));
+    llama
 }

@@ -4,12 +4,13 @@
 //! nothing is folded, and [`plain`](crate::plain) runs it as it is. Its numbers may be absent: a party that has only
 //! the public part of a model has the same list with shapes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
 use serde::{Serialize, Serializer};
 
-use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, Pool};
+use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, NormReach, Pool};
 use crate::error::ModelError;
 
 /// The steps of a model, each after those that it reads.
@@ -175,6 +176,25 @@ impl Program {
         &self.steps
     }
 
+    /// The same steps with what is declared of their norms, by name.
+    #[must_use]
+    pub fn reaching(mut self, norms: &BTreeMap<String, NormReach>) -> Program {
+        for step in &mut self.steps {
+            if let Block::Norm(norm) = &mut step.block {
+                norm.reach = norms.get(&step.id.to_string()).copied();
+            }
+        }
+        self
+    }
+
+    /// The norms, by name.
+    pub fn norms(&self) -> impl Iterator<Item = (StepId, &Norm)> {
+        self.steps.iter().filter_map(|step| match &step.block {
+            Block::Norm(norm) => Some((step.id, norm)),
+            _ => None,
+        })
+    }
+
     /// The steps of each layer: what comes before a layer ends in one value, which is all that it reads.
     pub fn layers(&self) -> Vec<Range<usize>> {
         let mut layers: Vec<Range<usize>> = Vec::new();
@@ -241,7 +261,7 @@ impl Program {
     pub fn linears(&self) -> impl Iterator<Item = &Linear> {
         self.steps.iter().flat_map(|step| match &step.block {
             Block::Attention(a) => vec![&a.query, &a.key, &a.value, &a.output],
-            Block::FeedForward(f) => vec![&f.up, &f.down],
+            Block::FeedForward(f) => f.gate.iter().chain([&f.up, &f.down]).collect(),
             Block::Head(c) => vec![&c.dense, &c.classes],
             Block::Vocabulary(w) => vec![w],
             Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => Vec::new(),

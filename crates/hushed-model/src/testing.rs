@@ -2,6 +2,7 @@
 //! `testing`).
 
 mod gpt2;
+mod wide;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,6 +20,7 @@ use crate::layers::{self, Random, Source};
 use crate::model::{Model, network_shapes};
 
 pub use gpt2::{tiny_generator, tiny_generator_config, tiny_generator_folder};
+pub use wide::{beyond_formats, wide_decoders};
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,
 /// inputs of up to 48 tokens, mean pooling to unit length. Its vocabulary has single characters and a few words. Always

@@ -11,6 +11,8 @@
 //! and a product's bytes are those of its ciphertexts, whose primes are fixed.
 
 pub(crate) mod fits;
+pub(crate) mod norms;
+pub(crate) mod sampled;
 
 use hushed_model::{Calibration, Model, Ranges, TokenIds, Tolerance, cosine};
 use serde::Serialize;

@@ -24,16 +24,17 @@ use hushed_model::{
 };
 use hushed_net::Party;
 use hushed_twopc::func::Format;
-use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
+use hushed_twopc::func::norm::{NormReach, NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
 
-use super::formats::{ACTIVATION, ANSWER, EMBEDDING, LINEAR, MAX_TOKENS, RAW_ANSWER};
+use super::formats::{ACTIVATION, ANSWER, EMBEDDING, GATE, GATED, LINEAR, MAX_TOKENS, RAW_ANSWER};
 use super::lookup::Table;
 use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores, weigh};
 use crate::circuit::cache::{Cache, Past};
 use crate::circuit::function::Function;
+use crate::circuit::input::Padding;
 use crate::circuit::pool::{maximum, pool};
 use crate::circuit::product::Product;
 
@@ -141,7 +142,7 @@ pub fn run_next<S: Shares>(
         return Err(RunError::WrongInput);
     }
     let value = pass(on, program, Some(&mut *cache), input, see)?;
-    cache.passed(text.real, text.total);
+    cache.passed(text.real, text.total, Padding::of(program));
     Ok(value)
 }
 
@@ -166,6 +167,7 @@ fn pass<S: Shares>(
         on,
         cache,
         terms: input.terms(),
+        padding: Padding::of(program),
     };
     program.run(0..program.steps().len(), None, |_, step, values| {
         let value = pass.step(step, values, input)?;
@@ -219,6 +221,7 @@ struct Pass<'a, S: Shares> {
     on: &'a mut S,
     cache: Option<&'a mut Cache<S::Share>>,
     terms: Terms,
+    padding: Padding,
 }
 
 impl<S: Shares> Pass<'_, S> {
@@ -260,12 +263,16 @@ impl<S: Shares> Pass<'_, S> {
             false => Table::Tokens,
         };
         // After padding the server does not know at which position a token stands.
-        let hidden = self.terms.padded && before > 0;
+        let hidden = e.placed && self.terms.padded && before > 0;
         let next = self.cache.as_ref().map_or(0, |cache| cache.tokens());
+        let padding = self.padding;
         self.on.step(step.id, |on| {
             let total = rows.total();
-            let ids = on.known(Party::Client, total, || input.ids());
+            let ids = on.known(Party::Client, total, || input.ids(padding));
             let mut x = on.lookup(&ids, e, tokens)?;
+            if !e.placed {
+                return Ok(Acts::new(x, EMBEDDING, rows, e.width));
+            }
             if hidden {
                 let places = || (next..next + total).map(|i| i as i64).collect();
                 let places = on.known(Party::Client, total, places);
@@ -301,6 +308,7 @@ impl<S: Shares> Pass<'_, S> {
                 width: x.width,
                 centre: n.kind == NormKind::LayerNorm,
                 epsilon: n.epsilon,
+                reach: reach_of(n),
             };
             let y = on.normalise(&x.share, x.format, shape)?;
             let mut y = Acts::new(y, ACTIVATION, x.rows, x.width);
@@ -319,25 +327,27 @@ impl<S: Shares> Pass<'_, S> {
         let Acts { rows, norm, .. } = &x;
         let product = Product::attention_input(norm.as_ref(), a, residual);
         let wide = self.wide(step, "qkv", &x, &product)?;
-        let width = a.heads.count * a.heads.width;
+        let (width, keys) = (a.heads.query_columns(), a.heads.key_columns());
         let part = |first, count| columns(&wide, rows.total(), product.outputs, first, count);
         if residual {
-            let left = Acts::new(part(3 * width, x.width), LINEAR, rows.clone(), x.width);
+            let first = width + 2 * keys;
+            let left = Acts::new(part(first, x.width), LINEAR, rows.clone(), x.width);
             values.put_back(step, 0, left)?;
         }
-        let (on, padded, heads) = (&mut *self.on, self.terms.padded, a.heads);
+        let padding = self.terms.padded.then_some(self.padding);
+        let (on, heads) = (&mut *self.on, a.heads);
         let mut past = match &mut self.cache {
             Some(cache) => cache.take(step.id),
             None => Past::default(),
         };
-        let (q, k) = (part(0, width), part(width, width));
+        let (q, k) = (part(0, width), part(width, keys));
         let s = on.step(step.id.part("scores"), |on| {
-            scores(on, &q, &k, &mut past, rows, heads)
+            scores(on, [&q, &k], &mut past, rows, heads, a.rope.as_ref())
         })?;
         let p = on.step(step.id.part("weigh"), |on| {
-            weigh(on, &s, &past, rows, (heads, a.mask), padded)
+            weigh(on, &s, &past, rows, (heads, a.mask), padding)
         })?;
-        let v = part(2 * width, width);
+        let v = part(width + keys, keys);
         let o = on.step(step.id.part("attend"), |on| {
             attend(on, &p, &v, &mut past, rows, heads)
         })?;
@@ -360,13 +370,20 @@ impl<S: Shares> Pass<'_, S> {
         let wide = self.wide(step, "up", &x, &product)?;
         let (rows, hidden) = (x.rows.total(), f.up.outputs);
         let part = |first, count| columns(&wide, rows, product.outputs, first, count);
+        let first = hidden + f.gate.as_ref().map_or(0, |gate| gate.outputs);
         if residual {
-            let left = Acts::new(part(hidden, x.width), LINEAR, x.rows.clone(), x.width);
+            let left = Acts::new(part(first, x.width), LINEAR, x.rows.clone(), x.width);
             values.put_back(step, 0, left)?;
         }
+        // The gate comes first, where there is one.
         let up = part(0, hidden);
         let id = step.id.part("activation");
-        let y = self.on.step(id, |on| on.apply(&Function::of(f), &up))?;
+        let mut y = self.on.step(id, |on| on.apply(&Function::of(f), &up))?;
+        if f.gate.is_some() {
+            let up = part(hidden, hidden);
+            let id = step.id.part("product");
+            y = self.on.step(id, |on| gated(on, &y, &up))?;
+        }
         let y = Acts::new(y, ACTIVATION, x.rows, hidden);
         let down = self.wide(step, "down", &y, &Product::down(f))?;
         Ok(Acts::new(down, LINEAR, y.rows, f.down.outputs))
@@ -387,9 +404,20 @@ impl<S: Shares> Pass<'_, S> {
         values: &mut Held<S>,
         how: Pool,
     ) -> Result<Acts<S::Share>, RunError> {
-        let x = values.take(step, 0)?;
+        let mut x = values.take(step, 0)?;
         // Padding is in the first rows of a text only.
-        let padded = self.terms.padded && self.cache.as_ref().is_none_or(|c| c.rows() == 0);
+        let mut padded = self.terms.padded && self.cache.as_ref().is_none_or(|c| c.rows() == 0);
+        if padded && self.padding == Padding::InFront {
+            if how != Pool::Last {
+                return Err(RunError::Unsupported {
+                    site: step.id.to_string(),
+                    what: "this pooling of rows behind padding",
+                });
+            }
+            // The last row of a text is its last token.
+            let lengths: Vec<usize> = x.rows.texts().iter().map(|t| t.total).collect();
+            (x.rows, padded) = (Rows::unpadded(&lengths), false);
+        }
         self.on.step(step.id, |on| {
             let rows = x.rows.pooled();
             if how == Pool::Max {
@@ -433,6 +461,7 @@ impl<S: Shares> Pass<'_, S> {
         let x = values.take(step, 0)?;
         let f = FeedForward {
             up: c.dense.clone(),
+            gate: None,
             activation: c.activation,
             tolerance: None,
             down: c.classes.clone(),
@@ -485,6 +514,23 @@ impl<S: Shares> Pass<'_, S> {
         self.on
             .step(id, |on| on.product(id, &x.share, rows, product))
     }
+}
+
+/// The formats of a norm: those that its model declares.
+pub(crate) fn reach_of(norm: &Norm) -> NormReach {
+    norm.reach.map_or(NormReach::USUAL, |reach| NormReach {
+        squares: reach.squares,
+        finer: reach.finer,
+    })
+}
+
+/// An activation's result in [`ACTIVATION`] times `up` in [`LINEAR`], in [`ACTIVATION`].
+fn gated<S: Shares>(on: &mut S, y: &S::Share, up: &S::Share) -> Result<S::Share, RunError> {
+    let y = on.narrow(y, ACTIVATION.frac - GATE.frac, GATE.ring);
+    let up = on.rescale(up, LINEAR.frac - GATED.frac, GATED.ring)?;
+    let product = on.multiply(&y, &up)?;
+    let shift = GATE.frac + GATED.frac - ACTIVATION.frac;
+    on.rescale(&product, shift, ACTIVATION.ring)
 }
 
 /// γ∘y + β of a normalised matrix, in [`LINEAR`], if a norm is waiting; the matrix itself otherwise.

@@ -15,8 +15,9 @@ use hushed_twopc::{Ctx, TwopcError};
 use super::{Protocol, RunError};
 use crate::circuit::function;
 use crate::formats::{
-    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, LOGIT, MASKED, MAXIMUM, PORTION,
-    QUERY, QUOTIENT, RAW_ANSWER, SUM_BITS, TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
+    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, GATE, GATED, INVERSE, LINEAR, LOGIT, MASKED, MAXIMUM,
+    PORTION, QUERY, QUOTIENT, RAW_ANSWER, SUM_BITS, TABLE_BITS, TURN_FRAC, TURNED, VALUE, WEIGHED,
+    WEIGHT_BITS, WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
@@ -47,6 +48,9 @@ fn numbers() -> String {
         show("linear", LINEAR),
         show("embedding", EMBEDDING),
         show("query", QUERY),
+        show("turned", TURNED),
+        show("gate", GATE),
+        show("gated", GATED),
         show("weighed", WEIGHED),
         show("value", VALUE),
         show("attended", ATTENDED),
@@ -59,7 +63,7 @@ fn numbers() -> String {
         show("answer rounded", ANSWER),
         show("raw rounded", RAW_ANSWER),
         format!(
-            "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED}"
+            "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED} turn={TURN_FRAC}"
         ),
         hushed_twopc::func::describe(),
         function::describe(),

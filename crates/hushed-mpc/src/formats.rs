@@ -11,6 +11,11 @@ use hushed_twopc::share::Ring;
 
 /// Activations between layers: what a linear layer reads.
 pub const ACTIVATION: Format = Format::new(48, 16);
+/// What an activation gives, with its scale in it, where it is multiplied with another layer's result: a product of
+/// less than 2^11 in magnitude, in units of the scale.
+pub const GATE: Format = Format::new(38, 14);
+/// The other factor.
+pub const GATED: Format = Format::new(38, 11);
 /// Fraction bits of weights as integers.
 pub const WEIGHT_FRAC: u32 = 16;
 /// Weights as integers are at most 2^22: |w| ≤ 64, gains and activation scales included.
@@ -29,6 +34,11 @@ pub const POSITION_LIMIT: f64 = 16.0;
 pub const BIAS_LIMIT: f64 = 4096.0;
 /// Queries and keys in the product that gives scores: 24 fraction bits and |score·log₂e| < 2^9.
 pub const QUERY: Format = Format::new(35, 12);
+/// Queries and keys before rotary positions turn them, in a ring that holds their products with cosines and sines and
+/// still [`QUERY`]'s when these lose their last bits, which is then local.
+pub const TURNED: Format = Format::new(QUERY.ring.bits() + TURN_FRAC + 4, QUERY.frac + 4);
+/// Fraction bits of cosines and sines: 2^−17 of a number is lost.
+pub const TURN_FRAC: u32 = 16;
 /// The client's addend to its share of the scores of padding, in units of log 2. As long as |score·log₂e| ≤ 248 for
 /// every token, and any token may serve as padding, a masked score is at least 16 below its row's maximum, where the
 /// exponential is cut off, and a difference of two stays below 2^10. MiniLM's scores reach 89, and 160 in magnitude in

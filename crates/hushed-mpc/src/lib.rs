@@ -21,6 +21,8 @@ pub mod verify;
 mod weights;
 
 pub use choose::fits::{Fit, fits};
+pub use choose::norms::choose_norms;
+pub use choose::sampled::sampled_out_of_range;
 pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
 pub use circuit::answer::{embeddings, labels};
 pub use circuit::cache::{Cache, TextCache};

@@ -45,6 +45,8 @@ pub trait Local: Clone + Sized {
     fn add_assign(&mut self, y: &Self);
     /// c·x.
     fn times(&self, c: i64) -> Self;
+    /// c_i·x_i.
+    fn times_each(&self, factors: impl FnOnce() -> Vec<i64>) -> Self;
     /// 2^k·x.
     fn shift_left(&self, k: u32) -> Self;
     /// Modulo a smaller ring.
@@ -168,6 +170,9 @@ pub trait Shares {
         factors: &Self::Share,
     ) -> Result<Self::Share, RunError>;
 
+    /// x_i·y_i, in their ring.
+    fn multiply(&mut self, x: &Self::Share, y: &Self::Share) -> Result<Self::Share, RunError>;
+
     /// The largest of each row.
     fn maxima(
         &mut self,
@@ -252,6 +257,13 @@ impl Local for Share {
 
     fn times(&self, c: i64) -> Share {
         self.mul_public(c)
+    }
+
+    fn times_each(&self, factors: impl FnOnce() -> Vec<i64>) -> Share {
+        let factors = factors().into_iter();
+        let words = self.words().iter().zip(factors);
+        let words = words.map(|(w, c)| w.wrapping_mul(c as u64));
+        Share::new(self.ring(), words.collect())
     }
 
     fn shift_left(&self, k: u32) -> Share {

@@ -266,9 +266,11 @@ impl ServeError {
             Self::Text { .. } => Category::Input,
             Self::Fhe(error) => error.category(),
             Self::Model(ModelError::Text(_)) => Category::Input,
-            Self::Model(ModelError::Folder(_) | ModelError::TokenOutOfRange { .. }) => {
-                Category::Folder
-            }
+            Self::Model(
+                ModelError::Folder(_)
+                | ModelError::TokenOutOfRange { .. }
+                | ModelError::NotAnEncoder { .. },
+            ) => Category::Folder,
             Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
             Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,

@@ -111,6 +111,7 @@ pub fn table(data: &[u8]) {
     let sizes = Embedding {
         vocabulary: 5,
         positions: 1,
+        placed: true,
         width: 3,
         tokens: None,
         offsets: None,

@@ -40,6 +40,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
         kind: NormKind::LayerNorm,
         width,
         epsilon: 1e-12,
+        reach: None,
         gain: Some(vec![1.0; width].into()),
         offset: Some(vec![0.0; width].into()),
     };

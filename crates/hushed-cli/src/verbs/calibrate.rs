@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use hushed_model::{FUNCTIONS, Model, Range, Ranges, calibrate};
-use hushed_mpc::{Fit, LEAST_COSINE, MARGIN, Trial, choose, fits};
+use hushed_model::{Declared, FUNCTIONS, Model, Range, Ranges, calibrate};
+use hushed_mpc::{Fit, LEAST_COSINE, MARGIN, Trial, choose, choose_norms, fits};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -23,8 +23,8 @@ use crate::output::Output;
 bound. A step beyond its bound is marked: a private run of such texts would be wrong.
 
 Then it chooses the cheapest approximation of the activation: the narrowest domain that contains twice the largest argument measured, and
-the fewest segments that keep every answer of the sample at a cosine of 0.9999. With --declare the choice is written to DIR/functions.json,
-and private runs use it. That file is public and part of the bundle, whose hash changes. Arguments outside the declared domain make an
+the fewest segments that keep every answer of the sample at a cosine of 0.9999. Norms whose rows are beyond the usual formats get others.
+With --declare the choices are written to DIR/functions.json, and private runs use them. That file is public and part of the bundle, whose hash changes. Arguments outside the declared domain make an
 answer wrong: declare only from a sample like the texts to come.
 
 With --protocol fhe it measures the intervals of the polynomials in the circuit's own forward pass, chooses degrees by every fourth text,
@@ -101,6 +101,22 @@ impl Args {
             let object = json!({ "site": site, "ranges": ranges });
             out.result(object, || format!("{:<34} {}", site, describe(ranges)))?;
         }
+        let norms = choose_norms(&model, &calibration);
+        for (site, reach) in &norms {
+            let object =
+                json!({ "norm": site, "squares_log2": reach.squares, "finer": reach.finer });
+            out.result(object, || {
+                format!(
+                    "{site:<34} sums of squares below 2^{}, {} fraction bits more",
+                    reach.squares, reach.finer
+                )
+            })?;
+        }
+        // As the model is run now, or will be once this is declared.
+        let model = match self.declare {
+            true => model.reaching(norms.clone()),
+            false => model,
+        };
         let fits = fits(&calibration, &model.public.config);
         for fit in &fits {
             out.result(json!({ "fit": fit, "fits": fit.fits() }), || shown(fit))?;
@@ -113,8 +129,11 @@ impl Args {
         }
         let chosen = trials.last().filter(|_| self.declare);
         if let Some(chosen) = chosen {
-            let file = chosen.tolerance().to_json();
-            write(file.as_bytes(), &self.dir.join(FUNCTIONS))?;
+            let declared = Declared {
+                activation: chosen.tolerance(),
+                norms,
+            };
+            write(declared.to_json().as_bytes(), &self.dir.join(FUNCTIONS))?;
         }
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.dir.join("calibration.json"));

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use hushed_model::{Model, Task, folder};
-use hushed_mpc::out_of_range;
+use hushed_mpc::{out_of_range, sampled_out_of_range};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -14,7 +14,7 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "First the files: architecture, sizes, tokenizer, pooling, names and shapes of all tensors. Then the numbers: weights, biases, token and
-position vectors against the limits of the formats of a private run.
+position vectors against the limits of the formats of a private run, and the activations of one text of the model's own tokens.
 
 Examples:
   hushed check models/all-MiniLM-L6-v2
@@ -43,7 +43,11 @@ impl Args {
         let one_class = s.labels.as_ref().is_some_and(|labels| labels.len() < 2);
         let beyond = match one_class {
             true => Vec::new(),
-            false => out_of_range(&model)?,
+            false => {
+                let mut beyond = out_of_range(&model)?;
+                beyond.extend(sampled_out_of_range(&model)?);
+                beyond
+            }
         };
         for problem in &beyond {
             let text = problem.to_string();
@@ -65,9 +69,6 @@ impl Args {
         let object = json!({ "supported": true, "model": s, "protocols": protocols });
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
-                _ if model.public.task() == Task::Generate => {
-                    "; generates text, in the clear alone so far".to_owned()
-                }
                 (Some(labels), _) => format!(
                     "; a classifier of {} classes ({})",
                     labels.len(),

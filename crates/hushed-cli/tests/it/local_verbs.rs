@@ -228,6 +228,59 @@ fn a_generator_continues_a_text() {
     }
 }
 
+/// The same of a decoder whose positions are relative: checked, measured, planned, continued; `fhe` says why not.
+#[test]
+fn a_decoder_with_relative_positions_is_a_generator() {
+    let folder = std::env::temp_dir().join(format!("hushed-relative-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for entry in std::fs::read_dir(tiny_golden("llama")).expect("a folder") {
+        let entry = entry.expect("a file");
+        std::fs::copy(entry.path(), folder.join(entry.file_name())).expect("a copy");
+    }
+    let dir = folder.to_string_lossy().into_owned();
+    let rows = json_lines(&hushed(&["check", &dir, "--json"]).stdout);
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc"]));
+
+    let sample = folder.join("sample.txt");
+    std::fs::write(&sample, "Hello world\nA private text\n".repeat(4)).expect("a file");
+    let sample = sample.to_string_lossy().into_owned();
+    let calibrate = hushed(&["calibrate", &dir, "--input", &sample, "--declare", "--json"]);
+    let rows = json_lines(&calibrate.stdout);
+    assert_eq!(rows.last().expect("an end")["beyond"], 0);
+    let product = rows
+        .iter()
+        .find(|r| r["fit"]["site"] == "layer.0.feed_forward.product");
+    assert_eq!(product.expect("a product")["fits"], true);
+    assert!(folder.join("functions.json").is_file());
+
+    let clear = hushed(&["clear", &dir, "Hello world", "--max-tokens", "4", "--json"]);
+    let rows = json_lines(&clear.stdout);
+    assert_eq!(rows[0]["ids"].as_array().expect("ids").len(), 4);
+    let plan = hushed(&["plan", &dir, "--tokens", "8", "--max-tokens", "2", "--json"]);
+    assert!(json_lines(&plan.stdout)[0]["plan"]["bytes_up"].as_u64() > Some(0));
+    for verb in [
+        &["plan", &dir, "--protocol", "fhe", "--tokens", "8", "--json"][..],
+        &[
+            "calibrate",
+            &dir,
+            "--protocol",
+            "fhe",
+            "--input",
+            &sample,
+            "--rows",
+            "128",
+            "--json",
+        ],
+    ] {
+        let refused = hushed(verb);
+        assert_eq!(refused.status.code(), Some(4), "{verb:?}");
+        let error = common::error(&refused);
+        assert_eq!(error["name"], "model-folder");
+        assert!(error["message"].to_string().contains("need an encoder"));
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder was there");
+}
+
 #[test]
 fn clear_embeds_and_similar_texts_are_similar() {
     let Some(model) = model() else { return };

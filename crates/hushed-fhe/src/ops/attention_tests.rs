@@ -44,9 +44,11 @@ fn layer() -> Attention {
         output: linear(4, 0.5),
         heads: Heads {
             count: HEADS,
+            keys: HEADS,
             width: DH,
             scale: 0.5,
         },
+        rope: None,
         weigh: Weigh::Softmax,
         mask: Mask::Full,
     }
@@ -440,6 +442,7 @@ fn budget(b: usize, stored: bool) -> f64 {
         output: shape,
         heads: Heads {
             count,
+            keys: count,
             width: dh,
             scale: 0.176,
         },

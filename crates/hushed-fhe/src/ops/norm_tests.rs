@@ -32,6 +32,7 @@ fn layer() -> Norm {
         kind: NormKind::LayerNorm,
         width: D,
         epsilon: 1e-6,
+        reach: None,
         gain: Some(gain.collect()),
         offset: Some(offset.collect()),
     }

@@ -4,6 +4,7 @@
 mod bert;
 mod distilbert;
 mod gpt2;
+mod llama;
 mod roberta;
 
 use crate::blocks::Activation;
@@ -19,6 +20,8 @@ pub enum Architecture {
     DistilBert,
     /// `gpt2`.
     Gpt2,
+    /// `llama`.
+    Llama,
 }
 
 /// What a model is asked for.
@@ -86,24 +89,38 @@ pub(crate) struct Head {
 }
 
 /// Where a folder has a head beside the layers, their tensors are under one of these.
-pub(crate) const PREFIXES: [&str; 5] = ["bert.", "roberta.", "distilbert.", "transformer.", ""];
+pub(crate) const PREFIXES: [&str; 6] = [
+    "bert.",
+    "roberta.",
+    "distilbert.",
+    "transformer.",
+    "model.",
+    "",
+];
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 5] = [
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 6] = [
     ("bert", Architecture::Bert),
     ("roberta", Architecture::Roberta),
     ("xlm-roberta", Architecture::Roberta),
     ("distilbert", Architecture::DistilBert),
     ("gpt2", Architecture::Gpt2),
+    ("llama", Architecture::Llama),
 ];
 
 impl Architecture {
+    /// Whether it continues texts.
+    pub(crate) fn decodes(self) -> bool {
+        self.names().encoder.is_none()
+    }
+
     pub(crate) fn names(self) -> &'static Names {
         match self {
             Architecture::Bert => &bert::NAMES,
             Architecture::Roberta => &roberta::NAMES,
             Architecture::DistilBert => &distilbert::NAMES,
             Architecture::Gpt2 => &gpt2::NAMES,
+            Architecture::Llama => &llama::NAMES,
         }
     }
 

@@ -1,11 +1,14 @@
 //! `config.json`: which architecture, and its sizes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::arch::{self, Architecture, Task};
-use crate::blocks::{Activation, Heads, Tolerance};
+use crate::blocks::{Activation, Heads, NormReach, Rope, Tolerance};
 use crate::error::Problem;
+use crate::folder::decoder::{self, Biases};
 use crate::folder::json::{self, Fields};
 use crate::folder::labels;
 
@@ -23,6 +26,12 @@ pub struct NetworkConfig {
     pub width: usize,
     /// Heads of the attention.
     pub heads: usize,
+    /// Heads of keys and values, a divisor of them; `None`: as many.
+    pub key_heads: Option<usize>,
+    /// Rotary positions, in place of a position table.
+    pub rope: Option<Rope>,
+    /// Which linear layers have biases, where an architecture leaves that open.
+    pub biases: Biases,
     /// Columns inside the feed-forward block.
     pub hidden: usize,
     /// Rows of the token table.
@@ -37,6 +46,8 @@ pub struct NetworkConfig {
     pub activation: Activation,
     /// What is declared of its arguments, in a file of its own.
     pub tolerance: Option<Tolerance>,
+    /// What is declared of norms, by the names of their steps, in the same file.
+    pub norms: BTreeMap<String, NormReach>,
     /// ε of the norms.
     pub epsilon: f64,
     /// Id of the padding token, if config.json gives it.
@@ -58,10 +69,9 @@ const MAX_POSITIONS: usize = 1 << 16;
 /// ε where a configuration does not say.
 const EPSILON: f64 = 1e-12;
 const GPT2_EPSILON: f64 = 1e-5;
+const LLAMA_EPSILON: f64 = 1e-6;
 
-const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2";
-/// Whose tensors are those of the language model.
-const GPT2_MODELS: &[&str] = &["GPT2LMHeadModel", "GPT2Model"];
+const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2, llama";
 /// Its attention adds a bias by the distance of two tokens.
 const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
@@ -88,7 +98,8 @@ impl NetworkConfig {
         // What else is wrong with a folder of another architecture is said in BERT's names.
         let names = architecture.unwrap_or(Architecture::Bert).names();
         match architecture {
-            Some(Architecture::Gpt2) => gpt2_only(&mut f),
+            Some(Architecture::Gpt2) => decoder::gpt2(&mut f),
+            Some(Architecture::Llama) => decoder::llama(&mut f),
             _ => encoder_only(&mut f),
         }
         f.must_be_off(
@@ -96,18 +107,26 @@ impl NetworkConfig {
             "one model, without another's output (false)",
         );
         f.must_be_off("quantization_config", "weights that are not quantised");
-        let decodes = architecture == Some(Architecture::Gpt2);
+        let decodes = architecture.is_some_and(Architecture::decodes);
+        let (gpt2, llama) = (
+            architecture == Some(Architecture::Gpt2),
+            architecture == Some(Architecture::Llama),
+        );
         let activation = f.choice(
             names.fields.activation,
             ACTIVATIONS,
-            decodes.then_some(Activation::GeluTanh),
+            match architecture {
+                Some(Architecture::Gpt2) => Some(Activation::GeluTanh),
+                Some(Architecture::Llama) => Some(Activation::Silu),
+                _ => None,
+            },
             "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, silu, swish, tanh, elu",
         );
         let layers = f.size(names.fields.layers, 1, MAX_LAYERS);
         let width = f.size(names.fields.width, 1, MAX_WIDTH);
         let heads = f.size(names.fields.heads, 1, MAX_WIDTH);
         let hidden = match (width, f.get(names.fields.hidden)) {
-            (Some(width), None) if decodes => Some(4 * width),
+            (Some(width), None) if gpt2 => Some(4 * width),
             _ => f.size(names.fields.hidden, 1, MAX_HIDDEN),
         };
         let vocabulary = f.size("vocab_size", 1, MAX_VOCABULARY);
@@ -118,7 +137,7 @@ impl NetworkConfig {
         };
         // Older configurations of GPT-2 have another name for it.
         let rows = match f.get(names.fields.positions) {
-            None if decodes => "n_ctx",
+            None if gpt2 => "n_ctx",
             _ => names.fields.positions,
         };
         let rows = f.size(rows, first_position + 3, MAX_POSITIONS);
@@ -128,12 +147,16 @@ impl NetworkConfig {
             Some(field) if f.get(field).is_some() => f.size(field, 1, 1024),
             Some(_) => Some(2),
         };
-        let default = if decodes { GPT2_EPSILON } else { EPSILON };
+        let default = match architecture {
+            Some(Architecture::Gpt2) => GPT2_EPSILON,
+            Some(Architecture::Llama) => LLAMA_EPSILON,
+            _ => EPSILON,
+        };
         let epsilon = match names.fields.epsilon {
             Some(field) => f.real_or(field, default, 0.0, 1.0),
             None => default,
         };
-        let tied = decodes && f.flag_or("tie_word_embeddings", true);
+        let tied = decodes && f.flag_or("tie_word_embeddings", gpt2);
         let end_token = decodes.then(|| token(&mut f, "eos_token_id")).flatten();
         if let (Some(id), Some(vocabulary)) = (end_token, vocabulary)
             && id as usize >= vocabulary
@@ -150,6 +173,12 @@ impl NetworkConfig {
         {
             f.problem(Problem::HeadsDoNotDivide { width, heads });
         }
+        let (mut key_heads, mut rope, mut biases) = (None, None, Biases::default());
+        if llama {
+            key_heads = decoder::key_heads(&mut f, width, heads);
+            rope = decoder::rope(&mut f);
+            biases = decoder::biases(&mut f);
+        }
         if problems.len() > before {
             return None;
         }
@@ -158,6 +187,9 @@ impl NetworkConfig {
             layers: layers?,
             width: width?,
             heads: heads?,
+            key_heads,
+            rope,
+            biases,
             hidden: hidden?,
             vocabulary: vocabulary?,
             positions: positions?,
@@ -165,6 +197,7 @@ impl NetworkConfig {
             token_types: token_types?,
             activation: activation?,
             tolerance: None,
+            norms: BTreeMap::new(),
             epsilon,
             padding_id,
             labels,
@@ -191,6 +224,9 @@ impl NetworkConfig {
             layers: 24,
             width: 1024,
             heads: 16,
+            key_heads: None,
+            rope: None,
+            biases: Biases::default(),
             hidden: 4096,
             vocabulary: 30522,
             positions: 512,
@@ -198,6 +234,7 @@ impl NetworkConfig {
             token_types: 2,
             activation: Activation::Gelu,
             tolerance: None,
+            norms: BTreeMap::new(),
             epsilon: EPSILON,
             padding_id: Some(0),
             labels: None,
@@ -222,12 +259,32 @@ impl NetworkConfig {
         }
     }
 
+    /// LLaMA of 7 billion parameters (Touvron et al. 2023): 32 layers of 4096 columns.
+    pub fn llama_7b() -> NetworkConfig {
+        NetworkConfig {
+            architecture: Architecture::Llama,
+            layers: 32,
+            width: 4096,
+            heads: 32,
+            rope: Some(decoder::ROPE),
+            hidden: 11008,
+            vocabulary: 32000,
+            positions: 2048,
+            token_types: 0,
+            activation: Activation::Silu,
+            epsilon: LLAMA_EPSILON,
+            padding_id: None,
+            end_token: Some(2),
+            ..NetworkConfig::large()
+        }
+    }
+
     /// What the model is asked for.
     pub fn task(&self) -> Task {
-        match (self.architecture, &self.labels) {
-            (Architecture::Gpt2, _) => Task::Generate,
-            (_, Some(_)) => Task::Classify,
-            (_, None) => Task::Embed,
+        match &self.labels {
+            _ if self.architecture.decodes() => Task::Generate,
+            Some(_) => Task::Classify,
+            None => Task::Embed,
         }
     }
 
@@ -236,6 +293,7 @@ impl NetworkConfig {
         let width = self.width / self.heads;
         Heads {
             count: self.heads,
+            keys: self.key_heads.unwrap_or(self.heads),
             width,
             scale: 1.0 / (width as f64).sqrt(),
         }
@@ -243,6 +301,9 @@ impl NetworkConfig {
 
     /// Numbers in all tensors that are used.
     pub fn parameters(&self) -> usize {
+        if self.architecture == Architecture::Llama {
+            return self.llama_parameters();
+        }
         let (d, hidden) = (self.width, self.hidden);
         let layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d;
         let classes = self.labels.as_ref().map(Vec::len);
@@ -255,12 +316,27 @@ impl NetworkConfig {
             + self.layers * layer
             + head
     }
+
+    /// Numbers in all tensors of a decoder like LLaMA.
+    fn llama_parameters(&self) -> usize {
+        let (d, hidden, split) = (self.width, self.hidden, self.split());
+        let (q, k) = (split.query_columns(), split.key_columns());
+        let biases = usize::from(self.biases.attention) * (q + 2 * k + d)
+            + usize::from(self.biases.feed_forward) * (2 * hidden + d);
+        let layer = d * (2 * q + 2 * k) + 3 * d * hidden + biases + 2 * d;
+        let tables = if self.tied { 1 } else { 2 };
+        tables * self.vocabulary * d + self.layers * layer + d
+    }
 }
 
 /// Whether a configuration that was refused is of a generator, so that its tokenizer is checked as one.
 pub(crate) fn generates(bytes: &[u8]) -> bool {
     let value: Option<Value> = serde_json::from_slice(bytes).ok();
-    value.is_some_and(|v| v.get("model_type").and_then(Value::as_str) == Some("gpt2"))
+    let name = value.as_ref().and_then(|v| v.get("model_type")?.as_str());
+    let types = arch::MODEL_TYPES.iter();
+    types
+        .into_iter()
+        .any(|(of, a)| Some(*of) == name && a.decodes())
 }
 
 /// What an encoder's configuration may not ask for.
@@ -272,26 +348,6 @@ fn encoder_only(f: &mut Fields<'_>) {
         "\"absolute\"",
     );
     f.must_be_off("is_decoder", "an encoder (false)");
-}
-
-/// What a configuration of GPT-2 may not ask for: scores that are divided by another number, and heads that are not
-/// its own.
-fn gpt2_only(f: &mut Fields<'_>) {
-    if !f.flag_or("scale_attn_weights", true) {
-        f.unsupported("scale_attn_weights", "scores divided by √dh (true)");
-    }
-    f.must_be_off(
-        "scale_attn_by_inverse_layer_idx",
-        "the same scale in every layer (false)",
-    );
-    f.must_be_off("reorder_and_upcast_attn", "attention as published (false)");
-    let names = match f.get("architectures") {
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    if !names.iter().all(|name| GPT2_MODELS.contains(name)) {
-        f.unsupported("architectures", "GPT2LMHeadModel");
-    }
 }
 
 /// The id of a token, if the field is there.

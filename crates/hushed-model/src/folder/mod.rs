@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod declared;
+pub(crate) mod decoder;
 pub(crate) mod json;
 pub(crate) mod labels;
 pub(crate) mod pooling;
@@ -11,7 +12,8 @@ pub(crate) mod shards;
 pub(crate) mod weights;
 
 pub use config::NetworkConfig;
-pub use declared::FUNCTIONS;
+pub use declared::{Declared, FUNCTIONS};
+pub use decoder::Biases;
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, check};
 pub use weights::weight_files;

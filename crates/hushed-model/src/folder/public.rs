@@ -32,7 +32,7 @@ const FILES: &[(&str, u64, Option<&str>)] = &[
     (POOLING, 1 << 20, None),
     (SENTENCE, 1 << 20, None),
     (PROMPTS, 1 << 20, None),
-    (FUNCTIONS, 1 << 12, None),
+    (FUNCTIONS, 1 << 17, None),
 ];
 
 /// The public files of a model as bytes, in the order of their names.
@@ -159,9 +159,10 @@ impl PublicFiles {
             }
         }
         let mut config = bytes(CONFIG).and_then(|b| NetworkConfig::parse(b, problems));
-        let tolerance = bytes(FUNCTIONS).and_then(|b| declared::parse(b, problems));
-        if let Some(config) = &mut config {
-            config.tolerance = tolerance;
+        let declared = bytes(FUNCTIONS).and_then(|b| declared::parse(b, problems));
+        if let (Some(config), Some(declared)) = (&mut config, declared) {
+            config.tolerance = Some(declared.activation);
+            config.norms = declared.norms;
         }
         // Without a configuration the tokenizer is still checked, against any vocabulary.
         let vocabulary = config.as_ref().map_or(usize::MAX, |c| c.vocabulary);
@@ -181,12 +182,7 @@ impl PublicFiles {
             // A sentence encoder, whatever it was cut from.
             config.labels = None;
             if task == Task::Generate {
-                problems.push(Problem::UnsupportedValue {
-                    file: CONFIG.to_owned(),
-                    field: "model_type",
-                    value: "gpt2".to_owned(),
-                    supported: "an encoder, beside modules.json",
-                });
+                problems.push(Problem::decoder_with_modules(CONFIG));
             }
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::arch::Task;
 use crate::blocks::Pool;
 use crate::error::{FolderError, Problem};
+use crate::folder::declared::FUNCTIONS;
 use crate::folder::public::{Public, PublicFiles};
 use crate::folder::weights::Weights;
 use crate::layers::{self, Checking};
@@ -97,8 +98,19 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
             weights,
             problems: &mut problems,
         };
-        // What it makes has no numbers and is not needed: the problems are in the list.
-        let Ok(_) = layers::body(&public.config, public.pool, &mut checking);
+        // What it makes has no numbers: the problems are in the list.
+        let Ok(body) = layers::body(&public.config, public.pool, &mut checking);
+        let program = body.program();
+        let known: Vec<String> = program.norms().map(|(id, _)| id.to_string()).collect();
+        let declared = public.config.norms.keys();
+        problems.extend(declared.filter(|name| !known.contains(name)).map(|name| {
+            Problem::UnsupportedValue {
+                file: FUNCTIONS.to_owned(),
+                field: "norms",
+                value: name.chars().take(60).collect(),
+                supported: "the norms of this model; make the file again with `hushed calibrate --declare`",
+            }
+        }));
     }
     (public, weights, problems)
 }

@@ -38,12 +38,14 @@ impl<S: Source> From<'_, S> {
                 value: self.linear(&name(t.value), d, d)?,
                 output: self.linear(&name(t.output), d, d)?,
                 heads: self.config.split(),
+                rope: None,
                 weigh: Weigh::Softmax,
                 mask: Mask::Full,
             },
             attention_norm: self.norm(&name(t.attention_norm))?,
             feed_forward: FeedForward {
                 up: self.linear(&name(t.up), d, hidden)?,
+                gate: None,
                 activation: self.config.activation,
                 tolerance: self.config.tolerance,
                 down: self.linear(&name(t.down), hidden, d)?,
@@ -96,6 +98,7 @@ impl<S: Source> From<'_, S> {
         Ok(Embedding {
             vocabulary,
             positions,
+            placed: true,
             width,
             tokens: tokens.map(Arc::new),
             offsets: offsets.map(Arc::new),

@@ -29,6 +29,7 @@ impl<S: Source> From<'_, S> {
         Ok(Embedding {
             vocabulary: c.vocabulary,
             positions: c.positions,
+            placed: true,
             width: c.width,
             tokens: self
                 .matrix("wte.weight", c.vocabulary, c.width)?
@@ -52,12 +53,14 @@ impl<S: Source> From<'_, S> {
                 value,
                 output: self.stored_transposed(&name("attn.c_proj"), d, d)?,
                 heads: self.config.split(),
+                rope: None,
                 weigh: Weigh::Softmax,
                 mask: Mask::Causal,
             },
             feed_forward_norm: self.norm(&name("ln_2"))?,
             feed_forward: FeedForward {
                 up: self.stored_transposed(&name("mlp.c_fc"), d, hidden)?,
+                gate: None,
                 activation: self.config.activation,
                 tolerance: self.config.tolerance,
                 down: self.stored_transposed(&name("mlp.c_proj"), hidden, d)?,
@@ -95,24 +98,6 @@ impl<S: Source> From<'_, S> {
                 .as_ref()
                 .map(|bias| bias[n * outputs..][..outputs].into()),
         }))
-    }
-
-    /// The head, without bias.
-    fn head(&mut self, embedding: &Embedding) -> Result<Linear, S::Error> {
-        let (inputs, outputs) = (embedding.width, embedding.vocabulary);
-        let weights = match self.config.tied {
-            true => embedding.tokens.clone(),
-            false => self
-                .matrix("lm_head.weight", outputs, inputs)?
-                .map(Arc::new),
-        };
-        let bias = weights.as_ref().map(|_| vec![0.0; outputs].into());
-        Ok(Linear {
-            inputs,
-            outputs,
-            weights,
-            bias,
-        })
     }
 }
 

@@ -2,13 +2,14 @@
 
 mod encoder;
 mod gpt2;
+mod llama;
 mod random;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::arch::Architecture;
-use crate::blocks::{Linear, Norm, NormKind, Pool};
+use crate::blocks::{Embedding, Linear, Norm, NormKind, Pool};
 use crate::body::Body;
 use crate::error::Problem;
 use crate::folder::config::NetworkConfig;
@@ -17,6 +18,7 @@ use crate::matrix::Matrix;
 
 pub(crate) use encoder::encoder;
 pub(crate) use gpt2::gpt2;
+pub(crate) use llama::llama;
 pub(crate) use random::Random;
 
 /// The layers of this configuration, with numbers from the source.
@@ -30,6 +32,7 @@ pub(crate) fn body<S: Source>(
             Body::Encoder(encoder(config, pool, source)?)
         }
         Architecture::Gpt2 => Body::Gpt2(gpt2(config, source)?),
+        Architecture::Llama => Body::Llama(llama(config, source)?),
     })
 }
 
@@ -85,6 +88,7 @@ impl<S: Source> From<'_, S> {
             kind: NormKind::LayerNorm,
             width,
             epsilon: self.config.epsilon,
+            reach: None,
             gain: self.vector(&format!("{name}.weight"), width)?,
             offset: self.vector(&format!("{name}.bias"), width)?,
         })
@@ -98,6 +102,24 @@ impl<S: Source> From<'_, S> {
                 .matrix(&format!("{name}.weight"), outputs, inputs)?
                 .map(Arc::new),
             bias: self.vector(&format!("{name}.bias"), outputs)?,
+        })
+    }
+
+    /// The head of a language model, without bias.
+    fn head(&mut self, embedding: &Embedding) -> Result<Linear, S::Error> {
+        let (inputs, outputs) = (embedding.width, embedding.vocabulary);
+        let weights = match self.config.tied {
+            true => embedding.tokens.clone(),
+            false => self
+                .matrix("lm_head.weight", outputs, inputs)?
+                .map(Arc::new),
+        };
+        let bias = weights.as_ref().map(|_| vec![0.0; outputs].into());
+        Ok(Linear {
+            inputs,
+            outputs,
+            weights,
+            bias,
         })
     }
 

@@ -34,8 +34,10 @@ impl Random {
 
     /// The numbers of the tensor `name`.
     pub(crate) fn numbers(&mut self, name: &str, shape: &[usize]) -> Vec<f32> {
-        const GAINS: [&str; 5] = [
+        const GAINS: [&str; 7] = [
             "LayerNorm.weight",
+            "layernorm.weight",
+            "norm.weight",
             "layer_norm.weight",
             "ln_1.weight",
             "ln_2.weight",
@@ -44,7 +46,9 @@ impl Random {
         let (mean, deviation) = match (name, shape) {
             (n, _) if GAINS.iter().any(|gain| n.ends_with(gain)) => (0.9, 0.1),
             (n, _) if n.starts_with("embeddings.") => (0.0, 0.04),
-            ("wte.weight" | "wpe.weight" | "lm_head.weight", _) => (0.0, 0.04),
+            ("wte.weight" | "wpe.weight" | "lm_head.weight" | "embed_tokens.weight", _) => {
+                (0.0, 0.04)
+            }
             // GPT-2's are stored transposed.
             (n, &[inputs, _]) if n.starts_with("h.") => (0.0, 0.8 / (inputs as f32).sqrt()),
             (_, &[_, inputs]) => (0.0, 0.8 / (inputs as f32).sqrt()),

@@ -1,18 +1,22 @@
 //! A model in the clear, in f64: the oracle that every private run is compared with.
 
+mod cache;
 mod functions;
 mod product;
 mod run;
 
 use rayon::prelude::*;
 
-use crate::blocks::{Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Pool, Weigh};
+use crate::blocks::{
+    Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Pool, Rope, Weigh,
+};
 use crate::error::ModelError;
 use crate::matrix::Matrix;
 use crate::program::{StepId, here, same};
 use crate::rows::Rows;
 use crate::tokens::TokenIds;
 
+pub use cache::{PlainCache, run_next};
 pub use functions::activation;
 pub use run::{Moment, Seen, What, attention, run, run_parts, run_range, start};
 
@@ -59,18 +63,33 @@ fn head_columns(
     part
 }
 
-/// `E[id_i] + P[i]` for every token: `m × d` a text.
+/// `E[id_i] + P[i]` for every token, or without P where places are not in the embedding: `m × d` a text.
 ///
 /// # Errors
 /// Shapes only; a text that does not fit.
 pub fn embed(at: StepId, texts: Vec<TokenIds>, e: &Embedding) -> Result<PlainActs, ModelError> {
-    let (tokens, offsets) = (here(at, &e.tokens)?, here(at, &e.offsets)?);
+    embed_after(at, texts, e, 0)
+}
+
+/// The same for texts of which `first` rows have been run before.
+fn embed_after(
+    at: StepId,
+    texts: Vec<TokenIds>,
+    e: &Embedding,
+    first: usize,
+) -> Result<PlainActs, ModelError> {
+    let tokens = here(at, &e.tokens)?;
+    let offsets = match e.placed {
+        true => Some(here(at, &e.offsets)?),
+        false => None,
+    };
     let rows = Rows::new(texts.iter().map(TokenIds::rows));
     let mut values = Matrix::zero(rows.total(), e.width);
     let mut row = 0;
     for text in &texts {
-        if text.ids().is_empty() || text.ids().len() > e.positions {
-            let (found, expected) = (text.ids().len(), e.positions);
+        let rows = first + text.ids().len();
+        if text.ids().is_empty() || rows > e.positions {
+            let (found, expected) = (rows, e.positions);
             return Err(ModelError::Mismatch {
                 site: at.to_string(),
                 what: "tokens",
@@ -85,16 +104,13 @@ pub fn embed(at: StepId, texts: Vec<TokenIds>, e: &Embedding) -> Result<PlainAct
                     vocabulary: e.vocabulary,
                 });
             }
-            let sum = tokens
-                .row(id)
-                .iter()
-                .zip(offsets.row(i))
-                .map(|(&t, &p)| f64::from(t) + f64::from(p));
-            values
-                .row_mut(row)
-                .iter_mut()
-                .zip(sum)
-                .for_each(|(v, s)| *v = s);
+            let sum = values.row_mut(row);
+            let token = sum.iter_mut().zip(tokens.row(id));
+            token.for_each(|(s, &t)| *s = f64::from(t));
+            if let Some(offsets) = offsets {
+                let place = sum.iter_mut().zip(offsets.row(first + i));
+                place.for_each(|(s, &p)| *s += f64::from(p));
+            }
             row += 1;
         }
     }
@@ -190,7 +206,42 @@ pub fn linear(at: StepId, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelE
     })
 }
 
-/// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q.
+/// Turns the rows of Q or K by their places, the first row of a text being at place `first`: see [`Rope`].
+///
+/// # Errors
+/// Columns that are not whole heads of `width`.
+pub fn turn(
+    at: StepId,
+    mut x: PlainActs,
+    rope: &Rope,
+    width: usize,
+    first: usize,
+) -> Result<PlainActs, ModelError> {
+    same(
+        at,
+        "columns beyond whole heads",
+        x.values.cols() % width.max(1),
+        0,
+    )?;
+    let blocks: Vec<_> = x.rows.blocks().collect();
+    for (rows, _) in blocks {
+        for (i, row) in rows.enumerate() {
+            let turns: Vec<_> = rope.angles(first + i, width).map(f64::sin_cos).collect();
+            for head in x.values.row_mut(row).chunks_exact_mut(width) {
+                for (i, (sin, cos)) in turns.iter().enumerate() {
+                    let (a, b) = rope.pair(i, width);
+                    let (u, v) = (head[a], head[b]);
+                    head[a] = u * cos - v * sin;
+                    head[b] = u * sin + v * cos;
+                }
+            }
+        }
+    }
+    Ok(x)
+}
+
+/// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q, and those of K are counted
+/// by the heads that share them.
 ///
 /// # Errors
 /// Shapes that differ.
@@ -200,13 +251,13 @@ pub fn scores(
     k: &PlainActs,
     h: &Heads,
 ) -> Result<PlainScores, ModelError> {
-    same(at, "columns of Q", q.values.cols(), h.count * h.width)?;
-    same(at, "columns of K", k.values.cols(), h.count * h.width)?;
+    same(at, "columns of Q", q.values.cols(), h.query_columns())?;
+    same(at, "columns of K", k.values.cols(), h.key_columns())?;
     same(at, "rows of K", k.values.rows(), q.values.rows())?;
     let head = |rows: std::ops::Range<usize>, j| {
         let (q, k) = (
             head_columns(&q.values, rows.clone(), j, h.width),
-            head_columns(&k.values, rows, j, h.width),
+            head_columns(&k.values, rows, j / h.shared(), h.width),
         );
         let mut s = product::times_transposed(&q, &k); // m × m
         s.data_mut().iter_mut().for_each(|v| *v *= h.scale);
@@ -247,12 +298,12 @@ pub fn attend(
     v: &PlainActs,
     h: &Heads,
 ) -> Result<PlainActs, ModelError> {
-    same(at, "columns of V", v.values.cols(), h.count * h.width)?;
+    same(at, "columns of V", v.values.cols(), h.key_columns())?;
     same(at, "texts", p.texts.len(), v.rows.texts().len())?;
-    let mut values = Matrix::zero(v.values.rows(), v.values.cols());
+    let mut values = Matrix::zero(v.values.rows(), h.query_columns());
     for ((rows, _), heads) in v.rows.blocks().zip(&p.texts) {
         for (j, p) in heads.iter().enumerate() {
-            let v = head_columns(&v.values, rows.clone(), j, h.width);
+            let v = head_columns(&v.values, rows.clone(), j / h.shared(), h.width);
             let o = product::times_transposed(p, &product::transposed(&v)); // m × dh
             for (i, row) in rows.clone().enumerate() {
                 values.row_mut(row)[j * h.width..(j + 1) * h.width].copy_from_slice(o.row(i));
@@ -263,6 +314,18 @@ pub fn attend(
         rows: v.rows.clone(),
         values,
     })
+}
+
+/// The products of two matrices' elements.
+///
+/// # Errors
+/// Shapes that differ.
+pub fn multiply(at: StepId, mut a: PlainActs, b: &PlainActs) -> Result<PlainActs, ModelError> {
+    same(at, "rows", b.values.rows(), a.values.rows())?;
+    same(at, "columns", b.values.cols(), a.values.cols())?;
+    let both = a.values.data_mut().iter_mut().zip(b.values.data());
+    both.for_each(|(a, b)| *a *= b);
+    Ok(a)
 }
 
 /// A function of every element.

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::{
-    PlainActs, PlainScores, activate, add, attend, embed, linear, norm, pool, scores, weigh,
+    PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, linear, multiply, norm,
+    pool, scores, turn, weigh,
 };
-use crate::blocks::{Attention, Classifier, FeedForward, Mask, Pool};
+use crate::blocks::{Attention, Classifier, FeedForward, Mask, NormKind, Pool};
 use crate::error::ModelError;
 use crate::program::{Block, Program, Step, StepId, Values};
 use crate::tokens::TokenIds;
@@ -15,8 +16,8 @@ use crate::tokens::TokenIds;
 pub enum What {
     /// A lookup, a linear layer, a product, a sum, a pooling: only its result is shown.
     Values,
-    /// A norm.
-    Norm,
+    /// A norm of this kind.
+    Norm(NormKind),
     /// A softmax over the keys that the mask leaves.
     Weigh(Mask),
     /// A function of every element.
@@ -62,7 +63,11 @@ pub fn run_parts(
     texts: Vec<TokenIds>,
     see: impl FnMut(StepId, What, Moment, Seen<'_>),
 ) -> Result<PlainActs, ModelError> {
-    let mut run = Run { texts, see };
+    let mut run = Run {
+        texts,
+        see,
+        cache: None,
+    };
     let all = 0..program.steps().len();
     program.run(all, None, |_, step, values| run.step(step, values))
 }
@@ -111,31 +116,47 @@ fn steps_of(
     })
 }
 
-fn unseen(texts: Vec<TokenIds>) -> Run<impl FnMut(StepId, What, Moment, Seen<'_>)> {
+/// The next rows of one text, whose earlier rows the cache holds.
+pub(super) fn after(
+    program: &Program,
+    text: TokenIds,
+    cache: &mut PlainCache,
+) -> Result<PlainActs, ModelError> {
+    let mut run = unseen(vec![text]);
+    run.cache = Some(cache);
+    let all = 0..program.steps().len();
+    program.run(all, None, |_, step, values| run.step(step, values))
+}
+
+fn unseen<'a>(texts: Vec<TokenIds>) -> Run<'a, impl FnMut(StepId, What, Moment, Seen<'_>)> {
     Run {
         texts,
         see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
+        cache: None,
     }
 }
 
-struct Run<F> {
+struct Run<'a, F> {
     texts: Vec<TokenIds>,
     see: F,
+    /// Keys and values of earlier rows.
+    cache: Option<&'a mut PlainCache>,
 }
 
-impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<F> {
+impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
     fn step(&mut self, step: &Step, values: &Values<PlainActs>) -> Result<PlainActs, ModelError> {
         let id = step.id;
         match &step.block {
             Block::Embed(e) => {
                 let texts = std::mem::take(&mut self.texts);
-                Ok(self.given(id, embed(id, texts, e)?))
+                let first = self.first();
+                Ok(self.given(id, embed_after(id, texts, e, first)?))
             }
             Block::Norm(n) => {
                 let x = values.get(step, 0)?;
-                self.show(id, What::Norm, Moment::Input, Seen::Acts(x));
+                self.show(id, What::Norm(n.kind), Moment::Input, Seen::Acts(x));
                 let y = norm(id, x.clone(), n)?;
-                self.show(id, What::Norm, Moment::Output, Seen::Acts(&y));
+                self.show(id, What::Norm(n.kind), Moment::Output, Seen::Acts(&y));
                 Ok(y)
             }
             Block::Attention(a) => self.attention(id, values.get(step, 0)?, a),
@@ -161,9 +182,18 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<F> {
             let id = id.part(part);
             Ok::<_, ModelError>(run.given(id, linear(id, x, w)?))
         };
-        let q = layer(self, "query", &a.query)?; // m × h·dh
-        let k = layer(self, "key", &a.key)?; // m × h·dh
-        let v = layer(self, "value", &a.value)?; // m × h·dh
+        let mut q = layer(self, "query", &a.query)?; // m × h·dh
+        let mut k = layer(self, "key", &a.key)?; // m × g·dh
+        let v = layer(self, "value", &a.value)?; // m × g·dh
+        if let Some(rope) = &a.rope {
+            let (width, first) = (a.heads.width, self.first());
+            q = turn(id.part("query"), q, rope, width, first)?;
+            k = turn(id.part("key"), k, rope, width, first)?;
+        }
+        if let Some(cache) = &mut self.cache {
+            let o = cache.attend(id, &q, k, v, a)?; // m × h·dh
+            return linear(id.part("output"), &o, &a.output);
+        }
         let at = id.part("scores");
         let s = scores(at, &q, &k, &a.heads)?; // h of m × m
         self.show(at, What::Values, Moment::Output, Seen::Scores(&s));
@@ -177,6 +207,11 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<F> {
         Ok(self.given(at, linear(at, &o, &a.output)?)) // m × d
     }
 
+    /// Rows of the text that were run before.
+    fn first(&self) -> usize {
+        self.cache.as_ref().map_or(0, |cache| cache.rows())
+    }
+
     fn feed_forward(
         &mut self,
         id: StepId,
@@ -184,8 +219,17 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<F> {
         f: &FeedForward,
     ) -> Result<PlainActs, ModelError> {
         let at = id.part("up");
-        let y = self.given(at, linear(at, x, &f.up)?); // m × hidden
-        let y = self.function(id.part("activation"), y, f.activation); // m × hidden
+        let up = self.given(at, linear(at, x, &f.up)?); // m × hidden
+        let y = match &f.gate {
+            None => self.function(id.part("activation"), up, f.activation), // m × hidden
+            Some(gate) => {
+                let at = id.part("gate");
+                let y = self.given(at, linear(at, x, gate)?); // m × hidden
+                let y = self.function(id.part("activation"), y, f.activation);
+                let at = id.part("product");
+                self.given(at, multiply(at, y, &up)?) // m × hidden
+            }
+        };
         let at = id.part("down");
         Ok(self.given(at, linear(at, &y, &f.down)?)) // m × d
     }

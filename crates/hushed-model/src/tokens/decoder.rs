@@ -4,27 +4,39 @@
 //! character is whole. What is given, put together, is the text of all bytes with U+FFFD for those that are not UTF-8.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::pipeline::character_of;
+use super::pipeline::{Kind, SPACE, character_of, name_of};
 
 /// The bytes of every token.
 pub(super) type Bytes = Arc<[Box<[u8]>]>;
 
-/// The bytes that each token of a byte-level vocabulary stands for; nothing for special tokens and for ids without one.
+/// The bytes that each token stands for, of a vocabulary over bytes or over pieces; nothing for special tokens and for
+/// ids without one.
 pub(super) fn bytes_of(
+    kind: Kind,
     tokens: impl IntoIterator<Item = (String, u32)>,
     special: impl Fn(u32) -> bool,
 ) -> Bytes {
-    let of: std::collections::HashMap<char, u8> =
-        (0..=255).map(|byte| (character_of(byte), byte)).collect();
+    let of: HashMap<char, u8> = (0..=255).map(|byte| (character_of(byte), byte)).collect();
+    let named: HashMap<String, u8> = (0..=255).map(|byte| (name_of(byte), byte)).collect();
+    let listed = |token: &str| -> Option<Box<[u8]>> {
+        if kind != Kind::Pieces {
+            return token.chars().map(|c| of.get(&c).copied()).collect();
+        }
+        Some(match named.get(token) {
+            Some(&byte) => [byte].into(),
+            None => token.replace(SPACE, " ").into_bytes().into(),
+        })
+    };
     let mut bytes: Vec<Box<[u8]>> = Vec::new();
     for (token, id) in tokens {
         let place = id as usize;
         if bytes.len() <= place {
             bytes.resize(place + 1, Box::default());
         }
-        let listed: Option<Box<[u8]>> = token.chars().map(|c| of.get(&c).copied()).collect();
+        let listed = listed(&token);
         if let Some(entry) = bytes.get_mut(place).filter(|_| !special(id)) {
             // An added token is text, not bytes.
             *entry = listed.unwrap_or_else(|| token.into_bytes().into());
@@ -92,7 +104,18 @@ mod tests {
     fn decoder() -> Decoder {
         let tokens = (0..=255).map(|b| (character_of(b).to_string(), u32::from(b)));
         let end = [("<|endoftext|>".to_owned(), 256), ("漢 字".to_owned(), 257)];
-        Decoder::new(bytes_of(tokens.chain(end), |id| id == 256))
+        Decoder::new(bytes_of(Kind::Bytes, tokens.chain(end), |id| id == 256))
+    }
+
+    /// A vocabulary over pieces: bytes by their names, spaces by their mark.
+    #[test]
+    fn pieces_and_their_bytes() {
+        let tokens = ["<unk>", "▁a", "b▁", "<0xC5>", "<0xBC>", "<0x0A>", "<0xfe>"];
+        let tokens = tokens.map(str::to_owned).into_iter().zip(0..);
+        let mut decoder = Decoder::new(bytes_of(Kind::Pieces, tokens, |id| id == 0));
+        let given: Vec<String> = [1, 2, 0, 3, 4, 5, 6].map(|id| decoder.push(id)).into();
+        assert_eq!(given, [" a", "b ", "", "", "ż", "\n", "<0xfe>"]);
+        assert_eq!(decoder.finish(), "");
     }
 
     /// Byte by byte, the same text as from all bytes at once.

@@ -92,8 +92,8 @@ pub enum TooLong {
 pub struct Tokenizer {
     library: Library,
     kind: Kind,
-    /// The special tokens before and after a text; none around one that is to be continued.
-    around: Option<(u32, u32)>,
+    /// The special tokens before and after a text; none after one that is to be continued.
+    around: [Option<u32>; 2],
     padding: u32,
     never_inside: BTreeSet<u32>,
     special: BTreeSet<u32>,
@@ -116,21 +116,21 @@ impl Tokenizer {
         let mut object = json::object(TOKENIZER, bytes, problems)?;
         let kind = pipeline::kind(&object, problems);
         let around = match task {
-            Task::Embed | Task::Classify => pipeline::special_around(&object, problems).map(Some),
-            Task::Generate => pipeline::nothing_around(&object, problems).then_some(None),
+            Task::Embed | Task::Classify => pipeline::special_around(&object, problems)
+                .map(|(first, last)| [Some(first), Some(last)]),
+            Task::Generate => {
+                pipeline::special_before(&object, problems).map(|first| [first, None])
+            }
         };
         let table = Vocabulary::parse(kind?, &object, vocabulary, problems);
         if problems.len() > before {
             return None;
         }
         let (kind, table, around) = (kind?, table?, around?);
-        let around = match around {
-            Some((first, last)) => {
-                let (first, last) = (table.id(&first, problems), table.id(&last, problems));
-                first.zip(last).map(Some)
-            }
-            None => Some(None),
-        };
+        // That of a generator may be added outside the vocabulary.
+        let listed = around
+            .each_ref()
+            .map(|name| name.as_ref().and_then(|name| table.find(name)));
         let mask = table.find(kind.mask());
         let names = pipeline::specials(&object);
         let mut special: BTreeSet<u32> = names.iter().filter_map(|s| table.find(s)).collect();
@@ -171,6 +171,19 @@ impl Tokenizer {
         library.set_encode_special_tokens(true);
         // Those that are added outside the vocabulary.
         special.extend(names.iter().filter_map(|name| library.token_to_id(name)));
+        let mut found = [None; 2];
+        for ((found, name), listed) in found.iter_mut().zip(&around).zip(listed) {
+            let Some(name) = name else { continue };
+            *found = listed.or_else(|| match task {
+                Task::Generate => library.token_to_id(name),
+                Task::Embed | Task::Classify => None,
+            });
+            if found.is_none() {
+                problems.push(Problem::NoSuchToken {
+                    token: name.clone(),
+                });
+            }
+        }
         // Ids that the library gave to added tokens outside the vocabulary.
         let largest = library.get_vocab(true).values().copied().max().unwrap_or(0);
         if largest as usize >= vocabulary {
@@ -182,17 +195,18 @@ impl Tokenizer {
         if problems.len() > before {
             return None;
         }
-        let around = around?;
+        let around = found;
         let mask = mask.or_else(|| library.token_to_id(kind.mask()));
-        let never_inside = match around {
-            Some((first, last)) => [Some(first), Some(last), Some(padding), mask]
+        let never_inside = match task {
+            Task::Embed | Task::Classify => around
                 .into_iter()
+                .chain([Some(padding), mask])
                 .flatten()
                 .collect(),
-            None => special.clone(),
+            Task::Generate => special.clone(),
         };
         let bytes = (task == Task::Generate)
-            .then(|| decoder::bytes_of(library.get_vocab(true), |id| special.contains(&id)));
+            .then(|| decoder::bytes_of(kind, library.get_vocab(true), |id| special.contains(&id)));
         Some(Tokenizer {
             library,
             kind,
@@ -229,7 +243,7 @@ impl Tokenizer {
         if inside.iter().any(|id| self.never_inside.contains(id)) {
             return Err(TextError::SpecialInside);
         }
-        let around = self.around.map_or(0, |_| 2);
+        let around = self.around.iter().flatten().count();
         let tokens = inside.len() + around;
         if tokens > limit && too_long == TooLong::Refuse {
             return Err(TextError::TooLong { tokens, limit });
@@ -254,9 +268,9 @@ impl Tokenizer {
         ids
     }
 
-    /// A text of these tokens, between the two special ones if it has them.
+    /// A text of these tokens, between the special ones if it has them.
     pub fn surrounded(&self, inside: impl IntoIterator<Item = u32>) -> TokenIds {
-        let (first, last) = self.around.unzip();
+        let [first, last] = self.around;
         let inside = first.into_iter().chain(inside);
         TokenIds::new(inside.chain(last).collect())
     }

@@ -1,10 +1,11 @@
-//! What a `tokenizer.json` may consist of: one of three models, each with the normaliser and the splitter that
+//! What a `tokenizer.json` may consist of: one of four models, each with the normaliser and the splitter that
 //! published folders have.
 //!
 //! | model | of | normaliser | splitter |
 //! |---|---|---|---|
 //! | WordPiece | BERT, DistilBERT | `BertNormalizer` | `BertPreTokenizer` |
-//! | BPE over bytes | RoBERTa, GPT-2 | none, or [`NORMALISERS`] | `ByteLevel`, perhaps after a `Split` by one of [`PATTERNS`] |
+//! | BPE over pieces, bytes for what is unknown | LLaMA | `Prepend` and `Replace` of spaces by "▁", or none | none, or `Metaspace` |
+//! | BPE over bytes | RoBERTa, GPT-2, LLaMA 3 | none, or [`NORMALISERS`] | `ByteLevel`, perhaps after a `Split` by one of [`PATTERNS`] |
 //! | Unigram (SentencePiece) | XLM-RoBERTa | none, or [`NORMALISERS`] | `Metaspace`, perhaps after `WhitespaceSplit` |
 //!
 //! Nothing in it is a program that the file could supply, regular expressions are those of a list, and the work for a
@@ -28,7 +29,7 @@ const MAX_NORMALISERS: usize = 8;
 /// The one pattern that SentencePiece's converter writes: several spaces become one.
 const SPACES: &str = " {2,}";
 /// Stands for a space in SentencePiece's pieces.
-const SPACE: &str = "▁";
+pub(super) const SPACE: &str = "▁";
 /// Patterns that published folders split texts by, before their bytes: those of GPT-2, of LLaMA 3 (and GPT-4) and of
 /// Qwen 2. Others are refused: a pattern is a program that a stranger could supply.
 const PATTERNS: [&str; 3] = [
@@ -45,6 +46,7 @@ const MAX_PIECE: usize = 256;
 pub(super) enum Kind {
     WordPiece,
     Bytes,
+    Pieces,
     Unigram,
 }
 
@@ -53,7 +55,7 @@ impl Kind {
     pub fn padding(self) -> &'static str {
         match self {
             Kind::WordPiece => "[PAD]",
-            Kind::Bytes | Kind::Unigram => "<pad>",
+            Kind::Bytes | Kind::Pieces | Kind::Unigram => "<pad>",
         }
     }
 
@@ -61,7 +63,7 @@ impl Kind {
     pub fn mask(self) -> &'static str {
         match self {
             Kind::WordPiece => "[MASK]",
-            Kind::Bytes | Kind::Unigram => "<mask>",
+            Kind::Bytes | Kind::Pieces | Kind::Unigram => "<mask>",
         }
     }
 }
@@ -71,6 +73,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
     let mut f = Fields::new(TOKENIZER, object, problems);
     let kind = match part_type(object.get("model")) {
         Some("WordPiece") => Kind::WordPiece,
+        Some("BPE") if falls_back(object) => Kind::Pieces,
         Some("BPE") => Kind::Bytes,
         Some("Unigram") => Kind::Unigram,
         _ => {
@@ -82,6 +85,10 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
         Kind::WordPiece => (
             part_type(object.get("normalizer")) == Some("BertNormalizer"),
             "BertNormalizer",
+        ),
+        Kind::Pieces => (
+            marks_spaces(object.get("normalizer")).is_some(),
+            "null, or a Sequence of Prepend \"▁\" and Replace of \" \" by \"▁\"",
         ),
         Kind::Bytes | Kind::Unigram => (normaliser(object.get("normalizer")), NORMALISERS),
     };
@@ -98,6 +105,15 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
             byte_level(splitter),
             "ByteLevel with its regular expression, or without it after a Split by a published one",
         ),
+        Kind::Pieces => (
+            // Once, by either.
+            match marks_spaces(object.get("normalizer")) {
+                Some(true) => splitter.is_none_or(Value::is_null),
+                Some(false) => metaspace(splitter),
+                None => true,
+            },
+            "null behind a normalizer that marks spaces by \"▁\", or Metaspace with \"▁\" without one",
+        ),
         Kind::Unigram => (
             metaspace(splitter),
             "Metaspace with \"▁\", perhaps in a Sequence after WhitespaceSplit",
@@ -113,7 +129,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
             Kind::WordPiece => {
                 f.optional_size("max_input_chars_per_word", 1, 1000);
             }
-            Kind::Bytes => {
+            Kind::Bytes | Kind::Pieces => {
                 f.must_be_off("dropout", "ids that do not depend on chance (null)");
                 for field in ["continuing_subword_prefix", "end_of_word_suffix"] {
                     if f.get(field).is_some_and(|v| v.as_str() != Some("")) {
@@ -134,10 +150,38 @@ pub(super) fn lower_case(kind: Kind, object: &Map<String, Value>) -> bool {
         Kind::WordPiece => normaliser
             .and_then(|n| n.get("lowercase")?.as_bool())
             .unwrap_or(true),
-        Kind::Bytes | Kind::Unigram => {
+        Kind::Bytes | Kind::Pieces | Kind::Unigram => {
             chain(normaliser, "normalizers").any(|n| part_type(Some(n)) == Some("Lowercase"))
         }
     }
+}
+
+/// Whether a BPE model has bytes for characters that it does not know.
+fn falls_back(object: &Map<String, Value>) -> bool {
+    let model = object.get("model");
+    model.and_then(|m| m.get("byte_fallback")) == Some(&Value::Bool(true))
+}
+
+/// Whether a normaliser replaces spaces by [`SPACE`], as LLaMA's does; `None` for one that does anything else.
+fn marks_spaces(part: Option<&Value>) -> Option<bool> {
+    let parts: Vec<&Value> = chain(part, "normalizers").collect();
+    let prepends = |part: &Value| {
+        part_type(Some(part)) == Some("Prepend")
+            && part.get("prepend").and_then(Value::as_str) == Some(SPACE)
+    };
+    match parts.as_slice() {
+        [] => Some(false),
+        [first, last] if prepends(first) && replaces(last, " ", SPACE) => Some(true),
+        [only] if replaces(only, " ", SPACE) => Some(true),
+        _ => None,
+    }
+}
+
+/// A `Replace` of one text by another.
+fn replaces(part: &Value, from: &str, to: &str) -> bool {
+    part_type(Some(part)) == Some("Replace")
+        && part.get("pattern") == Some(&json!({ "String": from }))
+        && part.get("content").and_then(Value::as_str) == Some(to)
 }
 
 fn part_type(part: Option<&Value>) -> Option<&str> {
@@ -228,7 +272,7 @@ impl<'a> Vocabulary<'a> {
         let model = object.get("model")?.as_object()?;
         let listed = model.get("vocab");
         let (ids, expected) = match kind {
-            Kind::WordPiece | Kind::Bytes => (ids(listed), "an object of ids"),
+            Kind::WordPiece | Kind::Bytes | Kind::Pieces => (ids(listed), "an object of ids"),
             Kind::Unigram => (
                 pieces(listed),
                 "a list of pieces of at most 256 bytes and their scores",
@@ -256,6 +300,13 @@ impl<'a> Vocabulary<'a> {
             Kind::Bytes => {
                 for byte in 0..=255 {
                     table.id(&character_of(byte).to_string(), problems)?;
+                }
+            }
+            Kind::Pieces => {
+                let unknown = model.get("unk_token").and_then(Value::as_str);
+                table.id(unknown.unwrap_or("<unk>"), problems)?;
+                for byte in 0..=255 {
+                    table.id(&name_of(byte), problems)?;
                 }
             }
             Kind::Unigram => {
@@ -314,6 +365,11 @@ pub(crate) fn character_of(byte: u8) -> char {
     }
     let before = (0..byte).filter(|&b| !printable(b)).count() as u32;
     char::from_u32(0x100 + before).unwrap_or_default()
+}
+
+/// The piece by which LLaMA's vocabulary stands for a byte.
+pub(crate) fn name_of(byte: u8) -> String {
+    format!("<0x{byte:02X}>")
 }
 
 /// Tokens that the file marks as special.
@@ -380,31 +436,81 @@ pub(super) fn special_around(
 /// Checks that ids are turned back into text by joining the bytes of tokens, as [`super::Decoder`] does.
 pub(super) fn decodes_bytes(kind: Kind, object: &Map<String, Value>, problems: &mut Vec<Problem>) {
     let mut f = Fields::new(TOKENIZER, object, problems);
-    if kind != Kind::Bytes {
-        f.unsupported_part("model", "BPE over bytes, for a generator");
-    }
-    if part_type(object.get("decoder")) != Some("ByteLevel") {
-        f.unsupported_part("decoder", "ByteLevel, for a generator");
+    let decoder = object.get("decoder");
+    let (sound, supported) = match kind {
+        Kind::Bytes => (
+            part_type(decoder) == Some("ByteLevel"),
+            "ByteLevel, for a generator",
+        ),
+        Kind::Pieces => (
+            joins_pieces(decoder),
+            "Replace of \"▁\" by \" \", ByteFallback, Fuse and perhaps Strip of one space, for a generator",
+        ),
+        Kind::WordPiece | Kind::Unigram => {
+            f.unsupported_part("model", "BPE over bytes, or with bytes, for a generator");
+            return;
+        }
+    };
+    if !sound {
+        f.unsupported_part("decoder", supported);
     }
 }
 
-/// Whether nothing is put around a text, as a generator needs it; adds a problem if something is.
-pub(super) fn nothing_around(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> bool {
-    let post = object.get("post_processor").filter(|p| !p.is_null());
-    let only_the_text = |p: &Value| match p.get("single").and_then(Value::as_array) {
-        Some(pieces) => matches!(pieces.as_slice(), [only] if only.get("Sequence").is_some()),
-        None => false,
+/// What LLaMA's folders turn pieces into text by. The space that is stripped is the one that the normaliser put before
+/// a text, which nothing that follows a text has.
+fn joins_pieces(decoder: Option<&Value>) -> bool {
+    let parts: Vec<&Value> = chain(decoder, "decoders").collect();
+    let is = |part: &Value, name| part_type(Some(part)) == Some(name);
+    let strips_one = |part: &Value| {
+        is(part, "Strip")
+            && part.get("content").and_then(Value::as_str) == Some(" ")
+            && part.get("start") == Some(&json!(1))
+            && part.get("stop") == Some(&json!(0))
     };
-    let nothing = match (post, part_type(post)) {
-        (None, _) | (_, Some("ByteLevel")) => true,
-        (Some(p), Some("TemplateProcessing")) => only_the_text(p),
+    match parts.as_slice() {
+        [spaces, bytes, fuse, strip @ ..] => {
+            replaces(spaces, SPACE, " ")
+                && is(bytes, "ByteFallback")
+                && is(fuse, "Fuse")
+                && strip.len() <= 1
+                && strip.iter().all(|part| strips_one(part))
+        }
         _ => false,
+    }
+}
+
+/// The special token before a text that is to be continued, if there is one; `None` if a problem was added, because
+/// something else is put around it.
+pub(super) fn special_before(
+    object: &Map<String, Value>,
+    problems: &mut Vec<Problem>,
+) -> Option<Option<String>> {
+    let parts: Vec<&Value> = chain(object.get("post_processor"), "processors")
+        .filter(|part| part_type(Some(part)) != Some("ByteLevel"))
+        .collect();
+    let before = match parts.as_slice() {
+        [] => Some(None),
+        [only] if part_type(Some(only)) == Some("TemplateProcessing") => before_text(only),
+        _ => None,
     };
-    if !nothing {
+    if before.is_none() {
         Fields::new(TOKENIZER, object, problems).unsupported_part(
             "post_processor",
-            "null, ByteLevel, or a template of the text alone, for a generator",
+            "null, ByteLevel, or a template of the text, perhaps after one token, for a generator",
         );
     }
-    nothing
+    before
+}
+
+/// What a template puts before a text, if it puts nothing behind it.
+fn before_text(template: &Value) -> Option<Option<String>> {
+    let is_text = |piece: &Value| piece.get("Sequence").is_some();
+    match template.get("single")?.as_array()?.as_slice() {
+        [text] if is_text(text) => Some(None),
+        [first, text] if is_text(text) => {
+            let id = first.get("SpecialToken")?.get("id")?;
+            Some(Some(id.as_str()?.to_owned()))
+        }
+        _ => None,
+    }
 }

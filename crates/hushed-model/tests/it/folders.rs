@@ -8,8 +8,8 @@ use hushed_model::testing::{
     tiny_golden,
 };
 use hushed_model::{
-    FUNCTIONS, FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds,
-    Tolerance, TooLong, check, fuzz,
+    Declared, FUNCTIONS, FolderError, Model, ModelError, NormReach, Problem, PublicFiles,
+    TextError, TokenIds, Tolerance, TooLong, check, fuzz,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -450,7 +450,7 @@ fn decoders_survive_mutations() {
             file("modules.json"),
             file("1_Pooling/config.json"),
             file("sentence_bert_config.json"),
-            tolerance().to_json().into_bytes(),
+            Declared::from(tolerance()).to_json().into_bytes(),
         ],
         count,
         3,
@@ -459,6 +459,9 @@ fn decoders_survive_mutations() {
     mutations(&[file("tokenizer.json")], count, 4, fuzz::tokenizer);
     let bytes = fs::read(tiny_golden("gpt2").join("tokenizer.json")).unwrap();
     mutations(&[bytes], count / 20, 5, fuzz::tokenizer);
+    let golden = |file: &str| fs::read(tiny_golden("llama").join(file)).unwrap();
+    mutations(&[golden("tokenizer.json")], count / 20, 6, fuzz::tokenizer);
+    mutations(&[golden("config.json")], count, 7, fuzz::config);
 }
 
 #[test]
@@ -530,7 +533,11 @@ fn declared_functions() {
     let dir = TempDir::new().unwrap();
     tiny_folder(dir.path()).unwrap();
     let tolerance = tolerance();
-    fs::write(dir.path().join(FUNCTIONS), tolerance.to_json()).unwrap();
+    fs::write(
+        dir.path().join(FUNCTIONS),
+        Declared::from(tolerance).to_json(),
+    )
+    .unwrap();
     let model = Model::load(dir.path()).unwrap();
     assert_eq!(model.public.config.tolerance, Some(tolerance));
     let files = PublicFiles::read(dir.path()).unwrap();
@@ -548,6 +555,33 @@ fn declared_functions() {
     {
         assert_eq!(layer.feed_forward.tolerance, Some(tolerance));
     }
+    // Norms by name: those of the model reach its program, and others are no norms of it.
+    let mut declared = Declared::from(tolerance);
+    let reach = NormReach {
+        squares: 24,
+        finer: 1,
+    };
+    declared
+        .norms
+        .insert("layer.1.attention.norm".to_owned(), reach);
+    fs::write(dir.path().join(FUNCTIONS), declared.to_json()).unwrap();
+    let program = Model::load(dir.path()).unwrap().program();
+    let named = program.norms().filter(|(_, norm)| norm.reach.is_some());
+    let named: Vec<_> = named
+        .map(|(id, norm)| (id.to_string(), norm.reach))
+        .collect();
+    assert_eq!(named, [("layer.1.attention.norm".to_owned(), Some(reach))]);
+    let bad = problems(|d| {
+        let mut other = declared.clone();
+        other
+            .norms
+            .insert("layer.2.attention.norm".to_owned(), reach);
+        fs::write(d.join(FUNCTIONS), other.to_json()).unwrap();
+    });
+    assert!(matches!(
+        &bad[..],
+        [Problem::UnsupportedValue { field: "norms", .. }]
+    ));
     let bad = problems(|d| {
         fs::write(
             d.join(FUNCTIONS),

@@ -6,3 +6,4 @@ mod decoders;
 mod folders;
 mod golden;
 mod gpt2;
+mod llama;

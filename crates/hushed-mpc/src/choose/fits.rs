@@ -1,12 +1,12 @@
 //! Which function of the two-party run serves each step that was measured, and how near the measured values come to
 //! what it holds.
 
-use hushed_model::{Calibration, NetworkConfig, Ranges};
+use hushed_model::{Calibration, NetworkConfig, NormReach, Ranges};
 use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
 use crate::circuit::function::Function;
-use crate::formats::{LINEAR, SUM_BITS, WEIGHED};
+use crate::formats::{GATE, GATED, LINEAR, SUM_BITS, WEIGHED};
 
 /// One bound of one step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,8 +30,6 @@ impl Fit {
     }
 }
 
-/// Sums of squares inside a norm stay below this.
-const NORM_SQUARES: f64 = (1u32 << 18) as f64;
 /// Values of an attention head: their sums over 256 keys fit the product's ring.
 const HEAD_VALUES: f64 = 16.0;
 
@@ -52,9 +50,15 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
         match ranges {
             Ranges::Values { output } => {
                 let value = site.ends_with(".value");
+                let gated = GATE.frac + GATED.frac + 2;
+                let gated = f64::from(GATE.ring.bits() - gated).exp2() / activation.scale();
                 // Two spare bits: a sign, and one for the rounding protocols.
                 let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
-                let holds = if value { HEAD_VALUES } else { ring };
+                let holds = match () {
+                    () if value => HEAD_VALUES,
+                    () if site.ends_with(".product") => gated.min(ring),
+                    () => ring,
+                };
                 add("linear", "results", output.magnitude(), holds);
             }
             Ranges::Activation { input } => {
@@ -83,7 +87,8 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
                 ..
             } => {
                 let measured = first_variance.magnitude().max(variance.magnitude());
-                let holds = NORM_SQUARES / config.width as f64;
+                let reach = config.norms.get(site).unwrap_or(&NormReach::USUAL);
+                let holds = f64::from(reach.squares).exp2() / config.width as f64;
                 add("norm by 1/√v", "variances", measured, holds);
             }
         }

@@ -1,9 +1,12 @@
 //! Scores, softmax and the product with V: texts of equal length together, all heads of all of them as one batch.
 //!
-//! Shapes: Q, K, V are rows × h·dh over all texts; of a group of t texts of m rows, with n keys each (the m of the text
-//! and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n.
+//! Shapes: over all texts Q is rows × h·dh, K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the
+//! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. The h/g
+//! heads that read the same keys lie one after another, so that they are one product of m·h/g rows.
 
-use hushed_model::{Heads, Mask, Rows};
+use std::ops::Range;
+
+use hushed_model::{Heads, Mask, Rope, Rows};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::softmax::SCORES;
@@ -13,37 +16,43 @@ use hushed_twopc::share::Ring;
 use crate::RunError;
 use crate::circuit::cache::Past;
 use crate::circuit::groups::{Group, groups};
+use crate::circuit::input::Padding;
 use crate::formats::{
-    ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, MASKED, PORTION, QUERY, QUOTIENT, SUM_BITS, VALUE,
-    WEIGHED,
+    ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, MASKED, PORTION, QUERY, QUOTIENT, SUM_BITS,
+    TURN_FRAC, TURNED, VALUE, WEIGHED,
 };
 use crate::shares::{Local, Shares};
 
 /// Q_j·K_jᵀ in units of log 2 for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one
-/// share a group, in [`SCORES`]. The keys become part of `past`.
+/// share a group, in [`SCORES`]. The keys, turned where `rope` says so, become part of `past`.
 pub fn scores<S: Shares>(
     on: &mut S,
-    q: &S::Share,
-    k: &S::Share,
+    [q, k]: [&S::Share; 2],
     past: &mut Past<S::Share>,
     rows: &Rows,
     heads: Heads,
+    rope: Option<&Rope>,
 ) -> Result<Vec<S::Share>, RunError> {
     let shift = LINEAR.frac - QUERY.frac;
-    let q = on.rescale(q, shift, QUERY.ring)?;
-    let k = on.rescale(k, shift, QUERY.ring)?;
+    let (q, k) = match rope {
+        None => (
+            on.rescale(q, shift, QUERY.ring)?,
+            on.rescale(k, shift, QUERY.ring)?,
+        ),
+        Some(rope) => turned(on, [q, k], past.rows(), rows, heads, rope)?,
+    };
     let k = past.with_keys(k);
     let product = |group: Group| {
         let keys = past.before(&group);
-        let q = by_heads(&q, &group, heads);
-        let k = by_heads_transposed(&k, &keys, heads);
+        let q = by_heads(&q, &group, (heads.count, heads.width));
+        let k = by_heads_transposed(&k, &keys, (heads.keys, heads.width));
         let shape = MatmulShape {
             shape: OltShape {
-                k: group.rows,
+                k: group.rows * heads.shared(),
                 m: heads.width,
                 n: keys.rows,
             },
-            batch: group.texts.len() * heads.count,
+            batch: group.texts.len() * heads.keys,
         };
         let s = on.matmul(&q, &k, &shape)?;
         Ok(on.narrow(&s, 2 * QUERY.frac - SCORES.frac, SCORES.ring))
@@ -51,17 +60,77 @@ pub fn scores<S: Shares>(
     groups(rows).into_iter().map(product).collect()
 }
 
-/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Keys that the mask hides get none, nor do, if
-/// `padded`, those that the client knows to be padding: it then adds the whole mask, so that none is added twice.
+/// Q and K in [`QUERY`], turned by their places: the rows of every text are at `before` and after it. Cosines and sines
+/// are public, so that turning is local; what one truncation of both gives has bits enough for it, and loses the last
+/// ones locally.
+fn turned<S: Shares>(
+    on: &mut S,
+    qk: [&S::Share; 2],
+    before: usize,
+    rows: &Rows,
+    heads: Heads,
+    rope: &Rope,
+) -> Result<(S::Share, S::Share), RunError> {
+    let both = S::Share::concat(LINEAR.ring, &qk.map(S::Share::clone));
+    let both = on.rescale(&both, LINEAR.frac - TURNED.frac, TURNED.ring)?;
+    let elements = both.elements();
+    let dh = heads.width;
+    let places = || {
+        rows.blocks()
+            .flat_map(|(block, _)| before..before + block.len())
+    };
+    // What every row of a head is multiplied by: one table a place, for the heads of Q and then for those of K.
+    let tables = |of: fn(f64, bool) -> f64| {
+        let unit = f64::from(1u32 << TURN_FRAC);
+        let row = |place: usize| {
+            let mut row = vec![0; dh];
+            for (i, angle) in rope.angles(place, dh).enumerate() {
+                let (a, b) = rope.pair(i, dh);
+                row[a] = (of(angle, true) * unit).round() as i64;
+                row[b] = (of(angle, false) * unit).round() as i64;
+            }
+            row
+        };
+        let each: Vec<Vec<i64>> = places().map(row).collect();
+        let part = |count: usize| each.iter().flat_map(move |row| row.repeat(count));
+        part(heads.count)
+            .chain(part(heads.keys))
+            .collect::<Vec<_>>()
+    };
+    let partner = both.gather(elements, || {
+        let mut other = vec![0; dh];
+        for i in 0..dh / 2 {
+            let (a, b) = rope.pair(i, dh);
+            (other[a], other[b]) = (b, a);
+        }
+        let starts = (0..elements).step_by(dh.max(1));
+        starts
+            .flat_map(|s| other.iter().map(move |o| s + o))
+            .collect()
+    });
+    let mut turned = both.times_each(|| tables(|angle, _| angle.cos()));
+    turned.add_assign(
+        &partner
+            .times_each(|| tables(|angle, first| if first { -angle.sin() } else { angle.sin() })),
+    );
+    let turned = on.narrow(&turned, TURNED.frac + TURN_FRAC - QUERY.frac, QUERY.ring);
+    let queries = rows.total() * heads.query_columns();
+    let part = |range: Range<usize>| turned.gather(range.len(), || range.collect());
+    Ok((part(0..queries), part(queries..elements)))
+}
+
+/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Keys that the mask hides get none, nor do,
+/// with `padding`, those that the client knows to be such: it then adds the whole mask, so that none is added twice.
 pub fn weigh<S: Shares>(
     on: &mut S,
     scores: &[S::Share],
     past: &Past<S::Share>,
     rows: &Rows,
     how: (Heads, Mask),
-    padded: bool,
+    padding: Option<Padding>,
 ) -> Result<Vec<S::Share>, RunError> {
     let (heads, mask) = how;
+    let padded = padding.is_some();
     let weights = |(s, group): (&S::Share, Group)| {
         let (m, n) = (group.rows, past.before(&group).rows);
         let matrices = group.texts.len() * heads.count;
@@ -72,7 +141,8 @@ pub fn weigh<S: Shares>(
         };
         match padded || hides {
             true => {
-                let masked = || masked(past, &group, heads.count, mask);
+                let behind = padding != Some(Padding::InFront);
+                let masked = || masked(past, &group, heads.count, mask, behind);
                 let masked = on.known(owner, matrices * m * n, masked);
                 let s = on.add_known(s, &masked);
                 on.exponentials(&s, matrices * m, n)
@@ -85,13 +155,23 @@ pub fn weigh<S: Shares>(
 
 /// [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the client's secret: it adds these
 /// to its own share.
-fn masked<S: Local>(past: &Past<S>, group: &Group, heads: usize, mask: Mask) -> Vec<i64> {
+fn masked<S: Local>(
+    past: &Past<S>,
+    group: &Group,
+    heads: usize,
+    mask: Mask,
+    behind: bool,
+) -> Vec<i64> {
     let masked = SCORES.signed(MASKED);
     let before = past.before(group).rows - group.rows;
     let text = |real: usize| {
         let hidden = |row: usize, key: usize| {
             let ahead = mask == Mask::Causal && key > before + row;
-            ahead || key >= before + real || past.is_padding(key)
+            let padding = match behind {
+                true => key >= before + real,
+                false => (before..before + group.rows - real).contains(&key),
+            };
+            ahead || padding || past.is_padding(key)
         };
         let row = |row: usize| (0..before + group.rows).map(move |key| hidden(row, key));
         let all = (0..group.rows).flat_map(row);
@@ -118,15 +198,15 @@ pub fn attend<S: Shares>(
     for (e, group) in e.iter().zip(&groups) {
         let keys = past.before(group);
         let (m, n) = (group.rows, keys.rows);
-        let v = by_heads(&v, &keys, heads);
+        let v = by_heads(&v, &keys, (heads.keys, heads.width));
         let batch = group.texts.len() * heads.count;
         let shape = MatmulShape {
             shape: OltShape {
-                k: m,
+                k: m * heads.shared(),
                 m: n,
                 n: heads.width,
             },
-            batch,
+            batch: group.texts.len() * heads.keys,
         };
         done.push(match divides_first(n, heads) {
             true => {
@@ -199,17 +279,17 @@ fn divide<S: Shares>(
     on.rescale(&y, shift, MAIN)
 }
 
-/// A group's rows of an …×(h·dh) matrix as t·h matrices of m × dh.
-fn by_heads<S: Local>(x: &S, group: &Group, heads: Heads) -> S {
-    let width = heads.count * heads.width;
+/// A group's rows of an …×(heads·dh) matrix as t·heads matrices of m × dh.
+fn by_heads<S: Local>(x: &S, group: &Group, (heads, dh): (usize, usize)) -> S {
+    let width = heads * dh;
     let count = group.texts.len() * group.rows * width;
     x.gather(count, || {
         let mut places = Vec::with_capacity(count);
         for text in &group.texts {
-            for j in 0..heads.count {
+            for j in 0..heads {
                 for i in text.start..text.start + group.rows {
-                    let first = i * width + j * heads.width;
-                    places.extend(first..first + heads.width);
+                    let first = i * width + j * dh;
+                    places.extend(first..first + dh);
                 }
             }
         }
@@ -217,9 +297,9 @@ fn by_heads<S: Local>(x: &S, group: &Group, heads: Heads) -> S {
     })
 }
 
-/// The same, each transposed: t·h matrices of dh × m.
-fn by_heads_transposed<S: Local>(x: &S, group: &Group, heads: Heads) -> S {
-    let width = heads.count * heads.width;
+/// The same, each transposed: t·heads matrices of dh × m.
+fn by_heads_transposed<S: Local>(x: &S, group: &Group, (heads, dh): (usize, usize)) -> S {
+    let width = heads * dh;
     let count = group.texts.len() * group.rows * width;
     x.gather(count, || {
         let mut places = Vec::with_capacity(count);

@@ -11,6 +11,7 @@ use hushed_model::StepId;
 use hushed_twopc::share::Share;
 
 use crate::circuit::groups::{Group, Member};
+use crate::circuit::input::Padding;
 use crate::shares::Local;
 
 /// What the passes over one text have left for the next.
@@ -70,12 +71,16 @@ impl<S> Cache<S> {
         self.steps.insert(step, past);
     }
 
-    /// After a pass over `total` rows, of which the first `real` are tokens.
-    pub(crate) fn passed(&mut self, real: usize, total: usize) {
+    /// After a pass over `total` rows, of which `real` are tokens.
+    pub(crate) fn passed(&mut self, real: usize, total: usize, padding: Padding) {
+        let end = self.rows + total;
         if real < total {
-            self.padding = self.rows + real..self.rows + total;
+            self.padding = match padding {
+                Padding::Behind => self.rows + real..end,
+                Padding::InFront => self.rows..end - real,
+            };
         }
-        self.rows += total;
+        self.rows = end;
     }
 }
 
@@ -91,6 +96,11 @@ impl<S> Default for Past<S> {
 }
 
 impl<S: Local> Past<S> {
+    /// Rows of earlier passes.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// All keys, of which these are the new ones.
     pub(crate) fn with_keys(&mut self, new: S) -> S {
         after(&mut self.keys, new)

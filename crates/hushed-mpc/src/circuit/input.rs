@@ -1,6 +1,6 @@
 //! What a pass over some texts begins with.
 
-use hushed_model::{Rows, TextRows, TokenIds};
+use hushed_model::{Block, Program, Rows, Step, TextRows, TokenIds};
 
 /// The input of each party to a pass. Both give the same terms and the same numbers of rows.
 pub enum Input {
@@ -18,6 +18,27 @@ pub struct Terms {
     pub padded: bool,
     /// The table of token vectors is public, and the client looks its ids up alone.
     pub public_table: bool,
+}
+
+/// Where the padding of a text's first pass is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Padding {
+    /// After the text: rows have their places by a table, and later ones by a lookup that the client makes.
+    Behind,
+    /// Before it: scores depend on the distance of two rows, so that a text may begin anywhere. Later rows then have
+    /// the distances that they would have without padding, and the last row is the same for both parties.
+    InFront,
+}
+
+impl Padding {
+    /// What suits a program.
+    pub(crate) fn of(program: &Program) -> Padding {
+        let turned = |step: &Step| matches!(&step.block, Block::Attention(a) if a.rope.is_some());
+        match program.steps().iter().any(turned) && !program.embedding().placed {
+            true => Padding::InFront,
+            false => Padding::Behind,
+        }
+    }
 }
 
 impl Input {
@@ -45,11 +66,17 @@ impl Input {
     }
 
     /// The ids of all rows, padding included, at who has the texts.
-    pub(crate) fn ids(&self) -> Vec<i64> {
+    pub(crate) fn ids(&self, padding: Padding) -> Vec<i64> {
         match self {
             Input::Texts(texts, _) => {
-                let ids = texts.iter().flat_map(|t| t.ids());
-                ids.map(|&id| i64::from(id)).collect()
+                let ids = texts.iter().flat_map(|t| {
+                    let (text, behind) = t.ids().split_at(t.rows().real);
+                    match padding {
+                        Padding::Behind => [text, behind].concat(),
+                        Padding::InFront => [behind, text].concat(),
+                    }
+                });
+                ids.map(i64::from).collect()
             }
             Input::Lengths(..) => Vec::new(),
         }

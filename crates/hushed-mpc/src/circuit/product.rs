@@ -83,10 +83,15 @@ impl<'a> Product<'a> {
         Product::new(norm, a.query.inputs, parts)
     }
 
-    /// The wide layer of a feed-forward block, scaled as its activation wants its argument; and the operand for the
+    /// The wide layer of a feed-forward block, scaled as its activation wants its argument, or the gate so and then the
+    /// layer; and the operand for the
     /// residual sum.
     pub fn up(norm: Option<&'a Norm>, f: &'a FeedForward, residual: bool) -> Self {
-        let mut parts = vec![scaled(&f.up, Function::of(f).scale())];
+        let scale = Function::of(f).scale();
+        let mut parts = match &f.gate {
+            Some(gate) => vec![scaled(gate, scale), scaled(&f.up, 1.0)],
+            None => vec![scaled(&f.up, scale)],
+        };
         parts.extend(residual.then_some(Part::Operand));
         Product::new(norm, f.up.inputs, parts)
     }

@@ -44,7 +44,8 @@ impl Memory {
 /// columns in them), token vectors and positions included.
 fn weights(program: &Program) -> u64 {
     let e = program.embedding();
-    let mut numbers = 2 * e.vocabulary * e.width + e.positions * e.width;
+    let places = if e.placed { e.positions } else { 0 };
+    let mut numbers = (2 * e.vocabulary + places) * e.width;
     for linear in program.linears() {
         numbers += 2 * linear.inputs * linear.outputs;
     }

@@ -22,10 +22,6 @@ use crate::weights::embed;
 use crate::weights::held::Layers;
 use crate::{Input, RunError};
 
-/// Fraction bits of a centred number in a norm's sum of squares, and in its product with the root (`func::norm`).
-const SQUARED_FRAC: u32 = 7;
-const CENTRED_FRAC: u32 = 11;
-
 /// Computes the result of two parties.
 #[derive(Default)]
 pub struct Clear {
@@ -186,6 +182,12 @@ impl Shares for Clear {
         Ok(Share::new(x.ring(), words.collect()))
     }
 
+    fn multiply(&mut self, x: &Share, y: &Share) -> Result<Share, RunError> {
+        let words = x.words().iter().zip(y.words());
+        let words = words.map(|(x, y)| x.wrapping_mul(*y));
+        Ok(Share::new(x.ring(), words.collect()))
+    }
+
     fn maxima(&mut self, x: &Share, _: usize, columns: usize) -> Result<Share, RunError> {
         let ring = x.ring();
         let rows = x.words().chunks_exact(columns.max(1));
@@ -218,10 +220,15 @@ impl Shares for Clear {
                 let mean = row.iter().sum::<f64>() / width;
                 row.iter_mut().for_each(|v| *v -= mean);
             }
-            let squares = row.iter().map(|c| round(*c, SQUARED_FRAC).powi(2));
-            let root = 1.0 / (squares.sum::<f64>() + width * shape.epsilon).sqrt();
+            let frac = shape.reach.squared_frac();
+            let squares = row.iter().map(|c| round(*c, frac).powi(2));
+            // A unit at least; a sum beyond its ring wraps around.
+            let unit = f64::from(2 * frac).exp2().recip();
+            let sum = squares.sum::<f64>() + (width * shape.epsilon).max(unit);
+            let sum = sum % f64::from(shape.reach.squares + 1).exp2();
+            let root = 1.0 / sum.max(unit).sqrt();
             row.iter_mut()
-                .for_each(|v| *v = round(*v, CENTRED_FRAC) * root * width.sqrt());
+                .for_each(|v| *v = round(*v, shape.reach.centred_frac()) * root * width.sqrt());
         }
         Ok(encoded(&values, ACTIVATION))
     }

@@ -9,7 +9,7 @@ use hushed_twopc::func::inverse::reciprocal_cost;
 use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
 use hushed_twopc::func::softmax::exponentials_cost;
 use hushed_twopc::func::{Format, rescale_cost};
-use hushed_twopc::gadget::{argmax_rows_cost, max_rows_cost, open_rounded_cost};
+use hushed_twopc::gadget::{argmax_rows_cost, max_rows_cost, mul_cost, open_rounded_cost};
 use hushed_twopc::he::{
     Layout, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, scale_rows_cost,
 };
@@ -214,6 +214,10 @@ impl Local for Length {
         self.clone()
     }
 
+    fn times_each(&self, _: impl FnOnce() -> Vec<i64>) -> Length {
+        self.clone()
+    }
+
     fn shift_left(&self, _: u32) -> Length {
         self.clone()
     }
@@ -361,6 +365,11 @@ impl Shares for Counting<'_> {
     ) -> Result<Length, RunError> {
         let cost = scale_rows_cost(rows, columns, x.ring, self.layout())?;
         self.rows(cost);
+        Ok(x.clone())
+    }
+
+    fn multiply(&mut self, x: &Length, _: &Length) -> Result<Length, RunError> {
+        self.add(mul_cost(x.elements, x.ring));
         Ok(x.clone())
     }
 

@@ -11,7 +11,7 @@ use hushed_twopc::func::inverse::reciprocal;
 use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::softmax::exponentials;
 use hushed_twopc::func::{Format, narrow, rescale};
-use hushed_twopc::gadget::{Sign, argmax_rows, max_rows, open_rounded};
+use hushed_twopc::gadget::{Sign, argmax_rows, max_rows, mul, open_rounded};
 use hushed_twopc::he::{
     HeContext, LinearShape, MatmulShape, OltShape, linear_client, linear_server,
     linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
@@ -288,6 +288,10 @@ impl Shares for Protocol {
             columns,
             factors,
         )?)
+    }
+
+    fn multiply(&mut self, x: &Share, y: &Share) -> Result<Share, RunError> {
+        Ok(mul(&mut self.ctx, x, y)?)
     }
 
     fn maxima(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Share, RunError> {

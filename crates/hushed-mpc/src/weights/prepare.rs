@@ -23,7 +23,7 @@ impl Layers {
         each_product(&program, |id, product| self.get(id, product).map(drop))?;
         let e = program.embedding();
         self.table(e, Table::Tokens)?;
-        if predicts_tokens(&program) {
+        if predicts_tokens(&program) && e.placed {
             // Prompts may be padded.
             self.table(e, Table::Positions)?;
         }

@@ -12,7 +12,8 @@ use crate::weights::embed::{integer, numbers_of};
 /// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "{site}: {what} above {limit} in magnitude; the formats of two-party inference do not hold them, and this model cannot be served"
+    "{site}: {what} above {limit} in magnitude; the formats of two-party inference do not hold them, and this model cannot be served \
+     (wider norms can be declared: `hushed calibrate --declare`)"
 )]
 pub struct OutOfRange {
     /// The step.

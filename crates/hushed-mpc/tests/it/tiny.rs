@@ -6,7 +6,9 @@ use crate::common::{backend, tiny_of};
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_model};
 use hushed_model::tokens::{TokenIds, TooLong};
-use hushed_model::{FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
+use hushed_model::{
+    Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine,
+};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
     Acts, Clear, Input, Protocol, PublicTable, RunError, StepCost, Terms, embeddings, labels,
@@ -30,7 +32,7 @@ const TEXTS: [&str; 5] = [
 fn tiny_with(hidden_act: &str, tolerance: Option<Tolerance>) -> Model {
     let model = tiny_of(hidden_act, |folder| {
         if let Some(tolerance) = tolerance {
-            std::fs::write(folder.join(FUNCTIONS), tolerance.to_json()).unwrap();
+            std::fs::write(folder.join(FUNCTIONS), Declared::from(tolerance).to_json()).unwrap();
         }
         assert!(check(folder).supported(), "{hidden_act}");
     });

@@ -156,6 +156,7 @@ impl PublicModel {
         let embedding = Embedding {
             vocabulary,
             positions,
+            placed: true,
             width,
             tokens: Matrix::new(vocabulary, width, tokens).map(Arc::new),
             offsets: Matrix::new(positions, width, offsets).map(Arc::new),
@@ -164,6 +165,7 @@ impl PublicModel {
             kind: NormKind::LayerNorm,
             width,
             epsilon,
+            reach: None,
             gain: Some(gain.into()),
             offset: Some(offset.into()),
         };

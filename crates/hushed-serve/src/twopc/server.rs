@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{Layers, Memory, Sampler};
+use hushed_mpc::{Layers, Memory, RunError, Sampler, sampled_out_of_range};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
@@ -36,6 +36,9 @@ impl Server {
         let model = Model::load(&config.model)?;
         let layers = Layers::default();
         layers.prepare(&model)?;
+        if let Some(beyond) = sampled_out_of_range(&model)?.pop() {
+            return Err(RunError::from(beyond).into());
+        }
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
         let max_tokens = max_tokens.min(model.public.max_tokens).min(MAX_TOKENS);
         if let Some(memory) = config.max_memory {

@@ -1,7 +1,7 @@
 //! Text continued over a connection.
 
-use hushed_model::testing::{tiny_generator, tiny_generator_folder};
-use hushed_model::{TokenIds, TooLong};
+use hushed_model::testing::{tiny_generator, tiny_generator_folder, tiny_golden};
+use hushed_model::{Model, TokenIds, TooLong};
 use hushed_serve::{
     Category, Client, Finish, GenerateOptions, Generated, Refusal, ServeError, ServerConfig, Task,
 };
@@ -38,7 +38,10 @@ fn ids(tokens: &[Generated]) -> Vec<u32> {
 
 /// Greedily, token by token, as the clear model goes on from the same text: where it is sure, the same.
 fn assert_greedy(tokens: &[u32]) {
-    let model = tiny_generator();
+    assert_greedy_of(&tiny_generator(), tokens);
+}
+
+fn assert_greedy_of(model: &Model, tokens: &[u32]) {
     let mut text = model
         .tokens(PROMPT, TooLong::Refuse)
         .unwrap()
@@ -95,6 +98,48 @@ fn a_text_goes_on_as_the_clear_model_says() {
     assert_greedy(&ids(&all(&mut client, &options(1))));
     assert_eq!(client.texts_left(), 1000 - 5 - 5 - 1 - 1);
     client.close().unwrap();
+}
+
+/// Rotary positions, shared keys and values, gates: padded prompts are padded in front, where no place is counted from.
+#[test]
+fn a_decoder_with_relative_positions_goes_on_as_well() {
+    let folder = tiny_golden("llama");
+    let model = Model::load(&folder).unwrap();
+    let server = Running::start(|config| config.model = folder);
+    let mut client = server.connect().unwrap();
+    let plain = all(&mut client, &options(4));
+    assert_greedy_of(&model, &ids(&plain));
+    let padded = GenerateOptions {
+        bucket: Some(16),
+        ..options(4)
+    };
+    let generation = client.generate(PROMPT, &padded).unwrap();
+    assert_eq!((generation.rows(), generation.tokens() < 16), (16, true));
+    let again: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
+    assert_greedy_of(&model, &ids(&again));
+    client.close().unwrap();
+}
+
+/// A model whose activations its formats do not hold is not served, though its weights are in range.
+#[test]
+fn activations_without_formats_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_generator_folder(folder.path()).unwrap();
+    let path = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..data]).unwrap();
+    let first = &header["h.0.mlp.c_proj.bias"]["data_offsets"][0];
+    let fifth = data + first.as_u64().unwrap() as usize + 4 * 5;
+    bytes[fifth..fifth + 4].copy_from_slice(&3000f32.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let certificates = folder.path().join("certificates");
+    let config = ServerConfig::local(folder.path(), certificates);
+    let error = hushed_serve::Server::bind(&config).err().unwrap();
+    assert!(
+        error.to_string().contains("squares of a row in a norm"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -2,15 +2,16 @@
 //! follow.
 //!
 //! For a row x of d numbers: c = x − mean (LayerNorm) or x (RMSNorm), v = Σ c², y = c·√d/√(v + d·ε). Only v and 1/√v
-//! are one number a row; the squares of all elements and the products c·r are the cost ([`crate::he::rows`]). c has
-//! [`NORM`]'s 7 fraction bits in the squares (their rounding adds 2^−17 to a variance) and 11 in the product, whose
-//! result is bounded by √d whatever x is.
+//! are one number a row; the squares of all elements and the products c·r are the cost ([`crate::he::rows`]). Usually c
+//! has 7 fraction bits in the squares (their rounding adds 2^−17 to a variance) and 11 in the product, whose result is
+//! bounded by √d whatever x is, and v < 2^18. A [`NormReach`] widens this where the rows of a model are larger or
+//! smaller.
 
 use super::inverse::{inverse_root, inverse_root_cost};
 use super::{Format, rescale, rescale_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::TwopcError;
+use crate::error::{Expected, TwopcError};
 use crate::gadget::Sign;
 use crate::he::{
     HeContext, Layout, OltSpec, RowsCost, row_squares, row_squares_cost, scale_rows,
@@ -35,13 +36,76 @@ impl Deviation {
     }
 }
 
-/// Norms inside a model: v < 2^18, which at d = 384 is a variance of 682 and at d = 1024 one of 256.
-const NORM: Deviation = Deviation {
-    squared: Format::new(33, 7),
-    root: Format::new(PRODUCT_BITS, 14),
-};
-/// c in the product.
-const CENTRED: Format = Format::new(PRODUCT_BITS, 11);
+/// How large and how small the rows of a norm are: what is declared of a model decides the rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormReach {
+    /// v < 2^squares.
+    pub squares: u32,
+    /// Fraction bits of c beyond the usual ones, for rows of elements far below 1.
+    pub finer: u32,
+}
+
+impl NormReach {
+    /// v < 2^18, which at d = 384 is a variance of 682 and at d = 1024 one of 256.
+    pub const USUAL: NormReach = NormReach {
+        squares: 18,
+        finer: 0,
+    };
+    /// The widest: at d = 4096 a single element of 3.2·10^4, or all of 512.
+    pub const MOST_SQUARES: u32 = 30;
+    /// `squares + 2·finer` is at most this: the squares' ring then has 48 bits.
+    pub const MOST: u32 = 33;
+
+    /// Whether there are rings for it.
+    #[must_use]
+    pub const fn is_held(&self) -> bool {
+        Self::USUAL.squares <= self.squares
+            && self.squares <= Self::MOST_SQUARES
+            && self.finer <= Self::MOST
+            && self.squares + 2 * self.finer <= Self::MOST
+    }
+
+    /// Fraction bits of c in the squares.
+    pub const fn squared_frac(&self) -> u32 {
+        7 + self.finer
+    }
+
+    /// Fraction bits of c in the product.
+    pub const fn centred_frac(&self) -> u32 {
+        11 + self.finer
+    }
+
+    /// Half the bits by which v is wider than usual: r is smaller by as many, and needs them behind the point.
+    const fn wider(&self) -> u32 {
+        (self.squares - Self::USUAL.squares).div_ceil(2)
+    }
+
+    /// Bits that a row's sum loses before and after it is divided: of the mean, `ring − frac − 2` less the second
+    /// number must be left. In a ring of 14 bits before the point that is 2^6, and 2^10 where v < 2^26.
+    fn mean_shifts(&self) -> [u32; 2] {
+        let wider = self.wider().min(8);
+        [12 + wider, 8 - wider]
+    }
+
+    /// c·r and its factors. |c·r| ≤ √d, which beyond d = 2048 takes a bit more.
+    const fn product_bits(&self, width: usize) -> u32 {
+        PRODUCT_BITS + self.wider() + (width > 2048) as u32
+    }
+
+    /// c in the product.
+    const fn centred(&self, width: usize) -> Format {
+        Format::new(self.product_bits(width), self.centred_frac())
+    }
+
+    /// Norms inside a model.
+    const fn deviation(&self, width: usize) -> Deviation {
+        let frac = self.squared_frac();
+        Deviation {
+            squared: Format::new(self.squares + 2 * frac + 1, frac),
+            root: Format::new(self.product_bits(width), 14 + self.wider() - self.finer),
+        }
+    }
+}
 /// Answers: v < 2^14, a length of 128.
 const UNIT: Deviation = Deviation {
     squared: Format::new(35, 10),
@@ -64,12 +128,14 @@ const PRODUCT_BITS: u32 = 33;
 pub struct NormShape {
     /// Rows.
     pub rows: usize,
-    /// Columns d, at most 2048, with Σ c² < 2^18.
+    /// Columns d, at most 4096.
     pub width: usize,
     /// Subtract the mean of a row (LayerNorm) or not (RMSNorm).
     pub centre: bool,
     /// ε, added to the variance or mean square.
     pub epsilon: f64,
+    /// What the rows are like.
+    pub reach: NormReach,
 }
 
 /// The normalised rows: `x` in `from`, with |x| < 2^(ring − frac − 3); result in `to`.
@@ -82,22 +148,26 @@ pub fn normalise_rows(
     to: Format,
 ) -> Result<Share, TwopcError> {
     let NormShape { rows, width, .. } = shape;
+    if !shape.reach.is_held() {
+        return Err(TwopcError::Misuse {
+            operation: "normalise_rows",
+            what: "bits of squares, of which no rings hold so many",
+            got: shape.reach.squares.into(),
+            expected: Expected::AtMost(NormReach::MOST_SQUARES.into()),
+        });
+    }
+    let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
     let c = if shape.centre {
-        let mean = mean(ctx, x, from, rows, width)?;
+        let mean = mean(ctx, x, from, shape)?;
         x.sub(&mean.repeat_each(width))
     } else {
         x.clone()
     };
-    let r = inverse_deviation(ctx, he, &c, from, shape, &NORM)?;
-    let c = rescale(
-        ctx,
-        &c,
-        from.frac - CENTRED.frac,
-        Sign::Bounded,
-        CENTRED.ring,
-    )?;
+    let r = inverse_deviation(ctx, he, &c, from, shape, &how)?;
+    let shift = from.frac - centred.frac;
+    let c = rescale(ctx, &c, shift, Sign::Bounded, centred.ring)?;
     let y = scale_rows(ctx, he, &c, rows, width, &r)?;
-    let frac = CENTRED.frac + NORM.root.frac;
+    let frac = centred.frac + how.root.frac;
     rescale(ctx, &y, frac - to.frac, Sign::Bounded, to.ring)
 }
 
@@ -112,16 +182,18 @@ pub fn normalise_rows_cost<L: Borrow<Layout>>(
     layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
 ) -> Result<RowsCost, TwopcError> {
     let NormShape { rows, width, .. } = shape;
-    let mean =
-        rescale_cost(rows, from.ring, 12, from.ring) + rescale_cost(rows, from.ring, 8, from.ring);
+    let cut = |shift| rescale_cost(rows, from.ring, shift, from.ring);
+    let [before, after] = shape.reach.mean_shifts();
+    let mean = cut(before) + cut(after);
     let n = rows * width;
-    let frac = CENTRED.frac + NORM.root.frac;
+    let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
+    let frac = centred.frac + how.root.frac;
     let around = (if shape.centre { mean } else { Cost::ZERO })
-        + rescale_cost(n, from.ring, from.frac - CENTRED.frac, CENTRED.ring)
-        + rescale_cost(n, CENTRED.ring, frac - to.frac, to.ring);
+        + rescale_cost(n, from.ring, from.frac - centred.frac, centred.ring)
+        + rescale_cost(n, centred.ring, frac - to.frac, to.ring);
     Ok(RowsCost::from(around)
-        + inverse_deviation_cost(shape, from, &NORM, &layout)?
-        + scale_rows_cost(rows, width, CENTRED.ring, &layout)?)
+        + inverse_deviation_cost(shape, from, &how, &layout)?
+        + scale_rows_cost(rows, width, centred.ring, &layout)?)
 }
 
 /// The cost of [`unit_rows`].
@@ -163,24 +235,20 @@ fn unit_shape(rows: usize, width: usize) -> NormShape {
         width,
         centre: false,
         epsilon: 0.0,
+        reach: NormReach::USUAL,
     }
 }
 
-/// Row means, in the format of `x`: the sum loses 12 low bits and is multiplied by ⌊2^20/d⌉/2^8, which for d = 384
-/// is off by 1.2·10^−4 of the mean. Needs a row sum below 2^(ring − frac − 2).
-fn mean(
-    ctx: &mut Ctx,
-    x: &Share,
-    from: Format,
-    rows: usize,
-    width: usize,
-) -> Result<Share, TwopcError> {
-    let sum = x.sum_rows(rows, width);
-    let k = 12;
-    let sum = rescale(ctx, &sum, k, Sign::Bounded, from.ring)?;
-    let factor = (f64::from(1u32 << k) / width as f64 * 256.0).round() as i64;
+/// Row means, in the format of `x`: usually the sum loses 12 low bits and is multiplied by ⌊2^20/d⌉/2^8, which for
+/// d = 384 is off by 1.2·10^−4 of the mean. Needs a row sum below 2^(ring − frac − 2), and a mean as
+/// [`NormReach::mean_shifts`] says.
+fn mean(ctx: &mut Ctx, x: &Share, from: Format, shape: NormShape) -> Result<Share, TwopcError> {
+    let [before, after] = shape.reach.mean_shifts();
+    let sum = x.sum_rows(shape.rows, shape.width);
+    let sum = rescale(ctx, &sum, before, Sign::Bounded, from.ring)?;
+    let factor = (f64::from(before + after).exp2() / shape.width as f64).round() as i64;
     let mean = sum.mul_public(factor);
-    rescale(ctx, &mean, 8, Sign::Bounded, from.ring)
+    rescale(ctx, &mean, after, Sign::Bounded, from.ring)
 }
 
 /// √d/√(Σ c² + d·ε), one a row, in the format that `how` says.
@@ -229,7 +297,9 @@ pub fn unit_rows(
 
 /// The constants on which both parties must agree, as text.
 pub fn describe() -> String {
-    format!("norm {NORM:?} {CENTRED:?} {UNIT:?} {UNIT_CENTRED:?} {UNIT_PRODUCT:?}")
+    let usual = NormReach::USUAL;
+    let (norm, centred) = (usual.deviation(1), usual.centred(1));
+    format!("norm {norm:?} {centred:?} {UNIT:?} {UNIT_CENTRED:?} {UNIT_PRODUCT:?}")
 }
 
 #[cfg(test)]
@@ -280,14 +350,74 @@ mod tests {
         norm(16, 384, false);
     }
 
+    /// Rows with a single element of 3·10^3, and rows of a hundredth: neither is held by the usual format.
+    #[test]
+    fn wide_and_small_rows() {
+        let wide = NormReach {
+            squares: 24,
+            finer: 0,
+        };
+        let small = NormReach {
+            squares: 18,
+            finer: 5,
+        };
+        let both = NormReach {
+            squares: 25,
+            finer: 4,
+        };
+        let factor = |by: f64, x: Vec<f64>| x.into_iter().map(move |v| v * by).collect::<Vec<_>>();
+        for centre in [true, false] {
+            let mut x = rows(6, 96);
+            (x[17], x[96 + 5]) = (3000.0, -3300.0);
+            normed(x, 96, centre, wide);
+            // A mean of 94, which the usual shifts do not hold.
+            let mut x = rows(6, 32);
+            x[33] = 3000.0;
+            normed(x, 32, centre, wide);
+            normed(factor(0.02, rows(6, 96)), 96, centre, small);
+            let mut x = factor(0.05, rows(16, 384));
+            (x[0], x[384]) = (3000.0, -4100.0);
+            normed(x, 384, centre, both);
+        }
+        // The widest there are.
+        let most = NormReach {
+            squares: 30,
+            finer: 1,
+        };
+        let mut x = rows(3, 64);
+        (x[3], x[70]) = (8000.0, -7000.0);
+        normed(x, 64, false, most);
+    }
+
+    #[test]
+    fn reaches_without_rings_are_refused() {
+        for (squares, finer, held) in [
+            (18, 0, true),
+            (17, 0, false),
+            (30, 1, true),
+            (30, 2, false),
+            (31, 0, false),
+            (18, 7, true),
+            (18, 8, false),
+            (18, u32::MAX, false),
+        ] {
+            assert_eq!(NormReach { squares, finer }.is_held(), held);
+        }
+    }
+
     fn norm(n: usize, width: usize, centre: bool) {
-        let x = rows(n, width);
+        normed(rows(n, width), width, centre, NormReach::USUAL);
+    }
+
+    fn normed(x: Vec<f64>, width: usize, centre: bool, reach: NormReach) {
+        let n = x.len() / width;
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
         let shape = NormShape {
             rows: n,
             width,
             centre,
             epsilon: 1e-12,
+            reach,
         };
         let (y, stats) = run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| {
             normalise_rows(ctx, he, x, FROM, shape, TO).unwrap()
@@ -302,7 +432,8 @@ mod tests {
             for (v, y) in row.iter().zip(&y[r * width..]) {
                 let want = (v - mean) / var.sqrt();
                 let got = TO.decode(*y);
-                let bound = bound(&NORM, CENTRED, width, 1.0 / var.sqrt(), want);
+                let (how, centred) = (reach.deviation(width), reach.centred(width));
+                let bound = bound(&how, centred, width, 1.0 / var.sqrt(), want);
                 assert!((want - got).abs() < bound, "row {r}: {got} for {want}");
             }
         }

@@ -227,6 +227,7 @@ fn shape() -> Norm {
         kind: NormKind::LayerNorm,
         width: WIDTH,
         epsilon: 1e-9,
+        reach: None,
         gain: Some(vec![1.0; WIDTH].into()),
         offset: Some(vec![0.0; WIDTH].into()),
     }
@@ -336,6 +337,7 @@ impl Block {
         let numbers = random(&mut seeded(70), WIDTH * WIDTH);
         let f = FeedForward {
             up: dense(WIDTH, WIDTH, |o, i| if o == i { UP as f32 } else { 0.0 }),
+            gate: None,
             activation: Activation::Gelu,
             tolerance: None,
             down: dense(WIDTH, WIDTH, |o, i| (down * numbers[o * WIDTH + i]) as f32),

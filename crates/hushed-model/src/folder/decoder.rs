@@ -1,0 +1,151 @@
+//! What the configurations of decoders may ask for.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use serde_json::Value;
+
+use super::json::Fields;
+use crate::blocks::{Pairs, Rope};
+use crate::error::Problem;
+
+/// Whose tensors are those of the language model.
+const GPT2_MODELS: &[&str] = &["GPT2LMHeadModel", "GPT2Model"];
+const LLAMA_MODELS: &[&str] = &["LlamaForCausalLM", "LlamaModel"];
+
+/// LLaMA's rotary positions, as Hugging Face folders spell them.
+pub(super) const ROPE: Rope = Rope {
+    theta: 10_000.0,
+    pairs: Pairs::Halves,
+};
+
+/// Which linear layers of a decoder like LLaMA have biases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Biases {
+    /// Query, key, value and output.
+    pub attention: bool,
+    /// Gate, up and down.
+    pub feed_forward: bool,
+}
+
+/// What a configuration of GPT-2 may not ask for: scores that are divided by another number, and heads that are not
+/// its own.
+pub(super) fn gpt2(f: &mut Fields<'_>) {
+    if !f.flag_or("scale_attn_weights", true) {
+        f.unsupported("scale_attn_weights", "scores divided by √dh (true)");
+    }
+    f.must_be_off(
+        "scale_attn_by_inverse_layer_idx",
+        "the same scale in every layer (false)",
+    );
+    f.must_be_off("reorder_and_upcast_attn", "attention as published (false)");
+    models(f, GPT2_MODELS, "GPT2LMHeadModel");
+}
+
+/// What a configuration of LLaMA may not ask for: windows, experts, columns without places, heads that are not its own.
+pub(super) fn llama(f: &mut Fields<'_>) {
+    const WHOLE: &str = "attention to the whole text (null)";
+    f.must_be_off("sliding_window", WHOLE);
+    f.must_be_off("attention_chunk_size", WHOLE);
+    for experts in ["num_local_experts", "num_experts", "n_routed_experts"] {
+        if f.get(experts).is_some_and(|n| n.as_u64() != Some(0)) {
+            f.unsupported(experts, "one feed-forward block for all tokens (absent)");
+        }
+    }
+    if f.get("partial_rotary_factor")
+        .is_some_and(|v| v.as_f64() != Some(1.0))
+    {
+        f.unsupported(
+            "partial_rotary_factor",
+            "rotary positions in all columns (1)",
+        );
+    }
+    let full = |v: &Value| v.as_str() == Some("full_attention");
+    if let Some(types) = f.get("layer_types")
+        && !types.as_array().is_some_and(|types| types.iter().all(full))
+    {
+        f.unsupported("layer_types", "full_attention in every layer");
+    }
+    models(f, LLAMA_MODELS, "LlamaForCausalLM");
+}
+
+fn models(f: &mut Fields<'_>, known: &[&str], supported: &'static str) {
+    let names = match f.get("architectures") {
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if !names.iter().all(|name| known.contains(name)) {
+        f.unsupported("architectures", supported);
+    }
+}
+
+/// Heads of keys and values: as many as of queries, unless it says otherwise.
+pub(super) fn key_heads(
+    f: &mut Fields<'_>,
+    width: Option<usize>,
+    heads: Option<usize>,
+) -> Option<usize> {
+    let most = heads.unwrap_or(usize::MAX >> 12);
+    let keys = match f.get("num_key_value_heads") {
+        Some(_) => f.optional_size("num_key_value_heads", 1, most),
+        None => heads,
+    };
+    let (heads, keys) = (heads?, keys?);
+    if !heads.is_multiple_of(keys) {
+        f.unsupported("num_key_value_heads", "a divisor of num_attention_heads");
+    }
+    let width = width? / heads;
+    if f.get("head_dim")
+        .is_some_and(|v| v.as_u64() != Some(width as u64))
+    {
+        f.unsupported("head_dim", "hidden_size / num_attention_heads");
+    }
+    if !width.is_multiple_of(2) {
+        f.unsupported("num_attention_heads", "heads of an even number of columns");
+    }
+    Some(keys)
+}
+
+/// θ, in the place where `transformers` had it before version 5 or has it since. Whatever stretches places is refused.
+pub(super) fn rope(f: &mut Fields<'_>) -> Option<Rope> {
+    const PLAIN: &str = "places as they are: null, or rope_type \"default\" with a rope_theta";
+    let mut theta = f.real_or("rope_theta", ROPE.theta, 1.0, 1e12);
+    for field in ["rope_scaling", "rope_parameters"] {
+        let Some(given) = f.get(field) else { continue };
+        let kind = given.get("rope_type").or_else(|| given.get("type"));
+        let known = |name: &String| {
+            ["rope_type", "type", "rope_theta", "partial_rotary_factor"].contains(&name.as_str())
+        };
+        let plain = kind.and_then(Value::as_str) == Some("default")
+            && given.as_object().is_some_and(|o| o.keys().all(known))
+            && given
+                .get("partial_rotary_factor")
+                .is_none_or(|v| v.as_f64() == Some(1.0));
+        let given = given.get("rope_theta").map(|theta| theta.as_f64());
+        match given {
+            _ if !plain => f.unsupported(field, PLAIN),
+            Some(Some(given)) if (1.0..=1e12).contains(&given) => theta = given,
+            Some(_) => f.unsupported(field, PLAIN),
+            None => {}
+        }
+    }
+    Some(Rope { theta, ..ROPE })
+}
+
+/// Which layers have biases.
+pub(super) fn biases(f: &mut Fields<'_>) -> Biases {
+    Biases {
+        attention: f.flag_or("attention_bias", false),
+        feed_forward: f.flag_or("mlp_bias", false),
+    }
+}
+
+impl Problem {
+    /// An ending of a sentence encoder beside a decoder.
+    pub(super) fn decoder_with_modules(file: &str) -> Problem {
+        Problem::UnsupportedValue {
+            file: file.to_owned(),
+            field: "model_type",
+            value: "a decoder".to_owned(),
+            supported: "an encoder, beside modules.json",
+        }
+    }
+}

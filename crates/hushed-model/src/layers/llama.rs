@@ -1,0 +1,108 @@
+//! The tensors of decoders like LLaMA, as Hugging Face's `LlamaForCausalLM` calls them.
+
+use std::sync::Arc;
+
+use super::{From, Source};
+use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Weigh};
+use crate::folder::config::NetworkConfig;
+use crate::llama::{Layer, Llama};
+
+/// The decoder of this configuration, with numbers from the source.
+pub(crate) fn llama<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<Llama, S::Error> {
+    let mut from = From { config, source };
+    let tokens = from.matrix("embed_tokens.weight", config.vocabulary, config.width)?;
+    let embedding = Embedding {
+        vocabulary: config.vocabulary,
+        positions: config.positions,
+        placed: false,
+        width: config.width,
+        tokens: tokens.map(Arc::new),
+        offsets: None,
+    };
+    Ok(Llama {
+        layers: (0..config.layers)
+            .map(|i| from.llama_layer(i))
+            .collect::<Result<_, _>>()?,
+        norm: from.rms_norm("norm")?,
+        head: from.head(&embedding)?,
+        embedding,
+    })
+}
+
+impl<S: Source> From<'_, S> {
+    fn llama_layer(&mut self, i: usize) -> Result<Layer, S::Error> {
+        let c = self.config;
+        let (d, hidden, heads) = (c.width, c.hidden, c.split());
+        let name = |part: &str| format!("layers.{i}.{part}");
+        let mut attention = |part: &str, inputs, outputs| {
+            let name = name(&format!("self_attn.{part}_proj"));
+            self.linear_if(&name, inputs, outputs, c.biases.attention)
+        };
+        let [query, key, value] = [
+            attention("q", d, heads.query_columns())?,
+            attention("k", d, heads.key_columns())?,
+            attention("v", d, heads.key_columns())?,
+        ];
+        let output = attention("o", heads.query_columns(), d)?;
+        let mut wide = |part: &str, inputs, outputs| {
+            let name = name(&format!("mlp.{part}_proj"));
+            self.linear_if(&name, inputs, outputs, c.biases.feed_forward)
+        };
+        let gate = wide("gate", d, hidden)?;
+        let (up, down) = (wide("up", d, hidden)?, wide("down", hidden, d)?);
+        Ok(Layer {
+            attention_norm: self.rms_norm(&name("input_layernorm"))?,
+            attention: Attention {
+                query,
+                key,
+                value,
+                output,
+                heads,
+                rope: c.rope,
+                weigh: Weigh::Softmax,
+                mask: Mask::Causal,
+            },
+            feed_forward_norm: self.rms_norm(&name("post_attention_layernorm"))?,
+            feed_forward: FeedForward {
+                up,
+                gate: Some(gate),
+                activation: c.activation,
+                tolerance: c.tolerance,
+                down,
+            },
+        })
+    }
+
+    fn rms_norm(&mut self, name: &str) -> Result<Norm, S::Error> {
+        let width = self.config.width;
+        let gain = self.vector(&format!("{name}.weight"), width)?;
+        Ok(Norm {
+            kind: NormKind::RmsNorm,
+            width,
+            epsilon: self.config.epsilon,
+            reach: None,
+            offset: gain.as_ref().map(|_| vec![0.0; width].into()),
+            gain,
+        })
+    }
+
+    /// A linear layer whose bias is zeros where the folder has none.
+    fn linear_if(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+        biased: bool,
+    ) -> Result<Linear, S::Error> {
+        if biased {
+            return self.linear(name, inputs, outputs);
+        }
+        let weights = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
+        Ok(Linear {
+            inputs,
+            outputs,
+            bias: weights.as_ref().map(|_| vec![0.0; outputs].into()),
+            weights: weights.map(Arc::new),
+        })
+    }
+}

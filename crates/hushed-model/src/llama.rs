@@ -1,0 +1,60 @@
+//! Decoders like LLaMA (Touvron et al. 2023), written once.
+//!
+//! It embeds without positions; each layer is a norm, then causal attention or feed-forward, then a residual sum
+//! (pre-norm). Norms are RMSNorm, places turn queries and keys ([`Rope`](crate::Rope)), several heads may read the same
+//! keys and values, and the activation of one wide layer gates another. The last row of a text is normalised and gives
+//! the logits of the token that comes next.
+
+use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Pool};
+use crate::program::{Block, Builder, Program};
+
+/// The layers of a decoder like LLaMA, with their numbers or as shapes only.
+#[derive(Clone)]
+pub struct Llama {
+    /// Token vectors.
+    pub embedding: Embedding,
+    /// In order.
+    pub layers: Vec<Layer>,
+    /// Of the last row.
+    pub norm: Norm,
+    /// `d → vocabulary`, its bias zeros. A tied head has the embedding's token vectors as its weights.
+    pub head: Linear,
+}
+
+/// One decoder layer.
+#[derive(Clone)]
+pub struct Layer {
+    /// Before attention.
+    pub attention_norm: Norm,
+    /// Causal attention over the text.
+    pub attention: Attention,
+    /// Before feed-forward.
+    pub feed_forward_norm: Norm,
+    /// The three wide linear layers.
+    pub feed_forward: FeedForward,
+}
+
+impl Llama {
+    /// The steps. Only the last row of each text goes through the last norm and the head.
+    pub fn program(&self) -> Program {
+        let (mut p, mut x) = Builder::new("embed", self.embedding.clone());
+        for (i, layer) in self.layers.iter().enumerate() {
+            p.layer(Some(i));
+            let norm = Block::Norm(layer.attention_norm.clone());
+            let y = p.step("attention.norm", norm, &[x]);
+            let y = p.step("attention", Block::Attention(layer.attention.clone()), &[y]);
+            x = p.step("attention.add", Block::Add, &[x, y]);
+
+            let norm = Block::Norm(layer.feed_forward_norm.clone());
+            let y = p.step("feed_forward.norm", norm, &[x]);
+            let feed_forward = Block::FeedForward(layer.feed_forward.clone());
+            let y = p.step("feed_forward", feed_forward, &[y]);
+            x = p.step("feed_forward.add", Block::Add, &[x, y]);
+        }
+        p.layer(None);
+        let last = p.step("last", Block::Pool(Pool::Last), &[x]);
+        let last = p.step("norm", Block::Norm(self.norm.clone()), &[last]);
+        p.step("head", Block::Vocabulary(self.head.clone()), &[last]);
+        p.finish()
+    }
+}

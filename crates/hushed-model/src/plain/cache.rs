@@ -1,0 +1,93 @@
+//! Keys and values of the rows that earlier passes over a text have run: a pass takes the next rows only, and gives
+//! what a pass over all of them gives.
+
+use std::collections::BTreeMap;
+
+use super::product::{times_transposed, transposed};
+use super::{PlainActs, functions, head_columns, run};
+use crate::blocks::{Attention, Weigh};
+use crate::error::ModelError;
+use crate::matrix::Matrix;
+use crate::program::{Program, StepId, same};
+use crate::tokens::TokenIds;
+
+/// What the passes over one text have left for the next.
+#[derive(Default)]
+pub struct PlainCache {
+    rows: usize,
+    /// Of every attention block: its keys, turned by their places, and its values, rows × g·dh.
+    past: BTreeMap<StepId, [Matrix<f64>; 2]>,
+}
+
+/// Runs the next rows of a text, whose earlier rows the cache holds. None of them may be padding.
+///
+/// # Errors
+/// As [`super::run`]. What the cache holds after an error is of no more use.
+pub fn run_next(
+    program: &Program,
+    cache: &mut PlainCache,
+    text: TokenIds,
+) -> Result<PlainActs, ModelError> {
+    let rows = text.rows();
+    same(
+        StepId::outside("cache"),
+        "rows without padding",
+        rows.real,
+        rows.total,
+    )?;
+    let value = run::after(program, text, cache)?;
+    cache.rows += rows.total;
+    Ok(value)
+}
+
+impl PlainCache {
+    /// Rows that it holds: the place of the next.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Attention of new rows to all: m × h·dh.
+    pub(super) fn attend(
+        &mut self,
+        id: StepId,
+        q: &PlainActs,
+        k: PlainActs,
+        v: PlainActs,
+        a: &Attention,
+    ) -> Result<PlainActs, ModelError> {
+        let (h, m) = (a.heads, q.values.rows());
+        same(id, "columns of K", k.values.cols(), h.key_columns())?;
+        let Weigh::Softmax = a.weigh;
+        let [keys, values] = self.past.entry(id).or_insert_with(|| {
+            let none = || Matrix::zero(0, h.key_columns());
+            [none(), none()]
+        });
+        *keys = below(keys, &k.values);
+        *values = below(values, &v.values);
+        let n = keys.rows();
+        let mut out = Matrix::zero(m, h.query_columns());
+        for j in 0..h.count {
+            let part = |x: &Matrix<f64>| head_columns(x, 0..n, j / h.shared(), h.width);
+            let q = head_columns(&q.values, 0..m, j, h.width);
+            let mut p = times_transposed(&q, &part(keys)); // m × n
+            for i in 0..m {
+                let row = p.row_mut(i);
+                row.iter_mut().for_each(|s| *s *= h.scale);
+                functions::softmax(row, a.mask.keys(self.rows + i, n));
+            }
+            let o = times_transposed(&p, &transposed(&part(values))); // m × dh
+            for i in 0..m {
+                out.row_mut(i)[j * h.width..(j + 1) * h.width].copy_from_slice(o.row(i));
+            }
+        }
+        let rows = q.rows.clone();
+        Ok(PlainActs { rows, values: out })
+    }
+}
+
+/// The rows of both.
+fn below(above: &Matrix<f64>, new: &Matrix<f64>) -> Matrix<f64> {
+    let data = [above.data(), new.data()].concat();
+    let all = Matrix::new(above.rows() + new.rows(), new.cols(), data);
+    all.unwrap_or_else(|| Matrix::zero(0, new.cols()))
+}

@@ -1,0 +1,78 @@
+//! Tiny decoders with activations of 3·10^3, as published ones have them (Sun et al., arXiv 2402.17762): at the first
+//! token of a text, or at every one.
+
+use std::sync::Arc;
+
+use super::{tiny_generator, tiny_golden};
+use crate::blocks::Linear;
+use crate::body::Body;
+use crate::folder::config::NetworkConfig;
+use crate::matrix::Matrix;
+use crate::model::{Model, random_llama};
+
+/// A decoder whose first token has a single such activation, and one whose rows all have.
+///
+/// # Panics
+/// If the disk is full, or the committed folder is gone.
+pub fn wide_decoders() -> [Model; 2] {
+    [first_token(), every_row()]
+}
+
+/// The second with rows that no format of a norm holds.
+///
+/// # Panics
+/// As [`wide_decoders`].
+pub fn beyond_formats() -> Model {
+    let mut model = every_row();
+    let Body::Gpt2(decoder) = &mut model.body else {
+        unreachable!("a tiny GPT-2")
+    };
+    for layer in &mut decoder.layers {
+        let signs = (0..32).map(|i| if i < 16 { 4000.0 } else { -4000.0 });
+        layer.feed_forward.down.bias = Some(signs.collect());
+    }
+    model
+}
+
+fn set(linear: &mut Linear, row: usize, column: usize, value: f32) {
+    let mut weights = Matrix::clone(linear.weights.as_deref().expect("numbers"));
+    weights.row_mut(row)[column] = value;
+    linear.weights = Some(Arc::new(weights));
+}
+
+/// Token 1 comes before every text. It alone has something in column 7, from which the first hidden column of layer 0
+/// makes 3·10^3 in column 5.
+fn first_token() -> Model {
+    let mut model = Model::load(&tiny_golden("llama")).expect("a committed folder");
+    let config = NetworkConfig {
+        width: 128,
+        hidden: 96,
+        ..model.public.config.clone()
+    };
+    let mut decoder = random_llama(&config, 9);
+    let mut tokens = Matrix::clone(decoder.embedding.tokens.as_deref().expect("numbers"));
+    for id in 0..config.vocabulary {
+        tokens.row_mut(id)[7] = if id == 1 { 14.0 } else { 0.0 };
+    }
+    decoder.embedding.tokens = Some(Arc::new(tokens));
+    let f = &mut decoder.layers[0].feed_forward;
+    set(&mut f.up, 0, 7, 6.0);
+    set(f.gate.as_mut().expect("a gate"), 0, 7, 3.0);
+    set(&mut f.down, 5, 0, 4.0);
+    model.public.config = config;
+    model.body = Body::Llama(decoder);
+    model
+}
+
+/// A bias of 3·10^3 behind layer 0, in every row.
+fn every_row() -> Model {
+    let mut model = tiny_generator();
+    let Body::Gpt2(decoder) = &mut model.body else {
+        unreachable!("a tiny GPT-2")
+    };
+    let down = &mut decoder.layers[0].feed_forward.down;
+    let mut bias = down.bias.take().expect("numbers").to_vec();
+    bias[5] = -3000.0;
+    down.bias = Some(bias.into());
+    model
+}

@@ -1,0 +1,50 @@
+//! Whether the activations of a model fit its formats, by one text of its own vocabulary: found when a model is checked
+//! or served. Activations that are large for every text, as published decoders have them at their first tokens (Sun et
+//! al., arXiv 2402.17762), show there. A text to come may still have larger ones: `hushed calibrate` measures texts
+//! that are like those to come.
+
+use hushed_model::{Model, Ranges, TokenIds, calibrate};
+
+use super::fits::fits;
+use crate::RunError;
+use crate::weights::ranges::OutOfRange;
+
+/// Tokens of the text, special ones aside.
+const TOKENS: usize = 24;
+
+/// The norms and sums of a model that are beyond its formats in a text of tokens from all over its vocabulary.
+///
+/// # Errors
+/// [`RunError::Model`] if the model has shapes only.
+pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
+    let calibration = calibrate(model, &[text(model)], "")?;
+    let bounded = |site: &str| match calibration.sites.get(site) {
+        Some(Ranges::Norm { .. }) => Some("squares of a row in a norm"),
+        Some(Ranges::Values { .. }) if !site.ends_with(".value") => Some("results"),
+        _ => None,
+    };
+    let fits = fits(&calibration, &model.public.config);
+    let beyond = fits.into_iter().filter(|fit| !fit.fits());
+    let beyond = beyond.filter_map(|fit| {
+        let what = bounded(&fit.site)?;
+        let width = model.public.config.width as f64;
+        Some(OutOfRange {
+            limit: match calibration.sites.get(&fit.site) {
+                Some(Ranges::Norm { .. }) => fit.holds * width,
+                _ => fit.holds,
+            },
+            site: fit.site,
+            what,
+        })
+    });
+    Ok(beyond.collect())
+}
+
+/// Ordinary tokens at equal distances, behind what the tokenizer puts before a text.
+fn text(model: &Model) -> TokenIds {
+    let ids = model.public.tokenizer.ordinary_ids();
+    let room = model.public.max_tokens.saturating_sub(2).clamp(1, TOKENS);
+    let step = (ids.len() / room).max(1);
+    let inside = ids.iter().copied().step_by(step).take(room);
+    model.public.tokenizer.surrounded(inside)
+}

@@ -1,0 +1,97 @@
+//! Activations of 3·10^3, planted in tiny decoders as published ones have them: at the first token, or at every one.
+
+use hushed_model::testing::{beyond_formats, wide_decoders};
+use hushed_model::{Calibration, Model, NormReach, Ranges, TokenIds, calibrate};
+use hushed_mpc::{Clear, Input, Layers, Terms, choose_norms, fits, run, sampled_out_of_range};
+use hushed_twopc::func::norm;
+
+use crate::decode::{generate, logits};
+
+fn text() -> Vec<u32> {
+    vec![1, 60, 300 % 250, 17, 17, 42, 9]
+}
+
+fn measured(model: &Model) -> Calibration {
+    let texts = [text(), vec![1, 5, 6], (1..40).collect()].map(TokenIds::new);
+    calibrate(model, &texts, "").unwrap()
+}
+
+/// Largest difference of a run's functions and formats, in the clear, from the model.
+fn off(model: &Model) -> f64 {
+    let clear = logits(&model.program(), &text());
+    let input = Input::Texts(vec![TokenIds::new(text())], Terms::default());
+    let found = run(&mut Clear::default(), &model.program(), &input, |_, _| ()).unwrap();
+    let pairs = found.values().into_iter().zip(clear);
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn wide_norms_are_refused_measured_declared_and_then_right() {
+    for model in wide_decoders() {
+        let calibration = measured(&model);
+        let largest = calibration.sites.values().map(|ranges| match ranges {
+            Ranges::Values { output } => output.magnitude(),
+            _ => 0.0,
+        });
+        let largest = largest.fold(0.0, f64::max);
+        assert!((2.9e3..8e3).contains(&largest), "{largest}");
+
+        // Undeclared: no weight is beyond its format, and yet the model is refused.
+        Layers::default().prepare(&model).unwrap();
+        let beyond = sampled_out_of_range(&model).unwrap();
+        assert!(!beyond.is_empty());
+        assert!(
+            beyond
+                .iter()
+                .all(|o| o.limit == 262_144.0 && o.site.contains("norm"))
+        );
+        let wrong = off(&model);
+        assert!(wrong > 0.1, "{wrong}");
+
+        let norms = choose_norms(&model, &calibration);
+        assert!(norms.values().any(|reach| reach.squares >= 24));
+        let declared = model.reaching(norms);
+        assert_eq!(sampled_out_of_range(&declared).unwrap(), []);
+        let all = fits(&calibration, &declared.public.config);
+        assert!(all.iter().all(|fit| fit.fits()), "{all:?}");
+        let right = off(&declared);
+        assert!(right < 0.05, "{right}");
+        generate(&declared, &text(), 0);
+        generate(&declared, &text(), 2);
+    }
+}
+
+/// Rows that no format holds get none, and stay refused.
+#[test]
+fn beyond_every_format() {
+    let model = beyond_formats();
+    let norms = choose_norms(&model, &measured(&model));
+    assert!(!norms.contains_key("norm"), "{norms:?}");
+    let declared = model.reaching(norms);
+    let beyond = sampled_out_of_range(&declared).unwrap();
+    assert!(beyond.iter().any(|o| o.site == "norm"), "{beyond:?}");
+}
+
+/// The rows of models that the usual formats hold are declared as before: not at all.
+#[test]
+fn usual_models_declare_nothing() {
+    let encoder = hushed_model::testing::tiny_model();
+    assert_eq!(sampled_out_of_range(&encoder).unwrap(), []);
+    let text = encoder.tokens("a private world", hushed_model::TooLong::Refuse);
+    let calibration = calibrate(&encoder, &[text.unwrap()], "").unwrap();
+    assert!(choose_norms(&encoder, &calibration).is_empty());
+}
+
+/// The crate of models and the protocol know the same limits.
+#[test]
+fn one_set_of_limits() {
+    assert_eq!(NormReach::MOST, norm::NormReach::MOST);
+    assert_eq!(NormReach::MOST_SQUARES, norm::NormReach::MOST_SQUARES);
+    for squares in 0..40 {
+        for finer in 0..10 {
+            let held = (NormReach::USUAL.squares..=NormReach::MOST_SQUARES).contains(&squares)
+                && finer <= (NormReach::MOST - squares) / 2;
+            assert_eq!(norm::NormReach { squares, finer }.is_held(), held);
+        }
+    }
+}
