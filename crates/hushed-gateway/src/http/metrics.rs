@@ -14,7 +14,6 @@ use prometheus_client::registry::Registry;
 
 use super::Served;
 use super::refusal::Refusal;
-use crate::sessions::Queue;
 
 /// OpenMetrics, which Prometheus reads.
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -81,13 +80,11 @@ fn render(served: &Served) -> Result<String, std::fmt::Error> {
     let seconds: Counter<f64, std::sync::atomic::AtomicU64> = Counter::default();
     seconds.inc_by(total.seconds);
     registry.register("pass_seconds", "Time of passes and set-ups", seconds);
-    let (waiting, kept) = match &*served.queue {
-        Queue::Embed(texts) => texts.held(),
-        Queue::Generate(prompts) => (prompts.held(), 0),
-    };
+    let held = served.queue.held();
     for (name, help, value) in [
-        ("waiting", "Texts that wait", waiting),
-        ("kept", "Answers that are kept for retries", kept),
+        ("waiting", "Texts that wait", held.waiting),
+        ("running", "Passes under way", held.running),
+        ("kept", "Answers that are kept for retries", held.kept),
     ] {
         let gauge: Gauge = Gauge::default();
         gauge.set(value as i64);

@@ -211,12 +211,10 @@ fn parameters(served: &Served, fields: &mut Fields) -> Result<Parameters, Refusa
 /// `GET /info`
 pub async fn info(State(served): State<Arc<Served>>) -> Json<Value> {
     let shared = &served.shared;
-    let (kind, waiting) = match &*served.queue {
-        Queue::Embed(texts) => (
-            json!({ "embedding": { "pooling": pooling(&served) } }),
-            texts.held().0,
-        ),
-        Queue::Generate(prompts) => (json!({ "generation": {} }), prompts.held()),
+    let held = served.queue.held();
+    let kind = match &*served.queue {
+        Queue::Embed(_) => json!({ "embedding": { "pooling": pooling(&served) } }),
+        Queue::Generate(_) => json!({ "generation": {} }),
     };
     Json(json!({
         "model_id": served.model,
@@ -227,7 +225,8 @@ pub async fn info(State(served): State<Arc<Served>>) -> Json<Value> {
         "max_batch_tokens": shared.max_pass_tokens,
         "max_client_batch_size": served.max_waiting,
         "max_concurrent_requests": served.max_waiting,
-        "waiting": waiting,
+        "waiting": held.waiting,
+        "running": held.running,
         "auto_truncate": served.truncate,
         "tokenization_workers": 1,
         "version": env!("CARGO_PKG_VERSION"),

@@ -11,10 +11,10 @@ use hushed_serve::{Client, Finish, GenerateOptions, ServeError};
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
-use super::Shared;
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
 use super::session::{IDLE, Kept};
+use super::{Held, Shared};
 
 /// A prompt that model and server take. No `Debug`: it is private.
 pub struct Job {
@@ -105,9 +105,14 @@ impl Prompts {
         Ok(())
     }
 
-    /// How many wait.
-    pub fn held(&self) -> usize {
-        self.lock().waiting.len()
+    /// How much of what is there.
+    pub fn held(&self) -> Held {
+        let state = self.lock();
+        Held {
+            waiting: state.waiting.len(),
+            running: state.running.len(),
+            kept: 0,
+        }
     }
 
     /// Ends the queue; what waits fails.

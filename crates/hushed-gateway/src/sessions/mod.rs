@@ -75,6 +75,27 @@ pub enum Queue {
     Generate(Prompts),
 }
 
+/// How much of what a queue holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Texts, or prompts, that wait.
+    pub waiting: usize,
+    /// Passes, or answers, under way.
+    pub running: usize,
+    /// Answers that are kept.
+    pub kept: usize,
+}
+
+impl Queue {
+    /// How much of what it holds.
+    pub fn held(&self) -> Held {
+        match self {
+            Self::Embed(texts) => texts.held(),
+            Self::Generate(prompts) => prompts.held(),
+        }
+    }
+}
+
 /// Queue, workers and what they share.
 pub struct Sessions {
     /// What workers and HTTP share.

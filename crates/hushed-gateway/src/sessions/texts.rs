@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
+use super::Held;
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
 
@@ -224,10 +225,14 @@ impl Texts {
         self.lock().forget(now);
     }
 
-    /// Texts that wait, and answers that are kept.
-    pub fn held(&self) -> (usize, usize) {
+    /// How much of what is there.
+    pub fn held(&self) -> Held {
         let state = self.lock();
-        (state.waiting.len(), state.kept.len())
+        Held {
+            waiting: state.waiting.len(),
+            running: state.running.len(),
+            kept: state.kept.len(),
+        }
     }
 
     /// Ends the queue: what waits fails, what is kept is wiped.
