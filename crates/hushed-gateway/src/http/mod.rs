@@ -1,4 +1,5 @@
 //! HTTP: routes, and what every request passes before it reaches one.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod completions;
 mod door;

@@ -1,4 +1,5 @@
 //! Texts of a request: checked, handed to the queue, waited for.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -89,6 +89,31 @@ fn retries_cost_one_pass() {
 }
 
 #[test]
+fn a_client_that_goes_leaves_the_queue() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |config| config.batch = 1);
+    let texts: Vec<String> = (0..30).map(|i| format!("text {i}")).collect();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| door.post("/v1/embeddings", &json!({ "input": texts })));
+        let waiting = || door.get("/info").json()["waiting"].as_u64().unwrap();
+        eventually("the first waits", || waiting() > 20);
+        let mut gone = door.connect();
+        let request = posted("/embed", "{\"inputs\": \"nobody wants this\"}", "");
+        gone.write_all(request.as_bytes()).unwrap();
+        eventually("the second waits", || {
+            door.total("passes") + waiting() >= 30
+        });
+        drop(gone);
+        assert_eq!(first.join().unwrap().status, 200);
+    });
+    eventually("all is done", || {
+        let info = door.get("/info").json();
+        (&info["waiting"], &info["running"]) == (&json!(0), &json!(0))
+    });
+    assert_eq!(server.counted("hushed_texts_total"), 30);
+}
+
+#[test]
 fn calls_at_once_share_passes() {
     let server = Running::embeds();
     let door = Door::open(&server, |_| ());
