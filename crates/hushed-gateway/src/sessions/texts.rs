@@ -19,6 +19,9 @@ use super::failure::Failure;
 
 /// How long an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(600);
+/// How long a worker that had nothing to do waits for more than the first text: programs that send several at once
+/// send them within milliseconds, and a pass takes seconds.
+const GATHER: Duration = Duration::from_millis(20);
 /// Most answers that are kept.
 const MOST_KEPT: usize = 4096;
 
@@ -175,25 +178,36 @@ impl Texts {
     pub fn next(&self, idle: Duration) -> Next {
         let mut state = self.lock();
         let until = Instant::now() + idle;
+        let mut gather = None;
         loop {
             if state.closed {
                 return Next::Closed;
             }
             state.drop_abandoned();
-            if let Some(pass) = state.take(&self.limits) {
-                let began = (pass.id, pass.planned, Instant::now());
-                state.running.push(began);
-                if !state.waiting.is_empty() {
-                    self.changed.notify_one();
-                }
-                return Next::Pass(pass);
-            }
-            let left = until.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let left = match (state.waiting.len(), gather) {
+                (0, _) => until.saturating_duration_since(now),
+                (some, Some(gather)) if some < self.limits.texts && now < gather => gather - now,
+                _ => Duration::ZERO,
+            };
             if left.is_zero() {
-                return Next::Idle;
+                return match state.take(&self.limits) {
+                    Some(pass) => {
+                        state.running.push((pass.id, pass.planned, now));
+                        if !state.waiting.is_empty() {
+                            self.changed.notify_one();
+                        }
+                        Next::Pass(pass)
+                    }
+                    None => Next::Idle,
+                };
             }
+            let idled = state.waiting.is_empty();
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if idled {
+                gather = Some(Instant::now() + GATHER);
+            }
         }
     }
 
