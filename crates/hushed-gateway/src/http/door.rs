@@ -6,7 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
@@ -76,7 +76,9 @@ impl Door {
     pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = self.host(uri, headers)?;
         self.origin(host, headers)?;
-        if !(OPEN.contains(&uri.path()) && method == Method::GET) {
+        // A browser asks by OPTIONS, without the key, whether it may ask with it.
+        let open = OPEN.contains(&uri.path()) && method == Method::GET || method == Method::OPTIONS;
+        if !open {
             self.key(headers)?;
         }
         match *method == Method::POST && !is_json(headers) {
@@ -87,6 +89,16 @@ impl Door {
             )),
             false => Ok(()),
         }
+    }
+
+    /// The origin of another site whose pages may use the gateway, if that is where a request comes from.
+    pub fn friend<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+        let origin = headers.get(header::ORIGIN)?;
+        let known = self
+            .origins
+            .iter()
+            .any(|known| known.as_bytes() == origin.as_bytes());
+        known.then_some(origin)
     }
 
     /// The host by which the request came, with its port.

@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hushed_serve::ServerTrust;
 
@@ -145,14 +145,26 @@ pub fn router(served: Arc<Served>) -> Router {
 /// What every request passes: the door, and a bound on its body in bytes and time.
 async fn enter(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
     let (path, method) = (request.uri().path().to_owned(), request.method().clone());
-    let entered = match served.door.check(&method, request.uri(), request.headers()) {
-        Ok(()) => whole(request).await,
+    let door = &served.door;
+    let checked = door.check(&method, request.uri(), request.headers());
+    let friend = door.friend(request.headers()).cloned();
+    let entered = match checked {
+        Ok(()) if method == Method::OPTIONS && friend.is_some() => {
+            Ok(Entered::Preflight(request.headers().clone()))
+        }
+        Ok(()) => whole(request).await.map(Entered::Request),
         Err(refusal) => Err(refusal),
     };
     let mut response = match entered {
-        Ok(request) => next.run(request).await,
+        Ok(Entered::Request(request)) => next.run(request).await,
+        Ok(Entered::Preflight(asked)) => preflight(&asked),
         Err(refusal) => refusal.answer(Shape::of(&path)),
     };
+    if let Some(friend) = friend {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, friend);
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    }
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CACHE_CONTROL, "no-store"),
@@ -172,6 +184,25 @@ async fn enter(State(served): State<Arc<Served>>, request: Request, next: Next) 
         status: response.status().as_u16(),
     };
     served.metrics.requests.get_or_create(&request).inc();
+    response
+}
+
+/// What may come in.
+enum Entered {
+    Request(Request),
+    /// A browser's question before a request from a page of another site, by its headers.
+    Preflight(HeaderMap),
+}
+
+/// Such a page may do what the gateway's own may, and send the headers that it asks about.
+fn preflight(asked: &HeaderMap) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+    }
     response
 }
 

@@ -77,6 +77,51 @@ fn hosts_origins_and_kinds_of_content() {
 }
 
 #[test]
+fn pages_of_a_friend_may_ask_and_others_may_not() {
+    let server = Running::embeds();
+    let keys = server.folder.path().join("keys");
+    std::fs::write(&keys, "a-key-of-sixteen-bytes").unwrap();
+    let door = Door::open(&server, |config| {
+        config.origins = vec!["https://friend.example".to_owned()];
+        config.api_keys = Some(keys);
+    });
+    let asks = |origin: &str| {
+        door.send(&format!(
+            "OPTIONS /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nOrigin: {origin}\r\n\
+             Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization, content-type\r\n\r\n"
+        ))
+    };
+    let friend = asks("https://friend.example");
+    let header = |name| friend.header(name);
+    assert_eq!(friend.status, 204);
+    assert_eq!(
+        header("access-control-allow-origin"),
+        Some("https://friend.example")
+    );
+    assert_eq!(
+        header("access-control-allow-headers"),
+        Some("authorization, content-type")
+    );
+    let other = asks("https://evil.example");
+    assert_eq!(
+        (other.status, other.header("access-control-allow-origin")),
+        (403, None)
+    );
+    let own = asks("http://localhost");
+    assert_eq!(
+        (own.status, own.header("access-control-allow-origin")),
+        (405, None)
+    );
+
+    let key = "Authorization: Bearer a-key-of-sixteen-bytes\r\nOrigin: https://friend.example\r\n";
+    let answer = door.send(&posted("/v1/embeddings", BODY, key));
+    assert_eq!(
+        (answer.status, answer.header("access-control-allow-origin")),
+        (200, Some("https://friend.example"))
+    );
+}
+
+#[test]
 fn a_body_is_bounded() {
     let server = Running::embeds();
     let door = Door::open(&server, |_| ());

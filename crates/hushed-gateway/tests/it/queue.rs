@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::common::{Door, Running, eventually, posted};
+use crate::common::{Door, Running, eventually, posted, read_reply};
 
 #[test]
 fn what_outlasts_its_client_is_refused_and_nothing_runs() {
@@ -160,4 +160,23 @@ fn a_server_that_vanishes_is_a_typed_error_and_the_next_request_works() {
     assert_eq!(reply.status, 200, "{}", reply.body);
     assert_eq!(server.counted("hushed_texts_total"), 1);
     assert!(door.total("failures") >= 2);
+}
+
+#[test]
+fn a_gateway_that_is_stopped_tells_who_waits() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |config| config.batch = 1);
+    let texts: Vec<String> = (0..30).map(|i| format!("text {i}")).collect();
+    let body = json!({ "input": texts }).to_string();
+    let mut socket = door.connect();
+    socket
+        .write_all(posted("/v1/embeddings", &body, "").as_bytes())
+        .unwrap();
+    eventually("it runs", || {
+        door.get("/info").json()["running"] == json!(1)
+    });
+    drop(door);
+    let reply = read_reply(&mut socket);
+    assert_eq!((reply.status, reply.code().as_str()), (503, "stopping"));
+    assert!(server.counted("hushed_texts_total") < 30);
 }
