@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fetches what building and testing the Python package takes (maturin, pytest, numpy; pinned by hash) into .python/wheels, once for each
+# Fetches what building and testing the Python package takes (maturin, pytest, numpy, clients of the gateway; pinned by hash) into .python/wheels, once for each
 # version of python3. Without python3 or a network it says so and ends well: `make test` then counts the package's tests as skipped.
 set -eu
 cd "$(dirname "$0")/.."
@@ -18,7 +18,7 @@ if [ -f "$folder/complete" ] && mark | cmp -s - "$folder/complete"; then exit 0;
     { say "python3 has no pip or no venv. On Debian: apt-get install python3-pip python3-venv"; exit 0; }
 rm -rf "$folder"
 mkdir -p "$folder"
-echo "fetch_python: downloading maturin, pytest and numpy with pip" >&2
+echo "fetch_python: downloading maturin, pytest, numpy and clients of the gateway with pip" >&2
 python3 -m pip download --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r "$pins" -d "$folder" >&2 ||
     { say "pip could not download them: see the message above"; exit 0; }
 mark >"$folder/complete.new"

@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::metadata::{Graph, Kind};
 
 /// Crate → the crates it may name. A crate that is not listed here may import none of ours and must be added.
-const MAY_IMPORT: [(&str, &[&str]); 15] = [
+const MAY_IMPORT: [(&str, &[&str]); 16] = [
     ("hushed-math", &[]),
     ("hushed-net", &[]),
     ("hushed-model", &[]),
@@ -43,6 +43,16 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
         "hushed-serve",
         &["hushed-fhe", "hushed-mpc", "hushed-model", "hushed-net"],
     ),
+    (
+        "hushed-gateway",
+        &[
+            "hushed-serve",
+            "hushed-fhe",
+            "hushed-mpc",
+            "hushed-model",
+            "hushed-net",
+        ],
+    ),
     ("hushed-server", &["hushed-serve"]),
     (
         "hushed-cli",
@@ -57,6 +67,7 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
             "hushed-fhe",
             "hushed-mpc",
             "hushed-serve",
+            "hushed-gateway",
         ],
     ),
     (
@@ -72,6 +83,7 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
             "hushed-fhe",
             "hushed-mpc",
             "hushed-serve",
+            "hushed-gateway",
             "hushed-cli",
         ],
     ),

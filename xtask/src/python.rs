@@ -1,9 +1,10 @@
 //! The Python package: `cargo xtask python` builds a wheel in the dev profile and runs its tests, `cargo xtask wheel`
 //! builds one for a release.
 //!
-//! Both work offline with the files that `make setup` has fetched (scripts/fetch_python.sh): maturin, pytest and numpy,
-//! pinned by hash. The virtual environment is in the target folder and is made again when the pins or the interpreter
-//! change. Where no interpreter or no files are, the tests count as one skipped, with a line that says why.
+//! Both work offline with the files that `make setup` has fetched (scripts/fetch_python.sh): maturin, pytest, numpy and
+//! clients of the gateway, pinned by hash. The virtual environment is in the target folder and is made again when the
+//! pins or the interpreter change. Where no interpreter or no files are, the tests count as one skipped, with a line
+//! that says why.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

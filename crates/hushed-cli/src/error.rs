@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use hushed_fhe::FheError;
+use hushed_gateway::GatewayError;
 use hushed_model::{CalibrationError, ModelError};
 use hushed_mpc::RunError;
 use hushed_mpc::plan::PlanError;
@@ -62,6 +63,9 @@ pub enum CliError {
 
     #[error(transparent)]
     Serve(#[from] ServeError),
+
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
 
     #[error("signal handlers could not be installed: {0}")]
     Signals(#[source] io::Error),
@@ -143,6 +147,7 @@ impl CliError {
             | Self::NoKeysFolder
             | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
+            Self::Gateway(error) => error.category().exit_code(),
             Self::Ckks(_) | Self::Run(_) => 70,
             Self::Doctor { .. } => 1,
         }
@@ -179,6 +184,7 @@ impl CliError {
             Self::Canary { .. } => "canary",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
+            Self::Gateway(error) => error.name(),
             Self::Tokens { .. } | Self::Plan(_) => "tokens",
             Self::Run(_) | Self::Ckks(_) | Self::Fhe(_) => "internal",
             Self::Doctor { .. } => "doctor",

@@ -1,36 +1,20 @@
 //! A client's encoder.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hushed_serve::{
-    BundlePin, ClientConfig, Encoded, Options, Progress, ServeError, ServerTrust, Spent, Token,
-    TooLong, Watch,
-};
+use hushed_serve::{Encoded, Options, Progress, Spent, TooLong, Watch};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
+use crate::connection::Connection;
 use crate::errors;
 use crate::work::{self, Reporter};
 
-/// How to reach a server: `hushed._settings.Connection`.
-#[derive(FromPyObject)]
-struct Connection {
-    server: String,
-    pin: Option<String>,
-    ca: Option<PathBuf>,
-    token_file: Option<PathBuf>,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-    bundle: Option<PathBuf>,
-    cache_dir: Option<PathBuf>,
-}
-
 /// How to run texts: `hushed._settings.How`.
 #[derive(FromPyObject)]
-struct How {
+pub struct How {
     batch: usize,
     bucket: Option<usize>,
     truncate: bool,
@@ -148,28 +132,9 @@ impl Encoder {
     }
 }
 
-impl Connection {
-    /// Python has seen to it that exactly one of pin and ca is there.
-    fn config(self) -> Result<ClientConfig, ServeError> {
-        let trust = match (self.pin, self.ca) {
-            (None, Some(ca)) => ServerTrust::CaFile(ca),
-            (pin, _) => ServerTrust::Pin(pin.unwrap_or_default()),
-        };
-        let mut config = ClientConfig::new(self.server, trust);
-        config.identity = self.cert.zip(self.key);
-        config.token = self
-            .token_file
-            .as_deref()
-            .map(Token::from_file)
-            .transpose()?;
-        config.bundle = self.bundle.map(BundlePin::File);
-        config.cache_dir = self.cache_dir.or_else(hushed_serve::folders::cache);
-        Ok(config)
-    }
-}
-
 impl How {
-    fn options(&self) -> Options {
+    /// As the library takes them.
+    pub fn options(&self) -> Options {
         Options {
             too_long: match self.truncate {
                 true => TooLong::Cut,

@@ -5,9 +5,12 @@
 //! meanwhile ([`work`]).
 #![forbid(unsafe_code)]
 
+mod classifier;
 mod command;
+mod connection;
 mod encoder;
 mod errors;
+mod generator;
 mod plan;
 mod server;
 mod work;
@@ -17,9 +20,13 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use super::classifier::Classifier;
+    #[pymodule_export]
     use super::command::command;
     #[pymodule_export]
     use super::encoder::Encoder;
+    #[pymodule_export]
+    use super::generator::{Generation, Generator};
     #[pymodule_export]
     use super::plan::plan;
     #[pymodule_export]

@@ -97,7 +97,8 @@ fn next<R>(reports: Receiver<R>) -> (Receiver<R>, Result<R, RecvTimeoutError>) {
 /// wait for them for ever.
 static PROCESS: OnceLock<u32> = OnceLock::new();
 
-fn first_process(py: Python<'_>) -> PyResult<()> {
+/// That no other process has made a call before.
+pub fn first_process(py: Python<'_>) -> PyResult<()> {
     let here = std::process::id();
     if *PROCESS.get_or_init(|| here) == here {
         return Ok(());

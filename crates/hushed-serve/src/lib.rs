@@ -61,7 +61,7 @@ pub use session::wire::Refusal;
 #[cfg(feature = "client")]
 pub use twopc::{
     Answered, Client, Cost, Embedding, Encoded, Encoder, Facts, Finish, GenerateOptions, Generated,
-    Generation, OnProgress, Options, Pass, Progress, Spent, Watch,
+    Generation, Kept, OnProgress, Options, Pass, Progress, Spent, Watch,
 };
 pub use twopc::{Server, ServerConfig};
 

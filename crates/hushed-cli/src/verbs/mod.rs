@@ -8,6 +8,7 @@ mod clear;
 mod doctor;
 mod embed;
 mod fhe;
+mod gateway;
 mod generate;
 mod params;
 mod plan;
@@ -30,6 +31,7 @@ pub enum Verb {
     Doctor(doctor::Args),
     Embed(embed::Args),
     Encrypt(fhe::encrypt::Args),
+    Gateway(gateway::Args),
     Generate(generate::Args),
     Keygen(fhe::keygen::Args),
     Keys(fhe::keys::Args),
@@ -52,6 +54,7 @@ impl Verb {
             Verb::Doctor(args) => args.run(out),
             Verb::Embed(args) => args.run(out),
             Verb::Encrypt(args) => args.run(out),
+            Verb::Gateway(args) => args.run(out),
             Verb::Generate(args) => args.run(out),
             Verb::Keygen(args) => args.run(out),
             Verb::Keys(args) => args.run(out),

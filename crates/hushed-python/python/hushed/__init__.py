@@ -5,6 +5,7 @@
 (1, 384)
 """
 
+from ._classifier import Classifier
 from ._cost import Cost
 from ._encoder import SentenceEncoder
 from ._errors import (
@@ -18,13 +19,17 @@ from ._errors import (
     RefusedError,
     UsageError,
 )
+from ._generator import Generation, Generator
 from ._plan import plan
 from ._server import Server, serve
 
 __all__ = [
+    "Classifier",
     "Cost",
     "DefectError",
     "FolderError",
+    "Generation",
+    "Generator",
     "HushedError",
     "InputError",
     "LocalError",

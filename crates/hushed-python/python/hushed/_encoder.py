@@ -9,9 +9,9 @@ import numpy as np
 
 from . import _native
 from ._cost import Cost
-from ._errors import InputError, UsageError, unsupported
+from ._errors import UsageError, unsupported
 from ._progress import Bar
-from ._settings import Connection, How, PathLike, at_least, bucket_of, flag
+from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag, texts_of
 
 Texts = Union[str, Iterable[str]]
 
@@ -60,7 +60,7 @@ class SentenceEncoder:
         self._truncate = flag(truncate, "HUSHED_TRUNCATE")
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
         self._native = _native.Encoder(connection)
-        self._finalizer = weakref.finalize(self, _close, self._native)
+        self._finalizer = weakref.finalize(self, close_quietly, self._native)
         self._prompts: Dict[str, str] = dict(self._native.prompts if prompts is None else prompts)
         self._cost: Optional[Cost] = None
         self._cost_lock = threading.Lock()
@@ -90,7 +90,7 @@ class SentenceEncoder:
         """
         _refuse(output_value, precision, convert_to_numpy, convert_to_tensor, device, pool, chunk_size)
         single = isinstance(sentences, str)
-        texts = _texts([sentences] if isinstance(sentences, str) else sentences, self._prefix(prompt_name, prompt))
+        texts = texts_of([sentences] if isinstance(sentences, str) else sentences, self._prefix(prompt_name, prompt))
         how = How(
             batch=at_least(1, batch_size, "batch_size"),
             bucket=self._bucket,
@@ -202,14 +202,6 @@ class SentenceEncoder:
         return options
 
 
-def _close(native: "_native.Encoder") -> None:
-    """Ends the session when its encoder is collected; whoever could care about an error is gone."""
-    try:
-        native.close()
-    except Exception:
-        pass
-
-
 def _refuse(
     output_value: Optional[str],
     precision: str,
@@ -234,30 +226,6 @@ def _refuse(
         raise unsupported("pool", "use several encoders, each in a process of its own")
     if chunk_size is not None:
         raise unsupported("chunk_size", "it belongs to pool")
-
-
-def _texts(sentences: Iterable[Any], prefix: str) -> List[str]:
-    """The texts behind their prompt; anything else in the list is refused by its place."""
-    if isinstance(sentences, (bytes, bytearray, Mapping)) or not hasattr(sentences, "__iter__"):
-        raise TypeError(f"texts are a str or a list of str, not {type(sentences).__name__}")
-    texts = []
-    for place, text in enumerate(sentences):
-        if not isinstance(text, str):
-            raise TypeError(f"text {place} (the first is 0) is not a str but {type(text).__name__}")
-        text = prefix + text
-        if not _is_unicode(text):
-            raise InputError(f"text {place} (the first is 0) has half of a surrogate pair: it is not Unicode", "text-refused")
-        texts.append(text)
-    return texts
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether the text has a UTF-8 form. The exception of one that has none holds the text, so it ends here."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _rows(embeddings: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":

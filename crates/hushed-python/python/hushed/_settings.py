@@ -2,9 +2,9 @@
 
 import os
 from dataclasses import dataclass
-from typing import Optional, Union
+from typing import Any, Iterable, List, Mapping, Optional, Union
 
-from ._errors import UsageError
+from ._errors import InputError, UsageError
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -61,6 +61,19 @@ class How:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """How a text is continued."""
+
+    max_tokens: int
+    temperature: float
+    seed: Optional[int]
+    stop: List[str]
+    bucket: Optional[int]
+    pad_output: bool
+    public_table: bool
+
+
+@dataclass(frozen=True)
 class Serving:
     """What to serve, and to whom."""
 
@@ -107,3 +120,35 @@ def bucket_of(given: Optional[int]) -> Optional[int]:
     if not text.isascii() or not text.isdigit():
         raise UsageError("HUSHED_BUCKET is not a whole number from 1", "usage")
     return at_least(1, int(text), "HUSHED_BUCKET")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text has a UTF-8 form. The exception of one that has none holds the text, so it ends here."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def texts_of(sentences: Iterable[Any], prefix: str = "") -> List[str]:
+    """The texts behind their prompt; anything else in the list is refused by its place."""
+    if isinstance(sentences, (bytes, bytearray, Mapping)) or not hasattr(sentences, "__iter__"):
+        raise TypeError(f"texts are a str or a list of str, not {type(sentences).__name__}")
+    texts = []
+    for place, text in enumerate(sentences):
+        if not isinstance(text, str):
+            raise TypeError(f"text {place} (the first is 0) is not a str but {type(text).__name__}")
+        text = prefix + text
+        if not is_unicode(text):
+            raise InputError(f"text {place} (the first is 0) has half of a surrogate pair: it is not Unicode", "text-refused")
+        texts.append(text)
+    return texts
+
+
+def close_quietly(native: Any) -> None:
+    """Ends a session when its owner is collected; whoever could care about an error is gone."""
+    try:
+        native.close()
+    except Exception:
+        pass

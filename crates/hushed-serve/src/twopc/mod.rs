@@ -3,12 +3,15 @@
 //! * [`Server`]: holds a model's weights, accepts clients and runs its half of each text.
 //! * `Client` (feature `client`): turns texts into embeddings with a server that sees neither.
 //! * `Encoder` (feature `client`): many texts, by many threads, over as many sessions as they take.
+//! * `Kept` (feature `client`): one session, kept between calls.
 //! * [`wire`]: messages between the handshake and the protocols themselves.
 
 #[cfg(feature = "client")]
 pub(crate) mod client;
 #[cfg(feature = "client")]
 pub(crate) mod encoder;
+#[cfg(feature = "client")]
+pub(crate) mod kept;
 pub(crate) mod server;
 pub(crate) mod table;
 pub mod wire;
@@ -20,4 +23,6 @@ pub use client::{
 };
 #[cfg(feature = "client")]
 pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};
+#[cfg(feature = "client")]
+pub use kept::Kept;
 pub use server::{Server, ServerConfig};

@@ -1,0 +1,169 @@
+//! `hushed gateway`: the APIs of OpenAI and of text-embeddings-inference on this machine, over private sessions.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hushed_gateway::{Gateway, GatewayConfig, Listen};
+use hushed_model::Task;
+use hushed_serve::{logging, signals};
+use serde_json::json;
+
+use crate::connect::{ConnectArgs, at_least_one};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Offer a private server to programs on this machine, by the APIs of OpenAI and of text-embeddings-inference
+#[derive(clap::Args)]
+#[command(
+    after_help = "Programs change their base URL and nothing else. Texts end at the gateway: it tokenizes, and takes part in each pass as the
+client. The server learns what it learns from `hushed embed` or `hushed generate`, and which texts share a pass. The page at the
+printed address shows what left this machine.
+
+Equal texts share one pass for ten minutes, so that a retry costs nothing. What would take longer than its client waits is refused
+before anything is sent (413); clients say how long they wait by the header x-stainless-read-timeout, or wait --patience seconds.
+
+Without --tls-cert, --tls-key and --api-key-file it listens on a loopback address or a Unix socket only. Any program of this machine
+can then use it; --api-key-file asks for a key there too.
+
+Examples:
+  hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --listen 127.0.0.1:8080
+  OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=none python app.py
+  curl http://127.0.0.1:8080/embed -H 'Content-Type: application/json' -d '{\"inputs\": \"a private text\"}'
+  hushed gateway --server models.example.org:7450 --ca ca.pem --token-file token --listen unix:/run/user/1000/hushed.sock
+  hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --listen 0.0.0.0:8443 --allow-host gateway.example.org \\
+    --tls-cert chain.pem --tls-key key.pem --api-key-file keys.txt"
+)]
+pub struct Args {
+    #[command(flatten)]
+    connect: ConnectArgs,
+
+    /// Where to listen: HOST:PORT of a loopback address, or unix:PATH
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:8080",
+        env = "HUSHED_GATEWAY_LISTEN"
+    )]
+    listen: String,
+
+    /// The gateway's certificate chain (PEM), to be reached from other machines
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_key",
+        env = "HUSHED_GATEWAY_TLS_CERT"
+    )]
+    tls_cert: Option<PathBuf>,
+
+    /// The key of that certificate (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        env = "HUSHED_GATEWAY_TLS_KEY"
+    )]
+    tls_key: Option<PathBuf>,
+
+    /// A file of keys, one a line, of which programs show one (`Authorization: Bearer KEY`)
+    #[arg(long, value_name = "FILE", env = "HUSHED_GATEWAY_API_KEY_FILE")]
+    api_key_file: Option<PathBuf>,
+
+    /// A further host name by which programs may call the gateway; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+
+    /// A web origin (https://example.org) whose pages may use the gateway; may be given more than once
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+
+    /// What programs call the model [default: a name made of its hash]
+    #[arg(long, value_name = "NAME", env = "HUSHED_MODEL_NAME")]
+    model_name: Option<String>,
+
+    /// Sessions with the server at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_SESSIONS")]
+    sessions: usize,
+
+    /// Most texts that share a pass (fewer if the server's --max-pass-tokens says so)
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one, env = "HUSHED_BATCH")]
+    batch: usize,
+
+    /// Most texts that wait; more are refused (429)
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one, env = "HUSHED_MAX_WAITING")]
+    max_waiting: usize,
+
+    /// Seconds that a program waits, if it does not say
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..), env = "HUSHED_PATIENCE")]
+    patience: u64,
+
+    /// Pad texts to a multiple of N tokens: the server learns only the padded lengths
+    #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
+    bucket: Option<usize>,
+
+    /// Embed the beginning of a text that is too long, instead of refusing it
+    #[arg(long, env = "HUSHED_TRUNCATE", value_parser = clap::builder::FalseyValueParser::new())]
+    truncate: bool,
+
+    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    public_table: bool,
+
+    /// Run as many passes as an answer may have tokens, also where the text ends before
+    #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
+    pad_output: bool,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let stop = signals::stop_on_signals().map_err(CliError::Signals)?;
+        if !out.is_quiet() {
+            logging::to_stderr(out.is_json(), false);
+        }
+        let gateway = Gateway::bind(&self.config()?)?;
+        let address = match gateway.address() {
+            Some(address) if gateway.has_tls() => format!("https://{address}"),
+            Some(address) => format!("http://{address}"),
+            None => self.listen.clone(),
+        };
+        let task = match gateway.task() {
+            Task::Generate => "generate",
+            _ => "embed",
+        };
+        let (model, bundle) = (gateway.model_name().to_owned(), gateway.bundle_hash());
+        let object = json!({
+            "event": "listening",
+            "address": address,
+            "model": model,
+            "bundle": bundle.to_string(),
+            "task": task,
+        });
+        out.result(object, || {
+            format!(
+                "listening on {address}\nmodel {model}, of {} (bundle {bundle})\n\n\
+                 try:  OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY=none, or open {address}/",
+                self.connect.server(),
+            )
+        })?;
+        Ok(gateway.run(&stop)?)
+    }
+
+    fn config(&self) -> Result<GatewayConfig, CliError> {
+        Ok(GatewayConfig {
+            listen: Listen::from(self.listen.as_str()),
+            tls: self.tls_cert.clone().zip(self.tls_key.clone()),
+            api_keys: self.api_key_file.clone(),
+            hosts: self.allow_host.clone(),
+            origins: self.allow_origin.clone(),
+            model_name: self.model_name.clone(),
+            sessions: self.sessions,
+            batch: self.batch,
+            max_waiting: self.max_waiting,
+            patience: Duration::from_secs(self.patience),
+            bucket: self.bucket,
+            truncate: self.truncate,
+            public_table: self.public_table,
+            pad_output: self.pad_output,
+            ..GatewayConfig::new(self.connect.config()?)
+        })
+    }
+}

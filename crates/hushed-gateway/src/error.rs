@@ -1,0 +1,113 @@
+//! What ends a gateway, or keeps it from starting. What a request is refused for is in `http`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use hushed_serve::{Category, ServeError};
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// The server, or the way to it.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The address cannot be used.
+    #[error("could not listen on {address}: {source}")]
+    Listen {
+        /// As given.
+        address: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Texts would cross a network in the clear, or anyone could send some.
+    #[error(
+        "{address} can be reached from other machines: give --tls-cert, --tls-key and --api-key-file, or listen on 127.0.0.1 or unix:PATH"
+    )]
+    OpenToStrangers {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// No host name would be accepted.
+    #[error(
+        "{address} stands for every address of this machine: name those that clients use with --allow-host"
+    )]
+    NoHost {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Half of what TLS needs, or files that are no certificate and key.
+    #[error("TLS with {path:?}: {reason}")]
+    Tls {
+        /// The chain.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A file of keys with none, or with one that could be guessed.
+    #[error("{path:?}, line {line}: not a key (16 to 256 visible ASCII characters)")]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// The system refuses a file.
+    #[error("could not read {path:?}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A number of 0.
+    #[error("{name} is 0, which would refuse everything")]
+    Nothing {
+        /// Which.
+        name: &'static str,
+    },
+    /// A model whose answers no route gives.
+    #[error(
+        "the server's model classifies texts, and the gateway has no route for that: use `hushed classify`"
+    )]
+    NoRoute,
+    /// The system refuses what the loop needs.
+    #[error("the gateway's loop: {0}")]
+    Runtime(#[source] io::Error),
+}
+
+impl GatewayError {
+    /// The category of this error.
+    #[must_use]
+    pub fn category(&self) -> Category {
+        match self {
+            Self::Serve(error) => error.category(),
+            Self::Listen { .. } => Category::Network,
+            Self::OpenToStrangers { .. } | Self::NoHost { .. } | Self::Nothing { .. } => {
+                Category::Usage
+            }
+            Self::NoRoute => Category::Refused,
+            Self::Tls { .. } | Self::KeyFile { .. } | Self::File { .. } | Self::Runtime(_) => {
+                Category::Local
+            }
+        }
+    }
+
+    /// Stable name (docs/errors.md).
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Serve(error) => error.name(),
+            Self::Listen { .. } => "address-in-use",
+            Self::OpenToStrangers { .. } => "open-to-strangers",
+            Self::NoHost { .. } => "usage",
+            Self::Nothing { .. } => "limit",
+            Self::Tls { .. } => "certificate",
+            Self::KeyFile { .. } => "token-file",
+            Self::File { .. } => "file",
+            Self::NoRoute => "other-task",
+            Self::Runtime(_) => "system",
+        }
+    }
+}

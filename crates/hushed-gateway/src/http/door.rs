@@ -1,0 +1,233 @@
+//! Who may come in: by `Host` and `Origin`, so that a web page elsewhere cannot use the gateway through a browser (DNS
+//! rebinding); by key, where there are keys; with JSON, where there is a body.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+use zeroize::Zeroizing;
+
+use super::refusal::Refusal;
+use crate::config::GatewayConfig;
+use crate::error::GatewayError;
+
+/// Lengths of a key.
+const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
+/// Reached without a key: what a browser loads before a person can give it one, and what a supervisor asks.
+const OPEN: [&str; 3] = ["/", "/health", "/ready"];
+
+/// The rules.
+pub struct Door {
+    /// Host names in lower case; `None` on a Unix socket, which no browser reaches.
+    hosts: Option<Vec<String>>,
+    origins: Vec<String>,
+    /// SHA-256 of each key; `None` asks for none.
+    keys: Option<Vec<[u8; 32]>>,
+}
+
+impl Door {
+    /// Of a gateway that listens at `address`, or on a Unix socket.
+    ///
+    /// # Errors
+    /// [`GatewayError::NoHost`], and the key file's.
+    pub fn new(config: &GatewayConfig, address: Option<SocketAddr>) -> Result<Self, GatewayError> {
+        let keys = config.api_keys.as_deref().map(read_keys).transpose()?;
+        let hosts = address.map(|address| {
+            let mut hosts: Vec<String> = config
+                .hosts
+                .iter()
+                .map(|h| h.to_ascii_lowercase())
+                .collect();
+            if address.ip().is_loopback() {
+                hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned));
+            }
+            match address {
+                _ if address.ip().is_unspecified() => {}
+                SocketAddr::V4(v4) => hosts.push(v4.ip().to_string()),
+                SocketAddr::V6(v6) => hosts.push(format!("[{}]", v6.ip())),
+            }
+            hosts
+        });
+        if let (Some(hosts), Some(address)) = (&hosts, address)
+            && hosts.is_empty()
+        {
+            return Err(GatewayError::NoHost { address });
+        }
+        Ok(Self {
+            hosts,
+            origins: config.origins.clone(),
+            keys,
+        })
+    }
+
+    /// Whether keys are asked for.
+    pub fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Whether a request may come in.
+    ///
+    /// # Errors
+    /// 403 by host or origin, 401 by key, 415 by content type.
+    pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        let host = self.host(uri, headers)?;
+        self.origin(host, headers)?;
+        // A browser asks by OPTIONS, without the key, whether it may ask with it.
+        let open = OPEN.contains(&uri.path()) && method == Method::GET || method == Method::OPTIONS;
+        if !open {
+            self.key(headers)?;
+        }
+        match *method == Method::POST && !is_json(headers) {
+            true => Err(Refusal::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "content-type",
+                "send JSON, with the header `Content-Type: application/json`",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// The origin of another site whose pages may use the gateway, if that is where a request comes from.
+    pub fn friend<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+        let origin = headers.get(header::ORIGIN)?;
+        let known = self
+            .origins
+            .iter()
+            .any(|known| known.as_bytes() == origin.as_bytes());
+        known.then_some(origin)
+    }
+
+    /// The host by which the request came, with its port.
+    fn host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Refusal> {
+        let forbidden = || {
+            let message = "this host name is not one of the gateway's: see --allow-host";
+            Refusal::new(StatusCode::FORBIDDEN, "host", message)
+        };
+        let mut given = headers.get_all(header::HOST).iter();
+        let host = given.next().and_then(|host| host.to_str().ok());
+        if given.next().is_some() {
+            return Err(forbidden());
+        }
+        let Some(hosts) = &self.hosts else {
+            return Ok(host.unwrap_or_default());
+        };
+        // A request to a whole address names the host there as well.
+        let known = |host: &str| {
+            let name = without_port(host).to_ascii_lowercase();
+            hosts.contains(&name)
+        };
+        let absolute = uri.authority().is_none_or(|a| known(a.as_str()));
+        match host {
+            Some(host) if absolute && known(host) => Ok(host),
+            _ => Err(forbidden()),
+        }
+    }
+
+    fn origin(&self, host: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+        let own = |origin: &str| {
+            let rest = origin
+                .strip_prefix("http://")
+                .or_else(|| origin.strip_prefix("https://"));
+            rest.is_some_and(|rest| !host.is_empty() && rest.eq_ignore_ascii_case(host))
+        };
+        let fine = headers.get_all(header::ORIGIN).iter().all(|origin| {
+            let origin = origin.to_str().unwrap_or_default();
+            own(origin) || self.origins.iter().any(|known| known == origin)
+        });
+        match fine {
+            true => Ok(()),
+            false => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                "origin",
+                "pages of this origin may not use the gateway: see --allow-origin",
+            )),
+        }
+    }
+
+    fn key(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(keys) = &self.keys else {
+            return Ok(());
+        };
+        let shown = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let shown: [u8; 32] = Sha256::digest(shown.unwrap_or_default()).into();
+        let none = Choice::from(0);
+        let known = keys
+            .iter()
+            .fold(none, |found, key| found | key.ct_eq(&shown));
+        match known.into() {
+            true => Ok(()),
+            false => Err(Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "api-key",
+                "give a key of the gateway's, as `Authorization: Bearer KEY`",
+            )),
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(|v| v.as_bytes());
+    let kind = kind.and_then(|kind| kind.split(|b| *b == b';').next());
+    kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"application/json"))
+}
+
+/// `HOST:PORT` without its port; an IPv6 address keeps its brackets.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => name,
+        _ => host,
+    }
+}
+
+fn read_keys(path: &Path) -> Result<Vec<[u8; 32]>, GatewayError> {
+    let text = fs::read(path).map_err(|source| GatewayError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    let text = Zeroizing::new(text);
+    let wrong = |line| GatewayError::KeyFile {
+        path: path.to_owned(),
+        line,
+    };
+    let mut keys = Vec::new();
+    for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        if !KEY_BYTES.contains(&line.len()) || !line.iter().all(u8::is_ascii_graphic) {
+            return Err(wrong(number));
+        }
+        keys.push(Sha256::digest(line).into());
+    }
+    match keys.is_empty() {
+        true => Err(wrong(1)),
+        false => Ok(keys),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_port;
+
+    #[test]
+    fn ports_are_left_out() {
+        for (host, name) in [
+            ("localhost:8080", "localhost"),
+            ("localhost", "localhost"),
+            ("[::1]:80", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            (":80", ":80"),
+            ("evil.example:x", "evil.example:x"),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
+    }
+}

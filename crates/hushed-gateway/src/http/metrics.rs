@@ -1,0 +1,101 @@
+//! `GET /metrics`: counts for Prometheus. No label depends on a text.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::Served;
+use super::refusal::Refusal;
+
+/// OpenMetrics, which Prometheus reads.
+const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Counts of HTTP. Those of passes are the ledger's.
+#[derive(Default)]
+pub struct Metrics {
+    /// Requests that were answered.
+    pub requests: Family<Request, Counter>,
+    /// Texts of requests, by where their answers came from.
+    pub texts: Family<From, Counter>,
+}
+
+/// What a request was.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Request {
+    /// One of the gateway's routes, or `other`.
+    pub route: &'static str,
+    /// The status.
+    pub status: u16,
+}
+
+/// Where an answer came from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct From {
+    /// `kept` or `pass`.
+    pub source: &'static str,
+}
+
+/// `GET /metrics`
+pub async fn metrics(State(served): State<Arc<Served>>) -> Response {
+    match render(&served) {
+        Ok(text) => ([(header::CONTENT_TYPE, TYPE)], text).into_response(),
+        Err(_) => {
+            let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+            Refusal::new(status, "internal", "the metrics could not be written")
+                .answer(super::refusal::Shape::Tei)
+        }
+    }
+}
+
+fn render(served: &Served) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::with_prefix("hushed_gateway");
+    let total = served.shared.ledger.book().total;
+    let counts = [
+        ("sessions", "Sessions that were set up", total.sessions),
+        ("passes", "Passes through the model", total.passes),
+        ("failures", "Passes and set-ups that failed", total.failures),
+        ("pass_texts", "Texts of these passes", total.texts),
+        ("pass_tokens", "Tokens that the server saw", total.tokens),
+        ("sent_bytes", "Bytes to the server", total.bytes_sent),
+        (
+            "received_bytes",
+            "Bytes from the server",
+            total.bytes_received,
+        ),
+        ("rounds", "Waits for the server", total.rounds),
+    ];
+    for (name, help, count) in counts {
+        let counter: Counter = Counter::default();
+        counter.inc_by(count);
+        registry.register(name, help, counter);
+    }
+    let seconds: Counter<f64, std::sync::atomic::AtomicU64> = Counter::default();
+    seconds.inc_by(total.seconds);
+    registry.register("pass_seconds", "Time of passes and set-ups", seconds);
+    let held = served.queue.held();
+    for (name, help, value) in [
+        ("waiting", "Texts that wait", held.waiting),
+        ("running", "Passes under way", held.running),
+        ("kept", "Answers that are kept for retries", held.kept),
+    ] {
+        let gauge: Gauge = Gauge::default();
+        gauge.set(value as i64);
+        registry.register(name, help, gauge);
+    }
+    let metrics = &served.metrics;
+    let requests = metrics.requests.clone();
+    registry.register("requests", "Requests that were answered", requests);
+    let texts = metrics.texts.clone();
+    registry.register("texts", "Texts of requests that were taken", texts);
+    let mut out = String::new();
+    encode(&mut out, &registry)?;
+    Ok(out)
+}

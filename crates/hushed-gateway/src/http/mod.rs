@@ -1,0 +1,254 @@
+//! HTTP: routes, and what every request passes before it reaches one.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod completions;
+mod door;
+mod fields;
+mod metrics;
+mod openai;
+mod page;
+mod prepare;
+mod refusal;
+mod tei;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use hushed_serve::ServerTrust;
+
+use crate::config::GatewayConfig;
+use crate::sessions::texts::Ticket;
+use crate::sessions::{Queue, Sessions, Shared};
+use metrics::Metrics;
+use refusal::{Refusal, Shape};
+
+pub use door::Door;
+
+/// A body must be there by then.
+const BODY: Duration = Duration::from_secs(30);
+
+/// The routes, as the metrics name them.
+const ROUTES: [&str; 13] = [
+    "/",
+    "/v1/embeddings",
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/models",
+    "/embed",
+    "/similarity",
+    "/info",
+    "/health",
+    "/ready",
+    "/metrics",
+    "/ledger",
+    "/v1/models/{name}",
+];
+
+/// What the routes share.
+pub struct Served {
+    door: Door,
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    metrics: Metrics,
+    /// The model's name.
+    pub model: String,
+    /// `HOST:PORT` of the server.
+    server: String,
+    /// SHA-256 of its certificate, where that is how it is known.
+    pin: Option<String>,
+    patience: Duration,
+    truncate: bool,
+    max_waiting: usize,
+    /// Seconds since 1970.
+    began: u64,
+    answers: AtomicU64,
+}
+
+impl Served {
+    /// Of a gateway whose sessions are open.
+    pub fn new(config: &GatewayConfig, door: Door, sessions: &Sessions) -> Self {
+        let shared = Arc::clone(&sessions.shared);
+        let hash: String = shared.bundle.to_string().chars().take(12).collect();
+        let name = config.model_name.clone();
+        Self {
+            door,
+            model: name.unwrap_or_else(|| format!("hushed-{hash}")),
+            queue: Arc::clone(&sessions.queue),
+            metrics: Metrics::default(),
+            server: config.client.server.clone(),
+            pin: match &config.client.trust {
+                ServerTrust::Pin(pin) => Some(pin.replace(':', "").to_ascii_lowercase()),
+                ServerTrust::CaFile(_) => None,
+            },
+            patience: config.patience,
+            truncate: config.truncate,
+            max_waiting: config.max_waiting,
+            began: now(),
+            answers: AtomicU64::new(0),
+            shared,
+        }
+    }
+
+    /// A number that no other answer of this gateway has.
+    fn number(&self) -> u64 {
+        self.answers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn count_texts(&self, tickets: &[Ticket]) {
+        for ticket in tickets {
+            let source = match ticket {
+                Ticket::Ready(_) => "kept",
+                Ticket::Coming(_) => "pass",
+            };
+            let counted = &self.metrics.texts;
+            counted.get_or_create(&metrics::From { source }).inc();
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// All routes.
+pub fn router(served: Arc<Served>) -> Router {
+    Router::new()
+        .route("/", get(page::page).post(tei::root))
+        .route("/ledger", get(page::ledger))
+        .route("/v1/embeddings", post(openai::embeddings))
+        .route("/v1/completions", post(completions::completions))
+        .route("/v1/chat/completions", post(completions::chat))
+        .route("/v1/models", get(openai::models))
+        .route("/v1/models/{name}", get(openai::model))
+        .route("/embed", post(tei::embed_route))
+        .route("/similarity", post(tei::similarity))
+        .route("/info", get(tei::info))
+        .route("/health", get(tei::health))
+        .route("/ready", get(tei::ready))
+        .route("/metrics", get(metrics::metrics))
+        .fallback(missing)
+        .method_not_allowed_fallback(other_method)
+        .layer(from_fn_with_state(Arc::clone(&served), enter))
+        .with_state(served)
+}
+
+/// What every request passes: the door, and a bound on its body in bytes and time.
+async fn enter(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
+    let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+    let door = &served.door;
+    let checked = door.check(&method, request.uri(), request.headers());
+    let friend = door.friend(request.headers()).cloned();
+    let entered = match checked {
+        Ok(()) if method == Method::OPTIONS && friend.is_some() => {
+            Ok(Entered::Preflight(request.headers().clone()))
+        }
+        Ok(()) => whole(request).await.map(Entered::Request),
+        Err(refusal) => Err(refusal),
+    };
+    let mut response = match entered {
+        Ok(Entered::Request(request)) => next.run(request).await,
+        Ok(Entered::Preflight(asked)) => preflight(&asked),
+        Err(refusal) => refusal.answer(Shape::of(&path)),
+    };
+    if let Some(friend) = friend {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, friend);
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    }
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+    ] {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    }
+    let request = metrics::Request {
+        route: route(&path),
+        status: response.status().as_u16(),
+    };
+    served.metrics.requests.get_or_create(&request).inc();
+    response
+}
+
+/// What may come in.
+enum Entered {
+    Request(Request),
+    /// A browser's question before a request from a page of another site, by its headers.
+    Preflight(HeaderMap),
+}
+
+/// Such a page may do what the gateway's own may, and send the headers that it asks about.
+fn preflight(asked: &HeaderMap) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+    }
+    response
+}
+
+/// The request with its whole body in memory: at most 2 MiB, the extractor's own bound.
+async fn whole(request: Request) -> Result<Request, Refusal> {
+    if request.method() != Method::POST {
+        return Ok(request);
+    }
+    let (parts, body) = request.into_parts();
+    let head = Request::from_parts(parts.clone(), body);
+    let read = tokio::time::timeout(BODY, Bytes::from_request(head, &())).await;
+    let refused = |status, name, message: &str| Err(Refusal::new(status, name, message));
+    match read {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let message = "the body is larger than 2 MiB: send fewer texts at once";
+            refused(StatusCode::PAYLOAD_TOO_LARGE, "body", message)
+        }
+        Ok(Err(_)) => refused(
+            StatusCode::BAD_REQUEST,
+            "body",
+            "the body could not be read",
+        ),
+        Err(_) => {
+            let message = "the body did not come in time";
+            refused(StatusCode::REQUEST_TIMEOUT, "body", message)
+        }
+    }
+}
+
+async fn missing(request: Request) -> Response {
+    let message = "there is no such route: see GET /";
+    Refusal::new(StatusCode::NOT_FOUND, "route", message).answer(Shape::of(request.uri().path()))
+}
+
+async fn other_method(request: Request) -> Response {
+    let message = "this route takes another method";
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method", message)
+        .answer(Shape::of(request.uri().path()))
+}
+
+/// A label of few values, whatever paths are asked for.
+fn route(path: &str) -> &'static str {
+    let known = ROUTES.iter().find(|route| **route == path).copied();
+    known.unwrap_or(match path.starts_with("/v1/models/") {
+        true => "/v1/models/{name}",
+        false => "other",
+    })
+}

@@ -1,0 +1,88 @@
+//! The page for a person, and what left this machine as JSON.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::Served;
+
+/// The whole page. It loads nothing: its one style and one script are inside.
+const PAGE: &str = include_str!("page.html");
+
+/// `GET /`
+pub async fn page() -> Response {
+    let headers: [(HeaderName, String); 2] = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (header::CONTENT_SECURITY_POLICY, policy()),
+    ];
+    (headers, PAGE).into_response()
+}
+
+/// The browser runs the page's own script and style, known by their hashes, and asks nobody but the gateway.
+fn policy() -> String {
+    format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+        hash(inside("script")),
+        hash(inside("style")),
+    )
+}
+
+/// What stands between a tag and its end.
+fn inside(tag: &str) -> &'static str {
+    let begin = PAGE
+        .split_once(&format!("<{tag}>"))
+        .map_or("", |(_, rest)| rest);
+    begin
+        .split_once(&format!("</{tag}>"))
+        .map_or("", |(inner, _)| inner)
+}
+
+fn hash(text: &str) -> String {
+    STANDARD.encode(Sha256::digest(text))
+}
+
+/// `GET /ledger`
+pub async fn ledger(State(served): State<Arc<Served>>) -> Json<Value> {
+    let shared = &served.shared;
+    let book = shared.ledger.book();
+    Json(json!({
+        "server": served.server,
+        "certificate_sha256": served.pin,
+        "model": served.model,
+        "bundle": shared.bundle.to_string(),
+        "task": match *served.queue {
+            crate::sessions::Queue::Embed(_) => "embed",
+            crate::sessions::Queue::Generate(_) => "generate",
+        },
+        "max_tokens": shared.max_tokens,
+        "needs_key": served.door.has_keys(),
+        "total": book.total,
+        "lines": book.lines,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_loads_nothing_and_its_parts_are_found() {
+        assert!(inside("script").len() > 500 && inside("style").len() > 200);
+        for tag in ["script", "style"] {
+            assert_eq!(PAGE.matches(&format!("<{tag}")).count(), 1);
+        }
+        for foreign in [
+            "http://", "https://", "//cdn", "@import", "url(", "src=", "style=",
+        ] {
+            assert!(!PAGE.contains(foreign), "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Texts of a request: checked, handed to the queue, waited for.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, StatusCode};
+use hushed_model::TextError;
+use hushed_serve::TooLong;
+use zeroize::Zeroizing;
+
+use super::Served;
+use super::refusal::Refusal;
+use crate::sessions::failure::Failure;
+use crate::sessions::texts::{Answer, Prepared, Ticket};
+use crate::sessions::{Queue, Shared};
+
+/// Most texts of a request: OpenAI's limit.
+const MOST_TEXTS: usize = 2048;
+/// Longest patience that makes a difference.
+const DAY: f64 = 86_400.0;
+
+/// The answers to texts, in their order.
+///
+/// # Errors
+/// What is wrong with a text, what the admission says, or why there is no answer.
+pub async fn embed(
+    served: &Arc<Served>,
+    texts: Vec<Zeroizing<String>>,
+    truncate: bool,
+    patience: Duration,
+) -> Result<Vec<Arc<Answer>>, Refusal> {
+    let served = Arc::clone(served);
+    // Tokenising two megabytes takes a while, and the one thread of HTTP has others to serve.
+    let submitted = tokio::task::spawn_blocking(move || submit(&served, texts, truncate, patience));
+    let tickets = submitted.await.map_err(|_| Failure::defect())??;
+    let mut answers = Vec::with_capacity(tickets.len());
+    for ticket in tickets {
+        answers.push(match ticket {
+            Ticket::Ready(answer) => answer,
+            Ticket::Coming(coming) => match coming.await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(failure)) => return Err((*failure).clone().into()),
+                Err(_) => return Err(Failure::stopping().into()),
+            },
+        });
+    }
+    Ok(answers)
+}
+
+fn submit(
+    served: &Served,
+    texts: Vec<Zeroizing<String>>,
+    truncate: bool,
+    patience: Duration,
+) -> Result<Vec<Ticket>, Refusal> {
+    let Queue::Embed(queue) = &*served.queue else {
+        return Err(other_task("this model generates text: use /v1/completions"));
+    };
+    if texts.len() > MOST_TEXTS {
+        let message = format!(
+            "{} texts were given, and a request takes at most {MOST_TEXTS}",
+            texts.len()
+        );
+        return Err(Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-many-texts",
+            message,
+        ));
+    }
+    let too_long = match truncate {
+        true => TooLong::Cut,
+        false => TooLong::Refuse,
+    };
+    let shared = &served.shared;
+    let mut prepared = Vec::with_capacity(texts.len());
+    for (index, text) in texts.into_iter().enumerate() {
+        let tokens = tokens(shared, index, &text, too_long)?;
+        let rows = shared.rows(tokens, shared.max_tokens);
+        let planned = shared.pace.text(rows);
+        prepared.push(Prepared {
+            text,
+            rows,
+            planned,
+        });
+    }
+    let tickets = queue.submit(prepared, &shared.admission(patience))?;
+    served.count_texts(&tickets);
+    Ok(tickets)
+}
+
+/// Tokens of a text.
+///
+/// # Errors
+/// 400 with its index, never its words.
+pub fn tokens(
+    shared: &Shared,
+    index: usize,
+    text: &str,
+    too_long: TooLong,
+) -> Result<usize, Refusal> {
+    let tokenizer = &shared.public.tokenizer;
+    let ids = tokenizer.encode(text, shared.max_tokens, too_long);
+    ids.map(|ids| ids.rows().total).map_err(|error| {
+        let name = match error {
+            TextError::TooLong { .. } | TextError::TooManyBytes { .. } => "context_length_exceeded",
+            _ => "text-refused",
+        };
+        let message = format!("text {index} (the first is 0): {error}");
+        Refusal::new(StatusCode::BAD_REQUEST, name, message)
+    })
+}
+
+/// A route that the model does not have.
+pub fn other_task(message: &str) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, "other-task", message)
+}
+
+/// How long the client waits: as OpenAI's clients state it, or the gateway's default.
+pub fn patience(headers: &HeaderMap, otherwise: Duration) -> Duration {
+    let stated = ["x-stainless-read-timeout", "x-stainless-timeout"]
+        .into_iter()
+        .filter_map(|name| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok())
+        .find(|seconds| *seconds > 0.0);
+    stated.map_or(otherwise, |seconds| {
+        Duration::from_secs_f64(seconds.min(DAY))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_as_clients_state_it() {
+        let of = |name: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            patience(&headers, Duration::from_secs(7)).as_secs_f64()
+        };
+        assert_eq!(of("x-stainless-read-timeout", "1.5"), 1.5);
+        assert_eq!(of("x-stainless-timeout", "60"), 60.0);
+        for strange in ["", "none", "-1", "0", "NaN", "-inf"] {
+            assert_eq!(of("x-stainless-read-timeout", strange), 7.0, "{strange}");
+        }
+        assert_eq!(of("x-stainless-read-timeout", "inf"), DAY);
+        assert_eq!(of("x-stainless-read-timeout", "1e300"), DAY);
+    }
+}

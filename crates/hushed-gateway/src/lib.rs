@@ -1,0 +1,92 @@
+//! A local endpoint with the APIs that embedding clients speak already, over private sessions with a server.
+//!
+//! The gateway runs on the client's machine. It tokenizes, takes part in each pass as the client of protocol `2pc`, and
+//! answers in the JSON of OpenAI and of text-embeddings-inference, so that a program changes its base URL and nothing
+//! else. docs/gateway.md says what it does; [`http`] has the routes, [`sessions`] the queue and the workers.
+//!
+//! HTTP is async, on one thread. Everything behind the queue blocks, a thread a session.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod error;
+mod http;
+mod listen;
+mod sessions;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hushed_serve::{Digest, Task};
+
+pub use config::{GatewayConfig, Listen};
+pub use error::GatewayError;
+use http::{Door, Served};
+use listen::Bound;
+use sessions::Sessions;
+
+/// A gateway that listens.
+pub struct Gateway {
+    bound: Bound,
+    served: Arc<Served>,
+    sessions: Sessions,
+}
+
+impl Gateway {
+    /// Listens and connects to the server. Requests wait until [`Gateway::run`].
+    ///
+    /// # Errors
+    /// [`GatewayError`]: the listening side before the server, so that the cheap refusals come first.
+    pub fn bind(config: &GatewayConfig) -> Result<Self, GatewayError> {
+        config.check()?;
+        let bound = Bound::open(config)?;
+        let door = Door::new(config, bound.address())?;
+        let sessions = Sessions::open(config)?;
+        let served = Served::new(config, door, &sessions);
+        Ok(Self {
+            bound,
+            served: Arc::new(served),
+            sessions,
+        })
+    }
+
+    /// Where it listens; `None` on a Unix socket.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.bound.address()
+    }
+
+    /// Whether it speaks TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.bound.has_tls()
+    }
+
+    /// What the server's model is for.
+    #[must_use]
+    pub fn task(&self) -> Task {
+        self.sessions.shared.public.task()
+    }
+
+    /// Hash of the server's bundle.
+    #[must_use]
+    pub fn bundle_hash(&self) -> Digest {
+        self.sessions.shared.bundle
+    }
+
+    /// The name of the model in the APIs.
+    #[must_use]
+    pub fn model_name(&self) -> &str {
+        &self.served.model
+    }
+
+    /// Answers requests until `stop` is raised. Passes under way then end at their next step, and their clients are
+    /// told so.
+    ///
+    /// # Errors
+    /// [`GatewayError::Runtime`] if the system refuses what the loop needs.
+    pub fn run(self, stop: &AtomicBool) -> Result<(), GatewayError> {
+        let router = http::router(Arc::clone(&self.served));
+        listen::run(self.bound, router, stop, self.sessions)
+    }
+}

@@ -1,0 +1,259 @@
+//! Sockets: loopback, a Unix socket, or TLS; and the loop that accepts connections, on one thread.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::config::{GatewayConfig, Listen};
+use crate::error::GatewayError;
+use crate::sessions::{Queue, Sessions};
+
+/// Connections at once; others wait in the system's queue.
+const CONNECTIONS: usize = 128;
+/// A TLS handshake, or the head of a request, must be there by then. It ends connections without a request too.
+const HEAD: Duration = Duration::from_secs(10);
+/// Most bytes of a head.
+const MAX_HEAD: usize = 32 << 10;
+/// How often the loop looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often answers that have been kept long enough are wiped.
+const FORGET: Duration = Duration::from_secs(10);
+/// How long connections may take to end once the gateway is stopped.
+const DRAIN: Duration = Duration::from_secs(5);
+/// After an `accept` that failed, for want of descriptors for example.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A socket that listens.
+pub struct Bound {
+    socket: Socket,
+    tls: Option<TlsAcceptor>,
+}
+
+enum Socket {
+    Tcp(TcpListener, SocketAddr),
+    Unix(UnixListener, Removed),
+}
+
+/// A socket's file, removed with it.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // Gone already: nothing is left to do.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Bound {
+    /// Listens. Without TLS and keys, only where no other machine reaches.
+    pub fn open(config: &GatewayConfig) -> Result<Self, GatewayError> {
+        let tls = config.tls.as_ref().map(|(chain, key)| acceptor(chain, key));
+        let tls = tls.transpose()?;
+        let failed = |address: String| move |source| GatewayError::Listen { address, source };
+        let socket = match &config.listen {
+            Listen::Unix(path) => {
+                let bound = unix(path).map_err(failed(path.display().to_string()))?;
+                Socket::Unix(bound, Removed(path.clone()))
+            }
+            Listen::Tcp(address) => {
+                let bound = TcpListener::bind(address).map_err(failed(address.clone()))?;
+                let local = bound.local_addr().map_err(failed(address.clone()))?;
+                let guarded = tls.is_some() && config.api_keys.is_some();
+                if !local.ip().is_loopback() && !guarded {
+                    return Err(GatewayError::OpenToStrangers { address: local });
+                }
+                bound
+                    .set_nonblocking(true)
+                    .map_err(failed(address.clone()))?;
+                Socket::Tcp(bound, local)
+            }
+        };
+        Ok(Self { socket, tls })
+    }
+
+    /// The address; `None` of a Unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(_, address) => Some(*address),
+            Socket::Unix(..) => None,
+        }
+    }
+
+    /// Whether connections begin with a TLS handshake.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+}
+
+/// A socket that this user alone can open: it gets its name only when it has its permissions.
+fn unix(path: &Path) -> io::Result<UnixListener> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    let fresh = PathBuf::from(fresh);
+    let bound = UnixListener::bind(&fresh)?;
+    let named = fs::set_permissions(&fresh, Permissions::from_mode(0o600)).and_then(|()| {
+        // A socket that a killed gateway has left is in the way; anything else, or one that somebody uses, stays.
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        fs::hard_link(&fresh, path).or_else(|error| match is_socket(path) {
+            true => fs::rename(&fresh, path),
+            false => Err(error),
+        })
+    });
+    // Where it has its name by now, this is the other one.
+    let _ = fs::remove_file(&fresh);
+    named?;
+    bound.set_nonblocking(true)?;
+    Ok(bound)
+}
+
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
+}
+
+fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
+    let failed = |reason: String| GatewayError::Tls {
+        path: chain.to_owned(),
+        reason,
+    };
+    let read = |error: &dyn std::fmt::Display| failed(error.to_string());
+    let certificates = CertificateDer::pem_file_iter(chain)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| read(&error))?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| read(&error))?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map(|builder| builder.with_no_client_auth())
+        .and_then(|builder| builder.with_single_cert(certificates, key));
+    let mut config = config.map_err(|error| read(&error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Accepts connections until `stop` is raised, then ends the sessions and lets connections end.
+pub fn run(
+    bound: Bound,
+    router: Router,
+    stop: &AtomicBool,
+    sessions: Sessions,
+) -> Result<(), GatewayError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .build()
+        .map_err(GatewayError::Runtime)?;
+    let done = runtime.block_on(accept(bound, router, stop, sessions));
+    runtime.shutdown_timeout(DRAIN);
+    done.map_err(GatewayError::Runtime)
+}
+
+async fn accept(
+    bound: Bound,
+    router: Router,
+    stop: &AtomicBool,
+    sessions: Sessions,
+) -> io::Result<()> {
+    let Bound { socket, tls } = bound;
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    let mut wiped = Instant::now();
+    let (socket, _removed) = match socket {
+        Socket::Tcp(tcp, _) => (
+            Accepting::Tcp(tokio::net::TcpListener::from_std(tcp)?),
+            None,
+        ),
+        Socket::Unix(unix, removed) => {
+            let unix = tokio::net::UnixListener::from_std(unix)?;
+            (Accepting::Unix(unix), Some(removed))
+        }
+    };
+    while !stop.load(Ordering::SeqCst) {
+        if wiped.elapsed() >= FORGET {
+            wiped = Instant::now();
+            if let Queue::Embed(texts) = &*sessions.queue {
+                texts.forget(wiped);
+            }
+        }
+        let place = timeout(LOOK, Arc::clone(&places).acquire_owned()).await;
+        let Ok(Ok(place)) = place else { continue };
+        let stream = match timeout(LOOK, socket.accept()).await {
+            Err(_) => continue,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "no connection can be accepted");
+                sleep(AGAIN).await;
+                continue;
+            }
+            Ok(Ok(stream)) => stream,
+        };
+        let (router, tls, watcher) = (router.clone(), tls.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            let _place = place;
+            let stream: Box<dyn Stream> = match tls {
+                None => stream,
+                Some(tls) => match timeout(HEAD, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => Box::new(stream),
+                    // Whoever it was does not speak our TLS, or does not speak.
+                    _ => return,
+                },
+            };
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD)
+                .max_buf_size(MAX_HEAD)
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+            // A client that goes, or that sends what is not HTTP, is its own affair.
+            let _ = watcher.watch(connection).await;
+        });
+    }
+    drop(socket);
+    // Passes end at their next step; their clients are told, and then their connections end.
+    let ended = tokio::task::spawn_blocking(move || sessions.close());
+    let _ = timeout(DRAIN, graceful.shutdown()).await;
+    let _ = ended.await;
+    Ok(())
+}
+
+enum Accepting {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
+
+impl Accepting {
+    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+            Self::Unix(listener) => Box::new(listener.accept().await?.0),
+        })
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}

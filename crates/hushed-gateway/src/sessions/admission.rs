@@ -1,0 +1,138 @@
+//! Whether a request is taken: nothing is accepted that, by plan and pace, outlasts its client's patience.
+
+use std::time::{Duration, Instant};
+
+use super::pace::Pace;
+
+/// What decides about a request.
+pub struct Admission<'a> {
+    /// How long things take.
+    pub pace: &'a Pace,
+    /// How long the client waits.
+    pub patience: Duration,
+    /// Sessions that work at once.
+    pub sessions: usize,
+    /// Whether one is open, so that no set-up comes first.
+    pub open: bool,
+}
+
+/// What is there already.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    /// How many wait.
+    pub waiting: usize,
+    /// Their planned seconds.
+    pub planned: f64,
+    /// Planned seconds of what runs, and since when.
+    pub running: Vec<(f64, Instant)>,
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// It would take too long even if nothing else waited.
+    #[error(
+        "this takes about {seconds:.1} s and the client waits {patience:.1} s: {}",
+        would_fit(*fits, *of)
+    )]
+    TooSlow {
+        /// Predicted.
+        seconds: f64,
+        /// The client's.
+        patience: f64,
+        /// How many of its first texts (or tokens of the answer) would be answered in time.
+        fits: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// Too much is before it.
+    #[error("other requests come first, for about {after} s: try again then")]
+    Busy {
+        /// Seconds until it would be taken.
+        after: u64,
+    },
+    /// More texts than the queue holds.
+    #[error("{given} texts were given and at most {limit} can wait: send them in several requests")]
+    TooMany {
+        /// New ones.
+        given: usize,
+        /// The queue's length.
+        limit: usize,
+    },
+    /// The gateway is being stopped.
+    #[error("the gateway is shutting down")]
+    Stopping,
+}
+
+fn would_fit(fits: usize, of: usize) -> String {
+    match (fits, of) {
+        (0, _) => "give it more time, or less to do: not even the first would be ready".to_owned(),
+        (fits, of) => {
+            format!("the first {fits} of {of} would be ready; send fewer, or wait longer")
+        }
+    }
+}
+
+impl Admission<'_> {
+    /// Whether work of these planned seconds, part by part in their order, is taken beside `load`.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self, planned: &[f64], load: &Load, most: usize) -> Result<(), Refused> {
+        if planned.is_empty() {
+            return Ok(());
+        }
+        let patience = self.patience.as_secs_f64();
+        let setup = match self.open {
+            true => 0.0,
+            false => self.pace.setup(),
+        };
+        let alone = setup + self.seconds(planned.iter().sum(), planned.len());
+        if alone > patience {
+            let mut sum = 0.0;
+            let ends = planned.iter().zip(1..).map(|(one, n)| {
+                sum += one;
+                setup + self.seconds(sum, n)
+            });
+            return Err(Refused::TooSlow {
+                seconds: alone,
+                patience,
+                fits: ends.take_while(|end| *end <= patience).count(),
+                of: planned.len(),
+            });
+        }
+        if planned.len() > most {
+            return Err(Refused::TooMany {
+                given: planned.len(),
+                limit: most,
+            });
+        }
+        let before = self.before(load);
+        let full = load.waiting + planned.len() > most;
+        if full || before + alone > patience {
+            // A place is free when enough of what is before it has been answered.
+            let after = match full {
+                true => before,
+                false => before + alone - patience,
+            };
+            return Err(Refused::Busy {
+                after: (after.ceil() as u64).max(1),
+            });
+        }
+        Ok(())
+    }
+
+    /// Seconds until what is there already has been answered.
+    pub fn before(&self, load: &Load) -> f64 {
+        let running = load.running.iter().map(|(planned, since)| {
+            (self.pace.seconds(*planned) - since.elapsed().as_secs_f64()).max(0.0)
+        });
+        let running = running.sum::<f64>() / self.sessions as f64;
+        running + self.seconds(load.planned, load.waiting)
+    }
+
+    /// Seconds that all sessions together take for so many texts.
+    fn seconds(&self, planned: f64, texts: usize) -> f64 {
+        self.pace.seconds(planned) / self.sessions.min(texts.max(1)) as f64
+    }
+}

@@ -1,0 +1,74 @@
+//! A worker that embeds what waits.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use hushed_serve::{Client, Options, ServeError, TooLong};
+use zeroize::Zeroizing;
+
+use super::failure::Failure;
+use super::session::{IDLE, Kept};
+use super::texts::{Answer, Next, Pass, Texts};
+use super::{How, Shared};
+
+/// Runs passes until the queue is closed.
+pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
+    loop {
+        match texts.next(IDLE) {
+            Next::Closed => return kept.close(),
+            Next::Idle => kept.close(),
+            Next::Pass(pass) => {
+                // Whoever waits must be told, whatever happens.
+                let given = catch_unwind(AssertUnwindSafe(|| run(&mut kept, shared, &pass)));
+                let given = given.unwrap_or_else(|_| Err(Failure::defect()));
+                texts.finish(&pass, given);
+            }
+        }
+    }
+}
+
+fn run(kept: &mut Kept, shared: &Shared, pass: &Pass) -> Result<Vec<Answer>, Failure> {
+    let options = options(&shared.how, pass.texts.len());
+    let done = kept.run(pass.texts.len(), pass.rows.clone(), |client| {
+        embed(client, shared, pass, options)
+    });
+    done.map_err(|error| Failure::from(&error))
+}
+
+fn embed(
+    client: &mut Client,
+    shared: &Shared,
+    pass: &Pass,
+    options: Options,
+) -> Result<Vec<Answer>, ServeError> {
+    let texts: Vec<&str> = pass.texts.iter().map(|text| text.as_str()).collect();
+    let answers = client.embed(&texts, options, None)?;
+    for (i, answer) in answers.iter().enumerate() {
+        if i == answer.pass.first {
+            let cost = &answer.pass.cost;
+            let rows = pass.rows.iter().skip(i).take(answer.pass.texts).copied();
+            shared.ledger.pass(rows.collect(), cost.time, &cost.stats);
+            if answer.pass.texts == pass.texts.len() {
+                shared.pace.pass_took(pass.planned, cost.time);
+            }
+        }
+    }
+    let answers = answers.into_iter().map(|answer| {
+        let values = Zeroizing::new(answer.values);
+        Answer {
+            values: Zeroizing::new(values.iter().map(|&x| x as f32).collect()),
+            tokens: answer.tokens,
+        }
+    });
+    Ok(answers.collect())
+}
+
+/// A text that is too long was refused before it came here, unless its client asked for its beginning.
+fn options(how: &How, batch: usize) -> Options {
+    Options {
+        too_long: TooLong::Cut,
+        bucket: how.bucket,
+        batch,
+        public_table: how.public_table,
+    }
+}

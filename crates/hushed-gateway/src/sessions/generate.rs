@@ -1,0 +1,226 @@
+//! Prompts that wait, and a worker that continues them, one at a time in a session.
+//!
+//! Nothing is shared between requests: a client that goes ends its answer at the next token.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hushed_serve::{Client, Finish, GenerateOptions, ServeError};
+use tokio::sync::mpsc;
+use zeroize::Zeroizing;
+
+use super::admission::{Admission, Load, Refused};
+use super::failure::Failure;
+use super::session::{IDLE, Kept};
+use super::{Held, Shared};
+
+/// A prompt that model and server take. No `Debug`: it is private.
+pub struct Job {
+    /// The prompt.
+    pub prompt: Zeroizing<String>,
+    /// Its rows, padding included: what the server will see.
+    pub rows: usize,
+    /// How to continue it.
+    pub options: GenerateOptions,
+    /// Planned seconds of each token.
+    pub planned: Vec<f64>,
+    /// Where the tokens go. Its other end's drop ends the answer.
+    pub events: mpsc::Sender<Event>,
+}
+
+/// What becomes of a job.
+pub enum Event {
+    /// A token.
+    Token {
+        /// What it adds to the text; may be empty.
+        text: Zeroizing<String>,
+        /// Why it is the last, if it is.
+        last: Option<Finish>,
+    },
+    /// There are no more.
+    Failed(Failure),
+}
+
+/// The queue.
+pub struct Prompts {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Most that wait.
+    limit: usize,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    /// Ids of the jobs under way, planned seconds, and since when.
+    running: Vec<(u64, f64, Instant)>,
+    jobs: u64,
+    closed: bool,
+}
+
+enum Next {
+    Job(u64, Job),
+    Idle,
+    Closed,
+}
+
+impl Prompts {
+    /// An empty queue for at most `limit` prompts.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            limit,
+        }
+    }
+
+    /// Takes a prompt whose client waits for its first `counted` tokens.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn submit(
+        &self,
+        job: Job,
+        counted: usize,
+        admission: &Admission<'_>,
+    ) -> Result<(), Refused> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Refused::Stopping);
+        }
+        state.waiting.retain(|job| !job.events.is_closed());
+        if state.waiting.len() >= self.limit {
+            let after = admission.before(&state.load()).ceil() as u64;
+            return Err(Refused::Busy {
+                after: after.max(1),
+            });
+        }
+        let counted = job.planned.get(..counted).unwrap_or(&job.planned);
+        admission.check(counted, &state.load(), usize::MAX)?;
+        state.waiting.push_back(job);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// How much of what is there.
+    pub fn held(&self) -> Held {
+        let state = self.lock();
+        Held {
+            waiting: state.waiting.len(),
+            running: state.running.len(),
+            kept: 0,
+        }
+    }
+
+    /// Ends the queue; what waits fails.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        // Their channels close, which is told as a failure.
+        state.waiting.clear();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn next(&self, idle: Duration) -> Next {
+        let mut state = self.lock();
+        let until = Instant::now() + idle;
+        loop {
+            if state.closed {
+                return Next::Closed;
+            }
+            while let Some(job) = state.waiting.pop_front() {
+                if !job.events.is_closed() {
+                    let id = state.jobs;
+                    state.jobs += 1;
+                    let planned = job.planned.iter().sum();
+                    state.running.push((id, planned, Instant::now()));
+                    return Next::Job(id, job);
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Next::Idle;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn ended(&self, id: u64) {
+        self.lock().running.retain(|(running, ..)| *running != id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn load(&self) -> Load {
+        let planned = self.waiting.iter().flat_map(|job| &job.planned);
+        Load {
+            waiting: self.waiting.len(),
+            planned: planned.sum(),
+            running: self
+                .running
+                .iter()
+                .map(|&(_, p, since)| (p, since))
+                .collect(),
+        }
+    }
+}
+
+/// Continues prompts until the queue is closed.
+pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
+    loop {
+        match prompts.next(IDLE) {
+            Next::Closed => return kept.close(),
+            Next::Idle => kept.close(),
+            Next::Job(id, job) => {
+                let run = || {
+                    let tokens = job.options.max_tokens;
+                    let rows = vec![job.rows];
+                    kept.run(tokens, rows, |client| answer(client, shared, &job))
+                };
+                let failure = match catch_unwind(AssertUnwindSafe(run)) {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(Failure::from(&error)),
+                    Err(_) => Some(Failure::defect()),
+                };
+                if let Some(failure) = failure {
+                    // A client that has gone needs no answer.
+                    let _ = job.events.blocking_send(Event::Failed(failure));
+                }
+                prompts.ended(id);
+            }
+        }
+    }
+}
+
+/// Runs a job to its end, or to that of its client.
+fn answer(client: &mut Client, shared: &Shared, job: &Job) -> Result<(), ServeError> {
+    let mut rows = job.rows;
+    let mut planned = job.planned.iter();
+    for token in client.generate(&job.prompt, &job.options)? {
+        let token = token?;
+        shared
+            .ledger
+            .pass(vec![rows], token.cost.time, &token.cost.stats);
+        if let Some(&planned) = planned.next() {
+            shared.pace.pass_took(planned, token.cost.time);
+        }
+        rows = 1;
+        let event = Event::Token {
+            text: Zeroizing::new(token.text),
+            last: token.last,
+        };
+        if job.events.blocking_send(event).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! What stands between HTTP and the server: a bounded queue, and workers that each have one session with it.
+//!
+//! Nothing here is async; HTTP's thread hands work in and is told the answers over channels.
+
+pub mod admission;
+mod embed;
+pub mod failure;
+pub mod generate;
+pub mod ledger;
+pub mod pace;
+mod session;
+pub mod texts;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hushed_mpc::Terms;
+use hushed_serve::{BundlePin, Client, Digest, Public, ServeError, Task};
+
+use crate::config::GatewayConfig;
+use crate::error::GatewayError;
+use admission::Admission;
+use generate::Prompts;
+use ledger::Ledger;
+use pace::Pace;
+use session::Kept;
+use texts::{Limits, Texts};
+
+/// How texts are run, for all requests.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Pads to a multiple of this many tokens.
+    pub bucket: Option<usize>,
+    /// Looks tokens up in the public table.
+    pub public_table: bool,
+    /// Runs as many passes as an answer may have tokens.
+    pub pad_output: bool,
+}
+
+/// What workers and HTTP share.
+pub struct Shared {
+    /// The server's model.
+    pub public: Public,
+    /// Hash of its bundle.
+    pub bundle: Digest,
+    /// Most tokens of a text that model and server take.
+    pub max_tokens: usize,
+    /// Most tokens of a pass.
+    pub max_pass_tokens: usize,
+    /// Most texts of a session.
+    pub max_texts: usize,
+    /// How texts are run.
+    pub how: How,
+    /// How long things take.
+    pub pace: Pace,
+    /// What left this machine.
+    pub ledger: Ledger,
+    /// Raised to end passes at their next step.
+    pub stop: Arc<AtomicBool>,
+    /// Sessions that are open.
+    pub open: AtomicUsize,
+    /// Whether the server was there the last time.
+    pub reachable: AtomicBool,
+    /// Workers.
+    pub sessions: usize,
+}
+
+/// The queue, by what the model is for.
+pub enum Queue {
+    /// Texts to embed.
+    Embed(Texts),
+    /// Prompts to continue.
+    Generate(Prompts),
+}
+
+/// How much of what a queue holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Texts, or prompts, that wait.
+    pub waiting: usize,
+    /// Passes, or answers, under way.
+    pub running: usize,
+    /// Answers that are kept.
+    pub kept: usize,
+}
+
+impl Queue {
+    /// How much of what it holds.
+    pub fn held(&self) -> Held {
+        match self {
+            Self::Embed(texts) => texts.held(),
+            Self::Generate(prompts) => prompts.held(),
+        }
+    }
+}
+
+/// Queue, workers and what they share.
+pub struct Sessions {
+    /// What workers and HTTP share.
+    pub shared: Arc<Shared>,
+    /// The queue.
+    pub queue: Arc<Queue>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Sessions {
+    /// Connects, so that a wrong address, pin or token is known at once, and starts the workers.
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; [`GatewayError::NoRoute`] for a model that is neither for embeddings nor for text.
+    pub fn open(config: &GatewayConfig) -> Result<Self, GatewayError> {
+        let client = Client::connect(&config.client)?;
+        let task = client.public().task();
+        if task == Task::Classify {
+            return Err(GatewayError::NoRoute);
+        }
+        let terms = Terms {
+            padded: config.bucket.is_some(),
+            public_table: config.public_table,
+        };
+        let pace = Pace::new(client.public(), terms, client.setup().time);
+        let shared = Arc::new(Shared {
+            public: client.public().clone(),
+            bundle: client.bundle_hash(),
+            max_tokens: client.max_tokens(),
+            max_pass_tokens: client.max_pass_tokens(),
+            max_texts: client.texts_left(),
+            how: How {
+                bucket: config.bucket,
+                public_table: config.public_table,
+                pad_output: config.pad_output,
+            },
+            pace: pace.map_err(ServeError::from)?,
+            ledger: Ledger::default(),
+            stop: Arc::default(),
+            open: AtomicUsize::new(0),
+            reachable: AtomicBool::new(true),
+            sessions: config.sessions,
+        });
+        shared.ledger.session(&client.setup());
+        let queue = match task {
+            Task::Generate => Queue::Generate(Prompts::new(config.max_waiting)),
+            _ => Queue::Embed(Texts::new(limits(config, &shared), salt()?)),
+        };
+        let mut sessions = Self {
+            shared,
+            queue: Arc::new(queue),
+            workers: Vec::new(),
+        };
+        sessions.start(config, client)?;
+        Ok(sessions)
+    }
+
+    /// Ends passes at their next step, and the workers.
+    pub fn close(self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        match &*self.queue {
+            Queue::Embed(texts) => texts.close(),
+            Queue::Generate(prompts) => prompts.close(),
+        }
+        for worker in self.workers {
+            // A worker that panicked has been heard of.
+            let _ = worker.join();
+        }
+    }
+
+    fn start(&mut self, config: &GatewayConfig, first: Client) -> Result<(), GatewayError> {
+        let mut first = Some(first);
+        let mut client = config.client.clone();
+        // Later sessions are with the same model, or refused.
+        let pin = BundlePin::Hash(self.shared.bundle);
+        client.bundle.get_or_insert(pin);
+        for _ in 0..config.sessions {
+            let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
+            let kept = Kept::new(client.clone(), Arc::clone(&shared), first.take());
+            let worker = move || match &*queue {
+                Queue::Embed(texts) => embed::work(texts, &shared, kept),
+                Queue::Generate(prompts) => generate::work(prompts, &shared, kept),
+            };
+            let named = thread::Builder::new().name("hushed session".to_owned());
+            let started = named.spawn(worker).map_err(ServeError::Thread)?;
+            self.workers.push(started);
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// What decides about a request whose client waits `patience`.
+    pub fn admission(&self, patience: Duration) -> Admission<'_> {
+        Admission {
+            pace: &self.pace,
+            patience,
+            sessions: self.sessions,
+            open: self.open.load(Ordering::Relaxed) > 0,
+        }
+    }
+
+    /// Rows of a text of so many tokens: with padding, where at most `most` are taken.
+    pub fn rows(&self, tokens: usize, most: usize) -> usize {
+        let bucket = self.how.bucket.unwrap_or(1).max(1);
+        tokens.div_ceil(bucket).saturating_mul(bucket).min(most)
+    }
+}
+
+fn limits(config: &GatewayConfig, shared: &Shared) -> Limits {
+    Limits {
+        texts: config.batch.min(shared.max_texts).max(1),
+        rows: shared.max_pass_tokens,
+        waiting: config.max_waiting,
+    }
+}
+
+fn salt() -> Result<[u8; 32], ServeError> {
+    let mut salt = [0; 32];
+    getrandom::fill(&mut salt).map_err(|_| ServeError::NoRandomness)?;
+    Ok(salt)
+}

@@ -1,0 +1,155 @@
+//! How long work will take: the plan's seconds, times the ratio of measured to planned time of earlier passes.
+//!
+//! The plan counts one core a party and no network, so its unit is arbitrary; the ratio makes it seconds of this
+//! machine, this server and the way between them. Before the first pass the ratio is 1.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hushed_mpc::plan::Plan;
+use hushed_mpc::{RunError, Terms};
+use hushed_serve::Public;
+
+/// Weight of the last pass in the ratio: a change of load shows after a few passes, one slow pass does not decide.
+const LAST: f64 = 0.3;
+/// Lengths of what has been run before are rounded up to a multiple of this for plans of later tokens.
+const HELD: usize = 16;
+
+/// Predicts times.
+pub struct Pace {
+    program: hushed_model::Program,
+    terms: Terms,
+    unit: bool,
+    /// Planned seconds by (rows that have been run before, new rows).
+    planned: Mutex<HashMap<(usize, usize), f64>>,
+    measured: Mutex<Measured>,
+}
+
+struct Measured {
+    /// Seconds a planned second; `None` before the first pass.
+    ratio: Option<f64>,
+    /// Of a session's set-up.
+    setup: f64,
+}
+
+impl Pace {
+    /// For a model, whose sessions take `setup` to set up.
+    ///
+    /// # Errors
+    /// [`RunError::Unsupported`] for a model without a protocol.
+    pub fn new(public: &Public, terms: Terms, setup: Duration) -> Result<Self, RunError> {
+        let pace = Self {
+            program: hushed_model::Model::shapes_only(public).program(),
+            terms,
+            unit: public.normalise,
+            planned: Mutex::default(),
+            measured: Mutex::new(Measured {
+                ratio: None,
+                setup: setup.as_secs_f64(),
+            }),
+        };
+        pace.plan(0, 3)?;
+        Ok(pace)
+    }
+
+    /// Planned seconds of one text of `rows` tokens, padding included. Texts that share a pass cost less together.
+    pub fn text(&self, rows: usize) -> f64 {
+        self.memo(0, rows)
+    }
+
+    /// Planned seconds of each token that continues a prompt of `rows` tokens.
+    pub fn answer(&self, rows: usize, tokens: usize) -> Vec<f64> {
+        let later = tokens.saturating_sub(1);
+        let mut each = vec![self.memo(0, rows)];
+        // Later tokens cost little more with every row before them: the middle one stands for all.
+        if later > 0 {
+            let held = (rows + later / 2).next_multiple_of(HELD);
+            each.resize(tokens, self.memo(held, 1));
+        }
+        each
+    }
+
+    /// Seconds that so many planned seconds take.
+    pub fn seconds(&self, planned: f64) -> f64 {
+        planned * self.lock().ratio.unwrap_or(1.0)
+    }
+
+    /// Seconds that a session's set-up takes.
+    pub fn setup(&self) -> f64 {
+        self.lock().setup
+    }
+
+    /// Learns what a pass took.
+    pub fn pass_took(&self, planned: f64, took: Duration) {
+        let now = took.as_secs_f64() / planned;
+        if !now.is_finite() {
+            return;
+        }
+        let mut measured = self.lock();
+        let ratio = measured.ratio.map_or(now, |old| old + LAST * (now - old));
+        measured.ratio = Some(ratio);
+    }
+
+    /// Learns what a set-up took.
+    pub fn setup_took(&self, took: Duration) {
+        self.lock().setup = took.as_secs_f64();
+    }
+
+    fn memo(&self, held: usize, rows: usize) -> f64 {
+        let planned = || self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&known) = planned().get(&(held, rows)) {
+            return known;
+        }
+        // What has no plan is never admitted.
+        let seconds = self.plan(held, rows).unwrap_or(f64::INFINITY);
+        planned().insert((held, rows), seconds);
+        seconds
+    }
+
+    fn plan(&self, held: usize, rows: usize) -> Result<f64, RunError> {
+        let plan = match held {
+            0 => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,
+            _ => Plan::next_token(&self.program, held, &[rows], self.terms)?,
+        };
+        Ok(plan.seconds)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::testing::{tiny_generator, tiny_model};
+
+    use super::*;
+
+    fn pace(public: &Public) -> Pace {
+        Pace::new(public, Terms::default(), Duration::from_secs(1)).unwrap()
+    }
+
+    #[test]
+    fn longer_texts_and_answers_cost_more() {
+        let texts = pace(&tiny_model().public);
+        assert!(0.0 < texts.text(4) && texts.text(4) < texts.text(40));
+        let tokens = pace(&tiny_generator().public);
+        let of = |rows, n| tokens.answer(rows, n).iter().sum::<f64>();
+        assert!(of(4, 1) < of(4, 2) && of(4, 2) < of(4, 20) && of(4, 1) < of(30, 1));
+        assert_eq!(tokens.answer(4, 7).len(), 7);
+    }
+
+    #[test]
+    fn passes_teach_the_ratio() {
+        let pace = pace(&tiny_model().public);
+        assert_eq!(pace.seconds(2.0), 2.0);
+        pace.pass_took(1.0, Duration::from_secs(3));
+        assert_eq!(pace.seconds(2.0), 6.0);
+        pace.pass_took(1.0, Duration::from_secs(13));
+        assert!((pace.seconds(1.0) - 6.0).abs() < 1e-9);
+        // A pass without a plan teaches nothing.
+        pace.pass_took(0.0, Duration::from_secs(1));
+        assert!((pace.seconds(1.0) - 6.0).abs() < 1e-9);
+    }
+}

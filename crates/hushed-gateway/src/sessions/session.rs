@@ -1,0 +1,124 @@
+//! A worker's session: opened when there is work, kept for the next, renewed at the server's limit of texts, closed
+//! without work. One that failed is not used again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hushed_serve::{Client, ClientConfig, ServeError, Stats};
+
+use super::Shared;
+
+/// How long a session without work is kept: it takes another client's place at the server.
+pub const IDLE: Duration = Duration::from_secs(30);
+
+/// A session, or none.
+pub struct Kept {
+    config: ClientConfig,
+    shared: Arc<Shared>,
+    client: Option<Client>,
+    /// Of the pass under way.
+    rows: Vec<usize>,
+    /// Whether its session is among those that are counted as open.
+    counted: bool,
+}
+
+impl Kept {
+    /// A worker's, with the session that it begins with.
+    pub fn new(config: ClientConfig, shared: Arc<Shared>, client: Option<Client>) -> Self {
+        let mut kept = Self {
+            config,
+            shared,
+            client,
+            rows: Vec::new(),
+            counted: false,
+        };
+        kept.count();
+        kept
+    }
+
+    /// Runs `work` in a session that takes `texts` more. `rows` is what the server will see, for the ledger of a
+    /// failure.
+    pub fn run<T>(
+        &mut self,
+        texts: usize,
+        rows: Vec<usize>,
+        work: impl FnOnce(&mut Client) -> Result<T, ServeError>,
+    ) -> Result<T, ServeError> {
+        self.rows = rows;
+        let done = self.attempt(texts, work);
+        self.count();
+        let reached = match &done {
+            Ok(_) => true,
+            Err(error) => error.category() != hushed_serve::Category::Network,
+        };
+        self.shared.reachable.store(reached, Ordering::Relaxed);
+        done
+    }
+
+    /// Ends the session, if there is one.
+    pub fn close(&mut self) {
+        if let Some(client) = self.client.take() {
+            // All answers are there.
+            let _ = client.close();
+            self.count();
+        }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        texts: usize,
+        work: impl FnOnce(&mut Client) -> Result<T, ServeError>,
+    ) -> Result<T, ServeError> {
+        let mut client = self.session(texts)?;
+        client.stop_when(Arc::clone(&self.shared.stop));
+        let (began, before) = (Instant::now(), client.stats());
+        let done = work(&mut client);
+        match &done {
+            Ok(_) => self.client = Some(client),
+            // The gateway has checked what it sends: whatever this is, the session is not to be trusted with more.
+            Err(error) => {
+                let spent = client.stats().since(&before);
+                let rows = std::mem::take(&mut self.rows);
+                self.failed(error, rows, began.elapsed(), &spent);
+            }
+        }
+        done
+    }
+
+    /// A session that takes `texts` more, if a fresh one does.
+    fn session(&mut self, texts: usize) -> Result<Client, ServeError> {
+        if let Some(client) = self.client.take() {
+            if client.texts_left() >= texts {
+                return Ok(client);
+            }
+            let _ = client.close();
+        }
+        let began = Instant::now();
+        let connected = Client::connect(&self.config);
+        match &connected {
+            Ok(client) => {
+                self.shared.pace.setup_took(client.setup().time);
+                self.shared.ledger.session(&client.setup());
+            }
+            Err(error) => self.failed(error, Vec::new(), began.elapsed(), &Stats::default()),
+        }
+        connected
+    }
+
+    fn failed(&self, error: &ServeError, rows: Vec<usize>, time: Duration, stats: &Stats) {
+        tracing::warn!(name = error.name(), "no answer: {error}");
+        self.shared.ledger.failure(error.name(), rows, time, stats);
+    }
+
+    /// Tells the admission whether a session is open.
+    fn count(&mut self) {
+        let (was, is) = (self.counted, self.client.is_some());
+        self.counted = is;
+        match (was, is) {
+            (false, true) => self.shared.open.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.shared.open.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+}

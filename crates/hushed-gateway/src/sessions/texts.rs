@@ -1,0 +1,418 @@
+//! Texts that wait for a pass, those in one, and answers that are kept.
+//!
+//! Equal texts share one run: whoever asks for a text that waits, runs or has been answered in the last [`KEPT`] joins
+//! it. So a client's retry costs nothing. What is kept is wiped when it is removed. A text for which nobody waits any
+//! more leaves the queue; one that is being run already is run to its end, for a retry.
+
+use std::collections::hash_map::Entry as Place;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use super::Held;
+use super::admission::{Admission, Load, Refused};
+use super::failure::Failure;
+
+/// How long an answer is kept.
+pub const KEPT: Duration = Duration::from_secs(600);
+/// How long a worker that had nothing to do waits for more than the first text: programs that send several at once
+/// send them within milliseconds, and a pass takes seconds.
+const GATHER: Duration = Duration::from_millis(20);
+/// Most answers that are kept.
+const MOST_KEPT: usize = 4096;
+
+/// A text that model and server take. No `Debug`: it is private.
+pub struct Prepared {
+    /// The text.
+    pub text: Zeroizing<String>,
+    /// Its tokens, padding included: what the server will see.
+    pub rows: usize,
+    /// Planned seconds.
+    pub planned: f64,
+}
+
+/// An answer. No `Debug`: it is private.
+pub struct Answer {
+    /// The embedding, wiped on drop.
+    pub values: Zeroizing<Vec<f32>>,
+    /// Tokens of the text.
+    pub tokens: usize,
+}
+
+/// What a waiting client gets.
+pub type Outcome = Result<Arc<Answer>, Arc<Failure>>;
+
+/// A text's answer, now or later.
+pub enum Ticket {
+    /// It is there.
+    Ready(Arc<Answer>),
+    /// It will come; dropping this leaves the queue.
+    Coming(oneshot::Receiver<Outcome>),
+}
+
+/// Texts of the next pass.
+pub struct Pass {
+    /// Which they are, for [`Texts::finish`].
+    pub keys: Vec<Key>,
+    /// The texts themselves.
+    pub texts: Vec<Zeroizing<String>>,
+    /// Their rows.
+    pub rows: Vec<usize>,
+    /// Planned seconds, were each to run alone.
+    pub planned: f64,
+    /// Which of the passes under way it is.
+    id: u64,
+}
+
+/// What a worker is to do.
+pub enum Next {
+    /// Run this.
+    Pass(Pass),
+    /// Nothing has come for as long as was asked.
+    Idle,
+    /// End.
+    Closed,
+}
+
+/// What a pass may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most texts of a pass.
+    pub texts: usize,
+    /// Most rows of a pass; one text alone may have more.
+    pub rows: usize,
+    /// Most texts that wait.
+    pub waiting: usize,
+}
+
+/// A text's salted SHA-256.
+pub type Key = [u8; 32];
+
+/// The queue and what is kept.
+pub struct Texts {
+    state: Mutex<State>,
+    changed: Condvar,
+    salt: [u8; 32],
+    limits: Limits,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<Key, Entry>,
+    /// Keys of entries that wait, oldest first.
+    waiting: VecDeque<Key>,
+    /// Keys of entries that are kept, oldest first.
+    kept: VecDeque<Key>,
+    /// Passes under way: their ids, planned seconds, and since when.
+    running: Vec<(u64, f64, Instant)>,
+    passes: u64,
+    closed: bool,
+}
+
+enum Entry {
+    Waiting(Prepared, Waiters),
+    Running(Waiters),
+    Kept(Arc<Answer>, Instant),
+}
+
+type Waiters = Vec<oneshot::Sender<Outcome>>;
+
+impl Texts {
+    /// An empty queue; `salt` is random.
+    pub fn new(limits: Limits, salt: [u8; 32]) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            salt,
+            limits,
+        }
+    }
+
+    /// Takes the texts of a request, all or none.
+    ///
+    /// # Errors
+    /// [`Refused`] by the admission, or because the queue is full; [`Refused::Stopping`].
+    pub fn submit(
+        &self,
+        texts: Vec<Prepared>,
+        admission: &Admission<'_>,
+    ) -> Result<Vec<Ticket>, Refused> {
+        let keyed: Vec<(Key, Prepared)> = texts
+            .into_iter()
+            .map(|text| (self.key(&text.text), text))
+            .collect();
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Refused::Stopping);
+        }
+        state.forget(Instant::now());
+        state.drop_abandoned();
+        let mut new: HashMap<&Key, f64> = HashMap::new();
+        for (key, text) in &keyed {
+            if !state.entries.contains_key(key) {
+                new.insert(key, text.planned);
+            }
+        }
+        let load = state.load();
+        // In the order of the request, for "the first so many would fit".
+        let mut costs = Vec::with_capacity(new.len());
+        for (key, _) in &keyed {
+            costs.extend(new.remove(key));
+        }
+        admission.check(&costs, &load, self.limits.waiting)?;
+        let tickets = keyed
+            .into_iter()
+            .map(|(key, text)| state.join(key, text))
+            .collect();
+        drop(state);
+        self.changed.notify_one();
+        Ok(tickets)
+    }
+
+    /// Waits for texts, at most `idle` long, and takes the next pass: the oldest text, and those beside it whose
+    /// lengths are nearest to its own.
+    pub fn next(&self, idle: Duration) -> Next {
+        let mut state = self.lock();
+        let until = Instant::now() + idle;
+        let mut gather = None;
+        loop {
+            if state.closed {
+                return Next::Closed;
+            }
+            state.drop_abandoned();
+            let now = Instant::now();
+            let left = match (state.waiting.len(), gather) {
+                (0, _) => until.saturating_duration_since(now),
+                (some, Some(gather)) if some < self.limits.texts && now < gather => gather - now,
+                _ => Duration::ZERO,
+            };
+            if left.is_zero() {
+                return match state.take(&self.limits) {
+                    Some(pass) => {
+                        state.running.push((pass.id, pass.planned, now));
+                        if !state.waiting.is_empty() {
+                            self.changed.notify_one();
+                        }
+                        Next::Pass(pass)
+                    }
+                    None => Next::Idle,
+                };
+            }
+            let idled = state.waiting.is_empty();
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if idled {
+                gather = Some(Instant::now() + GATHER);
+            }
+        }
+    }
+
+    /// Hands out what a pass gave.
+    pub fn finish(&self, pass: &Pass, given: Result<Vec<Answer>, Failure>) {
+        let mut state = self.lock();
+        let now = Instant::now();
+        state.running.retain(|(id, ..)| *id != pass.id);
+        match given {
+            Ok(answers) => {
+                for (key, answer) in pass.keys.iter().zip(answers) {
+                    state.answer(*key, Arc::new(answer), now);
+                }
+            }
+            Err(failure) => {
+                let failure = Arc::new(failure);
+                for key in &pass.keys {
+                    if let Some(Entry::Running(waiters)) = state.entries.remove(key) {
+                        tell(waiters, &Err(Arc::clone(&failure)));
+                    }
+                }
+            }
+        }
+        state.forget(now);
+    }
+
+    /// Wipes answers that have been kept long enough.
+    pub fn forget(&self, now: Instant) {
+        self.lock().forget(now);
+    }
+
+    /// How much of what is there.
+    pub fn held(&self) -> Held {
+        let state = self.lock();
+        Held {
+            waiting: state.waiting.len(),
+            running: state.running.len(),
+            kept: state.kept.len(),
+        }
+    }
+
+    /// Ends the queue: what waits fails, what is kept is wiped.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let failure = Arc::new(Failure::stopping());
+        for (_, entry) in state.entries.drain() {
+            if let Entry::Waiting(_, waiters) | Entry::Running(waiters) = entry {
+                tell(waiters, &Err(Arc::clone(&failure)));
+            }
+        }
+        state.waiting.clear();
+        state.kept.clear();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn key(&self, text: &str) -> Key {
+        Sha256::new()
+            .chain_update(self.salt)
+            .chain_update(text)
+            .finalize()
+            .into()
+    }
+
+    /// A panic of another thread leaves whole entries.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn join(&mut self, key: Key, text: Prepared) -> Ticket {
+        let (send, receive) = oneshot::channel();
+        match self.entries.entry(key) {
+            Place::Vacant(place) => {
+                place.insert(Entry::Waiting(text, vec![send]));
+                self.waiting.push_back(key);
+            }
+            Place::Occupied(mut place) => match place.get_mut() {
+                Entry::Kept(answer, _) => return Ticket::Ready(Arc::clone(answer)),
+                Entry::Waiting(_, waiters) | Entry::Running(waiters) => waiters.push(send),
+            },
+        }
+        Ticket::Coming(receive)
+    }
+
+    fn take(&mut self, limits: &Limits) -> Option<Pass> {
+        let rows = |state: &Self, key: &Key| match state.entries.get(key) {
+            Some(Entry::Waiting(text, _)) => text.rows,
+            _ => 0,
+        };
+        let oldest = rows(self, self.waiting.front()?);
+        let mut order: Vec<(usize, usize)> = self
+            .waiting
+            .iter()
+            .enumerate()
+            .map(|(at, key)| (rows(self, key).abs_diff(oldest), at))
+            .collect();
+        // The oldest is at distance 0 and place 0, so it is always first.
+        order.sort_unstable();
+        let (mut total, mut chosen) = (0, Vec::new());
+        for (_, at) in order {
+            let more = self.waiting.get(at).map_or(0, |key| rows(self, key));
+            let full = chosen.len() == limits.texts || total + more > limits.rows;
+            if full && !chosen.is_empty() {
+                break;
+            }
+            total += more;
+            chosen.push(at);
+        }
+        chosen.sort_unstable_by(|a, b| b.cmp(a));
+        let mut pass = Pass {
+            keys: Vec::new(),
+            texts: Vec::new(),
+            rows: Vec::new(),
+            planned: 0.0,
+            id: self.passes,
+        };
+        self.passes += 1;
+        for key in chosen.into_iter().filter_map(|at| self.waiting.remove(at)) {
+            if let Some(Entry::Waiting(text, waiters)) = self.entries.remove(&key) {
+                self.entries.insert(key, Entry::Running(waiters));
+                pass.keys.push(key);
+                pass.texts.push(text.text);
+                pass.rows.push(text.rows);
+                pass.planned += text.planned;
+            }
+        }
+        Some(pass)
+    }
+
+    fn answer(&mut self, key: Key, answer: Arc<Answer>, now: Instant) {
+        let kept = Entry::Kept(Arc::clone(&answer), now);
+        match self.entries.insert(key, kept) {
+            Some(Entry::Running(waiters)) => tell(waiters, &Ok(answer)),
+            // The queue was closed meanwhile.
+            _ => {
+                self.entries.remove(&key);
+                return;
+            }
+        }
+        self.kept.push_back(key);
+        if self.kept.len() > MOST_KEPT
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.entries.remove(&oldest);
+        }
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while let Some(key) = self.kept.front() {
+            match self.entries.get(key) {
+                Some(Entry::Kept(_, since)) if now.saturating_duration_since(*since) < KEPT => {
+                    return;
+                }
+                _ => {
+                    self.entries.remove(key);
+                    self.kept.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Removes texts for which nobody waits any more.
+    fn drop_abandoned(&mut self) {
+        let entries = &mut self.entries;
+        self.waiting.retain(|key| {
+            let wanted = match entries.get_mut(key) {
+                Some(Entry::Waiting(_, waiters)) => {
+                    waiters.retain(|waiter| !waiter.is_closed());
+                    !waiters.is_empty()
+                }
+                _ => false,
+            };
+            if !wanted {
+                entries.remove(key);
+            }
+            wanted
+        });
+    }
+
+    fn load(&self) -> Load {
+        let planned = self.waiting.iter().map(|key| match self.entries.get(key) {
+            Some(Entry::Waiting(text, _)) => text.planned,
+            _ => 0.0,
+        });
+        Load {
+            waiting: self.waiting.len(),
+            planned: planned.sum(),
+            running: self
+                .running
+                .iter()
+                .map(|&(_, p, since)| (p, since))
+                .collect(),
+        }
+    }
+}
+
+fn tell(waiters: Waiters, outcome: &Outcome) {
+    for waiter in waiters {
+        // One that has gone needs no answer.
+        let _ = waiter.send(outcome.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! The queue without a server.
+
+use std::time::Duration;
+
+use hushed_model::testing::tiny_model;
+use hushed_mpc::Terms;
+
+use super::*;
+use crate::sessions::pace::Pace;
+
+const LIMITS: Limits = Limits {
+    texts: 3,
+    rows: 20,
+    waiting: 8,
+};
+
+struct Queue {
+    texts: Texts,
+    pace: Pace,
+    patience: Duration,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let model = tiny_model();
+        Self {
+            texts: Texts::new(LIMITS, [7; 32]),
+            pace: Pace::new(&model.public, Terms::default(), Duration::ZERO).unwrap(),
+            patience: Duration::from_secs(100),
+        }
+    }
+
+    /// Texts with rows, a planned second each.
+    fn submit(&self, texts: &[(&str, usize)]) -> Result<Vec<Ticket>, Refused> {
+        let prepared = texts.iter().map(|&(text, rows)| Prepared {
+            text: Zeroizing::new(text.to_owned()),
+            rows,
+            planned: 1.0,
+        });
+        let admission = Admission {
+            pace: &self.pace,
+            patience: self.patience,
+            sessions: 1,
+            open: true,
+        };
+        self.texts.submit(prepared.collect(), &admission)
+    }
+
+    fn pass(&self) -> Option<Pass> {
+        match self.texts.next(Duration::ZERO) {
+            Next::Pass(pass) => Some(pass),
+            Next::Idle | Next::Closed => None,
+        }
+    }
+
+    fn finish(&self, pass: &Pass) {
+        let answers = pass.rows.iter().map(|&tokens| Answer {
+            values: Zeroizing::new(vec![0.5]),
+            tokens,
+        });
+        self.texts.finish(pass, Ok(answers.collect()));
+    }
+}
+
+fn words(pass: &Pass) -> Vec<&str> {
+    pass.texts.iter().map(|text| text.as_str()).collect()
+}
+
+fn outcome(ticket: Ticket) -> Outcome {
+    match ticket {
+        Ticket::Ready(answer) => Ok(answer),
+        Ticket::Coming(mut coming) => coming.try_recv().expect("it has ended"),
+    }
+}
+
+fn held(queue: &Queue) -> (usize, usize) {
+    let held = queue.texts.held();
+    (held.waiting, held.kept)
+}
+
+#[test]
+fn a_pass_takes_the_oldest_and_those_nearest_in_length() {
+    let queue = Queue::new();
+    let given = [("a", 6), ("b", 12), ("c", 6), ("d", 7), ("e", 6)];
+    let _tickets = queue.submit(&given).unwrap();
+    let first = queue.pass().unwrap();
+    let mut together = words(&first);
+    together.sort_unstable();
+    assert_eq!(together, ["a", "c", "e"]);
+    // 12 and 7 rows fit 20.
+    assert_eq!(queue.pass().unwrap().rows.len(), 2);
+    assert!(queue.pass().is_none());
+}
+
+#[test]
+fn a_pass_keeps_the_servers_limit_and_takes_one_long_text_alone() {
+    let queue = Queue::new();
+    let _tickets = queue.submit(&[("a", 30), ("b", 11), ("c", 10)]).unwrap();
+    let rows = |pass: Option<Pass>| pass.unwrap().rows;
+    assert_eq!(rows(queue.pass()), [30]);
+    assert_eq!(rows(queue.pass()), [11]);
+    assert_eq!(rows(queue.pass()), [10]);
+}
+
+#[test]
+fn equal_texts_share_one_run_before_during_and_after_it() {
+    let queue = Queue::new();
+    let mut tickets = queue.submit(&[("a", 4), ("a", 4)]).unwrap();
+    let pass = queue.pass().unwrap();
+    assert_eq!(words(&pass), ["a"]);
+    tickets.extend(queue.submit(&[("a", 4)]).unwrap());
+    assert!(queue.pass().is_none());
+    queue.finish(&pass);
+    for ticket in tickets {
+        assert_eq!(outcome(ticket).ok().unwrap().tokens, 4);
+    }
+    let again = queue.submit(&[("a", 4)]).unwrap().remove(0);
+    assert!(matches!(again, Ticket::Ready(_)));
+    assert_eq!(held(&queue), (0, 1));
+}
+
+#[test]
+fn an_answer_is_forgotten_after_its_time() {
+    let queue = Queue::new();
+    let _tickets = queue.submit(&[("a", 4)]).unwrap();
+    let pass = queue.pass().unwrap();
+    queue.finish(&pass);
+    let now = Instant::now();
+    queue.texts.forget(now + KEPT / 2);
+    assert_eq!(held(&queue), (0, 1));
+    queue.texts.forget(now + 2 * KEPT);
+    assert_eq!(held(&queue), (0, 0));
+    assert!(queue.texts.lock().entries.is_empty());
+}
+
+#[test]
+fn a_client_that_has_gone_leaves_the_queue() {
+    let queue = Queue::new();
+    let gone = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
+    let _stays = queue.submit(&[("b", 4)]).unwrap();
+    drop(gone);
+    assert_eq!(words(&queue.pass().unwrap()), ["b"]);
+    assert!(queue.pass().is_none());
+}
+
+#[test]
+fn a_run_under_way_is_kept_for_the_retry_of_a_client_that_has_gone() {
+    let queue = Queue::new();
+    let tickets = queue.submit(&[("a", 4)]).unwrap();
+    let pass = queue.pass().unwrap();
+    drop(tickets);
+    queue.finish(&pass);
+    let again = queue.submit(&[("a", 4)]).unwrap().remove(0);
+    assert!(matches!(again, Ticket::Ready(_)));
+}
+
+#[test]
+fn a_failure_reaches_everyone_and_is_not_kept() {
+    let queue = Queue::new();
+    let tickets = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
+    let pass = queue.pass().unwrap();
+    queue.texts.finish(&pass, Err(Failure::defect()));
+    for ticket in tickets {
+        assert_eq!(outcome(ticket).err().unwrap().name, "internal");
+    }
+    let _again = queue.submit(&[("a", 4)]).unwrap();
+    assert_eq!(words(&queue.pass().unwrap()), ["a"]);
+}
+
+#[test]
+fn what_outlasts_its_client_is_refused_with_the_size_that_fits() {
+    let mut queue = Queue::new();
+    queue.patience = Duration::from_millis(2500);
+    let refused = queue.submit(&[("a", 4), ("b", 4), ("c", 4)]).err().unwrap();
+    let expected = Refused::TooSlow {
+        seconds: 3.0,
+        patience: 2.5,
+        fits: 2,
+        of: 3,
+    };
+    assert_eq!(refused, expected);
+    assert!(queue.pass().is_none());
+    let _two = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
+    // Alone it would fit; two seconds come first, of which half a one must have passed.
+    let busy = Refused::Busy { after: 1 };
+    assert_eq!(queue.submit(&[("c", 4)]).err(), Some(busy));
+    // Equal texts cost nothing more.
+    assert!(queue.submit(&[("a", 4), ("b", 4)]).is_ok());
+    // The server's pace counts: now everything takes twice as long.
+    queue.pace.pass_took(1.0, Duration::from_secs(3));
+    assert!(matches!(
+        queue.submit(&[("d", 4)]).err(),
+        Some(Refused::TooSlow { fits: 0, of: 1, .. })
+    ));
+}
+
+#[test]
+fn a_set_up_comes_first_where_no_session_is_open() {
+    let queue = Queue::new();
+    queue.pace.setup_took(Duration::from_secs(5));
+    let admission = |open, seconds| Admission {
+        pace: &queue.pace,
+        patience: Duration::from_secs(seconds),
+        sessions: 1,
+        open,
+    };
+    let check = |admission: Admission<'_>| admission.check(&[1.0], &Load::default(), 9).is_ok();
+    assert!(check(admission(true, 2)) && !check(admission(false, 2)));
+    assert!(check(admission(false, 7)));
+}
+
+#[test]
+fn a_full_queue_says_when_to_come_again() {
+    let queue = Queue::new();
+    let names: Vec<String> = (0..9).map(|i| i.to_string()).collect();
+    let texts: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 4)).collect();
+    let many = Refused::TooMany { given: 9, limit: 8 };
+    assert_eq!(queue.submit(&texts).err(), Some(many));
+    let _eight = queue.submit(&texts[..8]).unwrap();
+    let busy = Refused::Busy { after: 8 };
+    assert_eq!(queue.submit(&texts[8..]).err(), Some(busy));
+}
+
+#[test]
+fn a_closed_queue_tells_who_waits() {
+    let queue = Queue::new();
+    let tickets = queue
+        .submit(&[("a", 4), ("b", 4), ("c", 4), ("d", 4)])
+        .unwrap();
+    let pass = queue.pass().unwrap();
+    queue.texts.close();
+    for ticket in tickets {
+        assert_eq!(outcome(ticket).err().unwrap().name, "stopping");
+    }
+    queue.finish(&pass);
+    assert_eq!(held(&queue), (0, 0));
+    assert_eq!(queue.submit(&[("a", 4)]).err(), Some(Refused::Stopping));
+    assert!(matches!(queue.texts.next(Duration::ZERO), Next::Closed));
+}

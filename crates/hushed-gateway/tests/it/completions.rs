@@ -1,0 +1,197 @@
+//! Text continued by OpenAI's API.
+
+use std::io::{Read, Write};
+
+use hushed_serve::{Client, GenerateOptions};
+use serde_json::{Value, json};
+
+use crate::common::{Door, Reply, Running, eventually, posted};
+
+const PROMPT: &str = "the thing";
+
+/// What the server itself gives, greedily.
+fn expected(server: &Running, max_tokens: usize) -> String {
+    let mut client = Client::connect(&server.client()).unwrap();
+    let options = GenerateOptions {
+        max_tokens,
+        ..GenerateOptions::default()
+    };
+    let text = client
+        .generate(PROMPT, &options)
+        .unwrap()
+        .map(|token| token.unwrap().text)
+        .collect();
+    client.close().unwrap();
+    text
+}
+
+/// The data of a stream's events.
+fn events(reply: &Reply) -> Vec<String> {
+    let data = reply
+        .body
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "));
+    data.map(str::to_owned).collect()
+}
+
+#[test]
+fn whole_and_as_a_stream() {
+    let server = Running::generates();
+    let text = expected(&server, 6);
+    let door = Door::open(&server, |_| ());
+    let body = json!({ "model": door.model, "prompt": PROMPT, "max_tokens": 6, "temperature": 0 });
+    let reply = door.post("/v1/completions", &body);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let answer = reply.json();
+    assert_eq!(answer["choices"][0]["text"], json!(text));
+    let prompt_tokens = answer["usage"]["prompt_tokens"].as_u64().unwrap();
+    let tokens = answer["usage"]["completion_tokens"].as_u64().unwrap();
+    assert_eq!(
+        answer["usage"]["total_tokens"],
+        json!(prompt_tokens + tokens)
+    );
+    let reason = answer["choices"][0]["finish_reason"].as_str().unwrap();
+    assert_eq!(reason == "length", tokens == 6);
+
+    let mut streamed = body.clone();
+    streamed["stream"] = json!(true);
+    streamed["stream_options"] = json!({ "include_usage": true });
+    streamed["prompt"] = json!([PROMPT]);
+    let reply = door.post("/v1/completions", &streamed);
+    assert!(
+        reply
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/event-stream")
+    );
+    let events = events(&reply);
+    let (done, chunks) = events.split_last().unwrap();
+    assert_eq!(done, "[DONE]");
+    let chunks: Vec<Value> = chunks
+        .iter()
+        .map(|c| serde_json::from_str(c).unwrap())
+        .collect();
+    let (usage, chunks) = chunks.split_last().unwrap();
+    assert_eq!(usage["usage"], answer["usage"]);
+    assert_eq!(chunks.len() as u64, tokens);
+    let pieces = chunks
+        .iter()
+        .map(|c| c["choices"][0]["text"].as_str().unwrap());
+    assert_eq!(pieces.collect::<String>(), text);
+    let reasons: Vec<&Value> = chunks
+        .iter()
+        .map(|c| &c["choices"][0]["finish_reason"])
+        .collect();
+    let (last, others) = reasons.split_last().unwrap();
+    assert_eq!(*last, &json!(reason));
+    assert!(others.iter().all(|reason| reason.is_null()));
+}
+
+#[test]
+fn stop_and_seed() {
+    let server = Running::generates();
+    let text = expected(&server, 6);
+    let door = Door::open(&server, |_| ());
+    let first: String = text.chars().take(1).collect();
+    let body =
+        json!({ "prompt": PROMPT, "max_tokens": 6, "temperature": 0, "stop": [first, "\u{1}"] });
+    let answer = door.post("/v1/completions", &body).json();
+    let choice = &answer["choices"][0];
+    assert_eq!(
+        (choice["text"].as_str(), choice["finish_reason"].as_str()),
+        (Some(""), Some("stop"))
+    );
+
+    let drawn = json!({ "prompt": PROMPT, "max_tokens": 4, "temperature": 1.5, "seed": 7 });
+    let draw = || door.post("/v1/completions", &drawn).json()["choices"][0]["text"].clone();
+    assert_eq!(draw(), draw());
+}
+
+#[test]
+fn what_is_asked_for_in_vain() {
+    let server = Running::generates();
+    let door = Door::open(&server, |_| ());
+    let refused = |body: Value| {
+        let reply = door.post("/v1/completions", &body);
+        assert_eq!(reply.status, 400, "{}", reply.body);
+        let error = reply.json()["error"].clone();
+        error["param"]
+            .as_str()
+            .or(error["code"].as_str())
+            .unwrap()
+            .to_owned()
+    };
+    for (name, value) in [
+        ("top_p", json!(0.9)),
+        ("top_k", json!(5)),
+        ("n", json!(2)),
+        ("presence_penalty", json!(0.5)),
+        ("frequency_penalty", json!(-0.5)),
+        ("repetition_penalty", json!(1.1)),
+        ("logit_bias", json!({ "1": 5 })),
+        ("logprobs", json!(1)),
+        ("echo", json!(true)),
+        ("best_of", json!(3)),
+        ("odd", json!(1)),
+        ("temperature", json!(3)),
+        ("max_tokens", json!(0)),
+        ("seed", json!("x")),
+        ("stop", json!(["a", "b", "c", "d", "e"])),
+        ("prompt", json!(["a", "b"])),
+        ("prompt", json!([1, 2])),
+    ] {
+        let mut body = json!({ "prompt": PROMPT });
+        body[name] = value;
+        assert_eq!(refused(body), name);
+    }
+    assert_eq!(
+        refused(json!({ "prompt": PROMPT, "max_tokens": 64 })),
+        "context_length_exceeded"
+    );
+    // What stands for the default is no wish.
+    let fine = json!({
+        "prompt": PROMPT, "max_tokens": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logit_bias": {}, "logprobs": null,
+        "echo": false, "best_of": 1, "stop": null, "user": "me",
+    });
+    assert_eq!(door.post("/v1/completions", &fine).status, 200);
+    let chat = json!({ "messages": [{ "role": "user", "content": "hello" }] });
+    let reply = door.post("/v1/chat/completions", &chat);
+    assert_eq!(
+        (reply.status, reply.code().as_str()),
+        (400, "no-chat-template")
+    );
+    assert_eq!(
+        door.post("/v1/embeddings", &json!({ "input": "a" })).code(),
+        "other-task"
+    );
+    // A token for a client that waits a millisecond.
+    let reply = door.post_with(
+        "/v1/completions",
+        &fine,
+        "x-stainless-read-timeout: 0.001\r\n",
+    );
+    assert_eq!((reply.status, reply.code().as_str()), (413, "too-slow"));
+    assert_eq!(door.total("passes"), 1);
+}
+
+#[test]
+fn a_client_that_goes_ends_its_answer() {
+    let server = Running::generates();
+    let door = Door::open(&server, |_| ());
+    let body = json!({ "prompt": "a", "max_tokens": 60, "temperature": 0, "stream": true });
+    let mut socket = door.connect();
+    socket
+        .write_all(posted("/v1/completions", &body.to_string(), "").as_bytes())
+        .unwrap();
+    let mut some = [0; 256];
+    let _ = socket.read(&mut some).unwrap();
+    drop(socket);
+    // The session is free for the next, long before 60 tokens.
+    let next = json!({ "prompt": "a", "max_tokens": 1, "temperature": 0 });
+    assert_eq!(door.post("/v1/completions", &next).status, 200);
+    eventually("the answer ends", || {
+        door.get("/info").json()["running"] == json!(0)
+    });
+    let passes = door.total("passes");
+    assert!(passes < 61, "{passes} passes");
+}

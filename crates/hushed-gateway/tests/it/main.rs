@@ -1,0 +1,10 @@
+//! Tests of the gateway from outside: a server of the tiny model, a gateway before it, HTTP by hand.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod completions;
+mod door;
+mod embeddings;
+mod queue;
+mod sockets;

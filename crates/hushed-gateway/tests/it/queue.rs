@@ -1,0 +1,182 @@
+//! The queue before a server: what runs, what does not, and what happens when the server goes.
+
+use std::io::Write;
+use std::thread;
+
+use serde_json::json;
+
+use crate::common::{Door, Running, eventually, posted, read_reply};
+
+#[test]
+fn what_outlasts_its_client_is_refused_and_nothing_runs() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |config| config.max_waiting = 2048);
+    let texts: Vec<String> = (0..1000)
+        .map(|i| format!("text {i} of a thousand"))
+        .collect();
+    let body = json!({ "input": texts });
+    let reply = door.post_with("/v1/embeddings", &body, "x-stainless-read-timeout: 1.0\r\n");
+    assert_eq!((reply.status, reply.code().as_str()), (413, "too-slow"));
+    let message = reply.json()["error"]["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(message.contains("of 1000 would be ready"), "{message}");
+    // One text is too much for a client that waits for a millisecond.
+    let reply = door.post_with(
+        "/embed",
+        &json!({ "inputs": "a" }),
+        "x-stainless-read-timeout: 0.001\r\n",
+    );
+    assert_eq!(reply.status, 413);
+    assert!(
+        reply.json()["error"]
+            .as_str()
+            .unwrap()
+            .contains("not even the first")
+    );
+    assert_eq!(door.total("passes"), 0);
+    assert_eq!(server.counted("hushed_texts_total"), 0);
+    // The default stands for a client that does not say.
+    assert_eq!(door.post("/embed", &json!({ "inputs": "a" })).status, 200);
+    let patient = Door::open(&server, |config| {
+        config.patience = std::time::Duration::from_millis(1)
+    });
+    assert_eq!(
+        patient.post("/embed", &json!({ "inputs": "a" })).status,
+        413
+    );
+}
+
+#[test]
+fn more_than_the_queue_holds() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |config| config.max_waiting = 2);
+    let reply = door.post("/v1/embeddings", &json!({ "input": ["a", "b", "c"] }));
+    assert_eq!(
+        (reply.status, reply.code().as_str()),
+        (413, "too-many-texts")
+    );
+    assert_eq!(
+        door.post("/v1/embeddings", &json!({ "input": ["a", "b"] }))
+            .status,
+        200
+    );
+}
+
+#[test]
+fn retries_cost_one_pass() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |_| ());
+    let body = json!({ "input": "a text that is asked for again and again" });
+    // A client that goes before the answer comes.
+    let mut gone = door.connect();
+    gone.write_all(posted("/v1/embeddings", &body.to_string(), "").as_bytes())
+        .unwrap();
+    eventually("the pass begins", || {
+        door.get("/info").json()["running"] == json!(1) || door.total("passes") == 1
+    });
+    drop(gone);
+    // Its retries, two at once and one later.
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| assert_eq!(door.post("/v1/embeddings", &body).status, 200));
+        }
+    });
+    assert_eq!(door.post("/v1/embeddings", &body).status, 200);
+    assert_eq!(door.total("passes"), 1);
+    assert_eq!(server.counted("hushed_texts_total"), 1);
+}
+
+#[test]
+fn a_client_that_goes_leaves_the_queue() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |config| config.batch = 1);
+    let texts: Vec<String> = (0..30).map(|i| format!("text {i}")).collect();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| door.post("/v1/embeddings", &json!({ "input": texts })));
+        let waiting = || door.get("/info").json()["waiting"].as_u64().unwrap();
+        eventually("the first waits", || waiting() > 20);
+        let mut gone = door.connect();
+        let request = posted("/embed", "{\"inputs\": \"nobody wants this\"}", "");
+        gone.write_all(request.as_bytes()).unwrap();
+        eventually("the second waits", || {
+            door.total("passes") + waiting() >= 30
+        });
+        drop(gone);
+        assert_eq!(first.join().unwrap().status, 200);
+    });
+    eventually("all is done", || {
+        let info = door.get("/info").json();
+        (&info["waiting"], &info["running"]) == (&json!(0), &json!(0))
+    });
+    assert_eq!(server.counted("hushed_texts_total"), 30);
+}
+
+#[test]
+fn calls_at_once_share_passes() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |_| ());
+    thread::scope(|scope| {
+        for i in 0..8 {
+            let door = &door;
+            scope.spawn(move || {
+                let body = json!({ "input": format!("text {i} of some") });
+                let reply = door.post("/v1/embeddings", &body);
+                assert_eq!(reply.status, 200, "{}", reply.body);
+            });
+        }
+    });
+    assert_eq!(server.counted("hushed_texts_total"), 8);
+    // The first may go alone; a call each would be 8.
+    let passes = door.total("passes");
+    assert!(passes < 8, "{passes} passes");
+    assert_eq!(door.total("sessions"), 1);
+}
+
+#[test]
+fn a_server_that_vanishes_is_a_typed_error_and_the_next_request_works() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |_| ());
+    let ask = |text: &str| door.post("/v1/embeddings", &json!({ "input": text }));
+    assert_eq!(ask("a").status, 200);
+    let (folder, address) = server.end();
+    let mut codes = Vec::new();
+    for text in ["b", "c"] {
+        let reply = ask(text);
+        assert_eq!(reply.status, 503, "{}", reply.body);
+        assert!(reply.header("retry-after").is_some());
+        codes.push(reply.code());
+    }
+    // The session that was open ends in one of several ways; then there is nobody to connect to.
+    assert_eq!(codes[1], "unreachable", "{codes:?}");
+    assert_eq!(door.get("/ready").status, 503);
+    // What was answered is still there.
+    assert_eq!(ask("a").status, 200);
+
+    let server = Running::again(folder, address);
+    assert_eq!(door.get("/ready").status, 200);
+    let reply = ask("b");
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(server.counted("hushed_texts_total"), 1);
+    assert!(door.total("failures") >= 2);
+}
+
+#[test]
+fn a_gateway_that_is_stopped_tells_who_waits() {
+    let server = Running::embeds();
+    let door = Door::open(&server, |config| config.batch = 1);
+    let texts: Vec<String> = (0..30).map(|i| format!("text {i}")).collect();
+    let body = json!({ "input": texts }).to_string();
+    let mut socket = door.connect();
+    socket
+        .write_all(posted("/v1/embeddings", &body, "").as_bytes())
+        .unwrap();
+    eventually("it runs", || {
+        door.get("/info").json()["running"] == json!(1)
+    });
+    drop(door);
+    let reply = read_reply(&mut socket);
+    assert_eq!((reply.status, reply.code().as_str()), (503, "stopping"));
+    assert!(server.counted("hushed_texts_total") < 30);
+}

@@ -1,0 +1,94 @@
+"""Classes of texts."""
+
+import weakref
+from types import TracebackType
+from typing import Iterable, List, NoReturn, Optional, Type, Union
+
+from . import _native
+from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag, texts_of
+
+
+class Classifier:
+    """Classifies texts with a server that sees neither the texts nor their classes; this side sees no logits.
+
+    >>> hushed.Classifier("127.0.0.1:7450", pin="9f86d0…").classify(["a private text"])
+    ['positive']
+
+    Arguments are those of :class:`SentenceEncoder`. Threads may share a classifier; their calls run one after the
+    other. It cannot be pickled, and refuses to work in a process that was forked from its own.
+    """
+
+    def __init__(
+        self,
+        server: Optional[str] = None,
+        *,
+        pin: Optional[str] = None,
+        ca: Optional[PathLike] = None,
+        token_file: Optional[PathLike] = None,
+        cert: Optional[PathLike] = None,
+        key: Optional[PathLike] = None,
+        bundle: Optional[PathLike] = None,
+        cache_dir: Optional[PathLike] = None,
+        bucket: Optional[int] = None,
+        truncate: Optional[bool] = None,
+        public_table: Optional[bool] = None,
+    ) -> None:
+        connection = Connection.of(
+            server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
+        )
+        self._server = connection.server
+        self._bucket = bucket_of(bucket)
+        self._truncate = flag(truncate, "HUSHED_TRUNCATE")
+        self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
+        self._native = _native.Classifier(connection)
+        self._finalizer = weakref.finalize(self, close_quietly, self._native)
+
+    def classify(self, texts: Union[str, Iterable[str]], batch_size: int = 8) -> Union[str, List[str]]:
+        """The class of each text, as a list; of one ``str``, its class. ``batch_size`` is the most texts that share a
+        pass; the server sees them in their order."""
+        single = isinstance(texts, str)
+        listed = texts_of([texts] if isinstance(texts, str) else texts)
+        how = How(
+            batch=at_least(1, batch_size, "batch_size"),
+            bucket=self._bucket,
+            truncate=self._truncate,
+            public_table=self._public_table,
+        )
+        classes = self._native.classify(listed, how)
+        return classes[0] if single else classes
+
+    @property
+    def labels(self) -> List[str]:
+        """The classes, in the model's order."""
+        return self._native.labels
+
+    @property
+    def max_seq_length(self) -> int:
+        """Most tokens of a text, special ones counted."""
+        return self._native.max_tokens
+
+    @property
+    def bundle(self) -> str:
+        """The hash of the model's public part, in hexadecimal."""
+        return self._native.bundle
+
+    def close(self) -> None:
+        """Ends the session. A later call opens another."""
+        self._native.close()
+
+    def __enter__(self) -> "Classifier":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<hushed.Classifier of {self._server}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a hushed.Classifier cannot be pickled or copied: it holds keys that are used once")

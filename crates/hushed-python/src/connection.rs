@@ -1,0 +1,39 @@
+//! How a client reaches its server.
+
+use std::path::PathBuf;
+
+use hushed_serve::{BundlePin, ClientConfig, ServeError, ServerTrust, Token};
+use pyo3::prelude::*;
+
+/// `hushed._settings.Connection`.
+#[derive(FromPyObject)]
+pub struct Connection {
+    server: String,
+    pin: Option<String>,
+    ca: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    bundle: Option<PathBuf>,
+    cache_dir: Option<PathBuf>,
+}
+
+impl Connection {
+    /// Python has seen to it that exactly one of pin and ca is there.
+    pub fn config(self) -> Result<ClientConfig, ServeError> {
+        let trust = match (self.pin, self.ca) {
+            (None, Some(ca)) => ServerTrust::CaFile(ca),
+            (pin, _) => ServerTrust::Pin(pin.unwrap_or_default()),
+        };
+        let mut config = ClientConfig::new(self.server, trust);
+        config.identity = self.cert.zip(self.key);
+        config.token = self
+            .token_file
+            .as_deref()
+            .map(Token::from_file)
+            .transpose()?;
+        config.bundle = self.bundle.map(BundlePin::File);
+        config.cache_dir = self.cache_dir.or_else(hushed_serve::folders::cache);
+        Ok(config)
+    }
+}

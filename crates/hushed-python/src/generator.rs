@@ -1,0 +1,242 @@
+//! A client's generator, and a text that it continues.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use hushed_serve::{Finish, GenerateOptions, Kept, ServeError, Task};
+use pyo3::prelude::*;
+
+use crate::connection::Connection;
+use crate::{classifier, errors, work};
+
+/// How often Python's signal handlers get a chance.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How to continue a text: `hushed._settings.Wanted`.
+#[derive(FromPyObject)]
+struct Wanted {
+    max_tokens: usize,
+    temperature: f64,
+    seed: Option<u64>,
+    stop: Vec<String>,
+    bucket: Option<usize>,
+    pad_output: bool,
+    public_table: bool,
+}
+
+/// A generator. One text is continued at a time.
+#[pyclass(frozen, module = "hushed._native")]
+pub struct Generator {
+    kept: Arc<Mutex<Kept>>,
+    /// Of the text under way.
+    current: Mutex<Option<Arc<Text>>>,
+    max_tokens: usize,
+    bundle: String,
+}
+
+/// A text that is being continued.
+#[pyclass(frozen, module = "hushed._native")]
+pub struct Generation {
+    text: Arc<Text>,
+}
+
+/// What generator and iterator share of a text.
+struct Text {
+    /// `None` once it has ended, or another one has begun.
+    pieces: Mutex<Option<Receiver<Piece>>>,
+    /// Raised to end its pass at the next step.
+    stop: Arc<AtomicBool>,
+    finish: Mutex<Option<&'static str>>,
+}
+
+/// What comes of a pass: what it adds to the text, and why it is the last, if it is.
+type Piece = Result<(String, Option<Finish>), ServeError>;
+
+#[pymethods]
+impl Generator {
+    #[new]
+    fn new(py: Python<'_>, connection: Connection) -> PyResult<Self> {
+        let opened = work::quietly(py, move || Kept::open(connection.config()?, Task::Generate))?;
+        let kept = opened.map_err(|error| errors::serve(py, &error))?;
+        Ok(Self {
+            max_tokens: kept.max_tokens(),
+            bundle: kept.bundle().to_string(),
+            kept: Arc::new(Mutex::new(kept)),
+            current: Mutex::default(),
+        })
+    }
+
+    /// Most tokens of a text and its continuation.
+    #[getter]
+    fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
+    /// Hash of the bundle, in hexadecimal.
+    #[getter]
+    fn bundle(&self) -> &str {
+        &self.bundle
+    }
+
+    /// Begins to continue a text; ends the one before.
+    fn generate(&self, py: Python<'_>, prompt: String, wanted: Wanted) -> PyResult<Generation> {
+        work::first_process(py)?;
+        // At most one pass is ahead of what is taken: its piece waits here before the next pass begins.
+        let (send, pieces) = sync_channel(0);
+        let text = Arc::new(Text {
+            pieces: Mutex::new(Some(pieces)),
+            stop: Arc::default(),
+            finish: Mutex::default(),
+        });
+        self.begin(&text);
+        let (kept, stop) = (Arc::clone(&self.kept), Arc::clone(&text.stop));
+        let body = move || go(&kept, &prompt, &wanted.options(), &stop, &send);
+        let named = thread::Builder::new().name("hushed call".to_owned());
+        named.spawn(body).map_err(|error| {
+            let message = format!("could not start a thread: {error}; is there a limit on them?");
+            errors::exception(py, 8, "system", &message)
+        })?;
+        Ok(Generation { text })
+    }
+
+    /// Ends the session, if one is open.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(text) = self.lock().take() {
+            text.end();
+        }
+        classifier::close(py, &self.kept)
+    }
+}
+
+impl Generator {
+    fn begin(&self, text: &Arc<Text>) {
+        if let Some(before) = self.lock().replace(Arc::clone(text)) {
+            before.end();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Text>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Generation {
+    /// The next piece of the text; `None` at its end.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        work::first_process(py)?;
+        loop {
+            let text = Arc::clone(&self.text);
+            match py.detach(move || text.next()) {
+                Some(Ok(Ok((piece, _)))) => return Ok(Some(piece)),
+                Some(Ok(Err(error))) => return Err(errors::serve(py, &error)),
+                Some(Err(RecvTimeoutError::Timeout)) => {}
+                Some(Err(RecvTimeoutError::Disconnected)) => {
+                    let message = "a call ended by a panic: see standard error";
+                    return Err(errors::defect(py, message));
+                }
+                None if self.finish().is_some() => return Ok(None),
+                None => {
+                    let message = "this answer has been ended: by close(), by an error, or because another one began";
+                    return Err(errors::usage(py, "usage", message));
+                }
+            }
+            if let Err(exception) = py.check_signals() {
+                self.text.stop.store(true, Ordering::Relaxed);
+                self.text.end();
+                return Err(exception);
+            }
+        }
+    }
+
+    /// Why the text ended: `end`, `stop` or `length`.
+    #[getter]
+    fn finish(&self) -> Option<&'static str> {
+        *self
+            .text
+            .finish
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends it before its end.
+    fn close(&self) {
+        self.text.end();
+    }
+}
+
+impl Text {
+    /// A piece, if one comes before signals are looked for; `None` if none will.
+    fn next(&self) -> Option<Result<Piece, RecvTimeoutError>> {
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let piece = pieces.as_ref()?.recv_timeout(LOOK);
+        match &piece {
+            Ok(Ok((_, Some(last)))) => {
+                let finish = match last {
+                    Finish::End => "end",
+                    Finish::Stop => "stop",
+                    Finish::Length => "length",
+                };
+                *self.finish.lock().unwrap_or_else(PoisonError::into_inner) = Some(finish);
+                *pieces = None;
+            }
+            Ok(Ok(_)) | Err(RecvTimeoutError::Timeout) => {}
+            _ => *pieces = None,
+        }
+        Some(piece)
+    }
+
+    /// Nobody takes pieces any more: its thread ends after the pass under way, and the session is free.
+    fn end(&self) {
+        *self.pieces.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Wanted {
+    fn options(&self) -> GenerateOptions {
+        GenerateOptions {
+            max_tokens: self.max_tokens,
+            bucket: self.bucket,
+            temperature: self.temperature,
+            seed: self.seed,
+            stop: self.stop.clone(),
+            pad_output: self.pad_output,
+            public_table: self.public_table,
+        }
+    }
+}
+
+/// Runs passes as long as somebody takes what they give.
+fn go(
+    kept: &Mutex<Kept>,
+    prompt: &str,
+    options: &GenerateOptions,
+    stop: &Arc<AtomicBool>,
+    send: &SyncSender<Piece>,
+) {
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    // More tokens than a session takes are refused by name in the call below.
+    let texts = options.max_tokens.min(kept.max_texts());
+    let done = kept.run(texts, |client| {
+        client.stop_when(Arc::clone(stop));
+        for token in client.generate(prompt, options)? {
+            let token = token?;
+            if send.send(Ok((token.text, token.last))).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = done {
+        let _ = send.send(Err(error));
+    }
+}

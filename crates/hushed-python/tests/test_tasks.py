@@ -1,0 +1,142 @@
+"""Texts continued and classified."""
+
+import json
+import os
+import pickle
+
+import pytest
+
+import hushed
+from conftest import GOLDEN
+
+
+@pytest.fixture(scope="module")
+def writer():
+    """A server of the tiny GPT-2."""
+    with hushed.serve(GOLDEN / "gpt2") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def judge():
+    """A server of the tiny classifier."""
+    with hushed.serve(GOLDEN / "roberta-classifier") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def generator(writer):
+    with hushed.Generator(writer.address, pin=writer.pin) as generator:
+        yield generator
+
+
+def test_a_text_comes_in_pieces_and_says_why_it_ends(generator):
+    answer = generator.generate("Hello world", max_tokens=5)
+    assert answer.finish is None
+    pieces = list(answer)
+    assert 1 <= len(pieces) <= 5 and answer.finish in ("length", "end")
+    assert list(answer) == [], "it stays at its end"
+    assert list(generator.generate("Hello world", max_tokens=5)) == pieces, "the likeliest tokens, again"
+    padded = generator.generate("Hello world", max_tokens=5, pad_output=True)
+    assert list(padded) == pieces
+
+
+def test_the_same_seed_draws_the_same_text(generator):
+    def draw(seed):
+        return "".join(generator.generate("Hello", max_tokens=6, temperature=1.5, seed=seed))
+
+    assert draw(7) == draw(7)
+    assert len({draw(seed) for seed in range(3)}) > 1
+
+
+def test_a_text_ends_before_a_stop_string(generator):
+    whole = "".join(generator.generate("Hello world", max_tokens=5))
+    assert whole
+    stopped = generator.generate("Hello world", max_tokens=5, stop=whole[1])
+    assert "".join(stopped) == whole[: whole.index(whole[1])] and stopped.finish == "stop"
+
+
+def test_another_text_ends_the_one_before_and_the_session_is_kept(generator):
+    first = generator.generate("Hello world", max_tokens=40)
+    next(first)
+    second = generator.generate("Hello", max_tokens=2)
+    assert len(list(second)) <= 2
+    with pytest.raises(hushed.UsageError, match="another one began"):
+        next(first)
+    third = generator.generate("Hello world", max_tokens=40)
+    next(third)
+    third.close()
+    assert list(generator.generate("Hello", max_tokens=2)) is not None
+
+
+def test_what_generators_refuse(generator, server, writer):
+    with pytest.raises(hushed.InputError):
+        list(generator.generate("", max_tokens=2))
+    with pytest.raises(hushed.RefusedError) as caught:
+        list(generator.generate("Hello", max_tokens=10**6))
+    assert caught.value.name in ("too-long", "too-many-texts")
+    for wrong in [dict(max_tokens=0), dict(temperature=3.0), dict(seed=-1)]:
+        with pytest.raises(hushed.UsageError):
+            list(generator.generate("Hello", **wrong))
+    for wrong in [dict(prompt=b"bytes"), dict(prompt="a", stop=[1]), dict(prompt="a", max_tokens=1.5)]:
+        with pytest.raises(TypeError):
+            generator.generate(**wrong)
+    with pytest.raises(hushed.InputError):
+        generator.generate("\ud800")
+    with pytest.raises(hushed.RefusedError) as caught:
+        hushed.Generator(server.address, pin=server.pin)
+    assert caught.value.name == "other-task"
+    for thing in [generator, generator.generate("a", max_tokens=1)]:
+        with pytest.raises(TypeError, match="pickled"):
+            pickle.dumps(thing)
+    # After all that it works.
+    assert list(generator.generate("Hello", max_tokens=1))
+
+
+def test_a_generator_refuses_in_a_forked_process(generator):
+    list(generator.generate("Hello", max_tokens=1))
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            list(generator.generate("Hello", max_tokens=1))
+            name = "no error"
+        except hushed.HushedError as error:
+            name = error.name
+        except BaseException as error:
+            name = type(error).__name__
+        os.write(write, name.encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as pipe:
+        assert pipe.read() == "forked"
+    assert list(generator.generate("Hello", max_tokens=1)), "the parent's session goes on"
+
+
+def test_classes_are_the_published_ones(judge):
+    cases = json.loads((GOLDEN / "roberta-classifier" / "expected.json").read_text())
+    with hushed.Classifier(judge.address, pin=judge.pin, truncate=True) as classifier:
+        assert classifier.labels == ["no", "perhaps", "yes"]
+        sure = [case for case in cases if margin(case["answer"]) > 0.05]
+        assert len(sure) >= 3
+        expected = [classifier.labels[max(range(3), key=case["answer"].__getitem__)] for case in sure]
+        assert classifier.classify([case["text"] for case in sure], batch_size=3) == expected
+        assert classifier.classify(sure[0]["text"]) == expected[0]
+        assert classifier.classify([]) == []
+
+
+def test_classifiers_renew_their_sessions_and_keep_them_after_a_refusal():
+    with hushed.serve(GOLDEN / "roberta-classifier", max_texts=2) as judge:
+        with hushed.Classifier(judge.address, pin=judge.pin) as classifier:
+            assert len(classifier.classify(["a", "b", "c", "d", "e"])) == 5
+            with pytest.raises(hushed.InputError, match="text 1"):
+                classifier.classify(["a", ""])
+            with pytest.raises(TypeError, match="text 1"):
+                classifier.classify(["a", 1])
+            assert classifier.classify("a") in classifier.labels
+
+
+def margin(logits):
+    first, second = sorted(logits, reverse=True)[:2]
+    return first - second

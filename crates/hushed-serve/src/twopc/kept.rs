@@ -1,0 +1,138 @@
+//! A session that is kept between calls, for callers that come back with texts to classify or to continue. (An
+//! [`Encoder`](crate::Encoder) does the same for embeddings.)
+//!
+//! It is renewed at the server's limit of texts, and after [`IDLE`] without work; one that failed is not used again.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::time::Instant;
+
+use hushed_model::{Public, Task};
+use hushed_net::NetError;
+
+use super::client::Client;
+use super::encoder::IDLE;
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::session::connect::{BundlePin, ClientConfig};
+
+/// A session that is kept.
+pub struct Kept {
+    config: ClientConfig,
+    public: Public,
+    bundle: Digest,
+    max_tokens: usize,
+    max_texts: usize,
+    client: Option<Client>,
+    used: Instant,
+    process: u32,
+}
+
+impl Kept {
+    /// Connects, so that a wrong address, pin or token is known at once, and so is a model that is for something else.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn open(config: ClientConfig, task: Task) -> Result<Self, ServeError> {
+        let client = Client::connect(&config)?;
+        if client.public().task() != task {
+            return Err(client.other_task());
+        }
+        let mut kept = Self {
+            config,
+            public: client.public().clone(),
+            bundle: client.bundle_hash(),
+            max_tokens: client.max_tokens(),
+            max_texts: client.texts_left(),
+            client: Some(client),
+            used: Instant::now(),
+            process: std::process::id(),
+        };
+        // Further sessions are with the same model, or refused.
+        let pin = BundlePin::Hash(kept.bundle);
+        kept.config.bundle.get_or_insert(pin);
+        Ok(kept)
+    }
+
+    /// The public part of the server's model.
+    #[must_use]
+    pub fn public(&self) -> &Public {
+        &self.public
+    }
+
+    /// Hash of the bundle.
+    #[must_use]
+    pub fn bundle(&self) -> Digest {
+        self.bundle
+    }
+
+    /// Most tokens of a text that model and server take.
+    #[must_use]
+    pub fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
+    /// Most texts, or tokens of an answer, of a session.
+    #[must_use]
+    pub fn max_texts(&self) -> usize {
+        self.max_texts
+    }
+
+    /// Runs `work` in a session that takes `texts` more, if a fresh one does. After an error of the
+    /// network or the server the session is over.
+    ///
+    /// # Errors
+    /// As [`Client::connect`], and those of `work`; `forked` in another process than the one that opened it.
+    pub fn run<T>(
+        &mut self,
+        texts: usize,
+        work: impl FnOnce(&mut Client) -> Result<T, ServeError>,
+    ) -> Result<T, ServeError> {
+        self.check_process()?;
+        let mut client = self.session(texts)?;
+        let before = client.stats().frames_sent;
+        let done = work(&mut client);
+        self.used = Instant::now();
+        // A text that was refused here has cost nothing.
+        if done.is_ok() || client.stats().frames_sent == before {
+            self.client = Some(client);
+        }
+        done
+    }
+
+    /// Ends the session, if one is open; a later call opens another. In a forked process it does nothing.
+    ///
+    /// # Errors
+    /// As [`Client::close`].
+    pub fn close(&mut self) -> Result<(), ServeError> {
+        if self.check_process().is_err() {
+            return Ok(());
+        }
+        let client = self.client.take();
+        client.map_or(Ok(()), |client| client.close().map(|_| ()))
+    }
+
+    fn check_process(&self) -> Result<(), ServeError> {
+        match self.process == std::process::id() {
+            true => Ok(()),
+            false => Err(NetError::Forked.into()),
+        }
+    }
+
+    fn session(&mut self, texts: usize) -> Result<Client, ServeError> {
+        if let Some(client) = self.client.take() {
+            if client.texts_left() >= texts && self.used.elapsed() < IDLE {
+                return Ok(client);
+            }
+            // All its answers are there.
+            let _ = client.close();
+        }
+        Client::connect(&self.config)
+    }
+}
+
+impl Drop for Kept {
+    /// Tells the server that the session is over, so that it is not counted as a failed one.
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
