@@ -17,6 +17,7 @@
 //! of its norms mask it, and the second adds the constant. Before a classifier's head the last norm keeps only first
 //! rows.
 
+mod packed;
 mod shape;
 
 use std::ops::Range;
@@ -40,6 +41,7 @@ use crate::ops::norm::{ConstantRow, NormPlan, norm, residual};
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 
+pub use packed::PackedPass;
 use shape::{Half, halves, shape, supported};
 
 /// Levels of a feed-forward without its activation: two maps and the norm.
