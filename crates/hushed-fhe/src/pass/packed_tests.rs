@@ -64,9 +64,6 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
         }
         let found = run(&on, &program, &measured.choices, (16, 16), bound, &texts).unwrap();
         for (a, b) in measured.pooled.iter().zip(&found) {
-            println!("{noisy} {}", cosine(a, b));
-        }
-        for (a, b) in measured.pooled.iter().zip(&found) {
             assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
         }
     }
@@ -94,7 +91,8 @@ fn minilm_one_text_in_packed_rows() {
                 on = on.with_errors(seed);
             }
             let found = run(&on, &program, &choices, (32, 256), bound, &[x.clone()]).unwrap();
-            println!("{seed:?} {}", cosine(&exact[0], &found[0]));
+            let near = cosine(&exact[0], &found[0]);
+            assert!(near > 0.999, "{text:?}, {seed:?}: {near}");
         }
     }
 }

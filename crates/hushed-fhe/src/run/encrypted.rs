@@ -492,6 +492,8 @@ mod heads_tests;
 #[cfg(test)]
 mod lemmas;
 #[cfg(test)]
+mod packed_tests;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

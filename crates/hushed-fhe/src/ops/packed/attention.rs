@@ -8,7 +8,7 @@ use super::rows::{Kept, PackedRows};
 use super::softmax::{PackedSoftmax, PackedWeights};
 use crate::choices::{AttentionChoice, NormChoice};
 use crate::error::FheError;
-use crate::ops::activation::argument_scale;
+use crate::ops::activation::{self, argument_scale};
 use crate::ops::acts::{Acts, centred};
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::packing::heads::{Heads, attend_times, scores};
@@ -81,6 +81,7 @@ pub fn attention<S: Slots>(
     let [x0] = x.columns.as_slice() else {
         return Err(PackingError::Mismatch.into());
     };
+    enough(on, at, on.limbs(x0), layer)?;
     on.at(at.part("query_key"));
     let (maps, through) = inputs(on, x, layer, &softmax)?;
     let [q, k, v] = projected(on, x, rows, &maps, heads.pairs())?;
@@ -102,6 +103,39 @@ pub fn attention<S: Slots>(
     on.at(at.part("output"));
     let output = output(on, layer, &through)?;
     summed(on, x, layer, &columns, (y, &output))
+}
+
+/// Levels from the exponentials, or the first inverse, to the output: y, e, copies, P·V, × 1/Σe, output.
+const AFTER_EXPONENTIALS: usize = 6;
+
+/// Refuses operands with `limbs` primes, or statistics, that end below the level of a refresh: primes are left there, and
+/// scales would be those of no chain.
+fn enough<S: Slots>(
+    on: &S,
+    step: StepId,
+    limbs: usize,
+    layer: &PackedAttention<'_>,
+) -> Result<(), FheError> {
+    let levels = |mut limbs: usize| {
+        let mut count = 0_usize;
+        while limbs > on.floor() {
+            limbs -= on.level_primes(limbs).max(1).min(limbs);
+            count += 1;
+        }
+        count
+    };
+    // Q, copies, product, sums.
+    let exponentials = 4 + activation::levels(layer.choice.degree);
+    let below = levels(limbs).saturating_sub(exponentials);
+    let inverse = levels(layer.statistics).saturating_sub(layer.choice.first_steps);
+    match below.min(inverse) {
+        available if available < AFTER_EXPONENTIALS => Err(FheError::Levels {
+            step,
+            needed: AFTER_EXPONENTIALS,
+            available,
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The stacked maps of Q, of the conjugates of K, and of V; and the bias of V, which goes through the output's map as
