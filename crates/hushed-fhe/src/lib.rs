@@ -59,7 +59,7 @@ pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowMasks, RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
-pub use pass::{Look, Pass, Viewer};
+pub use pass::{AnyPass, Look, PackedPass, Pass, Texts, Viewer};
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;
 pub use plan::public_plan::{FhePlan, PlanFileError};

@@ -10,5 +10,6 @@ pub mod key_mask;
 pub(crate) mod levels;
 pub mod mask;
 pub mod norm;
+pub mod packed;
 pub mod pool;
 pub mod softmax;

@@ -17,6 +17,7 @@
 //! of its norms mask it, and the second adds the constant. Before a classifier's head the last norm keeps only first
 //! rows.
 
+mod packed;
 mod shape;
 
 use std::ops::Range;
@@ -37,9 +38,11 @@ use crate::ops::head::head;
 use crate::ops::levels::above;
 use crate::ops::mask::{RowMasks, RowsKnown};
 use crate::ops::norm::{ConstantRow, NormPlan, norm, residual};
+use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 
+pub use packed::PackedPass;
 use shape::{Half, halves, shape, supported};
 
 /// Levels of a feed-forward without its activation: two maps and the norm.
@@ -63,6 +66,103 @@ pub enum Look<'a, V> {
 
 /// Called with the results of attention, feed-forward, sums and norms; an error it returns ends the run.
 pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheError> + 'a>;
+
+/// The texts of a run, by the layout of its plan.
+pub enum Texts<V> {
+    /// A batch, a vector a column.
+    Columns(RowsKnown<V>),
+    /// Packed rows.
+    Packed(PackedRows),
+}
+
+/// A pass in either layout.
+pub enum AnyPass<'a, S: Slots> {
+    /// Of a batch.
+    Columns(Box<Pass<'a, S>>),
+    /// In packed rows.
+    Packed(Box<PackedPass<'a, S>>),
+}
+
+impl<'a, S: Slots> AnyPass<'a, S> {
+    /// A pass over these texts.
+    ///
+    /// # Errors
+    /// As [`Pass::new`] and [`PackedPass::new`].
+    pub fn new(
+        on: &'a S,
+        program: &'a Program,
+        choices: &'a Choices,
+        placement: Placement,
+        texts: Texts<S::Value>,
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        Ok(match texts {
+            Texts::Columns(rows) => {
+                let pass = Pass::new(on, program, choices, placement, rows, input_bound)?;
+                AnyPass::Columns(Box::new(pass))
+            }
+            Texts::Packed(rows) => {
+                let pass = PackedPass::new(on, program, choices, placement, rows, input_bound)?;
+                AnyPass::Packed(Box::new(pass))
+            }
+        })
+    }
+
+    /// As [`Pass::start`].
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        match self {
+            AnyPass::Columns(pass) => pass.start(vectors),
+            AnyPass::Packed(pass) => pass.start(vectors),
+        }
+    }
+
+    /// As [`Pass::resume`].
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        match self {
+            AnyPass::Columns(pass) => pass.resume(next, vectors),
+            AnyPass::Packed(pass) => pass.resume(next, vectors),
+        }
+    }
+
+    /// As [`Pass::layer`].
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        match self {
+            AnyPass::Columns(pass) => pass.layer(i, x),
+            AnyPass::Packed(pass) => pass.layer(i, x),
+        }
+    }
+
+    /// The vectors of the answer: as [`Pass::finish`].
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        match self {
+            AnyPass::Columns(pass) => Ok(pass.finish(x)?.vectors),
+            AnyPass::Packed(pass) => pass.finish(x),
+        }
+    }
+
+    /// From the client's vectors to the answer.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn run(&mut self, vectors: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        match self {
+            AnyPass::Columns(pass) => Ok(pass.run(vectors)?.vectors),
+            AnyPass::Packed(pass) => pass.run(vectors),
+        }
+    }
+}
 
 /// Runs a program over vectors of slots.
 pub struct Pass<'a, S: Slots> {

@@ -43,11 +43,12 @@ pub use timetable::Timetable;
 
 use super::choices::{Choices, HeadChoice};
 use super::error::FheError;
-use super::pass::Pass;
+use super::pass::{AnyPass, Texts};
 use super::simulate::{Counts, Op, Simulator, Vector};
 use super::slots::Slots;
 use crate::ops::mask::RowsKnown;
-use crate::packing::Interleave;
+use crate::ops::packed::rows::PackedRows;
+use crate::packing::{Interleave, Layout};
 use crate::plan::keys::KeyDemand;
 use crate::plan::offer::reply_form;
 use crate::plan::placement::Placement;
@@ -203,26 +204,68 @@ fn counted(
     placement: &Placement,
 ) -> Result<DryRun, FheError> {
     let on = Simulator::new(params, params.slots())?.counting();
-    let layout = Interleave::new(params.slots(), options.rows)?;
+    let layout = Layout::new(params.slots(), options.rows, placement.columns)?;
     on.at(StepId::outside("input"));
-    let rows = match options.lengths.encrypted() {
-        true => RowsKnown::private(layout, on.vector(Vec::new(), on.top())?),
-        false => RowsKnown::public(layout, vec![options.rows; layout.texts()])?,
+    let width = network.embedding.width;
+    let (rows, vectors) = match (placement.columns, options.lengths) {
+        (1, lengths) => {
+            let layout = Interleave::new(params.slots(), options.rows)?;
+            let rows = match lengths.encrypted() {
+                true => RowsKnown::private(layout, on.vector(Vec::new(), on.top())?),
+                false => RowsKnown::public(layout, vec![options.rows; layout.texts()])?,
+            };
+            (Texts::Columns(rows), width)
+        }
+        (columns, Lengths::Public) => {
+            let rows = PackedRows::new(layout, vec![options.rows; layout.texts()])?;
+            (Texts::Packed(rows), width.div_ceil(2 * columns))
+        }
+        _ => {
+            return Err(FheError::Unsupported {
+                what: "a length that the server does not know, in packed rows".to_owned(),
+                remedy: "choose public lengths, or plan a batch: leave out --texts",
+            });
+        }
     };
     let program = network.program();
-    let mut pass = Pass::new(&on, &program, choices, placement.clone(), rows, 1.0)?;
-    let columns = (0..network.embedding.width)
+    let mut pass = AnyPass::new(&on, &program, choices, placement.clone(), rows, 1.0)?;
+    let vectors = (0..vectors)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
-    let pooled = pass.run(columns)?;
-    let first = pooled.vectors.first();
+    let answer = pass.run(vectors)?;
+    let first = answer.first();
     Ok(DryRun {
         upload: placement.upload,
-        reply: pooled.vectors.len(),
+        reply: answer.len(),
         reply_limbs: first.map_or(0, |v| on.limbs(v)),
         reply_scale: first.map_or(0.0, |v| on.scale(v).value()),
         counts: on.tally().counts(),
     })
+}
+
+/// The placement of packed rows for a few texts: `None` where so many texts do not fit beside each other, and a batch
+/// is what to plan.
+///
+/// # Errors
+/// [`FheError::Levels`] for a model that is too deep; [`FheError::Unsupported`] for one that packed rows do not take.
+pub fn packed_placement(
+    network: &Network,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+) -> Result<Option<Placement>, FheError> {
+    let columns = network.embedding.width.div_ceil(2).next_power_of_two();
+    let layout = Layout::new(params.slots(), options.rows, columns);
+    if !layout.is_ok_and(|layout| options.texts <= layout.texts()) || columns == 1 {
+        return Ok(None);
+    }
+    let on = Simulator::new(params, params.slots())?.counting();
+    let degree = choices.layers.iter().map(|l| l.activation.degree).max();
+    let placement = Placement::packed(&on, columns, degree.unwrap_or(1));
+    let placement = placement.map_err(|e| e.lacking_at(StepId::outside("feed_forward")))?;
+    // Refuses what cannot run.
+    dry_run(network, choices, params, options, &placement)?;
+    Ok(Some(placement))
 }
 
 /// The evaluation keys of a run, those of its bootstraps, and the conjugation that parts the two columns of an uploaded
@@ -253,11 +296,13 @@ impl FhePlanReport {
         bootstrap: &EvalKeyPlan,
         options: &FheOptions,
     ) -> Result<FhePlanReport, FheError> {
-        let layout = Interleave::new(params.slots(), options.rows)?;
+        let columns = options.placement.as_ref().map_or(1, |p| p.columns);
+        let layout = Layout::new(params.slots(), options.rows, columns)?;
         let (width, texts) = (network.embedding.width, options.texts.min(layout.texts()));
         let upload = |placement: &Placement| {
-            // Two columns a ciphertext, and the rows of tokens.
-            let sent = width.div_ceil(2) + usize::from(options.lengths.encrypted());
+            // Two columns a ciphertext or a vector of packed rows, and the rows of tokens.
+            let vectors = width.div_ceil(2 * placement.columns);
+            let sent = vectors + usize::from(options.lengths.encrypted());
             SeededCiphertext::list_bytes(params, placement.upload, sent) as u64
         };
         let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
@@ -269,10 +314,12 @@ impl FhePlanReport {
         let whole = |placement: &Placement| -> Result<_, FheError> {
             let run = dry_run(network, choices, params, options, placement)?;
             let mut steps = steps::steps(&run.counts, params, &options.prices, width);
-            let parted = steps::parted(placement, width, params, &options.prices);
-            let timetable = Timetable::new(&run.counts, params, &options.prices);
-            let timetable = timetable.with_parted(&parted);
-            steps.insert(0, parted);
+            let mut timetable = Timetable::new(&run.counts, params, &options.prices);
+            if placement.columns == 1 {
+                let parted = steps::parted(placement, width, params, &options.prices);
+                timetable = timetable.with_parted(&parted);
+                steps.insert(0, parted);
+            }
             let memory = memory(&run, &steps)?;
             Ok((run, (steps, timetable), memory))
         };

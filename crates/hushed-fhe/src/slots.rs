@@ -1,8 +1,8 @@
 //! The operations of a run on vectors of slots, encrypted or not.
 
-use hushed_ckks::Scale;
 use hushed_ckks::maps::{GridSplit, MapGrid};
-use hushed_ckks::poly::Arithmetic;
+use hushed_ckks::poly::SlotArithmetic;
+use hushed_ckks::{Complex64, Scale};
 
 use hushed_lower::LinearMap;
 use hushed_model::StepId;
@@ -19,14 +19,14 @@ pub enum OwnedMask<V> {
     Private(V),
 }
 
-/// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and the other operations of a transformer:
+/// Arithmetic on vectors of slots, with levels and scales ([`SlotArithmetic`]), and the other operations of a transformer:
 /// plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
 ///
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
 /// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors and, in
 /// [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs` counts primes. Operands of
 /// a sum have the same scale, so each operation that rescales takes the scale of its result; none is chosen implicitly.
-pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
+pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (hoisting: decomposed once).
     type Hoisted<'a>: Send + Sync
     where
@@ -121,6 +121,12 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// Unless there is a number for every slot.
     fn add_vector(&self, x: Self::Value, v: &[f64]) -> Result<Self::Value, FheError>;
 
+    /// x + v, v one pair a slot, encoded at the scale of x.
+    ///
+    /// # Errors
+    /// Unless there is a pair for every slot.
+    fn add_pairs(&self, x: Self::Value, v: &[Complex64]) -> Result<Self::Value, FheError>;
+
     /// x ⊗ v (slot by slot) at scale `target`, one level below x.
     ///
     /// # Errors
@@ -131,6 +137,14 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         v: &[f64],
         target: Scale,
     ) -> Result<Self::Value, FheError>;
+
+    /// The pairs of a plaintext vector, one a slot; empty where only shapes count.
+    fn plain_pairs(&self, pairs: impl FnOnce() -> Vec<Complex64>) -> Vec<Complex64> {
+        match self.only_shapes() {
+            true => Vec::new(),
+            false => pairs(),
+        }
+    }
 
     /// Prepares `x` for rotations.
     ///

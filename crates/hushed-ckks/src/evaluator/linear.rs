@@ -261,7 +261,11 @@ impl Evaluator {
         });
     }
 
-    fn check_plain(&self, plain: &Plaintext, operation: &'static str) -> Result<(), CkksError> {
+    pub(super) fn check_plain(
+        &self,
+        plain: &Plaintext,
+        operation: &'static str,
+    ) -> Result<(), CkksError> {
         if self.params.same_ring(plain.poly.basis()) {
             return Ok(());
         }

@@ -16,6 +16,7 @@ use crate::ciphertext::{Ciphertext, check_limbs};
 use crate::encoding::Constant;
 use crate::error::CkksError;
 use crate::noise::Noise;
+use crate::plaintext::Plaintext;
 use crate::scale::Scale;
 
 /// A sum of products that is not relinearised: d_0 + d_1·s + d_2·s² = scale·message + error.
@@ -187,6 +188,44 @@ impl Evaluator {
             each(d, |j, plan, limb| {
                 let residue = constant.residue(&self.params, j);
                 add_multiple(plan, limb, from.limb(j), residue);
+            });
+        }
+        Ok(())
+    }
+
+    /// acc ← acc + ct·plain, over the primes of `acc`.
+    ///
+    /// # Errors
+    /// [`CkksError::ScaleMismatch`] unless the product has the scale of `acc`, [`CkksError::OtherParameters`],
+    /// [`CkksError::LevelTooLow`] if `ct` or `plain` has fewer primes than `acc`.
+    pub fn tensor_add_plain(
+        &self,
+        acc: &mut Tensor,
+        ct: &Ciphertext,
+        plain: &Plaintext,
+    ) -> Result<(), CkksError> {
+        let operation = "tensor_add_plain";
+        self.check(ct, operation)?;
+        self.check_plain(plain, operation)?;
+        self.check_tensor(acc, operation)?;
+        let limbs = ct.limbs().min(plain.limbs());
+        if limbs < acc.limbs() {
+            return Err(CkksError::LevelTooLow {
+                operation,
+                limbs,
+                needed: acc.limbs(),
+            });
+        }
+        acc.scale.check(ct.scale.times(plain.scale), operation)?;
+        self.counters.pt_mul.one();
+        self.counters.add.one();
+        let product = ct.noise.product(plain.noise, self.params.n());
+        acc.noise = acc.noise.sum(product);
+        let [d0, d1, _] = &mut acc.d;
+        for (d, from) in [(d0, &ct.b), (d1, &ct.a)] {
+            each(d, |j, plan, limb| {
+                let (x, y) = (from.limb(j), plain.poly.limb(j));
+                plan.pointwise().mul_add_assign(limb, x, y);
             });
         }
         Ok(())

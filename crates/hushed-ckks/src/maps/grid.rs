@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use num_complex::Complex64;
+use rayon::prelude::*;
 
 use crate::lintrans::LinTransError;
 
@@ -161,14 +162,22 @@ impl MapGrid {
             });
         }
         let mut out = vec![vec![Complex64::ZERO; self.slots]; self.outputs];
-        for (&(output, input, offset), values) in &self.diagonals {
-            let from = self.rotation(offset);
-            let turned = inputs[input].iter().cycle().skip(from);
-            let terms = values.iter().cycle().zip(turned);
-            for (sum, (d, x)) in out[output].iter_mut().zip(terms) {
-                *sum += d * x;
+        let add = |(output, sums): (usize, &mut Vec<Complex64>)| {
+            let own = (output, 0, i64::MIN)..(output + 1, 0, i64::MIN);
+            for (&(_, input, offset), values) in self.diagonals.range(own) {
+                let mut from = self.rotation(offset);
+                for sums in sums.chunks_exact_mut(self.period) {
+                    // Up to the end of the input, and on from its beginning.
+                    let first = self.period.min(self.slots - from);
+                    let (x, rest) = (&inputs[input], self.period - first);
+                    let (low, high) = sums.split_at_mut(first);
+                    add_products(low, &values[..first], &x[from..]);
+                    add_products(high, &values[first..], &x[..rest]);
+                    from = (from + self.period) % self.slots;
+                }
             }
-        }
+        };
+        out.par_iter_mut().enumerate().for_each(add);
         Ok(out)
     }
 
@@ -224,5 +233,12 @@ impl MapGrid {
             most = std::array::from_fn(|i| most[i].max(found[i]));
         }
         most
+    }
+}
+
+/// sums += values ⊗ x.
+fn add_products(sums: &mut [Complex64], values: &[Complex64], x: &[Complex64]) {
+    for ((sum, d), x) in sums.iter_mut().zip(values).zip(x) {
+        *sum += d * x;
     }
 }

@@ -135,6 +135,27 @@ pub trait Arithmetic {
     }
 }
 
+/// [`Arithmetic`] with numbers that differ from slot to slot. A list of numbers repeats after its length, which divides
+/// the number of slots; it is empty where only shapes count.
+pub trait SlotArithmetic: Arithmetic {
+    /// Adds `factors` ⊗ x: the factors are encoded at the scale that is missing. No rescale.
+    ///
+    /// # Errors
+    /// If `x` has fewer primes than the sum, or for another number of factors.
+    fn add_multiples(
+        &self,
+        sum: &mut Self::Sum,
+        x: &Self::Value,
+        factors: &[f64],
+    ) -> Result<(), Self::Error>;
+
+    /// x + `numbers`.
+    ///
+    /// # Errors
+    /// For another number of them.
+    fn add_numbers(&self, x: Self::Value, numbers: &[f64]) -> Result<Self::Value, Self::Error>;
+}
+
 /// Why a polynomial or an iteration was refused.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]

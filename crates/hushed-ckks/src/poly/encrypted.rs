@@ -7,6 +7,7 @@ use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::{Evaluator, Tensor};
 use crate::noise::Noise;
+use crate::plaintext::Plaintext;
 use crate::scale::Scale;
 
 /// A sum of products and multiples; nothing is allocated before the first term.
@@ -14,6 +15,39 @@ pub struct EncryptedSum {
     limbs: usize,
     scale: Scale,
     terms: Option<Tensor>,
+}
+
+impl EncryptedSum {
+    /// Primes.
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// Scale.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+}
+
+impl Evaluator {
+    /// Adds x ⊗ `plain` to a sum: [`super::SlotArithmetic::add_multiples`] of a caller that encodes.
+    ///
+    /// # Errors
+    /// As [`Evaluator::tensor_add_plain`].
+    pub fn add_plain_multiple(
+        &self,
+        sum: &mut EncryptedSum,
+        x: &Ciphertext,
+        plain: &Plaintext,
+    ) -> Result<(), CkksError> {
+        let mut terms = match sum.terms.take() {
+            Some(terms) => terms,
+            None => self.empty_tensor(sum.limbs, sum.scale)?,
+        };
+        self.tensor_add_plain(&mut terms, x, plain)?;
+        sum.terms = Some(terms);
+        Ok(())
+    }
 }
 
 impl Arithmetic for Evaluator {

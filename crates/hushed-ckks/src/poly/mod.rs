@@ -21,18 +21,20 @@ mod eval_mod;
 mod exponential;
 mod inverse;
 mod paterson;
+mod per_slot;
 mod report;
 mod schedule;
 #[cfg(test)]
 mod testing;
 
-pub use arithmetic::{Arithmetic, PolyError, Weight};
+pub use arithmetic::{Arithmetic, PolyError, SlotArithmetic, Weight};
 pub use chebyshev::{Basis, Parity, Polynomial};
 pub use clear::{Clear, ClearSum, ClearValue, Tally};
 pub use encrypted::EncryptedSum;
 pub use eval_mod::{EvalMod, EvalModLiteral, EvalModReport, Gain};
 pub use exponential::ExpByLimit;
 pub use inverse::{Inverse, InverseSqrt};
-pub use paterson::{compose, evaluate, evaluate_many, to_unit_interval};
+pub use paterson::{compose, evaluate, evaluate_many, evaluate_slots, to_unit_interval};
+pub use per_slot::SlotPolynomial;
 pub use report::Approximation;
 pub use schedule::{Cost, Ladder, Schedule};

@@ -13,8 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use super::arithmetic::{Arithmetic, PolyError, Weight, factor_scale, scale};
+use super::arithmetic::{Arithmetic, PolyError, SlotArithmetic, Weight, factor_scale, scale};
 use super::chebyshev::{Basis, Parity, Polynomial};
+use super::per_slot::{Coefficient, Numbers, SlotPolynomial};
 use super::schedule::{Ladder, Schedule, Step, factors, log2_ceil, remainder_degree};
 use crate::scale::Scale;
 
@@ -55,25 +56,30 @@ pub fn evaluate_many<A: Arithmetic>(
         return evaluate_many(ar, &t, &folded);
     }
     let only: Vec<&Polynomial> = polynomials.iter().map(|(p, _)| *p).collect();
-    let schedule = Schedule::new(&only);
     let chebyshev = matches!(first.basis(), Basis::Chebyshev { .. });
-    let ladder = Ladder::new(ar, ar.limbs(x), schedule.cost().depth)?;
-    let mut powers = Powers {
-        ar,
-        chebyshev,
-        scales: ladder.power_scales(if chebyshev { 2.0 } else { 1.0 }),
-        ladder,
-        values: BTreeMap::from([(1, x.clone())]),
-    };
-    for &k in schedule.powers() {
-        powers.compute(k)?;
-    }
-    let evaluation = Evaluation { powers, schedule };
+    let evaluation = Evaluation::new(ar, x, Schedule::new(&only), chebyshev)?;
     let value = |(p, target): &(&Polynomial, Scale)| {
         let depth = log2_ceil(p.degree() + 1);
         evaluation.node(p.coeffs(), p.parity(), depth, *target)
     };
     polynomials.iter().map(value).collect()
+}
+
+/// p_s(x) in each slot s, a polynomial a slot, as [`evaluate`]: the same operations, with plaintext vectors for
+/// coefficients.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_slots<A: SlotArithmetic>(
+    ar: &A,
+    x: &A::Value,
+    p: &SlotPolynomial,
+    target: Scale,
+) -> Result<A::Value, A::Error> {
+    let schedule = Schedule::new(&[&p.shape()?]);
+    let evaluation = Evaluation::new(ar, x, schedule, true)?;
+    let coeffs: Vec<Numbers> = p.coeffs().iter().cloned().map(Numbers).collect();
+    evaluation.node(&coeffs, Parity::None, p.depth(), target)
 }
 
 /// p_n(…p_2(p_1(x))…): each on the interval that the one before reaches. Between them the scale is the one that is best
@@ -182,11 +188,27 @@ struct Evaluation<'a, A: Arithmetic> {
     schedule: Schedule,
 }
 
-impl<A: Arithmetic> Evaluation<'_, A> {
+impl<'a, A: Arithmetic> Evaluation<'a, A> {
+    /// The powers that `schedule` lists.
+    fn new(ar: &'a A, x: &A::Value, schedule: Schedule, chebyshev: bool) -> Result<Self, A::Error> {
+        let ladder = Ladder::new(ar, ar.limbs(x), schedule.cost().depth)?;
+        let mut powers = Powers {
+            ar,
+            chebyshev,
+            scales: ladder.power_scales(if chebyshev { 2.0 } else { 1.0 }),
+            ladder,
+            values: BTreeMap::from([(1, x.clone())]),
+        };
+        for &k in schedule.powers() {
+            powers.compute(k)?;
+        }
+        Ok(Evaluation { powers, schedule })
+    }
+
     /// p at `depth` and at the scale `target`.
-    fn node(
+    fn node<C: Coefficient<A>>(
         &self,
-        coeffs: &[f64],
+        coeffs: &[C],
         parity: Parity,
         depth: usize,
         target: Scale,
@@ -197,32 +219,32 @@ impl<A: Arithmetic> Evaluation<'_, A> {
         let constant = self.accumulate(&mut sum, coeffs.to_vec(), parity, depth - 1, wide)?;
         let mut value = ar.finish(sum)?;
         if parity != Parity::Odd {
-            value = ar.add_constant(value, constant)?;
+            value = constant.add_to(ar, value)?;
         }
         if self.powers.chebyshev {
             // |T_k| ≤ 1.
-            value = ar.within(value, coeffs.iter().map(|c| c.abs()).sum());
+            value = ar.within(value, C::sizes(coeffs));
         }
         Ok(value)
     }
 
     /// Adds p without its constant term to a sum at scale `wide` of operands at depth `available`; returns that term.
-    fn accumulate(
+    fn accumulate<C: Coefficient<A>>(
         &self,
         sum: &mut A::Sum,
-        mut coeffs: Vec<f64>,
+        mut coeffs: Vec<C>,
         parity: Parity,
         available: usize,
         wide: Scale,
-    ) -> Result<f64, A::Error> {
+    ) -> Result<C, A::Error> {
         let ar = self.powers.ar;
         let mut degree = coeffs.len() - 1;
         while let Step::Split(g) = self.schedule.step(degree, available) {
             let power = self.powers.get(g);
             let quotient = self.divide(&mut coeffs, g);
             let quotient_scale = scale(factor_scale(wide, ar.scale(power))?)?;
-            if let [only] = quotient[..] {
-                ar.add_multiple(sum, power, only)?;
+            if let [only] = &quotient[..] {
+                only.add_multiple(ar, sum, power)?;
             } else {
                 let q = self.node(&quotient, parity, available, quotient_scale)?;
                 ar.add_product(sum, &q, power, Weight::ONE)?;
@@ -233,19 +255,19 @@ impl<A: Arithmetic> Evaluation<'_, A> {
         for k in (1..=degree).filter(|&k| parity.has(k)) {
             let power = self.powers.get(k);
             factor_scale(wide, ar.scale(power))?;
-            ar.add_multiple(sum, power, coeffs[k])?;
+            coeffs[k].add_multiple(ar, sum, power)?;
         }
-        Ok(coeffs[0])
+        Ok(coeffs.swap_remove(0))
     }
 
     /// Takes q with p = q·T_g + r off p, which becomes r. 2·T_g·T_j = T_(g+j) + T_(g−j), and g − j ≥ 1 as p has a
     /// degree below 2g.
-    fn divide(&self, coeffs: &mut Vec<f64>, g: usize) -> Vec<f64> {
+    fn divide<C: Coefficient<A>>(&self, coeffs: &mut Vec<C>, g: usize) -> Vec<C> {
         let mut quotient = coeffs.split_off(g);
         if self.powers.chebyshev {
             for (j, c) in quotient.iter_mut().enumerate().skip(1) {
-                coeffs[g - j] -= *c;
-                *c *= 2.0;
+                coeffs[g - j].subtract(c);
+                c.double();
             }
         }
         quotient

@@ -29,7 +29,6 @@
 mod heads;
 mod layer;
 mod output;
-pub mod packed;
 mod source;
 
 use crate::error::FheError;

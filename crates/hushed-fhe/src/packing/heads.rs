@@ -77,6 +77,23 @@ impl Heads {
         (vector, self.layout.slot(text, row, place))
     }
 
+    /// Heads in use or not: all that a row has places for.
+    pub fn count(&self) -> usize {
+        self.layout.columns() / self.pairs
+    }
+
+    /// Pairs of a head.
+    pub fn pairs(&self) -> usize {
+        self.pairs
+    }
+
+    /// The diagonal that `place` of vector `vector` of the scores holds: row r has that of key r plus it, modulo R.
+    pub fn diagonal(&self, vector: usize, place: usize) -> usize {
+        let within = place % self.pairs;
+        let (j, e) = (within / self.inner(), within % self.inner());
+        self.pairs * vector + self.copies * e + j
+    }
+
     /// E.
     fn inner(&self) -> usize {
         self.pairs / self.copies
@@ -239,6 +256,7 @@ pub fn attend_times<S: Slots>(
     p: Vec<S::Value>,
     v: S::Value,
     factor: &S::Value,
+    kept: &[f64],
 ) -> Result<S::Value, FheError> {
     let grid = inner(on, heads, p, v)?;
     let limbs = grid.iter().flatten().map(|x| on.limbs(x)).min();
@@ -269,15 +287,10 @@ pub fn attend_times<S: Slots>(
         drop(hoisted);
         sums.push(vec![total]);
         let mask = on.plain(|| {
-            let row: Vec<f64> = heads
-                .mask(|place, _| place == a)
-                .iter()
-                .map(|z| z.re)
-                .collect();
-            row.iter()
-                .copied()
-                .cycle()
-                .take(heads.layout.slots())
+            let row = heads.mask(|place, _| place == a);
+            let slots = row.iter().cycle().take(heads.layout.slots()).enumerate();
+            slots
+                .map(|(slot, z)| z.re * kept.get(slot).copied().unwrap_or(1.0))
                 .collect()
         });
         let masked = on.mul_vector(factor, &mask, on.scale(factor))?;

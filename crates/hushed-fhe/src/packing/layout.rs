@@ -26,6 +26,9 @@ pub struct Spread {
     vectors: usize,
 }
 
+/// A matrix, by row and column.
+pub type Weight<'a> = dyn Fn(usize, usize) -> f64 + 'a;
+
 impl Layout {
     /// `rows` rows and `columns` places a text, as many texts as there is room for in `slots` slots.
     ///
@@ -103,13 +106,43 @@ impl Layout {
         [rows, columns]: [&Spread; 2],
         weight: impl Fn(usize, usize) -> f64,
     ) -> Result<MapGrid, LinTransError> {
-        let (inputs, outputs) = (columns.vectors, rows.vectors);
-        let mut grid = MapGrid::new(self.slots(), self.columns, 2 * inputs, outputs)?;
+        self.sum_of_maps(rows, &[(*columns, &weight)])
+    }
+
+    /// Y = Σ_k X_k·W_kᵀ: as [`Layout::map`] of several matrices, each with its weights. The inputs are the vectors of
+    /// the first and their conjugates, then those of the next.
+    ///
+    /// # Errors
+    /// As [`MapGrid::set_block`].
+    pub fn sum_of_maps(
+        &self,
+        rows: &Spread,
+        terms: &[(Spread, &Weight<'_>)],
+    ) -> Result<MapGrid, LinTransError> {
+        let inputs = terms.iter().map(|(columns, _)| 2 * columns.vectors).sum();
+        let mut grid = MapGrid::new(self.slots(), self.columns, inputs, rows.vectors)?;
+        let mut first = 0;
+        for (columns, weight) in terms {
+            self.set_map(&mut grid, first, [rows, columns], weight)?;
+            first += 2 * columns.vectors;
+        }
+        Ok(grid)
+    }
+
+    /// One term of a sum, whose inputs begin with number `first`.
+    fn set_map(
+        &self,
+        grid: &mut MapGrid,
+        first: usize,
+        [rows, columns]: [&Spread; 2],
+        weight: &Weight<'_>,
+    ) -> Result<(), LinTransError> {
+        let inputs = columns.vectors;
         let at = |row: usize, column: usize| match row < rows.width && column < columns.width {
             true => weight(row, column),
             false => 0.0,
         };
-        for output in 0..outputs {
+        for output in 0..rows.vectors {
             for input in 0..inputs {
                 for sign in [1.0, -1.0] {
                     let entry = |row: usize, column: usize| {
@@ -119,12 +152,12 @@ impl Layout {
                         let [p, q] = [at(r + 1, c), at(r + 1, c + 1)];
                         Complex64::new(a + sign * q, p - sign * b) / 2.0
                     };
-                    let input = input + if sign < 0.0 { inputs } else { 0 };
+                    let input = first + input + if sign < 0.0 { inputs } else { 0 };
                     grid.set_block([output, input], [rows.used, columns.used], entry)?;
                 }
             }
         }
-        Ok(grid)
+        Ok(())
     }
 }
 
@@ -132,6 +165,18 @@ impl Spread {
     /// Columns of the matrix.
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    /// The place of a column: vector, place, and which part of the pair.
+    pub fn place(&self, column: usize) -> (usize, usize, usize) {
+        let pair = column / 2;
+        (pair / self.used, pair % self.used, column % 2)
+    }
+
+    /// The pair of columns at a place, those beyond the last included; none at a place that is not in use.
+    pub fn columns_at(&self, vector: usize, place: usize) -> Option<[usize; 2]> {
+        let first = 2 * (vector * self.used + place);
+        (place < self.used && vector < self.vectors).then_some([first, first + 1])
     }
 
     /// Places in use in every vector.

@@ -24,7 +24,7 @@ mod tests;
 pub use column::Columns;
 pub use diagonal::Diagonals;
 pub use interleave::Interleave;
-pub use layout::{Layout, Spread};
+pub use layout::{Layout, Spread, Weight};
 pub use pairs::Pairs;
 
 /// Why matrices cannot be packed together; the messages name the fields.

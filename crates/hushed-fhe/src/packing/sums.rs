@@ -10,7 +10,8 @@ use super::{Layout, PackingError};
 use crate::{FheError, Slots};
 
 /// The sums of each aligned block of `length` places times `factor`, in all places of the block; one level below `x`.
-/// Twice log2(`length`) rotations.
+/// Twice log2(`length`) rotations. The mask takes `kept` with it, a factor of each slot that is the same in all of a
+/// block; empty for 1 everywhere.
 ///
 /// # Errors
 /// [`PackingError::Mismatch`] unless `length` is a power of two up to the places of a row; too few levels, and those of
@@ -20,6 +21,7 @@ pub fn over_places<S: Slots>(
     layout: Layout,
     x: &S::Value,
     (length, factor): (usize, f64),
+    kept: &[f64],
     target: Scale,
 ) -> Result<S::Value, FheError> {
     if !length.is_power_of_two() || length > layout.columns() {
@@ -28,12 +30,9 @@ pub fn over_places<S: Slots>(
     let steps = (0..length.trailing_zeros()).map(|k| 1_usize << k);
     let sum = doubled(on, x.clone(), steps.clone())?;
     let mask = on.plain(|| {
-        let first = |slot: usize| {
-            if slot.is_multiple_of(length) {
-                factor
-            } else {
-                0.0
-            }
+        let first = |slot: usize| match slot.is_multiple_of(length) {
+            true => factor * kept.get(slot).copied().unwrap_or(1.0),
+            false => 0.0,
         };
         (0..layout.slots()).map(first).collect()
     });
@@ -51,7 +50,8 @@ pub fn over_rows<S: Slots>(on: &S, layout: Layout, x: &S::Value) -> Result<S::Va
 }
 
 /// The sum of the squares of all columns of a row times `factor`, in all places of the row; two levels below the
-/// vectors of pairs `x`, which are zero in places without columns. The variance of centred columns, for a norm.
+/// vectors of pairs `x`, which are zero in places without columns. The variance of centred columns, for a norm. `kept`
+/// as in [`over_places`].
 ///
 /// # Errors
 /// [`PackingError::Mismatch`] without vectors, and as [`over_places`].
@@ -60,6 +60,7 @@ pub fn squares<S: Slots>(
     layout: Layout,
     x: &[S::Value],
     factor: f64,
+    kept: &[f64],
     target: Scale,
 ) -> Result<S::Value, FheError> {
     let conjugates = x.iter().map(|z| Ok(vec![on.conjugate(z)?]));
@@ -70,7 +71,7 @@ pub fn squares<S: Slots>(
     let sum = sum.ok_or(PackingError::Mismatch)?;
     // A real part has twice the scale; what it takes off is the imaginary part of the errors.
     let sum = on.real(&sum)?;
-    over_places(on, layout, &sum, (layout.columns(), factor), target)
+    over_places(on, layout, &sum, (layout.columns(), factor), kept, target)
 }
 
 /// x plus its rotation by the first step, that plus its rotation by the next, and so on.
@@ -111,7 +112,7 @@ mod tests {
         let scale = on.default_scale();
         for length in [1, 8, 32] {
             on.tally().reset();
-            let sums = over_places(&on, layout, &vector, (length, 0.25), scale).unwrap();
+            let sums = over_places(&on, layout, &vector, (length, 0.25), &[], scale).unwrap();
             assert_eq!(on.limbs(&sums), on.top() - 1);
             let rotations = on.tally().counts().total(Op::Rotate);
             assert_eq!(rotations, 2 * u64::from(length.trailing_zeros()));
@@ -121,8 +122,8 @@ mod tests {
                 assert!((found - 0.25 * expected).abs() < 1e-12);
             }
         }
-        assert!(over_places(&on, layout, &vector, (64, 1.0), scale).is_err());
-        assert!(over_places(&on, layout, &vector, (3, 1.0), scale).is_err());
+        assert!(over_places(&on, layout, &vector, (64, 1.0), &[], scale).is_err());
+        assert!(over_places(&on, layout, &vector, (3, 1.0), &[], scale).is_err());
 
         let sums = over_rows(&on, layout, &vector).unwrap();
         for (slot, found) in sums.values().iter().enumerate() {
@@ -144,7 +145,7 @@ mod tests {
             on.pair(a, b).unwrap()
         };
         let scale = on.default_scale();
-        let sums = squares(&on, layout, &[pair(0), pair(2)], 0.5, scale).unwrap();
+        let sums = squares(&on, layout, &[pair(0), pair(2)], 0.5, &[], scale).unwrap();
         assert_eq!(on.limbs(&sums), on.top() - 2);
         for (slot, found) in sums.values().iter().enumerate() {
             let first = slot / 32 * 32;
@@ -152,6 +153,6 @@ mod tests {
             let expected: f64 = all.map(|v| v * v).sum();
             assert!((found - 0.5 * expected).abs() < 1e-12);
         }
-        assert!(squares(&on, layout, &[], 1.0, scale).is_err());
+        assert!(squares(&on, layout, &[], 1.0, &[], scale).is_err());
     }
 }

@@ -73,7 +73,11 @@ impl Circuit<'_> {
     }
 
     fn deviations(&self, program: &Program, texts: &[Matrix<f64>]) -> Result<Vec<f64>, FheError> {
-        let slots = self.rows * texts.len().next_power_of_two();
+        // Packed rows are run one text at a time.
+        let slots = match self.placement.columns {
+            1 => self.rows * texts.len().next_power_of_two(),
+            columns => self.rows * columns,
+        };
         let batch = Batch {
             program,
             choices: self.choices,

@@ -13,7 +13,7 @@ use hushed_rlwe::hybrid::{KeySpec, KeyUse, MAX_KEYS};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::packing::Interleave;
+use crate::packing::{Interleave, Layout, Spread};
 use crate::plan::placement::Placement;
 
 /// The version that this program writes and reads.
@@ -360,7 +360,7 @@ impl FhePlan {
     /// # Errors
     /// As [`FhePlan::interleave`].
     pub fn places(&self, params: &CkksParams) -> Result<usize, PlanFileError> {
-        Ok(self.interleave(params)?.texts())
+        Ok(self.layout(params)?.texts())
     }
 
     /// Texts of a client in a batch: the places but the canary's, which is the last one.
@@ -375,6 +375,50 @@ impl FhePlan {
     ///
     /// # Errors
     /// [`PlanFileError::Unusable`].
+    pub fn layout(&self, params: &CkksParams) -> Result<Layout, PlanFileError> {
+        let layout = Layout::new(params.slots(), self.rows, self.placement.columns);
+        layout.map_err(|error| PlanFileError::Unusable {
+            what: "rows",
+            given: error.to_string(),
+        })
+    }
+
+    /// Where columns are in packed rows; none in a batch.
+    ///
+    /// # Errors
+    /// [`PlanFileError::Unusable`] for more columns than one vector has places for.
+    pub fn packed(&self, params: &CkksParams) -> Result<Option<(Layout, Spread)>, PlanFileError> {
+        let (columns, width) = (self.placement.columns, self.width);
+        if columns == 1 {
+            return Ok(None);
+        }
+        let refused = || PlanFileError::Unusable {
+            what: "places of a row",
+            given: format!("{columns} for {width} columns"),
+        };
+        let layout = self.layout(params)?;
+        // All of them are in use, so that heads are whole.
+        let spread = layout.spread(width, 1).map_err(|_| refused())?;
+        let plain = self.lengths == Lengths::Public && self.logits.is_none();
+        match plain && spread.vectors() == 1 && width.is_multiple_of(2) {
+            true => Ok(Some((layout, spread))),
+            false => Err(refused()),
+        }
+    }
+
+    /// Vectors that a layer reads and a checkpoint holds: columns, or those of packed rows.
+    #[must_use]
+    pub fn vectors(&self) -> usize {
+        match self.placement.columns {
+            0 | 1 => self.width,
+            columns => self.width.div_ceil(2 * columns),
+        }
+    }
+
+    /// How texts of a batch lie in the slots.
+    ///
+    /// # Errors
+    /// [`PlanFileError::Unusable`].
     pub fn interleave(&self, params: &CkksParams) -> Result<Interleave, PlanFileError> {
         Interleave::new(params.slots(), self.rows).map_err(|error| PlanFileError::Unusable {
             what: "rows",
@@ -382,10 +426,15 @@ impl FhePlan {
         })
     }
 
-    /// Ciphertexts of a request: one for two columns, and the vector of real rows where lengths are not public.
+    /// Ciphertexts of a request: one for two columns or for a vector of packed rows, and the vector of real rows where
+    /// lengths are not public.
     #[must_use]
     pub fn request_ciphertexts(&self) -> usize {
-        self.width.div_ceil(2) + usize::from(self.lengths.encrypted())
+        let vectors = match self.placement.columns {
+            0 | 1 => self.width.div_ceil(2),
+            _ => self.vectors(),
+        };
+        vectors + usize::from(self.lengths.encrypted())
     }
 
     /// Numbers that a text is answered with.
@@ -460,13 +509,18 @@ impl FhePlan {
             "primes of the upload",
             self.placement.upload.to_string(),
         )?;
+        let packed = self.packed(params)?;
         let reply = &self.reply;
+        // As many as the outputs fill: each more would be one more opening of the key.
+        let ciphertexts = match packed {
+            Some((_, columns)) => columns.vectors(),
+            None => self.outputs().div_ceil(self.rows.max(1)),
+        };
         // A smaller error than any run declares would let a reply be opened to more bits than are certified.
         let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;
         let scale = reply.scale / params.default_scale().value();
         require(
-            // As many as the outputs fill: each more would be one more opening of the key.
-            reply.ciphertexts == self.outputs().div_ceil(self.rows.max(1))
+            reply.ciphertexts == ciphertexts
                 && fits(reply.limbs)
                 && (1.0..f64::INFINITY).contains(&reply.magnitude)
                 && deviations.contains(&reply.deviation)

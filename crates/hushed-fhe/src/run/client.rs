@@ -21,8 +21,9 @@ use hushed_math::rng::SecretRng;
 use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, here, plain, same};
 
 use crate::error::FheError;
+use crate::ops::packed::pool as packed_pool;
 use crate::ops::pool;
-use crate::packing::{Interleave, PackingError};
+use crate::packing::{Layout, PackingError, Spread};
 use crate::plan::offer::input_bound;
 use crate::plan::public_plan::{FhePlan, Lengths};
 
@@ -31,7 +32,9 @@ pub struct FheClient {
     plan: FhePlan,
     params: Arc<CkksParams>,
     encoder: Arc<Encoder>,
-    layout: Interleave,
+    layout: Layout,
+    /// Where columns are in packed rows; none in a batch.
+    packed: Option<Spread>,
     embedding: Embedding,
     norm: Norm,
     pool: Pool,
@@ -59,7 +62,7 @@ impl FheClient {
         norm: Norm,
         pool: Pool,
     ) -> Result<FheClient, FheError> {
-        let layout = plan.interleave(params)?;
+        let (layout, packed) = (plan.layout(params)?, plan.packed(params)?);
         let at = StepId::outside("embed");
         same(at, "columns", embedding.width, plan.width)?;
         same(at.part("norm"), "columns", norm.width, plan.width)?;
@@ -68,6 +71,7 @@ impl FheClient {
             encoder: Arc::new(Encoder::new(params)),
             params: Arc::clone(params),
             layout,
+            packed: packed.map(|(_, columns)| columns),
             plan,
             embedding,
             norm,
@@ -143,10 +147,22 @@ impl FheClient {
             Some(Some(matrix)) if row < matrix.rows() => matrix.row(row)[column],
             _ => 0.0,
         };
-        let column = |c| {
-            self.layout
-                .vector(places, |place, row| entry(place, row, c))
-        };
+        if let Some(columns) = &self.packed {
+            // A vector of pairs is two vectors of numbers.
+            let vectors = (0..columns.vectors()).flat_map(|v| {
+                let pairs = columns.pack(self.layout, v, entry);
+                let part = |f: fn(&Complex64) -> f64| pairs.iter().map(f).collect();
+                [part(|z| z.re), part(|z| z.im)]
+            });
+            return Ok(Upload {
+                client: self,
+                columns: vectors.collect(),
+                mask: None,
+                lengths,
+            });
+        }
+        let layout = self.plan.interleave(&self.params)?;
+        let column = |c| layout.vector(places, |place, row| entry(place, row, c));
         let real = |place: usize, row: usize| f64::from(u8::from(row < lengths[place]));
         Ok(Upload {
             client: self,
@@ -155,7 +171,7 @@ impl FheClient {
                 .plan
                 .lengths
                 .encrypted()
-                .then(|| self.layout.vector(places, real)),
+                .then(|| layout.vector(places, real)),
             lengths,
         })
     }
@@ -192,6 +208,17 @@ impl FheClient {
         lengths: &[usize],
     ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
         let bits = self.plan.reply_bits(&self.params);
+        let of = |rows: Vec<Vec<f64>>| {
+            let of = rows.into_iter().zip(lengths);
+            of.map(|(row, &m)| (m > 0).then_some(row)).collect()
+        };
+        if let Some(columns) = &self.packed {
+            let open = |ct| decryptor.open(ct, Opening::Bits(bits));
+            let vectors = reply.iter().map(|ct| Ok(open(ct)?.values));
+            let vectors = vectors.collect::<Result<Vec<_>, FheError>>()?;
+            let rows = packed_pool::unpack(self.layout, columns, lengths.len(), &vectors)?;
+            return Ok(of(rows));
+        }
         let mut vectors = Vec::with_capacity(reply.len());
         for ct in reply {
             // What the ciphertext carries of its error is the plan's word: it can only leave less.
@@ -202,9 +229,9 @@ impl FheClient {
             Some(_) => pool::Factor::One,
             None => pool::factor(self.pool, self.plan.lengths == Lengths::Public)?,
         };
-        let rows = pool::unpack(self.layout, lengths, self.plan.outputs(), factor, &vectors)?;
-        let of = rows.into_iter().zip(lengths);
-        Ok(of.map(|(row, &m)| (m > 0).then_some(row)).collect())
+        let layout = self.plan.interleave(&self.params)?;
+        let rows = pool::unpack(layout, lengths, self.plan.outputs(), factor, &vectors)?;
+        Ok(of(rows))
     }
 }
 

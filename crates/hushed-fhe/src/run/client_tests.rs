@@ -70,7 +70,7 @@ fn columns_arrive() {
     let at = StepId::outside("embed");
     let x = plain::embed(at, texts(), &client.embedding).unwrap();
     let x = plain::norm(at, x, &client.norm).unwrap();
-    let slot = client.layout.slot(1, 2);
+    let slot = client.layout.slot(1, 2, 0);
     for (c, column) in columns.iter().enumerate() {
         let expected = x.values.row(3 + 2)[c] / plan.input_bound;
         assert!((column[slot] - expected).abs() < 1e-6);
@@ -82,7 +82,7 @@ fn columns_arrive() {
         assert_eq!(upload.lengths()[place], m);
         for row in 0..plan.rows {
             let expected = f64::from(u8::from(row < m));
-            assert!((mask[client.layout.slot(place, row)] - expected).abs() < 1e-6);
+            assert!((mask[client.layout.slot(place, row, 0)] - expected).abs() < 1e-6);
         }
     }
     assert!(upload.declared().iter().all(|&m| m == 0));
@@ -156,14 +156,19 @@ fn replies_open(known: Lengths, share: impl Fn(usize, usize) -> f64) {
     let number = |text: usize, j: usize| ((text * 31 + j * 7) % 13) as f64 / 13.0 - 0.5;
     let reply: Vec<Ciphertext> = (0..width.div_ceil(m))
         .map(|block| {
-            let packed = client.layout.vector(places, |place, row| {
-                let j = block * m + row;
-                if j < width && lengths[place] > 0 {
-                    number(place, j) * share(lengths[place], m)
-                } else {
-                    0.0
-                }
-            });
+            let packed =
+                client
+                    .plan
+                    .interleave(&client.params)
+                    .unwrap()
+                    .vector(places, |place, row| {
+                        let j = block * m + row;
+                        if j < width && lengths[place] > 0 {
+                            number(place, j) * share(lengths[place], m)
+                        } else {
+                            0.0
+                        }
+                    });
             let scale = params.default_scale();
             let plain = client.encoder.encode_real(&packed, 1, scale).unwrap();
             encryptor.encrypt(&plain, &mut rng).unwrap()

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::gemm::{GemmWeights, ModularGemm};
 use hushed_ckks::maps::{GridSplit, MapGrid};
-use hushed_ckks::poly::{Arithmetic, EncryptedSum, Weight};
-use hushed_ckks::{Ciphertext, Encoder, Evaluator, Hoisted, Plaintext, Scale};
+use hushed_ckks::poly::{Arithmetic, EncryptedSum, SlotArithmetic, Weight};
+use hushed_ckks::{Ciphertext, Complex64, Encoder, Evaluator, Hoisted, Plaintext, Scale};
 use hushed_math::KeepMemory;
 
 use crate::error::FheError;
@@ -157,6 +157,15 @@ impl Encrypted {
         Ok(self.encoder.encode_real(v, limbs, scale)?)
     }
 
+    /// Numbers that repeat over the slots, in all of them.
+    fn repeated(&self, numbers: &[f64]) -> Result<Vec<f64>, FheError> {
+        let (given, slots) = (numbers.len(), self.evaluator.params().slots());
+        if given == 0 || !slots.is_multiple_of(given) {
+            return Err(hushed_ckks::CkksError::NotPeriodic { given, slots }.into());
+        }
+        Ok(numbers.iter().copied().cycle().take(slots).collect())
+    }
+
     /// The bootstraps of one tile: an odd one out goes with zeros.
     fn refresh_tile(
         &self,
@@ -257,6 +266,26 @@ impl Arithmetic for Encrypted {
     }
 }
 
+impl SlotArithmetic for Encrypted {
+    fn add_multiples(
+        &self,
+        sum: &mut EncryptedSum,
+        x: &Ciphertext,
+        factors: &[f64],
+    ) -> Result<(), FheError> {
+        let plain = self.encode(
+            &self.repeated(factors)?,
+            sum.limbs(),
+            sum.scale().over(x.scale()),
+        )?;
+        Ok(self.evaluator.add_plain_multiple(sum, x, &plain)?)
+    }
+
+    fn add_numbers(&self, x: Ciphertext, numbers: &[f64]) -> Result<Ciphertext, FheError> {
+        self.add_vector(x, &self.repeated(numbers)?)
+    }
+}
+
 impl Slots for Encrypted {
     type Hoisted<'a> = Hoisted<'a>;
     type Partial = EncryptedPartial;
@@ -296,6 +325,16 @@ impl Slots for Encrypted {
 
     fn add_vector(&self, mut x: Ciphertext, v: &[f64]) -> Result<Ciphertext, FheError> {
         let plain = self.encode(v, x.limbs(), x.scale())?;
+        self.evaluator.add_plain_assign(&mut x, &plain)?;
+        Ok(x)
+    }
+
+    fn add_pairs(&self, mut x: Ciphertext, v: &[Complex64]) -> Result<Ciphertext, FheError> {
+        let (given, slots) = (v.len(), self.evaluator.params().slots());
+        if given != slots {
+            return Err(hushed_ckks::CkksError::TooManyValues { given, slots }.into());
+        }
+        let plain = self.encoder.encode(v, x.limbs(), x.scale())?;
         self.evaluator.add_plain_assign(&mut x, &plain)?;
         Ok(x)
     }

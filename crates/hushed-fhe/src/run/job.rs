@@ -30,7 +30,8 @@ use crate::files::keys::{KeyFile, KeyProgress};
 use crate::files::spill::SpillFolder;
 use crate::ops::acts::Acts;
 use crate::ops::mask::RowsKnown;
-use crate::pass::Pass;
+use crate::ops::packed::rows::PackedRows;
+use crate::pass::{AnyPass, Texts};
 use crate::plan::Timetable;
 use crate::plan::public_plan::FhePlan;
 use crate::run::clock::Progress;
@@ -234,14 +235,14 @@ impl Engine {
         let found = match save {
             Some(path) => {
                 self.on.at(CHECKPOINT);
-                checkpoint::read(path, &self.params, &run, self.plan.width, layers)?
+                checkpoint::read(path, &self.params, &run, self.plan.vectors(), layers)?
             }
             None => None,
         };
         self.on.at(StepId::outside("input"));
         let rows = self.rows(&batch)?;
         let (placement, bound) = (self.plan.placement.clone(), self.plan.input_bound);
-        let mut pass = Pass::new(&self.on, &program, choices, placement, rows, bound)?;
+        let mut pass = AnyPass::new(&self.on, &program, choices, placement, rows, bound)?;
         let (first, mut x) = match found {
             Some(found) => {
                 drop(batch);
@@ -268,7 +269,7 @@ impl Engine {
                 left: self.on.clock().progress().map_or(0.0, |now| now.left()),
             });
         }
-        let answer = pass.finish(&x)?.vectors;
+        let answer = pass.finish(&x)?;
         // All that is planned is done.
         self.on.at(REPLY);
         Ok(answer)
@@ -313,23 +314,28 @@ impl Engine {
         )?)
     }
 
-    fn rows(&self, batch: &Batch) -> Result<RowsKnown<Ciphertext>, FheError> {
-        let layout = self.plan.interleave(&self.params)?;
-        match &batch.mask {
-            Some(mask) => Ok(RowsKnown::private(layout, mask.clone().expand())),
-            None => {
-                let lengths = batch.head.lengths.iter().map(|&l| usize::from(l)).collect();
-                Ok(RowsKnown::public(layout, lengths)?)
-            }
+    fn rows(&self, batch: &Batch) -> Result<Texts<Ciphertext>, FheError> {
+        let lengths = || batch.head.lengths.iter().map(|&l| usize::from(l)).collect();
+        if let Some((layout, _)) = self.plan.packed(&self.params)? {
+            return Ok(Texts::Packed(PackedRows::new(layout, lengths())?));
         }
+        let layout = self.plan.interleave(&self.params)?;
+        Ok(Texts::Columns(match &batch.mask {
+            Some(mask) => RowsKnown::private(layout, mask.clone().expand()),
+            None => RowsKnown::public(layout, lengths())?,
+        }))
     }
 
-    /// The columns of a request, two a ciphertext, with as many primes as the first layer reads.
+    /// The columns of a request, two a ciphertext, or its vectors of packed rows, with as many primes as the first layer
+    /// reads.
     fn start(
         &self,
-        pass: &Pass<'_, Encrypted>,
+        pass: &AnyPass<'_, Encrypted>,
         sent: Vec<SeededCiphertext>,
     ) -> Result<Acts<Ciphertext>, FheError> {
+        if matches!(pass, AnyPass::Packed(_)) {
+            return pass.start(sent.into_iter().map(SeededCiphertext::expand).collect());
+        }
         self.on.at(StepId::outside("input.columns"));
         let mut columns = Vec::with_capacity(self.plan.width);
         for pair in sent {

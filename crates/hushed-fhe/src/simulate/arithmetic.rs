@@ -1,7 +1,7 @@
 //! Sums of products and multiples, which polynomials are evaluated with.
 
 use hushed_ckks::Scale;
-use hushed_ckks::poly::{Arithmetic, PolyError, Weight};
+use hushed_ckks::poly::{Arithmetic, PolyError, SlotArithmetic, Weight};
 
 use super::errors::mix;
 use super::pairs::check_real;
@@ -121,6 +121,35 @@ impl Arithmetic for Simulator {
         x.slots.iter_mut().for_each(|v| *v *= factor);
         x.imaginary
             .each(|part| part.iter_mut().for_each(|v| *v *= factor));
+        Ok(x)
+    }
+}
+
+impl SlotArithmetic for Simulator {
+    fn add_multiples(&self, sum: &mut Sum, x: &Vector, factors: &[f64]) -> Result<(), FheError> {
+        check_limbs(x, sum.limbs)?;
+        check_real(x)?;
+        self.check_period(factors.len())?;
+        let scale = sum.scale.over(x.scale).value();
+        let mut factors: Vec<f64> = match self.counting {
+            true => Vec::new(),
+            false => factors.iter().copied().cycle().take(self.slots).collect(),
+        };
+        let id = mix(x.id, 0x6d76);
+        if let Some(errors) = &self.errors {
+            errors.encoding(&mut factors, id, scale);
+        }
+        let terms = x.slots.iter().zip(&factors);
+        sum.add(terms.map(|(v, f)| v * f), id);
+        self.tally.count(Op::MulVector, sum.limbs, 1);
+        Ok(())
+    }
+
+    fn add_numbers(&self, mut x: Vector, numbers: &[f64]) -> Result<Vector, FheError> {
+        self.check_period(numbers.len())?;
+        self.tally.count(Op::AddVector, x.limbs, 1);
+        let all = numbers.iter().cycle();
+        x.slots.iter_mut().zip(all).for_each(|(x, v)| *x += v);
         Ok(x)
     }
 }

@@ -1,5 +1,6 @@
 //! A batch of texts in the clear: packed as a client packs it, and run through a simulated pass.
 
+use hushed_ckks::Complex64;
 use hushed_ckks::poly::PolyError;
 use hushed_model::{Matrix, ModelError, Program, TokenIds, plain};
 
@@ -7,9 +8,11 @@ use super::{Simulator, Vector};
 use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::mask::{RowsKnown, token_rows};
+use crate::ops::packed::pool::unpack as unpack_packed;
+use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Factor, unpack};
-use crate::packing::Interleave;
-use crate::pass::{Pass, Viewer};
+use crate::packing::{Interleave, Layout, Spread};
+use crate::pass::{PackedPass, Pass, Viewer};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::Lengths;
 use crate::slots::Slots;
@@ -64,6 +67,9 @@ impl Batch<'_> {
         texts: &[Matrix<f64>],
         viewer: Option<Viewer<'a, Vector>>,
     ) -> Result<Vec<Vec<f64>>, FheError> {
+        if self.placement.columns > 1 {
+            return self.packed(on, rows, texts);
+        }
         let layout = Interleave::new(on.slots(), rows)?;
         let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
         let upload = self.placement.upload;
@@ -93,6 +99,51 @@ impl Batch<'_> {
             &vectors,
         )?)
     }
+}
+
+impl Batch<'_> {
+    /// As [`Batch::run`] in packed rows, as many texts at a time as there is room for.
+    fn packed(
+        &self,
+        on: &Simulator,
+        rows: usize,
+        texts: &[Matrix<f64>],
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        let layout = Layout::new(on.slots(), rows, self.placement.columns)?;
+        let mut found = Vec::with_capacity(texts.len());
+        for texts in texts.chunks(layout.texts()) {
+            let known = PackedRows::new(layout, texts.iter().map(Matrix::rows).collect())?;
+            let placement = self.placement.clone();
+            let (program, choices) = (self.program, self.choices);
+            let pass = PackedPass::new(on, program, choices, placement, known, self.bound)?;
+            let vectors = packed(layout, pass.columns(), texts, 2.0 * self.bound);
+            let upload = self.placement.upload;
+            let vectors = vectors.into_iter().map(|slots| {
+                let part =
+                    |f: fn(&Complex64) -> f64| on.vector(slots.iter().map(f).collect(), upload);
+                on.pair(part(|z| z.re)?, part(|z| z.im)?)
+            });
+            let answer = pass.run(vectors.collect::<Result<_, FheError>>()?)?;
+            let opened: Vec<Vec<Complex64>> = answer.iter().map(Vector::pairs).collect();
+            found.extend(unpack_packed(layout, pass.columns(), texts.len(), &opened)?);
+        }
+        Ok(found)
+    }
+}
+
+/// The vectors of pairs of texts in packed rows, divided by `bound`; zeros elsewhere.
+pub(crate) fn packed(
+    layout: Layout,
+    columns: &Spread,
+    texts: &[Matrix<f64>],
+    bound: f64,
+) -> Vec<Vec<Complex64>> {
+    let entry = |text: usize, row: usize, column: usize| match texts.get(text) {
+        Some(x) if row < x.rows() => x.row(row)[column] / bound,
+        _ => 0.0,
+    };
+    let vectors = 0..columns.vectors();
+    vectors.map(|v| columns.pack(layout, v, entry)).collect()
 }
 
 /// The result of `run` for each text, `None` for one that leaves an interval: a batch that is refused is halved to find

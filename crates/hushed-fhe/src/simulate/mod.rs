@@ -27,7 +27,7 @@ mod tests;
 use std::sync::Arc;
 
 use hushed_ckks::poly::PolyError;
-use hushed_ckks::{CkksError, CkksParams, Scale};
+use hushed_ckks::{CkksError, CkksParams, Complex64, Scale};
 use hushed_model::StepId;
 
 pub use arithmetic::Sum;
@@ -93,6 +93,15 @@ impl Vector {
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.slots
+    }
+
+    /// The numbers with their imaginary parts, 0 where those are not known.
+    #[must_use]
+    pub fn pairs(&self) -> Vec<Complex64> {
+        let imaginary = self.imaginary.values().unwrap_or_default();
+        let pair =
+            |(i, &re): (usize, &f64)| Complex64::new(re, imaginary.get(i).copied().unwrap_or(0.0));
+        self.slots.iter().enumerate().map(pair).collect()
     }
 }
 
@@ -218,14 +227,23 @@ impl Simulator {
     }
 
     fn check_length(&self, values: &[f64]) -> Result<(), FheError> {
-        if values.len() == self.slots || self.counting && values.is_empty() {
+        self.check_count(values.len())
+    }
+
+    fn check_count(&self, given: usize) -> Result<(), FheError> {
+        if given == self.slots || self.counting && given == 0 {
             return Ok(());
         }
-        Err(CkksError::TooManyValues {
-            given: values.len(),
-            slots: self.slots,
+        let slots = self.slots;
+        Err(CkksError::TooManyValues { given, slots }.into())
+    }
+
+    /// Refuses a list of numbers that does not repeat over the slots.
+    fn check_period(&self, given: usize) -> Result<(), FheError> {
+        match given > 0 && self.slots.is_multiple_of(given) {
+            true => Ok(()),
+            false => self.check_count(given),
         }
-        .into())
     }
 
     /// The divisor of a rescale of a vector with `limbs` primes, and the primes left after it.

@@ -2,7 +2,7 @@
 
 use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::Ladder;
-use hushed_ckks::{Ciphertext, CkksError, Scale};
+use hushed_ckks::{Ciphertext, CkksError, Complex64, Scale};
 use hushed_model::StepId;
 use rayon::prelude::*;
 
@@ -136,6 +136,16 @@ impl Slots for Simulator {
         self.check_length(v)?;
         self.tally.count(Op::AddVector, x.limbs, 1);
         x.slots.iter_mut().zip(v).for_each(|(x, v)| *x += v);
+        Ok(x)
+    }
+
+    fn add_pairs(&self, mut x: Vector, v: &[Complex64]) -> Result<Vector, FheError> {
+        self.check_count(v.len())?;
+        self.tally.count(Op::AddVector, x.limbs, 1);
+        x.slots.iter_mut().zip(v).for_each(|(x, v)| *x += v.re);
+        let imaginary = v.iter().map(|v| v.im).collect();
+        x.imaginary
+            .join(&Imaginary::Known(imaginary), |x, v| *x += v);
         Ok(x)
     }
 

@@ -12,7 +12,8 @@ use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
 use hushed_fhe::plan::public_plan::{Canary, Lengths, hex};
 use hushed_fhe::plan::{
-    FheOptions, FhePlanReport, Prices, Step, assumed_choices, measure_prices, reference,
+    FheOptions, FhePlanReport, Prices, Step, assumed_choices, measure_prices, packed_placement,
+    reference,
 };
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, MAX_BYTES};
@@ -42,7 +43,8 @@ pub struct Args {
     )]
     rows: Option<usize>,
 
-    /// fhe: texts of the batch [default: as many as fit]
+    /// fhe: texts at a time; a few are packed into rows, for the latency of one text (docs/one-text.md) [default: a batch,
+    /// as many as fit]
     #[arg(
         long,
         value_name = "N",
@@ -229,7 +231,7 @@ impl Args {
             || std::thread::available_parallelism().map_or(1, usize::from),
             usize::from,
         );
-        let options = FheOptions {
+        let mut options = FheOptions {
             rows,
             texts: self.texts.unwrap_or(usize::MAX),
             lengths: self.lengths(request.bucket)?,
@@ -242,6 +244,9 @@ impl Args {
         let used = choices.as_ref().unwrap_or(&plain);
         let (_, bootstrap) = bootstrap(&params)?;
         let assumed = choices.is_none();
+        if self.texts.is_some() {
+            options.placement = packed_placement(model.encoder()?, used, &params, &options)?;
+        }
         let plan = FhePlanReport::new(
             model.encoder()?,
             used,

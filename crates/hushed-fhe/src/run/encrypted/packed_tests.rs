@@ -1,175 +1,275 @@
-//! A layer's attention in packed rows beside softmax(Q·Kᵀ/√dh)·V·W in f64: two texts, all slots, all heads.
+//! One text of a whole small BERT in packed rows: planned, encrypted by its client, run by a server that has evaluation
+//! keys only, opened by the client; beside the same run in the simulator, and beside the model in the clear.
 
+use std::sync::Arc;
+
+use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams};
-use hushed_model::StepId;
+use hushed_model::testing::tiny_config;
+use hushed_model::{Matrix, Network, Pool, StepId, TokenIds, cosine, plain, random_network};
+use zeroize::Zeroizing;
 
-use super::testing::{Keys, distance};
-use crate::KeyDemand;
-use crate::choices::{AttentionChoice, HeadChoice, Interval};
-use crate::ops::attention::packed::{PackedAttention, PackedWeights};
-use crate::ops::softmax::Softmax;
-use crate::packing::Layout;
-use crate::packing::heads::Heads;
-use crate::simulate::{Op, Simulator};
-use crate::slots::Slots;
-use crate::splitmix::SplitMix;
+use super::testing::{Keys, distance, seeded};
+use crate::ops::packed::pool::unpack;
+use crate::ops::packed::rows::PackedRows;
+use crate::packing::PackingError;
+use crate::pass::PackedPass;
+use crate::plan::offer::Offer;
+use crate::plan::public_plan::{FhePlan, Lengths, PlanFileError, named};
+use crate::plan::{FheOptions, dry_run, packed_placement, reference};
+use crate::run::client::FheClient;
+use crate::run::job::bootstrap;
+use crate::run::reply::{ReplySecret, seal_reply};
+use crate::simulate::{Batch, Op, Simulator};
+use crate::testing::{Structure, measure};
+use crate::{Choices, FheError, Slots};
 
+/// 256 slots: one text of 16 rows and 16 places.
+const PARAMETERS: &str = "insecure-test/9/14";
 const ROWS: usize = 16;
-const PLACES: usize = 32;
-const WIDTH: usize = 2 * PLACES;
-const HEAD: usize = 16;
 
-fn random(seed: u64, count: usize, size: f64) -> Vec<f64> {
-    let mut rng = SplitMix(seed);
-    let one = |_| size * ((rng.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0);
-    (0..count).map(one).collect()
+struct Subject {
+    params: Arc<CkksParams>,
+    network: Network,
+    texts: Vec<TokenIds>,
+    embedded: Vec<Matrix<f64>>,
+    pooled: Vec<Vec<f64>>,
+    choices: Choices,
 }
 
-struct Setting {
-    layout: Layout,
-    weights: Vec<Vec<f64>>,
-    softmax: Softmax,
-    /// Both columns of the pairs.
-    x: [Vec<f64>; 2],
-}
-
-impl Setting {
-    fn new(slots: usize) -> Setting {
-        // Scores within 4 or so.
-        let size = 1.5 / (WIDTH as f64).sqrt();
-        let weights = (0..4).map(|i| random(i + 1, WIDTH * WIDTH, 2.0 * size));
-        let choice = AttentionChoice {
-            degree: 15,
-            first_steps: 7,
-            second_steps: 5,
-            heads: vec![HeadChoice::Softmax {
-                scores: Interval {
-                    low: -7.0,
-                    high: 7.0,
-                },
-                least_maximum: 0.0,
-                first: Interval {
-                    low: 0.1,
-                    high: 2.5,
-                },
-                second: Interval {
-                    low: 0.05,
-                    high: 1.05,
-                },
-            }],
+impl Subject {
+    fn new() -> Subject {
+        let network = random_network(&tiny_config(), Pool::Mean, 5);
+        let text = |t: usize, length: usize| {
+            let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
+            TokenIds::new((0..length).map(id).collect())
         };
-        Setting {
-            layout: Layout::new(slots, ROWS, PLACES).unwrap(),
-            weights: weights.collect(),
-            softmax: Softmax::new(&choice.heads[0], &choice).unwrap(),
-            x: [8, 9].map(|seed| random(seed, slots, 1.0)),
+        let texts: Vec<TokenIds> = [11, 16, 3, 7]
+            .iter()
+            .enumerate()
+            .map(|(t, &length)| text(t, length))
+            .collect();
+        let embedded: Vec<Matrix<f64>> = texts
+            .iter()
+            .map(|text| {
+                let start = plain::start(&network.program(), vec![text.clone()]);
+                start.unwrap().values
+            })
+            .collect();
+        // A head with a fixed pattern, and a first row that is replaced.
+        let structure = Structure {
+            previous: vec![(0, 1)],
+            frozen_layers: 1,
+        };
+        let measured = measure(&network, &embedded, &structure, ROWS, (15, 15));
+        Subject {
+            params: named(PARAMETERS).unwrap(),
+            network,
+            texts,
+            embedded,
+            pooled: measured.pooled,
+            choices: measured.choices,
         }
     }
 
-    fn run<S: Slots>(&self, on: &S, x: [S::Value; 2]) -> Vec<S::Value> {
-        let attention = PackedAttention {
-            heads: Heads::new(self.layout, HEAD / 2, 2, 4).unwrap(),
-            head_width: HEAD,
-            columns: self.layout.spread(WIDTH, HEAD / 2).unwrap(),
-            weights: PackedWeights {
-                query: &self.weights[0],
-                key: &self.weights[1],
-                value: &self.weights[2],
-                output: &self.weights[3],
-            },
-            softmax: &self.softmax,
-            statistics: on.top(),
-        };
-        let [a, b] = x;
-        let at = StepId::outside("attention");
-        let out = attention.run(on, at, on.pair(a, b).unwrap()).unwrap();
-        on.parts(&out).unwrap().into()
+    fn options(&self, lengths: Lengths) -> FheOptions {
+        FheOptions {
+            rows: ROWS,
+            texts: 1,
+            lengths,
+            max_memory: None,
+            uplink: 1e7,
+            prices: reference(1),
+            placement: None,
+        }
     }
 
-    /// Both columns of the pairs of the result, by its definition, and the range of the scores.
-    fn expected(&self) -> ([Vec<f64>; 2], f64) {
-        let layout = self.layout;
-        let mut out = [(); 2].map(|()| vec![0.0; layout.slots()]);
-        let mut widest = 0.0_f64;
-        for text in 0..layout.texts() {
-            let x: Vec<Vec<f64>> = (0..ROWS)
-                .map(|row| {
-                    let entry = |c: usize| self.x[c % 2][layout.slot(text, row, c / 2)];
-                    (0..WIDTH).map(entry).collect()
-                })
-                .collect();
-            let times = |x: &[Vec<f64>], w: &[f64]| -> Vec<Vec<f64>> {
-                let row = |x: &Vec<f64>| -> Vec<f64> {
-                    let rows = w.chunks(WIDTH);
-                    rows.map(|w| w.iter().zip(x).map(|(w, x)| w * x).sum())
-                        .collect()
-                };
-                x.iter().map(row).collect()
-            };
-            let [q, k, v] = [0, 1, 2].map(|i| times(&x, &self.weights[i]));
-            let mut attended = vec![vec![0.0; WIDTH]; ROWS];
-            for head in (0..WIDTH).step_by(HEAD) {
-                for (q, out) in q.iter().zip(&mut attended) {
-                    let score = |k: &Vec<f64>| -> f64 {
-                        let terms = (head..head + HEAD).map(|c| q[c] * k[c]);
-                        terms.sum::<f64>() / (HEAD as f64).sqrt()
-                    };
-                    let scores: Vec<f64> = k.iter().map(score).collect();
-                    widest = scores.iter().fold(widest, |m, s| m.max(s.abs()));
-                    let all: f64 = scores.iter().map(|s| s.exp()).sum();
-                    for (s, v) in scores.iter().zip(&v) {
-                        for c in head..head + HEAD {
-                            out[c] += s.exp() / all * v[c];
-                        }
-                    }
-                }
-            }
-            for (row, values) in times(&attended, &self.weights[3]).iter().enumerate() {
-                for (c, value) in values.iter().enumerate() {
-                    out[c % 2][layout.slot(text, row, c / 2)] = *value;
-                }
-            }
-        }
-        (out, widest)
+    fn plan(&self) -> FhePlan {
+        let (_, keys) = bootstrap(&self.params).unwrap();
+        let options = self.options(Lengths::Public);
+        let (network, choices) = (&self.network, &self.choices);
+        let placement = packed_placement(network, choices, &self.params, &options);
+        let offer = Offer {
+            network,
+            choices,
+            parameters: PARAMETERS,
+            params: &self.params,
+            bootstrap: &keys,
+            options: &options,
+            placement: &placement.unwrap().unwrap(),
+            public_sha256: [0; 32],
+            calibration_sha256: [1; 32],
+            texts: &self.texts,
+            canary: None,
+            exposures: Vec::new(),
+        };
+        offer.plan().unwrap()
+    }
+
+    fn client(&self, plan: &FhePlan) -> FheClient {
+        let network = &self.network;
+        let (embedding, norm) = (network.embedding.clone(), network.embedding_norm.clone());
+        FheClient::new(plan.clone(), &self.params, embedding, norm, network.pool).unwrap()
     }
 }
 
-/// Simulated and encrypted: the model's attention, and what was counted is what was done.
+/// Fixed patterns, a replaced row and padding in it.
 #[test]
-fn attention_of_packed_rows_is_that_of_the_model() {
-    let params = CkksParams::insecure_test(11, 14).unwrap();
-    let setting = Setting::new(params.slots());
-    assert_eq!(setting.layout.texts(), 2);
-    let (expected, widest) = setting.expected();
-    assert!(widest < 7.0, "scores of up to {widest}");
-    let on = Simulator::new(&params, params.slots())
-        .unwrap()
-        .with_errors(3);
-    let x = [0, 1].map(|i| on.vector(setting.x[i].clone(), on.top()).unwrap());
-    let simulated = setting.run(&on, x);
-    for (found, expected) in simulated.iter().zip(&expected) {
-        let error = distance(found.values(), expected);
-        assert!(error < 2e-2, "simulated: {error}");
-    }
-    let counts = on.tally().counts();
-    // Σp and Σe: all heads of all texts in one vector each.
-    assert_eq!(counts.total(Op::Bootstrap), 2);
+fn one_text_is_answered_as_the_model_answers_it() {
+    let subject = Subject::new();
+    let plan = subject.plan();
+    let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
+    assert_eq!(
+        (plan.placement.columns, plan.request_ciphertexts()),
+        (16, 1)
+    );
+    assert_eq!(plan.places(&subject.params).unwrap(), 1);
+    let program = subject.network.program();
+    let batch = Batch {
+        program: &program,
+        choices: &subject.choices,
+        placement: &plan.placement,
+        lengths: Lengths::Public,
+        bound: plan.input_bound,
+    };
+    let on = Simulator::new(&subject.params, subject.params.slots()).unwrap();
+    let on = on.with_errors(2);
+    let texts = &subject.embedded[..1];
+    let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
-    let demand = KeyDemand::of(&params, &counts);
-    let mut keys = Keys::new(&params, |bootstrap| {
-        demand.plan(&params, bootstrap).unwrap()
+    let planned = plan.key_plan(&subject.params).unwrap();
+    let keys = Keys::new(&subject.params, |_| planned);
+    let mut rng = seeded(7);
+    let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
+    let client = subject.client(&plan);
+    let upload = client.pack(&subject.texts[..1], None).unwrap();
+    let sent = (0..upload.count()).map(|i| {
+        let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
+        sent.expand()
     });
-    let limbs = keys.on.top();
-    let x: [Ciphertext; 2] = [0, 1].map(|i| keys.encrypt(&setting.x[i], limbs));
-    keys.on.evaluator().counters().reset();
-    let found = setting.run(&keys.on, x);
-    for ((found, simulated), expected) in found.iter().zip(&simulated).zip(&expected) {
-        let found = keys.open(found);
-        let error = distance(&found, expected);
-        assert!(error < 2e-2, "encrypted: {error}");
-        // The polynomials err most; beside the simulation, which has the same, little is left.
-        let apart = distance(&found, simulated.values());
-        assert!(apart < 2e-3, "encrypted beside simulated: {apart}");
+    let sent: Vec<Ciphertext> = sent.collect();
+    let layout = plan.layout(&subject.params).unwrap();
+    let rows = PackedRows::new(layout, upload.declared()).unwrap();
+    let placement = plan.placement.clone();
+    let (on, bound) = (&keys.on, plan.input_bound);
+    let pass = PackedPass::new(on, &program, &subject.choices, placement, rows, bound).unwrap();
+    on.evaluator().counters().reset();
+    let mut x = pass.start(sent).unwrap();
+    for layer in 0..pass.layers() {
+        x = pass.layer(layer, x).unwrap();
+        // As from a checkpoint.
+        x = pass.resume(layer + 1, x.columns).unwrap();
     }
-    assert_eq!(keys.on.evaluator().counters().snapshot().bootstrap, 2);
+    let answer = pass.finish(&x).unwrap();
+    let done = on.evaluator().counters().snapshot();
+    let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
+    let form = &plan.reply;
+    let sealed = seal_reply(
+        &subject.params,
+        &public,
+        form,
+        &answer,
+        0.0,
+        &secret,
+        &[b"a"],
+    );
+    let noise = plan.reply_noise();
+    let received: Vec<Ciphertext> = sealed
+        .unwrap()
+        .iter()
+        .map(|ct| ct.clone().with_noise(noise))
+        .collect();
+    let opened = client.open(keys.decryptor(), &received, upload.lengths());
+    let opened = opened.unwrap().remove(0).unwrap();
+    let near = cosine(&opened, &subject.pooled[0]);
+    assert!(near > 0.9999, "{near}");
+    let apart = distance(&opened, &simulated[0]);
+    assert!(apart < 2e-3, "{apart}");
+
+    // What is not the answer is zero before noise is added.
+    let columns = pass.columns();
+    for ct in &answer {
+        let slots = keys.decryptor().decrypt_raw(ct).unwrap();
+        for (slot, z) in slots.iter().enumerate() {
+            if slot >= columns.used() {
+                assert!(z.norm() < 1e-4, "slot {slot}: {z}");
+            }
+        }
+        let found = unpack(layout, columns, 1, &[slots]).unwrap();
+        assert!(distance(&found[0], &opened) < 1e-3);
+    }
+
+    // What is planned is what was done.
+    let options = subject.options(Lengths::Public);
+    let (network, choices) = (&subject.network, &subject.choices);
+    let run = dry_run(network, choices, &subject.params, &options, &plan.placement);
+    let counts = run.unwrap().counts;
+    let total = |ops: &[Op]| ops.iter().map(|&op| counts.total(op)).sum::<u64>();
+    assert_eq!(done.bootstrap, total(&[Op::Bootstrap]));
+    // The engine's counters have what bootstraps do besides, which a plan prices as a whole.
+    on.evaluator().counters().reset();
+    let two = vec![Ciphertext::zero(&subject.params, on.floor(), on.default_scale()).unwrap(); 2];
+    on.refresh(StepId::outside("one"), two, on.top()).unwrap();
+    let one = on.evaluator().counters().snapshot();
+    assert_eq!(one.bootstrap, 1);
+    let rotations = total(&[Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant]);
+    let inside = |of_one: u64| done.bootstrap * of_one;
+    assert_eq!(done.rotation, rotations + inside(one.rotation));
+}
+
+#[test]
+fn what_packed_rows_do_not_take_is_refused_by_name() {
+    let subject = Subject::new();
+    let (network, choices, params) = (&subject.network, &subject.choices, &subject.params);
+    let place = |options: &FheOptions| packed_placement(network, choices, params, options);
+    let private = place(&subject.options(Lengths::Private)).err().unwrap();
+    assert!(private.to_string().contains("public lengths"), "{private}");
+    // More texts than there is room for are a batch.
+    let mut many = subject.options(Lengths::Public);
+    many.texts = 2;
+    assert_eq!(place(&many).unwrap(), None);
+    // A deeper softmax than a chain of 14 levels has.
+    let mut deep = choices.clone();
+    deep.layers[0].attention.first_steps = 14;
+    let options = subject.options(Lengths::Public);
+    let refused = packed_placement(network, &deep, params, &options).err();
+    assert!(
+        matches!(refused, Some(FheError::Levels { .. })),
+        "{refused:?}"
+    );
+
+    let plan = subject.plan();
+    let client = subject.client(&plan);
+    let long = TokenIds::new(vec![1; ROWS + 1]);
+    let refused = client.pack(&[long], None).err().unwrap();
+    let rows = PackingError::RowCount {
+        text: 0,
+        found: ROWS + 1,
+        rows: ROWS,
+    };
+    assert!(matches!(refused, FheError::Packing(e) if e == rows));
+    let two = [subject.texts[0].clone(), subject.texts[1].clone()];
+    assert!(matches!(
+        client.pack(&two, None).err().unwrap(),
+        FheError::Packing(PackingError::TooMany { room: 1, .. })
+    ));
+    // A plan with fewer places than columns, and one that hides lengths.
+    for change in [
+        |p: &mut FhePlan| p.placement.columns = 8,
+        |p: &mut FhePlan| p.placement.columns = 3,
+        |p: &mut FhePlan| p.lengths = Lengths::Private,
+        |p: &mut FhePlan| p.reply.ciphertexts = 2,
+    ] {
+        let mut other = plan.clone();
+        change(&mut other);
+        let refused = FhePlan::from_json(&other.to_json().unwrap()).err().unwrap();
+        assert!(
+            matches!(refused, PlanFileError::Unusable { .. }),
+            "{refused}"
+        );
+    }
+    // The plans of one text and of a batch have other hashes, and so their keys are others.
+    let mut batch = plan.clone();
+    batch.placement.columns = 1;
+    assert_ne!(batch.hash(), plan.hash());
 }

@@ -1,0 +1,251 @@
+//! Attention of texts in packed rows: all heads at once, fourteen levels with an exponential of four. The residual is a
+//! term of the output's map.
+
+use hushed_model::{Attention, StepId, same};
+
+use super::linear::{Term, biases, folded, linear, residual};
+use super::rows::{Kept, PackedRows};
+use super::softmax::{PackedSoftmax, PackedWeights};
+use crate::choices::{AttentionChoice, NormChoice};
+use crate::error::FheError;
+use crate::ops::activation::{self, argument_scale};
+use crate::ops::acts::{Acts, centred};
+use crate::ops::levels::{above, below, divisor, scale_of};
+use crate::packing::heads::{Heads, attend_times, scores};
+use crate::packing::{PackingError, Spread};
+use crate::slots::Slots;
+use hushed_lower::LinearMap;
+
+/// Copies of an operand in Q·Kᵀ and P·V: J of docs/one-text.md, where heads and rows have as many.
+const COPIES: usize = 4;
+
+/// A layer's attention in packed rows.
+pub struct PackedAttention<'a> {
+    /// The step that plans, counters and progress name it by.
+    pub at: StepId,
+    /// Weights and shapes of the model.
+    pub block: &'a Attention,
+    /// Intervals and degrees of its heads.
+    pub choice: &'a AttentionChoice,
+    /// Of the norm after it, whose κ is in the output's map.
+    pub norm: &'a NormChoice,
+    /// The texts.
+    pub rows: &'a PackedRows,
+    /// Rows whose results are used; others are 0.
+    pub kept: Kept,
+    /// Primes of refreshed sums.
+    pub statistics: usize,
+}
+
+/// How the heads of a model lie in packed rows.
+///
+/// # Errors
+/// [`PackingError::Mismatch`] if they do not fit: pairs of columns a head that are no power of two, or more columns than
+/// one vector has places for.
+pub fn heads_of(block: &Attention, rows: &PackedRows) -> Result<Heads, PackingError> {
+    let (layout, pairs) = (rows.layout(), block.heads.width / 2);
+    let inner = block.heads.count * block.heads.width;
+    let fits = block.heads.width.is_multiple_of(2)
+        && inner <= 2 * layout.columns()
+        && inner == block.query.inputs;
+    if !fits || pairs == 0 {
+        return Err(PackingError::Mismatch);
+    }
+    let copies = COPIES.min(pairs).min(layout.rows());
+    let groups = layout.rows() / copies.max(1);
+    // About the square root of the groups; whole vectors of E diagonals each.
+    let root = 1_usize << (groups.max(1).ilog2() / 2);
+    let baby = root.max(pairs / copies.max(1)).max(2 * root).min(groups);
+    Heads::new(layout, pairs, copies, baby)
+}
+
+/// κ·(y + x − mean) in pairs at half of [`Slots::default_scale`], y the attention's output with its biases, 0 in rows
+/// that are not kept.
+///
+/// # Errors
+/// [`FheError::Packing`] for heads that do not fit; too few levels; where values are visible, [`FheError::Range`] for
+/// sums above 1.
+pub fn attention<S: Slots>(
+    on: &S,
+    x: &Acts<S::Value>,
+    layer: &PackedAttention<'_>,
+) -> Result<Vec<S::Value>, FheError> {
+    let PackedAttention {
+        at, block, rows, ..
+    } = *layer;
+    let heads = heads_of(block, rows)?;
+    let (found, count) = (layer.choice.heads.len(), block.heads.count);
+    same(at, "heads of the calibration", found, count)?;
+    let softmax = PackedSoftmax::new(on, &heads, rows, layer.choice)?;
+    let columns = rows.layout().spread(block.query.inputs, heads.pairs())?;
+    let [x0] = x.columns.as_slice() else {
+        return Err(PackingError::Mismatch.into());
+    };
+    enough(on, at, on.limbs(x0), layer)?;
+    on.at(at.part("query_key"));
+    let (maps, through) = inputs(on, x, layer, &softmax)?;
+    let [q, k, v] = projected(on, x, rows, &maps, heads.pairs())?;
+    on.at(at.part("scores"));
+    let argument = argument_scale(on, below(on, on.limbs(x0), 4)?)?;
+    let scores = scores(on, &heads, q, k, argument)?;
+    let PackedWeights { exponentials, sum } = softmax.weights(on, at, scores, layer.statistics)?;
+    on.at(at.part("attend"));
+    let kept = rows.mask(on, layer.kept);
+    let lowest = exponentials.iter().chain([&v]).map(|x| on.limbs(x)).min();
+    let limbs = lowest.unwrap_or(on.floor());
+    // Copies, then the product that 1/Σe meets, after its mask. The result is at the scale of x.
+    let (copied, met) = (below(on, limbs, 1)?, below(on, limbs, 2)?);
+    let attended = softmax.weight_scale(on)?.times(on.scale(&v)).value() / divisor(on, copied)?;
+    let target = scale_of(on.scale(x0).value() * divisor(on, met)? / attended)?;
+    let inverse = softmax.second_inverse(on, &sum, target)?;
+    let inverse = on.drop_to(&inverse, copied.min(on.limbs(&inverse)))?;
+    let y = attend_times(on, &heads, exponentials, v, &inverse, &kept)?;
+    on.at(at.part("output"));
+    let output = output(on, layer, &through)?;
+    summed(on, x, layer, &columns, (y, &output))
+}
+
+/// Levels from the exponentials, or the first inverse, to the output: y, e, copies, P·V, × 1/Σe, output.
+const AFTER_EXPONENTIALS: usize = 6;
+
+/// Refuses operands with `limbs` primes, or statistics, that end below the level of a refresh: primes are left there, and
+/// scales would be those of no chain.
+fn enough<S: Slots>(
+    on: &S,
+    step: StepId,
+    limbs: usize,
+    layer: &PackedAttention<'_>,
+) -> Result<(), FheError> {
+    let levels = |mut limbs: usize| {
+        let mut count = 0_usize;
+        while limbs > on.floor() {
+            limbs -= on.level_primes(limbs).max(1).min(limbs);
+            count += 1;
+        }
+        count
+    };
+    // Q, copies, product, sums.
+    let exponentials = 4 + activation::levels(layer.choice.degree);
+    let below = levels(limbs).saturating_sub(exponentials);
+    let inverse = levels(layer.statistics).saturating_sub(layer.choice.first_steps);
+    match below.min(inverse) {
+        available if available < AFTER_EXPONENTIALS => Err(FheError::Levels {
+            step,
+            needed: AFTER_EXPONENTIALS,
+            available,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The stacked maps of Q, of the conjugates of K, and of V; and the bias of V, which goes through the output's map as
+/// weights sum to 1. K has none, which changes no softmax.
+fn inputs<S: Slots>(
+    on: &S,
+    x: &Acts<S::Value>,
+    layer: &PackedAttention<'_>,
+    softmax: &PackedSoftmax<'_>,
+) -> Result<(LinearMap, Vec<f64>), FheError> {
+    let PackedAttention { at, block, .. } = *layer;
+    let mut query = folded(on, at.part("query"), x, &block.query)?;
+    let mut key = folded(on, at.part("key"), x, &block.key)?;
+    let mut value = folded(on, at.part("value"), x, &block.value)?;
+    for map in [&query, &key, &value] {
+        same(at, "columns of all heads", map.rows, x.gain.len())?;
+    }
+    let factor = |row: usize| block.heads.scale * softmax.factor(row / block.heads.width);
+    let weights = query.weights.chunks_exact_mut(query.columns.max(1));
+    for (row, weights) in weights.enumerate() {
+        weights.iter_mut().for_each(|w| *w *= factor(row));
+    }
+    for (row, bias) in query.bias.iter_mut().flatten().enumerate() {
+        *bias *= factor(row);
+    }
+    key.bias = None;
+    let through = value.bias.take().unwrap_or_default();
+    // a − i·b: the second of each pair of rows is negative.
+    let weights = key.weights.chunks_exact_mut(key.columns.max(1));
+    for weights in weights.skip(1).step_by(2) {
+        weights.iter_mut().for_each(|w| *w = -*w);
+    }
+    Ok((LinearMap::stacked(vec![query, key, value]), through))
+}
+
+fn projected<S: Slots>(
+    on: &S,
+    x: &Acts<S::Value>,
+    rows: &PackedRows,
+    maps: &LinearMap,
+    pairs: usize,
+) -> Result<[S::Value; 3], FheError> {
+    let (layout, width) = (rows.layout(), x.gain.len());
+    let (columns, stacked) = (
+        layout.spread(width, pairs)?,
+        layout.spread(3 * width, pairs)?,
+    );
+    // A matrix a vector: all their columns are in use.
+    if columns.vectors() != 1 || stacked.vectors() != 3 || 2 * stacked.used() != width {
+        return Err(PackingError::Mismatch.into());
+    }
+    let term = Term {
+        places: columns,
+        vectors: &x.columns,
+        map: maps,
+    };
+    let bias = (maps.bias.as_deref().unwrap_or_default(), Kept::All);
+    let all = linear(on, rows, &stacked, &[term], bias, on.default_scale())?;
+    all.try_into().map_err(|_| PackingError::Mismatch.into())
+}
+
+/// The output's map, centred for the norm, with the bias of V.
+fn output<S: Slots>(
+    on: &S,
+    layer: &PackedAttention<'_>,
+    through: &[f64],
+) -> Result<LinearMap, FheError> {
+    let at = layer.at.part("output");
+    let mut output = centred(on, at, &layer.block.output, layer.norm.scale)?;
+    let rows = output.weights.chunks_exact(output.columns.max(1));
+    if let Some(bias) = &mut output.bias {
+        for (bias, row) in bias.iter_mut().zip(rows) {
+            *bias += row.iter().zip(through).map(|(w, b)| w * b).sum::<f64>();
+        }
+    }
+    Ok(output)
+}
+
+/// The output of `y` and the residual of `x`, in rows that are kept.
+fn summed<S: Slots>(
+    on: &S,
+    x: &Acts<S::Value>,
+    layer: &PackedAttention<'_>,
+    columns: &Spread,
+    (y, output): (S::Value, &LinearMap),
+) -> Result<Vec<S::Value>, FheError> {
+    let rest = residual(on, x, layer.norm.scale);
+    let (limbs, mut vectors) = (on.limbs(&y), x.columns.clone());
+    if layer.kept == Kept::Later {
+        // A first row may be far beyond the norm's range.
+        let mask = layer.rows.mask(on, layer.kept);
+        let high = above(on, limbs)?;
+        for v in &mut vectors {
+            let short = on.drop_to(v, high)?;
+            *v = on.mul_vector(&short, &mask, on.scale(v))?;
+        }
+    }
+    let terms = [
+        Term {
+            places: *columns,
+            vectors: std::slice::from_ref(&y),
+            map: output,
+        },
+        Term {
+            places: *columns,
+            vectors: &vectors,
+            map: &rest,
+        },
+    ];
+    let bias = biases(output, &rest);
+    let target = scale_of(on.default_scale().value() / 2.0)?;
+    linear(on, layer.rows, columns, &terms, (&bias, layer.kept), target)
+}

@@ -1,0 +1,141 @@
+//! The feed-forward block in packed rows: hidden columns lie beside each other, each with the polynomial of its
+//! interval in the coefficients of its place. The residual is a term of the second map.
+
+use hushed_ckks::poly::{SlotPolynomial, evaluate_slots};
+use hushed_model::{FeedForward, StepId, same};
+use rayon::prelude::*;
+
+use super::joined;
+use super::linear::{Term, biases, folded, linear, residual};
+use super::rows::{Kept, PackedRows};
+use crate::choices::{ActivationChoice, NormChoice};
+use crate::error::FheError;
+use crate::ops::activation::{Polynomials, argument_scale, unit_map};
+use crate::ops::acts::{Acts, centred};
+use crate::ops::levels::{below, scale_of};
+use crate::packing::{PackingError, Spread};
+use crate::slots::Slots;
+
+/// A feed-forward block in packed rows.
+pub struct PackedFeedForward<'a> {
+    /// The step that plans, counters and progress name it by.
+    pub at: StepId,
+    /// Weights and shapes of the model.
+    pub block: &'a FeedForward,
+    /// Degree of the activation and the interval of each hidden column.
+    pub choice: &'a ActivationChoice,
+    /// Of the norm after it, whose κ is in the second map.
+    pub norm: &'a NormChoice,
+    /// The texts.
+    pub rows: &'a PackedRows,
+    /// Rows whose results are used; the arguments of others are 0.
+    pub kept: Kept,
+    /// Where the columns of x are.
+    pub columns: Spread,
+    /// Fits that layers share.
+    pub polynomials: &'a Polynomials,
+}
+
+impl PackedFeedForward<'_> {
+    /// κ·(y + x − mean) for y = down(f(up(x))), in pairs at half of [`Slots::default_scale`].
+    ///
+    /// # Errors
+    /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
+    pub fn run<S: Slots>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        let hidden = self.block.up.outputs;
+        same(self.at, "intervals", self.choice.columns.len(), hidden)?;
+        same(self.at, "hidden columns", self.block.down.inputs, hidden)?;
+        let places = self.rows.layout().spread(hidden, 1)?;
+        let first = x.columns.first().ok_or(PackingError::Mismatch)?;
+        let up = self.at.part("up");
+        on.at(up);
+        let map = unit_map(folded(on, up, x, &self.block.up)?, &self.choice.columns)?;
+        let term = Term {
+            places: self.columns,
+            vectors: &x.columns,
+            map: &map,
+        };
+        let bias = (map.bias.as_deref().unwrap_or_default(), self.kept);
+        // Parts are at twice the scale of a pair.
+        let argument = argument_scale(on, below(on, on.limbs(first), 1)?)?;
+        let target = scale_of(argument.value() / 2.0)?;
+        let arguments = linear(on, self.rows, &places, &[term], bias, target)?;
+        on.at(self.at.part("activation"));
+        let mut parts = Vec::with_capacity(2 * arguments.len());
+        for (vector, pair) in arguments.iter().enumerate() {
+            let both = on.parts(pair)?;
+            parts.extend(
+                both.into_iter()
+                    .enumerate()
+                    .map(|(part, t)| (vector, part, t)),
+            );
+        }
+        let activation = |(vector, part, t): (usize, usize, S::Value)| {
+            let polynomial = self.polynomial(on, &places, vector, part)?;
+            let t = on.within(t, 1.0);
+            evaluate_slots(on, &t, &polynomial, on.scale(first))
+        };
+        let parts = parts.into_par_iter().map(activation);
+        let hidden = joined(on, parts.collect::<Result<Vec<_>, FheError>>()?)?;
+        self.down(on, x, &places, &hidden)
+    }
+
+    fn down<S: Slots>(
+        &self,
+        on: &S,
+        x: &Acts<S::Value>,
+        places: &Spread,
+        hidden: &[S::Value],
+    ) -> Result<Vec<S::Value>, FheError> {
+        let at = self.at.part("down");
+        on.at(at);
+        let down = centred(on, at, &self.block.down, self.norm.scale)?;
+        let rest = residual(on, x, self.norm.scale);
+        let terms = [
+            Term {
+                places: *places,
+                vectors: hidden,
+                map: &down,
+            },
+            Term {
+                places: self.columns,
+                vectors: &x.columns,
+                map: &rest,
+            },
+        ];
+        let bias = biases(&down, &rest);
+        let target = scale_of(on.default_scale().value() / 2.0)?;
+        linear(
+            on,
+            self.rows,
+            &self.columns,
+            &terms,
+            (&bias, self.kept),
+            target,
+        )
+    }
+
+    /// The polynomial of each place, for one part of the pairs of a vector; 0 in places without a column.
+    fn polynomial<S: Slots>(
+        &self,
+        on: &S,
+        places: &Spread,
+        vector: usize,
+        part: usize,
+    ) -> Result<SlotPolynomial, FheError> {
+        let degree = self.choice.degree;
+        if on.only_shapes() {
+            return Ok(SlotPolynomial::new(degree, &[])?);
+        }
+        let of = |place: usize| {
+            let column = places.columns_at(vector, place).map(|both| both[part]);
+            let column = column.and_then(|c| self.choice.columns.get(c));
+            let fit = |&column| self.polynomials.get(self.block.activation, column, degree);
+            column.map(fit).transpose()
+        };
+        let fitted = (0..self.rows.layout().columns()).into_par_iter().map(of);
+        let fitted = fitted.collect::<Result<Vec<_>, FheError>>()?;
+        let at: Vec<_> = fitted.iter().map(Option::as_deref).collect();
+        Ok(SlotPolynomial::new(degree, &at)?)
+    }
+}

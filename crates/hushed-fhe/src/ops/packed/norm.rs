@@ -1,0 +1,171 @@
+//! LayerNorm in packed rows. The variance of a row is the sum of the squares of its centred columns over places; it is
+//! spread over the row before it is refreshed, with all slots.
+//!
+//! v = Σ c² in rows that are kept and 1 in others, x̂/bound = c·(√d/bound)·v^{−1/2}, 0 in rows that are not kept.
+
+use hushed_model::{Norm, NormKind, StepId, same};
+
+use super::rows::{Kept, PackedRows};
+use crate::choices::{NormChoice, fits};
+use crate::error::FheError;
+use crate::ops::acts::Acts;
+use crate::ops::levels::{divisor, scale_of};
+use crate::ops::norm::refreshed;
+use crate::packing::sums::squares;
+use crate::packing::{PackingError, Spread};
+use crate::slots::Slots;
+
+use super::refreshed_pairs;
+use crate::ops::levels::below;
+
+/// Room above the largest inverse root of a calibrated variance, at its refresh.
+const ROOM: f64 = 1.5;
+
+/// A norm in packed rows.
+pub struct PackedNorm<'a> {
+    /// The step that plans, counters and progress name it by.
+    pub at: StepId,
+    /// Gain, offset, ε.
+    pub norm: &'a Norm,
+    /// κ, range of the variance, bound.
+    pub choice: &'a NormChoice,
+    /// The texts.
+    pub rows: &'a PackedRows,
+    /// Rows that get a result.
+    pub kept: Kept,
+    /// Where the columns are.
+    pub columns: Spread,
+    /// Primes of refreshed statistics.
+    pub statistics: usize,
+}
+
+impl PackedNorm<'_> {
+    /// The norm of `centred` pairs that have no level left: they are refreshed to `limbs` primes first, and the inverse
+    /// root is refreshed too. One level below `limbs`.
+    ///
+    /// # Errors
+    /// [`FheError::Unsupported`] for a norm without means; too few levels; where values are visible,
+    /// [`FheError::Range`] for columns or a variance outside their range.
+    pub fn after_refresh<S: Slots>(
+        &self,
+        on: &S,
+        centred: &[S::Value],
+        limbs: usize,
+    ) -> Result<Acts<S::Value>, FheError> {
+        let at = self.at.part("refresh");
+        on.at(at);
+        let centred = refreshed_pairs(on, at, centred, limbs)?;
+        on.at(self.at);
+        let v = self.variance(on, &centred)?;
+        // The largest root, and so the message of the refresh, is below 1.
+        let most = ROOM / self.choice.low.sqrt();
+        let root = self.root(on, &v, (1.0 / most, on.default_scale()))?;
+        let root = crate::ops::softmax::refreshed(on, self.at.part("root"), vec![root], limbs)?;
+        let root = root.into_iter().next().ok_or(PackingError::Mismatch)?;
+        self.times(on, centred, on.read_as(root, most * self.factor())?)
+    }
+
+    /// The norm of `centred` pairs, one level below them; at half of [`Slots::default_scale`].
+    ///
+    /// # Errors
+    /// As [`PackedNorm::after_refresh`].
+    pub fn at_level<S: Slots>(
+        &self,
+        on: &S,
+        centred: Vec<S::Value>,
+    ) -> Result<Acts<S::Value>, FheError> {
+        on.at(self.at);
+        let v = self.variance(on, &centred)?;
+        let first = centred.first().ok_or(PackingError::Mismatch)?;
+        let (limbs, scale) = (on.limbs(first), on.scale(first));
+        let wanted = on.default_scale().value() / 2.0 * divisor(on, limbs)?;
+        let target = scale_of(wanted / scale.value())?;
+        let root = self.root(on, &v, (self.factor(), target))?;
+        self.times(on, centred, root)
+    }
+
+    fn factor(&self) -> f64 {
+        (self.norm.width as f64).sqrt() / self.choice.bound
+    }
+
+    /// v, refreshed.
+    fn variance<S: Slots>(&self, on: &S, centred: &[S::Value]) -> Result<S::Value, FheError> {
+        if self.norm.kind != NormKind::LayerNorm {
+            return Err(FheError::Unsupported {
+                what: format!("{}: RMSNorm", self.at),
+                remedy: "models with LayerNorm can be run",
+            });
+        }
+        same(self.at, "vectors", centred.len(), self.columns.vectors())?;
+        let kept = self.rows.mask(on, self.kept);
+        let scale = on.default_scale();
+        let v = squares(on, self.rows.layout(), centred, 1.0, &kept, scale)?;
+        let epsilon = self.choice.scale.powi(2) * self.norm.width as f64 * self.norm.epsilon;
+        let added = self.rows.numbers(on, |text, row, _| {
+            match self.rows.holds(self.kept, text, row) {
+                true => epsilon,
+                false => 1.0,
+            }
+        });
+        let v = on.within(on.add_vector(v, &added)?, 1.0);
+        refreshed(on, self.at.part("variance"), v, self.statistics)
+    }
+
+    /// `factor`·v^{−1/2} in rows that are kept, 0 in others, at scale `target`.
+    fn root<S: Slots>(
+        &self,
+        on: &S,
+        v: &S::Value,
+        (factor, target): (f64, hushed_ckks::Scale),
+    ) -> Result<S::Value, FheError> {
+        let root = match on.only_shapes() {
+            true => fits::root_within(self.choice)?,
+            false => fits::root(self.choice)?,
+        };
+        let y = root.evaluate(on, v, on.default_scale())?;
+        let mask = self.rows.numbers(on, |text, row, _| {
+            match self.rows.holds(self.kept, text, row) {
+                true => factor,
+                false => 0.0,
+            }
+        });
+        on.mul_vector(&y, &mask, target)
+    }
+
+    fn times<S: Slots>(
+        &self,
+        on: &S,
+        centred: Vec<S::Value>,
+        root: S::Value,
+    ) -> Result<Acts<S::Value>, FheError> {
+        let first = centred.first().ok_or(PackingError::Mismatch)?;
+        let limbs = on.limbs(first).min(on.limbs(&root));
+        // There is a level.
+        below(on, limbs, 1)?;
+        let root = [vec![on.drop_to(&root, limbs)?]];
+        let mut columns = Vec::with_capacity(centred.len());
+        for c in centred {
+            let product = on.dot_grid(&[vec![c]], &root)?;
+            columns.extend(product.into_iter().flatten());
+        }
+        acts(self.at, columns, self.norm, self.choice)
+    }
+}
+
+/// Vectors of pairs x̂/bound with the gain and offset of their norm, a number a column.
+///
+/// # Errors
+/// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers.
+pub fn acts<V>(
+    at: StepId,
+    columns: Vec<V>,
+    norm: &Norm,
+    choice: &NormChoice,
+) -> Result<Acts<V>, FheError> {
+    let (gain, offset) = hushed_lower::affine(at, norm)?;
+    Ok(Acts {
+        columns,
+        gain: gain.iter().map(|g| g * choice.bound).collect(),
+        offset,
+    })
+}

@@ -1,0 +1,268 @@
+//! Softmax of all heads at once, in packed rows: [`crate::ops::softmax`] with a polynomial a place.
+//!
+//! Scores of heads lie beside each other, so each head's exponential is in the coefficients of its places. Its
+//! normalisation is of one range for all heads, the widest: the calibration gives all heads of a layer the same number
+//! of steps, which is what the widest needs. Padding is excluded from the sums by masks, which are exact; what it holds
+//! meets values of 0. A head with a fixed pattern has no exponential: its pattern is added instead.
+
+use hushed_ckks::Scale;
+use hushed_ckks::poly::{Inverse, SlotPolynomial, evaluate_slots};
+use hushed_model::StepId;
+use rayon::prelude::*;
+
+use super::rows::PackedRows;
+use crate::choices::{AttentionChoice, HeadChoice, fits};
+use crate::error::FheError;
+use crate::ops::levels::{below, divisor, scale_of};
+use crate::ops::norm::product;
+use crate::ops::softmax::refreshed;
+use crate::packing::PackingError;
+use crate::packing::heads::Heads;
+use crate::packing::sums::over_places;
+use crate::slots::Slots;
+
+/// The ends of a second interval where no head has a softmax.
+const NO_HEAD: (f64, f64) = (0.5, 1.0);
+
+/// Above it the sums of a row whose weights are exact may still be, as in calibrations.
+const ABOVE: f64 = 1.03;
+
+/// The polynomials and inverses of a layer's softmax.
+pub struct PackedSoftmax<'a> {
+    heads: &'a Heads,
+    rows: &'a PackedRows,
+    exponential: SlotPolynomial,
+    first: Inverse,
+    second: Inverse,
+    /// Upper end of the second sums, at least 1.
+    high: f64,
+    kinds: Vec<Kind>,
+}
+
+/// What a head computes: t = factor·s + offset.
+#[derive(Clone, Copy)]
+enum Kind {
+    Learned { factor: f64, offset: f64 },
+    Previous,
+    Absent,
+}
+
+/// Exponentials e, not normalised, and Σe, refreshed.
+pub struct PackedWeights<V> {
+    /// e, as [`crate::packing::heads::scores`] has the scores.
+    pub exponentials: Vec<V>,
+    /// Σe in all places of its head.
+    pub sum: V,
+}
+
+impl<'a> PackedSoftmax<'a> {
+    /// The functions of a layer's choice.
+    ///
+    /// # Errors
+    /// [`PackingError::Mismatch`] for more heads than a row has places for; [`FheError::Poly`] for intervals without a
+    /// fit.
+    pub fn new<S: Slots>(
+        on: &S,
+        heads: &'a Heads,
+        rows: &'a PackedRows,
+        choice: &AttentionChoice,
+    ) -> Result<Self, FheError> {
+        if choice.heads.len() > heads.count() {
+            return Err(PackingError::Mismatch.into());
+        }
+        let mut kinds: Vec<Kind> = choice.heads.iter().map(Kind::of).collect();
+        kinds.resize(heads.count(), Kind::Absent);
+        let exponential = match on.only_shapes() {
+            true => SlotPolynomial::new(choice.degree, &[])?,
+            false => {
+                let fit = |head: &HeadChoice| match head {
+                    HeadChoice::Previous => Ok(None),
+                    _ => fits::exponential(head, choice.degree).map(Some),
+                };
+                let fitted: Vec<_> = choice.heads.par_iter().map(fit).collect::<Result<_, _>>()?;
+                let places = 0..heads.layout().columns();
+                let at = places.map(|u| fitted.get(u / heads.pairs()).and_then(Option::as_ref));
+                SlotPolynomial::new(choice.degree, &at.collect::<Vec<_>>())?
+            }
+        };
+        let mut lowest: Option<f64> = None;
+        let (mut low, mut high) = NO_HEAD;
+        for head in &choice.heads {
+            if let HeadChoice::Softmax { first, second, .. } = head {
+                let ratio = first.low / first.high;
+                lowest = Some(lowest.map_or(ratio, |l: f64| l.min(ratio)));
+                low = low.min(second.low);
+                high = high.max(second.high);
+            }
+        }
+        let first = Inverse::with_steps(lowest.unwrap_or(NO_HEAD.0), 1.0, choice.first_steps)?;
+        // A head with a narrow range may meet the error of the widest one's inverse, anywhere in its own.
+        let error = first.report().error;
+        low *= (1.0 - error).powi(2);
+        high = high.max(ABOVE * (1.0 + error).powi(2));
+        Ok(Self {
+            second: Inverse::with_steps(low, high, choice.second_steps)?,
+            heads,
+            rows,
+            exponential,
+            first,
+            high,
+            kinds,
+        })
+    }
+
+    /// Factor of the scores of head `head` in t: part of the queries' map.
+    pub fn factor(&self, head: usize) -> f64 {
+        match self.kinds.get(head) {
+            Some(Kind::Learned { factor, .. }) => *factor,
+            _ => 0.0,
+        }
+    }
+
+    /// Scale of e.
+    ///
+    /// # Errors
+    /// None for intervals of a calibration.
+    pub fn weight_scale<S: Slots>(&self, on: &S) -> Result<Scale, FheError> {
+        scale_of(on.default_scale().value() / self.high)
+    }
+
+    /// e and Σe from `scores` times [`PackedSoftmax::factor`], vector by vector.
+    ///
+    /// # Errors
+    /// Too few levels; where values are visible, [`FheError::Range`] for sums above 1.
+    pub fn weights<S: Slots>(
+        &self,
+        on: &S,
+        at: StepId,
+        scores: Vec<S::Value>,
+        statistics: usize,
+    ) -> Result<PackedWeights<S::Value>, FheError> {
+        on.at(at.part("exp"));
+        let exponential = |(v, s): (usize, S::Value)| self.exponential(on, v, s);
+        let p = scores.into_par_iter().enumerate().map(exponential);
+        let p = p.collect::<Result<Vec<_>, FheError>>()?;
+        on.at(at.part("weigh"));
+        let sum = self.summed(on, at.part("first_sum"), &p, (1.0, statistics))?;
+        let from = p.first().map_or(on.floor(), |p| on.limbs(p));
+        let limbs = from.min(below(on, on.limbs(&sum), self.first.levels())?);
+        let normalised = below(on, limbs, 1)?;
+        // Scales are derived backwards from that of e.
+        let target = self.weight_scale(on)?.value();
+        let y_scale = (target * divisor(on, normalised)?).sqrt();
+        let p_scale = p.first().map_or(on.default_scale(), |p| on.scale(p));
+        let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
+        let inverse = self.first.evaluate(on, &sum, inverse_scale)?;
+        let inverse = on.drop_to(&inverse, limbs)?;
+        let square = |p: S::Value| -> Result<S::Value, FheError> {
+            let y = on.within(product(on, &p, &inverse)?, 1.0);
+            drop(p);
+            Ok(on.within(product(on, &y, &y)?, 1.0))
+        };
+        let e = p.into_par_iter().map(square);
+        let exponentials = e.collect::<Result<Vec<_>, FheError>>()?;
+        let at = at.part("second_sum");
+        let sum = self.summed(on, at, &exponentials, (self.high, statistics))?;
+        Ok(PackedWeights { exponentials, sum })
+    }
+
+    /// 1/Σe at scale `target`.
+    ///
+    /// # Errors
+    /// Too few levels.
+    pub fn second_inverse<S: Slots>(
+        &self,
+        on: &S,
+        sum: &S::Value,
+        target: Scale,
+    ) -> Result<S::Value, FheError> {
+        self.second.evaluate(on, sum, target)
+    }
+
+    /// p of vector `vector` of the scores.
+    fn exponential<S: Slots>(
+        &self,
+        on: &S,
+        vector: usize,
+        scores: S::Value,
+    ) -> Result<S::Value, FheError> {
+        let shift = self.rows.numbers(on, |text, row, place| {
+            match self.kind(place) {
+                // Padding has the least exponential: 0 is outside some intervals.
+                Kind::Learned { offset, .. } => match self.sees(vector, text, row, place) {
+                    true => offset,
+                    false => -1.0,
+                },
+                Kind::Previous | Kind::Absent => 0.0,
+            }
+        });
+        let t = on.within(on.add_vector(scores, &shift)?, 1.0);
+        let p = evaluate_slots(on, &t, &self.exponential, on.default_scale())?;
+        // Row i attends to row i − 1, and row 0 to itself: such that its weight is 1 after both inverses.
+        let one = 1.0 / (self.first.eval(1.0) * self.second.eval(1.0).sqrt());
+        let pattern = self.rows.numbers(on, |_, row, place| {
+            let key = (row + self.heads.diagonal(vector, place)) % self.heads.layout().rows();
+            match self.kind(place) {
+                Kind::Previous if key == row.saturating_sub(1) => one,
+                _ => 0.0,
+            }
+        });
+        Ok(on.within(on.add_vector(p, &pattern)?, 1.0))
+    }
+
+    /// Sums over the keys of each row and head, padding excluded, in all places of the head, refreshed; within `high`. 1
+    /// where there is nothing to sum.
+    fn summed<S: Slots>(
+        &self,
+        on: &S,
+        at: StepId,
+        vectors: &[S::Value],
+        (high, statistics): (f64, usize),
+    ) -> Result<S::Value, FheError> {
+        let limbs = vectors.iter().map(|x| on.limbs(x)).min();
+        let limbs = limbs.unwrap_or(on.floor());
+        let scale = scale_of(on.default_scale().value() / high)?;
+        let mut sum = on.sum(limbs, scale_of(scale.value() * divisor(on, limbs)?)?)?;
+        for (vector, x) in vectors.iter().enumerate() {
+            let mask = self.rows.numbers(on, |text, row, place| {
+                let learned = matches!(self.kind(place), Kind::Learned { .. });
+                f64::from(u8::from(learned && self.sees(vector, text, row, place)))
+            });
+            on.add_multiples(&mut sum, x, &mask)?;
+        }
+        let (layout, pairs) = (self.heads.layout(), self.heads.pairs());
+        let sum = over_places(on, layout, &on.finish(sum)?, (pairs, 1.0), &[], scale)?;
+        let ones = self
+            .rows
+            .numbers(on, |text, _, place| match self.kind(place) {
+                Kind::Learned { .. } if self.rows.length(text) > 0 => 0.0,
+                _ => 1.0,
+            });
+        let sum = on.within(on.add_vector(sum, &ones)?, high);
+        let mut sums = refreshed(on, at, vec![sum], statistics)?;
+        sums.pop().ok_or_else(|| PackingError::Mismatch.into())
+    }
+
+    fn kind(&self, place: usize) -> Kind {
+        let kind = self.kinds.get(place / self.heads.pairs());
+        kind.copied().unwrap_or(Kind::Absent)
+    }
+
+    /// Whether the key of a slot of vector `vector` is a token.
+    fn sees(&self, vector: usize, text: usize, row: usize, place: usize) -> bool {
+        let key = row + self.heads.diagonal(vector, place);
+        key % self.heads.layout().rows() < self.rows.length(text)
+    }
+}
+
+impl Kind {
+    fn of(head: &HeadChoice) -> Kind {
+        match head {
+            HeadChoice::Softmax { scores, .. } => Kind::Learned {
+                factor: 1.0 / scores.half(),
+                offset: -scores.middle() / scores.half(),
+            },
+            HeadChoice::Previous => Kind::Previous,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A program in packed rows ([`crate::packing::Layout`]), layer by layer: one text, or a few.
+//!
+//! | step | result |
+//! |---|---|
+//! | attention with its sum | κ·(y + x − mean) in pairs, no level left |
+//! | norm | x̂/bound, one level below the refresh before it |
+//! | feed-forward with its sum | κ·(y + x − mean) in pairs |
+//! | norm | x̂/bound, refreshed to the level at which attention begins; not after the last layer |
+//! | pooling | the first row of each text |
+
+use std::ops::Range;
+
+use hushed_ckks::Complex64;
+use hushed_model::{Attention, Block, FeedForward, Norm, Program, Step, StepId, same};
+
+use super::shape::{shape, supported};
+use super::{absent, frozen, no_layer};
+use crate::choices::{Choices, LayerChoice};
+use crate::error::FheError;
+use crate::ops::activation::Polynomials;
+use crate::ops::acts::Acts;
+use crate::ops::packed::attention::{PackedAttention, attention, heads_of};
+use crate::ops::packed::feed_forward::PackedFeedForward;
+use crate::ops::packed::norm::{PackedNorm, acts};
+use crate::ops::packed::pool::pool;
+use crate::ops::packed::refreshed_pairs;
+use crate::ops::packed::rows::{Kept, PackedRows};
+use crate::packing::Spread;
+use crate::plan::placement::Placement;
+use crate::slots::Slots;
+
+/// Runs a program over vectors of pairs in packed rows.
+pub struct PackedPass<'a, S: Slots> {
+    on: &'a S,
+    program: &'a Program,
+    layers: Vec<Range<usize>>,
+    choices: &'a Choices,
+    placement: Placement,
+    rows: PackedRows,
+    columns: Spread,
+    input_bound: f64,
+    polynomials: Polynomials,
+}
+
+/// The steps of a layer.
+struct Layer<'a> {
+    attention: (StepId, &'a Attention),
+    attention_norm: (StepId, &'a Norm),
+    feed_forward: (StepId, &'a FeedForward),
+    feed_forward_norm: (StepId, &'a Norm),
+    choice: &'a LayerChoice,
+}
+
+impl<'a, S: Slots> PackedPass<'a, S> {
+    /// A pass over texts with these rows. The client divided its columns by `input_bound`, and by 2.
+    ///
+    /// # Errors
+    /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads or columns do not fit the
+    /// layout: more columns than one vector has places for, pairs of columns a head that are no power of two.
+    pub fn new(
+        on: &'a S,
+        program: &'a Program,
+        choices: &'a Choices,
+        placement: Placement,
+        rows: PackedRows,
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        let layers = program.layers();
+        let mut pairs = 1;
+        for layer in &layers {
+            supported(program, layer.clone())?;
+            let step = program.steps().get(layer.start);
+            if let Some((id, Block::Attention(a))) = step.map(|s| (s.id, &s.block)) {
+                pairs = heads_of(a, &rows).map_err(|_| unfit(id, a, &rows))?.pairs();
+            }
+        }
+        if choices.classifier.is_some() {
+            return Err(FheError::Unsupported {
+                what: "a classifier on packed rows".to_owned(),
+                remedy: "plan a batch: leave out --texts",
+            });
+        }
+        let columns = rows.layout().spread(program.embedding().width, pairs)?;
+        Ok(PackedPass {
+            on,
+            program,
+            layers,
+            choices,
+            placement,
+            rows,
+            columns,
+            input_bound,
+            polynomials: Polynomials::default(),
+        })
+    }
+
+    /// Number of layers of the program.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Where the columns are.
+    pub fn columns(&self) -> &Spread {
+        &self.columns
+    }
+
+    /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
+    ///
+    /// # Errors
+    /// Those of a refresh; another number of vectors than the layout has.
+    pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let (on, limbs) = (self.on, self.placement.attention);
+        let id = StepId::outside("input.refresh");
+        same(id, "vectors", vectors.len(), self.columns.vectors())?;
+        let halves = vectors.into_iter().map(|v| on.read_as(v, 2.0));
+        let mut columns = halves.collect::<Result<Vec<_>, FheError>>()?;
+        if columns.iter().any(|v| on.limbs(v) < limbs) {
+            on.at(id);
+            columns = refreshed_pairs(on, id, &columns, limbs)?;
+        }
+        let width = self.columns.width();
+        Ok(Acts {
+            columns,
+            gain: vec![self.input_bound; width],
+            offset: vec![0.0; width],
+        })
+    }
+
+    /// The vectors that layer `next` reads, from a checkpoint before it, as [`super::Pass::resume`].
+    ///
+    /// # Errors
+    /// A layer that the model or the choices do not have, another number of vectors.
+    pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let Some(i) = next.checked_sub(1) else {
+            return self.start(vectors);
+        };
+        let layer = self.steps(i)?;
+        let (id, norm) = layer.feed_forward_norm;
+        same(id, "vectors", vectors.len(), self.columns.vectors())?;
+        acts(id, vectors, norm, &layer.choice.feed_forward_norm)
+    }
+
+    /// Layer `i` of the model.
+    ///
+    /// # Errors
+    /// Those of its steps.
+    pub fn layer(&self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let (on, layer) = (self.on, self.steps(i)?);
+        let statistics = self.placement.statistics;
+        let kept = match layer.choice.frozen_row {
+            Some(_) => Kept::Later,
+            None => Kept::Tokens,
+        };
+        let short = x
+            .columns
+            .iter()
+            .map(|v| on.drop_to(v, self.placement.attention.min(on.limbs(v))));
+        let x = Acts {
+            columns: short.collect::<Result<_, FheError>>()?,
+            ..x
+        };
+        let (at, block) = layer.attention;
+        let centred = attention(
+            on,
+            &x,
+            &PackedAttention {
+                at,
+                block,
+                choice: &layer.choice.attention,
+                norm: &layer.choice.attention_norm,
+                rows: &self.rows,
+                kept,
+                statistics,
+            },
+        );
+        let centred = centred.map_err(|error| error.lacking_at(at))?;
+        drop(x);
+        let norm = |(at, norm): (StepId, &'a Norm), choice| PackedNorm {
+            at,
+            norm,
+            choice,
+            rows: &self.rows,
+            kept,
+            columns: self.columns,
+            statistics,
+        };
+        let first = norm(layer.attention_norm, &layer.choice.attention_norm);
+        let x = first.after_refresh(on, &centred, self.placement.feed_forward);
+        let x = x.map_err(|error| error.lacking_at(first.at))?;
+        let (at, block) = layer.feed_forward;
+        let feed_forward = PackedFeedForward {
+            at,
+            block,
+            choice: &layer.choice.activation,
+            norm: &layer.choice.feed_forward_norm,
+            rows: &self.rows,
+            kept,
+            columns: self.columns,
+            polynomials: &self.polynomials,
+        };
+        let centred = feed_forward.run(on, &x);
+        let centred = centred.map_err(|error| error.lacking_at(at))?;
+        let second = norm(layer.feed_forward_norm, &layer.choice.feed_forward_norm);
+        let x = second.at_level(on, centred);
+        let x = x.map_err(|error| error.lacking_at(second.at))?;
+        self.ended(i, &layer, x)
+    }
+
+    /// The constant row, and the refresh before the next layer.
+    fn ended(
+        &self,
+        i: usize,
+        layer: &Layer<'_>,
+        mut x: Acts<S::Value>,
+    ) -> Result<Acts<S::Value>, FheError> {
+        let on = self.on;
+        let (at, norm) = layer.feed_forward_norm;
+        if let Some(row) = &layer.choice.frozen_row {
+            let row = match on.only_shapes() {
+                true => Vec::new(),
+                false => frozen(at, row, norm, layer.choice.feed_forward_norm.bound)?,
+            };
+            let vectors = x.columns.into_iter().enumerate().map(|(vector, v)| {
+                let pair = |text: usize, r: usize, place: usize| {
+                    let here = self.columns.columns_at(vector, place);
+                    match here.filter(|_| self.rows.holds(Kept::First, text, r)) {
+                        Some([a, b]) => {
+                            let number = |c: usize| row.get(c).copied().unwrap_or(0.0);
+                            Complex64::new(number(a), number(b))
+                        }
+                        None => Complex64::new(0.0, 0.0),
+                    }
+                };
+                on.add_pairs(v, &self.rows.pairs(on, pair))
+            });
+            x.columns = vectors.collect::<Result<_, FheError>>()?;
+        }
+        if i + 1 < self.layers.len() {
+            let id = at.part("refresh");
+            on.at(id);
+            x.columns = refreshed_pairs(on, id, &x.columns, self.placement.attention)?;
+        }
+        Ok(x)
+    }
+
+    /// From the client's vectors to the pooled rows.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn run(&self, vectors: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        let mut x = self.start(vectors)?;
+        for i in 0..self.layers.len() {
+            x = self.layer(i, x)?;
+        }
+        self.finish(&x)
+    }
+
+    /// The pooled rows, from the vectors of the last layer.
+    ///
+    /// # Errors
+    /// Those of [`pool`].
+    pub fn finish(&self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        let last = self.program.steps().last();
+        let Some((id, Block::Pool(how))) = last.map(|step| (step.id, &step.block)) else {
+            return Err(shape(
+                last.map_or(StepId::outside("answer"), |step| step.id),
+            ));
+        };
+        let answer = pool(self.on, id, x, *how, &self.rows, &self.columns);
+        answer.map_err(|error| error.lacking_at(id))
+    }
+
+    fn steps(&self, i: usize) -> Result<Layer<'a>, FheError> {
+        let none = || no_layer(self.layers.len(), i);
+        let range = self.layers.get(i).cloned().ok_or_else(none)?;
+        let steps = self.program.steps().get(range).ok_or_else(none)?;
+        let choice = self.choices.layers.get(i);
+        // The order that `supported` has checked.
+        let blocks: Vec<(StepId, &'a Block)> =
+            steps.iter().map(|s: &Step| (s.id, &s.block)).collect();
+        match blocks.as_slice() {
+            [
+                (a, Block::Attention(attention)),
+                _,
+                (b, Block::Norm(first)),
+                (c, Block::FeedForward(feed_forward)),
+                _,
+                (d, Block::Norm(second)),
+            ] => Ok(Layer {
+                attention: (*a, attention),
+                attention_norm: (*b, first),
+                feed_forward: (*c, feed_forward),
+                feed_forward_norm: (*d, second),
+                choice: choice.ok_or_else(|| absent(*a))?,
+            }),
+            _ => Err(none()),
+        }
+    }
+}
+
+fn unfit(at: StepId, a: &Attention, rows: &PackedRows) -> FheError {
+    let layout = rows.layout();
+    FheError::Unsupported {
+        what: format!(
+            "{at}: {} heads of {} columns on {} rows of {} pairs",
+            a.heads.count,
+            a.heads.width,
+            layout.rows(),
+            layout.columns()
+        ),
+        remedy: "plan a batch: leave out --texts",
+    }
+}
+
+#[cfg(test)]
+#[path = "packed_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+//! Whole models in packed rows, in simulation, beside the model in the clear.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_model::testing::{model_folder, tiny_config};
+use hushed_model::{Matrix, Model, Pool, Program, TokenIds, TooLong, cosine, random_network};
+
+use crate::FheError;
+use crate::choices::Choices;
+use crate::plan::offer::input_bound;
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::Lengths;
+use crate::simulate::{Batch, Simulator, embedded};
+use crate::testing::{Structure, measure};
+
+fn run(
+    on: &Simulator,
+    program: &Program,
+    choices: &Choices,
+    (rows, columns): (usize, usize),
+    bound: f64,
+    texts: &[Matrix<f64>],
+) -> Result<Vec<Vec<f64>>, FheError> {
+    let degree = choices.layers.iter().map(|l| l.activation.degree).max();
+    let placement = Placement::packed(on, columns, degree.unwrap_or(1))?;
+    let batch = Batch {
+        program,
+        choices,
+        placement: &placement,
+        lengths: Lengths::Public,
+        bound,
+    };
+    batch.run(on, rows, texts, None)
+}
+
+fn some(count: usize, length: usize) -> Vec<TokenIds> {
+    let id = |t: usize, i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
+    (0..count)
+        .map(|t| TokenIds::new((0..length - t).map(|i| id(t, i)).collect()))
+        .collect()
+}
+
+#[test]
+fn a_tiny_model_in_packed_rows_is_the_model() {
+    let network = random_network(&tiny_config(), Pool::Mean, 5);
+    let program = network.program();
+    let texts: Vec<Matrix<f64>> = some(4, 13)
+        .iter()
+        .map(|t| embedded(&program, t).unwrap())
+        .collect();
+    let structure = Structure {
+        previous: vec![(0, 1)],
+        frozen_layers: 1,
+    };
+    let measured = measure(&network, &texts, &structure, 16, (15, 15));
+    let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
+    let bound = input_bound(&network.embedding, &network.embedding_norm, 16).unwrap();
+    for noisy in [false, true] {
+        let mut on = Simulator::new(&params, 512).unwrap();
+        if noisy {
+            on = on.with_errors(1);
+        }
+        let found = run(&on, &program, &measured.choices, (16, 16), bound, &texts).unwrap();
+        for (a, b) in measured.pooled.iter().zip(&found) {
+            assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
+        }
+    }
+}
+
+#[test]
+fn minilm_one_text_in_packed_rows() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/calibration-fhe-minilm.json");
+    let choices = Choices::from_json(&std::fs::read(path).unwrap()).unwrap();
+    let model = Model::load(&model_folder()).unwrap();
+    let network = model.encoder().unwrap();
+    let program = network.program();
+    let params = CkksParams::preset("n16-boot-14x40").unwrap();
+    let bound = input_bound(&network.embedding, &network.embedding_norm, 128).unwrap();
+    for text in [
+        "Does the museum open on public holidays?",
+        "Der Zug nach Basel fährt heute von Gleis 7.",
+    ] {
+        let tokens = model.tokens(text, TooLong::Refuse).unwrap();
+        let x = embedded(&program, &tokens).unwrap();
+        let exact = model.embed(vec![tokens.clone()]).unwrap();
+        for seed in [None, Some(1)] {
+            let mut on = Simulator::new(&params, 32 * 256).unwrap();
+            if let Some(seed) = seed {
+                on = on.with_errors(seed);
+            }
+            let found = run(&on, &program, &choices, (32, 256), bound, &[x.clone()]).unwrap();
+            let near = cosine(&exact[0], &found[0]);
+            assert!(near > 0.999, "{text:?}, {seed:?}: {near}");
+        }
+    }
+}
