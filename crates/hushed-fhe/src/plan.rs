@@ -12,6 +12,7 @@ pub mod keys;
 mod measure;
 mod memory;
 pub mod offer;
+pub(crate) mod packed;
 pub mod placement;
 mod prices;
 pub mod public_plan;
@@ -35,6 +36,7 @@ pub use assumed::assumed_choices;
 pub use exposure::FheExposure;
 pub use measure::measure_prices;
 pub use memory::FheMemory;
+pub use packed::packed_placement;
 pub use prices::{Point, Prices};
 pub use search::Alternative;
 pub use steps::{Step, Work};
@@ -241,31 +243,6 @@ fn counted(
         reply_scale: first.map_or(0.0, |v| on.scale(v).value()),
         counts: on.tally().counts(),
     })
-}
-
-/// The placement of packed rows for a few texts: `None` where so many texts do not fit beside each other, and a batch
-/// is what to plan.
-///
-/// # Errors
-/// [`FheError::Levels`] for a model that is too deep; [`FheError::Unsupported`] for one that packed rows do not take.
-pub fn packed_placement(
-    network: &Network,
-    choices: &Choices,
-    params: &Arc<CkksParams>,
-    options: &FheOptions,
-) -> Result<Option<Placement>, FheError> {
-    let columns = network.embedding.width.div_ceil(2).next_power_of_two();
-    let layout = Layout::new(params.slots(), options.rows, columns);
-    if !layout.is_ok_and(|layout| options.texts <= layout.texts()) || columns == 1 {
-        return Ok(None);
-    }
-    let on = Simulator::new(params, params.slots())?.counting();
-    let degree = choices.layers.iter().map(|l| l.activation.degree).max();
-    let placement = Placement::packed(&on, columns, degree.unwrap_or(1));
-    let placement = placement.map_err(|e| e.lacking_at(StepId::outside("feed_forward")))?;
-    // Refuses what cannot run.
-    dry_run(network, choices, params, options, &placement)?;
-    Ok(Some(placement))
 }
 
 /// The evaluation keys of a run, those of its bootstraps, and the conjugation that parts the two columns of an uploaded

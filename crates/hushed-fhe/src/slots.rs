@@ -19,8 +19,8 @@ pub enum OwnedMask<V> {
     Private(V),
 }
 
-/// Arithmetic on vectors of slots, with levels and scales ([`SlotArithmetic`]), and the other operations of a transformer:
-/// plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
+/// Arithmetic on vectors of slots, with levels and scales ([`SlotArithmetic`]), and the other operations of a
+/// transformer: plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
 ///
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
 /// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors and, in

@@ -10,7 +10,7 @@ use hushed_model::{Matrix, Model, Pool, Program, TokenIds, TooLong, cosine, rand
 use crate::FheError;
 use crate::choices::Choices;
 use crate::plan::offer::input_bound;
-use crate::plan::placement::Placement;
+use crate::plan::packed::placed;
 use crate::plan::public_plan::Lengths;
 use crate::simulate::{Batch, Simulator, embedded};
 use crate::testing::{Structure, measure};
@@ -24,7 +24,7 @@ fn run(
     texts: &[Matrix<f64>],
 ) -> Result<Vec<Vec<f64>>, FheError> {
     let degree = choices.layers.iter().map(|l| l.activation.degree).max();
-    let placement = Placement::packed(on, columns, degree.unwrap_or(1))?;
+    let placement = placed(on, columns, degree.unwrap_or(1))?;
     let batch = Batch {
         program,
         choices,

@@ -4,14 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::FheError;
-use crate::ops::activation;
-use crate::ops::levels::above;
 use crate::packing::products;
-use crate::slots::Slots;
-
-/// Levels of a feed-forward in packed rows without its activation: a norm, two maps, squares and the mask of their sums.
-const PACKED_FEED_FORWARD: usize = 5;
 
 /// The choices of a plan. Numbers of primes are those of vectors: a level more is a prime more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,22 +66,6 @@ impl Placement {
             spill_feed_forward: false,
             columns: 1,
         }
-    }
-
-    /// Packed rows of `columns` places: attention and statistics begin at the top, and the feed-forward where its steps
-    /// end at the lowest level. `degree`: the greatest of an activation.
-    ///
-    /// # Errors
-    /// Too few levels for the feed-forward.
-    pub fn packed<S: Slots>(on: &S, columns: usize, degree: usize) -> Result<Placement, FheError> {
-        let levels = PACKED_FEED_FORWARD + activation::levels(degree);
-        let least = (0..levels).try_fold(on.floor(), |limbs, _| above(on, limbs));
-        Ok(Placement {
-            upload: on.floor(),
-            feed_forward: least?,
-            columns,
-            ..Placement::plain(on.top(), 1, 2)
-        })
     }
 
     /// Whether a run needs a folder on disk.

@@ -326,8 +326,8 @@ impl Engine {
         }))
     }
 
-    /// The columns of a request, two a ciphertext, or its vectors of packed rows, with as many primes as the first layer
-    /// reads.
+    /// The columns of a request, two a ciphertext, or its vectors of packed rows, with as many primes as the first
+    /// layer reads.
     fn start(
         &self,
         pass: &AnyPass<'_, Encrypted>,

@@ -43,8 +43,8 @@ pub struct Args {
     )]
     rows: Option<usize>,
 
-    /// fhe: texts at a time; a few are packed into rows, for the latency of one text (docs/one-text.md) [default: a batch,
-    /// as many as fit]
+    /// fhe: texts at a time; a few are packed into rows, for the latency of one text (docs/one-text.md) [default: a
+    /// batch, as many as fit]
     #[arg(
         long,
         value_name = "N",

@@ -40,8 +40,8 @@ pub struct PackedAttention<'a> {
 /// How the heads of a model lie in packed rows.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`] if they do not fit: pairs of columns a head that are no power of two, or more columns than
-/// one vector has places for.
+/// [`PackingError::Mismatch`] if they do not fit: pairs of columns a head that are no power of two, or more columns
+/// than one vector has places for.
 pub fn heads_of(block: &Attention, rows: &PackedRows) -> Result<Heads, PackingError> {
     let (layout, pairs) = (rows.layout(), block.heads.width / 2);
     let inner = block.heads.count * block.heads.width;
@@ -108,8 +108,8 @@ pub fn attention<S: Slots>(
 /// Levels from the exponentials, or the first inverse, to the output: y, e, copies, P·V, × 1/Σe, output.
 const AFTER_EXPONENTIALS: usize = 6;
 
-/// Refuses operands with `limbs` primes, or statistics, that end below the level of a refresh: primes are left there, and
-/// scales would be those of no chain.
+/// Refuses operands with `limbs` primes, or statistics, that end below the level of a refresh: primes are left there,
+/// and scales would be those of no chain.
 fn enough<S: Slots>(
     on: &S,
     step: StepId,

@@ -210,8 +210,8 @@ impl<'a> PackedSoftmax<'a> {
         Ok(on.within(on.add_vector(p, &pattern)?, 1.0))
     }
 
-    /// Sums over the keys of each row and head, padding excluded, in all places of the head, refreshed; within `high`. 1
-    /// where there is nothing to sum.
+    /// Sums over the keys of each row and head, padding excluded, in all places of the head, refreshed; within `high`.
+    /// 1 where there is nothing to sum.
     fn summed<S: Slots>(
         &self,
         on: &S,
