@@ -10,7 +10,7 @@
 //! whoever computes π(z) ⊕ z for random z finds one of T targets after 2^128/T calls, and with it Δ, which undoes every
 //! OT of its direction; an inference has 10^9 (Guo, Katz, Wang, Weng, Yu, CRYPTO 2020, on multi-instance security).
 //! With at most T targets under any key a call helps against T of them only, and the bits are 128 − log2(T). Keys
-//! are AES(seed; use ‖ number) of a public seed that both parties draw afresh for each session and direction.
+//! are AES(seed; places ‖ use ‖ number) of a public seed that both parties draw afresh for each session and direction.
 //!
 //! | use | inputs of a key | targets |
 //! |---|---|---|
@@ -108,7 +108,7 @@ impl PadHash {
             let skip = (at % share as u64) as usize;
             let now = (KEYS * share - skip).min(input.len() - done);
             let groups = (skip + now).div_ceil(share);
-            work.take_keys(Use::Tables, at / share as u64, groups);
+            work.take_keys(Use::Tables, places, at / share as u64, groups);
             let slots = inputs.as_flattened_mut()[skip * places..].chunks_exact_mut(places);
             for ((slot, x), index) in slots.zip(&input[done..][..now]).zip(at..) {
                 let x = *x ^ tweak_before_sigma(index);
@@ -144,7 +144,8 @@ impl PadHash {
         while done < input.len() {
             let skip = (at % share as u64) as usize;
             let now = (KEYS * share - skip).min(input.len() - done);
-            work.take_keys(Use::Tables, at / share as u64, (skip + now).div_ceil(share));
+            let groups = (skip + now).div_ceil(share);
+            work.take_keys(Use::Tables, places, at / share as u64, groups);
             let (x, y) = (&input[done..][..now], &mut out[done..][..now]);
             work.keys.each(at, share, skip, x, y);
             at += now as u64;
@@ -189,11 +190,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Keys number `first` to `first + count` of a use.
-    fn take_keys(&mut self, of: Use, first: u64, count: usize) {
+    /// Keys number `first` to `first + count` of a use. Tables of different sizes count their keys apart, by their
+    /// `places` (0 for pads): a key that served both would have the targets of both.
+    fn take_keys(&mut self, of: Use, places: usize, first: u64, count: usize) {
         let mut keys = [Block::ZERO; KEYS];
         let keys = &mut keys[..count];
-        let start = (of as u128) << 64 | u128::from(first);
+        let start = (places as u128) << 96 | (of as u128) << 64 | u128::from(first);
         self.seed.counter(start, keys);
         self.keys.expand(keys);
     }
@@ -210,7 +212,7 @@ impl Work<'_> {
         let skip = (at % GROUP as u64) as usize;
         let start = at - skip as u64;
         let keys = (skip + x.len()).div_ceil(GROUP);
-        self.take_keys(Use::Pads, start / GROUP as u64, keys);
+        self.take_keys(Use::Pads, 0, start / GROUP as u64, keys);
         let tweaks = |key: usize| Tweaks {
             first: start + (key * GROUP) as u64,
             group: GROUP as u64,

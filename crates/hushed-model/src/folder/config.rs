@@ -130,7 +130,14 @@ impl NetworkConfig {
             _ => f.size(names.fields.hidden, 1, MAX_HIDDEN),
         };
         let vocabulary = f.size("vocab_size", 1, MAX_VOCABULARY);
-        let padding_id = token(&mut f, "pad_token_id").or(names.positions_after_padding);
+        let padding_id = match decodes {
+            // Padding is masked: an id that is no token (−1, or one behind the vocabulary) is as good as none.
+            true => f.get("pad_token_id").and_then(|id| {
+                let id = u32::try_from(id.as_u64()?).ok()?;
+                (vocabulary? > id as usize).then_some(id)
+            }),
+            false => token(&mut f, "pad_token_id").or(names.positions_after_padding),
+        };
         let first_position = match names.positions_after_padding {
             Some(default) => padding_id.unwrap_or(default) as usize + 1,
             None => 0,

@@ -3,7 +3,7 @@
 //! al., arXiv 2402.17762), show there. A text to come may still have larger ones: `hushed calibrate` measures texts
 //! that are like those to come.
 
-use hushed_model::{Model, Ranges, TokenIds, calibrate};
+use hushed_model::{Model, Ranges, Task, TokenIds, calibrate};
 
 use super::fits::fits;
 use crate::RunError;
@@ -18,9 +18,13 @@ const TOKENS: usize = 24;
 /// [`RunError::Model`] if the model has shapes only.
 pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
     let calibration = calibrate(model, &[text(model)], "")?;
+    let decodes = model.public.task() == Task::Generate;
     let bounded = |site: &str| match calibration.sites.get(site) {
         Some(Ranges::Norm { .. }) => Some("squares of a row in a norm"),
-        Some(Ranges::Values { .. }) if !site.ends_with(".value") => Some("results"),
+        Some(Ranges::Values { .. }) if decodes || !site.ends_with(".value") => Some("results"),
+        // First tokens of decoders are large for every text; encoders declare a reach for texts like theirs.
+        Some(Ranges::Activation { .. }) if decodes => Some("arguments of an activation"),
+        Some(Ranges::Softmax { .. }) if decodes => Some("scores"),
         _ => None,
     };
     let fits = fits(&calibration, &model.public.config);

@@ -167,11 +167,15 @@ fn masked<S: Local>(
     let text = |real: usize| {
         let hidden = |row: usize, key: usize| {
             let ahead = mask == Mask::Causal && key > before + row;
+            let in_front = before..before + group.rows - real;
             let padding = match behind {
                 true => key >= before + real,
-                false => (before..before + group.rows - real).contains(&key),
+                false => in_front.contains(&key),
             };
-            ahead || padding || past.is_padding(key)
+            // A row of padding in front of the text sees itself, as a first token does: with nothing to see it would
+            // get values that no calibration has measured.
+            let own = !behind && key == before + row && in_front.contains(&key);
+            (ahead || padding || past.is_padding(key)) && !own
         };
         let row = |row: usize| (0..before + group.rows).map(move |key| hidden(row, key));
         let all = (0..group.rows).flat_map(row);

@@ -226,9 +226,14 @@ impl Shares for Clear {
             let unit = f64::from(2 * frac).exp2().recip();
             let sum = squares.sum::<f64>() + (width * shape.epsilon).max(unit);
             let sum = sum % f64::from(shape.reach.squares + 1).exp2();
-            let root = 1.0 / sum.max(unit).sqrt();
+            // The highest bit of a sum beyond its format is cut off, and the root is then zero.
+            let root = match sum < f64::from(shape.reach.squares).exp2() {
+                true => (width / sum.max(unit)).sqrt(),
+                false => 0.0,
+            };
+            let root = round(root, shape.reach.root_frac(shape.width));
             row.iter_mut()
-                .for_each(|v| *v = round(*v, shape.reach.centred_frac()) * root * width.sqrt());
+                .for_each(|v| *v = round(*v, shape.reach.centred_frac()) * root);
         }
         Ok(encoded(&values, ACTIVATION))
     }

@@ -12,8 +12,8 @@ use crate::weights::embed::{integer, numbers_of};
 /// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "{site}: {what} above {limit} in magnitude; the formats of two-party inference do not hold them, and this model cannot be served \
-     (wider norms can be declared: `hushed calibrate --declare`)"
+    "{site}: {what} above {limit} in magnitude; the formats of two-party inference do not hold them, and this model cannot be served{}",
+    advice(what)
 )]
 pub struct OutOfRange {
     /// The step.
@@ -22,6 +22,14 @@ pub struct OutOfRange {
     pub what: &'static str,
     /// The limit.
     pub limit: f64,
+}
+
+/// What can be done about it.
+fn advice(what: &str) -> &'static str {
+    match what.ends_with("in a norm") {
+        true => " (wider norms can be declared: `hushed calibrate --declare`)",
+        false => "",
+    }
 }
 
 /// What is too large in a layer as it will be run.

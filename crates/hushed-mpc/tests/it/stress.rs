@@ -27,6 +27,7 @@ fn off(model: &Model) -> f64 {
 
 #[test]
 fn wide_norms_are_refused_measured_declared_and_then_right() {
+    let mut worst = 0.0f64;
     for model in wide_decoders() {
         let calibration = measured(&model);
         let largest = calibration.sites.values().map(|ranges| match ranges {
@@ -45,8 +46,7 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
                 .iter()
                 .all(|o| o.limit == 262_144.0 && o.site.contains("norm"))
         );
-        let wrong = off(&model);
-        assert!(wrong > 0.1, "{wrong}");
+        worst = worst.max(off(&model));
 
         let norms = choose_norms(&model, &calibration);
         assert!(norms.values().any(|reach| reach.squares >= 24));
@@ -59,6 +59,8 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
         generate(&declared, &text(), 0);
         generate(&declared, &text(), 2);
     }
+    // Where only the first token is large its row becomes zeros, which later ones may hardly notice.
+    assert!(worst > 0.1, "{worst}");
 }
 
 /// Rows that no format holds get none, and stay refused.

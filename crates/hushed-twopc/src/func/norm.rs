@@ -87,9 +87,25 @@ impl NormReach {
         [12 + wider, 8 - wider]
     }
 
-    /// c·r and its factors. |c·r| ≤ √d, which beyond d = 2048 takes a bit more.
+    /// c·r and its factors. |c·r| ≤ √d, which beyond d = 2048 takes a bit more. c's finer bits are bits more, as far as
+    /// the inverse root has room for them; r loses the rest.
     const fn product_bits(&self, width: usize) -> u32 {
+        let bits = self.product_whole(width) + self.finer;
+        if bits < MOST_PRODUCT {
+            bits
+        } else {
+            MOST_PRODUCT
+        }
+    }
+
+    /// The same without finer bits: 40 at most.
+    const fn product_whole(&self, width: usize) -> u32 {
         PRODUCT_BITS + self.wider() + (width > 2048) as u32
+    }
+
+    /// Fraction bits of r. What is lost of r is lost of every element of a row.
+    pub const fn root_frac(&self, width: usize) -> u32 {
+        14 + self.wider() + self.product_bits(width) - self.product_whole(width) - self.finer
     }
 
     /// c in the product.
@@ -102,7 +118,7 @@ impl NormReach {
         let frac = self.squared_frac();
         Deviation {
             squared: Format::new(self.squares + 2 * frac + 1, frac),
-            root: Format::new(self.product_bits(width), 14 + self.wider() - self.finer),
+            root: Format::new(self.product_bits(width), self.root_frac(width)),
         }
     }
 }
@@ -122,6 +138,8 @@ pub const UNIT_ROW: Format = Format::new(48, UNIT_PRODUCT.frac + UNIT_FACTOR);
 const UNIT_FACTOR: u32 = 16;
 /// |c·r| ≤ √d < 2^5.5 with 25 fraction bits, a sign and a spare bit.
 const PRODUCT_BITS: u32 = 33;
+/// The most that c·r may have: [`inverse_root`] computes r with 24 bits more in 64.
+const MOST_PRODUCT: u32 = 40;
 
 /// The shape and kind of a norm.
 #[derive(Clone, Copy, Debug)]

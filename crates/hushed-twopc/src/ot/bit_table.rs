@@ -80,7 +80,7 @@ impl Chooser {
         let words = shape.words;
         let mut place = SecretWords::from(vec![0; words * shape.bits]);
         let mut pads = SecretWords::from(vec![0; words * shape.outputs]);
-        let mut hashed = [Block::ZERO; 64];
+        let mut hashed = Zeroizing::new([Block::ZERO; 64]);
         let mut square = Zeroizing::new([0u64; 64]);
         let mask = (1 << shape.outputs) - 1;
         for at in (0..words).step_by(WORDS_A_DRAW) {
@@ -90,8 +90,8 @@ impl Chooser {
             })?;
             for (w, chunk) in folded.blocks.chunks(64).enumerate() {
                 let first = folded.first + 64 * w as u64;
-                (folded.hash).places(first, shape.places(), chunk, &mut hashed);
-                for (word, pad) in square.iter_mut().zip(&hashed) {
+                (folded.hash).places(first, shape.places(), chunk, hashed.as_mut());
+                for (word, pad) in square.iter_mut().zip(hashed.iter()) {
                     *word = pad.low_u64() & mask;
                 }
                 transpose_words(&mut square);
@@ -100,7 +100,6 @@ impl Chooser {
                 }
             }
         }
-        Block::wipe(&mut hashed);
         Ok(Chooser { shape, place, pads })
     }
 
@@ -163,7 +162,7 @@ impl Holder {
         let packed = places * shape.outputs;
         let offsets = Zeroizing::new(multiples(ctx.ot.delta()));
         let mut pads = SecretWords::from(vec![0; words * packed]);
-        let mut tables = [[Block::ZERO; PLACES]; 64];
+        let mut tables = Zeroizing::new([[Block::ZERO; PLACES]; 64]);
         let mut square = Zeroizing::new([0u64; 64]);
         let mask = (1 << shape.outputs) - 1;
         for at in (0..words).step_by(WORDS_A_DRAW) {
@@ -171,8 +170,8 @@ impl Holder {
             let folded = Folded::send(ctx, 64 * now, shape.bits as u32)?;
             for (w, chunk) in folded.blocks.chunks(64).enumerate() {
                 let first = folded.first + 64 * w as u64;
-                (folded.hash).tables(first, &offsets[..places], chunk, &mut tables);
-                for (word, table) in square.iter_mut().zip(&tables) {
+                (folded.hash).tables(first, &offsets[..places], chunk, tables.as_mut());
+                for (word, table) in square.iter_mut().zip(tables.iter()) {
                     let pads = table[..places].iter().rev();
                     *word = pads.fold(0, |w, pad| w << shape.outputs | pad.low_u64() & mask);
                 }
@@ -182,7 +181,6 @@ impl Holder {
                 }
             }
         }
-        Block::wipe(tables.as_flattened_mut());
         Ok(Holder { shape, pads })
     }
 

@@ -14,9 +14,10 @@ fn aes(key: Block, x: Block) -> Block {
     e[0]
 }
 
-/// H(i, x) under key `number` of a use, straight from the header.
-fn hash(seed: Block, of: u128, number: u64, i: u64, x: Block) -> Block {
-    let key = aes(seed, Block(of << 64 | u128::from(number)));
+/// H(i, x) under key `number` of a use with so many places, straight from the header.
+fn hash(seed: Block, [places, of]: [usize; 2], number: u64, i: u64, x: Block) -> Block {
+    let start = (places as u128) << 96 | (of as u128) << 64;
+    let key = aes(seed, Block(start | u128::from(number)));
     let s = sigma(x) ^ Block(i.into());
     aes(key, s) ^ s
 }
@@ -39,7 +40,7 @@ fn pads_are_the_formula_in_every_kernel() {
                 assert!(zero == plain && one == out, "{cpu:?} {first} {n}");
                 for (j, (x, y)) in x.iter().zip(&out).enumerate() {
                     let i = first + j as u64;
-                    let expect = hash(seed, 1, i / 16, i, *x ^ offset);
+                    let expect = hash(seed, [0, 1], i / 16, i, *x ^ offset);
                     assert!(*y == expect, "{cpu:?} {first} {n} {j}");
                 }
             }
@@ -68,7 +69,7 @@ fn tables_are_the_formula_in_every_kernel() {
                 for (offset, y) in offsets.iter().zip(y) {
                     let at = 5 + i as u64;
                     let number = at / (16 / places as u64);
-                    let expect = hash(seed, 2, number, at, *x ^ *offset);
+                    let expect = hash(seed, [places, 2], number, at, *x ^ *offset);
                     assert!(*y == expect, "{cpu:?} {n} {places} {i}");
                 }
             }
@@ -92,8 +93,8 @@ fn known_answers() {
     assert_eq!(hex(&out[0]), "6a7cd3b4bd17e2dde7c5db6ae2a9513f");
     assert_eq!(hex(&out[1]), "8a84be88a3a48579c0f616a2323c6fd0");
     pads.places(7, 16, &x, &mut out);
-    assert_eq!(hex(&out[0]), "2cd5a4e53bc4c30096813531227ef095");
-    assert_eq!(hex(&out[1]), "5b3e8c6207cd37185eeabc4201a30293");
+    assert_eq!(hex(&out[0]), "97dff7e54481ed476cfbb5c4de4161ad");
+    assert_eq!(hex(&out[1]), "ae1286a8b17a202a8dbce26587c774dd");
 }
 
 /// Under one key the label moved into the input for everybody: H(i, x) = H(j, x ⊕ σ⁻¹(i ⊕ j)). Only within a group of
