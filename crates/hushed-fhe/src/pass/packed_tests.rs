@@ -90,7 +90,15 @@ fn minilm_one_text_in_packed_rows() {
             if let Some(seed) = seed {
                 on = on.with_errors(seed);
             }
-            let found = run(&on, &program, &choices, (32, 256), bound, &[x.clone()]).unwrap();
+            let found = run(
+                &on,
+                &program,
+                &choices,
+                (32, 256),
+                bound,
+                std::slice::from_ref(&x),
+            )
+            .unwrap();
             let near = cosine(&exact[0], &found[0]);
             assert!(near > 0.999, "{text:?}, {seed:?}: {near}");
         }
