@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 use super::refusal::Refusal;
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
+use crate::sessions::texts::Caller;
 
 /// Lengths of a key.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
@@ -69,25 +70,31 @@ impl Door {
         self.keys.is_some()
     }
 
-    /// Whether a request may come in.
+    /// Whether a request may come in, and who asks.
     ///
     /// # Errors
     /// 403 by host or origin, 401 by key, 415 by content type.
-    pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub fn check(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Refusal> {
         let host = self.host(uri, headers)?;
         self.origin(host, headers)?;
         // A browser asks by OPTIONS, without the key, whether it may ask with it.
         let open = OPEN.contains(&uri.path()) && method == Method::GET || method == Method::OPTIONS;
-        if !open {
-            self.key(headers)?;
-        }
+        let caller = match open {
+            true => Caller::default(),
+            false => self.key(headers)?,
+        };
         match *method == Method::POST && !is_json(headers) {
             true => Err(Refusal::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "content-type",
                 "send JSON, with the header `Content-Type: application/json`",
             )),
-            false => Ok(()),
+            false => Ok(caller),
         }
     }
 
@@ -148,9 +155,9 @@ impl Door {
         }
     }
 
-    fn key(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn key(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let Some(keys) = &self.keys else {
-            return Ok(());
+            return Ok(Caller::default());
         };
         let shown = headers
             .get(header::AUTHORIZATION)
@@ -161,7 +168,7 @@ impl Door {
             .iter()
             .fold(none, |found, key| found | key.ct_eq(&shown));
         match known.into() {
-            true => Ok(()),
+            true => Ok(Caller(shown)),
             false => Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "api-key",

@@ -65,6 +65,8 @@ pub struct Shared {
     pub reachable: AtomicBool,
     /// Workers.
     pub sessions: usize,
+    /// Most texts of a pass; `None` of a model that generates.
+    pub batch: Option<usize>,
 }
 
 /// The queue, by what the model is for.
@@ -120,6 +122,7 @@ impl Sessions {
             padded: config.bucket.is_some(),
             public_table: config.public_table,
         };
+        let batch = config.batch.min(client.texts_left()).max(1);
         let pace = Pace::new(client.public(), terms, client.setup().time);
         let shared = Arc::new(Shared {
             public: client.public().clone(),
@@ -138,11 +141,12 @@ impl Sessions {
             open: AtomicUsize::new(0),
             reachable: AtomicBool::new(true),
             sessions: config.sessions,
+            batch: (task != Task::Generate).then_some(batch),
         });
         shared.ledger.session(&client.setup());
         let queue = match task {
             Task::Generate => Queue::Generate(Prompts::new(config.max_waiting)),
-            _ => Queue::Embed(Texts::new(limits(config, &shared), salt()?)),
+            _ => Queue::Embed(Texts::new(limits(config, &shared, batch), salt()?)),
         };
         let mut sessions = Self {
             shared,
@@ -194,6 +198,7 @@ impl Shared {
             pace: &self.pace,
             patience,
             sessions: self.sessions,
+            batch: self.batch,
             open: self.open.load(Ordering::Relaxed) > 0,
         }
     }
@@ -205,9 +210,9 @@ impl Shared {
     }
 }
 
-fn limits(config: &GatewayConfig, shared: &Shared) -> Limits {
+fn limits(config: &GatewayConfig, shared: &Shared, batch: usize) -> Limits {
     Limits {
-        texts: config.batch.min(shared.max_texts).max(1),
+        texts: batch,
         rows: shared.max_pass_tokens,
         waiting: config.max_waiting,
     }
