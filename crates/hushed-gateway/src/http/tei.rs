@@ -272,6 +272,12 @@ pub async fn ready(State(served): State<Arc<Served>>) -> Response {
     let found = tokio::task::spawn_blocking(move || listens(&looked.server)).await;
     match found {
         Ok(true) => {
+            let shared = &served.shared;
+            // A refusal holds, whoever listens.
+            let refused = shared.away.now().is_some_and(|failure| failure.lasts());
+            if !refused {
+                shared.away.end();
+            }
             served.shared.reachable.store(true, Ordering::Relaxed);
             StatusCode::OK.into_response()
         }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::failure::Failure;
 use super::pace::Pace;
 
 /// What decides about a request.
@@ -17,6 +18,8 @@ pub struct Admission<'a> {
     pub batch: Option<usize>,
     /// Whether one is open, so that no set-up comes first.
     pub open: bool,
+    /// Why none will be opened now, if so.
+    pub away: Option<Failure>,
 }
 
 /// What is there already.
@@ -31,7 +34,7 @@ pub struct Load {
 }
 
 /// Why a request is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
     /// It would take too long even if nothing else waited.
     #[error(
@@ -62,6 +65,9 @@ pub enum Refused {
         /// The queue's length.
         limit: usize,
     },
+    /// The server was asked a moment ago, and this is what it said.
+    #[error("{}", .0.message)]
+    Away(Failure),
     /// The gateway is being stopped.
     #[error("the gateway is shutting down")]
     Stopping,
@@ -84,6 +90,9 @@ impl Admission<'_> {
     pub fn check(&self, planned: &[f64], load: &Load, most: usize) -> Result<(), Refused> {
         if planned.is_empty() {
             return Ok(());
+        }
+        if let Some(failure) = &self.away {
+            return Err(Refused::Away(failure.clone()));
         }
         let patience = self.patience.as_secs_f64();
         let setup = self.setup();

@@ -3,6 +3,7 @@
 //! Nothing here is async; HTTP's thread hands work in and is told the answers over channels.
 
 pub mod admission;
+pub mod away;
 mod embed;
 pub mod failure;
 pub mod generate;
@@ -22,11 +23,16 @@ use hushed_serve::{BundlePin, Client, Digest, Public, ServeError, Task};
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
 use admission::Admission;
+use away::Away;
+use failure::Failure;
 use generate::Prompts;
 use ledger::Ledger;
 use pace::Pace;
 use session::Kept;
 use texts::{Limits, Texts};
+
+/// How often a worker that stays away looks whether it may come back.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How texts are run, for all requests.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +69,8 @@ pub struct Shared {
     pub open: AtomicUsize,
     /// Whether the server was there the last time.
     pub reachable: AtomicBool,
+    /// Why no session is opened now, if so.
+    pub away: Away,
     /// Workers.
     pub sessions: usize,
     /// Most texts of a pass; `None` of a model that generates.
@@ -140,6 +148,7 @@ impl Sessions {
             stop: Arc::default(),
             open: AtomicUsize::new(0),
             reachable: AtomicBool::new(true),
+            away: Away::default(),
             sessions: config.sessions,
             batch: (task != Task::Generate).then_some(batch),
         });
@@ -199,7 +208,31 @@ impl Shared {
             patience,
             sessions: self.sessions,
             batch: self.batch,
-            open: self.open.load(Ordering::Relaxed) > 0,
+            open: self.is_open(),
+            away: self.is_away(),
+        }
+    }
+
+    /// Why a request is not taken now: no session is open, and none is opened.
+    fn is_away(&self) -> Option<Failure> {
+        match self.is_open() {
+            true => None,
+            false => self.away.now(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// Keeps a worker without a session from taking work for which it could not open one. Who waits is told by `fail`,
+    /// unless another worker has a session.
+    fn stay_away(&self, kept: &Kept, fail: impl Fn(&Failure)) {
+        while !kept.is_open() && !self.stop.load(Ordering::Relaxed) && self.away.now().is_some() {
+            if let Some(failure) = self.is_away() {
+                fail(&failure);
+            }
+            thread::sleep(LOOK);
         }
     }
 

@@ -245,6 +245,17 @@ impl Texts {
         state.forget(now);
     }
 
+    /// Tells this to who waits.
+    pub fn fail(&self, failure: &Failure) {
+        let mut state = self.lock();
+        let failure = Arc::new(failure.clone());
+        for key in std::mem::take(&mut state.waiting) {
+            if let Some(Entry::Waiting(_, waiters)) = state.entries.remove(&key) {
+                tell(waiters, &Err(Arc::clone(&failure)));
+            }
+        }
+    }
+
     /// Wipes answers that have been kept long enough.
     pub fn forget(&self, now: Instant) {
         self.lock().forget(now);

@@ -47,6 +47,7 @@ impl Queue {
             sessions: 1,
             batch: Some(LIMITS.texts),
             open: true,
+            away: None,
         };
         self.texts.submit(caller, prepared.collect(), &admission)
     }
@@ -209,6 +210,7 @@ fn a_set_up_comes_first_where_no_session_is_open() {
         sessions: 1,
         batch: Some(3),
         open,
+        away: None,
     };
     let check = |admission: Admission<'_>| admission.check(&[1.0], &Load::default(), 9).is_ok();
     assert!(check(admission(true, 2)) && !check(admission(false, 2)));
@@ -279,6 +281,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
             sessions: 4,
             batch,
             open: true,
+            away: None,
         };
         admission.check(planned, &Load::default(), 99).is_ok()
     };
@@ -300,6 +303,34 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
         sessions: 4,
         batch: None,
         open: true,
+        away: None,
     };
     assert_eq!(admission.before(&load), 2.0);
+}
+
+#[test]
+fn who_asks_while_the_server_is_avoided_is_told_at_once() {
+    let queue = Queue::new();
+    let tickets = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
+    let failure = Failure {
+        retry_after: Some(Duration::from_secs(9)),
+        ..Failure::stopping()
+    };
+    queue.texts.fail(&failure);
+    for ticket in tickets {
+        assert_eq!(outcome(ticket).err().as_deref(), Some(&failure));
+    }
+    assert!(queue.pass().is_none() && queue.texts.lock().entries.is_empty());
+    let admission = Admission {
+        pace: &queue.pace,
+        patience: Duration::from_secs(100),
+        sessions: 1,
+        batch: Some(3),
+        open: false,
+        away: Some(failure.clone()),
+    };
+    let check = |planned: &[f64]| admission.check(planned, &Load::default(), 9);
+    assert_eq!(check(&[1.0]), Err(Refused::Away(failure)));
+    // Answers that are there need no session.
+    assert_eq!(check(&[]), Ok(()));
 }
