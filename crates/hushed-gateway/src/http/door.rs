@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
+use super::names;
 use super::refusal::Refusal;
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
@@ -34,15 +35,15 @@ impl Door {
     /// Of a gateway that listens at `address`, or on a Unix socket.
     ///
     /// # Errors
-    /// [`GatewayError::NoHost`], and the key file's.
+    /// [`GatewayError::NoHost`], [`GatewayError::Name`], and the key file's.
     pub fn new(config: &GatewayConfig, address: Option<SocketAddr>) -> Result<Self, GatewayError> {
         let keys = config.api_keys.as_deref().map(read_keys).transpose()?;
+        let named: Result<Vec<String>, _> = config.hosts.iter().map(|h| names::host(h)).collect();
+        let named = named?;
+        let origins: Result<Vec<String>, _> =
+            config.origins.iter().map(|o| names::origin(o)).collect();
         let hosts = address.map(|address| {
-            let mut hosts: Vec<String> = config
-                .hosts
-                .iter()
-                .map(|h| h.to_ascii_lowercase())
-                .collect();
+            let mut hosts = named;
             if address.ip().is_loopback() {
                 hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned));
             }
@@ -60,7 +61,7 @@ impl Door {
         }
         Ok(Self {
             hosts,
-            origins: config.origins.clone(),
+            origins: origins?,
             keys,
         })
     }
@@ -83,7 +84,8 @@ impl Door {
         let host = self.host(uri, headers)?;
         self.origin(host, headers)?;
         // A browser asks by OPTIONS, without the key, whether it may ask with it.
-        let open = OPEN.contains(&uri.path()) && method == Method::GET || method == Method::OPTIONS;
+        let reads = method == Method::GET || method == Method::HEAD;
+        let open = OPEN.contains(&uri.path()) && reads || method == Method::OPTIONS;
         let caller = match open {
             true => Caller::default(),
             false => self.key(headers)?,

@@ -5,6 +5,7 @@ mod completions;
 mod door;
 mod fields;
 mod metrics;
+mod names;
 mod openai;
 mod page;
 mod prepare;
