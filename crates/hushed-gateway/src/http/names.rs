@@ -1,5 +1,5 @@
-//! Names that a person allows, in the form in which browsers and clients send them. What could never match is refused at
-//! the start.
+//! Names that a person allows, in the form in which browsers and clients send them. What could never match is refused
+//! at the start.
 
 use std::net::IpAddr;
 

@@ -13,8 +13,8 @@ pub struct Admission<'a> {
     pub patience: Duration,
     /// Sessions that work at once.
     pub sessions: usize,
-    /// Most texts of a pass, where the parts of a request are texts to embed. `None` where they are tokens of an answer,
-    /// which come one after the other in one session.
+    /// Most texts of a pass, where the parts of a request are texts to embed. `None` where they are tokens of an
+    /// answer, which come one after the other in one session.
     pub batch: Option<usize>,
     /// Whether one is open, so that no set-up comes first.
     pub open: bool,

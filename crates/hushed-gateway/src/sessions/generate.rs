@@ -248,7 +248,8 @@ fn answer(client: &mut Client, shared: &Shared, job: &Job) -> Result<(), ServeEr
     Ok(())
 }
 
-/// Hands an event to a client that reads it in time. `false` if it has gone or does not read, or the gateway is stopped.
+/// Hands an event to a client that reads it in time. `false` if it has gone or does not read, or the gateway is
+/// stopped.
 fn send(
     events: &mpsc::Sender<Event>,
     mut event: Event,

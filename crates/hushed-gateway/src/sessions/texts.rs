@@ -1,9 +1,9 @@
 //! Texts that wait for a pass, those in one, and answers that are kept.
 //!
-//! Equal texts of one key of the API share one run: whoever asks for a text that waits, runs or has been answered in the last [`KEPT`] joins
-//! it. So a client's retry costs nothing, and nobody can find out by the time of an answer what was asked with another
-//! key. What is kept is wiped when it is removed. A text for which nobody waits any
-//! more leaves the queue; one that is being run already is run to its end, for a retry.
+//! Equal texts of one key of the API share one run: whoever asks for a text that waits, runs or has been answered in
+//! the last [`KEPT`] joins it. So a client's retry costs nothing, and nobody can find out by the time of an answer what
+//! was asked with another key. What is kept is wiped when it is removed. A text for which nobody waits any more leaves
+//! the queue; one that is being run already is run to its end, for a retry.
 
 use std::collections::hash_map::Entry as Place;
 use std::collections::{HashMap, HashSet, VecDeque};

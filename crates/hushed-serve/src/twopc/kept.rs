@@ -97,8 +97,8 @@ impl Kept {
         done
     }
 
-    /// The class of each text, in their order, over as many sessions as they take. All texts are checked before the first
-    /// is run, so a refused one costs nothing. `stop` ends the call at its next step.
+    /// The class of each text, in their order, over as many sessions as they take. All texts are checked before the
+    /// first is run, so a refused one costs nothing. `stop` ends the call at its next step.
     ///
     /// # Errors
     /// As [`Kept::run`] and [`Client::classify_each`], with the index of the text among all.
