@@ -37,6 +37,16 @@ pub enum GatewayError {
         /// The address.
         address: SocketAddr,
     },
+    /// A name that no request could have.
+    #[error("{option} {given:?}: {expected} is expected")]
+    Name {
+        /// The option.
+        option: &'static str,
+        /// As given.
+        given: String,
+        /// What it takes.
+        expected: &'static str,
+    },
     /// Half of what TLS needs, or files that are no certificate and key.
     #[error("TLS with {path:?}: {reason}")]
     Tls {
@@ -84,9 +94,10 @@ impl GatewayError {
         match self {
             Self::Serve(error) => error.category(),
             Self::Listen { .. } => Category::Network,
-            Self::OpenToStrangers { .. } | Self::NoHost { .. } | Self::Nothing { .. } => {
-                Category::Usage
-            }
+            Self::OpenToStrangers { .. }
+            | Self::NoHost { .. }
+            | Self::Name { .. }
+            | Self::Nothing { .. } => Category::Usage,
             Self::NoRoute => Category::Refused,
             Self::Tls { .. } | Self::KeyFile { .. } | Self::File { .. } | Self::Runtime(_) => {
                 Category::Local
@@ -101,7 +112,7 @@ impl GatewayError {
             Self::Serve(error) => error.name(),
             Self::Listen { .. } => "address-in-use",
             Self::OpenToStrangers { .. } => "open-to-strangers",
-            Self::NoHost { .. } => "usage",
+            Self::NoHost { .. } | Self::Name { .. } => "usage",
             Self::Nothing { .. } => "limit",
             Self::Tls { .. } => "certificate",
             Self::KeyFile { .. } => "token-file",

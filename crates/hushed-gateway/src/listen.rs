@@ -1,9 +1,9 @@
 //! Sockets: loopback, a Unix socket, or TLS; and the loop that accepts connections, on one thread.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +40,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const FORGET: Duration = Duration::from_secs(10);
 /// How long connections may take to end once the gateway is stopped.
 const DRAIN: Duration = Duration::from_secs(5);
+/// How long the sessions may take.
+const END: Duration = Duration::from_secs(30);
 /// After an `accept` that failed, for want of descriptors for example.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -51,17 +53,29 @@ pub struct Bound {
 
 enum Socket {
     Tcp(TcpListener, SocketAddr),
-    Unix(UnixListener, Removed),
+    /// The name is removed before the listener is closed, so that it never leads nowhere.
+    Unix(Removed, UnixListener),
 }
 
-/// A socket's file, removed with it.
-struct Removed(PathBuf);
+/// A socket's file, removed on drop unless another one has its name by then.
+struct Removed {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // Gone already: nothing is left to do.
-        let _ = fs::remove_file(&self.0);
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            // Gone already: nothing is left to do.
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let file = fs::symlink_metadata(path)?;
+    Ok((file.dev(), file.ino()))
 }
 
 impl Bound {
@@ -72,8 +86,8 @@ impl Bound {
         let failed = |address: String| move |source| GatewayError::Listen { address, source };
         let socket = match &config.listen {
             Listen::Unix(path) => {
-                let bound = unix(path).map_err(failed(path.display().to_string()))?;
-                Socket::Unix(bound, Removed(path.clone()))
+                let (name, bound) = unix(path).map_err(failed(path.display().to_string()))?;
+                Socket::Unix(name, bound)
             }
             Listen::Tcp(address) => {
                 let bound = TcpListener::bind(address).map_err(failed(address.clone()))?;
@@ -105,27 +119,40 @@ impl Bound {
     }
 }
 
-/// A socket that this user alone can open: it gets its name only when it has its permissions.
-fn unix(path: &Path) -> io::Result<UnixListener> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(format!(".{}", std::process::id()));
-    let fresh = PathBuf::from(fresh);
-    let bound = UnixListener::bind(&fresh)?;
-    let named = fs::set_permissions(&fresh, Permissions::from_mode(0o600)).and_then(|()| {
-        // A socket that a killed gateway has left is in the way; anything else, or one that somebody uses, stays.
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        fs::hard_link(&fresh, path).or_else(|error| match is_socket(path) {
-            true => fs::rename(&fresh, path),
-            false => Err(error),
-        })
-    });
+/// A socket that this user alone can open. It is bound in a fresh folder of this user's, beside its place, and gets its
+/// name when it has its permissions.
+fn unix(path: &Path) -> io::Result<(Removed, UnixListener)> {
+    let mut salt = [0; 4];
+    getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
+    // Short: the system takes a hundred bytes.
+    let folder = path.with_file_name(format!(".{:08x}", u32::from_ne_bytes(salt)));
+    DirBuilder::new().mode(0o700).create(&folder)?;
+    let fresh = folder.join("s");
+    let bound = bind_named(&fresh, path);
     // Where it has its name by now, this is the other one.
     let _ = fs::remove_file(&fresh);
-    named?;
+    let _ = fs::remove_dir(&folder);
+    bound
+}
+
+fn bind_named(fresh: &Path, path: &Path) -> io::Result<(Removed, UnixListener)> {
+    let bound = UnixListener::bind(fresh)?;
     bound.set_nonblocking(true)?;
-    Ok(bound)
+    fs::set_permissions(fresh, Permissions::from_mode(0o600))?;
+    let file = identity(fresh)?;
+    // A socket that a killed gateway has left is in the way; anything else, or one that somebody uses, stays.
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    fs::hard_link(fresh, path).or_else(|error| match is_socket(path) {
+        true => fs::rename(fresh, path),
+        false => Err(error),
+    })?;
+    let name = Removed {
+        path: path.to_owned(),
+        file,
+    };
+    Ok((name, bound))
 }
 
 fn is_socket(path: &Path) -> bool {
@@ -180,14 +207,14 @@ async fn accept(
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut wiped = Instant::now();
-    let (socket, _removed) = match socket {
+    let (socket, name) = match socket {
         Socket::Tcp(tcp, _) => (
             Accepting::Tcp(tokio::net::TcpListener::from_std(tcp)?),
             None,
         ),
-        Socket::Unix(unix, removed) => {
+        Socket::Unix(name, unix) => {
             let unix = tokio::net::UnixListener::from_std(unix)?;
-            (Accepting::Unix(unix), Some(removed))
+            (Accepting::Unix(unix), Some(name))
         }
     };
     while !stop.load(Ordering::SeqCst) {
@@ -228,11 +255,15 @@ async fn accept(
             let _ = watcher.watch(connection).await;
         });
     }
+    drop(name);
     drop(socket);
     // Passes end at their next step; their clients are told, and then their connections end.
     let ended = tokio::task::spawn_blocking(move || sessions.close());
     let _ = timeout(DRAIN, graceful.shutdown()).await;
-    let _ = ended.await;
+    // A step of a large model takes seconds; a server that does not answer must not hold the process.
+    if timeout(END, ended).await.is_err() {
+        tracing::warn!("a session did not end in time");
+    }
     Ok(())
 }
 

@@ -17,7 +17,6 @@ pub struct Classifier {
     labels: Vec<String>,
     max_tokens: usize,
     bundle: String,
-    max_texts: usize,
 }
 
 #[pymethods]
@@ -30,7 +29,6 @@ impl Classifier {
             labels: kept.public().labels().unwrap_or_default().to_vec(),
             max_tokens: kept.max_tokens(),
             bundle: kept.bundle().to_string(),
-            max_texts: kept.max_texts().max(1),
             kept: Arc::new(Mutex::new(kept)),
         })
     }
@@ -56,21 +54,10 @@ impl Classifier {
     /// The class of each text.
     fn classify(&self, py: Python<'_>, texts: Vec<String>, how: How) -> PyResult<Vec<String>> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (kept, most, seen) = (Arc::clone(&self.kept), self.max_texts, Arc::clone(&stop));
+        let (kept, seen) = (Arc::clone(&self.kept), Arc::clone(&stop));
         let call = move |_: work::Reporter<_, ()>| -> Result<Vec<String>, ServeError> {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut classes = vec![String::new(); texts.len()];
-            for (part, out) in texts.chunks(most).zip(classes.chunks_mut(most)) {
-                kept.run(part.len(), |client| {
-                    client.stop_when(Arc::clone(&seen));
-                    client.classify_each(part, how.options(), None, |i, answer| {
-                        if let Some(class) = out.get_mut(i) {
-                            *class = answer.values;
-                        }
-                    })
-                })?;
-            }
-            Ok(classes)
+            kept.classify(&texts, &how.options(), &seen)
         };
         let done = work::run(
             py,

@@ -43,6 +43,13 @@ pub struct Generation {
     text: Arc<Text>,
 }
 
+/// Nobody can take its pieces any more. The generator holds the text as well, so it would not end by itself.
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.text.end();
+    }
+}
+
 /// What generator and iterator share of a text.
 struct Text {
     /// `None` once it has ended, or another one has begun.

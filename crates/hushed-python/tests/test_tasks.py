@@ -1,8 +1,11 @@
 """Texts continued and classified."""
 
+import gc
 import json
 import os
+import pathlib
 import pickle
+import time
 
 import pytest
 
@@ -69,6 +72,24 @@ def test_another_text_ends_the_one_before_and_the_session_is_kept(generator):
     assert list(generator.generate("Hello", max_tokens=2)) is not None
 
 
+def test_a_text_keeps_its_generator_and_ends_when_it_is_dropped(writer):
+    def pieces():
+        return hushed.Generator(writer.address, pin=writer.pin).generate("Hello world", max_tokens=5)
+
+    answer = pieces()
+    gc.collect()
+    assert 1 <= len(list(answer)) <= 5
+    with hushed.Generator(writer.address, pin=writer.pin) as generator:
+        dropped = generator.generate("Hello world", max_tokens=40)
+        next(dropped)
+        del dropped
+        # Its thread ends by itself; with nobody to take its pieces it would hold the session until the next text.
+        until = time.monotonic() + 60
+        while "hushed call" in threads():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
 def test_what_generators_refuse(generator, server, writer):
     with pytest.raises(hushed.InputError):
         list(generator.generate("", max_tokens=2))
@@ -132,9 +153,22 @@ def test_classifiers_renew_their_sessions_and_keep_them_after_a_refusal():
             assert len(classifier.classify(["a", "b", "c", "d", "e"])) == 5
             with pytest.raises(hushed.InputError, match="text 1"):
                 classifier.classify(["a", ""])
+            with pytest.raises(hushed.InputError, match="text 4"):
+                classifier.classify(["a", "b", "c", "d", ""])
             with pytest.raises(TypeError, match="text 1"):
                 classifier.classify(["a", 1])
             assert classifier.classify("a") in classifier.labels
+
+
+def threads():
+    """The names of this process's threads, where the system tells them."""
+    names = []
+    for path in pathlib.Path("/proc/self/task").glob("*/comm"):
+        try:
+            names.append(path.read_text().strip())
+        except OSError:
+            pass  # It has ended.
+    return names
 
 
 def margin(logits):

@@ -1,5 +1,6 @@
 //! `hushed gateway`: the APIs of OpenAI and of text-embeddings-inference on this machine, over private sessions.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -120,11 +121,7 @@ impl Args {
             logging::to_stderr(out.is_json(), false);
         }
         let gateway = Gateway::bind(&self.config()?)?;
-        let address = match gateway.address() {
-            Some(address) if gateway.has_tls() => format!("https://{address}"),
-            Some(address) => format!("http://{address}"),
-            None => self.listen.clone(),
-        };
+        let address = self.address(gateway.address(), gateway.has_tls());
         let task = match gateway.task() {
             Task::Generate => "generate",
             _ => "embed",
@@ -140,11 +137,44 @@ impl Args {
         out.result(object, || {
             format!(
                 "listening on {address}\nmodel {model}, of {} (bundle {bundle})\n\n\
-                 try:  OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY=none, or open {address}/",
+                 try:  {}",
                 self.connect.server(),
+                self.hint(&address),
             )
         })?;
         Ok(gateway.run(&stop)?)
+    }
+
+    /// The address by which programs call it. One that stands for every address is called by the first name of
+    /// `--allow-host`.
+    fn address(&self, bound: Option<SocketAddr>, tls: bool) -> String {
+        let Some(bound) = bound else {
+            return self.listen.clone();
+        };
+        let scheme = if tls { "https" } else { "http" };
+        match self.allow_host.first() {
+            Some(name) if bound.ip().is_unspecified() => {
+                format!("{scheme}://{name}:{}", bound.port())
+            }
+            _ => format!("{scheme}://{bound}"),
+        }
+    }
+
+    /// What to try first.
+    fn hint(&self, address: &str) -> String {
+        if let Listen::Unix(path) = Listen::from(self.listen.as_str()) {
+            let header = match &self.api_key_file {
+                Some(_) => " -H 'Authorization: Bearer KEY'",
+                None => "",
+            };
+            let path = path.display();
+            return format!("curl --unix-socket '{path}'{header} http://localhost/info");
+        }
+        let key = match &self.api_key_file {
+            Some(file) => format!("'a key of {}'", file.display()),
+            None => "none".to_owned(),
+        };
+        format!("OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY={key}, or open {address}/")
     }
 
     fn config(&self) -> Result<GatewayConfig, CliError> {
@@ -165,5 +195,45 @@ impl Args {
             pad_output: self.pad_output,
             ..GatewayConfig::new(self.connect.config()?)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn hint(bound: Option<&str>, tls: bool, more: &[&str]) -> String {
+        let args = ["hushed", "--server", "s:1", "--pin", "9f"].iter();
+        let args = Line::try_parse_from(args.chain(more)).ok().unwrap().args;
+        let address = args.address(bound.map(|bound| bound.parse().unwrap()), tls);
+        args.hint(&address)
+    }
+
+    #[test]
+    fn what_to_try_first() {
+        let plain = hint(Some("127.0.0.1:80"), false, &[]);
+        assert!(plain.starts_with("OPENAI_BASE_URL=http://127.0.0.1:80/v1 OPENAI_API_KEY=none,"));
+        let named = ["--listen", "0.0.0.0:9", "--allow-host", "a.example"];
+        let keyed = [&named[..], &["--api-key-file", "keys.txt"]].concat();
+        let tls = hint(Some("0.0.0.0:9"), true, &keyed);
+        assert!(tls.starts_with(
+            "OPENAI_BASE_URL=https://a.example:9/v1 OPENAI_API_KEY='a key of keys.txt',"
+        ));
+        let socket = ["--listen", "unix:/run/x.sock"];
+        let unix = hint(None, false, &socket);
+        assert_eq!(
+            unix,
+            "curl --unix-socket '/run/x.sock' http://localhost/info"
+        );
+        let keyed = [&socket[..], &["--api-key-file", "k"]].concat();
+        assert!(hint(None, false, &keyed).contains("Authorization: Bearer KEY"));
     }
 }

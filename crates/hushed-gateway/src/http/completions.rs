@@ -234,7 +234,7 @@ async fn next(events: &mut mpsc::Receiver<Event>) -> Result<Token, Refusal> {
     match events.recv().await {
         Some(Event::Token { text, last }) => Ok(Token { text, last }),
         Some(Event::Failed(failure)) => Err(failure.into()),
-        None => Err(Failure::stopping().into()),
+        None => Err(Failure::unread().into()),
     }
 }
 
@@ -359,7 +359,7 @@ impl Stream for Chunks {
                         Poll::Ready(None) => None,
                     },
                 };
-                match event.unwrap_or_else(|| Err(Failure::stopping())) {
+                match event.unwrap_or_else(|| Err(Failure::unread())) {
                     Ok(token) => this.token(&token),
                     Err(failure) => {
                         this.then = Then::Nothing;

@@ -11,9 +11,11 @@ use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
+use super::names;
 use super::refusal::Refusal;
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
+use crate::sessions::texts::Caller;
 
 /// Lengths of a key.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
@@ -33,15 +35,15 @@ impl Door {
     /// Of a gateway that listens at `address`, or on a Unix socket.
     ///
     /// # Errors
-    /// [`GatewayError::NoHost`], and the key file's.
+    /// [`GatewayError::NoHost`], [`GatewayError::Name`], and the key file's.
     pub fn new(config: &GatewayConfig, address: Option<SocketAddr>) -> Result<Self, GatewayError> {
         let keys = config.api_keys.as_deref().map(read_keys).transpose()?;
+        let named: Result<Vec<String>, _> = config.hosts.iter().map(|h| names::host(h)).collect();
+        let named = named?;
+        let origins: Result<Vec<String>, _> =
+            config.origins.iter().map(|o| names::origin(o)).collect();
         let hosts = address.map(|address| {
-            let mut hosts: Vec<String> = config
-                .hosts
-                .iter()
-                .map(|h| h.to_ascii_lowercase())
-                .collect();
+            let mut hosts = named;
             if address.ip().is_loopback() {
                 hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned));
             }
@@ -59,7 +61,7 @@ impl Door {
         }
         Ok(Self {
             hosts,
-            origins: config.origins.clone(),
+            origins: origins?,
             keys,
         })
     }
@@ -69,25 +71,32 @@ impl Door {
         self.keys.is_some()
     }
 
-    /// Whether a request may come in.
+    /// Whether a request may come in, and who asks.
     ///
     /// # Errors
     /// 403 by host or origin, 401 by key, 415 by content type.
-    pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub fn check(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Refusal> {
         let host = self.host(uri, headers)?;
         self.origin(host, headers)?;
         // A browser asks by OPTIONS, without the key, whether it may ask with it.
-        let open = OPEN.contains(&uri.path()) && method == Method::GET || method == Method::OPTIONS;
-        if !open {
-            self.key(headers)?;
-        }
+        let reads = method == Method::GET || method == Method::HEAD;
+        let open = OPEN.contains(&uri.path()) && reads || method == Method::OPTIONS;
+        let caller = match open {
+            true => Caller::default(),
+            false => self.key(headers)?,
+        };
         match *method == Method::POST && !is_json(headers) {
             true => Err(Refusal::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "content-type",
                 "send JSON, with the header `Content-Type: application/json`",
             )),
-            false => Ok(()),
+            false => Ok(caller),
         }
     }
 
@@ -148,9 +157,9 @@ impl Door {
         }
     }
 
-    fn key(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn key(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let Some(keys) = &self.keys else {
-            return Ok(());
+            return Ok(Caller::default());
         };
         let shown = headers
             .get(header::AUTHORIZATION)
@@ -161,7 +170,7 @@ impl Door {
             .iter()
             .fold(none, |found, key| found | key.ct_eq(&shown));
         match known.into() {
-            true => Ok(()),
+            true => Ok(Caller(shown)),
             false => Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "api-key",

@@ -5,6 +5,7 @@ mod completions;
 mod door;
 mod fields;
 mod metrics;
+mod names;
 mod openai;
 mod page;
 mod prepare;
@@ -149,10 +150,13 @@ async fn enter(State(served): State<Arc<Served>>, request: Request, next: Next) 
     let checked = door.check(&method, request.uri(), request.headers());
     let friend = door.friend(request.headers()).cloned();
     let entered = match checked {
-        Ok(()) if method == Method::OPTIONS && friend.is_some() => {
+        Ok(_) if method == Method::OPTIONS && friend.is_some() => {
             Ok(Entered::Preflight(request.headers().clone()))
         }
-        Ok(()) => whole(request).await.map(Entered::Request),
+        Ok(caller) => whole(request).await.map(|mut request| {
+            request.extensions_mut().insert(caller);
+            Entered::Request(request)
+        }),
         Err(refusal) => Err(refusal),
     };
     let mut response = match entered {

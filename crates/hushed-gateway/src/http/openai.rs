@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 use super::Served;
 use super::fields::{Fields, wrong};
-use super::prepare::{embed, patience};
+use super::prepare::{Asker, embed, patience};
 use super::refusal::{Refusal, Shape};
+use crate::sessions::texts::Caller;
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: they are of another model's vocabulary. Send strings \
                          (LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False))";
@@ -53,18 +54,19 @@ struct Usage {
 /// `POST /v1/embeddings`
 pub async fn embeddings(
     State(served): State<Arc<Served>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let answered = answer(&served, &headers, &body).await;
+    let asker = Asker {
+        caller,
+        patience: patience(&headers, served.patience),
+    };
+    let answered = answer(&served, asker, &body).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }
 
-async fn answer(
-    served: &Arc<Served>,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Result<Response, Refusal> {
+async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8]) -> Result<Response, Refusal> {
     let mut fields = Fields::parse(body)?;
     served.check_model(&mut fields)?;
     let texts = fields.texts("input", TOKEN_IDS)?;
@@ -86,8 +88,7 @@ async fn answer(
     if texts.is_empty() {
         return Err(Refusal::field("input", "missing", "`input` is empty"));
     }
-    let patience = patience(headers, served.patience);
-    let answers = embed(served, texts, served.truncate, patience).await?;
+    let answers = embed(served, texts, served.truncate, asker).await?;
     let tokens = answers.iter().map(|answer| answer.tokens).sum();
     let data = answers.iter().enumerate().map(|(index, answer)| Embedding {
         object: "embedding",

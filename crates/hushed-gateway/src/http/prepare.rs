@@ -12,13 +12,22 @@ use zeroize::Zeroizing;
 use super::Served;
 use super::refusal::Refusal;
 use crate::sessions::failure::Failure;
-use crate::sessions::texts::{Answer, Prepared, Ticket};
+use crate::sessions::texts::{Answer, Caller, Prepared, Ticket};
 use crate::sessions::{Queue, Shared};
 
 /// Most texts of a request: OpenAI's limit.
-const MOST_TEXTS: usize = 2048;
+pub const MOST_TEXTS: usize = 2048;
 /// Longest patience that makes a difference.
 const DAY: f64 = 86_400.0;
+
+/// Who asks, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// By which key.
+    pub caller: Caller,
+    /// How long the client waits.
+    pub patience: Duration,
+}
 
 /// The answers to texts, in their order.
 ///
@@ -28,11 +37,11 @@ pub async fn embed(
     served: &Arc<Served>,
     texts: Vec<Zeroizing<String>>,
     truncate: bool,
-    patience: Duration,
+    asker: Asker,
 ) -> Result<Vec<Arc<Answer>>, Refusal> {
     let served = Arc::clone(served);
     // Tokenising two megabytes takes a while, and the one thread of HTTP has others to serve.
-    let submitted = tokio::task::spawn_blocking(move || submit(&served, texts, truncate, patience));
+    let submitted = tokio::task::spawn_blocking(move || submit(&served, texts, truncate, asker));
     let tickets = submitted.await.map_err(|_| Failure::defect())??;
     let mut answers = Vec::with_capacity(tickets.len());
     for ticket in tickets {
@@ -52,7 +61,7 @@ fn submit(
     served: &Served,
     texts: Vec<Zeroizing<String>>,
     truncate: bool,
-    patience: Duration,
+    asker: Asker,
 ) -> Result<Vec<Ticket>, Refusal> {
     let Queue::Embed(queue) = &*served.queue else {
         return Err(other_task("this model generates text: use /v1/completions"));
@@ -84,7 +93,7 @@ fn submit(
             planned,
         });
     }
-    let tickets = queue.submit(prepared, &shared.admission(patience))?;
+    let tickets = queue.submit(asker.caller, prepared, &shared.admission(asker.patience))?;
     served.count_texts(&tickets);
     Ok(tickets)
 }

@@ -129,6 +129,7 @@ impl From<Refused> for Refusal {
             Refused::TooSlow { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too-slow", None),
             Refused::TooMany { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too-many-texts", None),
             Refused::Busy { after } => (StatusCode::TOO_MANY_REQUESTS, "queue-full", Some(after)),
+            Refused::Away(failure) => return failure.into(),
             Refused::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping", None),
         };
         Self {

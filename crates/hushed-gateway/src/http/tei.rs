@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::Served;
 use super::fields::{Fields, wrong};
-use super::prepare::{embed, patience};
+use super::prepare::{Asker, MOST_TEXTS, embed, patience};
 use super::refusal::{Refusal, Shape};
 use crate::sessions::Queue;
+use crate::sessions::texts::Caller;
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: send strings";
 /// How long `/ready` looks for a server that was not there the last time.
@@ -36,27 +37,35 @@ struct Parameters {
 /// `POST /embed`
 pub async fn embed_route(
     State(served): State<Arc<Served>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    let asker = asker(&served, caller, &headers);
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
-        vectors(&served, &headers, &mut fields).await
+        vectors(&served, asker, &mut fields).await
     };
     shaped(answered.await)
 }
 
 /// `POST /`: embeddings, or similarities, by what `inputs` is.
-pub async fn root(State(served): State<Arc<Served>>, headers: HeaderMap, body: Bytes) -> Response {
+pub async fn root(
+    State(served): State<Arc<Served>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let asker = asker(&served, caller, &headers);
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
         match fields.take("inputs") {
             Some(Value::Object(sentences)) => {
-                cosines(&served, &headers, fields, Fields::of(sentences)).await
+                cosines(&served, asker, fields, Fields::of(sentences)).await
             }
             inputs => {
                 fields.put("inputs", inputs);
-                vectors(&served, &headers, &mut fields).await
+                vectors(&served, asker, &mut fields).await
             }
         }
     };
@@ -66,14 +75,16 @@ pub async fn root(State(served): State<Arc<Served>>, headers: HeaderMap, body: B
 /// `POST /similarity`
 pub async fn similarity(
     State(served): State<Arc<Served>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    let asker = asker(&served, caller, &headers);
     let answered = async {
         let mut fields = merged(Fields::parse(&body)?)?;
         match fields.take("inputs") {
             Some(Value::Object(sentences)) => {
-                cosines(&served, &headers, fields, Fields::of(sentences)).await
+                cosines(&served, asker, fields, Fields::of(sentences)).await
             }
             _ => Err(wrong(
                 "inputs",
@@ -84,19 +95,26 @@ pub async fn similarity(
     shaped(answered.await)
 }
 
+fn asker(served: &Served, caller: Caller, headers: &HeaderMap) -> Asker {
+    Asker {
+        caller,
+        patience: patience(headers, served.patience),
+    }
+}
+
 fn shaped(answered: Result<Response, Refusal>) -> Response {
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::Tei))
 }
 
 async fn vectors(
     served: &Arc<Served>,
-    headers: &HeaderMap,
+    asker: Asker,
     fields: &mut Fields,
 ) -> Result<Response, Refusal> {
     let texts = fields.texts("inputs", TOKEN_IDS)?;
     let parameters = parameters(served, fields)?;
     std::mem::take(fields).finish()?;
-    let vectors = run(served, headers, texts, &parameters).await?;
+    let vectors = run(served, asker, texts, &parameters).await?;
     let vectors: Vec<&[f32]> = vectors.iter().map(|vector| vector.as_slice()).collect();
     Ok(Json(vectors).into_response())
 }
@@ -104,7 +122,7 @@ async fn vectors(
 /// The cosines of a text with others.
 async fn cosines(
     served: &Arc<Served>,
-    headers: &HeaderMap,
+    asker: Asker,
     mut fields: Fields,
     mut sentences: Fields,
 ) -> Result<Response, Refusal> {
@@ -118,7 +136,7 @@ async fn cosines(
     };
     fields.finish()?;
     texts.push(Zeroizing::new(source));
-    let mut vectors = run(served, headers, texts, &parameters).await?;
+    let mut vectors = run(served, asker, texts, &parameters).await?;
     let source = vectors.pop().unwrap_or_default();
     let cosine = |vector: &Zeroizing<Vec<f32>>| -> f32 {
         vector.iter().zip(source.iter()).map(|(a, b)| a * b).sum()
@@ -129,7 +147,7 @@ async fn cosines(
 
 async fn run(
     served: &Arc<Served>,
-    headers: &HeaderMap,
+    asker: Asker,
     texts: Vec<Zeroizing<String>>,
     parameters: &Parameters,
 ) -> Result<Vec<Zeroizing<Vec<f32>>>, Refusal> {
@@ -143,8 +161,7 @@ async fn run(
             joined.map(Zeroizing::new).collect()
         }
     };
-    let patience = patience(headers, served.patience);
-    let answers = embed(served, texts, parameters.truncate, patience).await?;
+    let answers = embed(served, texts, parameters.truncate, asker).await?;
     let vectors = answers.iter().map(|answer| match parameters.normalise {
         true => unit(&answer.values),
         false => answer.values.clone(),
@@ -223,7 +240,7 @@ pub async fn info(State(served): State<Arc<Served>>) -> Json<Value> {
         "model_type": kind,
         "max_input_length": shared.max_tokens,
         "max_batch_tokens": shared.max_pass_tokens,
-        "max_client_batch_size": served.max_waiting,
+        "max_client_batch_size": served.max_waiting.min(MOST_TEXTS),
         "max_concurrent_requests": served.max_waiting,
         "waiting": held.waiting,
         "running": held.running,
@@ -255,6 +272,12 @@ pub async fn ready(State(served): State<Arc<Served>>) -> Response {
     let found = tokio::task::spawn_blocking(move || listens(&looked.server)).await;
     match found {
         Ok(true) => {
+            let shared = &served.shared;
+            // A refusal holds, whoever listens.
+            let refused = shared.away.now().is_some_and(|failure| failure.lasts());
+            if !refused {
+                shared.away.end();
+            }
             served.shared.reachable.store(true, Ordering::Relaxed);
             StatusCode::OK.into_response()
         }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::failure::Failure;
 use super::pace::Pace;
 
 /// What decides about a request.
@@ -12,8 +13,13 @@ pub struct Admission<'a> {
     pub patience: Duration,
     /// Sessions that work at once.
     pub sessions: usize,
+    /// Most texts of a pass, where the parts of a request are texts to embed. `None` where they are tokens of an
+    /// answer, which come one after the other in one session.
+    pub batch: Option<usize>,
     /// Whether one is open, so that no set-up comes first.
     pub open: bool,
+    /// Why none will be opened now, if so.
+    pub away: Option<Failure>,
 }
 
 /// What is there already.
@@ -28,7 +34,7 @@ pub struct Load {
 }
 
 /// Why a request is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
     /// It would take too long even if nothing else waited.
     #[error(
@@ -59,6 +65,9 @@ pub enum Refused {
         /// The queue's length.
         limit: usize,
     },
+    /// The server was asked a moment ago, and this is what it said.
+    #[error("{}", .0.message)]
+    Away(Failure),
     /// The gateway is being stopped.
     #[error("the gateway is shutting down")]
     Stopping,
@@ -82,17 +91,17 @@ impl Admission<'_> {
         if planned.is_empty() {
             return Ok(());
         }
+        if let Some(failure) = &self.away {
+            return Err(Refused::Away(failure.clone()));
+        }
         let patience = self.patience.as_secs_f64();
-        let setup = match self.open {
-            true => 0.0,
-            false => self.pace.setup(),
-        };
-        let alone = setup + self.seconds(planned.iter().sum(), planned.len());
+        let setup = self.setup();
+        let alone = setup + self.seconds(planned.iter().sum(), self.lanes(planned.len()));
         if alone > patience {
             let mut sum = 0.0;
             let ends = planned.iter().zip(1..).map(|(one, n)| {
                 sum += one;
-                setup + self.seconds(sum, n)
+                setup + self.seconds(sum, self.lanes(n))
             });
             return Err(Refused::TooSlow {
                 seconds: alone,
@@ -122,17 +131,48 @@ impl Admission<'_> {
         Ok(())
     }
 
+    /// Whether a client may wait for what others have asked for already, the last of `load`.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`].
+    pub fn check_joined(&self, load: &Load) -> Result<(), Refused> {
+        let late = self.setup() + self.before(load) - self.patience.as_secs_f64();
+        match late > 0.0 {
+            true => Err(Refused::Busy {
+                after: (late.ceil() as u64).max(1),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn setup(&self) -> f64 {
+        match self.open {
+            true => 0.0,
+            false => self.pace.setup(),
+        }
+    }
+
     /// Seconds until what is there already has been answered.
     pub fn before(&self, load: &Load) -> f64 {
         let running = load.running.iter().map(|(planned, since)| {
             (self.pace.seconds(*planned) - since.elapsed().as_secs_f64()).max(0.0)
         });
         let running = running.sum::<f64>() / self.sessions as f64;
-        running + self.seconds(load.planned, load.waiting)
+        let waiting = match self.batch {
+            Some(_) => self.lanes(load.waiting),
+            None => self.sessions.min(load.waiting).max(1),
+        };
+        running + self.seconds(load.planned, waiting)
     }
 
-    /// Seconds that all sessions together take for so many texts.
-    fn seconds(&self, planned: f64, texts: usize) -> f64 {
-        self.pace.seconds(planned) / self.sessions.min(texts.max(1)) as f64
+    /// Sessions that can work on so many parts of one request.
+    fn lanes(&self, parts: usize) -> usize {
+        let passes = self.batch.map_or(1, |batch| parts.div_ceil(batch.max(1)));
+        self.sessions.min(passes).max(1)
+    }
+
+    /// Seconds that so many sessions together take.
+    fn seconds(&self, planned: f64, sessions: usize) -> f64 {
+        self.pace.seconds(planned) / sessions as f64
     }
 }

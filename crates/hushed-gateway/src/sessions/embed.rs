@@ -21,7 +21,11 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
                 // Whoever waits must be told, whatever happens.
                 let given = catch_unwind(AssertUnwindSafe(|| run(&mut kept, shared, &pass)));
                 let given = given.unwrap_or_else(|_| Err(Failure::defect()));
+                let failed = given.is_err();
                 texts.finish(&pass, given);
+                if failed {
+                    shared.stay_away(&kept, |failure| texts.fail(failure));
+                }
             }
         }
     }
@@ -29,10 +33,9 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
 
 fn run(kept: &mut Kept, shared: &Shared, pass: &Pass) -> Result<Vec<Answer>, Failure> {
     let options = options(&shared.how, pass.texts.len());
-    let done = kept.run(pass.texts.len(), pass.rows.clone(), |client| {
+    kept.run(pass.texts.len(), pass.rows.clone(), |client| {
         embed(client, shared, pass, options)
-    });
-    done.map_err(|error| Failure::from(&error))
+    })
 }
 
 fn embed(

@@ -31,6 +31,22 @@ impl Failure {
         }
     }
 
+    /// That an answer ended without an end: nobody read it, or the gateway is being stopped.
+    pub fn unread() -> Self {
+        Self {
+            name: "stopped",
+            message:
+                "the answer was ended: it was not read for 30 s, or the gateway is shutting down"
+                    .to_owned(),
+            ..Self::stopping()
+        }
+    }
+
+    /// Whether a set-up at once would end the same: the server has said so.
+    pub fn lasts(&self) -> bool {
+        matches!(self.name, "allowance" | "too-many-sessions")
+    }
+
     /// That a worker panicked.
     pub fn defect() -> Self {
         Self {

@@ -4,17 +4,25 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hushed_serve::{Client, Finish, GenerateOptions, ServeError};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use zeroize::Zeroizing;
 
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
 use super::session::{IDLE, Kept};
 use super::{Held, Shared};
+
+/// How long a client may take to read what it is sent: meanwhile nobody else has its session.
+const READER: Duration = Duration::from_secs(30);
+/// How often it is looked whether there is room again.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A prompt that model and server take. No `Debug`: it is private.
 pub struct Job {
@@ -115,12 +123,16 @@ impl Prompts {
         }
     }
 
+    /// Tells this to who waits.
+    pub fn fail(&self, failure: &Failure) {
+        self.lock().fail(failure);
+    }
+
     /// Ends the queue; what waits fails.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        // Their channels close, which is told as a failure.
-        state.waiting.clear();
+        state.fail(&Failure::stopping());
         drop(state);
         self.changed.notify_all();
     }
@@ -160,6 +172,13 @@ impl Prompts {
 }
 
 impl State {
+    fn fail(&mut self, failure: &Failure) {
+        for job in self.waiting.drain(..) {
+            // Nothing has been sent to it, so there is room; one that has gone needs no answer.
+            let _ = job.events.try_send(Event::Failed(failure.clone()));
+        }
+    }
+
     fn load(&self) -> Load {
         let planned = self.waiting.iter().flat_map(|job| &job.planned);
         Load {
@@ -188,14 +207,18 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
                 };
                 let failure = match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(())) => None,
-                    Ok(Err(error)) => Some(Failure::from(&error)),
+                    Ok(Err(failure)) => Some(failure),
                     Err(_) => Some(Failure::defect()),
                 };
+                let failed = failure.is_some();
                 if let Some(failure) = failure {
                     // A client that has gone needs no answer.
-                    let _ = job.events.blocking_send(Event::Failed(failure));
+                    send(&job.events, Event::Failed(failure), &shared.stop, READER);
                 }
                 prompts.ended(id);
+                if failed {
+                    shared.stay_away(&kept, |failure| prompts.fail(failure));
+                }
             }
         }
     }
@@ -218,9 +241,62 @@ fn answer(client: &mut Client, shared: &Shared, job: &Job) -> Result<(), ServeEr
             text: Zeroizing::new(token.text),
             last: token.last,
         };
-        if job.events.blocking_send(event).is_err() {
+        if !send(&job.events, event, &shared.stop, READER) {
             break;
         }
     }
     Ok(())
+}
+
+/// Hands an event to a client that reads it in time. `false` if it has gone or does not read, or the gateway is
+/// stopped.
+fn send(
+    events: &mpsc::Sender<Event>,
+    mut event: Event,
+    stop: &AtomicBool,
+    patience: Duration,
+) -> bool {
+    let until = Instant::now() + patience;
+    loop {
+        event = match events.try_send(event) {
+            Ok(()) => return true,
+            Err(TrySendError::Closed(_)) => return false,
+            Err(TrySendError::Full(event)) => event,
+        };
+        if stop.load(Ordering::Relaxed) || Instant::now() >= until {
+            return false;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> Event {
+        Event::Token {
+            text: Zeroizing::new(String::new()),
+            last: None,
+        }
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_ends_its_answer() {
+        let (events, mut coming) = mpsc::channel(1);
+        let stop = AtomicBool::new(false);
+        assert!(send(&events, token(), &stop, Duration::from_secs(600)));
+        assert!(!send(&events, token(), &stop, Duration::from_millis(30)));
+        // One that reads in time gets the next.
+        thread::scope(|scope| {
+            scope.spawn(|| coming.blocking_recv());
+            assert!(send(&events, token(), &stop, Duration::from_secs(600)));
+        });
+        // It is full again: a gateway that is stopped does not wait, and neither does one whose client has gone.
+        stop.store(true, Ordering::Relaxed);
+        assert!(!send(&events, token(), &stop, Duration::from_secs(600)));
+        drop(coming);
+        stop.store(false, Ordering::Relaxed);
+        assert!(!send(&events, token(), &stop, Duration::from_secs(600)));
+    }
 }

@@ -3,6 +3,7 @@
 //! Nothing here is async; HTTP's thread hands work in and is told the answers over channels.
 
 pub mod admission;
+pub mod away;
 mod embed;
 pub mod failure;
 pub mod generate;
@@ -22,11 +23,16 @@ use hushed_serve::{BundlePin, Client, Digest, Public, ServeError, Task};
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
 use admission::Admission;
+use away::Away;
+use failure::Failure;
 use generate::Prompts;
 use ledger::Ledger;
 use pace::Pace;
 use session::Kept;
 use texts::{Limits, Texts};
+
+/// How often a worker that stays away looks whether it may come back.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How texts are run, for all requests.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +69,12 @@ pub struct Shared {
     pub open: AtomicUsize,
     /// Whether the server was there the last time.
     pub reachable: AtomicBool,
+    /// Why no session is opened now, if so.
+    pub away: Away,
     /// Workers.
     pub sessions: usize,
+    /// Most texts of a pass; `None` of a model that generates.
+    pub batch: Option<usize>,
 }
 
 /// The queue, by what the model is for.
@@ -120,6 +130,7 @@ impl Sessions {
             padded: config.bucket.is_some(),
             public_table: config.public_table,
         };
+        let batch = config.batch.min(client.texts_left()).max(1);
         let pace = Pace::new(client.public(), terms, client.setup().time);
         let shared = Arc::new(Shared {
             public: client.public().clone(),
@@ -137,12 +148,14 @@ impl Sessions {
             stop: Arc::default(),
             open: AtomicUsize::new(0),
             reachable: AtomicBool::new(true),
+            away: Away::default(),
             sessions: config.sessions,
+            batch: (task != Task::Generate).then_some(batch),
         });
         shared.ledger.session(&client.setup());
         let queue = match task {
             Task::Generate => Queue::Generate(Prompts::new(config.max_waiting)),
-            _ => Queue::Embed(Texts::new(limits(config, &shared), salt()?)),
+            _ => Queue::Embed(Texts::new(limits(config, &shared, batch), salt()?)),
         };
         let mut sessions = Self {
             shared,
@@ -194,7 +207,32 @@ impl Shared {
             pace: &self.pace,
             patience,
             sessions: self.sessions,
-            open: self.open.load(Ordering::Relaxed) > 0,
+            batch: self.batch,
+            open: self.is_open(),
+            away: self.is_away(),
+        }
+    }
+
+    /// Why a request is not taken now: no session is open, and none is opened.
+    fn is_away(&self) -> Option<Failure> {
+        match self.is_open() {
+            true => None,
+            false => self.away.now(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// Keeps a worker without a session from taking work for which it could not open one. Who waits is told by `fail`,
+    /// unless another worker has a session.
+    fn stay_away(&self, kept: &Kept, fail: impl Fn(&Failure)) {
+        while !kept.is_open() && !self.stop.load(Ordering::Relaxed) && self.away.now().is_some() {
+            if let Some(failure) = self.is_away() {
+                fail(&failure);
+            }
+            thread::sleep(LOOK);
         }
     }
 
@@ -205,9 +243,9 @@ impl Shared {
     }
 }
 
-fn limits(config: &GatewayConfig, shared: &Shared) -> Limits {
+fn limits(config: &GatewayConfig, shared: &Shared, batch: usize) -> Limits {
     Limits {
-        texts: config.batch.min(shared.max_texts).max(1),
+        texts: batch,
         rows: shared.max_pass_tokens,
         waiting: config.max_waiting,
     }

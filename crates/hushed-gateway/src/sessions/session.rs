@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use hushed_serve::{Client, ClientConfig, ServeError, Stats};
 
 use super::Shared;
+use super::failure::Failure;
 
 /// How long a session without work is kept: it takes another client's place at the server.
 pub const IDLE: Duration = Duration::from_secs(30);
@@ -44,16 +45,30 @@ impl Kept {
         texts: usize,
         rows: Vec<usize>,
         work: impl FnOnce(&mut Client) -> Result<T, ServeError>,
-    ) -> Result<T, ServeError> {
+    ) -> Result<T, Failure> {
+        if let (None, Some(failure)) = (&self.client, self.shared.away.now()) {
+            return Err(failure);
+        }
         self.rows = rows;
         let done = self.attempt(texts, work);
         self.count();
+        let done = done.map_err(|error| Failure::from(&error));
         let reached = match &done {
             Ok(_) => true,
-            Err(error) => error.category() != hushed_serve::Category::Network,
+            Err(failure) => failure.category != hushed_serve::Category::Network,
         };
         self.shared.reachable.store(reached, Ordering::Relaxed);
+        if let Err(failure) = &done
+            && failure.lasts()
+        {
+            self.shared.away.set(failure);
+        }
         done
+    }
+
+    /// Whether there is a session.
+    pub fn is_open(&self) -> bool {
+        self.client.is_some()
     }
 
     /// Ends the session, if there is one.
@@ -98,10 +113,14 @@ impl Kept {
         let connected = Client::connect(&self.config);
         match &connected {
             Ok(client) => {
+                self.shared.away.end();
                 self.shared.pace.setup_took(client.setup().time);
                 self.shared.ledger.session(&client.setup());
             }
-            Err(error) => self.failed(error, Vec::new(), began.elapsed(), &Stats::default()),
+            Err(error) => {
+                self.shared.away.set(&Failure::from(error));
+                self.failed(error, Vec::new(), began.elapsed(), &Stats::default());
+            }
         }
         connected
     }

@@ -1,11 +1,12 @@
 //! Texts that wait for a pass, those in one, and answers that are kept.
 //!
-//! Equal texts share one run: whoever asks for a text that waits, runs or has been answered in the last [`KEPT`] joins
-//! it. So a client's retry costs nothing. What is kept is wiped when it is removed. A text for which nobody waits any
-//! more leaves the queue; one that is being run already is run to its end, for a retry.
+//! Equal texts of one key of the API share one run: whoever asks for a text that waits, runs or has been answered in
+//! the last [`KEPT`] joins it. So a client's retry costs nothing, and nobody can find out by the time of an answer what
+//! was asked with another key. What is kept is wiped when it is removed. A text for which nobody waits any more leaves
+//! the queue; one that is being run already is run to its end, for a retry.
 
 use std::collections::hash_map::Entry as Place;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -89,7 +90,11 @@ pub struct Limits {
     pub waiting: usize,
 }
 
-/// A text's salted SHA-256.
+/// Who asks: SHA-256 of the key of the API, or zeros where none is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caller(pub [u8; 32]);
+
+/// The salted SHA-256 of who asks and of a text.
 pub type Key = [u8; 32];
 
 /// The queue and what is kept.
@@ -138,12 +143,13 @@ impl Texts {
     /// [`Refused`] by the admission, or because the queue is full; [`Refused::Stopping`].
     pub fn submit(
         &self,
+        caller: Caller,
         texts: Vec<Prepared>,
         admission: &Admission<'_>,
     ) -> Result<Vec<Ticket>, Refused> {
         let keyed: Vec<(Key, Prepared)> = texts
             .into_iter()
-            .map(|text| (self.key(&text.text), text))
+            .map(|text| (self.key(caller, &text.text), text))
             .collect();
         let mut state = self.lock();
         if state.closed {
@@ -162,6 +168,11 @@ impl Texts {
         let mut costs = Vec::with_capacity(new.len());
         for (key, _) in &keyed {
             costs.extend(new.remove(key));
+        }
+        if costs.is_empty()
+            && let Some(load) = state.load_up_to(&keyed)
+        {
+            admission.check_joined(&load)?;
         }
         admission.check(&costs, &load, self.limits.waiting)?;
         let tickets = keyed
@@ -234,6 +245,17 @@ impl Texts {
         state.forget(now);
     }
 
+    /// Tells this to who waits.
+    pub fn fail(&self, failure: &Failure) {
+        let mut state = self.lock();
+        let failure = Arc::new(failure.clone());
+        for key in std::mem::take(&mut state.waiting) {
+            if let Some(Entry::Waiting(_, waiters)) = state.entries.remove(&key) {
+                tell(waiters, &Err(Arc::clone(&failure)));
+            }
+        }
+    }
+
     /// Wipes answers that have been kept long enough.
     pub fn forget(&self, now: Instant) {
         self.lock().forget(now);
@@ -265,9 +287,10 @@ impl Texts {
         self.changed.notify_all();
     }
 
-    fn key(&self, text: &str) -> Key {
+    fn key(&self, caller: Caller, text: &str) -> Key {
         Sha256::new()
             .chain_update(self.salt)
+            .chain_update(caller.0)
             .chain_update(text)
             .finalize()
             .into()
@@ -391,12 +414,27 @@ impl State {
     }
 
     fn load(&self) -> Load {
-        let planned = self.waiting.iter().map(|key| match self.entries.get(key) {
-            Some(Entry::Waiting(text, _)) => text.planned,
-            _ => 0.0,
-        });
+        self.load_of_first(self.waiting.len())
+    }
+
+    /// What runs, and what waits up to the last of these texts; `None` if none of them waits.
+    fn load_up_to(&self, texts: &[(Key, Prepared)]) -> Option<Load> {
+        let wanted: HashSet<&Key> = texts.iter().map(|(key, _)| key).collect();
+        let last = self.waiting.iter().rposition(|key| wanted.contains(key))?;
+        Some(self.load_of_first(last + 1))
+    }
+
+    fn load_of_first(&self, waiting: usize) -> Load {
+        let planned = self
+            .waiting
+            .iter()
+            .take(waiting)
+            .map(|key| match self.entries.get(key) {
+                Some(Entry::Waiting(text, _)) => text.planned,
+                _ => 0.0,
+            });
         Load {
-            waiting: self.waiting.len(),
+            waiting,
             planned: planned.sum(),
             running: self
                 .running

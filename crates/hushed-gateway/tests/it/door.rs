@@ -13,7 +13,7 @@ fn hosts_origins_and_kinds_of_content() {
     let server = Running::embeds();
     let door = Door::open(&server, |config| {
         config.hosts = vec!["Gateway.example.org".to_owned()];
-        config.origins = vec!["https://friend.example".to_owned()];
+        config.origins = vec!["https://Friend.example:443/".to_owned()];
     });
     let port = door.address.unwrap().port();
     let get = |host: &str, more: &str| {
@@ -170,6 +170,8 @@ fn keys() {
         (door.get("/").status, door.get("/health").status),
         (200, 200)
     );
+    let head = "HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(door.send(head).status, 200);
     assert_eq!(
         (door.get("/ledger").status, door.get("/metrics").status),
         (401, 401)

@@ -150,6 +150,11 @@ fn a_server_that_vanishes_is_a_typed_error_and_the_next_request_works() {
     }
     // The session that was open ends in one of several ways; then there is nobody to connect to.
     assert_eq!(codes[1], "unreachable", "{codes:?}");
+    // Nobody tries again within the time that was named.
+    let failures = door.total("failures");
+    let again = ask("d");
+    assert_eq!((again.status, again.code().as_str()), (503, "unreachable"));
+    assert_eq!(door.total("failures"), failures);
     assert_eq!(door.get("/ready").status, 503);
     // What was answered is still there.
     assert_eq!(ask("a").status, 200);

@@ -34,8 +34,22 @@ fn a_unix_socket_is_this_users_alone() {
     assert_eq!(read_reply(&mut socket).status, 200);
     let second = refused(&server, |config| config.listen = Listen::Unix(path.clone()));
     assert_eq!(second.name(), "address-in-use");
+    let left: Vec<_> = std::fs::read_dir(server.folder.path()).unwrap().collect();
+    let hidden = |entry: &std::io::Result<std::fs::DirEntry>| {
+        let name = entry.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with('.')
+    };
+    assert!(!left.iter().any(hidden), "the folder it was bound in");
     drop(door);
     assert!(!path.exists());
+    // A socket that has taken the name meanwhile is another's, and stays.
+    let door = Door::open(&server, |config| config.listen = Listen::Unix(path.clone()));
+    std::fs::remove_file(&path).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    drop(door);
+    assert!(path.exists());
+    drop(other);
+    std::fs::remove_file(&path).unwrap();
     // A file is not a socket, and stays.
     std::fs::write(&path, "mine").unwrap();
     let file = refused(&server, |config| config.listen = Listen::Unix(path.clone()));
@@ -61,6 +75,13 @@ fn nothing_in_the_clear_beyond_this_machine() {
     let guessed = refused(&server, |config| config.api_keys = Some(keys.clone()));
     assert_eq!(guessed.name(), "token-file");
     assert_eq!(refused(&server, |config| config.batch = 0).name(), "limit");
+    let path = "https://friend.example/path".to_owned();
+    let never = refused(&server, |config| config.origins = vec![path]);
+    assert_eq!(never.name(), "usage");
+    let port = refused(&server, |config| {
+        config.hosts = vec!["a.example:80".to_owned()]
+    });
+    assert_eq!(port.name(), "usage");
 }
 
 #[test]

@@ -14,7 +14,7 @@ class Classifier:
     >>> hushed.Classifier("127.0.0.1:7450", pin="9f86d0…").classify(["a private text"])
     ['positive']
 
-    Arguments are those of :class:`SentenceEncoder`. Threads may share a classifier; their calls run one after the
+    Arguments are those of :class:`SentenceEncoder` without ``prompts``. Threads may share a classifier; their calls run one after the
     other. It cannot be pickled, and refuses to work in a process that was forked from its own.
     """
 

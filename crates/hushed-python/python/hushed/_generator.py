@@ -72,7 +72,7 @@ class Generator:
             pad_output=bool(pad_output),
             public_table=self._public_table,
         )
-        return Generation(self._native.generate(prompt, wanted))
+        return Generation(self._native.generate(prompt, wanted), self)
 
     @property
     def max_seq_length(self) -> int:
@@ -109,8 +109,10 @@ class Generator:
 class Generation(Iterator[str]):
     """A text that is being continued: an iterator of its pieces, which may be empty."""
 
-    def __init__(self, native: "_native.Generation") -> None:
+    def __init__(self, native: "_native.Generation", owner: Generator) -> None:
         self._native = native
+        # A generator that is collected ends its text, so `for piece in Generator(…).generate(…)` needs it.
+        self._owner = owner
 
     @property
     def finish(self) -> Optional[str]:

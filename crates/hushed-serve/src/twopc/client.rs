@@ -52,6 +52,8 @@ pub struct Client {
     deadlines: Deadlines,
     texts: usize,
     setup: Cost,
+    /// End of the last pass, or of the set-up.
+    used: Instant,
 }
 
 impl Client {
@@ -81,6 +83,7 @@ impl Client {
             deadlines: config.deadlines,
             texts: 0,
             setup,
+            used: Instant::now(),
         })
     }
 
@@ -115,6 +118,11 @@ impl Client {
     #[must_use]
     pub fn texts_left(&self) -> usize {
         (self.welcome.max_texts as usize).saturating_sub(self.texts)
+    }
+
+    /// When its last pass ended, or its set-up.
+    pub(super) fn used(&self) -> Instant {
+        self.used
     }
 
     /// What connecting cost: handshake, bundle, keys, correlations.
@@ -170,10 +178,7 @@ impl Client {
         progress: Option<OnProgress>,
         mut each: impl FnMut(usize, Answered<String>),
     ) -> Result<(), ServeError> {
-        let names = match self.public().labels() {
-            Some(names) if self.public().task() == Task::Classify => names.to_vec(),
-            _ => return Err(self.other_task()),
-        };
+        let names = self.labels()?;
         self.each(texts, &options.into(), progress, labels, |index, answer| {
             let name = names.get(answer.values as usize).cloned();
             each(
@@ -226,6 +231,27 @@ impl Client {
             return Err(self.other_task());
         }
         self.each_of(ids, options, progress, embeddings, each)
+    }
+
+    /// As [`Client::classify_each`] for what [`Client::tokens`] gave, at most [`Client::texts_left`].
+    pub(super) fn classify_tokens(
+        &mut self,
+        ids: &[TokenIds],
+        options: &Options,
+        mut each: impl FnMut(usize, String),
+    ) -> Result<(), ServeError> {
+        let names = self.labels()?;
+        self.each_of(ids, options, None, labels, |index, answer| {
+            let name = names.get(answer.values as usize).cloned();
+            each(index, name.unwrap_or_default());
+        })
+    }
+
+    fn labels(&self) -> Result<Vec<String>, ServeError> {
+        match self.public().labels() {
+            Some(names) if self.public().task() == Task::Classify => Ok(names.to_vec()),
+            _ => Err(self.other_task()),
+        }
     }
 
     fn each_of<T>(
@@ -367,6 +393,7 @@ impl Client {
         let answers = run(&mut self.backend, &self.model, &input)?;
         let answers = answers.ok_or(ServeError::NoAnswer)?;
         self.texts += texts.len();
+        self.used = Instant::now();
         let stats = self.stats().since(&before);
         let sites = self.backend.costs().iter().skip(sites_before).cloned();
         let pass = Arc::new(Pass {

@@ -4,12 +4,13 @@
 //! It is renewed at the server's limit of texts, and after [`IDLE`] without work; one that failed is not used again.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Public, Task};
 use hushed_net::NetError;
 
-use super::client::Client;
+use super::client::{Client, Options};
 use super::encoder::IDLE;
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -23,7 +24,6 @@ pub struct Kept {
     max_tokens: usize,
     max_texts: usize,
     client: Option<Client>,
-    used: Instant,
     process: u32,
 }
 
@@ -44,7 +44,6 @@ impl Kept {
             max_tokens: client.max_tokens(),
             max_texts: client.texts_left(),
             client: Some(client),
-            used: Instant::now(),
             process: std::process::id(),
         };
         // Further sessions are with the same model, or refused.
@@ -91,12 +90,37 @@ impl Kept {
         let mut client = self.session(texts)?;
         let before = client.stats().frames_sent;
         let done = work(&mut client);
-        self.used = Instant::now();
         // A text that was refused here has cost nothing.
         if done.is_ok() || client.stats().frames_sent == before {
             self.client = Some(client);
         }
         done
+    }
+
+    /// The class of each text, in their order, over as many sessions as they take. All texts are checked before the
+    /// first is run, so a refused one costs nothing. `stop` ends the call at its next step.
+    ///
+    /// # Errors
+    /// As [`Kept::run`] and [`Client::classify_each`], with the index of the text among all.
+    pub fn classify<S: AsRef<str>>(
+        &mut self,
+        texts: &[S],
+        options: &Options,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Vec<String>, ServeError> {
+        options.check()?;
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.run(1, |client| client.tokens(texts, options))?;
+        let mut classes = Vec::with_capacity(ids.len());
+        for part in ids.chunks(self.max_texts.max(1)) {
+            self.run(part.len(), |client| {
+                client.stop_when(Arc::clone(stop));
+                client.classify_tokens(part, options, |_, class| classes.push(class))
+            })?;
+        }
+        Ok(classes)
     }
 
     /// Ends the session, if one is open; a later call opens another. In a forked process it does nothing.
@@ -120,7 +144,8 @@ impl Kept {
 
     fn session(&mut self, texts: usize) -> Result<Client, ServeError> {
         if let Some(client) = self.client.take() {
-            if client.texts_left() >= texts && self.used.elapsed() < IDLE {
+            // From the end of its last pass: whoever took a text's pieces slowly has used the server's patience.
+            if client.texts_left() >= texts && client.used().elapsed() < IDLE {
                 return Ok(client);
             }
             // All its answers are there.

@@ -32,6 +32,10 @@ impl Queue {
 
     /// Texts with rows, a planned second each.
     fn submit(&self, texts: &[(&str, usize)]) -> Result<Vec<Ticket>, Refused> {
+        self.submit_of(Caller::default(), texts)
+    }
+
+    fn submit_of(&self, caller: Caller, texts: &[(&str, usize)]) -> Result<Vec<Ticket>, Refused> {
         let prepared = texts.iter().map(|&(text, rows)| Prepared {
             text: Zeroizing::new(text.to_owned()),
             rows,
@@ -41,9 +45,11 @@ impl Queue {
             pace: &self.pace,
             patience: self.patience,
             sessions: 1,
+            batch: Some(LIMITS.texts),
             open: true,
+            away: None,
         };
-        self.texts.submit(prepared.collect(), &admission)
+        self.texts.submit(caller, prepared.collect(), &admission)
     }
 
     fn pass(&self) -> Option<Pass> {
@@ -202,7 +208,9 @@ fn a_set_up_comes_first_where_no_session_is_open() {
         pace: &queue.pace,
         patience: Duration::from_secs(seconds),
         sessions: 1,
+        batch: Some(3),
         open,
+        away: None,
     };
     let check = |admission: Admission<'_>| admission.check(&[1.0], &Load::default(), 9).is_ok();
     assert!(check(admission(true, 2)) && !check(admission(false, 2)));
@@ -236,4 +244,93 @@ fn a_closed_queue_tells_who_waits() {
     assert_eq!(held(&queue), (0, 0));
     assert_eq!(queue.submit(&[("a", 4)]).err(), Some(Refused::Stopping));
     assert!(matches!(queue.texts.next(Duration::ZERO), Next::Closed));
+}
+
+#[test]
+fn equal_texts_of_different_keys_share_nothing() {
+    let queue = Queue::new();
+    let (one, other) = (Caller([1; 32]), Caller([2; 32]));
+    let _tickets = queue.submit_of(one, &[("a", 4)]).unwrap();
+    let pass = queue.pass().unwrap();
+    queue.finish(&pass);
+    let again = |caller| queue.submit_of(caller, &[("a", 4)]).unwrap().remove(0);
+    assert!(matches!(again(one), Ticket::Ready(_)));
+    assert!(matches!(again(other), Ticket::Coming(_)));
+    assert!(matches!(again(Caller::default()), Ticket::Coming(_)));
+}
+
+#[test]
+fn who_joins_what_waits_must_have_the_time_for_it() {
+    let mut queue = Queue::new();
+    let _three = queue.submit(&[("a", 4), ("b", 4), ("c", 4)]).unwrap();
+    queue.patience = Duration::from_millis(1500);
+    assert!(queue.submit(&[("a", 4)]).is_ok());
+    // Two seconds up to the second text, three up to the third.
+    let busy = |after| Some(Refused::Busy { after });
+    assert_eq!(queue.submit(&[("b", 4)]).err(), busy(1));
+    assert_eq!(queue.submit(&[("c", 4), ("a", 4)]).err(), busy(2));
+}
+
+#[test]
+fn sessions_share_passes_and_not_a_pass_or_an_answer() {
+    let queue = Queue::new();
+    let fits = |batch, seconds, planned: &[f64]| {
+        let admission = Admission {
+            pace: &queue.pace,
+            patience: Duration::from_secs(seconds),
+            sessions: 4,
+            batch,
+            open: true,
+            away: None,
+        };
+        admission.check(planned, &Load::default(), 99).is_ok()
+    };
+    // The tokens of an answer come one after the other.
+    assert!(!fits(None, 7, &[1.0; 8]) && fits(None, 8, &[1.0; 8]));
+    // Eight texts are one pass of eight, two of four or (at most) four at once of two.
+    assert!(!fits(Some(8), 7, &[1.0; 8]) && fits(Some(8), 8, &[1.0; 8]));
+    assert!(!fits(Some(4), 3, &[1.0; 8]) && fits(Some(4), 4, &[1.0; 8]));
+    assert!(!fits(Some(1), 1, &[1.0; 8]) && fits(Some(1), 2, &[1.0; 8]));
+    // What waits before it is shared among the sessions.
+    let load = Load {
+        waiting: 4,
+        planned: 8.0,
+        running: Vec::new(),
+    };
+    let admission = Admission {
+        pace: &queue.pace,
+        patience: Duration::from_secs(1),
+        sessions: 4,
+        batch: None,
+        open: true,
+        away: None,
+    };
+    assert_eq!(admission.before(&load), 2.0);
+}
+
+#[test]
+fn who_asks_while_the_server_is_avoided_is_told_at_once() {
+    let queue = Queue::new();
+    let tickets = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
+    let failure = Failure {
+        retry_after: Some(Duration::from_secs(9)),
+        ..Failure::stopping()
+    };
+    queue.texts.fail(&failure);
+    for ticket in tickets {
+        assert_eq!(outcome(ticket).err().as_deref(), Some(&failure));
+    }
+    assert!(queue.pass().is_none() && queue.texts.lock().entries.is_empty());
+    let admission = Admission {
+        pace: &queue.pace,
+        patience: Duration::from_secs(100),
+        sessions: 1,
+        batch: Some(3),
+        open: false,
+        away: Some(failure.clone()),
+    };
+    let check = |planned: &[f64]| admission.check(planned, &Load::default(), 9);
+    assert_eq!(check(&[1.0]), Err(Refused::Away(failure)));
+    // Answers that are there need no session.
+    assert_eq!(check(&[]), Ok(()));
 }

@@ -215,6 +215,7 @@ impl Generation<'_> {
         )?;
         let id = id.ok_or(ServeError::NoAnswer)?;
         client.texts += 1;
+        client.used = Instant::now();
         client.backend.forget_costs();
         self.new = TokenIds::new(vec![id]);
         let cost = Cost {
