@@ -45,7 +45,15 @@ def test_python_runs_while_a_call_waits(encoder):
     assert len(ticks) > 10
 
 
-def test_ctrl_c_ends_a_call_and_not_the_encoder(server):
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in a terminal: a shell without job control starts what runs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_a_call_and_not_the_encoder(server, interruptible):
     with hushed.SentenceEncoder(server.address, pin=server.pin) as encoder:
         encoder.encode("a")
         before = encoder.last_cost
