@@ -16,7 +16,7 @@
 //! sign that was missed: both sides of zero continue each other.
 //!
 //! Beside BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and beside one quartic
-//! of |x| by two squares (120 bytes an element, 1.9·10^−3), GELU takes 99 bytes at 10^−4, or 80 at 5·10^−4 with eight
+//! of |x| by two squares (120 bytes an element, 1.9·10^−3), GELU takes 94 bytes at 10^−4, or 76 at 5·10^−4 with eight
 //! segments.
 //!
 //! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the
