@@ -1,14 +1,14 @@
 """Classes of texts."""
 
 import weakref
-from types import TracebackType
-from typing import Iterable, List, NoReturn, Optional, Type, Union
+from typing import Iterable, List, Optional, Union
 
 from . import _native
+from ._session import Session
 from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag, texts_of
 
 
-class Classifier:
+class Classifier(Session):
     """Classifies texts with a server that sees neither the texts nor their classes; this side sees no logits.
 
     >>> hushed.Classifier("127.0.0.1:7450", pin="9f86d0…").classify(["a private text"])
@@ -40,7 +40,7 @@ class Classifier:
         self._bucket = bucket_of(bucket)
         self._truncate = flag(truncate, "HUSHED_TRUNCATE")
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
-        self._native = _native.Classifier(connection)
+        self._native: _native.Classifier = _native.Classifier(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
 
     def classify(self, texts: Union[str, Iterable[str]], batch_size: int = 8) -> Union[str, List[str]]:
@@ -66,29 +66,3 @@ class Classifier:
     def max_seq_length(self) -> int:
         """Most tokens of a text, special ones counted."""
         return self._native.max_tokens
-
-    @property
-    def bundle(self) -> str:
-        """The hash of the model's public part, in hexadecimal."""
-        return self._native.bundle
-
-    def close(self) -> None:
-        """Ends the session. A later call opens another."""
-        self._native.close()
-
-    def __enter__(self) -> "Classifier":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<hushed.Classifier of {self._server}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a hushed.Classifier cannot be pickled or copied: it holds keys that are used once")

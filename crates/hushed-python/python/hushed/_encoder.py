@@ -2,8 +2,7 @@
 
 import threading
 import weakref
-from types import TracebackType
-from typing import Any, Dict, Iterable, List, Mapping, NoReturn, Optional, Tuple, Type, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from . import _native
 from ._cost import Cost
 from ._errors import UsageError, unsupported
 from ._progress import Bar
+from ._session import Session
 from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag, texts_of
 
 Texts = Union[str, Iterable[str]]
@@ -20,7 +20,7 @@ _QUERY = ("query",)
 _DOCUMENT = ("document", "passage", "corpus")
 
 
-class SentenceEncoder:
+class SentenceEncoder(Session):
     """Embeddings of texts by a server that sees neither the texts nor the embeddings.
 
     The server learns how many texts there are, the number of tokens of each (rounded up with ``bucket``) and when they
@@ -59,7 +59,7 @@ class SentenceEncoder:
         self._bucket = bucket_of(bucket)
         self._truncate = flag(truncate, "HUSHED_TRUNCATE")
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
-        self._native = _native.Encoder(connection)
+        self._native: _native.Encoder = _native.Encoder(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
         self._prompts: Dict[str, str] = dict(self._native.prompts if prompts is None else prompts)
         self._cost: Optional[Cost] = None
@@ -149,32 +149,6 @@ class SentenceEncoder:
     def prompts(self) -> Dict[str, str]:
         """The prompts by their names: the model's, or those that were given."""
         return dict(self._prompts)
-
-    @property
-    def bundle(self) -> str:
-        """The hash of the model's public part, in hexadecimal."""
-        return self._native.bundle
-
-    def close(self) -> None:
-        """Ends the session. A later call opens another."""
-        self._native.close()
-
-    def __enter__(self) -> "SentenceEncoder":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<hushed.SentenceEncoder of {self._server}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a hushed.SentenceEncoder cannot be pickled or copied: it holds keys that are used once")
 
     def _run(self, texts: List[str], how: How, show: bool) -> Tuple[bytearray, "_native._Cost"]:
         if not show:

@@ -1,14 +1,14 @@
 """A text continued token by token."""
 
 import weakref
-from types import TracebackType
-from typing import Iterator, NoReturn, Optional, Sequence, Type, Union
+from typing import Iterator, NoReturn, Optional, Sequence, Union
 
 from . import _native
+from ._session import Session
 from ._settings import Connection, PathLike, Wanted, at_least, bucket_of, close_quietly, flag, texts_of
 
 
-class Generator:
+class Generator(Session):
     """Continues texts with a server that sees neither the text nor its continuation.
 
     >>> with hushed.Generator("127.0.0.1:7450", pin="9f86d0…") as gen:
@@ -41,7 +41,7 @@ class Generator:
         self._server = connection.server
         self._bucket = bucket_of(bucket)
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
-        self._native = _native.Generator(connection)
+        self._native: _native.Generator = _native.Generator(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
 
     def generate(
@@ -79,31 +79,9 @@ class Generator:
         """Most tokens of a prompt and its continuation together."""
         return self._native.max_tokens
 
-    @property
-    def bundle(self) -> str:
-        """The hash of the model's public part, in hexadecimal."""
-        return self._native.bundle
-
     def close(self) -> None:
         """Ends the session, and the text under way. A later call opens another."""
         self._native.close()
-
-    def __enter__(self) -> "Generator":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<hushed.Generator of {self._server}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a hushed.Generator cannot be pickled or copied: it holds keys that are used once")
 
 
 class Generation(Iterator[str]):

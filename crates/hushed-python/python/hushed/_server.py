@@ -2,14 +2,14 @@
 
 import tempfile
 import weakref
-from types import TracebackType
-from typing import NoReturn, Optional, Type
+from typing import NoReturn, Optional
 
 from . import _native
+from ._session import Closing
 from ._settings import PathLike, Serving, at_least
 
 
-class Server:
+class Server(Closing):
     """A running server; made by :func:`serve`."""
 
     def __init__(self, serving: Serving, folder: Optional["tempfile.TemporaryDirectory[str]"]) -> None:
@@ -39,17 +39,6 @@ class Server:
         self._finalizer.detach()
         if self._folder is not None:
             self._folder.cleanup()
-
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<hushed.Server at {self.address}>"
