@@ -1,8 +1,7 @@
 //! The layers of a model, of whichever architecture.
 
 use crate::blocks::{Embedding, Tolerance};
-use crate::gpt2::Gpt2;
-use crate::llama::Llama;
+use crate::decoder::DecoderNetwork;
 use crate::network::Network;
 use crate::program::Program;
 
@@ -11,10 +10,8 @@ use crate::program::Program;
 pub enum Body {
     /// BERT and its like: a vector a text, or a number a class.
     Encoder(Network),
-    /// GPT-2: the logits of the next token.
-    Gpt2(Gpt2),
-    /// LLaMA and its like: the logits of the next token.
-    Llama(Llama),
+    /// GPT-2, LLaMA and their like: the logits of the next token.
+    Decoder(DecoderNetwork),
 }
 
 impl Body {
@@ -22,8 +19,7 @@ impl Body {
     pub fn program(&self) -> Program {
         match self {
             Body::Encoder(network) => network.program(),
-            Body::Gpt2(gpt2) => gpt2.program(),
-            Body::Llama(llama) => llama.program(),
+            Body::Decoder(decoder) => decoder.program(),
         }
     }
 
@@ -31,8 +27,7 @@ impl Body {
     pub fn embedding(&self) -> &Embedding {
         match self {
             Body::Encoder(network) => &network.embedding,
-            Body::Gpt2(gpt2) => &gpt2.embedding,
-            Body::Llama(llama) => &llama.embedding,
+            Body::Decoder(decoder) => &decoder.embedding,
         }
     }
 
@@ -40,8 +35,7 @@ impl Body {
     pub fn embedding_mut(&mut self) -> &mut Embedding {
         match self {
             Body::Encoder(network) => &mut network.embedding,
-            Body::Gpt2(gpt2) => &mut gpt2.embedding,
-            Body::Llama(llama) => &mut llama.embedding,
+            Body::Decoder(decoder) => &mut decoder.embedding,
         }
     }
 
@@ -49,8 +43,7 @@ impl Body {
     pub fn outputs(&self) -> usize {
         match self {
             Body::Encoder(network) => network.outputs(),
-            Body::Gpt2(gpt2) => gpt2.head.outputs,
-            Body::Llama(llama) => llama.head.outputs,
+            Body::Decoder(decoder) => decoder.head.outputs,
         }
     }
 
@@ -62,12 +55,8 @@ impl Body {
                 let layers = network.layers.iter_mut();
                 layers.for_each(|layer| layer.feed_forward.tolerance = declared);
             }
-            Body::Gpt2(gpt2) => {
-                let layers = gpt2.layers.iter_mut();
-                layers.for_each(|layer| layer.feed_forward.tolerance = declared);
-            }
-            Body::Llama(llama) => {
-                let layers = llama.layers.iter_mut();
+            Body::Decoder(decoder) => {
+                let layers = decoder.layers.iter_mut();
                 layers.for_each(|layer| layer.feed_forward.tolerance = declared);
             }
         }

@@ -9,14 +9,13 @@ pub mod arch;
 pub mod blocks;
 pub mod body;
 pub mod calibrate;
+pub mod decoder;
 pub mod error;
 pub mod folder;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod generate;
-pub mod gpt2;
 mod layers;
-pub mod llama;
 pub mod matrix;
 pub mod model;
 pub mod network;
@@ -35,13 +34,12 @@ pub use blocks::{
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
+pub use decoder::DecoderNetwork;
 pub use error::{FolderError, ModelError, Problem, TextError};
 pub use folder::{
     Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check,
 };
 pub use generate::{Ending, greedy, largest};
-pub use gpt2::Gpt2;
-pub use llama::Llama;
 pub use matrix::Matrix;
 pub use model::{
     Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_network,

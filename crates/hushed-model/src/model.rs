@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::arch::Architecture;
 use crate::blocks::{Embedding, NormReach, Pool, Tolerance};
 use crate::body::Body;
+use crate::decoder::DecoderNetwork;
 use crate::error::{FolderError, ModelError};
 use crate::folder::config::NetworkConfig;
 use crate::folder::public::Public;
 use crate::folder::report;
-use crate::gpt2::Gpt2;
 use crate::layers::{self, Random, ShapesOnly};
-use crate::llama::Llama;
 use crate::network::Network;
 use crate::plain;
 use crate::program::Program;
@@ -98,7 +98,7 @@ impl Model {
     pub fn encoder(&self) -> Result<&Network, ModelError> {
         match &self.body {
             Body::Encoder(network) => Ok(network),
-            body => Err(not_an_encoder(body)),
+            Body::Decoder(_) => Err(not_an_encoder(self.public.config.architecture)),
         }
     }
 
@@ -109,18 +109,15 @@ impl Model {
     pub fn encoder_mut(&mut self) -> Result<&mut Network, ModelError> {
         match &mut self.body {
             Body::Encoder(network) => Ok(network),
-            body => Err(not_an_encoder(body)),
+            Body::Decoder(_) => Err(not_an_encoder(self.public.config.architecture)),
         }
     }
 }
 
-fn not_an_encoder(body: &Body) -> ModelError {
-    let architecture = match body {
-        Body::Encoder(_) => "bert",
-        Body::Gpt2(_) => "gpt2",
-        Body::Llama(_) => "llama",
-    };
-    ModelError::NotAnEncoder { architecture }
+fn not_an_encoder(architecture: Architecture) -> ModelError {
+    ModelError::NotAnEncoder {
+        architecture: architecture.model_type(),
+    }
 }
 
 /// The layers of an encoder's configuration without numbers, for plans and for clients.
@@ -137,25 +134,25 @@ pub fn random_network(config: &NetworkConfig, pool: Pool, seed: u64) -> Network 
 }
 
 /// The layers of a configuration of GPT-2 without numbers.
-pub fn gpt2_shapes(config: &NetworkConfig) -> Gpt2 {
+pub fn gpt2_shapes(config: &NetworkConfig) -> DecoderNetwork {
     let Ok(gpt2) = layers::gpt2(config, &mut ShapesOnly);
     gpt2
 }
 
 /// The layers of a configuration of GPT-2 with random numbers of realistic ranges, as [`random_network`].
-pub fn random_gpt2(config: &NetworkConfig, seed: u64) -> Gpt2 {
+pub fn random_gpt2(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
     let Ok(gpt2) = layers::gpt2(config, &mut Random::new(seed));
     gpt2
 }
 
 /// The layers of a configuration of LLaMA without numbers.
-pub fn llama_shapes(config: &NetworkConfig) -> Llama {
+pub fn llama_shapes(config: &NetworkConfig) -> DecoderNetwork {
     let Ok(llama) = layers::llama(config, &mut ShapesOnly);
     llama
 }
 
 /// The layers of a configuration of LLaMA with random numbers of realistic ranges, as [`random_network`].
-pub fn random_llama(config: &NetworkConfig, seed: u64) -> Llama {
+pub fn random_llama(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
     let Ok(llama) = layers::llama(config, &mut Random::new(seed));
     llama
 }

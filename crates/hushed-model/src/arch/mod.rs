@@ -109,6 +109,12 @@ pub(crate) const MODEL_TYPES: [(&str, Architecture); 6] = [
 ];
 
 impl Architecture {
+    /// The name of its folders in `config.json`; of several the first.
+    pub(crate) fn model_type(self) -> &'static str {
+        let mut types = MODEL_TYPES.iter();
+        types.find(|(_, a)| *a == self).map_or("", |(name, _)| name)
+    }
+
     /// Whether it continues texts.
     pub(crate) fn decodes(self) -> bool {
         self.names().encoder.is_none()

@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use super::{From, Source};
 use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Weigh};
+use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
-use crate::gpt2::{Gpt2, Layer};
 use crate::matrix::Matrix;
 
 /// The decoder of this configuration, with numbers from the source.
-pub(crate) fn gpt2<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<Gpt2, S::Error> {
+pub(crate) fn gpt2<S: Source>(
+    config: &NetworkConfig,
+    source: &mut S,
+) -> Result<DecoderNetwork, S::Error> {
     let mut from = From { config, source };
     let embedding = from.tables()?;
-    Ok(Gpt2 {
+    Ok(DecoderNetwork {
         layers: (0..config.layers)
             .map(|i| from.decoder_layer(i))
             .collect::<Result<_, _>>()?,

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use super::{From, Source};
 use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Weigh};
+use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
-use crate::llama::{Layer, Llama};
 
 /// The decoder of this configuration, with numbers from the source.
-pub(crate) fn llama<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<Llama, S::Error> {
+pub(crate) fn llama<S: Source>(
+    config: &NetworkConfig,
+    source: &mut S,
+) -> Result<DecoderNetwork, S::Error> {
     let mut from = From { config, source };
     let tokens = from.matrix("embed_tokens.weight", config.vocabulary, config.width)?;
     let embedding = Embedding {
@@ -19,7 +22,7 @@ pub(crate) fn llama<S: Source>(config: &NetworkConfig, source: &mut S) -> Result
         tokens: tokens.map(Arc::new),
         offsets: None,
     };
-    Ok(Llama {
+    Ok(DecoderNetwork {
         layers: (0..config.layers)
             .map(|i| from.llama_layer(i))
             .collect::<Result<_, _>>()?,

@@ -31,8 +31,8 @@ pub(crate) fn body<S: Source>(
         Architecture::Bert | Architecture::Roberta | Architecture::DistilBert => {
             Body::Encoder(encoder(config, pool, source)?)
         }
-        Architecture::Gpt2 => Body::Gpt2(gpt2(config, source)?),
-        Architecture::Llama => Body::Llama(llama(config, source)?),
+        Architecture::Gpt2 => Body::Decoder(gpt2(config, source)?),
+        Architecture::Llama => Body::Decoder(llama(config, source)?),
     })
 }
 

@@ -24,7 +24,7 @@ pub fn wide_decoders() -> [Model; 2] {
 /// As [`wide_decoders`].
 pub fn beyond_formats() -> Model {
     let mut model = every_row();
-    let Body::Gpt2(decoder) = &mut model.body else {
+    let Body::Decoder(decoder) = &mut model.body else {
         unreachable!("a tiny GPT-2")
     };
     for layer in &mut decoder.layers {
@@ -60,14 +60,14 @@ fn first_token() -> Model {
     set(f.gate.as_mut().expect("a gate"), 0, 7, 3.0);
     set(&mut f.down, 5, 0, 4.0);
     model.public.config = config;
-    model.body = Body::Llama(decoder);
+    model.body = Body::Decoder(decoder);
     model
 }
 
 /// A bias of 3·10^3 behind layer 0, in every row.
 fn every_row() -> Model {
     let mut model = tiny_generator();
-    let Body::Gpt2(decoder) = &mut model.body else {
+    let Body::Decoder(decoder) = &mut model.body else {
         unreachable!("a tiny GPT-2")
     };
     let down = &mut decoder.layers[0].feed_forward.down;

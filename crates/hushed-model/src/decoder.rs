@@ -1,17 +1,19 @@
-//! Decoders like LLaMA (Touvron et al. 2023), written once.
+//! Decoders of text, GPT-2 (Radford et al. 2019) and LLaMA (Touvron et al. 2023), written once.
 //!
-//! It embeds without positions; each layer is a norm, then causal attention or feed-forward, then a residual sum
-//! (pre-norm). Norms are RMSNorm, places turn queries and keys ([`Rope`](crate::Rope)), several heads may read the same
-//! keys and values, and the activation of one wide layer gates another. The last row of a text is normalised and gives
-//! the logits of the token that comes next.
+//! They embed; each layer is a norm, then causal attention or feed-forward, then a residual sum (pre-norm); the last
+//! row of a text is normalised and gives a number a token of the vocabulary: the logits of the token that comes next.
+//!
+//! What sets them apart is in the blocks. GPT-2 has positions in its embedding, LayerNorm and biases. LLaMA embeds
+//! without positions, its norms are RMSNorm, places turn queries and keys ([`Rope`](crate::Rope)), several heads may
+//! read the same keys and values, and the activation of one wide layer gates another.
 
 use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Pool};
 use crate::program::{Block, Builder, Program};
 
-/// The layers of a decoder like LLaMA, with their numbers or as shapes only.
+/// The layers of a decoder, with their numbers or as shapes only.
 #[derive(Clone)]
-pub struct Llama {
-    /// Token vectors.
+pub struct DecoderNetwork {
+    /// Token vectors, and positions where a model has a table of them.
     pub embedding: Embedding,
     /// In order.
     pub layers: Vec<Layer>,
@@ -30,11 +32,11 @@ pub struct Layer {
     pub attention: Attention,
     /// Before feed-forward.
     pub feed_forward_norm: Norm,
-    /// The three wide linear layers.
+    /// The wide linear layers, two or three.
     pub feed_forward: FeedForward,
 }
 
-impl Llama {
+impl DecoderNetwork {
     /// The steps. Only the last row of each text goes through the last norm and the head.
     pub fn program(&self) -> Program {
         let (mut p, mut x) = Builder::new("embed", self.embedding.clone());
