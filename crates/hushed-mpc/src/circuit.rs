@@ -16,6 +16,7 @@ pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod pool;
 pub(crate) mod product;
+pub(crate) mod search;
 pub(crate) mod token;
 
 use hushed_model::{

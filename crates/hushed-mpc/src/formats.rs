@@ -72,6 +72,19 @@ pub const RAW_ANSWER: Format = Format::new(28, 12);
 /// Logits where the largest is looked for: |x| < 2^10, Gumbel noise included, so that differences fit the ring.
 pub const LOGIT: Format = Format::new(24, 12);
 
+/// A query of length one in its product with the documents', and these: the product has 32 fraction bits and is at most
+/// 1.01, so that two bits are spare.
+pub const UNIT: Format = Format::new(36, 16);
+/// Their product where the nearest is looked for: within ±1.01, less 4 where a document has been found, so that
+/// differences stay below 2^3.
+pub const COSINE: Format = Format::new(20, 16);
+/// A number of a record: three bytes.
+pub const RECORD: Ring = Ring::new(24);
+/// What a response may be off by, with its carry: it is rounded away before a record is opened.
+pub const RECORD_GUARD: u32 = 2;
+/// A number of a record in its lookup.
+pub const RECORD_BITS: u32 = RECORD.bits() + RECORD_GUARD;
+
 /// The longest text: [`SUM_BITS`] and [`VALUE`] rest on it.
 pub const MAX_TOKENS: usize = 256;
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{next_token, open_largest, predicts_tokens};
-use crate::{Counting, Input, RunError, Terms, open, run};
+use crate::{Counting, Index, Input, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
@@ -133,6 +133,23 @@ impl Plan {
         let input = Input::Lengths(rows.to_vec(), terms);
         next_token(&mut counting, program, &mut cache, &input, None)?;
         Ok(Plan::of(program, counting, held, rows, terms))
+    }
+
+    /// The plan of a [search](crate::search) for a text of this many rows.
+    ///
+    /// # Errors
+    /// As [`search`](crate::search).
+    pub fn search(
+        program: &Program,
+        index: &Index,
+        rows: usize,
+        terms: Terms,
+        wanted: Wanted,
+    ) -> Result<Plan, RunError> {
+        let mut counting = Counting::new()?;
+        let input = Input::Lengths(vec![rows], terms);
+        search(&mut counting, program, index, &input, wanted)?;
+        Ok(Plan::of(program, counting, 0, &[rows], terms))
     }
 
     /// The plan of what was counted, where `held` rows had been run before.

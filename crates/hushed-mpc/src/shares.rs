@@ -19,6 +19,7 @@ use super::formats::MAIN;
 use super::{Input, RunError};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
+use crate::index::Index;
 use crate::lookup::Table;
 
 pub use clear::Clear;
@@ -115,6 +116,20 @@ pub trait Shares {
         rows: usize,
         product: &Product<'_>,
     ) -> Result<Self::Share, RunError>;
+
+    /// A row in [`UNIT`](super::formats::UNIT) times the vectors of an index, one number a document, in its ring with
+    /// twice its fraction bits.
+    ///
+    /// # Errors
+    /// Those of the session; numbers that are not there.
+    fn cosines(&mut self, x: &Self::Share, index: &Index) -> Result<Self::Share, RunError>;
+
+    /// The records of an index at places that the client knows, one row each, with
+    /// [`RECORD_GUARD`](super::formats::RECORD_GUARD) bits below that may be wrong.
+    ///
+    /// # Errors
+    /// As [`Shares::lookup`]; [`RunError::Unsupported`] for an index without records.
+    fn records(&mut self, places: &Known, index: &Index) -> Result<Self::Share, RunError>;
 
     /// Products of shared matrices, both in one ring.
     fn matmul(

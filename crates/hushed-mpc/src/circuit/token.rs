@@ -68,14 +68,16 @@ pub(crate) fn open_largest<S: Shares>(
         let places = on.largest(&x, rows, columns)?.reduce_to(ring);
         on.open(&places, 0, ring)
     })?;
-    let known = |place: u64| match usize::try_from(place) {
-        Ok(p) if p < columns => Ok(p as u32),
-        _ => Err(RunError::NoSuchPlace {
-            place,
-            places: columns,
-        }),
-    };
+    let known = |place| known_place(place, columns);
     places
         .map(|words| words.into_iter().map(known).collect())
         .transpose()
+}
+
+/// A place that has been opened, if it is one of `places`.
+pub(crate) fn known_place(place: u64, places: usize) -> Result<u32, RunError> {
+    match usize::try_from(place) {
+        Ok(p) if p < places => Ok(p as u32),
+        _ => Err(RunError::NoSuchPlace { place, places }),
+    }
 }

@@ -16,7 +16,8 @@ use hushed_twopc::share::{Ring, Share};
 use super::{Known, Shares, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Product, add_bias};
-use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, WEIGHED};
+use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS, WEIGHED};
+use crate::index::Index;
 use crate::lookup::Table;
 use crate::weights::embed;
 use crate::weights::held::Layers;
@@ -113,6 +114,27 @@ impl Shares for Clear {
         let mut words = product_small(x.words(), columns, rows, inputs, outputs);
         add_bias(&mut words, bias);
         Ok(Share::new(MAIN, words))
+    }
+
+    fn cosines(&mut self, x: &Share, index: &Index) -> Result<Share, RunError> {
+        let vectors = here(StepId::outside("documents"), index.vectors())?.columns();
+        let words = product_small(x.words(), vectors, 1, index.width(), index.documents());
+        Ok(Share::new(x.ring(), words))
+    }
+
+    fn records(&mut self, places: &Known, index: &Index) -> Result<Share, RunError> {
+        let table = here(StepId::outside("records"), index.records())?.columns();
+        let mut words = Vec::with_capacity(places.len * index.record_columns());
+        for &place in places.values.as_deref().into_iter().flatten() {
+            // The table is held by columns.
+            let column = |column: &[i32]| column.get(place as usize).copied();
+            let row = table.chunks_exact(index.documents()).map(column);
+            let row: Option<Vec<i32>> = row.collect();
+            let vocabulary = index.documents();
+            let row = row.ok_or(ModelError::TokenOutOfRange { vocabulary })?;
+            words.extend(row.into_iter().map(|n| n as u64));
+        }
+        Ok(Share::new(Ring::new(RECORD_BITS), words))
     }
 
     fn matmul(&mut self, x: &Share, y: &Share, shape: &MatmulShape) -> Result<Share, RunError> {

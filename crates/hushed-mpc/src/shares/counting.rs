@@ -20,7 +20,10 @@ use serde::Serialize;
 use super::{Known, Local, Shares, hidden_spec};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
-use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
+use crate::formats::{
+    ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS, TABLE_BITS, WEIGHED, WEIGHT_BITS,
+};
+use crate::index::Index;
 use crate::lookup::Table;
 use crate::{Input, RunError};
 
@@ -160,6 +163,17 @@ impl<'a> Counting<'a> {
         outputs: usize,
         weight_bits: u32,
     ) -> Result<(), RunError> {
+        self.linear_over(MAIN, rows, inputs, outputs, weight_bits)
+    }
+
+    fn linear_over(
+        &mut self,
+        ring: Ring,
+        rows: usize,
+        inputs: usize,
+        outputs: usize,
+        weight_bits: u32,
+    ) -> Result<(), RunError> {
         let shape = LinearShape {
             shape: OltShape {
                 k: rows,
@@ -168,7 +182,7 @@ impl<'a> Counting<'a> {
             },
             weight_bits,
         };
-        self.one_way(&shape.spec(MAIN), rows * outputs)
+        self.one_way(&shape.spec(ring), rows * outputs)
     }
 }
 
@@ -299,6 +313,17 @@ impl Shares for Counting<'_> {
         }
         self.linear(rows, product.inputs, product.outputs, WEIGHT_BITS)?;
         Ok(Length::new(LINEAR.ring, rows * product.outputs))
+    }
+
+    fn cosines(&mut self, x: &Length, index: &Index) -> Result<Length, RunError> {
+        self.one_way(&index.vectors_shape().spec(x.ring), index.documents())?;
+        Ok(Length::new(x.ring, index.documents()))
+    }
+
+    fn records(&mut self, places: &Known, index: &Index) -> Result<Length, RunError> {
+        let (ring, columns) = (Ring::new(RECORD_BITS), index.record_columns());
+        self.linear_over(ring, places.len, index.documents(), columns, RECORD_BITS)?;
+        Ok(Length::new(ring, places.len * columns))
     }
 
     fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {

@@ -13,7 +13,7 @@ use hushed_twopc::func::softmax::exponentials;
 use hushed_twopc::func::{Format, narrow, rescale};
 use hushed_twopc::gadget::{Sign, argmax_rows, max_rows, mul, open_rounded};
 use hushed_twopc::he::{
-    HeContext, LinearShape, MatmulShape, OltShape, linear_client, linear_server,
+    HeContext, LinearShape, MatmulShape, OltShape, PreparedWeights, linear_client, linear_server,
     linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
 };
 use hushed_twopc::share::{Ring, Share};
@@ -22,7 +22,8 @@ use zeroize::Zeroizing;
 use super::{Known, Shares, hidden_spec, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Product, add_bias};
-use crate::formats::{ACTIVATION, EMBEDDING, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
+use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS, TABLE_BITS, WEIGHED, WEIGHT_BITS};
+use crate::index::Index;
 use crate::lookup::Table;
 use crate::weights::held::Layers;
 use crate::weights::table::PublicTable;
@@ -110,6 +111,36 @@ impl Protocol {
         &mut self.ctx
     }
 
+    /// One product of the client's one-hot rows, encrypted, with a table of the server's of `(rows, width, bits)`: the
+    /// client knows its places, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
+    fn rows_at(
+        &mut self,
+        places: &Known,
+        (rows, width, weight_bits): (usize, usize, u32),
+        ring: Ring,
+        table: Option<&PreparedWeights>,
+    ) -> Result<Share, RunError> {
+        let shape = LinearShape {
+            shape: OltShape {
+                k: places.len,
+                m: rows,
+                n: width,
+            },
+            weight_bits,
+        };
+        let (ctx, he) = (&mut self.ctx, &self.he);
+        let Some(known) = &places.values else {
+            let table = here(StepId::outside("lookup"), &table)?;
+            return Ok(linear_server_alone(ctx, he, ring, places.len, table)?);
+        };
+        let mut hot = vec![0u64; known.len() * rows];
+        for (row, &place) in hot.chunks_exact_mut(rows).zip(known.iter()) {
+            let one = row.get_mut(place as usize);
+            *one.ok_or(ModelError::TokenOutOfRange { vocabulary: rows })? = 1;
+        }
+        Ok(linear_client(ctx, he, &Share::new(ring, hot), &shape)?)
+    }
+
     /// The client's rows of a public table; the server's share is nothing.
     fn public_rows(&self, ids: &Known, width: usize) -> Result<Share, RunError> {
         let Some(ids) = &ids.values else {
@@ -162,32 +193,37 @@ impl Shares for Protocol {
         owner == self.ctx.party()
     }
 
-    /// One product of the client's one-hot rows (m × vocabulary, encrypted) with the server's table: the client knows
-    /// its ids, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
     fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Share, RunError> {
         if table == Table::PublicTokens {
             return self.public_rows(places, e.width);
         }
-        let rows = table.rows(e);
-        let shape = LinearShape {
-            shape: OltShape {
-                k: places.len,
-                m: rows,
-                n: e.width,
-            },
-            weight_bits: TABLE_BITS,
+        let held = match places.values {
+            Some(_) => None,
+            None => Some(self.layers.table(e, table)?),
         };
+        let shape = (table.rows(e), e.width, TABLE_BITS);
+        self.rows_at(places, shape, MAIN, held.as_deref())
+    }
+
+    fn cosines(&mut self, x: &Share, index: &Index) -> Result<Share, RunError> {
         let (ctx, he) = (&mut self.ctx, &self.he);
-        let Some(known) = &places.values else {
-            let table = self.layers.table(e, table)?;
-            return Ok(linear_server_alone(ctx, he, MAIN, places.len, &table)?);
-        };
-        let mut hot = vec![0u64; known.len() * rows];
-        for (row, &place) in hot.chunks_exact_mut(rows).zip(known.iter()) {
-            let one = row.get_mut(place as usize);
-            *one.ok_or(ModelError::TokenOutOfRange { vocabulary: rows })? = 1;
+        match ctx.party() {
+            Party::Client => Ok(linear_client(ctx, he, x, &index.vectors_shape())?),
+            Party::Server => {
+                let vectors = here(StepId::outside("documents"), index.vectors())?;
+                Ok(linear_server(ctx, he, x, vectors)?)
+            }
         }
-        Ok(linear_client(ctx, he, &Share::new(MAIN, hot), &shape)?)
+    }
+
+    fn records(&mut self, places: &Known, index: &Index) -> Result<Share, RunError> {
+        let shape = (index.documents(), index.record_columns(), RECORD_BITS);
+        self.rows_at(
+            places,
+            shape,
+            Ring::new(RECORD_BITS),
+            index.records().as_ref(),
+        )
     }
 
     fn product(

@@ -7,6 +7,7 @@ mod architectures;
 mod decode;
 mod golden;
 mod minilm;
+mod search;
 mod stress;
 mod tiny;
 mod vanish;

@@ -1,0 +1,146 @@
+//! A private search: a query's embedding stays shared, its products with the server's documents too, and the client
+//! learns which documents are nearest, in order, and nothing of how near they are.
+//!
+//! Query and documents are vectors of length one, so a product is a cosine. The nearest is found by a tournament
+//! ([`Shares::largest`]) and its place opened to the client, which then lowers its own share there, so that the next
+//! tournament finds the second. The server sees the same messages whichever won.
+
+use hushed_model::{Program, StepId};
+use hushed_net::Party;
+use hushed_twopc::func::norm::UNIT_ROW;
+use hushed_twopc::share::Ring;
+
+use crate::circuit::run;
+use crate::circuit::token::known_place;
+use crate::formats::{COSINE, RECORD, RECORD_GUARD, UNIT};
+use crate::index::{Index, RecordText};
+use crate::shares::{Local, Shares};
+use crate::{Input, RunError};
+
+/// What is taken from a document that has been found: with its cosine at most 1, no other is below it then.
+const FOUND: f64 = -4.0;
+
+/// A document that was found. No `Debug`: it is private.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// Its place in the index, from 0.
+    pub place: u32,
+    /// Its record, where records were asked for.
+    pub record: Option<String>,
+}
+
+/// What a search asks of an index, beside the query; the server knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Documents, from 1 to as many as there are.
+    pub top: usize,
+    /// Their records as well.
+    pub records: bool,
+}
+
+/// The documents nearest to one text, the nearest first, at the client; of equal ones any may come first.
+///
+/// # Errors
+/// As [`run`](crate::run); [`RunError::Unsupported`] for several texts, an index of another width, or more documents
+/// than there are.
+pub fn search<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    index: &Index,
+    input: &Input,
+    wanted: Wanted,
+) -> Result<Option<Vec<Hit>>, RunError> {
+    let unsupported = |what| RunError::Unsupported {
+        site: "search".to_owned(),
+        what,
+    };
+    if input.rows().texts().len() != 1 {
+        return Err(unsupported("a search for several texts at once"));
+    }
+    if !(1..=index.documents()).contains(&wanted.top) || wanted.records && !index.has_records() {
+        return Err(unsupported("what is asked of this index"));
+    }
+    let pooled = run(on, program, input, |_, _| ())?;
+    if (pooled.rows().total(), pooled.width()) != (1, index.width()) {
+        return Err(unsupported("an index of another width"));
+    }
+    let (share, format) = pooled.share();
+    let query = on.step(StepId::outside("unit"), |on| {
+        let unit = on.unit_rows(share, format, 1, index.width())?;
+        on.rescale(&unit, UNIT_ROW.frac - UNIT.frac, UNIT.ring)
+    })?;
+    let mut cosines = on.step(StepId::outside("documents"), |on| {
+        let products = on.cosines(&query, index)?;
+        Ok(on.narrow(&products, 2 * UNIT.frac - COSINE.frac, COSINE.ring))
+    })?;
+    let mut places = Some(Vec::with_capacity(wanted.top));
+    for _ in 0..wanted.top {
+        let place = on.step(StepId::outside("nearest"), |on| {
+            nearest(on, &cosines, index)
+        })?;
+        let lowered = on.known(Party::Client, index.documents(), || {
+            let mut row = vec![0; index.documents()];
+            if let Some(at) = place.and_then(|p| row.get_mut(p as usize)) {
+                *at = COSINE.signed(FOUND);
+            }
+            row
+        });
+        cosines = on.add_known(&cosines, &lowered);
+        places = places.zip(place).map(|(mut places, place)| {
+            places.push(place);
+            places
+        });
+    }
+    let records = match wanted.records {
+        true => on.step(StepId::outside("records"), |on| {
+            records(on, places.as_deref(), index, wanted.top)
+        })?,
+        false => None,
+    };
+    let mut records = records.map(Vec::into_iter);
+    let hit = |place| Hit {
+        place,
+        record: records.as_mut().and_then(Iterator::next),
+    };
+    Ok(places.map(|places| places.into_iter().map(hit).collect()))
+}
+
+/// The place of the largest, opened to the client.
+fn nearest<S: Shares>(
+    on: &mut S,
+    cosines: &S::Share,
+    index: &Index,
+) -> Result<Option<u32>, RunError> {
+    let documents = index.documents();
+    let bits = usize::BITS - documents.saturating_sub(1).leading_zeros();
+    let ring = Ring::new(bits.max(1));
+    let places = on.largest(cosines, 1, documents)?.reduce_to(ring);
+    let words = on.open(&places, 0, ring)?;
+    let place = words.and_then(|words| words.first().copied());
+    place.map(|place| known_place(place, documents)).transpose()
+}
+
+/// The records at these places, opened to the client.
+fn records<S: Shares>(
+    on: &mut S,
+    places: Option<&[u32]>,
+    index: &Index,
+    count: usize,
+) -> Result<Option<Vec<String>>, RunError> {
+    let places = on.known(Party::Client, count, || {
+        places
+            .into_iter()
+            .flatten()
+            .map(|&p| i64::from(p))
+            .collect()
+    });
+    let rows = on.records(&places, index)?;
+    let words = on.open(&rows, RECORD_GUARD, RECORD)?;
+    let columns = index.record_columns().max(1);
+    Ok(words.map(|words| {
+        words
+            .chunks_exact(columns)
+            .map(RecordText::of_words)
+            .collect()
+    }))
+}
