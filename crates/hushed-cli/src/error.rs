@@ -25,6 +25,9 @@ pub enum CliError {
     #[error("{path} is larger than {limit} MiB: split it")]
     InputTooLarge { path: PathBuf, limit: u64 },
 
+    #[error("{path}, line {line}: not a document, an object with a \"text\"")]
+    NotADocument { path: PathBuf, line: usize },
+
     #[error("labels, line {line}: expected text, text and a number, separated by tabs")]
     Labels { line: usize },
 
@@ -116,6 +119,7 @@ impl CliError {
             Self::ReadInput { .. }
             | Self::NotText { .. }
             | Self::NoText { .. }
+            | Self::NotADocument { .. }
             | Self::InputTooLarge { .. }
             | Self::Labels { .. }
             | Self::Prices { .. }
@@ -159,6 +163,7 @@ impl CliError {
             Self::ReadInput { .. } => "input-unreadable",
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
+            Self::NotADocument { .. } => "not-a-document",
             Self::InputTooLarge { .. } => "input-too-large",
             Self::Labels { .. } => "labels-malformed",
             Self::Prices { .. } => "prices",

@@ -125,6 +125,10 @@ pub struct ServeArguments {
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub public_table: bool,
 
+    /// An index of documents (`hushed index`): clients may search it with private queries
+    #[arg(long, value_name = "FILE", env = "HUSHED_INDEX")]
+    pub index: Option<PathBuf>,
+
     /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights
     /// transformed at the start. Without it weights are transformed for each text. With --protocol fhe: what a run may
     /// take; a job that needs more fails
@@ -215,6 +219,7 @@ impl ServeArguments {
             max_pass_tokens: self.max_pass_tokens,
             max_texts: self.max_texts,
             public_table: self.public_table,
+            index: self.index.clone(),
             max_memory: self.max_memory,
             ready_tokens: self.ready_tokens,
         }

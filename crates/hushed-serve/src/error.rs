@@ -15,6 +15,7 @@ use crate::digest::Digest;
 use crate::fhe::FheJobError;
 use crate::session::allowance::rate::CountsFault;
 use crate::session::wire::{ABORT_STOPPING, Refusal, WireFault};
+use crate::twopc::IndexFault;
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +135,9 @@ pub enum ServeError {
         /// The limit.
         limit: usize,
     },
+    /// An index of documents.
+    #[error(transparent)]
+    Index(#[from] IndexFault),
     /// The bytes are not a bundle.
     #[error("this is not a bundle: {fault}; make one with `hushed bundle`")]
     BadBundle {
@@ -265,6 +269,11 @@ impl ServeError {
         match self {
             Self::Text { .. } => Category::Input,
             Self::Fhe(error) => error.category(),
+            Self::Index(IndexFault::OtherModel) => Category::Mismatch,
+            Self::Index(IndexFault::NotAnIndex(_)) => Category::Local,
+            Self::Index(IndexFault::NoVectors) => Category::Folder,
+            Self::Index(IndexFault::RecordBytes) => Category::Usage,
+            Self::Index(_) => Category::Input,
             Self::Model(ModelError::Text(_)) => Category::Input,
             Self::Model(
                 ModelError::Folder(_)
@@ -326,6 +335,7 @@ impl ServeError {
         match self {
             Self::Net(error) => net_name(error),
             Self::Fhe(error) => error.name(),
+            Self::Index(_) => "index",
             Self::Certificate(_) => "certificate",
             Self::Text { .. } | Self::Model(ModelError::Text(_)) => "text-refused",
             Self::Model(_) if self.category() == Category::Folder => "model-folder",
@@ -410,6 +420,7 @@ impl Refusal {
             Self::Allowance { .. } | Self::AboveAllowance { .. } => "allowance",
             Self::Uncounted => "not-counted",
             Self::OtherTask { .. } => "other-task",
+            Self::NoIndex => "no-index",
             Self::Unknown { .. } => "refused",
         }
     }

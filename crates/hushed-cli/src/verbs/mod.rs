@@ -10,8 +10,10 @@ mod embed;
 mod fhe;
 mod gateway;
 mod generate;
+mod index;
 mod params;
 mod plan;
+mod search;
 mod serve;
 mod verify;
 
@@ -33,11 +35,13 @@ pub enum Verb {
     Encrypt(fhe::encrypt::Args),
     Gateway(gateway::Args),
     Generate(generate::Args),
+    Index(index::Args),
     Keygen(fhe::keygen::Args),
     Keys(fhe::keys::Args),
     Params(params::Args),
     Plan(plan::Args),
     Run(fhe::run::Args),
+    Search(search::Args),
     Serve(serve::Args),
     Verify(verify::Args),
 }
@@ -56,11 +60,13 @@ impl Verb {
             Verb::Encrypt(args) => args.run(out),
             Verb::Gateway(args) => args.run(out),
             Verb::Generate(args) => args.run(out),
+            Verb::Index(args) => args.run(out),
             Verb::Keygen(args) => args.run(out),
             Verb::Keys(args) => args.run(out),
             Verb::Params(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
             Verb::Run(args) => args.run(out),
+            Verb::Search(args) => args.run(out),
             Verb::Serve(args) => args.run(out),
             Verb::Verify(args) => args.run(out),
         }

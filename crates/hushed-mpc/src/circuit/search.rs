@@ -38,6 +38,13 @@ pub struct Wanted {
     pub records: bool,
 }
 
+impl Wanted {
+    /// What it counts as against a client's limit of texts: every place that is opened, and every record.
+    pub fn charge(&self) -> usize {
+        self.top * (1 + usize::from(self.records))
+    }
+}
+
 /// The documents nearest to one text, the nearest first, at the client; of equal ones any may come first.
 ///
 /// # Errors

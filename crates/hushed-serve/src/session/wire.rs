@@ -121,6 +121,17 @@ pub struct Welcome {
     pub max_texts: u32,
     /// Hash of the table of token vectors, where the operator has made it public.
     pub table: Option<Digest>,
+    /// The documents that may be searched, where there are any.
+    pub index: Option<IndexFacts>,
+}
+
+/// What a client knows of a server's documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexFacts {
+    /// How many there are.
+    pub documents: u32,
+    /// Bytes of the record of each; 0 where there are none.
+    pub record_bytes: u32,
 }
 
 /// What a server of runs under encryption offers.
@@ -172,6 +183,11 @@ impl Reply {
                 if let Some(table) = &w.table {
                     out.extend_from_slice(&table.0);
                 }
+                out.push(u8::from(w.index.is_some()));
+                if let Some(index) = &w.index {
+                    out.extend_from_slice(&index.documents.to_le_bytes());
+                    out.extend_from_slice(&index.record_bytes.to_le_bytes());
+                }
             }
             Self::Fhe(w) => {
                 out.push(2);
@@ -203,6 +219,14 @@ impl Reply {
                     [0] => None,
                     [1] => Some(Digest(reader.array("table")?)),
                     _ => return Err(WireFault::Undefined { field: "table" }),
+                },
+                index: match reader.array("index")? {
+                    [0] => None,
+                    [1] => Some(IndexFacts {
+                        documents: u32::from_le_bytes(reader.array("number of documents")?),
+                        record_bytes: u32::from_le_bytes(reader.array("bytes of a record")?),
+                    }),
+                    _ => return Err(WireFault::Undefined { field: "index" }),
                 },
             }),
             [2] if version == VERSION => Self::Fhe(FheWelcome {

@@ -10,6 +10,7 @@ mod cache;
 mod generate;
 mod greet;
 mod options;
+mod search;
 mod stop;
 mod table;
 
@@ -33,6 +34,7 @@ use greet::{greet, pinned};
 pub use answer::{Answered, Cost, Embedding, OnProgress, Pass, Progress};
 pub use generate::{Finish, GenerateOptions, Generated, Generation};
 pub use options::Options;
+pub use search::Found;
 
 /// Present in every binary that has the client: the build test of the server-only binary looks for it.
 #[used]

@@ -10,6 +10,7 @@
 pub(crate) mod client;
 #[cfg(feature = "client")]
 pub(crate) mod encoder;
+pub(crate) mod index;
 #[cfg(feature = "client")]
 pub(crate) mod kept;
 pub(crate) mod server;
@@ -18,11 +19,12 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Answered, Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, OnProgress,
-    Options, Pass, Progress,
+    Answered, Client, Cost, Embedding, Finish, Found, GenerateOptions, Generated, Generation,
+    OnProgress, Options, Pass, Progress,
 };
 #[cfg(feature = "client")]
 pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};
+pub use index::{IndexFault, IndexFile};
 #[cfg(feature = "client")]
 pub use kept::Kept;
 pub use server::{Server, ServerConfig};

@@ -8,12 +8,13 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{Layers, Memory, RunError, Sampler, sampled_out_of_range};
+use hushed_mpc::{Index, Layers, Memory, RunError, Sampler, sampled_out_of_range};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::listener::Listener;
+use crate::twopc::index::IndexFile;
 use crate::twopc::table;
 pub use config::ServerConfig;
 use session::Shared;
@@ -48,8 +49,13 @@ impl Server {
             true => Some(table::hash(model.embedding())?),
             false => None,
         };
+        let index = match &config.index {
+            Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
+            None => None,
+        };
         Ok(Self {
             shared: Shared {
+                index,
                 listener,
                 max_tokens,
                 max_pass_tokens: config.max_pass_tokens.max(max_tokens),
@@ -81,6 +87,12 @@ impl Server {
     #[must_use]
     pub fn max_tokens(&self) -> usize {
         self.shared.max_tokens
+    }
+
+    /// How many documents may be searched.
+    #[must_use]
+    pub fn documents(&self) -> usize {
+        self.shared.index.as_ref().map_or(0, Index::documents)
     }
 
     /// What its model is for.

@@ -26,6 +26,7 @@ pub const MAX_REQUEST: usize = 4 + 4 * MAX_PASS_TEXTS;
 const PADDED: u8 = 1;
 const PUBLIC_TABLE: u8 = 2;
 const BEGINS: u8 = 4;
+const RECORDS: u8 = 8;
 
 /// Temperatures are in thousandths, from 0 to 2.
 pub const MAX_TEMPERATURE: u16 = 2000;
@@ -49,6 +50,23 @@ pub enum Request {
     },
     /// The next rows of a text, and the token that follows them.
     Next(Next),
+    /// The documents nearest to a text.
+    Search(Search),
+}
+
+/// What a client asks for with [`Request::Search`]; all of it is public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// Rows of the text: tokens and padding, from 1.
+    pub rows: u32,
+    /// Whether some rows may be padding.
+    pub padded: bool,
+    /// Whether the client looks up token vectors itself, in the public table.
+    pub public_table: bool,
+    /// Documents, from 1.
+    pub top: u16,
+    /// Their records as well.
+    pub records: bool,
 }
 
 /// What a client asks for with [`Request::Next`]; all of it is public.
@@ -99,6 +117,16 @@ impl Request {
                 out.extend_from_slice(&next.seed.to_le_bytes());
                 out
             }
+            Self::Search(search) => {
+                let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+                let flags = flag(search.padded, PADDED)
+                    | flag(search.public_table, PUBLIC_TABLE)
+                    | flag(search.records, RECORDS);
+                let mut out = vec![4, flags];
+                out.extend_from_slice(&search.rows.to_le_bytes());
+                out.extend_from_slice(&search.top.to_le_bytes());
+                out
+            }
         }
     }
 
@@ -111,6 +139,7 @@ impl Request {
             1 => embed(&mut reader)?,
             2 => Self::Table,
             3 => Self::Next(next(&mut reader)?),
+            4 => Self::Search(search(&mut reader)?),
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;
@@ -161,6 +190,29 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
         public_table: flags & PUBLIC_TABLE != 0,
         temperature,
         seed: u64::from_le_bytes(reader.array("seed")?),
+    })
+}
+
+fn search(reader: &mut Reader<'_>) -> Result<Search, WireFault> {
+    let [flags] = reader.array("flags")?;
+    let undefined = |field| Err(WireFault::Undefined { field });
+    if flags & !(PADDED | PUBLIC_TABLE | RECORDS) != 0 {
+        return undefined("flags");
+    }
+    let rows = u32::from_le_bytes(reader.array("number of tokens")?);
+    if rows == 0 {
+        return undefined("number of tokens");
+    }
+    let top = u16::from_le_bytes(reader.array("number of documents")?);
+    if top == 0 {
+        return undefined("number of documents");
+    }
+    Ok(Search {
+        rows,
+        padded: flags & PADDED != 0,
+        public_table: flags & PUBLIC_TABLE != 0,
+        top,
+        records: flags & RECORDS != 0,
     })
 }
 

@@ -3,10 +3,10 @@
 use hushed_model::testing::{mutations, tiny_folder};
 use hushed_serve::fhe::wire::{self, CHUNK, Download, Failure, JobState, PART, Upload, frames};
 use hushed_serve::session::wire::{
-    Confirm, FheWelcome, Hello, MAX_GREETING, Reply, VERSION, Welcome, WireFault,
+    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, Reply, VERSION, Welcome, WireFault,
 };
 use hushed_serve::twopc::wire::{
-    Answer, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request,
+    Answer, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
 };
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
@@ -29,6 +29,20 @@ fn welcome() -> Welcome {
         max_pass_tokens: 10,
         max_texts: 9,
         table: Some(Digest([8; 32])),
+        index: Some(IndexFacts {
+            documents: 11,
+            record_bytes: 12,
+        }),
+    }
+}
+
+fn search() -> Search {
+    Search {
+        rows: 300,
+        padded: true,
+        public_table: false,
+        top: 5,
+        records: true,
     }
 }
 
@@ -68,6 +82,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::OtherTask {
             task: hushed_serve::Task::Generate,
         },
+        Refusal::NoIndex,
         Refusal::Unknown { code: 999 },
     ]
 }
@@ -162,6 +177,7 @@ fn corpus() -> Vec<Vec<u8>> {
         confirm.encode(),
         Request::End.encode(),
         Request::Table.encode(),
+        Request::Search(search()).encode(),
         request(&[16], false).encode(),
         request(&[16, 1, 128], true).encode(),
         Answer::Go.encode(),
@@ -286,7 +302,17 @@ fn impossible_fields_are_refused() {
 
     let undefined = |field| Err(WireFault::Undefined { field });
     let decode = |bytes: &[u8]| Request::decode(bytes);
-    assert_eq!(decode(&[4]), undefined("tag"));
+    assert_eq!(decode(&[5]), undefined("tag"));
+    let bytes = Request::Search(search()).encode();
+    assert_eq!(decode(&bytes), Ok(Request::Search(search())));
+    let wrong = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        decode(&bytes)
+    };
+    assert_eq!(wrong(1, 4), undefined("flags"));
+    assert_eq!(wrong(6, 0), undefined("number of documents"));
+    assert!(decode(&bytes[..7]).is_err());
     let next = Request::Next(Next {
         begins: true,
         rows: 7,

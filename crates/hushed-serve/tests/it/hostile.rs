@@ -144,6 +144,7 @@ fn servers_that_are_none() {
             max_pass_tokens: 256,
             max_texts: 8,
             table: None,
+            index: None,
         })
         .encode()
     };

@@ -12,4 +12,5 @@ mod hostile;
 mod kept;
 mod operation;
 mod refusals;
+mod search;
 mod whole;

@@ -150,6 +150,9 @@ pub enum Refusal {
         /// What it does.
         task: Task,
     },
+    /// It has no documents to search, or none of what was asked for.
+    #[error("it has no documents to search, or fewer, or none with texts; ask its operator")]
+    NoIndex,
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -199,6 +202,7 @@ impl Refusal {
             Self::AboveAllowance { limit } => (26, limit, none),
             Self::Uncounted => (27, 0, none),
             Self::OtherTask { task } => (28, task as u32, none),
+            Self::NoIndex => (29, 0, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -238,6 +242,7 @@ impl Refusal {
                 Some(&task) => Self::OtherTask { task },
                 None => Self::Unknown { code },
             },
+            29 => Self::NoIndex,
             code => Self::Unknown { code },
         }
     }

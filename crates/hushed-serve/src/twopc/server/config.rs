@@ -21,6 +21,8 @@ pub struct ServerConfig {
     /// Gives the table of token vectors to clients that ask for it: every client that may connect then has it whole.
     /// Their lookups cost nothing.
     pub public_table: bool,
+    /// An index of documents that clients may search (`hushed index`).
+    pub index: Option<PathBuf>,
     /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
     /// weights. `None` holds none.
     pub max_memory: Option<u64>,
@@ -40,6 +42,7 @@ impl ServerConfig {
             max_pass_tokens: 256,
             max_texts: 1000,
             public_table: false,
+            index: None,
             max_memory: None,
             ready_tokens: None,
         }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
-    Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, embeddings, labels, next_token,
+    Index, Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, Wanted, embeddings,
+    labels, next_token, search,
 };
 use hushed_net::{Expect, Party, Session, Stats};
 
@@ -24,9 +25,9 @@ use crate::session::listener::Listener;
 use crate::session::outcome::{Embedded, Outcome, Stop};
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
-use crate::session::wire::{ABORT_STOPPING, READY, Refusal, Reply, Welcome, WireFault};
+use crate::session::wire::{ABORT_STOPPING, IndexFacts, READY, Refusal, Reply, Welcome, WireFault};
 use crate::twopc::table;
-use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, Next, REQUEST, Request};
+use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, Next, REQUEST, Request, Search};
 
 /// What all sessions read.
 pub(super) struct Shared {
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     pub(super) program: Program,
     /// Draws tokens.
     pub(super) sampler: Sampler,
+    /// Documents to search.
+    pub(super) index: Option<Index>,
 }
 
 impl Shared {
@@ -94,6 +97,10 @@ fn greet(
         max_pass_tokens: narrow(shared.max_pass_tokens),
         max_texts: narrow(shared.max_texts),
         table: shared.table,
+        index: shared.index.as_ref().map(|index| IndexFacts {
+            documents: narrow(index.documents()),
+            record_bytes: narrow(index.record_bytes()),
+        }),
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
     session.set_limits(
@@ -174,6 +181,7 @@ fn texts(
                 passes.embed(rows.into_iter().map(|r| r as usize).collect(), terms)?;
             }
             Request::Next(next) => passes.next(&next)?,
+            Request::Search(search) => passes.search(&search)?,
         }
     }
 }
@@ -193,7 +201,8 @@ impl Passes<'_> {
     /// An embedding or a label a text.
     fn embed(&mut self, rows: Vec<usize>, terms: Terms) -> Result<(), Stop> {
         let shared = self.shared;
-        self.agreed(shared.task() != Task::Generate, &rows, terms)?;
+        let ours = self.for_this(shared.task() != Task::Generate);
+        self.agreed(ours, &rows, rows.len(), terms)?;
         let (texts, tokens) = (rows.len(), rows.iter().sum());
         self.pass(texts, tokens, |backend| {
             let input = Input::Lengths(rows, terms);
@@ -221,11 +230,8 @@ impl Passes<'_> {
             public_table: next.public_table,
         };
         let rows = next.rows as usize;
-        self.agreed(
-            shared.task() == Task::Generate,
-            &[text.rows().saturating_add(rows)],
-            terms,
-        )?;
+        let ours = self.for_this(shared.task() == Task::Generate);
+        self.agreed(ours, &[text.rows().saturating_add(rows)], 1, terms)?;
         let temperature = f64::from(next.temperature) / 1000.0;
         let last = (text.rows() + rows).saturating_sub(1);
         let draw = shared.sampler.draw(temperature, next.seed, last);
@@ -239,21 +245,59 @@ impl Passes<'_> {
         Ok(())
     }
 
-    /// Allows a pass over texts of these numbers of rows, or refuses and ends the session.
-    fn agreed(&mut self, is_for_this: bool, rows: &[usize], terms: Terms) -> Result<(), Stop> {
-        let allowed = match is_for_this {
-            true => allow(
-                self.shared,
-                self.entry,
-                self.owner,
-                rows,
-                terms,
-                self.done.texts,
-            ),
-            false => Err(Refusal::OtherTask {
-                task: self.shared.task(),
-            }),
+    /// The documents nearest to a text. Each place that is opened counts as a text, and so does each record: both tell
+    /// of the documents.
+    fn search(&mut self, asked: &Search) -> Result<(), Stop> {
+        let shared = self.shared;
+        let terms = Terms {
+            padded: asked.padded,
+            public_table: asked.public_table,
         };
+        let wanted = Wanted {
+            top: usize::from(asked.top),
+            records: asked.records,
+        };
+        let rows = asked.rows as usize;
+        let has = |index: &&Index| {
+            wanted.top <= index.documents() && (!wanted.records || index.has_records())
+        };
+        let index = shared.index.as_ref().filter(has).ok_or(Refusal::NoIndex);
+        let charge = wanted.charge();
+        self.agreed(index.map(drop), &[rows], charge, terms)?;
+        let Ok(index) = index else { return Ok(()) };
+        self.pass(charge, rows, |backend| {
+            let input = Input::Lengths(vec![rows], terms);
+            search(backend, &shared.program, index, &input, wanted).map(drop)
+        })
+    }
+
+    /// Refuses what the model is not for.
+    fn for_this(&self, is_for_this: bool) -> Result<(), Refusal> {
+        let task = self.shared.task();
+        match is_for_this {
+            true => Ok(()),
+            false => Err(Refusal::OtherTask { task }),
+        }
+    }
+
+    /// Allows a pass over texts of these numbers of rows, which counts as `charge` texts, or refuses and ends the
+    /// session.
+    fn agreed(
+        &mut self,
+        ours: Result<(), Refusal>,
+        rows: &[usize],
+        charge: usize,
+        terms: Terms,
+    ) -> Result<(), Stop> {
+        let left = self.shared.max_texts.saturating_sub(self.done.texts);
+        let allowed = ours
+            .and_then(|()| allow(self.shared, rows, charge, terms, left))
+            .and_then(|()| match self.entry.begin() {
+                true => Ok(()),
+                false => Err(Refusal::Stopping),
+            })
+            // Last, so that only what is about to run is counted.
+            .and_then(|()| self.shared.listener.count(self.owner, charge));
         let session = &mut self.backend.ctx().session;
         let deadlines = &self.shared.listener.deadlines;
         if let Err(refusal) = allowed {
@@ -318,14 +362,13 @@ fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats:
     );
 }
 
-/// Whether texts of this many rows may run now.
+/// Whether texts of this many rows may run, of a session that has `left` texts to go.
 fn allow(
     shared: &Shared,
-    entry: &Entry<'_>,
-    owner: &Owner,
     rows: &[usize],
+    charge: usize,
     terms: Terms,
-    done: usize,
+    left: usize,
 ) -> Result<(), Refusal> {
     if terms.public_table && shared.table.is_none() {
         return Err(Refusal::PrivateTable);
@@ -340,16 +383,12 @@ fn allow(
             limit: narrow(shared.max_pass_tokens),
         });
     }
-    if done + rows.len() > shared.max_texts {
+    if charge > left {
         return Err(Refusal::TooManyTexts {
             limit: narrow(shared.max_texts),
         });
     }
-    if !entry.begin() {
-        return Err(Refusal::Stopping);
-    }
-    // Last, so that only what is about to run is counted.
-    shared.listener.count(owner, rows.len())
+    Ok(())
 }
 
 fn narrow(n: usize) -> u32 {

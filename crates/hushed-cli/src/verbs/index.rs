@@ -1,0 +1,104 @@
+//! `hushed index`: documents of an operator, embedded in the clear, for private searches.
+
+use std::path::{Path, PathBuf};
+
+use hushed_model::Model;
+use hushed_serve::IndexFile;
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::input::read_lines;
+use crate::output::Output;
+
+/// Make an index of your documents, in the clear, which clients of `hushed serve --index` search with private queries
+#[derive(clap::Args)]
+#[command(
+    after_help = "The documents are a file with one a line, or a .jsonl file of objects with a \"text\". A document is known by its place: the number of
+its line, from 0. It is embedded by as many of its tokens as the model takes. What a search returns of it is its record: the first
+--record-bytes bytes of its text, of the same length for all, so that the server does not see which was fetched.
+
+With --add an existing index gets the documents behind its own, with --remove it loses some; later ones then move up.
+
+Examples:
+  hushed index models/all-MiniLM-L6-v2 documents.jsonl --out documents.index
+  hushed index models/all-MiniLM-L6-v2 notes.txt --record-bytes 0 --out notes.index
+  hushed index models/all-MiniLM-L6-v2 more.jsonl --add documents.index --out documents.index
+  hushed index models/all-MiniLM-L6-v2 --add documents.index --remove 3,17 --out documents.index"
+)]
+pub struct Args {
+    /// The model folder, that of the server
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// The documents
+    #[arg(value_name = "DOCUMENTS", required_unless_present = "remove")]
+    documents: Option<PathBuf>,
+
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+
+    /// Bytes of each document's text that a search returns; 0 returns places alone
+    #[arg(long, value_name = "N", default_value_t = 512, conflicts_with = "add")]
+    record_bytes: usize,
+
+    /// An index whose documents come before these
+    #[arg(long, value_name = "FILE")]
+    add: Option<PathBuf>,
+
+    /// Places of documents of that index to leave out
+    #[arg(
+        long,
+        value_name = "PLACES",
+        value_delimiter = ',',
+        requires = "add"
+    )]
+    remove: Vec<usize>,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let texts = match &self.documents {
+            Some(path) => documents(path)?,
+            None => Vec::new(),
+        };
+        let model = Model::load(&self.dir)?;
+        let mut index = match &self.add {
+            Some(path) => IndexFile::read(path)?,
+            None => IndexFile::empty(&model, self.record_bytes)?,
+        };
+        index.remove(&self.remove);
+        let bar = out.progress(texts.len() as u64, "embedding");
+        index.add(&model, &texts, || bar.inc(1))?;
+        bar.finish_and_clear();
+        index.write(&self.out)?;
+        let (documents, bytes) = (index.documents(), index.record_bytes());
+        out.summary(
+            json!({ "documents": documents, "record_bytes": bytes, "index": self.out }),
+            &format!(
+                "{documents} document(s), of which a search returns {bytes} bytes each, in {}\n\
+                 serve it:  hushed serve {} --index {}",
+                self.out.display(),
+                self.dir.display(),
+                self.out.display()
+            ),
+        )
+    }
+}
+
+/// The texts of a file of documents.
+fn documents(path: &Path) -> Result<Vec<String>, CliError> {
+    let lines = read_lines(path)?;
+    if path.extension().is_none_or(|e| e != "jsonl") {
+        return Ok(lines);
+    }
+    let text = |(i, line): (usize, &String)| {
+        let document = serde_json::from_str::<Value>(line).ok();
+        let text = document.as_ref().and_then(|d| d.get("text")?.as_str());
+        text.map(str::to_owned).ok_or_else(|| CliError::NotADocument {
+            path: path.to_owned(),
+            line: i + 1,
+        })
+    };
+    lines.iter().enumerate().map(text).collect()
+}

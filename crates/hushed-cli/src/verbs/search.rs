@@ -1,0 +1,112 @@
+//! `hushed search`: a private query in the server's documents.
+
+use hushed_serve::{Client, Options};
+use serde_json::json;
+
+use crate::connect::{ConnectArgs, at_least_one};
+use crate::error::CliError;
+use crate::input::{Prompt, Truncate};
+use crate::output::Output;
+use crate::passes::progress;
+
+/// Search a server's documents with a private query: the server sees neither the query nor what was found
+#[derive(clap::Args)]
+#[command(
+    after_help = "The server's operator has made an index of documents (`hushed index`) and serves it with --index.
+
+The server learns how many tokens the query has (with --bucket N rounded up to a multiple of N), how many documents are asked for and
+whether their texts are fetched. This client learns the places of the nearest documents, in order, and their texts, but not how near
+they are. Each place counts as a text of this client at the server, and so does each text that is fetched.
+
+Examples:
+  hushed search --server 127.0.0.1:7450 --pin 9f86d0… \"which contracts end this year?\"
+  hushed search --server 127.0.0.1:7450 --pin 9f86d0… \"side effects of …\" --top 10 --places --json
+  hushed search --server 127.0.0.1:7450 --pin 9f86d0… --input query.txt --bucket 32"
+)]
+pub struct Args {
+    #[command(flatten)]
+    connect: ConnectArgs,
+
+    #[command(flatten)]
+    query: Prompt,
+
+    /// How many documents
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = at_least_one, env = "HUSHED_TOP")]
+    top: usize,
+
+    /// Find places alone, without the documents' texts
+    #[arg(long)]
+    places: bool,
+
+    #[command(flatten)]
+    too_long: Truncate,
+
+    /// Pad the query to a multiple of N tokens: the server learns only the padded length
+    #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
+    bucket: Option<usize>,
+
+    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    public_table: bool,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let query = self.query.read()?;
+        let mut client = Client::connect(&self.connect.config()?)?;
+        let setup = client.setup().time.as_secs_f64();
+        let documents = client.documents();
+        out.note(&format!(
+            "connected to {}, set up in {setup:.1} s; it has {documents} document(s)",
+            self.connect.server(),
+        ));
+        let options = Options {
+            bucket: self.bucket,
+            public_table: self.public_table,
+            ..self.too_long.choice().into()
+        };
+        let records = !self.places && client.has_records();
+        let (bar, advance) = progress(out, &client, 1, "searching");
+        let found = client.search(query.trim_end(), self.top, records, &options, Some(advance))?;
+        bar.finish_and_clear();
+        let stats = client.close()?;
+        for (rank, hit) in found.hits.iter().enumerate() {
+            let (rank, place) = (rank + 1, hit.place);
+            let object = json!({ "rank": rank, "place": place, "text": hit.record });
+            let text = hit.record.as_deref().map(shown).unwrap_or_default();
+            out.result(object, || format!("{rank}. document {place}  {text}"))?;
+        }
+        let seconds = found.cost.time.as_secs_f64();
+        out.summary(
+            json!({
+                "found": found.hits.len(),
+                "documents": documents,
+                "tokens": found.tokens,
+                "padded_tokens": found.rows,
+                "seconds": seconds,
+                "setup_seconds": setup,
+                "bytes_up": stats.bytes_sent,
+                "bytes_down": stats.bytes_received,
+                "wire_bytes_up": stats.wire_bytes_sent,
+                "wire_bytes_down": stats.wire_bytes_received,
+                "rounds": stats.rounds,
+            }),
+            &format!(
+                "{} of {documents} documents in {seconds:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
+                 the server learned {} tokens, how many documents were asked for and that their texts were {}",
+                found.hits.len(),
+                stats.bytes_sent as f64 / 1e6,
+                stats.bytes_received as f64 / 1e6,
+                stats.rounds,
+                found.rows,
+                if records { "fetched" } else { "not fetched" },
+            ),
+        )
+    }
+}
+
+/// A record for a terminal: one line, without control characters.
+fn shown(record: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    record.chars().map(plain).collect()
+}

@@ -1,0 +1,112 @@
+//! A search in the server's documents with a query that stays private.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hushed_model::Task;
+use hushed_mpc::{Hit, Index, Input, Wanted, search};
+
+use super::{Client, Cost, OnProgress, Options};
+use crate::error::ServeError;
+use crate::session::wire::Refusal;
+use crate::twopc::wire::{Request, Search};
+
+/// What a search found. No `Debug`: it is private.
+#[derive(Clone)]
+pub struct Found {
+    /// The nearest first.
+    pub hits: Vec<Hit>,
+    /// Tokens of the query.
+    pub tokens: usize,
+    /// What the server learned of that: tokens and padding.
+    pub rows: usize,
+    /// What it cost.
+    pub cost: Cost,
+}
+
+impl Client {
+    /// How many documents of this server can be searched.
+    #[must_use]
+    pub fn documents(&self) -> usize {
+        self.welcome.index.map_or(0, |i| i.documents as usize)
+    }
+
+    /// Whether they have texts to return.
+    #[must_use]
+    pub fn has_records(&self) -> bool {
+        self.welcome.index.is_some_and(|i| i.record_bytes > 0)
+    }
+
+    /// The `top` documents nearest to a query, or all if there are fewer, with their `records`. Each document counts as
+    /// a text of this client, and each record as another.
+    ///
+    /// # Errors
+    /// [`Refusal::NoIndex`] where there are no documents, or none with records; else as [`Client::embed`].
+    pub fn search(
+        &mut self,
+        query: &str,
+        top: usize,
+        records: bool,
+        options: &Options,
+        progress: Option<OnProgress>,
+    ) -> Result<Found, ServeError> {
+        options.check()?;
+        if self.public().task() != Task::Embed {
+            return Err(self.other_task());
+        }
+        if top == 0 {
+            let name = "the number of documents";
+            return Err(ServeError::EmptyOption { name });
+        }
+        let top = top.min(self.documents()).min(usize::from(u16::MAX));
+        if top == 0 || records && !self.has_records() {
+            return Err(ServeError::Refused(Refusal::NoIndex));
+        }
+        let wanted = Wanted { top, records };
+        if wanted.charge() > self.texts_left() {
+            return Err(ServeError::TooManyTexts {
+                texts: wanted.charge(),
+                limit: self.texts_left(),
+            });
+        }
+        let ids = self.tokens(&[query], options)?;
+        let rows = ids.first().ok_or(ServeError::NoAnswer)?.rows();
+        if options.public_table {
+            self.need_table()?;
+        }
+        let index = Index::shape(
+            self.documents(),
+            self.public().config.width,
+            self.welcome.index.map_or(0, |i| i.record_bytes as usize),
+        )?;
+        if let Some(progress) = progress {
+            self.observe(0, 1, 1, Arc::new(Mutex::new(progress)));
+        }
+        let (began, before) = (Instant::now(), self.stats());
+        let terms = options.terms();
+        let request = Request::Search(Search {
+            rows: u32::try_from(rows.total).unwrap_or(u32::MAX),
+            padded: terms.padded,
+            public_table: terms.public_table,
+            top: top as u16,
+            records,
+        });
+        self.ask(&request)?;
+        let input = Input::Texts(ids, terms);
+        let hits = search(&mut self.backend, &self.program, &index, &input, wanted)?;
+        let hits = hits.ok_or(ServeError::NoAnswer)?;
+        self.backend.observe(|_| ());
+        self.texts += wanted.charge();
+        self.used = Instant::now();
+        Ok(Found {
+            hits,
+            tokens: rows.real,
+            rows: rows.total,
+            cost: Cost {
+                time: began.elapsed(),
+                stats: self.stats().since(&before),
+            },
+        })
+    }
+}

@@ -1,0 +1,352 @@
+//! An index of documents as a file: made by an operator in the clear, served for private searches.
+//!
+//! A safetensors file with `vectors` (documents × width, f32, of length one), `records` (documents × bytes, u8, the text
+//! that a search returns, filled up with zeros) and `probe` (the embedding of [`PROBE`]), by which a server sees that an
+//! index was made with its model.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::path::Path;
+
+use hushed_model::{Model, ModelError, Task, TooLong};
+use hushed_mpc::Index;
+use hushed_mpc::index::{MAX_DOCUMENTS, MAX_RECORD_BYTES};
+use rayon::prelude::*;
+use safetensors::tensor::{Dtype, TensorView};
+use safetensors::{SafeTensors, serialize};
+
+use crate::error::ServeError;
+use crate::files;
+
+/// The text whose embedding tells one model from another.
+const PROBE: &str = "hushed index 1";
+/// The least cosine of two probes of one model: it may have been computed on another machine.
+const SAME_MODEL: f64 = 1.0 - 1e-6;
+/// Most bytes of an index file.
+const MAX_INDEX_BYTES: u64 = 1 << 34;
+const VECTORS: &str = "vectors";
+const RECORDS: &str = "records";
+const PROBE_NAME: &str = "probe";
+
+/// An index in memory, as its file holds it.
+#[derive(Clone)]
+pub struct IndexFile {
+    width: usize,
+    record_bytes: usize,
+    /// Of length one, a row a document.
+    vectors: Vec<f32>,
+    /// A row a document.
+    records: Vec<u8>,
+    probe: Vec<f32>,
+}
+
+/// Why there is no index.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexFault {
+    /// The bytes are no index.
+    #[error("this is not an index of documents: {0}; make one with `hushed index`")]
+    NotAnIndex(&'static str),
+    /// Another model's.
+    #[error("this index was made with another model: make it again with `hushed index`")]
+    OtherModel,
+    /// A model that gives no vectors.
+    #[error("only models that embed texts have an index of documents")]
+    NoVectors,
+    /// No document, or too many.
+    #[error("an index has 1 to {MAX_DOCUMENTS} documents, and this one would have {0}")]
+    Documents(usize),
+    /// Too long records.
+    #[error("a record has at most {MAX_RECORD_BYTES} bytes")]
+    RecordBytes,
+    /// A document whose vector has no direction.
+    #[error(
+        "document {0} (the first is 0) has an embedding of length zero, or one that is no number"
+    )]
+    NoDirection(usize),
+    /// A document's text.
+    #[error("document {index} (the first is 0): {source}")]
+    Document {
+        /// Its place.
+        index: usize,
+        /// Why.
+        source: ModelError,
+    },
+}
+
+impl IndexFile {
+    /// An index without documents, whose records have this many bytes; 0 keeps none.
+    ///
+    /// # Errors
+    /// [`IndexFault`]; the model's own errors.
+    pub fn empty(model: &Model, record_bytes: usize) -> Result<IndexFile, ServeError> {
+        if model.public.task() != Task::Embed {
+            return Err(IndexFault::NoVectors.into());
+        }
+        if record_bytes > MAX_RECORD_BYTES {
+            return Err(IndexFault::RecordBytes.into());
+        }
+        Ok(IndexFile {
+            width: model.public.config.width,
+            record_bytes,
+            vectors: Vec::new(),
+            records: Vec::new(),
+            probe: vector(model, 0, PROBE)?,
+        })
+    }
+
+    /// Adds documents: their vectors in the clear, and as much of each text as a record holds. A text beyond what the
+    /// model takes is embedded by its beginning. `each` is called after every document.
+    ///
+    /// # Errors
+    /// [`IndexFault`]; the index is then as it was.
+    pub fn add<S: AsRef<str> + Sync>(
+        &mut self,
+        model: &Model,
+        texts: &[S],
+        each: impl Fn() + Sync,
+    ) -> Result<(), ServeError> {
+        self.is_of(model)?;
+        let documents = self.documents() + texts.len();
+        if documents > MAX_DOCUMENTS {
+            return Err(IndexFault::Documents(documents).into());
+        }
+        let first = self.documents();
+        let one = |(i, text): (usize, &S)| {
+            let row = vector(model, first + i, text.as_ref());
+            each();
+            row
+        };
+        let rows: Result<Vec<_>, ServeError> = texts.par_iter().enumerate().map(one).collect();
+        for (row, text) in rows?.into_iter().zip(texts) {
+            self.vectors.extend(row);
+            let text = cut(text.as_ref(), self.record_bytes);
+            let end = self.records.len() + self.record_bytes;
+            self.records.extend_from_slice(text.as_bytes());
+            self.records.resize(end, 0);
+        }
+        Ok(())
+    }
+
+    /// Takes documents out, by their places; later ones move up.
+    pub fn remove(&mut self, places: &[usize]) {
+        let kept = |place: &usize| !places.contains(place);
+        let rows = |n: usize, width: usize| {
+            let row = move |place| place * width..(place + 1) * width;
+            (0..n).filter(kept).flat_map(row)
+        };
+        let (n, width, bytes) = (self.documents(), self.width, self.record_bytes);
+        self.vectors = rows(n, width)
+            .filter_map(|i| self.vectors.get(i).copied())
+            .collect();
+        self.records = rows(n, bytes)
+            .filter_map(|i| self.records.get(i).copied())
+            .collect();
+    }
+
+    /// How many documents there are.
+    #[must_use]
+    pub fn documents(&self) -> usize {
+        self.vectors.len() / self.width.max(1)
+    }
+
+    /// Bytes of every record; 0 where there are none.
+    #[must_use]
+    pub fn record_bytes(&self) -> usize {
+        self.record_bytes
+    }
+
+    /// Reads an index.
+    ///
+    /// # Errors
+    /// [`ServeError::File`]; [`IndexFault::NotAnIndex`].
+    pub fn read(path: &Path) -> Result<IndexFile, ServeError> {
+        Ok(Self::decode(&files::read(path, MAX_INDEX_BYTES)?)?)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<IndexFile, IndexFault> {
+        let broken = IndexFault::NotAnIndex;
+        let tensors = SafeTensors::deserialize(bytes)
+            .map_err(|_| broken("its header or its length is wrong"))?;
+        let tensor = |name, dtype| match tensors.tensor(name) {
+            Ok(tensor) if tensor.dtype() == dtype => Ok(tensor),
+            _ => Err(broken("a tensor is missing, or of another type")),
+        };
+        let numbers = |tensor: &TensorView<'_>| -> Vec<f32> {
+            let (words, _) = tensor.data().as_chunks::<4>();
+            words.iter().map(|b| f32::from_le_bytes(*b)).collect()
+        };
+        let vectors = tensor(VECTORS, Dtype::F32)?;
+        let records = tensor(RECORDS, Dtype::U8)?;
+        let probe = tensor(PROBE_NAME, Dtype::F32)?;
+        let (&[n, width], &[rows, record_bytes], &[probed]) =
+            (vectors.shape(), records.shape(), probe.shape())
+        else {
+            return Err(broken("a tensor has another number of dimensions"));
+        };
+        if n != rows || width != probed || width == 0 || record_bytes > MAX_RECORD_BYTES {
+            return Err(broken("its sizes contradict each other"));
+        }
+        if !(1..=MAX_DOCUMENTS).contains(&n) {
+            return Err(IndexFault::Documents(n));
+        }
+        let index = IndexFile {
+            width,
+            record_bytes,
+            vectors: numbers(&vectors),
+            records: records.data().to_vec(),
+            probe: numbers(&probe),
+        };
+        let length = |row: &[f32]| row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
+        // Not a number is not near 1 either.
+        let unit = |row: &[f32]| (length(row) - 1.0).abs() < 1e-3;
+        let mut rows = index.vectors.chunks_exact(width);
+        match rows.position(|row| !unit(row)) {
+            Some(place) => Err(IndexFault::NoDirection(place)),
+            None => Ok(index),
+        }
+    }
+
+    /// Writes it, whole or not at all.
+    ///
+    /// # Errors
+    /// [`ServeError::File`]; [`IndexFault::Documents`] for an empty one.
+    pub fn write(&self, path: &Path) -> Result<(), ServeError> {
+        files::write(path, &self.encode()?)
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, IndexFault> {
+        let n = self.documents();
+        if n == 0 {
+            return Err(IndexFault::Documents(n));
+        }
+        let bytes =
+            |numbers: &[f32]| -> Vec<u8> { numbers.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let (vectors, probe) = (bytes(&self.vectors), bytes(&self.probe));
+        let tensors = [
+            (VECTORS, Dtype::F32, vec![n, self.width], &vectors),
+            (
+                RECORDS,
+                Dtype::U8,
+                vec![n, self.record_bytes],
+                &self.records,
+            ),
+            (PROBE_NAME, Dtype::F32, vec![self.width], &probe),
+        ];
+        let view = |(name, dtype, shape, data)| {
+            let data: &Vec<u8> = data;
+            Ok((name, TensorView::new(dtype, shape, data)?))
+        };
+        let views: Result<Vec<_>, safetensors::SafeTensorError> =
+            tensors.into_iter().map(view).collect();
+        let file = views.and_then(|views| serialize(views, None));
+        file.map_err(|_| IndexFault::NotAnIndex("its sizes contradict each other"))
+    }
+
+    /// The documents as a server of this model searches them.
+    ///
+    /// # Errors
+    /// [`IndexFault::OtherModel`].
+    pub fn for_server(self, model: &Model) -> Result<Index, ServeError> {
+        self.is_of(model)?;
+        let records = (self.record_bytes, self.records.as_slice());
+        Ok(Index::new(
+            self.documents(),
+            self.width,
+            &self.vectors,
+            records,
+        )?)
+    }
+
+    /// That it was made with this model.
+    fn is_of(&self, model: &Model) -> Result<(), ServeError> {
+        if model.public.task() != Task::Embed {
+            return Err(IndexFault::NoVectors.into());
+        }
+        let ours = vector(model, 0, PROBE)?;
+        let products = ours.iter().zip(&self.probe);
+        let cosine: f64 = products.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+        match ours.len() == self.width && cosine >= SAME_MODEL {
+            true => Ok(()),
+            false => Err(IndexFault::OtherModel.into()),
+        }
+    }
+}
+
+/// A text's embedding, of length one.
+fn vector(model: &Model, index: usize, text: &str) -> Result<Vec<f32>, ServeError> {
+    let failed = |source| IndexFault::Document { index, source };
+    let ids = model.tokens(text, TooLong::Cut).map_err(failed)?;
+    let row = model.embed(vec![ids]).map_err(failed)?.pop();
+    let row = row.unwrap_or_default();
+    let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();
+    match length.is_finite() && length > 0.0 {
+        true => Ok(row.iter().map(|v| (v / length) as f32).collect()),
+        false => Err(IndexFault::NoDirection(index).into()),
+    }
+}
+
+/// As much of a text as fits `bytes`, whole characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::testing::tiny_model;
+
+    use super::*;
+
+    fn made(texts: &[&str], bytes: usize) -> IndexFile {
+        let model = tiny_model();
+        let mut index = IndexFile::empty(&model, bytes).unwrap();
+        index.add(&model, texts, || ()).unwrap();
+        index
+    }
+
+    #[test]
+    fn an_index_is_read_as_it_was_written_and_changed_in_place() {
+        let model = tiny_model();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index");
+        made(&["hello", "日本語", "the weather is lovely"], 7)
+            .write(&path)
+            .unwrap();
+        let mut index = IndexFile::read(&path).unwrap();
+        assert_eq!((index.documents(), index.record_bytes()), (3, 7));
+        let records = |index: &IndexFile| {
+            let rows = index.records.chunks_exact(7).map(String::from_utf8_lossy);
+            rows.map(|r| r.trim_end_matches('\0').to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(records(&index), ["hello", "日本", "the wea"]);
+        index.add(&model, &["a"], || ()).unwrap();
+        index.remove(&[0, 2, 99]);
+        assert_eq!(records(&index), ["日本", "a"]);
+        let alone = made(&["日本語", "a"], 7);
+        assert_eq!(index.vectors, alone.vectors);
+        assert_eq!(index.for_server(&model).unwrap().documents(), 2);
+    }
+
+    #[test]
+    fn what_is_no_index_of_this_model_is_refused() {
+        let bytes = made(&["hello", "a"], 5).encode().unwrap();
+        assert!(IndexFile::decode(&bytes).is_ok());
+        for cut in [0, 8, 40, bytes.len() - 1] {
+            assert!(IndexFile::decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+        // Tensors follow the header, the records or the vectors last.
+        let mut nan = made(&["hello", "a"], 0);
+        nan.vectors[1] = f32::NAN;
+        let fault = IndexFile::decode(&nan.encode().unwrap()).err();
+        assert!(matches!(fault, Some(IndexFault::NoDirection(0))));
+        let mut other = made(&["hello"], 5);
+        other.probe.reverse();
+        let error = other.for_server(&tiny_model()).err().unwrap();
+        assert_eq!(error.name(), "index");
+        let model = tiny_model();
+        assert!(IndexFile::empty(&model, 1 << 20).is_err());
+        let empty = IndexFile::empty(&model, 5).unwrap();
+        assert!(matches!(empty.encode(), Err(IndexFault::Documents(0))));
+    }
+}
