@@ -8,7 +8,7 @@ use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, TextCache, next_token
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 
-use super::{BenchError, How, median};
+use super::{BenchError, How, Whole, median};
 use crate::machine;
 use crate::model::{operations, total};
 
@@ -30,8 +30,11 @@ enum Token {
     Held,
 }
 
-pub fn cases() -> Vec<GenerateCase> {
-    let case = |(prompt, token)| GenerateCase { prompt, token };
+pub fn cases() -> Vec<Box<dyn Whole>> {
+    let case = |(prompt, token)| {
+        let case: Box<dyn Whole> = Box::new(GenerateCase { prompt, token });
+        case
+    };
     let cases = [
         (64, Token::First),
         (128, Token::First),
@@ -42,8 +45,8 @@ pub fn cases() -> Vec<GenerateCase> {
     cases.map(case).into()
 }
 
-impl GenerateCase {
-    pub fn params(&self) -> Value {
+impl Whole for GenerateCase {
+    fn params(&self) -> Value {
         let token = match self.token {
             Token::First => "first",
             Token::Later => "later",
@@ -52,13 +55,16 @@ impl GenerateCase {
         json!({ "model": "gpt2", "prompt": self.prompt, "token": token, "weights": "random" })
     }
 
-    pub fn wanted(&self, how: How<'_>) -> bool {
+    fn wanted(&self, how: How<'_>) -> bool {
         how.wants(&self.params())
+    }
+
+    fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
+        measure(self, session, runs)
     }
 }
 
-/// Runs one case as one party. Gives the session back for the next.
-pub fn measure(
+fn measure(
     case: &GenerateCase,
     session: Session,
     runs: usize,

@@ -16,6 +16,7 @@ mod model;
 mod pair;
 mod party;
 mod products;
+mod search;
 
 use std::io;
 
@@ -24,15 +25,13 @@ use hushed_ckks::{CkksError, CkksParamsError};
 use hushed_fhe::FheError;
 use hushed_model::ModelError;
 use hushed_mpc::RunError;
-use hushed_net::{NetError, Shape};
+use hushed_net::{NetError, Session, Shape};
 use hushed_twopc::TwopcError;
 use serde_json::{Map, Value};
 
 pub use pair::run_pair;
 pub use party::run_party;
 
-use generate::GenerateCase;
-use model::ModelCase;
 use party::Peer;
 
 /// Why a measurement stopped.
@@ -144,16 +143,25 @@ pub trait Case {
     fn error(&mut self, peer: &mut Peer) -> Result<Option<f64>, BenchError>;
 }
 
+/// A measurement of a model between two parties.
+pub trait Whole {
+    fn params(&self) -> Value;
+
+    /// Whether it is to be run: what takes long only where it is named.
+    fn wanted(&self, how: How<'_>) -> bool;
+
+    /// Runs it as one party, `runs` times and once before. Gives the session back for the next.
+    fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError>;
+}
+
 /// The measurement of a name.
 pub enum Kind {
     /// One process.
     Local(fn(How<'_>) -> Result<Vec<Value>, BenchError>),
     /// Two processes.
     Pair(fn() -> Vec<Box<dyn Case>>),
-    /// Two processes that run encoder layers.
-    Model(fn() -> Vec<ModelCase>),
-    /// Two processes that continue a text.
-    Generate(fn() -> Vec<GenerateCase>),
+    /// Two processes that run a model, with a session's set-up each.
+    Model(fn() -> Vec<Box<dyn Whole>>),
 }
 
 pub struct Suite {
@@ -226,7 +234,12 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "generate",
         about: "GPT-2 with random weights: the first token after a prompt, and a later one",
-        kind: Kind::Generate(generate::cases),
+        kind: Kind::Model(generate::cases),
+    },
+    Suite {
+        name: "search",
+        about: "a private search among random vectors, after the embedding of its query",
+        kind: Kind::Model(search::cases),
     },
     Suite {
         name: "ckks",

@@ -12,7 +12,7 @@ use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 
-use super::{BenchError, How, median};
+use super::{BenchError, How, Whole, median};
 use crate::machine;
 
 /// What to run.
@@ -25,17 +25,23 @@ pub struct ModelCase {
     layer: bool,
 }
 
-impl ModelCase {
-    pub fn params(&self) -> Value {
+impl Whole for ModelCase {
+    fn params(&self) -> Value {
         json!({ "model": self.preset, "tokens": self.tokens, "weights": "random" })
     }
 
-    /// Whether it is to be run: a whole BERT-large, which takes minutes and several gigabytes, only where it is named.
-    pub fn wanted(&self, how: How<'_>) -> bool {
+    /// A whole BERT-large, which takes minutes and several gigabytes, only where it is named.
+    fn wanted(&self, how: How<'_>) -> bool {
         let long = !self.layer && self.preset == "bert-large";
         how.wants(&self.params()) && (!long || how.only.is_some())
     }
 
+    fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
+        measure(self, session, runs)
+    }
+}
+
+impl ModelCase {
     fn name(&self) -> &'static str {
         if self.layer { "layer" } else { "model" }
     }
@@ -47,7 +53,7 @@ impl ModelCase {
 }
 
 /// One layer of each size.
-pub fn layers() -> Vec<ModelCase> {
+pub fn layers() -> Vec<Box<dyn Whole>> {
     let sizes = [
         ("minilm", 16),
         ("minilm", 128),
@@ -59,31 +65,37 @@ pub fn layers() -> Vec<ModelCase> {
         config.layers = 1;
         // The lookup is not measured; a small table saves its time and memory.
         config.vocabulary = 256;
-        ModelCase {
+        boxed(ModelCase {
             preset,
             config,
             tokens,
             layer: true,
-        }
+        })
     };
     sizes.map(one).into()
 }
 
 /// Whole models, the private lookup included.
-pub fn models() -> Vec<ModelCase> {
+pub fn models() -> Vec<Box<dyn Whole>> {
     let sizes = [
         ("minilm", 16),
         ("minilm", 128),
         ("bert-base", 128),
         ("bert-large", 128),
     ];
-    let whole = |(preset, tokens)| ModelCase {
-        preset,
-        config: config(preset),
-        tokens,
-        layer: false,
+    let whole = |(preset, tokens)| {
+        boxed(ModelCase {
+            preset,
+            config: config(preset),
+            tokens,
+            layer: false,
+        })
     };
     sizes.map(whole).into()
+}
+
+fn boxed(case: ModelCase) -> Box<dyn Whole> {
+    Box::new(case)
 }
 
 fn config(preset: &str) -> NetworkConfig {
@@ -101,8 +113,7 @@ fn config(preset: &str) -> NetworkConfig {
     }
 }
 
-/// Runs one case as one party. Gives the session back for the next.
-pub fn measure(
+fn measure(
     case: &ModelCase,
     session: Session,
     runs: usize,

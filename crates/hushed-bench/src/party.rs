@@ -11,7 +11,7 @@ use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::ferret::FerretOt;
 use serde_json::{Value, json};
 
-use super::{BenchError, Case, How, Kind, Net, Suite, generate, median, model};
+use super::{BenchError, Case, How, Kind, Net, Suite, median};
 use crate::baselines::bole::OleContext;
 use crate::machine;
 
@@ -97,17 +97,7 @@ pub fn run_party(
             for case in cases().iter().filter(|case| case.wanted(how)) {
                 machine::forget_peak();
                 let row;
-                (session, row) = model::measure(case, session, how.runs)?;
-                say(row)?;
-            }
-            session
-        }
-        Kind::Generate(cases) => {
-            let mut session = session;
-            for case in cases().iter().filter(|case| case.wanted(how)) {
-                machine::forget_peak();
-                let row;
-                (session, row) = generate::measure(case, session, how.runs)?;
+                (session, row) = case.measure(session, how.runs)?;
                 say(row)?;
             }
             session

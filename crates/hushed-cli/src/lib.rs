@@ -23,8 +23,8 @@ use crate::verbs::Verb;
 ///
 /// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER`
 /// (is this model supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and
-/// `embed`, `classify` or `generate`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve`
-/// and `embed --protocol fhe`.
+/// `embed`, `classify`, `generate` or `search`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`,
+/// or `serve` and `embed --protocol fhe`.
 #[derive(Parser)]
 #[command(
     name = "hushed",

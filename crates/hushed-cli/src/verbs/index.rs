@@ -47,12 +47,7 @@ pub struct Args {
     add: Option<PathBuf>,
 
     /// Places of documents of that index to leave out
-    #[arg(
-        long,
-        value_name = "PLACES",
-        value_delimiter = ',',
-        requires = "add"
-    )]
+    #[arg(long, value_name = "PLACES", value_delimiter = ',', requires = "add")]
     remove: Vec<usize>,
 }
 
@@ -95,10 +90,11 @@ fn documents(path: &Path) -> Result<Vec<String>, CliError> {
     let text = |(i, line): (usize, &String)| {
         let document = serde_json::from_str::<Value>(line).ok();
         let text = document.as_ref().and_then(|d| d.get("text")?.as_str());
-        text.map(str::to_owned).ok_or_else(|| CliError::NotADocument {
-            path: path.to_owned(),
-            line: i + 1,
-        })
+        text.map(str::to_owned)
+            .ok_or_else(|| CliError::NotADocument {
+                path: path.to_owned(),
+                line: i + 1,
+            })
     };
     lines.iter().enumerate().map(text).collect()
 }

@@ -104,6 +104,46 @@ fn a_prompt_is_continued_as_in_the_clear() {
     assert_eq!(error(&output)["name"], "other-task");
 }
 
+/// Documents indexed, served and searched; the nearest is the one that a search in the clear gives.
+#[test]
+fn documents_are_found_by_a_private_query() {
+    let Some(model) = model() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (documents, index) = (path("documents.jsonl"), path("documents.index"));
+    let text = |text: &str| format!("{{\"text\": {}}}\n", Value::from(text));
+    let lines: String = SENTENCES.lines().map(text).collect();
+    std::fs::write(&documents, &lines).expect("it is written");
+    let made = hushed(&["index", &model, &documents, "--out", &index, "--json"]);
+    assert!(made.status.success());
+    assert_eq!(json_lines(&made.stdout)[0]["documents"], 5);
+
+    let server = Server::start(&model, &["--index", &index]);
+    let connection = ["--server", &server.address, "--pin", &server.pin, "--json"];
+    let query = "Can I take painkillers with a bad stomach?";
+    let output = hushed(&[&["search", query, "--top", "2"], &connection[..]].concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let rows = json_lines(&output.stdout);
+    assert_eq!(
+        (&rows[0]["rank"], &rows[0]["place"]),
+        (&Value::from(1), &Value::from(0))
+    );
+    assert_eq!(
+        rows[0]["text"],
+        SENTENCES.lines().next().unwrap_or_default()
+    );
+    assert_eq!((rows.len(), &rows[2]["found"]), (3, &Value::from(2)));
+
+    std::fs::write(&documents, format!("{lines}no object\n")).expect("it is written");
+    let refused = hushed(&["index", &model, &documents, "--out", &index, "--json"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert_eq!(error(&refused)["name"], "not-a-document");
+}
+
 #[test]
 fn a_client_that_does_not_fit_is_told_why() {
     let Some(model) = model() else { return };
