@@ -15,9 +15,9 @@ use hushed_twopc::{Ctx, TwopcError};
 use super::{Protocol, RunError};
 use crate::circuit::function;
 use crate::formats::{
-    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, GATE, GATED, INVERSE, LINEAR, LOGIT, MASKED, MAXIMUM,
-    PORTION, QUERY, QUOTIENT, RAW_ANSWER, SUM_BITS, TABLE_BITS, TURN_FRAC, TURNED, VALUE, WEIGHED,
-    WEIGHT_BITS, WEIGHT_FRAC,
+    ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INVERSE, LINEAR, LOGIT, MASKED,
+    MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD, SUM_BITS, TABLE_BITS,
+    TURN_FRAC, TURNED, UNIT, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
@@ -59,6 +59,9 @@ fn numbers() -> String {
         show("inverse", INVERSE),
         show("maximum", MAXIMUM),
         show("logit", LOGIT),
+        show("unit", UNIT),
+        show("cosine", COSINE),
+        format!("record={}+{RECORD_GUARD}", RECORD.bits()),
         // What is opened is rounded by the carry; a peer that truncates must not meet it.
         show("answer rounded", ANSWER),
         show("raw rounded", RAW_ANSWER),

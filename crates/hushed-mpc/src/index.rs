@@ -107,6 +107,11 @@ impl Index {
         self.record_bytes
     }
 
+    /// Bytes that the server's numbers take.
+    pub fn bytes(&self) -> u64 {
+        (self.documents * (self.width + self.record_columns()) * size_of::<i32>()) as u64
+    }
+
     /// Whether documents have records.
     pub fn has_records(&self) -> bool {
         self.record_bytes > 0

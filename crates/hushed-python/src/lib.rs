@@ -12,6 +12,7 @@ mod encoder;
 mod errors;
 mod generator;
 mod plan;
+mod searcher;
 mod server;
 mod work;
 
@@ -29,6 +30,8 @@ mod _native {
     use super::generator::{Generation, Generator};
     #[pymodule_export]
     use super::plan::plan;
+    #[pymodule_export]
+    use super::searcher::Searcher;
     #[pymodule_export]
     use super::server::Server;
 }

@@ -22,6 +22,7 @@ struct Serving {
     max_pass_tokens: usize,
     max_texts: usize,
     public_table: bool,
+    index: Option<PathBuf>,
 }
 
 /// A server that runs until it is closed.
@@ -129,6 +130,7 @@ impl Serving {
         config.max_pass_tokens = self.max_pass_tokens;
         config.max_texts = self.max_texts;
         config.public_table = self.public_table;
+        config.index = self.index;
         config
     }
 }

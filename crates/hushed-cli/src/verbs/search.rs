@@ -30,7 +30,7 @@ pub struct Args {
     #[command(flatten)]
     query: Prompt,
 
-    /// How many documents
+    /// How many documents, at most 100
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = at_least_one, env = "HUSHED_TOP")]
     top: usize,
 

@@ -21,6 +21,7 @@ from ._errors import (
 )
 from ._generator import Generation, Generator
 from ._plan import plan
+from ._searcher import Hit, Searcher
 from ._server import Server, serve
 
 __all__ = [
@@ -30,12 +31,14 @@ __all__ = [
     "FolderError",
     "Generation",
     "Generator",
+    "Hit",
     "HushedError",
     "InputError",
     "LocalError",
     "MismatchError",
     "NetworkError",
     "RefusedError",
+    "Searcher",
     "SentenceEncoder",
     "Server",
     "UsageError",

@@ -86,6 +86,7 @@ class Serving:
     max_pass_tokens: int
     max_texts: int
     public_table: bool
+    index: Optional[PathLike]
 
 
 def variable(name: str) -> Optional[str]:

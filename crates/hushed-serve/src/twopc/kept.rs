@@ -1,4 +1,4 @@
-//! A session that is kept between calls, for callers that come back with texts to classify or to continue. (An
+//! A session that is kept between calls, for callers that come back with texts to classify or to continue, or with queries. (An
 //! [`Encoder`](crate::Encoder) does the same for embeddings.)
 //!
 //! It is renewed at the server's limit of texts, and after [`IDLE`] without work; one that failed is not used again.
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use hushed_model::{Public, Task};
 use hushed_net::NetError;
 
-use super::client::{Client, Options};
+use super::client::{Client, Found, Options};
 use super::encoder::IDLE;
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -23,6 +23,7 @@ pub struct Kept {
     bundle: Digest,
     max_tokens: usize,
     max_texts: usize,
+    documents: usize,
     client: Option<Client>,
     process: u32,
 }
@@ -43,6 +44,7 @@ impl Kept {
             bundle: client.bundle_hash(),
             max_tokens: client.max_tokens(),
             max_texts: client.texts_left(),
+            documents: client.documents(),
             client: Some(client),
             process: std::process::id(),
         };
@@ -74,6 +76,12 @@ impl Kept {
     #[must_use]
     pub fn max_texts(&self) -> usize {
         self.max_texts
+    }
+
+    /// How many documents could be searched when the first session began.
+    #[must_use]
+    pub fn documents(&self) -> usize {
+        self.documents
     }
 
     /// Runs `work` in a session that takes `texts` more, if a fresh one does. After an error of the
@@ -121,6 +129,25 @@ impl Kept {
             })?;
         }
         Ok(classes)
+    }
+
+    /// The documents nearest to a query. `stop` ends the call at its next step.
+    ///
+    /// # Errors
+    /// As [`Kept::run`] and [`Client::search`].
+    pub fn search(
+        &mut self,
+        query: &str,
+        top: usize,
+        records: bool,
+        options: &Options,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Found, ServeError> {
+        let charge = top.saturating_mul(1 + usize::from(records));
+        self.run(charge.min(self.max_texts), |client| {
+            client.stop_when(Arc::clone(stop));
+            client.search(query, top, records, options, None)
+        })
     }
 
     /// Ends the session, if one is open; a later call opens another. In a forked process it does nothing.

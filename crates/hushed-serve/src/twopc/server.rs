@@ -42,16 +42,17 @@ impl Server {
         }
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
         let max_tokens = max_tokens.min(model.public.max_tokens).min(MAX_TOKENS);
+        let index = match &config.index {
+            Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
+            None => None,
+        };
         if let Some(memory) = config.max_memory {
+            let memory = memory.saturating_sub(index.as_ref().map_or(0, Index::bytes));
             hold_ready(&layers, &model, config, max_tokens, memory)?;
         }
         let table = match config.public_table {
             true => Some(table::hash(model.embedding())?),
             false => None,
-        };
-        let index = match &config.index {
-            Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
-            None => None,
         };
         Ok(Self {
             shared: Shared {

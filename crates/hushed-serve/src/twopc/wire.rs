@@ -23,6 +23,9 @@ pub const MAX_PASS_TEXTS: usize = 256;
 /// Most bytes of a request.
 pub const MAX_REQUEST: usize = 4 + 4 * MAX_PASS_TEXTS;
 
+/// Most documents of a search.
+pub const MAX_TOP: u16 = 100;
+
 const PADDED: u8 = 1;
 const PUBLIC_TABLE: u8 = 2;
 const BEGINS: u8 = 4;
@@ -63,7 +66,7 @@ pub struct Search {
     pub padded: bool,
     /// Whether the client looks up token vectors itself, in the public table.
     pub public_table: bool,
-    /// Documents, from 1.
+    /// Documents, from 1 to [`MAX_TOP`].
     pub top: u16,
     /// Their records as well.
     pub records: bool,
@@ -204,7 +207,7 @@ fn search(reader: &mut Reader<'_>) -> Result<Search, WireFault> {
         return undefined("number of tokens");
     }
     let top = u16::from_le_bytes(reader.array("number of documents")?);
-    if top == 0 {
+    if !(1..=MAX_TOP).contains(&top) {
         return undefined("number of documents");
     }
     Ok(Search {

@@ -312,6 +312,7 @@ fn impossible_fields_are_refused() {
     };
     assert_eq!(wrong(1, 4), undefined("flags"));
     assert_eq!(wrong(6, 0), undefined("number of documents"));
+    assert_eq!(wrong(6, 101), undefined("number of documents"));
     assert!(decode(&bytes[..7]).is_err());
     let next = Request::Next(Next {
         begins: true,

@@ -10,7 +10,7 @@ use hushed_mpc::{Hit, Index, Input, Wanted, search};
 use super::{Client, Cost, OnProgress, Options};
 use crate::error::ServeError;
 use crate::session::wire::Refusal;
-use crate::twopc::wire::{Request, Search};
+use crate::twopc::wire::{MAX_TOP, Request, Search};
 
 /// What a search found. No `Debug`: it is private.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Client {
         self.welcome.index.is_some_and(|i| i.record_bytes > 0)
     }
 
-    /// The `top` documents nearest to a query, or all if there are fewer, with their `records`. Each document counts as
+    /// The `top` documents nearest to a query, or all if there are fewer, at most [`MAX_TOP`], with their `records`. Each document counts as
     /// a text of this client, and each record as another.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Client {
             let name = "the number of documents";
             return Err(ServeError::EmptyOption { name });
         }
-        let top = top.min(self.documents()).min(usize::from(u16::MAX));
+        let top = top.min(self.documents()).min(usize::from(MAX_TOP));
         if top == 0 || records && !self.has_records() {
             return Err(ServeError::Refused(Refusal::NoIndex));
         }

@@ -1,0 +1,70 @@
+"""Documents of a server, searched with private queries."""
+
+import weakref
+from typing import List, NamedTuple, Optional
+
+from . import _native
+from ._session import Session
+from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag
+
+
+class Hit(NamedTuple):
+    """A document that was found."""
+
+    place: int
+    """Its place in the server's index, from 0."""
+    text: Optional[str]
+    """The beginning of its text; ``None`` where texts were not asked for."""
+
+
+class Searcher(Session):
+    """Searches a server's documents; the server sees neither the query nor what was found.
+
+    >>> hushed.Searcher("127.0.0.1:7450", pin="9f86d0…").search("which contracts end this year?", top=1)
+    [Hit(place=17, text='…')]
+
+    Arguments are those of :class:`SentenceEncoder` without ``prompts``. Threads may share a searcher; their calls run one after the other.
+    It cannot be pickled, and refuses to work in a process that was forked from its own.
+    """
+
+    def __init__(
+        self,
+        server: Optional[str] = None,
+        *,
+        pin: Optional[str] = None,
+        ca: Optional[PathLike] = None,
+        token_file: Optional[PathLike] = None,
+        cert: Optional[PathLike] = None,
+        key: Optional[PathLike] = None,
+        bundle: Optional[PathLike] = None,
+        cache_dir: Optional[PathLike] = None,
+        bucket: Optional[int] = None,
+        truncate: Optional[bool] = None,
+        public_table: Optional[bool] = None,
+    ) -> None:
+        connection = Connection.of(
+            server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
+        )
+        self._server = connection.server
+        self._bucket = bucket_of(bucket)
+        self._truncate = flag(truncate, "HUSHED_TRUNCATE")
+        self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
+        self._native: _native.Searcher = _native.Searcher(connection)
+        self._finalizer = weakref.finalize(self, close_quietly, self._native)
+
+    def search(self, query: str, top: int = 5, *, texts: bool = True) -> List[Hit]:
+        """The ``top`` nearest documents (at most 100), the nearest first, with the beginnings of their ``texts``. Each
+        document counts as a text of this client at the server, and so does each text that is fetched."""
+        if not isinstance(query, str):
+            raise TypeError(f"query must be a str, not {type(query).__name__}")
+        how = How(batch=1, bucket=self._bucket, truncate=self._truncate, public_table=self._public_table)
+        return [Hit(*hit) for hit in self._native.search(query, at_least(1, top, "top"), texts, how)]
+
+    def __len__(self) -> int:
+        """How many documents the server has."""
+        return self._native.documents
+
+    @property
+    def max_seq_length(self) -> int:
+        """Most tokens of a query, special ones counted."""
+        return self._native.max_tokens

@@ -1,0 +1,87 @@
+//! A client that searches a server's documents.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hushed_serve::{Kept, ServeError, Task};
+use pyo3::prelude::*;
+
+use crate::connection::Connection;
+use crate::encoder::How;
+use crate::{classifier, errors, work};
+
+/// A searcher; its lock lets one call run at a time.
+#[pyclass(frozen, module = "hushed._native")]
+pub struct Searcher {
+    kept: Arc<Mutex<Kept>>,
+    documents: usize,
+    max_tokens: usize,
+    bundle: String,
+}
+
+/// A place and, where it was asked for, a text.
+type Hit = (u32, Option<String>);
+
+#[pymethods]
+impl Searcher {
+    #[new]
+    fn new(py: Python<'_>, connection: Connection) -> PyResult<Self> {
+        let opened = work::quietly(py, move || Kept::open(connection.config()?, Task::Embed))?;
+        let kept = opened.map_err(|error| errors::serve(py, &error))?;
+        Ok(Self {
+            documents: kept.documents(),
+            max_tokens: kept.max_tokens(),
+            bundle: kept.bundle().to_string(),
+            kept: Arc::new(Mutex::new(kept)),
+        })
+    }
+
+    /// How many documents there were when the session began.
+    #[getter]
+    fn documents(&self) -> usize {
+        self.documents
+    }
+
+    /// Most tokens of a query.
+    #[getter]
+    fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
+    /// Hash of the bundle, in hexadecimal.
+    #[getter]
+    fn bundle(&self) -> &str {
+        &self.bundle
+    }
+
+    /// The nearest documents, in order.
+    fn search(
+        &self,
+        py: Python<'_>,
+        query: String,
+        top: usize,
+        texts: bool,
+        how: How,
+    ) -> PyResult<Vec<Hit>> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (kept, seen) = (Arc::clone(&self.kept), Arc::clone(&stop));
+        let call = move |_: work::Reporter<_, ()>| -> Result<Vec<Hit>, ServeError> {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = kept.search(&query, top, texts, &how.options(), &seen)?;
+            let hits = found.hits.into_iter();
+            Ok(hits.map(|hit| (hit.place, hit.record)).collect())
+        };
+        let done = work::run(
+            py,
+            call,
+            |_, ()| Ok(()),
+            || stop.store(true, Ordering::Relaxed),
+        )?;
+        done.map_err(|error| errors::serve(py, &error))
+    }
+
+    /// Ends the session, if one is open.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        classifier::close(py, &self.kept)
+    }
+}
