@@ -39,6 +39,20 @@ pub struct Embedding {
     pub offsets: Option<Arc<Matrix<f32>>>,
 }
 
+/// The patches of an image as rows: each a linear map of the patch's numbers, with a class token before them, and a
+/// position vector added to every row.
+#[derive(Clone)]
+pub struct Patches {
+    /// Patches of an image: rows less one.
+    pub count: usize,
+    /// Numbers of a patch `→ d`.
+    pub linear: Linear,
+    /// `d` numbers, row 0 without its position; `None` where only the shape is known.
+    pub class: Option<Arc<[f32]>>,
+    /// `(count + 1) × d`, added to all rows; `None` as above.
+    pub offsets: Option<Arc<Matrix<f32>>>,
+}
+
 /// Normalisation of a row x of `width` numbers: `gain · (x − μ)/√(σ² + ε) + offset`, or without μ and offset.
 #[derive(Clone)]
 pub struct Norm {

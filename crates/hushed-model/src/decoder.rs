@@ -8,7 +8,7 @@
 //! read the same keys and values, and the activation of one wide layer gates another.
 
 use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Pool};
-use crate::program::{Block, Builder, Program};
+use crate::program::{Block, Builder, Program, Value};
 
 /// The layers of a decoder, with their numbers or as shapes only.
 #[derive(Clone)]
@@ -23,12 +23,12 @@ pub struct DecoderNetwork {
     pub head: Linear,
 }
 
-/// One decoder layer.
+/// One pre-norm layer, of a decoder or of an encoder.
 #[derive(Clone)]
 pub struct Layer {
     /// Before attention.
     pub attention_norm: Norm,
-    /// Causal attention over the text.
+    /// Over the text, causal in a decoder.
     pub attention: Attention,
     /// Before feed-forward.
     pub feed_forward_norm: Norm,
@@ -39,24 +39,30 @@ pub struct Layer {
 impl DecoderNetwork {
     /// The steps. Only the last row of each text goes through the last norm and the head.
     pub fn program(&self) -> Program {
-        let (mut p, mut x) = Builder::new("embed", self.embedding.clone());
-        for (i, layer) in self.layers.iter().enumerate() {
-            p.layer(Some(i));
-            let norm = Block::Norm(layer.attention_norm.clone());
-            let y = p.step("attention.norm", norm, &[x]);
-            let y = p.step("attention", Block::Attention(layer.attention.clone()), &[y]);
-            x = p.step("attention.add", Block::Add, &[x, y]);
-
-            let norm = Block::Norm(layer.feed_forward_norm.clone());
-            let y = p.step("feed_forward.norm", norm, &[x]);
-            let feed_forward = Block::FeedForward(layer.feed_forward.clone());
-            let y = p.step("feed_forward", feed_forward, &[y]);
-            x = p.step("feed_forward.add", Block::Add, &[x, y]);
-        }
-        p.layer(None);
+        let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
+        let x = layers(&mut p, x, &self.layers);
         let last = p.step("last", Block::Pool(Pool::Last), &[x]);
         let last = p.step("norm", Block::Norm(self.norm.clone()), &[last]);
         p.step("head", Block::Vocabulary(self.head.clone()), &[last]);
         p.finish()
     }
+}
+
+/// Pre-norm layers over `x`.
+pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer]) -> Value {
+    for (i, layer) in layers.iter().enumerate() {
+        p.layer(Some(i));
+        let norm = Block::Norm(layer.attention_norm.clone());
+        let y = p.step("attention.norm", norm, &[x]);
+        let y = p.step("attention", Block::Attention(layer.attention.clone()), &[y]);
+        x = p.step("attention.add", Block::Add, &[x, y]);
+
+        let norm = Block::Norm(layer.feed_forward_norm.clone());
+        let y = p.step("feed_forward.norm", norm, &[x]);
+        let feed_forward = Block::FeedForward(layer.feed_forward.clone());
+        let y = p.step("feed_forward", feed_forward, &[y]);
+        x = p.step("feed_forward.add", Block::Add, &[x, y]);
+    }
+    p.layer(None);
+    x
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{From, Source};
-use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Weigh};
+use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Weigh};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
 
@@ -86,26 +86,6 @@ impl<S: Source> From<'_, S> {
             reach: None,
             offset: gain.as_ref().map(|_| vec![0.0; width].into()),
             gain,
-        })
-    }
-
-    /// A linear layer whose bias is zeros where the folder has none.
-    fn linear_if(
-        &mut self,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-        biased: bool,
-    ) -> Result<Linear, S::Error> {
-        if biased {
-            return self.linear(name, inputs, outputs);
-        }
-        let weights = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
-        Ok(Linear {
-            inputs,
-            outputs,
-            bias: weights.as_ref().map(|_| vec![0.0; outputs].into()),
-            weights: weights.map(Arc::new),
         })
     }
 }

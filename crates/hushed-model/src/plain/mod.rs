@@ -8,9 +8,10 @@ mod run;
 use rayon::prelude::*;
 
 use crate::blocks::{
-    Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Pool, Rope, Weigh,
+    Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Patches, Pool, Rope, Weigh,
 };
 use crate::error::ModelError;
+use crate::images::Pixels;
 use crate::matrix::Matrix;
 use crate::program::{StepId, here, same};
 use crate::rows::Rows;
@@ -61,6 +62,42 @@ fn head_columns(
             .copy_from_slice(&x.row(row)[head * dh..(head + 1) * dh]);
     }
     part
+}
+
+/// A row a patch of every image, with the class token before them and positions added: `(count + 1) × d` an image.
+///
+/// # Errors
+/// Shapes only; an image of another size.
+fn embed_patches(at: StepId, images: &[Pixels], p: &Patches) -> Result<PlainActs, ModelError> {
+    let (class, offsets) = (here(at, &p.class)?, here(at, &p.offsets)?);
+    let rows = Rows::unpadded(&vec![p.count + 1; images.len()]);
+    let d = p.linear.outputs;
+    let mut values = Matrix::zero(rows.total(), d);
+    for (image, (block, _)) in images.iter().zip(rows.blocks()) {
+        let patches = image.patches();
+        same(at, "patches", patches.rows(), p.count)?;
+        let data = patches.data().iter().map(|&v| f64::from(v)).collect();
+        let numbers = Matrix::new(patches.rows(), patches.cols(), data);
+        let x = PlainActs {
+            rows: Rows::unpadded(&[p.count]),
+            values: numbers.unwrap_or_else(|| Matrix::zero(0, 0)),
+        };
+        let x = linear(at, &x, &p.linear)?; // count × d
+        let first = values.row_mut(block.start).iter_mut();
+        first
+            .zip(class.iter())
+            .for_each(|(v, &c)| *v = f64::from(c));
+        for i in 0..p.count {
+            values
+                .row_mut(block.start + 1 + i)
+                .copy_from_slice(x.values.row(i));
+        }
+        for (i, row) in block.enumerate() {
+            let place = values.row_mut(row).iter_mut().zip(offsets.row(i));
+            place.for_each(|(v, &p)| *v += f64::from(p));
+        }
+    }
+    Ok(PlainActs { rows, values })
 }
 
 /// `E[id_i] + P[i]` for every token, or without P where places are not in the embedding: `m × d` a text.

@@ -38,7 +38,7 @@ fn the_program_is_pre_norm_and_ends_with_the_last_row() {
     assert_eq!(masks.collect::<Vec<_>>(), [Mask::Causal; 2]);
     assert_eq!(program.linears().count(), 2 * 6 + 1);
     assert_eq!(
-        model.embedding().vocabulary,
+        model.embedding().unwrap().vocabulary,
         tiny_generator_config().vocabulary
     );
     assert!(matches!(
