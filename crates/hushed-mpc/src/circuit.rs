@@ -19,8 +19,8 @@ pub(crate) mod product;
 pub(crate) mod token;
 
 use hushed_model::{
-    Attention, Block, Classifier, Embedding, FeedForward, Linear, Norm, NormKind, Pool, Program,
-    Rows, Step, StepId, Values, here,
+    Attention, Block, Classifier, Embedding, FeedForward, Linear, Norm, NormKind, Patches, Pixels,
+    Pool, Program, Rows, Step, StepId, Values, here,
 };
 use hushed_net::Party;
 use hushed_twopc::func::Format;
@@ -153,10 +153,14 @@ fn pass<S: Shares>(
     input: &Input,
     mut see: impl FnMut(&Step, &Acts<S::Share>),
 ) -> Result<Acts<S::Share>, RunError> {
-    if !on.takes(input) || input.breaks_its_terms() {
+    if !on.takes(input) || input.breaks_its_terms() || input.is_of_another(program) {
         return Err(RunError::WrongInput);
     }
-    let one_class = |step: &&Step| matches!(&step.block, Block::Head(c) if c.classes.outputs < 2);
+    let one_class = |step: &&Step| match &step.block {
+        Block::Head(c) => c.classes.outputs < 2,
+        Block::Classes(classes) => classes.outputs < 2,
+        _ => false,
+    };
     if let Some(head) = program.steps().iter().find(one_class) {
         return Err(RunError::Unsupported {
             site: head.id.to_string(),
@@ -233,12 +237,13 @@ impl<S: Shares> Pass<'_, S> {
     ) -> Result<Acts<S::Share>, RunError> {
         match &step.block {
             Block::Embed(e) => self.embed(step, input, e),
+            Block::Patches(p) => self.patches(step, input, p),
             Block::Norm(n) => self.norm(step, values, n),
             Block::Attention(a) => self.attention(step, values, a),
             Block::FeedForward(f) => self.feed_forward(step, values, f),
             Block::Add => self.add(step, values),
             Block::Pool(p) => self.pool(step, values, *p),
-            Block::Vocabulary(head) => self.vocabulary(step, values, head),
+            Block::Vocabulary(head) | Block::Classes(head) => self.vocabulary(step, values, head),
             Block::Head(c) => self.head(step, values, c),
         }
     }
@@ -292,6 +297,54 @@ impl<S: Shares> Pass<'_, S> {
             });
             let x = on.add_known(&x, &positions);
             Ok(Acts::new(x, EMBEDDING, rows, e.width))
+        })
+    }
+
+    /// The linear map of the client's patches. Class token and positions are the server's share.
+    fn patches(
+        &mut self,
+        step: &Step,
+        input: &Input,
+        p: &Patches,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let (rows, images, d) = (input.rows(), input.lengths().len(), p.linear.outputs);
+        let length = p.count + 1;
+        if length > MAX_TOKENS || input.lengths().iter().any(|&m| m != length) {
+            return Err(RunError::Unsupported {
+                site: step.id.to_string(),
+                what: "images of this number of patches",
+            });
+        }
+        let numbers = images * p.count * p.linear.inputs;
+        let given = || embedded_patches(input.images());
+        let product = Product::alone(&p.linear);
+        self.on.step(step.id, |on| {
+            let given = on.known(Party::Client, numbers, given);
+            let x = on.shared(&given, ACTIVATION.ring);
+            let x = on.product(step.id, &x, images * p.count, &product)?;
+            // A row of zeros is what the class token is added to.
+            let none = on.shared(&on.known(Party::Server, d, || vec![0; d]), LINEAR.ring);
+            let x = S::Share::concat(LINEAR.ring, &[none, x]);
+            let x = x.gather(images * length * d, || {
+                let patches =
+                    |image: usize| (1 + image * p.count) * d..(1 + (image + 1) * p.count) * d;
+                (0..images).flat_map(|i| (0..d).chain(patches(i))).collect()
+            });
+            let own = match on.knows(Party::Server) {
+                true => Some((here(step.id, &p.class)?, here(step.id, &p.offsets)?)),
+                false => None,
+            };
+            let added = on.known(Party::Server, images * length * d, || {
+                let Some((class, offsets)) = own else {
+                    return Vec::new();
+                };
+                let mut added: Vec<f64> = offsets.data().iter().map(|&o| f64::from(o)).collect();
+                let first = added.iter_mut().zip(class.iter());
+                first.for_each(|(a, &c)| *a += f64::from(c));
+                let one: Vec<i64> = added.into_iter().map(|a| LINEAR.signed(a)).collect();
+                one.repeat(images)
+            });
+            Ok(Acts::new(on.add_known(&x, &added), LINEAR, rows, d))
         })
     }
 
@@ -435,7 +488,7 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    /// A number a token of the vocabulary, for every row.
+    /// A number a token of the vocabulary, or a class, for every row.
     fn vocabulary(
         &mut self,
         step: &Step,
@@ -514,6 +567,12 @@ impl<S: Shares> Pass<'_, S> {
         self.on
             .step(id, |on| on.product(id, &x.share, rows, product))
     }
+}
+
+/// The numbers of patches, in [`ACTIVATION`].
+fn embedded_patches(images: &[Pixels]) -> Vec<i64> {
+    let all = images.iter().flat_map(|image| image.patches().data());
+    all.map(|&v| ACTIVATION.signed(f64::from(v))).collect()
 }
 
 /// The formats of a norm: those that its model declares.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hushed_model::{Model, ModelError, PublicFiles, Task};
+use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
 
 use super::Plan;
 use crate::formats::MAX_TOKENS;
@@ -14,7 +14,8 @@ const FEWEST: usize = 3;
 /// What a folder's plan is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Tokens of each text of a pass, the two special ones counted.
+    /// Tokens of each text of a pass, the two special ones counted; of a model of images, their rows, or nothing for
+    /// one image.
     pub tokens: Vec<usize>,
     /// Texts are padded to a multiple of this many tokens, at least 1, or to the longest that the model takes.
     pub bucket: Option<usize>,
@@ -51,6 +52,9 @@ pub enum PlanError {
     /// An answer of several tokens from a model that gives none.
     #[error("only models that generate text add tokens to it")]
     NotGenerated,
+    /// Padding or a table of images.
+    #[error("images are not padded, and have no table of token vectors")]
+    NoTerms,
     /// Several texts to continue.
     #[error("one text is continued at a time: give one number of tokens")]
     OneText,
@@ -66,11 +70,17 @@ impl Plan {
     /// # Errors
     /// [`PlanError`].
     pub fn of_folder(folder: &Path, request: &Request) -> Result<Vec<Plan>, PlanError> {
+        let files = PublicFiles::read(folder).map_err(ModelError::from)?;
+        let public = files.parse().map_err(|mut error| {
+            folder.clone_into(&mut error.folder);
+            ModelError::from(error)
+        })?;
+        if public.images.is_some() {
+            return Plan::of_images(&public, request);
+        }
         if request.tokens.is_empty() || request.bucket == Some(0) || request.max_tokens == 0 {
             return Err(PlanError::Nothing);
         }
-        let files = PublicFiles::read(folder).map_err(ModelError::from)?;
-        let public = files.parse().map_err(ModelError::from)?;
         let (generates, later) = (public.task() == Task::Generate, request.max_tokens - 1);
         let least = match generates {
             true => 1,
@@ -105,5 +115,30 @@ impl Plan {
         std::iter::once(Ok(first))
             .chain((0..later).map(next))
             .collect()
+    }
+
+    /// The plan of a pass over images, which all have the same rows.
+    fn of_images(public: &Public, request: &Request) -> Result<Vec<Plan>, PlanError> {
+        let rows = public.max_tokens;
+        if let Some(&given) = request.tokens.iter().find(|n| **n != rows) {
+            return Err(PlanError::Tokens {
+                given,
+                least: rows,
+                limit: rows,
+            });
+        }
+        if request.max_tokens != 1 {
+            return Err(PlanError::NotGenerated);
+        }
+        let rows = vec![rows; request.tokens.len().max(1)];
+        let terms = Terms {
+            padded: request.bucket.is_some(),
+            public_table: request.public_table,
+        };
+        if terms != Terms::default() {
+            return Err(PlanError::NoTerms);
+        }
+        let program = Model::shapes_only(public).program();
+        Ok(vec![Plan::twopc(&program, &rows, terms, false)?])
     }
 }
