@@ -17,6 +17,7 @@ pub fn plan(
     public_table: bool,
 ) -> PyResult<String> {
     let request = Request {
+        images: usize::from(tokens.is_empty()),
         tokens,
         bucket,
         public_table,

@@ -14,9 +14,10 @@ const FEWEST: usize = 3;
 /// What a folder's plan is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Tokens of each text of a pass, the two special ones counted; of a model of images, their rows, or nothing for
-    /// one image.
+    /// Tokens of each text of a pass, the two special ones counted; none for a model of images.
     pub tokens: Vec<usize>,
+    /// Images of a pass; 0 for a model of texts.
+    pub images: usize,
     /// Texts are padded to a multiple of this many tokens, at least 1, or to the longest that the model takes.
     pub bucket: Option<usize>,
     /// The table of token vectors is public.
@@ -52,6 +53,12 @@ pub enum PlanError {
     /// An answer of several tokens from a model that gives none.
     #[error("only models that generate text add tokens to it")]
     NotGenerated,
+    /// Texts for a model of images.
+    #[error("the model takes images, all of one size: give their number (--images) and no tokens")]
+    Images,
+    /// Images for a model of texts.
+    #[error("the model takes texts: give their numbers of tokens (--tokens) and no images")]
+    Texts,
     /// Padding or a table of images.
     #[error("images are not padded, and have no table of token vectors")]
     NoTerms,
@@ -77,6 +84,9 @@ impl Plan {
         })?;
         if public.images.is_some() {
             return Plan::of_images(&public, request);
+        }
+        if request.images > 0 {
+            return Err(PlanError::Texts);
         }
         if request.tokens.is_empty() || request.bucket == Some(0) || request.max_tokens == 0 {
             return Err(PlanError::Nothing);
@@ -119,18 +129,13 @@ impl Plan {
 
     /// The plan of a pass over images, which all have the same rows.
     fn of_images(public: &Public, request: &Request) -> Result<Vec<Plan>, PlanError> {
-        let rows = public.max_tokens;
-        if let Some(&given) = request.tokens.iter().find(|n| **n != rows) {
-            return Err(PlanError::Tokens {
-                given,
-                least: rows,
-                limit: rows,
-            });
+        if !request.tokens.is_empty() || request.images == 0 {
+            return Err(PlanError::Images);
         }
         if request.max_tokens != 1 {
             return Err(PlanError::NotGenerated);
         }
-        let rows = vec![rows; request.tokens.len().max(1)];
+        let rows = vec![public.max_tokens; request.images];
         let terms = Terms {
             padded: request.bucket.is_some(),
             public_table: request.public_table,

@@ -135,19 +135,20 @@ fn what_does_not_fit_is_refused() {
         assert!(Plan::twopc(&program, &[rows], terms, false).is_err());
     }
     let folder = tiny_golden("vit");
-    let plan = |tokens: &[usize], bucket| {
+    let plan = |tokens: &[usize], images, bucket| {
         let request = Request {
             tokens: tokens.to_vec(),
+            images,
             bucket,
             public_table: false,
             max_tokens: 1,
         };
         Plan::of_folder(&folder, &request)
     };
-    assert_eq!(plan(&[], None).unwrap()[0].tokens, [17]);
-    assert_eq!(plan(&[17, 17], None).unwrap()[0].tokens, [17, 17]);
-    assert!(plan(&[16], None).is_err() && plan(&[], Some(8)).is_err());
-    let exposures = &plan(&[], None).unwrap()[0].exposures;
+    assert_eq!(plan(&[], 1, None).unwrap()[0].tokens, [17]);
+    assert_eq!(plan(&[], 2, None).unwrap()[0].tokens, [17, 17]);
+    assert!(plan(&[17], 0, None).is_err() && plan(&[], 1, Some(8)).is_err());
+    let exposures = &plan(&[], 1, None).unwrap()[0].exposures;
     assert!(exposures[0].sees.contains("images"), "{exposures:?}");
 }
 

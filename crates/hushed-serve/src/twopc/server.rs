@@ -41,12 +41,20 @@ impl Server {
         }
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
         let max_tokens = max_tokens.min(model.public.max_tokens).min(MAX_TOKENS);
+        if model.public.images.is_some() && max_tokens < model.public.max_tokens {
+            let name = "a limit of tokens below the rows of an image, --max-tokens,";
+            return Err(ServeError::NotForImages { name });
+        }
         if let Some(memory) = config.max_memory {
             hold_ready(&layers, &model, config, max_tokens, memory)?;
         }
-        let table = match config.public_table {
-            true => Some(table::hash(model.embedding())?),
-            false => None,
+        let table = match (config.public_table, model.embedding()) {
+            (true, Some(e)) => Some(table::hash(e)?),
+            (true, None) => {
+                let name = "a public table, --public-table,";
+                return Err(ServeError::NotForImages { name });
+            }
+            (false, _) => None,
         };
         Ok(Self {
             shared: Shared {
@@ -81,6 +89,12 @@ impl Server {
     #[must_use]
     pub fn max_tokens(&self) -> usize {
         self.shared.max_tokens
+    }
+
+    /// Whether its model reads images.
+    #[must_use]
+    pub fn reads_images(&self) -> bool {
+        self.shared.model.public.images.is_some()
     }
 
     /// What its model is for.
@@ -123,6 +137,7 @@ fn hold_ready(
     let sessions = shape.server(config.entrance.max_sessions);
     let usual = match model.public.task() {
         Task::Generate => 1,
+        Task::Classify if model.public.images.is_some() => max_tokens,
         Task::Embed | Task::Classify => 16,
     };
     let rows = config.ready_tokens.unwrap_or(usual).min(max_tokens);
@@ -164,7 +179,8 @@ mod tests {
         let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
         let mut server = Server::bind(&config).unwrap();
         let wrong = Arc::new(Matrix::zero(1, 32));
-        server.shared.model.body.embedding_mut().offsets = Some(wrong);
+        let e = server.shared.model.body.embedding_mut();
+        e.unwrap().offsets = Some(wrong);
         let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
         let client = ClientConfig::new(server.listener().local_addr().to_string(), pin);
         let stop = AtomicBool::new(false);
