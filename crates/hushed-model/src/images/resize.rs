@@ -2,6 +2,7 @@
 //! published models use Pillow: separable, the columns first, each pass rounded to 8 bits; the filter is stretched by
 //! the factor of a reduction, so that every point of the image counts, which the *bilinear* of most libraries lacks.
 //! (Pillow 13 does the rows first where that is faster, mostly in tall images; single points then differ by a level.)
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::Resample;
 
