@@ -133,6 +133,30 @@ pub struct Attention {
     pub weigh: Weigh,
     /// Which keys a row may see.
     pub mask: Mask,
+    /// Which rows ask.
+    pub queries: Queries,
+}
+
+/// The rows of a text that queries are made of; keys and values are of all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queries {
+    /// All.
+    All,
+    /// Row 0 alone, which sees all keys: the block gives one row a text. Only where the mask is [`Mask::Full`].
+    First,
+    /// The last row that is not padding alone, which sees all keys: the block gives one row a text.
+    Last,
+}
+
+impl Queries {
+    /// The pooling that gives these rows; `None` for all of them.
+    pub fn pool(self) -> Option<Pool> {
+        match self {
+            Queries::All => None,
+            Queries::First => Some(Pool::First),
+            Queries::Last => Some(Pool::Last),
+        }
+    }
 }
 
 /// How the columns of Q, K and V split into heads, and what scales their products.

@@ -340,7 +340,7 @@ fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
 fn softmax(s: &PlainScores, mask: Mask) -> Ranges {
     let (mut shifted, mut denominator) = (Range::NOTHING, Range::NOTHING);
     let mut measure = |scores: &Matrix<f64>, real: usize| {
-        for i in 0..real {
+        for i in 0..real.min(scores.rows()) {
             let row = &scores.row(i)[..mask.keys(i, real)];
             let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             shifted.merge(Range::of(row.iter().map(|v| v - max)));

@@ -7,7 +7,7 @@
 //! without positions, its norms are RMSNorm, places turn queries and keys ([`Rope`](crate::Rope)), several heads may
 //! read the same keys and values, and the activation of one wide layer gates another.
 
-use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Pool};
+use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Queries};
 use crate::program::{Block, Builder, Program, Value};
 
 /// The layers of a decoder, with their numbers or as shapes only.
@@ -37,24 +37,36 @@ pub struct Layer {
 }
 
 impl DecoderNetwork {
-    /// The steps. Only the last row of each text goes through the last norm and the head.
+    /// The steps. Of the last layer only the last row of each text goes through query, output and feed-forward, and
+    /// through the last norm and the head.
     pub fn program(&self) -> Program {
         let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
-        let x = layers(&mut p, x, &self.layers);
-        let last = p.step("last", Block::Pool(Pool::Last), &[x]);
+        let last = layers(&mut p, x, &self.layers, Queries::Last);
         let last = p.step("norm", Block::Norm(self.norm.clone()), &[last]);
         p.step("head", Block::Vocabulary(self.head.clone()), &[last]);
         p.finish()
     }
 }
 
-/// Pre-norm layers over `x`.
-pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer]) -> Value {
+/// Pre-norm layers over `x`, of which only the rows `read` are read: of others the last layer makes keys and values
+/// alone.
+pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer], read: Queries) -> Value {
     for (i, layer) in layers.iter().enumerate() {
         p.layer(Some(i));
         let norm = Block::Norm(layer.attention_norm.clone());
         let y = p.step("attention.norm", norm, &[x]);
-        let y = p.step("attention", Block::Attention(layer.attention.clone()), &[y]);
+        let queries = match i + 1 == layers.len() {
+            true => read,
+            false => Queries::All,
+        };
+        let attention = Attention {
+            queries,
+            ..layer.attention.clone()
+        };
+        let y = p.step("attention", Block::Attention(attention), &[y]);
+        if let Some(pool) = queries.pool() {
+            x = p.step("attention.row", Block::Pool(pool), &[x]);
+        }
         x = p.step("attention.add", Block::Add, &[x, y]);
 
         let norm = Block::Norm(layer.feed_forward_norm.clone());

@@ -32,7 +32,7 @@ pub mod vit;
 pub use arch::{Architecture, Task};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
-    NormReach, Pairs, Patches, Pool, QUICK_GELU, Rope, Tolerance, Weigh,
+    NormReach, Pairs, Patches, Pool, QUICK_GELU, Queries, Rope, Tolerance, Weigh,
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};

@@ -2,9 +2,9 @@
 //!
 //! An image is a row a patch, each a linear map of the patch's numbers, and a class token before them, with learned
 //! positions. Layers are a decoder's with attention to all rows (pre-norm). Row 0 is normalised at last, and a linear
-//! layer of it gives a number a class.
+//! layer of it gives a number a class; of other rows the last layer makes keys and values alone.
 
-use crate::blocks::{Linear, Norm, Patches, Pool};
+use crate::blocks::{Linear, Norm, Patches, Queries};
 use crate::decoder::{Layer, layers};
 use crate::program::{Block, Builder, Program};
 
@@ -25,8 +25,7 @@ impl VisionNetwork {
     /// The steps.
     pub fn program(&self) -> Program {
         let (mut p, x) = Builder::new("patches", Block::Patches(self.patches.clone()));
-        let x = layers(&mut p, x, &self.layers);
-        let first = p.step("first", Block::Pool(Pool::First), &[x]);
+        let first = layers(&mut p, x, &self.layers, Queries::First);
         let first = p.step("norm", Block::Norm(self.norm.clone()), &[first]);
         p.step("head", Block::Classes(self.classes.clone()), &[first]);
         p.finish()

@@ -34,6 +34,7 @@ use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores, weigh};
 use crate::circuit::cache::{Cache, Past};
 use crate::circuit::function::Function;
+use crate::circuit::groups::Asking;
 use crate::circuit::input::Padding;
 use crate::circuit::pool::{maximum, pool};
 use crate::circuit::product::Product;
@@ -377,39 +378,106 @@ impl<S: Shares> Pass<'_, S> {
         a: &Attention,
     ) -> Result<Acts<S::Share>, RunError> {
         let (x, residual) = Self::operand(step, values)?;
-        let Acts { rows, norm, .. } = &x;
-        let product = Product::attention_input(norm.as_ref(), a, residual);
-        let wide = self.wide(step, "qkv", &x, &product)?;
-        let (width, keys) = (a.heads.query_columns(), a.heads.key_columns());
-        let part = |first, count| columns(&wide, rows.total(), product.outputs, first, count);
-        if residual {
-            let first = width + 2 * keys;
-            let left = Acts::new(part(first, x.width), LINEAR, rows.clone(), x.width);
-            values.put_back(step, 0, left)?;
-        }
+        let asking = Asking {
+            rows: &x.rows,
+            queries: a.queries,
+        };
+        let [q, k, v] = match a.queries.pool() {
+            None => self.queries_of_all(step, &x, a, values, residual)?,
+            Some(how) if !residual => self.queries_of_one(step, &x, a, how)?,
+            Some(_) => {
+                return Err(RunError::Unsupported {
+                    site: step.id.to_string(),
+                    what: "attention of one row to what a residual sum reads",
+                });
+            }
+        };
+        let (width, rows) = (a.heads.query_columns(), &asking);
         let padding = self.terms.padded.then_some(self.padding);
         let (on, heads) = (&mut *self.on, a.heads);
         let mut past = match &mut self.cache {
             Some(cache) => cache.take(step.id),
             None => Past::default(),
         };
-        let (q, k) = (part(0, width), part(width, keys));
         let s = on.step(step.id.part("scores"), |on| {
             scores(on, [&q, &k], &mut past, rows, heads, a.rope.as_ref())
         })?;
         let p = on.step(step.id.part("weigh"), |on| {
             weigh(on, &s, &past, rows, (heads, a.mask), padding)
         })?;
-        let v = part(width + keys, keys);
         let o = on.step(step.id.part("attend"), |on| {
             attend(on, &p, &v, &mut past, rows, heads)
         })?;
         if let Some(cache) = &mut self.cache {
             cache.put(step.id, past);
         }
-        let o = Acts::new(o, ACTIVATION, rows.clone(), width);
+        let o = Acts::new(o, ACTIVATION, asking.asking(), width);
         let y = self.wide(step, "output", &o, &Product::alone(&a.output))?;
         Ok(Acts::new(y, LINEAR, o.rows, a.output.outputs))
+    }
+
+    /// Q, K and V of all rows: one product, which also gives what a residual sum reads.
+    fn queries_of_all(
+        &mut self,
+        step: &Step,
+        x: &Acts<S::Share>,
+        a: &Attention,
+        values: &mut Held<S>,
+        residual: bool,
+    ) -> Result<[S::Share; 3], RunError> {
+        let product = Product::attention_input(x.norm.as_ref(), a, residual);
+        let wide = self.wide(step, "qkv", x, &product)?;
+        let (width, keys) = (a.heads.query_columns(), a.heads.key_columns());
+        let part = |first, count| columns(&wide, x.rows.total(), product.outputs, first, count);
+        if residual {
+            let first = width + 2 * keys;
+            let left = Acts::new(part(first, x.width), LINEAR, x.rows.clone(), x.width);
+            values.put_back(step, 0, left)?;
+        }
+        Ok([part(0, width), part(width, keys), part(width + keys, keys)])
+    }
+
+    /// Q of one row a text, K and V of all rows.
+    fn queries_of_one(
+        &mut self,
+        step: &Step,
+        x: &Acts<S::Share>,
+        a: &Attention,
+        how: Pool,
+    ) -> Result<[S::Share; 3], RunError> {
+        let product = Product::keys_and_values(x.norm.as_ref(), a);
+        let wide = self.wide(step, "kv", x, &product)?;
+        let keys = a.heads.key_columns();
+        let part = |first| columns(&wide, x.rows.total(), product.outputs, first, keys);
+        let (rows, padded) = self.rows_for(step, &x.rows, how)?;
+        let row = self.on.step(step.id.part("row"), |on| {
+            pool(on, &x.share, &rows, x.width, how, padded)
+        })?;
+        let row = Acts {
+            share: row,
+            rows: rows.pooled(),
+            ..x.clone()
+        };
+        let q = self.wide(step, "query", &row, &Product::query(x.norm.as_ref(), a))?;
+        Ok([q, part(0), part(keys)])
+    }
+
+    /// The rows that a pooling is over, and whether only the client knows which of them are tokens.
+    fn rows_for(&self, step: &Step, rows: &Rows, how: Pool) -> Result<(Rows, bool), RunError> {
+        // Padding is in the first rows of a text only.
+        let padded = self.terms.padded && self.cache.as_ref().is_none_or(|c| c.rows() == 0);
+        if !padded || self.padding == Padding::Behind {
+            return Ok((rows.clone(), padded));
+        }
+        if how != Pool::Last {
+            return Err(RunError::Unsupported {
+                site: step.id.to_string(),
+                what: "this pooling of rows behind padding",
+            });
+        }
+        // The last row of a text is its last token.
+        let lengths: Vec<usize> = rows.texts().iter().map(|t| t.total).collect();
+        Ok((Rows::unpadded(&lengths), false))
     }
 
     fn feed_forward(
@@ -457,20 +525,9 @@ impl<S: Shares> Pass<'_, S> {
         values: &mut Held<S>,
         how: Pool,
     ) -> Result<Acts<S::Share>, RunError> {
-        let mut x = values.take(step, 0)?;
-        // Padding is in the first rows of a text only.
-        let mut padded = self.terms.padded && self.cache.as_ref().is_none_or(|c| c.rows() == 0);
-        if padded && self.padding == Padding::InFront {
-            if how != Pool::Last {
-                return Err(RunError::Unsupported {
-                    site: step.id.to_string(),
-                    what: "this pooling of rows behind padding",
-                });
-            }
-            // The last row of a text is its last token.
-            let lengths: Vec<usize> = x.rows.texts().iter().map(|t| t.total).collect();
-            (x.rows, padded) = (Rows::unpadded(&lengths), false);
-        }
+        let mut x = Self::last_or_copy(step, values)?;
+        let padded;
+        (x.rows, padded) = self.rows_for(step, &x.rows, how)?;
         self.on.step(step.id, |on| {
             let rows = x.rows.pooled();
             if how == Pool::Max {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{From, Source};
-use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Weigh};
+use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Queries, Weigh};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
 
@@ -64,6 +64,7 @@ impl<S: Source> From<'_, S> {
                 rope: c.rope,
                 weigh: Weigh::Softmax,
                 mask: Mask::Causal,
+                queries: Queries::All,
             },
             feed_forward_norm: self.rms_norm(&name("post_attention_layernorm"))?,
             feed_forward: FeedForward {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{From, Source};
-use crate::blocks::{Attention, FeedForward, Linear, Mask, Patches, Weigh};
+use crate::blocks::{Attention, FeedForward, Linear, Mask, Patches, Queries, Weigh};
 use crate::decoder::Layer;
 use crate::folder::config::NetworkConfig;
 use crate::images::CHANNELS;
@@ -82,6 +82,7 @@ impl<S: Source> From<'_, S> {
                 rope: None,
                 weigh: Weigh::Softmax,
                 mask: Mask::Full,
+                queries: Queries::All,
             },
             feed_forward_norm: self.norm(&name("layernorm_after"))?,
             feed_forward: FeedForward {

@@ -30,10 +30,10 @@ pub struct PlainActs {
     pub values: Matrix<f64>,
 }
 
-/// Per text and head an `m × m` matrix.
+/// Per text and head an `m × m` matrix, or its row of the one query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlainScores {
-    /// Which rows belong to which text.
+    /// Which keys belong to which text.
     pub rows: Rows,
     /// `texts[t][head]`.
     pub texts: Vec<Vec<Matrix<f64>>>,
@@ -278,7 +278,7 @@ pub fn turn(
 }
 
 /// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q, and those of K are counted
-/// by the heads that share them.
+/// by the heads that share them. Q has as many rows as K, or one a text.
 ///
 /// # Errors
 /// Shapes that differ.
@@ -290,23 +290,27 @@ pub fn scores(
 ) -> Result<PlainScores, ModelError> {
     same(at, "columns of Q", q.values.cols(), h.query_columns())?;
     same(at, "columns of K", k.values.cols(), h.key_columns())?;
-    same(at, "rows of K", k.values.rows(), q.values.rows())?;
-    let head = |rows: std::ops::Range<usize>, j| {
+    same(at, "texts", q.rows.texts().len(), k.rows.texts().len())?;
+    let head = |[asking, keys]: [std::ops::Range<usize>; 2], j| {
         let (q, k) = (
-            head_columns(&q.values, rows.clone(), j, h.width),
-            head_columns(&k.values, rows, j / h.shared(), h.width),
+            head_columns(&q.values, asking, j, h.width),
+            head_columns(&k.values, keys, j / h.shared(), h.width),
         );
         let mut s = product::times_transposed(&q, &k); // m × m
         s.data_mut().iter_mut().for_each(|v| *v *= h.scale);
         s
     };
-    let texts = q
-        .rows
-        .blocks()
-        .map(|(rows, _)| (0..h.count).map(|j| head(rows.clone(), j)).collect())
+    let blocks = q.rows.blocks().zip(k.rows.blocks());
+    let texts = blocks
+        .map(|((asking, _), (keys, _))| {
+            let heads = 0..h.count;
+            heads
+                .map(|j| head([asking.clone(), keys.clone()], j))
+                .collect()
+        })
         .collect();
     Ok(PlainScores {
-        rows: q.rows.clone(),
+        rows: k.rows.clone(),
         texts,
     })
 }
@@ -337,20 +341,25 @@ pub fn attend(
 ) -> Result<PlainActs, ModelError> {
     same(at, "columns of V", v.values.cols(), h.key_columns())?;
     same(at, "texts", p.texts.len(), v.rows.texts().len())?;
-    let mut values = Matrix::zero(v.values.rows(), h.query_columns());
-    for ((rows, _), heads) in v.rows.blocks().zip(&p.texts) {
+    let asked = p
+        .texts
+        .iter()
+        .map(|heads| heads.first().map_or(0, Matrix::rows));
+    let rows = match asked.sum::<usize>() == v.values.rows() {
+        true => v.rows.clone(),
+        false => v.rows.pooled(),
+    };
+    let mut values = Matrix::zero(rows.total(), h.query_columns());
+    for (((keys, _), (asking, _)), heads) in v.rows.blocks().zip(rows.blocks()).zip(&p.texts) {
         for (j, p) in heads.iter().enumerate() {
-            let v = head_columns(&v.values, rows.clone(), j / h.shared(), h.width);
+            let v = head_columns(&v.values, keys.clone(), j / h.shared(), h.width);
             let o = product::times_transposed(p, &product::transposed(&v)); // m × dh
-            for (i, row) in rows.clone().enumerate() {
+            for (i, row) in asking.clone().enumerate() {
                 values.row_mut(row)[j * h.width..(j + 1) * h.width].copy_from_slice(o.row(i));
             }
         }
     }
-    Ok(PlainActs {
-        rows: v.rows.clone(),
-        values,
-    })
+    Ok(PlainActs { rows, values })
 }
 
 /// The products of two matrices' elements.

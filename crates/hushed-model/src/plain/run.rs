@@ -6,7 +6,7 @@ use super::{
     PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, embed_patches, linear,
     multiply, norm, pool, scores, turn, weigh,
 };
-use crate::blocks::{Attention, Classifier, FeedForward, Mask, NormKind, Pool};
+use crate::blocks::{Attention, Classifier, FeedForward, Mask, NormKind, Pool, Queries};
 use crate::error::{ImageError, ModelError, TextError};
 use crate::images::{Item, Pixels};
 use crate::program::{Block, Program, Step, StepId, Values};
@@ -215,6 +215,9 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
             q = turn(id.part("query"), q, rope, width, first)?;
             k = turn(id.part("key"), k, rope, width, first)?;
         }
+        if let Some(pooling) = a.queries.pool() {
+            q = pool(&q, &pooling); // 1 × h·dh
+        }
         if let Some(cache) = &mut self.cache {
             let o = cache.attend(id, &q, k, v, a)?; // m × h·dh
             return linear(id.part("output"), &o, &a.output);
@@ -223,9 +226,13 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         let s = scores(at, &q, &k, &a.heads)?; // h of m × m
         self.show(at, What::Values, Moment::Output, Seen::Scores(&s));
         let at = id.part("weigh");
-        self.show(at, What::Weigh(a.mask), Moment::Input, Seen::Scores(&s));
-        let p = weigh(s, a.weigh, &a.mask); // h of m × m
-        self.show(at, What::Weigh(a.mask), Moment::Output, Seen::Scores(&p));
+        let mask = match a.queries {
+            Queries::All => a.mask,
+            Queries::First | Queries::Last => Mask::Full,
+        };
+        self.show(at, What::Weigh(mask), Moment::Input, Seen::Scores(&s));
+        let p = weigh(s, a.weigh, &mask); // h of m × m
+        self.show(at, What::Weigh(mask), Moment::Output, Seen::Scores(&p));
         let at = id.part("attend");
         let o = self.given(at, attend(at, &p, &v, &a.heads)?); // m × h·dh
         let at = id.part("output");

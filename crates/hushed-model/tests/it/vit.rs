@@ -119,7 +119,13 @@ fn images_and_nothing_else() {
     ));
     let calibration = calibrate(&model, &images, "").unwrap();
     assert_eq!((calibration.texts, calibration.tokens), (2, 2 * 17));
-    for site in ["patches", "layer.1.attention.norm", "first", "norm", "head"] {
+    for site in [
+        "patches",
+        "layer.1.attention.norm",
+        "layer.1.attention.row",
+        "norm",
+        "head",
+    ] {
         assert!(calibration.at(site).is_ok(), "{site}");
     }
     let summary = check(&tiny_golden("vit")).summary.unwrap();

@@ -47,20 +47,20 @@ fn tokens(model: &Model) -> Vec<TokenIds> {
 
 /// What a step of a pass took: the client's counters, and the rounds of the pair.
 pub struct Step {
-    site: String,
+    pub site: String,
     stats: Stats,
-    rounds: Option<u64>,
+    pub rounds: Option<u64>,
 }
 
-/// One party's end of a pass: its counters before, its steps, its counters after.
-struct End {
+/// One party's end of one pass or several: its counters before, its steps, its counters after.
+pub struct End {
     before: Stats,
     costs: Vec<StepCost>,
     after: Stats,
 }
 
 impl End {
-    fn of(backend: &mut Protocol, before: Stats) -> End {
+    pub fn of(backend: &mut Protocol, before: Stats) -> End {
         let after = backend.ctx().session.stats();
         let costs = backend.costs().to_vec();
         End {
@@ -85,7 +85,7 @@ impl End {
     }
 }
 
-fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
+pub fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
     let (near, far) = (client.marks(), server.marks());
     assert_eq!(near.len(), far.len());
     let sites = client.costs.iter().map(|c| (c.step.to_string(), c.stats));

@@ -60,7 +60,10 @@ fn labels_are_those_of_the_clear_model() {
 
 #[test]
 fn a_model_of_texts_takes_no_images() {
-    let server = Running::start(|c| tiny_classifier_folder(&c.model, &TINY_LABELS).unwrap());
+    let server = Running::start(|c| {
+        c.model = c.model.join("classifier");
+        tiny_classifier_folder(&c.model, &TINY_LABELS).unwrap();
+    });
     let images = images(&Model::load(&tiny_golden("vit")).unwrap());
     let mut client = server.connect().unwrap();
     let refused = client.classify_images_each(&images, 1, None, |_, _| ());
