@@ -1,4 +1,5 @@
-//! Encoder layers, whole models and a vision transformer with random weights of realistic ranges, and where their time and bytes go.
+//! Encoder layers, whole models and a vision transformer with random weights of realistic ranges, and where their time
+//! and bytes go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

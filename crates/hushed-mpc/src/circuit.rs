@@ -10,6 +10,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod attention;
+mod begin;
 pub(crate) mod cache;
 pub(crate) mod function;
 pub(crate) mod groups;
@@ -19,16 +20,14 @@ pub(crate) mod product;
 pub(crate) mod token;
 
 use hushed_model::{
-    Attention, Block, Classifier, Embedding, FeedForward, Linear, Norm, NormKind, Patches, Pixels,
-    Pool, Program, Rows, Step, StepId, Values, here,
+    Attention, Block, Classifier, FeedForward, Linear, Norm, NormKind, Pool, Program, Rows, Step,
+    StepId, Values,
 };
-use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormReach, NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
 
-use super::formats::{ACTIVATION, ANSWER, EMBEDDING, GATE, GATED, LINEAR, MAX_TOKENS, RAW_ANSWER};
-use super::lookup::Table;
+use super::formats::{ACTIVATION, ANSWER, GATE, GATED, LINEAR, RAW_ANSWER};
 use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores, weigh};
@@ -247,106 +246,6 @@ impl<S: Shares> Pass<'_, S> {
             Block::Vocabulary(head) | Block::Classes(head) => self.vocabulary(step, values, head),
             Block::Head(c) => self.head(step, values, c),
         }
-    }
-
-    fn embed(
-        &mut self,
-        step: &Step,
-        input: &Input,
-        e: &Embedding,
-    ) -> Result<Acts<S::Share>, RunError> {
-        let (rows, lengths) = (input.rows(), input.lengths());
-        let before = self.cache.as_ref().map_or(0, |cache| cache.rows());
-        let longest = MAX_TOKENS.min(e.positions).saturating_sub(before);
-        if lengths.iter().any(|&m| m == 0 || m > longest) {
-            return Err(RunError::Unsupported {
-                site: step.id.to_string(),
-                what: "texts of this length",
-            });
-        }
-        let tokens = match self.terms.public_table {
-            true => Table::PublicTokens,
-            false => Table::Tokens,
-        };
-        // After padding the server does not know at which position a token stands.
-        let hidden = e.placed && self.terms.padded && before > 0;
-        let next = self.cache.as_ref().map_or(0, |cache| cache.tokens());
-        let padding = self.padding;
-        self.on.step(step.id, |on| {
-            let total = rows.total();
-            let ids = on.known(Party::Client, total, || input.ids(padding));
-            let mut x = on.lookup(&ids, e, tokens)?;
-            if !e.placed {
-                return Ok(Acts::new(x, EMBEDDING, rows, e.width));
-            }
-            if hidden {
-                let places = || (next..next + total).map(|i| i as i64).collect();
-                let places = on.known(Party::Client, total, places);
-                x.add_assign(&on.lookup(&places, e, Table::Positions)?);
-                return Ok(Acts::new(x, EMBEDDING, rows, e.width));
-            }
-            // The position vectors are the server's share.
-            let offsets = match on.knows(Party::Server) {
-                true => Some(here(step.id, &e.offsets)?),
-                false => None,
-            };
-            let positions = on.known(Party::Server, total * e.width, || {
-                let row = |i: usize| offsets.into_iter().flat_map(move |o| o.row(before + i));
-                let text = |m: usize| (0..m).flat_map(row);
-                let all = lengths.iter().flat_map(|&m| text(m));
-                all.map(|&p| EMBEDDING.signed(f64::from(p))).collect()
-            });
-            let x = on.add_known(&x, &positions);
-            Ok(Acts::new(x, EMBEDDING, rows, e.width))
-        })
-    }
-
-    /// The linear map of the client's patches. Class token and positions are the server's share.
-    fn patches(
-        &mut self,
-        step: &Step,
-        input: &Input,
-        p: &Patches,
-    ) -> Result<Acts<S::Share>, RunError> {
-        let (rows, images, d) = (input.rows(), input.lengths().len(), p.linear.outputs);
-        let length = p.count + 1;
-        if length > MAX_TOKENS || input.lengths().iter().any(|&m| m != length) {
-            return Err(RunError::Unsupported {
-                site: step.id.to_string(),
-                what: "images of this number of patches",
-            });
-        }
-        let numbers = images * p.count * p.linear.inputs;
-        let given = || embedded_patches(input.images());
-        let product = Product::alone(&p.linear);
-        self.on.step(step.id, |on| {
-            let given = on.known(Party::Client, numbers, given);
-            let x = on.shared(&given, ACTIVATION.ring);
-            let x = on.product(step.id, &x, images * p.count, &product)?;
-            // A row of zeros is what the class token is added to.
-            let none = on.shared(&on.known(Party::Server, d, || vec![0; d]), LINEAR.ring);
-            let x = S::Share::concat(LINEAR.ring, &[none, x]);
-            let x = x.gather(images * length * d, || {
-                let patches =
-                    |image: usize| (1 + image * p.count) * d..(1 + (image + 1) * p.count) * d;
-                (0..images).flat_map(|i| (0..d).chain(patches(i))).collect()
-            });
-            let own = match on.knows(Party::Server) {
-                true => Some((here(step.id, &p.class)?, here(step.id, &p.offsets)?)),
-                false => None,
-            };
-            let added = on.known(Party::Server, images * length * d, || {
-                let Some((class, offsets)) = own else {
-                    return Vec::new();
-                };
-                let mut added: Vec<f64> = offsets.data().iter().map(|&o| f64::from(o)).collect();
-                let first = added.iter_mut().zip(class.iter());
-                first.for_each(|(a, &c)| *a += f64::from(c));
-                let one: Vec<i64> = added.into_iter().map(|a| LINEAR.signed(a)).collect();
-                one.repeat(images)
-            });
-            Ok(Acts::new(on.add_known(&x, &added), LINEAR, rows, d))
-        })
     }
 
     fn norm(
@@ -624,12 +523,6 @@ impl<S: Shares> Pass<'_, S> {
         self.on
             .step(id, |on| on.product(id, &x.share, rows, product))
     }
-}
-
-/// The numbers of patches, in [`ACTIVATION`].
-fn embedded_patches(images: &[Pixels]) -> Vec<i64> {
-    let all = images.iter().flat_map(|image| image.patches().data());
-    all.map(|&v| ACTIVATION.signed(f64::from(v))).collect()
 }
 
 /// The formats of a norm: those that its model declares.

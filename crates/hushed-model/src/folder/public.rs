@@ -177,7 +177,7 @@ impl PublicFiles {
             .and_then(|b| Tokenizer::parse(b, vocabulary, padding_id, task, problems));
         let images = bytes(PREPROCESSOR)
             .filter(|_| sees)
-            .and_then(|b| vision::preprocess(b, config.as_ref(), problems));
+            .and_then(|b| vision::preprocess(b, config.as_ref().map(sides), problems));
         if let (Some(config), Some(tokenizer)) = (&config, &tokenizer) {
             positions_fit(config, tokenizer, problems);
         }
@@ -296,6 +296,12 @@ impl Public {
         }
         pooled
     }
+}
+
+/// Points in a row of an image, and of a patch.
+fn sides(config: &NetworkConfig) -> (usize, usize) {
+    let across = config.positions.saturating_sub(1).isqrt();
+    (across * config.patch_side, config.patch_side)
 }
 
 /// Positions that count on from the padding id have to mean the tokenizer's.

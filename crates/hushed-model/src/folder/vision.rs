@@ -1,11 +1,10 @@
-//! What a model of images says in `config.json` of its patches, and `preprocessor_config.json`: how an image becomes the
-//! numbers of the patches.
+//! What a model of images says in `config.json` of its patches, and `preprocessor_config.json`: how an image becomes
+//! the numbers of the patches.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::{Map, Value};
 
 use crate::error::Problem;
-use crate::folder::config::NetworkConfig;
 use crate::folder::json::{self, Fields};
 use crate::folder::labels;
 use crate::images::{CHANNELS, Preprocess, Resample};
@@ -54,10 +53,11 @@ pub(super) fn labels(f: &mut Fields<'_>) -> Option<Vec<String>> {
     labels::parse(f, &[CLASSIFIER])
 }
 
-/// Parses `preprocessor_config.json` of a model of this configuration; `None` exactly if a problem was added.
+/// Parses `preprocessor_config.json` of a model whose images and patches have these sides, if its configuration is
+/// sound; `None` only if a problem was added or it is not.
 pub(crate) fn preprocess(
     bytes: &[u8],
-    config: Option<&NetworkConfig>,
+    sides: Option<(usize, usize)>,
     problems: &mut Vec<Problem>,
 ) -> Option<Preprocess> {
     let before = problems.len();
@@ -92,13 +92,13 @@ pub(crate) fn preprocess(
             );
         }
     }
-    let side = side(&mut f, config);
+    let sides = sides.filter(|(expected, _)| side_is(&mut f, *expected));
     if problems.len() > before {
         return None;
     }
-    let patch = config.map_or(0, |c| c.patch_side);
+    let (side, patch) = sides?;
     Some(Preprocess {
-        side: side?,
+        side,
         patch,
         resample,
         rescale,
@@ -121,11 +121,8 @@ fn resample(f: &mut Fields<'_>) -> Option<Resample> {
     }
 }
 
-/// Width and height, which have to be those of the model.
-fn side(f: &mut Fields<'_>, config: Option<&NetworkConfig>) -> Option<usize> {
-    let config = config?;
-    // A square number of patches, each so wide.
-    let expected = (config.positions - 1).isqrt() * config.patch_side;
+/// Whether width and height are those of the model, as they have to be.
+fn side_is(f: &mut Fields<'_>, expected: usize) -> bool {
     let is = |size: &Value| size.as_u64() == Some(expected as u64);
     let both = |size: &Map<String, Value>| {
         let sides = ["height", "width"].map(|side| size.get(side).is_some_and(is));
@@ -142,7 +139,7 @@ fn side(f: &mut Fields<'_>, config: Option<&NetworkConfig>) -> Option<usize> {
             "the height and width that config.json says (image_size)",
         );
     }
-    Some(expected)
+    same
 }
 
 /// Three numbers; where nothing is said, the halves that the processor has by default.

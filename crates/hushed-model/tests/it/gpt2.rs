@@ -82,7 +82,8 @@ fn a_text_is_continued_without_special_tokens() {
     assert!(ids.ids().iter().all(|&id| id < 256));
 }
 
-/// Row i of every step before the last attention does not depend on the tokens after i, and the answer is that of the last row.
+/// Row i of every step before the last attention does not depend on the tokens after i, and the answer is that of the
+/// last row.
 #[test]
 fn no_row_sees_later_ones() {
     let program = tiny_generator().program();

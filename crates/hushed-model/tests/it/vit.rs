@@ -1,5 +1,5 @@
-//! A vision transformer: the numbers of images and the logits as `transformers` computes them (scripts/tiny_vit.py), and
-//! images, configurations and processors that are refused.
+//! A vision transformer: the numbers of images and the logits as `transformers` computes them (scripts/tiny_vit.py),
+//! and images, configurations and processors that are refused.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! Whether the activations of a model fit its formats, by one text of its own vocabulary or one image: found when a model is checked
-//! or served. Activations that are large for every text, as published decoders have them at their first tokens (Sun et
-//! al., arXiv 2402.17762), show there. A text to come may still have larger ones: `hushed calibrate` measures texts
-//! that are like those to come.
+//! Whether the activations of a model fit its formats, by one text of its own vocabulary or one image: found when a
+//! model is checked or served. Activations that are large for every text, as published decoders have them at their
+//! first tokens (Sun et al., arXiv 2402.17762), show there. A text to come may still have larger ones: `hushed
+//! calibrate` measures texts that are like those to come.
 
 use hushed_model::{Item, Model, ModelError, Preprocess, Ranges, Task, calibrate};
 

@@ -1,8 +1,9 @@
 //! Scores, softmax and the product with V: texts of equal length together, all heads of all of them as one batch.
 //!
-//! Shapes: over all texts Q is rows × h·dh (or texts × h·dh, where one row a text asks), K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the
-//! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. The h/g
-//! heads that read the same keys lie one after another, so that they are one product of m·h/g rows.
+//! Shapes: over all texts Q is rows × h·dh, K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the
+//! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. Where one
+//! row a text asks, Q is texts × h·dh and m is 1, with the same keys. The h/g heads that read the same keys lie one
+//! after another, so that they are one product of m·h/g rows.
 
 use std::ops::Range;
 
@@ -168,8 +169,8 @@ pub fn weigh<S: Shares>(
     scores.iter().zip(rows.groups()).map(weights).collect()
 }
 
-/// For each text of a group [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the client's secret: it adds these
-/// to its own share.
+/// For each text of a group [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the
+/// client's secret: it adds these to its own share.
 fn masked<S: Local>(
     past: &Past<S>,
     group: &Group,

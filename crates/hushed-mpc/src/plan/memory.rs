@@ -71,8 +71,8 @@ fn cached(program: &Program, rows: usize) -> u64 {
 ///
 /// Beside the constant parts, three things decide. At the server, the ciphertexts of one product: those of the
 /// operand, the sums that make one response, and what multiplies them ([`Entry::held`]); the lookup has most. At the
-/// client, its one-hot rows, or the public table as bytes and as numbers, or the numbers of its images. At both, the correlated OTs of the largest
-/// step, of which a part is alive at a time.
+/// client, its one-hot rows, or the public table as bytes and as numbers, or the numbers of its images. At both, the
+/// correlated OTs of the largest step, of which a part is alive at a time.
 pub(crate) fn estimate(
     program: &Program,
     (earlier, rows): (usize, usize),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::common::backend;
 use crate::tiny::{End, steps};
-use hushed_model::testing::{tiny_generator, tiny_golden};
+use hushed_model::testing::{published_generator, tiny_generator, tiny_golden};
 use hushed_model::tokens::TokenIds;
-use hushed_model::{Model, NetworkConfig, PlainActs, Program, gpt2_shapes, plain};
+use hushed_model::{Model, PlainActs, Program, plain};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
     Cache, Clear, Input, RunError, Sampler, Shares, StepCost, Terms, next_token, run, run_next,
@@ -142,8 +142,8 @@ fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Four tokens: those of the clear model wherever it is sure, and each pass as its plan says, bytes and rounds. With padding the client
-/// alone knows how long the prompt is, and so at which position each later token stands.
+/// Four tokens: those of the clear model wherever it is sure, and each pass as its plan says, bytes and rounds. With
+/// padding the client alone knows how long the prompt is, and so at which position each later token stands.
 #[test]
 fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     for model in models() {
@@ -304,10 +304,10 @@ fn what_does_not_fit_is_refused() {
     assert!(on.takes(&input));
 }
 
-/// Of the last layer a prompt's rows make keys and values only: GPT-2 of its published size.
+/// Of the last layer a prompt's rows make keys and values only, in a model of published size.
 #[test]
 fn the_last_layer_of_a_prompt_is_one_row() {
-    let program = gpt2_shapes(&NetworkConfig::gpt2()).program();
+    let program = published_generator();
     let layer = |plan: &Plan, layer: usize| {
         let steps = plan.steps.iter();
         let prefix = format!("layer.{layer}.");
