@@ -17,8 +17,8 @@ pub fn plan(
     public_table: bool,
 ) -> PyResult<String> {
     let request = Request {
-        images: usize::from(tokens.is_empty()),
         tokens,
+        images: 0,
         bucket,
         public_table,
         max_tokens: 1,
