@@ -1,4 +1,5 @@
-//! Encoder layers and whole models with random weights of realistic ranges, and where their time and bytes go.
+//! Encoder layers, whole models and a vision transformer with random weights of realistic ranges, and where their time
+//! and bytes go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use hushed_math::cpu::Cpu;
 use hushed_model::{
-    NetworkConfig, Pool, Program, TokenIds, cosine, network_shapes, plain, random_network,
+    Item, Matrix, NetworkConfig, Pixels, Pool, Program, TokenIds, cosine, network_shapes, plain,
+    random_network, random_vit, vit_shapes,
 };
 use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_net::{Party, Session};
@@ -15,9 +17,12 @@ use serde_json::{Value, json};
 use super::{BenchError, How, Whole, median};
 use crate::machine;
 
+/// The preset that reads an image.
+const VISION: &str = "vit-base";
+
 /// What to run.
 pub struct ModelCase {
-    /// `minilm`, `bert-base`, `bert-large`.
+    /// `minilm`, `bert-base`, `bert-large`, `vit-base`.
     preset: &'static str,
     config: NetworkConfig,
     tokens: usize,
@@ -30,9 +35,9 @@ impl Whole for ModelCase {
         json!({ "model": self.preset, "tokens": self.tokens, "weights": "random" })
     }
 
-    /// A whole BERT-large, which takes minutes and several gigabytes, only where it is named.
+    /// What takes minutes and several gigabytes, only where it is named.
     fn wanted(&self, how: How<'_>) -> bool {
-        let long = !self.layer && self.preset == "bert-large";
+        let long = !self.layer && ["bert-large", VISION].contains(&self.preset);
         how.wants(&self.params()) && (!long || how.only.is_some())
     }
 
@@ -44,6 +49,16 @@ impl Whole for ModelCase {
 impl ModelCase {
     fn name(&self) -> &'static str {
         if self.layer { "layer" } else { "model" }
+    }
+
+    /// Its program with shapes only, or with random numbers.
+    fn program(&self, numbers: bool) -> Program {
+        match (self.preset == VISION, numbers) {
+            (true, false) => vit_shapes(&self.config).program(),
+            (true, true) => random_vit(&self.config, 1).program(),
+            (false, false) => network_shapes(&self.config, Pool::Mean).program(),
+            (false, true) => random_network(&self.config, Pool::Mean, 1).program(),
+        }
     }
 
     /// Whether a step belongs to what is measured.
@@ -82,6 +97,7 @@ pub fn models() -> Vec<Box<dyn Whole>> {
         ("minilm", 128),
         ("bert-base", 128),
         ("bert-large", 128),
+        (VISION, 197),
     ];
     let whole = |(preset, tokens)| {
         boxed(ModelCase {
@@ -99,6 +115,9 @@ fn boxed(case: ModelCase) -> Box<dyn Whole> {
 }
 
 fn config(preset: &str) -> NetworkConfig {
+    if preset == VISION {
+        return NetworkConfig::vit_base();
+    }
     let (layers, width, heads, hidden) = match preset {
         "minilm" => (6, 384, 12, 1536),
         "bert-base" => (12, 768, 12, 3072),
@@ -119,9 +138,9 @@ fn measure(
     runs: usize,
 ) -> Result<(Session, Value), BenchError> {
     let client = session.party() == Party::Client;
-    let random = random_network(&case.config, Pool::Mean, 1).program();
+    let random = case.program(true);
     let own = if client {
-        network_shapes(&case.config, Pool::Mean).program()
+        case.program(false)
     } else {
         random.clone()
     };
@@ -175,7 +194,7 @@ fn measure(
     Ok((backend.into_ctx().session, row))
 }
 
-/// The pooled row, at the client.
+/// The pooled row or the logits, at the client.
 fn forward(
     program: &Program,
     backend: &mut Protocol,
@@ -183,7 +202,7 @@ fn forward(
 ) -> Result<Option<Vec<f64>>, BenchError> {
     let client = backend.ctx().is_client();
     let input = if client {
-        Input::Texts(vec![TokenIds::new(ids(case))], Terms::default())
+        Input::of(vec![item(case)], Terms::default())
     } else {
         Input::Lengths(vec![case.tokens], Terms::default())
     };
@@ -191,6 +210,18 @@ fn forward(
     let (share, format) = pooled.share();
     let words = backend.ctx().open_to(Party::Client, share)?;
     Ok(words.map(|words| words.iter().map(|w| format.decode(*w)).collect()))
+}
+
+/// Points of all shades, or token ids spread over the table.
+fn item(case: &ModelCase) -> Item {
+    if case.preset != VISION {
+        return TokenIds::new(ids(case)).into();
+    }
+    let (patches, inputs) = (case.tokens - 1, 3 * case.config.patch_side.pow(2));
+    let point = |i: usize| ((i * 7919 + 101) % 256) as f32 / 127.5 - 1.0;
+    let data = (0..patches * inputs).map(point).collect();
+    let patches = Matrix::new(patches, inputs, data);
+    Pixels::new(patches.unwrap_or_else(|| Matrix::zero(0, inputs))).into()
 }
 
 /// Token ids spread over the table.
@@ -203,8 +234,7 @@ fn ids(case: &ModelCase) -> Vec<u32> {
 
 /// Largest error and cosine against the model in the clear.
 fn compare(program: &Program, case: &ModelCase, answer: &[f64]) -> Result<(f64, f64), BenchError> {
-    let text = TokenIds::new(ids(case));
-    let clear = plain::run(program, vec![text], |_, _| ())?;
+    let clear = plain::run(program, vec![item(case)], |_, _| ())?;
     let clear = clear.values.data();
     let differences = answer.iter().zip(clear).map(|(a, b)| (a - b).abs());
     Ok((differences.fold(0.0, f64::max), cosine(answer, clear)))

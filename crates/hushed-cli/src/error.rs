@@ -34,6 +34,9 @@ pub enum CliError {
     #[error("text {index} (the first is 0): {source}")]
     Text { index: usize, source: ModelError },
 
+    #[error("image {index} (the first is 0): {source}")]
+    Image { index: usize, source: ModelError },
+
     #[error(transparent)]
     Model(#[from] ModelError),
 
@@ -88,6 +91,9 @@ pub enum CliError {
     )]
     Canary { found: f64, least: f64 },
 
+    #[error("--bucket and --public-table are for texts: images are not padded and have no table")]
+    NotForImages,
+
     #[error("--lengths bucket needs --bucket N")]
     NoBucket,
 
@@ -125,8 +131,10 @@ impl CliError {
             | Self::Prices { .. }
             | Self::Tokens { .. }
             | Self::Plan(_) => 3,
-            Self::Model(error) | Self::Text { source: error, .. } => match error {
-                ModelError::Text(_) => 3,
+            Self::Model(error)
+            | Self::Text { source: error, .. }
+            | Self::Image { source: error, .. } => match error {
+                ModelError::Text(_) | ModelError::Image(_) => 3,
                 ModelError::Folder(_)
                 | ModelError::TokenOutOfRange { .. }
                 | ModelError::NotAnEncoder { .. }
@@ -147,6 +155,7 @@ impl CliError {
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
             Self::NoTrust
             | Self::NoBucket
+            | Self::NotForImages
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => 2,
@@ -167,6 +176,11 @@ impl CliError {
             Self::InputTooLarge { .. } => "input-too-large",
             Self::Labels { .. } => "labels-malformed",
             Self::Prices { .. } => "prices",
+            Self::Image { .. } | Self::Model(ModelError::Image(_)) => match self.exit_code() {
+                3 => "image-refused",
+                4 => "model-folder",
+                _ => "internal",
+            },
             Self::Model(_) | Self::Text { .. } => match self.exit_code() {
                 3 => "text-refused",
                 4 => "model-folder",
@@ -183,6 +197,7 @@ impl CliError {
             Self::WriteFile { .. } => "file-unwritable",
             Self::NoTrust
             | Self::NoBucket
+            | Self::NotForImages
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => "usage",

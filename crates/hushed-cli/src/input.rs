@@ -25,6 +25,11 @@ pub struct Texts {
 }
 
 impl Texts {
+    /// These.
+    pub fn of(text: Option<String>, input: Option<PathBuf>) -> Texts {
+        Texts { text, input }
+    }
+
     /// At least one text. Empty lines are texts too, and the tokenizer will refuse them: skipping them would shift the
     /// indices of the answers.
     pub fn read(&self) -> Result<Vec<String>, CliError> {
@@ -117,7 +122,8 @@ impl Truncate {
     ) -> Result<Vec<TokenIds>, CliError> {
         let (too_long, limit) = (self.choice(), rows.min(model.max_tokens));
         let tokens = texts.iter().enumerate().map(|(index, text)| {
-            let ids = model.tokenizer.encode(text, limit, too_long);
+            let tokenizer = model.tokenizer();
+            let ids = tokenizer.and_then(|tokenizer| tokenizer.encode(text, limit, too_long));
             ids.map_err(|source| CliError::Text {
                 index,
                 source: source.into(),

@@ -5,6 +5,7 @@
 
 mod connect;
 mod error;
+mod images;
 mod input;
 mod machine;
 mod output;

@@ -259,7 +259,7 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// # Errors
     /// Those of a refresh; another number of columns than the program's width.
     pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let width = self.program.embedding().width;
+        let width = self.program.width();
         same(StepId::outside("input"), "columns", columns.len(), width)?;
         let mut x = Acts::from_client(columns, self.input_bound);
         let limbs = self.placement.attention;
@@ -390,7 +390,12 @@ impl<'a, S: Slots> Pass<'a, S> {
                 self.show(step.id, Look::Columns(&x))?;
                 return Ok(Value::Columns(x));
             }
-            Block::Embed(_) | Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) => {
+            Block::Embed(_)
+            | Block::Patches(_)
+            | Block::Pool(_)
+            | Block::Head(_)
+            | Block::Vocabulary(_)
+            | Block::Classes(_) => {
                 return Err(shape(step.id));
             }
         };

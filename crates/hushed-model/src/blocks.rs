@@ -39,6 +39,20 @@ pub struct Embedding {
     pub offsets: Option<Arc<Matrix<f32>>>,
 }
 
+/// The patches of an image as rows: each a linear map of the patch's numbers, with a class token before them, and a
+/// position vector added to every row.
+#[derive(Clone)]
+pub struct Patches {
+    /// Patches of an image: rows less one.
+    pub count: usize,
+    /// Numbers of a patch `→ d`.
+    pub linear: Linear,
+    /// `d` numbers, row 0 without its position; `None` where only the shape is known.
+    pub class: Option<Arc<[f32]>>,
+    /// `(count + 1) × d`, added to all rows; `None` as above.
+    pub offsets: Option<Arc<Matrix<f32>>>,
+}
+
 /// Normalisation of a row x of `width` numbers: `gain · (x − μ)/√(σ² + ε) + offset`, or without μ and offset.
 #[derive(Clone)]
 pub struct Norm {
@@ -119,6 +133,30 @@ pub struct Attention {
     pub weigh: Weigh,
     /// Which keys a row may see.
     pub mask: Mask,
+    /// Which rows ask.
+    pub queries: Queries,
+}
+
+/// The rows of a text that queries are made of; keys and values are of all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queries {
+    /// All.
+    All,
+    /// Row 0 alone, which sees all keys: the block gives one row a text. Only where the mask is [`Mask::Full`].
+    First,
+    /// The last row that is not padding alone, which sees all keys: the block gives one row a text.
+    Last,
+}
+
+impl Queries {
+    /// The pooling that gives these rows; `None` for all of them.
+    pub fn pool(self) -> Option<Pool> {
+        match self {
+            Queries::All => None,
+            Queries::First => Some(Pool::First),
+            Queries::Last => Some(Pool::Last),
+        }
+    }
 }
 
 /// How the columns of Q, K and V split into heads, and what scales their products.

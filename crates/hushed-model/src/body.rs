@@ -4,6 +4,7 @@ use crate::blocks::{Embedding, Tolerance};
 use crate::decoder::DecoderNetwork;
 use crate::network::Network;
 use crate::program::Program;
+use crate::vit::VisionNetwork;
 
 /// The layers of a model, with their numbers or as shapes only.
 #[derive(Clone)]
@@ -12,6 +13,8 @@ pub enum Body {
     Encoder(Network),
     /// GPT-2, LLaMA and their like: the logits of the next token.
     Decoder(DecoderNetwork),
+    /// Vision transformers: a number a class of an image.
+    Vision(VisionNetwork),
 }
 
 impl Body {
@@ -20,22 +23,25 @@ impl Body {
         match self {
             Body::Encoder(network) => network.program(),
             Body::Decoder(decoder) => decoder.program(),
+            Body::Vision(vision) => vision.program(),
         }
     }
 
-    /// Token vectors and positions.
-    pub fn embedding(&self) -> &Embedding {
+    /// Token vectors and positions, where it reads texts.
+    pub fn embedding(&self) -> Option<&Embedding> {
         match self {
-            Body::Encoder(network) => &network.embedding,
-            Body::Decoder(decoder) => &decoder.embedding,
+            Body::Encoder(network) => Some(&network.embedding),
+            Body::Decoder(decoder) => Some(&decoder.embedding),
+            Body::Vision(_) => None,
         }
     }
 
-    /// Token vectors and positions, to be changed.
-    pub fn embedding_mut(&mut self) -> &mut Embedding {
+    /// The same, to be changed.
+    pub fn embedding_mut(&mut self) -> Option<&mut Embedding> {
         match self {
-            Body::Encoder(network) => &mut network.embedding,
-            Body::Decoder(decoder) => &mut decoder.embedding,
+            Body::Encoder(network) => Some(&mut network.embedding),
+            Body::Decoder(decoder) => Some(&mut decoder.embedding),
+            Body::Vision(_) => None,
         }
     }
 
@@ -44,6 +50,7 @@ impl Body {
         match self {
             Body::Encoder(network) => network.outputs(),
             Body::Decoder(decoder) => decoder.head.outputs,
+            Body::Vision(vision) => vision.classes.outputs,
         }
     }
 
@@ -55,8 +62,9 @@ impl Body {
                 let layers = network.layers.iter_mut();
                 layers.for_each(|layer| layer.feed_forward.tolerance = declared);
             }
-            Body::Decoder(decoder) => {
-                let layers = decoder.layers.iter_mut();
+            Body::Decoder(DecoderNetwork { layers, .. })
+            | Body::Vision(VisionNetwork { layers, .. }) => {
+                let layers = layers.iter_mut();
                 layers.for_each(|layer| layer.feed_forward.tolerance = declared);
             }
         }

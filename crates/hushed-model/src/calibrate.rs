@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocks::{Mask, NormKind};
 use crate::error::ModelError;
+use crate::images::Item;
 use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
-use crate::tokens::TokenIds;
 
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
@@ -30,9 +30,9 @@ pub struct Calibration {
     pub version: u32,
     /// SHA-256 of the sample file, in hexadecimal, as its reader computed it.
     pub sample_sha256: String,
-    /// Texts measured.
+    /// Texts or images measured.
     pub texts: usize,
-    /// Tokens measured, special ones included.
+    /// Tokens measured, special ones included; or rows of images.
     pub tokens: usize,
     /// The ranges of each step.
     pub sites: BTreeMap<String, Ranges>,
@@ -121,22 +121,24 @@ pub enum CalibrationError {
     },
 }
 
-/// Measures a model over texts.
-pub fn calibrate(
+/// Measures a model over texts or images.
+pub fn calibrate<T: Clone + Into<Item>>(
     model: &Model,
-    texts: &[TokenIds],
+    items: &[T],
     sample_sha256: &str,
 ) -> Result<Calibration, ModelError> {
     let mut calibration = Calibration {
         version: VERSION,
         sample_sha256: sample_sha256.to_owned(),
-        texts: texts.len(),
-        tokens: texts.iter().map(|t| t.rows().real).sum(),
+        texts: items.len(),
+        tokens: 0,
         sites: BTreeMap::new(),
     };
     let program = model.program();
-    for text in texts {
-        plain::run_parts(&program, vec![text.clone()], |id, what, moment, value| {
+    for item in items {
+        let item: Item = item.clone().into();
+        calibration.tokens += item.rows().real;
+        plain::run_parts(&program, vec![item], |id, what, moment, value| {
             if let Some(seen) = measure(what, moment, value) {
                 let site = id.to_string();
                 match calibration.sites.get_mut(&site) {
@@ -338,7 +340,7 @@ fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
 fn softmax(s: &PlainScores, mask: Mask) -> Ranges {
     let (mut shifted, mut denominator) = (Range::NOTHING, Range::NOTHING);
     let mut measure = |scores: &Matrix<f64>, real: usize| {
-        for i in 0..real {
+        for i in 0..real.min(scores.rows()) {
             let row = &scores.row(i)[..mask.keys(i, real)];
             let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             shifted.merge(Range::of(row.iter().map(|v| v - max)));

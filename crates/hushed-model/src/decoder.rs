@@ -7,8 +7,8 @@
 //! without positions, its norms are RMSNorm, places turn queries and keys ([`Rope`](crate::Rope)), several heads may
 //! read the same keys and values, and the activation of one wide layer gates another.
 
-use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Pool};
-use crate::program::{Block, Builder, Program};
+use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Queries};
+use crate::program::{Block, Builder, Program, Value};
 
 /// The layers of a decoder, with their numbers or as shapes only.
 #[derive(Clone)]
@@ -23,12 +23,12 @@ pub struct DecoderNetwork {
     pub head: Linear,
 }
 
-/// One decoder layer.
+/// One pre-norm layer, of a decoder or of an encoder.
 #[derive(Clone)]
 pub struct Layer {
     /// Before attention.
     pub attention_norm: Norm,
-    /// Causal attention over the text.
+    /// Over the text, causal in a decoder.
     pub attention: Attention,
     /// Before feed-forward.
     pub feed_forward_norm: Norm,
@@ -37,26 +37,44 @@ pub struct Layer {
 }
 
 impl DecoderNetwork {
-    /// The steps. Only the last row of each text goes through the last norm and the head.
+    /// The steps. Of the last layer only the last row of each text goes through query, output and feed-forward, and
+    /// through the last norm and the head.
     pub fn program(&self) -> Program {
-        let (mut p, mut x) = Builder::new("embed", self.embedding.clone());
-        for (i, layer) in self.layers.iter().enumerate() {
-            p.layer(Some(i));
-            let norm = Block::Norm(layer.attention_norm.clone());
-            let y = p.step("attention.norm", norm, &[x]);
-            let y = p.step("attention", Block::Attention(layer.attention.clone()), &[y]);
-            x = p.step("attention.add", Block::Add, &[x, y]);
-
-            let norm = Block::Norm(layer.feed_forward_norm.clone());
-            let y = p.step("feed_forward.norm", norm, &[x]);
-            let feed_forward = Block::FeedForward(layer.feed_forward.clone());
-            let y = p.step("feed_forward", feed_forward, &[y]);
-            x = p.step("feed_forward.add", Block::Add, &[x, y]);
-        }
-        p.layer(None);
-        let last = p.step("last", Block::Pool(Pool::Last), &[x]);
+        let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
+        let last = layers(&mut p, x, &self.layers, Queries::Last);
         let last = p.step("norm", Block::Norm(self.norm.clone()), &[last]);
         p.step("head", Block::Vocabulary(self.head.clone()), &[last]);
         p.finish()
     }
+}
+
+/// Pre-norm layers over `x`, of which only the rows `read` are read: of others the last layer makes keys and values
+/// alone.
+pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer], read: Queries) -> Value {
+    for (i, layer) in layers.iter().enumerate() {
+        p.layer(Some(i));
+        let norm = Block::Norm(layer.attention_norm.clone());
+        let y = p.step("attention.norm", norm, &[x]);
+        let queries = match i + 1 == layers.len() {
+            true => read,
+            false => Queries::All,
+        };
+        let attention = Attention {
+            queries,
+            ..layer.attention.clone()
+        };
+        let y = p.step("attention", Block::Attention(attention), &[y]);
+        if let Some(pool) = queries.pool() {
+            x = p.step("attention.row", Block::Pool(pool), &[x]);
+        }
+        x = p.step("attention.add", Block::Add, &[x, y]);
+
+        let norm = Block::Norm(layer.feed_forward_norm.clone());
+        let y = p.step("feed_forward.norm", norm, &[x]);
+        let feed_forward = Block::FeedForward(layer.feed_forward.clone());
+        let y = p.step("feed_forward", feed_forward, &[y]);
+        x = p.step("feed_forward.add", Block::Add, &[x, y]);
+    }
+    p.layer(None);
+    x
 }

@@ -15,6 +15,9 @@ pub enum ModelError {
     /// A text cannot be turned into token ids.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// An image cannot be turned into what a model reads.
+    #[error(transparent)]
+    Image(#[from] ImageError),
     /// A forward pass was asked for a layer that the model does not have.
     #[error("the model has {layers} layers, and layer {asked} was asked for")]
     NoSuchLayer {
@@ -49,7 +52,7 @@ pub enum ModelError {
     },
     /// What runs encoders alone was given another model.
     #[error(
-        "the model is a {architecture}, which generates text; protocol fhe, embedding and classifying need an encoder"
+        "the model is a {architecture}, and this needs an encoder of text: protocol fhe runs no other, and decoders neither embed nor classify"
     )]
     NotAnEncoder {
         /// As `config.json` names it.
@@ -68,10 +71,66 @@ pub enum ModelError {
     },
 }
 
+/// Why an image was refused. Never contains any of its points.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The model reads text.
+    #[error("the model takes text, and was given an image")]
+    NoImages,
+    /// Neither of the formats that are read.
+    #[error("the image is neither PNG nor JPEG: convert it")]
+    OtherFormat,
+    /// Too many bytes to be decoded.
+    #[error(
+        "the image has {bytes} bytes, more than the {limit} that are accepted: make it smaller"
+    )]
+    TooManyBytes {
+        /// Its size.
+        bytes: usize,
+        /// [`crate::images::MAX_IMAGE_BYTES`].
+        limit: usize,
+    },
+    /// Too many points to be decoded, or none.
+    #[error(
+        "the image has {width} × {height} points; at most {points} are accepted, and {side} in a line: make it smaller"
+    )]
+    TooManyPoints {
+        /// Points in a row.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// [`crate::images::MAX_POINTS`].
+        points: u64,
+        /// [`crate::images::MAX_SIDE`].
+        side: u32,
+    },
+    /// A file that stops before its end.
+    #[error("the image is truncated; fetch it again")]
+    Truncated,
+    /// Bytes that are no image.
+    #[error("the image cannot be decoded ({source}); it is truncated or broken")]
+    Broken {
+        /// As the image crate says it.
+        source: image::ImageError,
+    },
+    /// Another size than the model's, which does not resize.
+    #[error("the image has {points} points, and the model takes {side} × {side} without resizing")]
+    OtherSize {
+        /// Its points.
+        points: u64,
+        /// The model's width and height.
+        side: usize,
+    },
+}
+
 /// Why a text was refused. Never contains the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
+    /// The model reads images.
+    #[error("the model takes images, and was given a text; give a PNG or JPEG file (--image)")]
+    NoText,
     /// Nothing to embed.
     #[error(
         "the text is empty (or only white space and control characters); give at least one visible character"

@@ -1,8 +1,8 @@
 //! Model folders, the tokenizer, and each transformer written once.
 //!
-//! This crate knows no cryptography. It turns a Hugging Face folder and a text into token ids and layers, yields each
-//! model as a [`Program`], and runs it in the clear ([`plain`], `f64`), which is the oracle for every private way of
-//! running it.
+//! This crate knows no cryptography. It turns a Hugging Face folder and a text or image into numbers and layers, yields
+//! each model as a [`Program`], and runs it in the clear ([`plain`], `f64`), which is the oracle for every private way
+//! of running it.
 #![forbid(unsafe_code)]
 
 pub mod arch;
@@ -15,6 +15,7 @@ pub mod folder;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod generate;
+pub mod images;
 mod layers;
 pub mod matrix;
 pub mod model;
@@ -26,23 +27,26 @@ pub mod rows;
 pub mod testing;
 pub mod tokens;
 pub mod vectors;
+pub mod vit;
 
 pub use arch::{Architecture, Task};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
-    NormReach, Pairs, Pool, QUICK_GELU, Rope, Tolerance, Weigh,
+    NormReach, Pairs, Patches, Pool, QUICK_GELU, Queries, Rope, Tolerance, Weigh,
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use decoder::DecoderNetwork;
-pub use error::{FolderError, ModelError, Problem, TextError};
+pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
     Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check,
 };
 pub use generate::{Ending, greedy, largest};
+pub use images::{Item, Pixels, Preprocess, Resample};
 pub use matrix::Matrix;
 pub use model::{
     Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_network,
+    random_vit, vit_shapes,
 };
 pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};
@@ -50,3 +54,4 @@ pub use program::{Block, Edge, Kind, Program, Step, StepId, Values, here, same};
 pub use rows::{Rows, TextRows};
 pub use tokens::{Decoder, TokenIds, Tokenizer, TooLong};
 pub use vectors::{cosine, length, nearness};
+pub use vit::VisionNetwork;

@@ -11,13 +11,15 @@ use crate::error::{FolderError, ModelError};
 use crate::folder::config::NetworkConfig;
 use crate::folder::public::Public;
 use crate::folder::report;
+use crate::images::Item;
 use crate::layers::{self, Random, ShapesOnly};
 use crate::network::Network;
 use crate::plain;
 use crate::program::Program;
 use crate::tokens::{TokenIds, TooLong};
+use crate::vit::VisionNetwork;
 
-/// An encoder or a generator of text, with its weights or as shapes only.
+/// An encoder or a generator of text, or a classifier of images, with its weights or as shapes only.
 #[derive(Clone)]
 pub struct Model {
     /// The public part.
@@ -60,10 +62,10 @@ impl Model {
         self.public.tokens(text, too_long)
     }
 
-    /// The answers to a batch of texts, in the clear and in f64: embeddings, a number a class, or the logits of the
-    /// next token.
-    pub fn embed(&self, texts: Vec<TokenIds>) -> Result<Vec<Vec<f64>>, ModelError> {
-        let pooled = plain::run(&self.program(), texts, |_, _| ())?;
+    /// The answers to a batch of texts or images, in the clear and in f64: embeddings, a number a class, or the logits
+    /// of the next token.
+    pub fn embed<T: Into<Item>>(&self, items: Vec<T>) -> Result<Vec<Vec<f64>>, ModelError> {
+        let pooled = plain::run(&self.program(), items, |_, _| ())?;
         Ok(pooled
             .each_text()
             .map(|rows| self.public.finish(rows.to_vec()))
@@ -86,8 +88,8 @@ impl Model {
         }
     }
 
-    /// Token vectors and positions.
-    pub fn embedding(&self) -> &Embedding {
+    /// Token vectors and positions, where it reads texts.
+    pub fn embedding(&self) -> Option<&Embedding> {
         self.body.embedding()
     }
 
@@ -98,7 +100,9 @@ impl Model {
     pub fn encoder(&self) -> Result<&Network, ModelError> {
         match &self.body {
             Body::Encoder(network) => Ok(network),
-            Body::Decoder(_) => Err(not_an_encoder(self.public.config.architecture)),
+            Body::Decoder(_) | Body::Vision(_) => {
+                Err(not_an_encoder(self.public.config.architecture))
+            }
         }
     }
 
@@ -109,7 +113,9 @@ impl Model {
     pub fn encoder_mut(&mut self) -> Result<&mut Network, ModelError> {
         match &mut self.body {
             Body::Encoder(network) => Ok(network),
-            Body::Decoder(_) => Err(not_an_encoder(self.public.config.architecture)),
+            Body::Decoder(_) | Body::Vision(_) => {
+                Err(not_an_encoder(self.public.config.architecture))
+            }
         }
     }
 }
@@ -143,6 +149,19 @@ pub fn gpt2_shapes(config: &NetworkConfig) -> DecoderNetwork {
 pub fn random_gpt2(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
     let Ok(gpt2) = layers::gpt2(config, &mut Random::new(seed));
     gpt2
+}
+
+/// The layers of a configuration of a vision transformer without numbers.
+pub fn vit_shapes(config: &NetworkConfig) -> VisionNetwork {
+    let Ok(vit) = layers::vit(config, &mut ShapesOnly);
+    vit
+}
+
+/// The layers of a configuration of a vision transformer with random numbers of realistic ranges, as
+/// [`random_network`].
+pub fn random_vit(config: &NetworkConfig, seed: u64) -> VisionNetwork {
+    let Ok(vit) = layers::vit(config, &mut Random::new(seed));
+    vit
 }
 
 /// The layers of a configuration of LLaMA without numbers.

@@ -37,7 +37,7 @@ pub struct Layer {
 impl Network {
     /// The steps.
     pub fn program(&self) -> Program {
-        let (mut p, x) = Builder::new("embed", self.embedding.clone());
+        let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
         let mut x = p.step("embed.norm", Block::Norm(self.embedding_norm.clone()), &[x]);
         for (i, layer) in self.layers.iter().enumerate() {
             p.layer(Some(i));

@@ -10,7 +10,9 @@ use std::ops::Range;
 
 use serde::{Serialize, Serializer};
 
-use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, NormReach, Pool};
+use crate::blocks::{
+    Attention, Classifier, Embedding, FeedForward, Linear, Norm, NormReach, Patches, Pool,
+};
 use crate::error::ModelError;
 
 /// The steps of a model, each after those that it reads.
@@ -36,6 +38,8 @@ pub struct Step {
 pub enum Block {
     /// The first step, which reads the texts: a row of the table and one of the positions for every token.
     Embed(Embedding),
+    /// The first step, which reads the images: a row a patch and one before them.
+    Patches(Patches),
     /// Normalises each row of its operand.
     Norm(Norm),
     /// Multi-head attention of its operand over the rows of a text.
@@ -51,12 +55,14 @@ pub enum Block {
     /// The head of a language model, without bias: a number a token of the vocabulary, before any softmax, for every
     /// row of its operand.
     Vocabulary(Linear),
+    /// The head of a classifier that is a linear layer: a number a class, for every row of its operand.
+    Classes(Linear),
 }
 
 /// Which block a step is; steps of protocols, which no model has, are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// [`Block::Embed`].
+    /// [`Block::Embed`] and [`Block::Patches`].
     Embed,
     /// [`Block::Norm`].
     Norm,
@@ -66,7 +72,7 @@ pub enum Kind {
     FeedForward,
     /// [`Block::Add`].
     Add,
-    /// [`Block::Pool`], [`Block::Head`] and [`Block::Vocabulary`].
+    /// [`Block::Pool`], [`Block::Head`], [`Block::Vocabulary`] and [`Block::Classes`].
     Answer,
     /// A step of a protocol.
     Outside,
@@ -95,12 +101,14 @@ pub struct StepId {
 impl Block {
     fn kind(&self) -> Kind {
         match self {
-            Block::Embed(_) => Kind::Embed,
+            Block::Embed(_) | Block::Patches(_) => Kind::Embed,
             Block::Norm(_) => Kind::Norm,
             Block::Attention(_) => Kind::Attention,
             Block::FeedForward(_) => Kind::FeedForward,
             Block::Add => Kind::Add,
-            Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) => Kind::Answer,
+            Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) | Block::Classes(_) => {
+                Kind::Answer
+            }
         }
     }
 }
@@ -246,15 +254,27 @@ impl Program {
         })?)
     }
 
-    /// The table of token vectors.
-    ///
-    /// # Panics
-    /// Never: a program begins with its embedding.
-    pub fn embedding(&self) -> &Embedding {
+    /// The table of token vectors, where the program reads texts.
+    pub fn embedding(&self) -> Option<&Embedding> {
         match self.steps.first().map(|step| &step.block) {
-            Some(Block::Embed(e)) => e,
-            _ => unreachable!("a program begins with its embedding"),
+            Some(Block::Embed(e)) => Some(e),
+            _ => None,
         }
+    }
+
+    /// What makes rows of an image, where the program reads images.
+    pub fn patches(&self) -> Option<&Patches> {
+        match self.steps.first().map(|step| &step.block) {
+            Some(Block::Patches(patches)) => Some(patches),
+            _ => None,
+        }
+    }
+
+    /// Columns of the first step's value, `d`.
+    pub fn width(&self) -> usize {
+        let patches = self.patches().map(|patches| patches.linear.outputs);
+        let table = self.embedding().map(|table| table.width);
+        table.or(patches).unwrap_or(0)
     }
 
     /// Every linear layer, in order.
@@ -263,7 +283,8 @@ impl Program {
             Block::Attention(a) => vec![&a.query, &a.key, &a.value, &a.output],
             Block::FeedForward(f) => f.gate.iter().chain([&f.up, &f.down]).collect(),
             Block::Head(c) => vec![&c.dense, &c.classes],
-            Block::Vocabulary(w) => vec![w],
+            Block::Vocabulary(w) | Block::Classes(w) => vec![w],
+            Block::Patches(patches) => vec![&patches.linear],
             Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => Vec::new(),
         })
     }
@@ -280,13 +301,13 @@ pub(crate) struct Builder {
 pub(crate) struct Value(usize);
 
 impl Builder {
-    /// A program that begins with this table.
-    pub(crate) fn new(name: &'static str, table: Embedding) -> (Builder, Value) {
+    /// A program that begins with this block.
+    pub(crate) fn new(name: &'static str, first: Block) -> (Builder, Value) {
         let mut builder = Builder {
             steps: Vec::new(),
             layer: None,
         };
-        let first = builder.step(name, Block::Embed(table), &[]);
+        let first = builder.step(name, first, &[]);
         (builder, first)
     }
 

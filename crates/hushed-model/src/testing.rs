@@ -19,7 +19,7 @@ use crate::folder::config::NetworkConfig;
 use crate::layers::{self, Random, Source};
 use crate::model::{Model, network_shapes};
 
-pub use gpt2::{tiny_generator, tiny_generator_config, tiny_generator_folder};
+pub use gpt2::{published_generator, tiny_generator, tiny_generator_config, tiny_generator_folder};
 pub use wide::{beyond_formats, wide_decoders};
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,

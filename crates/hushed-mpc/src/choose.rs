@@ -14,7 +14,7 @@ pub(crate) mod fits;
 pub(crate) mod norms;
 pub(crate) mod sampled;
 
-use hushed_model::{Calibration, Model, Ranges, TokenIds, Tolerance, cosine};
+use hushed_model::{Calibration, Item, Model, Ranges, Tolerance, cosine};
 use serde::Serialize;
 
 use super::circuit::run;
@@ -63,12 +63,12 @@ impl Trial {
 ///
 /// # Errors
 /// [`RunError`] if the model has shapes only or a text does not fit it.
-pub fn choose(
+pub fn choose<T: Clone + Into<Item>>(
     model: &Model,
-    texts: &[TokenIds],
+    items: &[T],
     calibration: &Calibration,
 ) -> Result<Vec<Trial>, RunError> {
-    let clear = model.embed(texts.to_vec())?;
+    let clear = model.embed(items.to_vec())?;
     let reach = MARGIN * largest_argument(calibration);
     let mut trials: Vec<Trial> = Vec::new();
     // From the coarsest that there is to the finest.
@@ -91,7 +91,7 @@ pub fn choose(
             break;
         }
         let declared = model.clone().declaring(trial.tolerance());
-        trial.least_cosine = least_cosine(&declared, texts, &clear)?;
+        trial.least_cosine = least_cosine(&declared, items, &clear)?;
         let enough = trial.keeps();
         trials.push(trial);
         if enough {
@@ -118,11 +118,15 @@ fn bytes(function: &Function) -> f64 {
     (cost.bytes_client + cost.bytes_server) as f64 / ELEMENTS as f64
 }
 
-fn least_cosine(model: &Model, texts: &[TokenIds], clear: &[Vec<f64>]) -> Result<f64, RunError> {
+fn least_cosine<T: Clone + Into<Item>>(
+    model: &Model,
+    items: &[T],
+    clear: &[Vec<f64>],
+) -> Result<f64, RunError> {
     let (program, mut on) = (model.program(), Clear::default());
     let mut least = 1.0f64;
-    for (text, clear) in texts.iter().zip(clear) {
-        let input = Input::Texts(vec![text.clone()], Terms::default());
+    for (item, clear) in items.iter().zip(clear) {
+        let input = Input::of(vec![item.clone().into()], Terms::default());
         let pooled = run(&mut on, &program, &input, |_, _| ())?;
         let answer = model.public.finish(pooled.values());
         least = least.min(cosine(&answer, clear));

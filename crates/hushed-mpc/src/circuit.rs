@@ -10,6 +10,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod attention;
+mod begin;
 pub(crate) mod cache;
 pub(crate) mod function;
 pub(crate) mod groups;
@@ -20,21 +21,20 @@ pub(crate) mod search;
 pub(crate) mod token;
 
 use hushed_model::{
-    Attention, Block, Classifier, Embedding, FeedForward, Linear, Norm, NormKind, Pool, Program,
-    Rows, Step, StepId, Values, here,
+    Attention, Block, Classifier, FeedForward, Linear, Norm, NormKind, Pool, Program, Rows, Step,
+    StepId, Values,
 };
-use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormReach, NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
 
-use super::formats::{ACTIVATION, ANSWER, EMBEDDING, GATE, GATED, LINEAR, MAX_TOKENS, RAW_ANSWER};
-use super::lookup::Table;
+use super::formats::{ACTIVATION, ANSWER, GATE, GATED, LINEAR, RAW_ANSWER};
 use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores, weigh};
 use crate::circuit::cache::{Cache, Past};
 use crate::circuit::function::Function;
+use crate::circuit::groups::Asking;
 use crate::circuit::input::Padding;
 use crate::circuit::pool::{maximum, pool};
 use crate::circuit::product::Product;
@@ -154,10 +154,14 @@ fn pass<S: Shares>(
     input: &Input,
     mut see: impl FnMut(&Step, &Acts<S::Share>),
 ) -> Result<Acts<S::Share>, RunError> {
-    if !on.takes(input) || input.breaks_its_terms() {
+    if !on.takes(input) || input.breaks_its_terms() || input.is_of_another(program) {
         return Err(RunError::WrongInput);
     }
-    let one_class = |step: &&Step| matches!(&step.block, Block::Head(c) if c.classes.outputs < 2);
+    let one_class = |step: &&Step| match &step.block {
+        Block::Head(c) => c.classes.outputs < 2,
+        Block::Classes(classes) => classes.outputs < 2,
+        _ => false,
+    };
     if let Some(head) = program.steps().iter().find(one_class) {
         return Err(RunError::Unsupported {
             site: head.id.to_string(),
@@ -234,66 +238,15 @@ impl<S: Shares> Pass<'_, S> {
     ) -> Result<Acts<S::Share>, RunError> {
         match &step.block {
             Block::Embed(e) => self.embed(step, input, e),
+            Block::Patches(p) => self.patches(step, input, p),
             Block::Norm(n) => self.norm(step, values, n),
             Block::Attention(a) => self.attention(step, values, a),
             Block::FeedForward(f) => self.feed_forward(step, values, f),
             Block::Add => self.add(step, values),
             Block::Pool(p) => self.pool(step, values, *p),
-            Block::Vocabulary(head) => self.vocabulary(step, values, head),
+            Block::Vocabulary(head) | Block::Classes(head) => self.vocabulary(step, values, head),
             Block::Head(c) => self.head(step, values, c),
         }
-    }
-
-    fn embed(
-        &mut self,
-        step: &Step,
-        input: &Input,
-        e: &Embedding,
-    ) -> Result<Acts<S::Share>, RunError> {
-        let (rows, lengths) = (input.rows(), input.lengths());
-        let before = self.cache.as_ref().map_or(0, |cache| cache.rows());
-        let longest = MAX_TOKENS.min(e.positions).saturating_sub(before);
-        if lengths.iter().any(|&m| m == 0 || m > longest) {
-            return Err(RunError::Unsupported {
-                site: step.id.to_string(),
-                what: "texts of this length",
-            });
-        }
-        let tokens = match self.terms.public_table {
-            true => Table::PublicTokens,
-            false => Table::Tokens,
-        };
-        // After padding the server does not know at which position a token stands.
-        let hidden = e.placed && self.terms.padded && before > 0;
-        let next = self.cache.as_ref().map_or(0, |cache| cache.tokens());
-        let padding = self.padding;
-        self.on.step(step.id, |on| {
-            let total = rows.total();
-            let ids = on.known(Party::Client, total, || input.ids(padding));
-            let mut x = on.lookup(&ids, e, tokens)?;
-            if !e.placed {
-                return Ok(Acts::new(x, EMBEDDING, rows, e.width));
-            }
-            if hidden {
-                let places = || (next..next + total).map(|i| i as i64).collect();
-                let places = on.known(Party::Client, total, places);
-                x.add_assign(&on.lookup(&places, e, Table::Positions)?);
-                return Ok(Acts::new(x, EMBEDDING, rows, e.width));
-            }
-            // The position vectors are the server's share.
-            let offsets = match on.knows(Party::Server) {
-                true => Some(here(step.id, &e.offsets)?),
-                false => None,
-            };
-            let positions = on.known(Party::Server, total * e.width, || {
-                let row = |i: usize| offsets.into_iter().flat_map(move |o| o.row(before + i));
-                let text = |m: usize| (0..m).flat_map(row);
-                let all = lengths.iter().flat_map(|&m| text(m));
-                all.map(|&p| EMBEDDING.signed(f64::from(p))).collect()
-            });
-            let x = on.add_known(&x, &positions);
-            Ok(Acts::new(x, EMBEDDING, rows, e.width))
-        })
     }
 
     fn norm(
@@ -325,39 +278,106 @@ impl<S: Shares> Pass<'_, S> {
         a: &Attention,
     ) -> Result<Acts<S::Share>, RunError> {
         let (x, residual) = Self::operand(step, values)?;
-        let Acts { rows, norm, .. } = &x;
-        let product = Product::attention_input(norm.as_ref(), a, residual);
-        let wide = self.wide(step, "qkv", &x, &product)?;
-        let (width, keys) = (a.heads.query_columns(), a.heads.key_columns());
-        let part = |first, count| columns(&wide, rows.total(), product.outputs, first, count);
-        if residual {
-            let first = width + 2 * keys;
-            let left = Acts::new(part(first, x.width), LINEAR, rows.clone(), x.width);
-            values.put_back(step, 0, left)?;
-        }
+        let asking = Asking {
+            rows: &x.rows,
+            queries: a.queries,
+        };
+        let [q, k, v] = match a.queries.pool() {
+            None => self.queries_of_all(step, &x, a, values, residual)?,
+            Some(how) if !residual => self.queries_of_one(step, &x, a, how)?,
+            Some(_) => {
+                return Err(RunError::Unsupported {
+                    site: step.id.to_string(),
+                    what: "attention of one row to what a residual sum reads",
+                });
+            }
+        };
+        let (width, rows) = (a.heads.query_columns(), &asking);
         let padding = self.terms.padded.then_some(self.padding);
         let (on, heads) = (&mut *self.on, a.heads);
         let mut past = match &mut self.cache {
             Some(cache) => cache.take(step.id),
             None => Past::default(),
         };
-        let (q, k) = (part(0, width), part(width, keys));
         let s = on.step(step.id.part("scores"), |on| {
             scores(on, [&q, &k], &mut past, rows, heads, a.rope.as_ref())
         })?;
         let p = on.step(step.id.part("weigh"), |on| {
             weigh(on, &s, &past, rows, (heads, a.mask), padding)
         })?;
-        let v = part(width + keys, keys);
         let o = on.step(step.id.part("attend"), |on| {
             attend(on, &p, &v, &mut past, rows, heads)
         })?;
         if let Some(cache) = &mut self.cache {
             cache.put(step.id, past);
         }
-        let o = Acts::new(o, ACTIVATION, rows.clone(), width);
+        let o = Acts::new(o, ACTIVATION, asking.asking(), width);
         let y = self.wide(step, "output", &o, &Product::alone(&a.output))?;
         Ok(Acts::new(y, LINEAR, o.rows, a.output.outputs))
+    }
+
+    /// Q, K and V of all rows: one product, which also gives what a residual sum reads.
+    fn queries_of_all(
+        &mut self,
+        step: &Step,
+        x: &Acts<S::Share>,
+        a: &Attention,
+        values: &mut Held<S>,
+        residual: bool,
+    ) -> Result<[S::Share; 3], RunError> {
+        let product = Product::attention_input(x.norm.as_ref(), a, residual);
+        let wide = self.wide(step, "qkv", x, &product)?;
+        let (width, keys) = (a.heads.query_columns(), a.heads.key_columns());
+        let part = |first, count| columns(&wide, x.rows.total(), product.outputs, first, count);
+        if residual {
+            let first = width + 2 * keys;
+            let left = Acts::new(part(first, x.width), LINEAR, x.rows.clone(), x.width);
+            values.put_back(step, 0, left)?;
+        }
+        Ok([part(0, width), part(width, keys), part(width + keys, keys)])
+    }
+
+    /// Q of one row a text, K and V of all rows.
+    fn queries_of_one(
+        &mut self,
+        step: &Step,
+        x: &Acts<S::Share>,
+        a: &Attention,
+        how: Pool,
+    ) -> Result<[S::Share; 3], RunError> {
+        let product = Product::keys_and_values(x.norm.as_ref(), a);
+        let wide = self.wide(step, "kv", x, &product)?;
+        let keys = a.heads.key_columns();
+        let part = |first| columns(&wide, x.rows.total(), product.outputs, first, keys);
+        let (rows, padded) = self.rows_for(step, &x.rows, how)?;
+        let row = self.on.step(step.id.part("row"), |on| {
+            pool(on, &x.share, &rows, x.width, how, padded)
+        })?;
+        let row = Acts {
+            share: row,
+            rows: rows.pooled(),
+            ..x.clone()
+        };
+        let q = self.wide(step, "query", &row, &Product::query(x.norm.as_ref(), a))?;
+        Ok([q, part(0), part(keys)])
+    }
+
+    /// The rows that a pooling is over, and whether only the client knows which of them are tokens.
+    fn rows_for(&self, step: &Step, rows: &Rows, how: Pool) -> Result<(Rows, bool), RunError> {
+        // Padding is in the first rows of a text only.
+        let padded = self.terms.padded && self.cache.as_ref().is_none_or(|c| c.rows() == 0);
+        if !padded || self.padding == Padding::Behind {
+            return Ok((rows.clone(), padded));
+        }
+        if how != Pool::Last {
+            return Err(RunError::Unsupported {
+                site: step.id.to_string(),
+                what: "this pooling of rows behind padding",
+            });
+        }
+        // The last row of a text is its last token.
+        let lengths: Vec<usize> = rows.texts().iter().map(|t| t.total).collect();
+        Ok((Rows::unpadded(&lengths), false))
     }
 
     fn feed_forward(
@@ -405,20 +425,9 @@ impl<S: Shares> Pass<'_, S> {
         values: &mut Held<S>,
         how: Pool,
     ) -> Result<Acts<S::Share>, RunError> {
-        let mut x = values.take(step, 0)?;
-        // Padding is in the first rows of a text only.
-        let mut padded = self.terms.padded && self.cache.as_ref().is_none_or(|c| c.rows() == 0);
-        if padded && self.padding == Padding::InFront {
-            if how != Pool::Last {
-                return Err(RunError::Unsupported {
-                    site: step.id.to_string(),
-                    what: "this pooling of rows behind padding",
-                });
-            }
-            // The last row of a text is its last token.
-            let lengths: Vec<usize> = x.rows.texts().iter().map(|t| t.total).collect();
-            (x.rows, padded) = (Rows::unpadded(&lengths), false);
-        }
+        let mut x = Self::last_or_copy(step, values)?;
+        let padded;
+        (x.rows, padded) = self.rows_for(step, &x.rows, how)?;
         self.on.step(step.id, |on| {
             let rows = x.rows.pooled();
             if how == Pool::Max {
@@ -436,7 +445,7 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    /// A number a token of the vocabulary, for every row.
+    /// A number a token of the vocabulary, or a class, for every row.
     fn vocabulary(
         &mut self,
         step: &Step,

@@ -82,10 +82,10 @@ pub enum RunError {
         /// How many there are.
         places: usize,
     },
-    /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens; or it has
-    /// padding that was not agreed on.
+    /// The input is not the one that this party gives: the client gives ids or images, the server numbers of rows; or
+    /// it has padding that was not agreed on, or is for another kind of model.
     #[error(
-        "the client gives token ids and the server their numbers, padded only where that was agreed on; this party was given another input"
+        "the client gives token ids or images, as the model reads them, and the server their numbers, padded only where that was agreed on; this party was given another input"
     )]
     WrongInput,
     /// This party was asked to stop.

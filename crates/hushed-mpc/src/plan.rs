@@ -107,7 +107,9 @@ impl Plan {
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
         let last = program.steps().last().map(|step| &step.block);
         match last {
-            Some(Block::Head(_)) => drop(open_largest(&mut counting, &pooled, None)?),
+            Some(Block::Head(_) | Block::Classes(_)) => {
+                drop(open_largest(&mut counting, &pooled, None)?)
+            }
             _ => drop(open(&mut counting, &pooled, unit)?),
         }
         Ok(Plan::of(program, counting, 0, tokens, terms))

@@ -93,6 +93,9 @@ pub trait Shares {
         }
     }
 
+    /// A share of numbers that one party knows: they are its share, and the other's is nothing.
+    fn shared(&self, x: &Known, ring: Ring) -> Self::Share;
+
     /// The rows of a table at places that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a
     /// message where the table is public.
     ///

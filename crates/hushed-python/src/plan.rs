@@ -18,6 +18,7 @@ pub fn plan(
 ) -> PyResult<String> {
     let request = Request {
         tokens,
+        images: 0,
         bucket,
         public_table,
         max_tokens: 1,

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use hushed_model::{ModelError, TextError};
+use hushed_model::{ImageError, ModelError, TextError};
 use hushed_mpc::RunError;
 use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
@@ -37,6 +37,20 @@ pub enum ServeError {
         index: usize,
         /// Why.
         source: TextError,
+    },
+    /// An image that the model does not accept.
+    #[error("image {index} (the first is 0): {source}")]
+    Image {
+        /// Which of the images given.
+        index: usize,
+        /// Why.
+        source: ImageError,
+    },
+    /// A setting that a model of images does not have.
+    #[error("{name} does not apply to a model of images, whose rows are all of one number")]
+    NotForImages {
+        /// Which setting.
+        name: &'static str,
     },
     /// A text that the model accepts and this server does not.
     #[error(
@@ -267,14 +281,14 @@ impl ServeError {
     #[must_use]
     pub fn category(&self) -> Category {
         match self {
-            Self::Text { .. } => Category::Input,
+            Self::Text { .. } | Self::Image { .. } => Category::Input,
             Self::Fhe(error) => error.category(),
             Self::Index(IndexFault::OtherModel) => Category::Mismatch,
             Self::Index(IndexFault::NotAnIndex(_)) => Category::Local,
             Self::Index(IndexFault::NoVectors) => Category::Folder,
             Self::Index(IndexFault::RecordBytes) => Category::Usage,
             Self::Index(_) => Category::Input,
-            Self::Model(ModelError::Text(_)) => Category::Input,
+            Self::Model(ModelError::Text(_) | ModelError::Image(_)) => Category::Input,
             Self::Model(
                 ModelError::Folder(_)
                 | ModelError::TokenOutOfRange { .. }
@@ -317,7 +331,8 @@ impl ServeError {
             | Self::NoStateFolder
             | Self::NoPlaceForCounts
             | Self::LessThanABatch { .. }
-            | Self::NothingAllowed { .. } => Category::Usage,
+            | Self::NothingAllowed { .. }
+            | Self::NotForImages { .. } => Category::Usage,
             Self::Certificate(_)
             | Self::BadBundle { .. }
             | Self::TokenFile { .. }
@@ -338,6 +353,7 @@ impl ServeError {
             Self::Index(_) => "index",
             Self::Certificate(_) => "certificate",
             Self::Text { .. } | Self::Model(ModelError::Text(_)) => "text-refused",
+            Self::Image { .. } | Self::Model(ModelError::Image(_)) => "image-refused",
             Self::Model(_) if self.category() == Category::Folder => "model-folder",
             Self::BundleTooLarge { .. }
             | Self::TableTooLarge { .. }
@@ -359,6 +375,7 @@ impl ServeError {
             Self::Counts { .. } => "counts",
             Self::Address { .. } => "address",
             Self::NothingAllowed { .. }
+            | Self::NotForImages { .. }
             | Self::LessThanABatch { .. }
             | Self::EmptyOption { .. }
             | Self::Temperature { .. } => "limit",

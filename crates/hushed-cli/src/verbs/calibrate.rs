@@ -13,10 +13,11 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::CliError;
+use crate::images::{self, Read};
 use crate::input::{self, Truncate};
 use crate::output::Output;
 
-/// Measure the ranges of every step over sample texts, and write calibration.json
+/// Measure the ranges of every step over sample texts or images, and write calibration.json
 #[derive(clap::Args)]
 #[command(
     after_help = "Beside the ranges it prints which function each step uses in a private run, and whether the measured values are within that function's
@@ -45,8 +46,17 @@ pub struct Args {
     dir: PathBuf,
 
     /// A file with one text a line, `-` for standard input
-    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
-    input: PathBuf,
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HUSHED_INPUT",
+        required_unless_present = "image"
+    )]
+    input: Option<PathBuf>,
+
+    /// With a model of images: a PNG or JPEG file, and more of them with --image again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "truncate"])]
+    image: Vec<PathBuf>,
 
     /// The protocol that the calibration is for
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
@@ -81,21 +91,24 @@ impl Args {
         match self.protocol {
             Protocol::TwoPc => self.two_parties(out),
             Protocol::Fhe => {
-                let output = self.output.as_deref();
-                self.fhe
-                    .run(out, &self.dir, &self.input, output, &self.too_long)
+                let (input, output) = (self.input.as_deref(), self.output.as_deref());
+                let option = "--image";
+                let input = input.ok_or(CliError::OtherProtocol { option })?;
+                self.fhe.run(out, &self.dir, input, output, &self.too_long)
             }
         }
     }
 
     fn two_parties(&self, out: &Output) -> Result<(), CliError> {
-        let sample = input::read(&self.input)?;
-        let sha256 = hushed_serve::Digest(Sha256::digest(&sample).into()).to_string();
-        let texts = input::lines(sample, &self.input)?;
+        let (given, digest) = self.sample()?;
+        let sha256 = hushed_serve::Digest(digest.finalize().into()).to_string();
         let model = Model::load(&self.dir)?;
-        let tokens = self.too_long.tokens(&model.public, &texts)?;
-        out.note(&format!("running {} texts in the clear …", texts.len()));
-        let calibration = calibrate(&model, &tokens, &sha256)?;
+        let items = given.items(&model.public, &self.too_long)?;
+        out.note(&format!(
+            "running {} texts or images in the clear …",
+            items.len()
+        ));
+        let calibration = calibrate(&model, &items, &sha256)?;
 
         for (site, ranges) in &calibration.sites {
             let object = json!({ "site": site, "ranges": ranges });
@@ -121,7 +134,7 @@ impl Args {
         for fit in &fits {
             out.result(json!({ "fit": fit, "fits": fit.fits() }), || shown(fit))?;
         }
-        let trials = choose(&model, &tokens, &calibration)?;
+        let trials = choose(&model, &items, &calibration)?;
         for trial in &trials {
             out.result(json!({ "trial": trial, "keeps": trial.keeps() }), || {
                 tried(trial)
@@ -148,12 +161,30 @@ impl Args {
         out.summary(
             end,
             &format!(
-                "{} texts, {} tokens; {remark}; written to {}",
+                "{} texts or images, {} rows; {remark}; written to {}",
                 calibration.texts,
                 calibration.tokens,
                 path.display()
             ),
         )
+    }
+}
+
+impl Args {
+    /// The lines of the file, or the images; and what their bytes hash to, file after file.
+    fn sample(&self) -> Result<(Read, Sha256), CliError> {
+        match &self.input {
+            Some(path) => {
+                let bytes = input::read(path)?;
+                let digest = Sha256::new().chain_update(&bytes);
+                Ok((Read::Texts(input::lines(bytes, path)?), digest))
+            }
+            None => {
+                let files = images::files(&self.image)?;
+                let digest = files.iter().fold(Sha256::new(), Sha256::chain_update);
+                Ok((Read::Images(files), digest))
+            }
+        }
     }
 }
 

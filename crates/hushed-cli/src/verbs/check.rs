@@ -60,7 +60,10 @@ impl Args {
         }
         let protocols: &[&str] = match (model.public.task(), s.pooling) {
             (Task::Generate, _) => &["2pc"],
+            // The label of one class says nothing, and images have no other protocol.
+            (Task::Classify, _) if one_class && s.image_side.is_some() => &[],
             (Task::Classify, _) if one_class => &["fhe"],
+            (Task::Classify, _) if s.image_side.is_some() => &["2pc"],
             (Task::Classify, _) => &["2pc", "fhe"],
             (Task::Embed, "mean" | "first") => &["2pc", "fhe"],
             (Task::Embed, _) => &["2pc"],
@@ -78,15 +81,18 @@ impl Args {
                 (None, true) => ", scaled to unit length".to_owned(),
                 (None, false) => String::new(),
             };
+            let reads = match s.image_side {
+                Some(side) => format!("images of {side} × {side} points, {} rows", s.max_tokens),
+                None => format!("texts of up to {} tokens", s.max_tokens),
+            };
             format!(
                 "supported: {} layers, {} wide, {} heads, {} hidden; {:.1} million parameters; \
-                 texts of up to {} tokens; pooling: {}{ends}",
+                 {reads}; pooling: {}{ends}",
                 s.layers,
                 s.width,
                 s.heads,
                 s.hidden,
                 s.parameters as f64 / 1e6,
-                s.max_tokens,
                 s.pooling
             )
         })

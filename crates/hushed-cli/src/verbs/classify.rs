@@ -1,30 +1,32 @@
-//! `hushed classify`: private texts in, the names of their classes out, with a server that sees neither.
+//! `hushed classify`: private texts or images in, the names of their classes out, with a server that sees neither.
 
 use hushed_serve::{Answered, Client};
 use serde_json::json;
 
 use crate::connect::ConnectArgs;
 use crate::error::CliError;
-use crate::input::Texts;
+use crate::images::{Given, Read, pixels};
 use crate::output::Output;
 use crate::passes::{PassArgs, Sum, progress};
 
-/// Classify private texts with a server that sees neither text nor class
+/// Classify private texts or images with a server that sees neither them nor their classes
 #[derive(clap::Args)]
 #[command(
     after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone; `embed --protocol fhe` gives them all.
 The server learns what it learns of `hushed embed`: how many texts there are and when, and how many tokens each has.
+Of images (PNG or JPEG) it learns how many there are and when: all have the size that its model reads, whatever the size of the file.
 
 Examples:
   hushed classify --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"
-  hushed classify --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8 --json"
+  hushed classify --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8 --json
+  hushed classify --server 127.0.0.1:7450 --pin 9f86d0… --image cat.jpg --image dog.png"
 )]
 pub struct Args {
     #[command(flatten)]
     connect: ConnectArgs,
 
     #[command(flatten)]
-    texts: Texts,
+    given: Given,
 
     #[command(flatten)]
     passes: PassArgs,
@@ -32,7 +34,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let texts = self.texts.read()?;
+        let given = self.given.read()?;
         let mut client = Client::connect(&self.connect.config()?)?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
@@ -40,17 +42,31 @@ impl Args {
             self.connect.server(),
             client.bundle_hash()
         ));
-        let (bar, advance) = progress(out, &client, texts.len(), "classifying");
+        // All images are decoded before the first is asked about.
+        let images = match &given {
+            Read::Texts(_) => None,
+            Read::Images(files) => Some(pixels(client.public(), files)?),
+        };
+        let (bar, advance) = progress(out, &client, given.len(), "classifying");
         let mut sum = Sum::default();
         let mut written = Ok(());
         let options = self.passes.options();
-        client.classify_each(&texts, options, Some(advance), |index, answer| {
+        let each = |index, answer: Answered<String>| {
             sum.add(index, &answer);
             // The session continues to its end even if nobody reads, so that the server does not wait.
             if written.is_ok() {
                 written = show(out, index, &answer);
             }
-        })?;
+        };
+        match images {
+            Some(_) if options.bucket.is_some() || options.public_table => {
+                return Err(CliError::NotForImages);
+            }
+            Some(images) => {
+                client.classify_images_each(&images, options.batch, Some(advance), each)?;
+            }
+            None => client.classify_each(&given.texts()?, options, Some(advance), each)?,
+        }
         bar.finish_and_clear();
         let stats = client.close()?;
         written?;

@@ -8,26 +8,28 @@ use hushed_model::{Ending, Model, ModelError, Task, greedy};
 use serde_json::json;
 
 use crate::error::CliError;
-use crate::input::{Texts, Truncate};
+use crate::images::Given;
+use crate::input::Truncate;
 use crate::output::{Output, answer, answer_text};
 
 /// Tokens that a generator is asked for by default.
 const MAX_TOKENS: usize = 32;
 
-/// Embed, classify or continue texts in the clear, with the weights of a model folder
+/// Embed, classify or continue texts in the clear, or classify images, with the weights of a model folder
 #[derive(clap::Args)]
-#[command(override_usage = "hushed clear [OPTIONS] <DIR> <TEXT|--input <FILE>>")]
+#[command(override_usage = "hushed clear [OPTIONS] <DIR> <TEXT|--input <FILE>|--image <FILE>>")]
 #[command(after_help = "Examples:
   hushed clear models/all-MiniLM-L6-v2 \"a small test\"
   hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json
-  hushed clear models/gpt2 --max-tokens 32 \"Once upon a time\"")]
+  hushed clear models/gpt2 --max-tokens 32 \"Once upon a time\"
+  hushed clear models/vit-base --image cat.jpg")]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
     #[command(flatten)]
-    texts: Texts,
+    given: Given,
 
     #[command(flatten)]
     too_long: Truncate,
@@ -39,26 +41,26 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let texts = self.texts.read()?;
+        let given = self.given.read()?;
         let start = Instant::now();
         let model = Model::load(&self.dir)?;
         let load_seconds = start.elapsed().as_secs_f64();
         if model.public.task() == Task::Generate {
-            return self.generate(out, &model, &texts, load_seconds);
+            return self.generate(out, &model, &given.texts()?, load_seconds);
         }
         if self.max_tokens.is_some() {
             return Err(ModelError::NotAGenerator.into());
         }
 
         let labels = model.public.labels();
-        let tokens = self.too_long.tokens(&model.public, &texts)?;
+        let items = given.items(&model.public, &self.too_long)?;
         let in_text = |index| move |source| CliError::Text { index, source };
 
         let start = Instant::now();
-        let bar = out.progress(tokens.len() as u64, "embedding");
-        for (index, ids) in tokens.into_iter().enumerate() {
-            let count = ids.rows().real;
-            for numbers in model.embed(vec![ids]).map_err(in_text(index))? {
+        let bar = out.progress(items.len() as u64, "embedding");
+        for (index, item) in items.into_iter().enumerate() {
+            let count = item.rows().real;
+            for numbers in model.embed(vec![item]).map_err(in_text(index))? {
                 let object = answer(index, count, &numbers, labels);
                 out.result(object, || answer_text(index, count, &numbers, labels))?;
             }
@@ -67,7 +69,7 @@ impl Args {
         bar.finish_and_clear();
         let seconds = start.elapsed().as_secs_f64();
         let mut end =
-            json!({ "texts": texts.len(), "seconds": seconds, "load_seconds": load_seconds });
+            json!({ "texts": given.len(), "seconds": seconds, "load_seconds": load_seconds });
         if let Some(labels) = labels {
             end["labels"] = json!(labels);
         }
@@ -75,7 +77,7 @@ impl Args {
             end,
             &format!(
                 "{} text(s) in {seconds:.2} s, model read in {load_seconds:.2} s",
-                texts.len()
+                given.len()
             ),
         )
     }
@@ -95,7 +97,8 @@ impl Args {
         let prompts = self.too_long.tokens_within(&model.public, texts, limit)?;
         let mut made = 0;
         for (index, prompt) in prompts.iter().enumerate() {
-            let mut decoder = model.public.tokenizer.decoder();
+            let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
+            let mut decoder = tokenizer.decoder();
             let decoder = decoder.as_mut().ok_or(ModelError::NotAGenerator)?;
             let (mut ids, mut text, mut written) = (Vec::new(), String::new(), Ok(()));
             let ending = greedy(model, prompt, most, |id| {

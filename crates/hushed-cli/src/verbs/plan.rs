@@ -29,6 +29,7 @@ Examples:
   hushed plan models/all-MiniLM-L6-v2 --tokens 9,14,30 --bucket 16
   hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json
   hushed plan models/gpt2 --tokens 32 --max-tokens 20
+  hushed plan models/vit-base --images 1
   hushed plan models/all-MiniLM-L6-v2 --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
 )]
 pub struct Args {
@@ -44,11 +45,15 @@ pub struct Args {
     #[arg(
         long,
         value_name = "N,…",
-        required_unless_present = "rows",
+        required_unless_present_any = ["rows", "images"],
         value_delimiter = ',',
         env = "HUSHED_TOKENS"
     )]
     tokens: Vec<usize>,
+
+    /// With a model of images: images of a pass
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "tokens")]
+    images: usize,
 
     /// Tokens that a model of text adds: the prompt's plan is that of the first one
     #[arg(
@@ -104,6 +109,7 @@ impl Args {
     fn twopc(&self, out: &Output) -> Result<(), CliError> {
         let request = Request {
             tokens: self.tokens.clone(),
+            images: self.images,
             bucket: self.bucket.map(|n| n as usize),
             public_table: self.public_table,
             max_tokens: self.max_tokens,

@@ -89,6 +89,10 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         Task::Classify => "classify",
         Task::Generate => "generate",
     };
+    let given = match server.reads_images() {
+        true => "--image FILE",
+        false => "\"a private text\"",
+    };
     let object = json!({
         "event": "listening",
         "verb": verb,
@@ -105,7 +109,7 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
             .map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
         format!(
             "listening on {address}\ncertificate sha256 {pin}\nbundle {bundle}{metrics}\n\n\
-             try:  hushed {verb} --server {address} --pin {pin} \"a private text\""
+             try:  hushed {verb} --server {address} --pin {pin} {given}"
         )
     })?;
     server.run(stop)?;

@@ -177,6 +177,67 @@ fn a_classifier_prints_logits_and_names() {
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
 
+/// Images in place of texts: checked, planned, calibrated and classified in the clear.
+#[test]
+fn images_are_classified() {
+    let dir = tiny_golden("vit").to_string_lossy().into_owned();
+    let image = |name: &str| format!("{dir}/images/{name}");
+    let check = hushed(&["check", &dir, "--json"]);
+    let rows = json_lines(&check.stdout);
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc"]));
+    assert_eq!(rows[0]["model"]["image_side"], 32);
+    let shown = hushed(&["check", &dir]).stdout;
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    assert!(shown.contains("images of 32 × 32 points"), "{shown}");
+
+    let (wide, gray) = (image("wide.png"), image("gray.png"));
+    let images = ["--image", &wide, "--image", &gray, "--json"];
+    let clear = hushed(&[&["clear", &dir], &images[..]].concat());
+    let rows = json_lines(&clear.stdout);
+    assert_eq!((rows.len(), &rows[1]["tokens"]), (3, &17.into()));
+    assert_eq!(rows[1]["logits"].as_array().expect("logits").len(), 5);
+    let plan = hushed(&["plan", &dir, "--images", "2", "--json"]);
+    let plan = &json_lines(&plan.stdout)[0]["plan"];
+    assert_eq!(plan["tokens"], serde_json::json!([17, 17]));
+    assert!(
+        plan["exposures"]
+            .to_string()
+            .contains("that they are images")
+    );
+
+    let written = std::env::temp_dir().join(format!("hushed-vit-{}.json", std::process::id()));
+    let output = written.to_string_lossy().into_owned();
+    let calibrate = [&["calibrate", &dir, "--output", &output], &images[..]].concat();
+    let rows = json_lines(&hushed(&calibrate).stdout);
+    assert_eq!(rows.last().expect("a summary")["beyond"], 0);
+    assert!(written.is_file());
+    std::fs::remove_file(&written).expect("it was written");
+
+    // A text, an image that is none, images of a model of texts, tokens of images.
+    let encoder = tiny_golden("roberta").to_string_lossy().into_owned();
+    let config = format!("{dir}/config.json");
+    for (arguments, name) in [
+        (
+            ["clear", &dir, "a text", "--json"].as_slice(),
+            "text-refused",
+        ),
+        (
+            &["clear", &dir, "--image", &config, "--json"],
+            "image-refused",
+        ),
+        (
+            &["clear", &encoder, "--image", &wide, "--json"],
+            "image-refused",
+        ),
+        (&["plan", &dir, "--tokens", "17", "--json"], "tokens"),
+        (&["plan", &encoder, "--images", "1", "--json"], "tokens"),
+    ] {
+        let output = hushed(arguments);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}");
+        assert_eq!(common::error(&output)["name"], name, "{arguments:?}");
+    }
+}
+
 /// The text is shown as it comes, and under --json with its ids.
 #[test]
 fn a_generator_continues_a_text() {

@@ -144,6 +144,39 @@ fn documents_are_found_by_a_private_query() {
     assert_eq!(error(&refused)["name"], "not-a-document");
 }
 
+/// Images of other sizes and formats than the model reads: the labels of the model in the clear.
+#[test]
+fn images_get_the_labels_of_the_clear_model() {
+    let folder = hushed_model::testing::tiny_golden("vit");
+    let model = folder.to_string_lossy().into_owned();
+    let files = ["wide.png", "half.jpg", "alpha.png"].map(|name| {
+        let path = folder.join("images").join(name);
+        path.to_string_lossy().into_owned()
+    });
+    let images: Vec<&str> = files.iter().flat_map(|f| ["--image", f]).collect();
+    let server = Server::start(&model, &[]);
+    assert_eq!(server.hello["verb"], "classify");
+    let connection = ["--server", &server.address, "--pin", &server.pin, "--json"];
+    let labels = |arguments: &[&str]| {
+        let rows = json_lines(&hushed(arguments).stdout);
+        let labels = rows.iter().filter_map(|row| row["label"].as_str());
+        labels.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let clear = labels(&[&["clear", &model, "--json"], &images[..]].concat());
+    assert_eq!(clear.len(), 3);
+    let classify = [&["classify"], &connection[..], &images[..]].concat();
+    assert_eq!(labels(&classify), clear);
+    let batch = [&classify[..], &["--batch", "3"]].concat();
+    assert_eq!(labels(&batch), clear);
+    let output = hushed(&[&classify[..], &["--bucket", "8"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let output = hushed(&[&["classify"], &connection[..], &["a text"]].concat());
+    assert_eq!(
+        (output.status.code(), &error(&output)["name"]),
+        (Some(3), &"text-refused".into())
+    );
+}
+
 #[test]
 fn a_client_that_does_not_fit_is_told_why() {
     let Some(model) = model() else { return };

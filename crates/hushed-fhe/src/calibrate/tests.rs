@@ -162,7 +162,7 @@ fn rows_are_frozen_and_heads_are_fixed() {
 #[test]
 fn every_token_of_a_vocabulary_occurs_once() {
     let (_folder, model, _) = tiny();
-    let tokenizer = &model.public.tokenizer;
+    let tokenizer = model.public.tokenizer().unwrap();
     let texts = vocabulary(tokenizer, 16);
     let ends = [texts[0].ids()[0], *texts[0].ids().last().unwrap()];
     let mut inside = Vec::new();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::plain::{self, PlainActs};
-use hushed_model::{Attention, Heads, Linear, Mask, Matrix, Rows, StepId, Weigh};
+use hushed_model::{Attention, Heads, Linear, Mask, Matrix, Queries, Rows, StepId, Weigh};
 
 use super::*;
 use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
@@ -51,6 +51,7 @@ fn layer() -> Attention {
         rope: None,
         weigh: Weigh::Softmax,
         mask: Mask::Full,
+        queries: Queries::All,
     }
 }
 

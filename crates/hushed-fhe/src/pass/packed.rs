@@ -80,7 +80,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 remedy: "plan a batch: leave out --texts",
             });
         }
-        let columns = rows.layout().spread(program.embedding().width, pairs)?;
+        let columns = rows.layout().spread(program.width(), pairs)?;
         Ok(PackedPass {
             on,
             program,

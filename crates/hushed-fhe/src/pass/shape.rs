@@ -26,7 +26,12 @@ pub fn halves(program: &Program) -> Vec<Option<Half>> {
             Block::FeedForward(_) => Some(Half::FeedForward),
             Block::Add => of(1),
             Block::Norm(_) => of(0),
-            Block::Embed(_) | Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) => None,
+            Block::Embed(_)
+            | Block::Patches(_)
+            | Block::Pool(_)
+            | Block::Head(_)
+            | Block::Vocabulary(_)
+            | Block::Classes(_) => None,
         });
     }
     halves

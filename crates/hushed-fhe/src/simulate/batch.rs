@@ -80,7 +80,7 @@ impl Batch<'_> {
             }
             false => RowsKnown::public(layout, lengths.clone())?,
         };
-        let columns = columns(layout, texts, self.program.embedding().width, self.bound);
+        let columns = columns(layout, texts, self.program.width(), self.bound);
         let columns = columns.into_iter().map(|v| on.vector(v, upload));
         let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
         let placement = self.placement.clone();

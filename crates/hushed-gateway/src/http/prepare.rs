@@ -108,8 +108,8 @@ pub fn tokens(
     text: &str,
     too_long: TooLong,
 ) -> Result<usize, Refusal> {
-    let tokenizer = &shared.public.tokenizer;
-    let ids = tokenizer.encode(text, shared.max_tokens, too_long);
+    let tokenizer = shared.public.tokenizer();
+    let ids = tokenizer.and_then(|t| t.encode(text, shared.max_tokens, too_long));
     ids.map(|ids| ids.rows().total).map_err(|error| {
         let name = match error {
             TextError::TooLong { .. } | TextError::TooManyBytes { .. } => "context_length_exceeded",

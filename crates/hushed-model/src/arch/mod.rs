@@ -6,6 +6,7 @@ mod distilbert;
 mod gpt2;
 mod llama;
 mod roberta;
+mod vit;
 
 use crate::blocks::Activation;
 
@@ -22,6 +23,8 @@ pub enum Architecture {
     Gpt2,
     /// `llama`.
     Llama,
+    /// `vit`.
+    Vit,
 }
 
 /// What a model is asked for.
@@ -29,7 +32,7 @@ pub enum Architecture {
 pub enum Task {
     /// A vector a text.
     Embed,
-    /// A number a class.
+    /// A number a class, of a text or an image.
     Classify,
     /// The text that follows, token by token.
     Generate,
@@ -38,7 +41,7 @@ pub enum Task {
 /// The names of an architecture's parts.
 pub(crate) struct Names {
     pub fields: Fields,
-    /// `None`: a decoder.
+    /// `None`: no encoder of text.
     pub encoder: Option<Encoder>,
     /// Positions count from the row after that of the padding id, which is this one unless `config.json` says
     /// otherwise.
@@ -89,23 +92,25 @@ pub(crate) struct Head {
 }
 
 /// Where a folder has a head beside the layers, their tensors are under one of these.
-pub(crate) const PREFIXES: [&str; 6] = [
+pub(crate) const PREFIXES: [&str; 7] = [
     "bert.",
     "roberta.",
     "distilbert.",
     "transformer.",
     "model.",
+    "vit.",
     "",
 ];
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 6] = [
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 7] = [
     ("bert", Architecture::Bert),
     ("roberta", Architecture::Roberta),
     ("xlm-roberta", Architecture::Roberta),
     ("distilbert", Architecture::DistilBert),
     ("gpt2", Architecture::Gpt2),
     ("llama", Architecture::Llama),
+    ("vit", Architecture::Vit),
 ];
 
 impl Architecture {
@@ -117,7 +122,12 @@ impl Architecture {
 
     /// Whether it continues texts.
     pub(crate) fn decodes(self) -> bool {
-        self.names().encoder.is_none()
+        matches!(self, Architecture::Gpt2 | Architecture::Llama)
+    }
+
+    /// Whether it reads images.
+    pub(crate) fn sees(self) -> bool {
+        self == Architecture::Vit
     }
 
     pub(crate) fn names(self) -> &'static Names {
@@ -127,10 +137,11 @@ impl Architecture {
             Architecture::DistilBert => &distilbert::NAMES,
             Architecture::Gpt2 => &gpt2::NAMES,
             Architecture::Llama => &llama::NAMES,
+            Architecture::Vit => &vit::NAMES,
         }
     }
 
-    /// The names of an encoder's parts; BERT's for a decoder, which are as good where no folder is read.
+    /// The names of an encoder's parts; BERT's for others, which are as good where no folder is read.
     pub(crate) fn encoder(self) -> &'static Encoder {
         self.names().encoder.as_ref().unwrap_or(&bert::ENCODER)
     }

@@ -11,11 +11,13 @@ use crate::error::Problem;
 use crate::folder::decoder::{self, Biases};
 use crate::folder::json::{self, Fields};
 use crate::folder::labels;
+use crate::folder::vision;
+use crate::images::CHANNELS;
 
 /// Name of the file in a model folder.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// The sizes of an encoder, checked: every number is within the bounds below and the heads divide the width.
+/// The sizes of a model, checked: every number is within the bounds below and the heads divide the width.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkConfig {
     /// Whose names the folder uses.
@@ -34,10 +36,12 @@ pub struct NetworkConfig {
     pub biases: Biases,
     /// Columns inside the feed-forward block.
     pub hidden: usize,
-    /// Rows of the token table.
+    /// Rows of the token table; 0 where images are read.
     pub vocabulary: usize,
-    /// Rows of the position table that tokens can have: the longest text.
+    /// Rows of the position table that tokens can have: the longest text, or the rows of every image.
     pub positions: usize,
+    /// Points in a row of a patch, where images are read; 0 elsewhere.
+    pub patch_side: usize,
     /// Rows before these, which no token has.
     pub first_position: usize,
     /// Rows of the token-type table, of which only row 0 is used; 0 where there is no such table.
@@ -71,7 +75,7 @@ const EPSILON: f64 = 1e-12;
 const GPT2_EPSILON: f64 = 1e-5;
 const LLAMA_EPSILON: f64 = 1e-6;
 
-const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2, llama";
+const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2, llama, vit";
 /// Its attention adds a bias by the distance of two tokens.
 const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
@@ -100,6 +104,7 @@ impl NetworkConfig {
         match architecture {
             Some(Architecture::Gpt2) => decoder::gpt2(&mut f),
             Some(Architecture::Llama) => decoder::llama(&mut f),
+            Some(Architecture::Vit) => {}
             _ => encoder_only(&mut f),
         }
         f.must_be_off(
@@ -129,13 +134,19 @@ impl NetworkConfig {
             (Some(width), None) if gpt2 => Some(4 * width),
             _ => f.size(names.fields.hidden, 1, MAX_HIDDEN),
         };
-        let vocabulary = f.size("vocab_size", 1, MAX_VOCABULARY);
+        let sees = architecture.is_some_and(Architecture::sees);
+        let grid = sees.then(|| vision::grid(&mut f));
+        let vocabulary = match sees {
+            true => Some(0),
+            false => f.size("vocab_size", 1, MAX_VOCABULARY),
+        };
         let padding_id = match decodes {
             // Padding is masked: an id that is no token (−1, or one behind the vocabulary) is as good as none.
             true => f.get("pad_token_id").and_then(|id| {
                 let id = u32::try_from(id.as_u64()?).ok()?;
                 (vocabulary? > id as usize).then_some(id)
             }),
+            false if sees => None,
             false => token(&mut f, "pad_token_id").or(names.positions_after_padding),
         };
         let first_position = match names.positions_after_padding {
@@ -147,8 +158,13 @@ impl NetworkConfig {
             None if gpt2 => "n_ctx",
             _ => names.fields.positions,
         };
-        let rows = f.size(rows, first_position + 3, MAX_POSITIONS);
-        let positions = rows.map(|rows| rows - first_position);
+        let positions = match grid {
+            Some(grid) => grid.map(|(patches, _)| patches + 1),
+            None => {
+                let rows = f.size(rows, first_position + 3, MAX_POSITIONS);
+                rows.map(|rows| rows - first_position)
+            }
+        };
         let token_types = match names.fields.token_types {
             None => Some(0),
             Some(field) if f.get(field).is_some() => f.size(field, 1, 1024),
@@ -173,6 +189,7 @@ impl NetworkConfig {
 
         let labels = match &names.encoder {
             Some(encoder) => labels::parse(&mut f, encoder.head.architectures),
+            None if sees => vision::labels(&mut f),
             None => None,
         };
         if let (Some(width), Some(heads)) = (width, heads)
@@ -185,6 +202,9 @@ impl NetworkConfig {
             key_heads = decoder::key_heads(&mut f, width, heads);
             rope = decoder::rope(&mut f);
             biases = decoder::biases(&mut f);
+        }
+        if sees {
+            biases.attention = f.flag_or("qkv_bias", true);
         }
         if problems.len() > before {
             return None;
@@ -200,6 +220,7 @@ impl NetworkConfig {
             hidden: hidden?,
             vocabulary: vocabulary?,
             positions: positions?,
+            patch_side: grid.flatten().map_or(0, |(_, side)| side),
             first_position,
             token_types: token_types?,
             activation: activation?,
@@ -237,6 +258,7 @@ impl NetworkConfig {
             hidden: 4096,
             vocabulary: 30522,
             positions: 512,
+            patch_side: 0,
             first_position: 0,
             token_types: 2,
             activation: Activation::Gelu,
@@ -286,6 +308,24 @@ impl NetworkConfig {
         }
     }
 
+    /// ViT-base with patches of 16 × 16 points of images of 224 × 224 (Dosovitskiy et al. 2021), for 1000 classes.
+    pub fn vit_base() -> NetworkConfig {
+        NetworkConfig {
+            architecture: Architecture::Vit,
+            vocabulary: 0,
+            positions: 197,
+            patch_side: 16,
+            token_types: 0,
+            padding_id: None,
+            labels: Some((0..1000).map(|i| format!("LABEL_{i}")).collect()),
+            biases: Biases {
+                attention: true,
+                feed_forward: true,
+            },
+            ..NetworkConfig::base()
+        }
+    }
+
     /// What the model is asked for.
     pub fn task(&self) -> Task {
         match &self.labels {
@@ -314,6 +354,9 @@ impl NetworkConfig {
         let (d, hidden) = (self.width, self.hidden);
         let layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d;
         let classes = self.labels.as_ref().map(Vec::len);
+        if self.architecture.sees() {
+            return self.vision_parameters(layer, classes.unwrap_or(0));
+        }
         let mut head = classes.map_or(0, |k| d * d + d + k * d + k);
         if self.task() == Task::Generate && !self.tied {
             head += self.vocabulary * d;
@@ -322,6 +365,17 @@ impl NetworkConfig {
             + 2 * d
             + self.layers * layer
             + head
+    }
+
+    /// Numbers in all tensors of a vision transformer, of which a layer with biases has this many.
+    fn vision_parameters(&self, layer: usize, classes: usize) -> usize {
+        let (d, patch) = (self.width, CHANNELS * self.patch_side.pow(2));
+        let layer = match self.biases.attention {
+            true => layer,
+            false => layer - 3 * d,
+        };
+        let rows = patch * d + d + (self.positions + 1) * d;
+        rows + self.layers * layer + 2 * d + classes * (d + 1)
     }
 
     /// Numbers in all tensors of a decoder like LLaMA.
@@ -338,12 +392,19 @@ impl NetworkConfig {
 
 /// Whether a configuration that was refused is of a generator, so that its tokenizer is checked as one.
 pub(crate) fn generates(bytes: &[u8]) -> bool {
-    let value: Option<Value> = serde_json::from_slice(bytes).ok();
-    let name = value.as_ref().and_then(|v| v.get("model_type")?.as_str());
-    let types = arch::MODEL_TYPES.iter();
-    types
-        .into_iter()
-        .any(|(of, a)| Some(*of) == name && a.decodes())
+    named(bytes).is_some_and(Architecture::decodes)
+}
+
+/// Whether a configuration that was refused is of a model of images, which has no tokenizer.
+pub(crate) fn sees(bytes: &[u8]) -> bool {
+    named(bytes).is_some_and(Architecture::sees)
+}
+
+fn named(bytes: &[u8]) -> Option<Architecture> {
+    let value: Value = serde_json::from_slice(bytes).ok()?;
+    let name = value.get("model_type")?.as_str()?;
+    let mut types = arch::MODEL_TYPES.iter();
+    types.find(|(of, _)| *of == name).map(|(_, a)| *a)
 }
 
 /// What an encoder's configuration may not ask for.

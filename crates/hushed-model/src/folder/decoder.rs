@@ -139,13 +139,13 @@ pub(super) fn biases(f: &mut Fields<'_>) -> Biases {
 }
 
 impl Problem {
-    /// An ending of a sentence encoder beside a decoder.
-    pub(super) fn decoder_with_modules(file: &str) -> Problem {
+    /// An ending of a sentence encoder beside another model.
+    pub(super) fn not_with_modules(file: &str) -> Problem {
         Problem::UnsupportedValue {
             file: file.to_owned(),
             field: "model_type",
-            value: "a decoder".to_owned(),
-            supported: "an encoder, beside modules.json",
+            value: "a decoder or a model of images".to_owned(),
+            supported: "an encoder of text, beside modules.json",
         }
     }
 }

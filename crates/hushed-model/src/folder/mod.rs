@@ -9,6 +9,7 @@ pub(crate) mod pooling;
 pub mod public;
 pub mod report;
 pub(crate) mod shards;
+pub(crate) mod vision;
 pub(crate) mod weights;
 
 pub use config::NetworkConfig;

@@ -8,32 +8,31 @@ use std::path::{Path, PathBuf};
 
 use crate::arch::Task;
 use crate::blocks::{Activation, Pool};
-use crate::error::{FolderError, ModelError, Problem};
+use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
 use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
+use crate::folder::vision::{self, PREPROCESSOR};
+use crate::images::{Pixels, Preprocess};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
 
-/// Name in the folder, size limit in bytes, and what to do if it is missing (`None`: it may be).
-const FILES: &[(&str, u64, Option<&str>)] = &[
-    (
-        CONFIG,
-        1 << 20,
-        Some("point to a Hugging Face model folder"),
-    ),
-    (
-        TOKENIZER,
-        64 << 20,
-        Some(
-            "only fast tokenizers are read; save the tokenizer with `save_pretrained` of a fast one",
-        ),
-    ),
-    (MODULES, 1 << 20, None),
-    (POOLING, 1 << 20, None),
-    (SENTENCE, 1 << 20, None),
-    (PROMPTS, 1 << 20, None),
-    (FUNCTIONS, 1 << 17, None),
+/// Name in the folder, and size limit in bytes.
+const FILES: &[(&str, u64)] = &[
+    (CONFIG, 1 << 20),
+    (TOKENIZER, 64 << 20),
+    (PREPROCESSOR, 1 << 16),
+    (MODULES, 1 << 20),
+    (POOLING, 1 << 20),
+    (SENTENCE, 1 << 20),
+    (PROMPTS, 1 << 20),
+    (FUNCTIONS, 1 << 17),
 ];
+/// What to do where a file is missing that has to be there.
+const NO_CONFIG: &str = "point to a Hugging Face model folder";
+const NO_TOKENIZER: &str =
+    "only fast tokenizers are read; save the tokenizer with `save_pretrained` of a fast one";
+const NO_PREPROCESSOR: &str =
+    "it says how images become numbers; save the image processor with `save_pretrained`";
 
 /// The public files of a model as bytes, in the order of their names.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,8 +45,10 @@ pub struct PublicFiles {
 pub struct Public {
     /// Sizes of the layers.
     pub config: NetworkConfig,
-    /// Text to token ids.
-    pub tokenizer: Tokenizer,
+    /// Text to token ids, where texts are read.
+    tokenizer: Option<Tokenizer>,
+    /// Images to patches, where images are read.
+    pub images: Option<Preprocess>,
     /// How rows become one.
     pub pool: Pool,
     /// Whether the answer is scaled to unit length.
@@ -81,19 +82,12 @@ impl PublicFiles {
     /// As [`PublicFiles::read`], adding to a list of problems.
     pub(crate) fn read_into(folder: &Path, problems: &mut Vec<Problem>) -> PublicFiles {
         let mut files = BTreeMap::new();
-        for &(name, limit, required) in FILES {
+        for &(name, limit) in FILES {
             match read_small(&folder.join(name), name, limit) {
                 Ok(Some(bytes)) => {
                     files.insert(name, bytes);
                 }
-                Ok(None) => {
-                    if let Some(hint) = required {
-                        problems.push(Problem::MissingFile {
-                            file: name.to_owned(),
-                            hint,
-                        });
-                    }
-                }
+                Ok(None) => {}
                 Err(problem) => problems.push(problem),
             }
         }
@@ -107,11 +101,11 @@ impl PublicFiles {
     ) -> Result<PublicFiles, FolderError> {
         let (mut files, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, bytes) in given {
-            match FILES.iter().find(|(known, ..)| *known == name) {
-                Some(&(known, limit, _)) if bytes.len() as u64 <= limit => {
+            match FILES.iter().find(|(known, _)| *known == name) {
+                Some(&(known, limit)) if bytes.len() as u64 <= limit => {
                     files.insert(known, bytes);
                 }
-                Some(&(_, limit, _)) => problems.push(Problem::TooLarge {
+                Some(&(_, limit)) => problems.push(Problem::TooLarge {
                     file: name,
                     bytes: bytes.len() as u64,
                     limit,
@@ -148,17 +142,23 @@ impl PublicFiles {
     /// As [`PublicFiles::parse`], adding to a list of problems; `None` exactly if this list is then not empty.
     pub(crate) fn parse_into(&self, problems: &mut Vec<Problem>) -> Option<Public> {
         let bytes = |name: &str| self.files.get(name).map(Vec::as_slice);
-        for &(file, _, required) in FILES {
-            if let (None, Some(hint)) = (bytes(file), required)
-                && !problems.iter().any(|p| mentions(p, file))
-            {
+        let mut config = bytes(CONFIG).and_then(|b| NetworkConfig::parse(b, problems));
+        let sees = match &config {
+            Some(config) => config.architecture.sees(),
+            None => bytes(CONFIG).is_some_and(config::sees),
+        };
+        let reads = match sees {
+            true => (PREPROCESSOR, NO_PREPROCESSOR),
+            false => (TOKENIZER, NO_TOKENIZER),
+        };
+        for (file, hint) in [(CONFIG, NO_CONFIG), reads] {
+            if bytes(file).is_none() && !problems.iter().any(|p| mentions(p, file)) {
                 problems.push(Problem::MissingFile {
                     file: file.to_owned(),
                     hint,
                 });
             }
         }
-        let mut config = bytes(CONFIG).and_then(|b| NetworkConfig::parse(b, problems));
         let declared = bytes(FUNCTIONS).and_then(|b| declared::parse(b, problems));
         if let (Some(config), Some(declared)) = (&mut config, declared) {
             config.tolerance = Some(declared.activation);
@@ -173,17 +173,21 @@ impl PublicFiles {
             None => Task::Embed,
         };
         let tokenizer = bytes(TOKENIZER)
+            .filter(|_| !sees)
             .and_then(|b| Tokenizer::parse(b, vocabulary, padding_id, task, problems));
+        let images = bytes(PREPROCESSOR)
+            .filter(|_| sees)
+            .and_then(|b| vision::preprocess(b, config.as_ref().map(sides), problems));
         if let (Some(config), Some(tokenizer)) = (&config, &tokenizer) {
             positions_fit(config, tokenizer, problems);
         }
         let modules = bytes(MODULES).and_then(|b| pooling::modules(b, problems));
         if let (Some(config), Some(_)) = (&mut config, bytes(MODULES)) {
+            if task == Task::Generate || sees {
+                problems.push(Problem::not_with_modules(CONFIG));
+            }
             // A sentence encoder, whatever it was cut from.
             config.labels = None;
-            if task == Task::Generate {
-                problems.push(Problem::decoder_with_modules(CONFIG));
-            }
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
         let head = config.as_ref().map(|c| &c.architecture.encoder().head);
@@ -232,7 +236,7 @@ impl PublicFiles {
         if !problems.is_empty() {
             return None;
         }
-        let (config, tokenizer) = (config?, tokenizer?);
+        let config = config?;
         let max_tokens = sentence
             .max_tokens
             .unwrap_or(config.positions)
@@ -241,6 +245,7 @@ impl PublicFiles {
             end_token: config.end_token,
             config,
             tokenizer,
+            images,
             pool,
             normalise: modules.is_some_and(|m| m.normalise),
             max_tokens,
@@ -258,7 +263,24 @@ impl Public {
 
     /// The token ids of a text, within the model's limit; between special tokens unless it is to be continued.
     pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
-        Ok(self.tokenizer.encode(text, self.max_tokens, too_long)?)
+        Ok(self.tokenizer()?.encode(text, self.max_tokens, too_long)?)
+    }
+
+    /// Text to token ids.
+    ///
+    /// # Errors
+    /// [`TextError::NoText`] of a model that reads images.
+    pub fn tokenizer(&self) -> Result<&Tokenizer, TextError> {
+        self.tokenizer.as_ref().ok_or(TextError::NoText)
+    }
+
+    /// What the model reads of a PNG or JPEG file.
+    ///
+    /// # Errors
+    /// [`ImageError`]; of a model that reads text, [`ImageError::NoImages`].
+    pub fn image(&self, file: &[u8]) -> Result<Pixels, ImageError> {
+        let images = self.images.as_ref().ok_or(ImageError::NoImages)?;
+        images.read(file)
     }
 
     /// Names of the answer's numbers, if the model is a classifier.
@@ -274,6 +296,12 @@ impl Public {
         }
         pooled
     }
+}
+
+/// Points in a row of an image, and of a patch.
+fn sides(config: &NetworkConfig) -> (usize, usize) {
+    let across = config.positions.saturating_sub(1).isqrt();
+    (across * config.patch_side, config.patch_side)
 }
 
 /// Positions that count on from the padding id have to mean the tokenizer's.

@@ -38,8 +38,10 @@ pub struct Summary {
     pub vocabulary: usize,
     /// Numbers in the tensors that are used.
     pub parameters: usize,
-    /// Longest input in tokens.
+    /// Longest input in tokens; rows of every image.
     pub max_tokens: usize,
+    /// Width and height of an image as it is read, in points, if images are read.
+    pub image_side: Option<usize>,
     /// `mean`, `first`, `last` or `max`.
     pub pooling: &'static str,
     /// Whether answers have unit length.
@@ -125,6 +127,7 @@ fn summary(public: &Public) -> Summary {
         vocabulary: c.vocabulary,
         parameters: c.parameters(),
         max_tokens: public.max_tokens,
+        image_side: public.images.as_ref().map(|images| images.side),
         pooling: match public.pool {
             Pool::First => "first",
             Pool::Mean => "mean",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{From, Source};
-use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Mask, Pool, Weigh};
+use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Mask, Pool, Queries, Weigh};
 use crate::folder::config::NetworkConfig;
 use crate::matrix::Matrix;
 use crate::network::{Layer, Network};
@@ -41,6 +41,7 @@ impl<S: Source> From<'_, S> {
                 rope: None,
                 weigh: Weigh::Softmax,
                 mask: Mask::Full,
+                queries: Queries::All,
             },
             attention_norm: self.norm(&name(t.attention_norm))?,
             feed_forward: FeedForward {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{From, Source};
-use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Weigh};
+use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Queries, Weigh};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
 use crate::matrix::Matrix;
@@ -59,6 +59,7 @@ impl<S: Source> From<'_, S> {
                 rope: None,
                 weigh: Weigh::Softmax,
                 mask: Mask::Causal,
+                queries: Queries::All,
             },
             feed_forward_norm: self.norm(&name("ln_2"))?,
             feed_forward: FeedForward {

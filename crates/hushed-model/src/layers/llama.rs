@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{From, Source};
-use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Weigh};
+use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Queries, Weigh};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
 
@@ -64,6 +64,7 @@ impl<S: Source> From<'_, S> {
                 rope: c.rope,
                 weigh: Weigh::Softmax,
                 mask: Mask::Causal,
+                queries: Queries::All,
             },
             feed_forward_norm: self.rms_norm(&name("post_attention_layernorm"))?,
             feed_forward: FeedForward {
@@ -86,26 +87,6 @@ impl<S: Source> From<'_, S> {
             reach: None,
             offset: gain.as_ref().map(|_| vec![0.0; width].into()),
             gain,
-        })
-    }
-
-    /// A linear layer whose bias is zeros where the folder has none.
-    fn linear_if(
-        &mut self,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-        biased: bool,
-    ) -> Result<Linear, S::Error> {
-        if biased {
-            return self.linear(name, inputs, outputs);
-        }
-        let weights = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
-        Ok(Linear {
-            inputs,
-            outputs,
-            bias: weights.as_ref().map(|_| vec![0.0; outputs].into()),
-            weights: weights.map(Arc::new),
         })
     }
 }

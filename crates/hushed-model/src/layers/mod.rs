@@ -4,6 +4,7 @@ mod encoder;
 mod gpt2;
 mod llama;
 mod random;
+mod vit;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(crate) use encoder::encoder;
 pub(crate) use gpt2::gpt2;
 pub(crate) use llama::llama;
 pub(crate) use random::Random;
+pub(crate) use vit::vit;
 
 /// The layers of this configuration, with numbers from the source.
 pub(crate) fn body<S: Source>(
@@ -33,6 +35,7 @@ pub(crate) fn body<S: Source>(
         }
         Architecture::Gpt2 => Body::Decoder(gpt2(config, source)?),
         Architecture::Llama => Body::Decoder(llama(config, source)?),
+        Architecture::Vit => Body::Vision(vit(config, source)?),
     })
 }
 
@@ -102,6 +105,26 @@ impl<S: Source> From<'_, S> {
                 .matrix(&format!("{name}.weight"), outputs, inputs)?
                 .map(Arc::new),
             bias: self.vector(&format!("{name}.bias"), outputs)?,
+        })
+    }
+
+    /// A linear layer whose bias is zeros where the folder has none.
+    fn linear_if(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+        biased: bool,
+    ) -> Result<Linear, S::Error> {
+        if biased {
+            return self.linear(name, inputs, outputs);
+        }
+        let weights = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
+        Ok(Linear {
+            inputs,
+            outputs,
+            bias: weights.as_ref().map(|_| vec![0.0; outputs].into()),
+            weights: weights.map(Arc::new),
         })
     }
 

@@ -34,9 +34,11 @@ impl Random {
 
     /// The numbers of the tensor `name`.
     pub(crate) fn numbers(&mut self, name: &str, shape: &[usize]) -> Vec<f32> {
-        const GAINS: [&str; 7] = [
+        const GAINS: [&str; 9] = [
             "LayerNorm.weight",
             "layernorm.weight",
+            "layernorm_before.weight",
+            "layernorm_after.weight",
             "norm.weight",
             "layer_norm.weight",
             "ln_1.weight",
@@ -45,6 +47,9 @@ impl Random {
         ];
         let (mean, deviation) = match (name, shape) {
             (n, _) if GAINS.iter().any(|gain| n.ends_with(gain)) => (0.9, 0.1),
+            (_, &[_, channels, rows, columns]) => {
+                (0.0, 0.8 / ((channels * rows * columns) as f32).sqrt())
+            }
             (n, _) if n.starts_with("embeddings.") => (0.0, 0.04),
             ("wte.weight" | "wpe.weight" | "lm_head.weight" | "embed_tokens.weight", _) => {
                 (0.0, 0.04)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::product::{times_transposed, transposed};
 use super::{PlainActs, functions, head_columns, run};
-use crate::blocks::{Attention, Weigh};
+use crate::blocks::{Attention, Queries, Weigh};
 use crate::error::ModelError;
 use crate::matrix::Matrix;
 use crate::program::{Program, StepId, same};
@@ -73,7 +73,11 @@ impl PlainCache {
             for i in 0..m {
                 let row = p.row_mut(i);
                 row.iter_mut().for_each(|s| *s *= h.scale);
-                functions::softmax(row, a.mask.keys(self.rows + i, n));
+                let seen = match a.queries {
+                    Queries::All => a.mask.keys(self.rows + i, n),
+                    Queries::First | Queries::Last => n,
+                };
+                functions::softmax(row, seen);
             }
             let o = times_transposed(&p, &transposed(&part(values))); // m × dh
             for i in 0..m {

@@ -8,9 +8,10 @@ mod run;
 use rayon::prelude::*;
 
 use crate::blocks::{
-    Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Pool, Rope, Weigh,
+    Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Patches, Pool, Rope, Weigh,
 };
 use crate::error::ModelError;
+use crate::images::Pixels;
 use crate::matrix::Matrix;
 use crate::program::{StepId, here, same};
 use crate::rows::Rows;
@@ -29,10 +30,10 @@ pub struct PlainActs {
     pub values: Matrix<f64>,
 }
 
-/// Per text and head an `m × m` matrix.
+/// Per text and head an `m × m` matrix, or its row of the one query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlainScores {
-    /// Which rows belong to which text.
+    /// Which keys belong to which text.
     pub rows: Rows,
     /// `texts[t][head]`.
     pub texts: Vec<Vec<Matrix<f64>>>,
@@ -61,6 +62,42 @@ fn head_columns(
             .copy_from_slice(&x.row(row)[head * dh..(head + 1) * dh]);
     }
     part
+}
+
+/// A row a patch of every image, with the class token before them and positions added: `(count + 1) × d` an image.
+///
+/// # Errors
+/// Shapes only; an image of another size.
+fn embed_patches(at: StepId, images: &[Pixels], p: &Patches) -> Result<PlainActs, ModelError> {
+    let (class, offsets) = (here(at, &p.class)?, here(at, &p.offsets)?);
+    let rows = Rows::unpadded(&vec![p.count + 1; images.len()]);
+    let d = p.linear.outputs;
+    let mut values = Matrix::zero(rows.total(), d);
+    for (image, (block, _)) in images.iter().zip(rows.blocks()) {
+        let patches = image.patches();
+        same(at, "patches", patches.rows(), p.count)?;
+        let data = patches.data().iter().map(|&v| f64::from(v)).collect();
+        let numbers = Matrix::new(patches.rows(), patches.cols(), data);
+        let x = PlainActs {
+            rows: Rows::unpadded(&[p.count]),
+            values: numbers.unwrap_or_else(|| Matrix::zero(0, 0)),
+        };
+        let x = linear(at, &x, &p.linear)?; // count × d
+        let first = values.row_mut(block.start).iter_mut();
+        first
+            .zip(class.iter())
+            .for_each(|(v, &c)| *v = f64::from(c));
+        for i in 0..p.count {
+            values
+                .row_mut(block.start + 1 + i)
+                .copy_from_slice(x.values.row(i));
+        }
+        for (i, row) in block.enumerate() {
+            let place = values.row_mut(row).iter_mut().zip(offsets.row(i));
+            place.for_each(|(v, &p)| *v += f64::from(p));
+        }
+    }
+    Ok(PlainActs { rows, values })
 }
 
 /// `E[id_i] + P[i]` for every token, or without P where places are not in the embedding: `m × d` a text.
@@ -241,7 +278,7 @@ pub fn turn(
 }
 
 /// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q, and those of K are counted
-/// by the heads that share them.
+/// by the heads that share them. Q has as many rows as K, or one a text.
 ///
 /// # Errors
 /// Shapes that differ.
@@ -253,23 +290,27 @@ pub fn scores(
 ) -> Result<PlainScores, ModelError> {
     same(at, "columns of Q", q.values.cols(), h.query_columns())?;
     same(at, "columns of K", k.values.cols(), h.key_columns())?;
-    same(at, "rows of K", k.values.rows(), q.values.rows())?;
-    let head = |rows: std::ops::Range<usize>, j| {
+    same(at, "texts", q.rows.texts().len(), k.rows.texts().len())?;
+    let head = |[asking, keys]: [std::ops::Range<usize>; 2], j| {
         let (q, k) = (
-            head_columns(&q.values, rows.clone(), j, h.width),
-            head_columns(&k.values, rows, j / h.shared(), h.width),
+            head_columns(&q.values, asking, j, h.width),
+            head_columns(&k.values, keys, j / h.shared(), h.width),
         );
         let mut s = product::times_transposed(&q, &k); // m × m
         s.data_mut().iter_mut().for_each(|v| *v *= h.scale);
         s
     };
-    let texts = q
-        .rows
-        .blocks()
-        .map(|(rows, _)| (0..h.count).map(|j| head(rows.clone(), j)).collect())
+    let blocks = q.rows.blocks().zip(k.rows.blocks());
+    let texts = blocks
+        .map(|((asking, _), (keys, _))| {
+            let heads = 0..h.count;
+            heads
+                .map(|j| head([asking.clone(), keys.clone()], j))
+                .collect()
+        })
         .collect();
     Ok(PlainScores {
-        rows: q.rows.clone(),
+        rows: k.rows.clone(),
         texts,
     })
 }
@@ -300,20 +341,25 @@ pub fn attend(
 ) -> Result<PlainActs, ModelError> {
     same(at, "columns of V", v.values.cols(), h.key_columns())?;
     same(at, "texts", p.texts.len(), v.rows.texts().len())?;
-    let mut values = Matrix::zero(v.values.rows(), h.query_columns());
-    for ((rows, _), heads) in v.rows.blocks().zip(&p.texts) {
+    let asked = p
+        .texts
+        .iter()
+        .map(|heads| heads.first().map_or(0, Matrix::rows));
+    let rows = match asked.sum::<usize>() == v.values.rows() {
+        true => v.rows.clone(),
+        false => v.rows.pooled(),
+    };
+    let mut values = Matrix::zero(rows.total(), h.query_columns());
+    for (((keys, _), (asking, _)), heads) in v.rows.blocks().zip(rows.blocks()).zip(&p.texts) {
         for (j, p) in heads.iter().enumerate() {
-            let v = head_columns(&v.values, rows.clone(), j / h.shared(), h.width);
+            let v = head_columns(&v.values, keys.clone(), j / h.shared(), h.width);
             let o = product::times_transposed(p, &product::transposed(&v)); // m × dh
-            for (i, row) in rows.clone().enumerate() {
+            for (i, row) in asking.clone().enumerate() {
                 values.row_mut(row)[j * h.width..(j + 1) * h.width].copy_from_slice(o.row(i));
             }
         }
     }
-    Ok(PlainActs {
-        rows: v.rows.clone(),
-        values,
-    })
+    Ok(PlainActs { rows, values })
 }
 
 /// The products of two matrices' elements.

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use super::{
-    PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, linear, multiply, norm,
-    pool, scores, turn, weigh,
+    PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, embed_patches, linear,
+    multiply, norm, pool, scores, turn, weigh,
 };
-use crate::blocks::{Attention, Classifier, FeedForward, Mask, NormKind, Pool};
-use crate::error::ModelError;
+use crate::blocks::{Attention, Classifier, FeedForward, Mask, NormKind, Pool, Queries};
+use crate::error::{ImageError, ModelError, TextError};
+use crate::images::{Item, Pixels};
 use crate::program::{Block, Program, Step, StepId, Values};
 use crate::tokens::TokenIds;
 
@@ -42,29 +43,30 @@ pub enum Seen<'a> {
     Scores(&'a PlainScores),
 }
 
-/// Runs a program over texts, showing the value of every step.
+/// Runs a program over texts or images, showing the value of every step.
 ///
 /// # Errors
 /// [`ModelError`] if the program has shapes only, or a text does not fit it.
-pub fn run(
+pub fn run<T: Into<Item>>(
     program: &Program,
-    texts: Vec<TokenIds>,
+    items: Vec<T>,
     see: impl FnMut(&Step, &PlainActs),
 ) -> Result<PlainActs, ModelError> {
-    steps_of(program, 0..program.steps().len(), texts, None, see)
+    let items = items.into_iter().map(T::into).collect();
+    steps_of(program, 0..program.steps().len(), items, None, see)
 }
 
 /// The same, showing what goes into every part of a step and what comes out of it.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_parts(
+pub fn run_parts<T: Into<Item>>(
     program: &Program,
-    texts: Vec<TokenIds>,
+    items: Vec<T>,
     see: impl FnMut(StepId, What, Moment, Seen<'_>),
 ) -> Result<PlainActs, ModelError> {
     let mut run = Run {
-        texts,
+        items: items.into_iter().map(T::into).collect(),
         see,
         cache: None,
     };
@@ -77,6 +79,7 @@ pub fn run_parts(
 /// # Errors
 /// As [`run`].
 pub fn start(program: &Program, texts: Vec<TokenIds>) -> Result<PlainActs, ModelError> {
+    let texts = texts.into_iter().map(Item::from).collect();
     steps_of(program, program.before_layers(), texts, None, |_, _| ())
 }
 
@@ -104,11 +107,11 @@ pub fn attention(id: StepId, x: &PlainActs, a: &Attention) -> Result<PlainActs, 
 fn steps_of(
     program: &Program,
     range: Range<usize>,
-    texts: Vec<TokenIds>,
+    items: Vec<Item>,
     before: Option<PlainActs>,
     mut see: impl FnMut(&Step, &PlainActs),
 ) -> Result<PlainActs, ModelError> {
-    let mut run = unseen(texts);
+    let mut run = unseen(items);
     program.run(range, before, |_, step, values| {
         let value = run.step(step, values)?;
         see(step, &value);
@@ -122,22 +125,36 @@ pub(super) fn after(
     text: TokenIds,
     cache: &mut PlainCache,
 ) -> Result<PlainActs, ModelError> {
-    let mut run = unseen(vec![text]);
+    let mut run = unseen(vec![text.into()]);
     run.cache = Some(cache);
     let all = 0..program.steps().len();
     program.run(all, None, |_, step, values| run.step(step, values))
 }
 
-fn unseen<'a>(texts: Vec<TokenIds>) -> Run<'a, impl FnMut(StepId, What, Moment, Seen<'_>)> {
+fn unseen<'a>(items: Vec<Item>) -> Run<'a, impl FnMut(StepId, What, Moment, Seen<'_>)> {
     Run {
-        texts,
+        items,
         see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
         cache: None,
     }
 }
 
+fn text(item: Item) -> Result<TokenIds, ModelError> {
+    match item {
+        Item::Text(text) => Ok(text),
+        Item::Image(_) => Err(ImageError::NoImages.into()),
+    }
+}
+
+fn image(item: Item) -> Result<Pixels, ModelError> {
+    match item {
+        Item::Image(image) => Ok(image),
+        Item::Text(_) => Err(TextError::NoText.into()),
+    }
+}
+
 struct Run<'a, F> {
-    texts: Vec<TokenIds>,
+    items: Vec<Item>,
     see: F,
     /// Keys and values of earlier rows.
     cache: Option<&'a mut PlainCache>,
@@ -148,9 +165,15 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         let id = step.id;
         match &step.block {
             Block::Embed(e) => {
-                let texts = std::mem::take(&mut self.texts);
+                let texts = std::mem::take(&mut self.items).into_iter();
+                let texts = texts.map(text).collect::<Result<_, _>>()?;
                 let first = self.first();
                 Ok(self.given(id, embed_after(id, texts, e, first)?))
+            }
+            Block::Patches(p) => {
+                let images = std::mem::take(&mut self.items).into_iter();
+                let images = images.map(image).collect::<Result<Vec<_>, _>>()?;
+                Ok(self.given(id, embed_patches(id, &images, p)?))
             }
             Block::Norm(n) => {
                 let x = values.get(step, 0)?;
@@ -167,7 +190,9 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
             }
             Block::Pool(p) => Ok(self.given(id, pool(values.get(step, 0)?, p))),
             Block::Head(c) => self.head(id, values.get(step, 0)?, c),
-            Block::Vocabulary(w) => Ok(self.given(id, linear(id, values.get(step, 0)?, w)?)),
+            Block::Vocabulary(w) | Block::Classes(w) => {
+                Ok(self.given(id, linear(id, values.get(step, 0)?, w)?))
+            }
         }
     }
 
@@ -190,6 +215,9 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
             q = turn(id.part("query"), q, rope, width, first)?;
             k = turn(id.part("key"), k, rope, width, first)?;
         }
+        if let Some(pooling) = a.queries.pool() {
+            q = pool(&q, &pooling); // 1 × h·dh
+        }
         if let Some(cache) = &mut self.cache {
             let o = cache.attend(id, &q, k, v, a)?; // m × h·dh
             return linear(id.part("output"), &o, &a.output);
@@ -198,9 +226,13 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         let s = scores(at, &q, &k, &a.heads)?; // h of m × m
         self.show(at, What::Values, Moment::Output, Seen::Scores(&s));
         let at = id.part("weigh");
-        self.show(at, What::Weigh(a.mask), Moment::Input, Seen::Scores(&s));
-        let p = weigh(s, a.weigh, &a.mask); // h of m × m
-        self.show(at, What::Weigh(a.mask), Moment::Output, Seen::Scores(&p));
+        let mask = match a.queries {
+            Queries::All => a.mask,
+            Queries::First | Queries::Last => Mask::Full,
+        };
+        self.show(at, What::Weigh(mask), Moment::Input, Seen::Scores(&s));
+        let p = weigh(s, a.weigh, &mask); // h of m × m
+        self.show(at, What::Weigh(mask), Moment::Output, Seen::Scores(&p));
         let at = id.part("attend");
         let o = self.given(at, attend(at, &p, &v, &a.heads)?); // m × h·dh
         let at = id.part("output");

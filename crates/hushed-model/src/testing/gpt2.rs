@@ -7,7 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::folder::config::NetworkConfig;
-use crate::model::Model;
+use crate::model::{Model, gpt2_shapes};
+use crate::program::Program;
 use crate::tokens::character_of;
 
 /// Pairs that the tokenizer of [`tiny_generator_folder`] merges, in order.
@@ -80,4 +81,9 @@ fn tokenizer_json() -> Value {
         "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "",
             "end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": merges},
     })
+}
+
+/// GPT-2 of its published size, as shapes, for tests of plans.
+pub fn published_generator() -> Program {
+    gpt2_shapes(&NetworkConfig::gpt2()).program()
 }

@@ -150,7 +150,7 @@ fn special_tokens_inside_a_text_are_text() {
             let as_text = |id: &u32| Some(*id) == unknown || !special.contains(id);
             assert!(inside.iter().all(as_text), "{name}: {text} is {inside:?}");
         }
-        let ordinary = model.public.tokenizer.ordinary_ids();
+        let ordinary = model.public.tokenizer().unwrap().ordinary_ids();
         assert!(ordinary.len() > 580 && !ordinary.iter().any(|id| special.contains(id)));
     }
 }

@@ -66,7 +66,7 @@ fn a_generator_is_measured_by_what_its_rows_see() {
         let (Seen::Scores(s), What::Weigh(_), Moment::Input) = (value, what, moment) else {
             return;
         };
-        if id.to_string() == "layer.1.attention.weigh" {
+        if id.to_string() == "layer.0.attention.weigh" {
             for scores in &s.texts[0] {
                 for i in 0..real {
                     let seen = &scores.row(i)[..=i];
@@ -81,7 +81,7 @@ fn a_generator_is_measured_by_what_its_rows_see() {
     let Ranges::Softmax {
         shifted,
         denominator,
-    } = calibration.at("layer.1.attention.weigh").unwrap()
+    } = calibration.at("layer.0.attention.weigh").unwrap()
     else {
         panic!()
     };

@@ -44,7 +44,7 @@ fn ids_logits_and_continuations_equal_the_reference() {
 fn tokenizers_agree_with_the_reference() {
     for name in FOLDERS {
         let (model, expected) = (Model::load(&tiny_golden(name)).unwrap(), expected(name));
-        let tokenizer = &model.public.tokenizer;
+        let tokenizer = model.public.tokenizer().unwrap();
         agree_on_lines(tokenizer, &expected["lines"], name, 1);
         for case in expected["decoded"].as_array().unwrap() {
             let mut decoder = tokenizer.decoder().unwrap();
@@ -206,7 +206,7 @@ fn the_program_and_the_counts() {
     });
     assert_eq!(kinds.collect::<Vec<_>>(), [NormKind::RmsNorm; 5]);
     assert_eq!(program.linears().count(), 2 * 7 + 1);
-    assert!(!model.embedding().placed && model.embedding().offsets.is_none());
+    assert!(!model.embedding().unwrap().placed && model.embedding().unwrap().offsets.is_none());
     assert!(matches!(
         model.encoder(),
         Err(ModelError::NotAnEncoder {
@@ -234,7 +234,8 @@ fn no_row_sees_later_ones() {
         let mut seen = Vec::new();
         let text = vec![TokenIds::new(ids.to_vec())];
         plain::run(&program, text, |step, x| {
-            if step.id.layer().is_some() {
+            // The last layer ends in the last row alone.
+            if step.id.layer().is_some() && x.rows.total() >= 3 {
                 seen.push(x.values.data()[..3 * 32].to_vec());
             }
         })

@@ -7,3 +7,4 @@ mod folders;
 mod golden;
 mod gpt2;
 mod llama;
+mod vit;

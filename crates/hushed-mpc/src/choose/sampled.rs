@@ -1,9 +1,9 @@
-//! Whether the activations of a model fit its formats, by one text of its own vocabulary: found when a model is checked
-//! or served. Activations that are large for every text, as published decoders have them at their first tokens (Sun et
-//! al., arXiv 2402.17762), show there. A text to come may still have larger ones: `hushed calibrate` measures texts
-//! that are like those to come.
+//! Whether the activations of a model fit its formats, by one text of its own vocabulary or one image: found when a
+//! model is checked or served. Activations that are large for every text, as published decoders have them at their
+//! first tokens (Sun et al., arXiv 2402.17762), show there. A text to come may still have larger ones: `hushed
+//! calibrate` measures texts that are like those to come.
 
-use hushed_model::{Model, Ranges, Task, TokenIds, calibrate};
+use hushed_model::{Item, Model, ModelError, Preprocess, Ranges, Task, calibrate};
 
 use super::fits::fits;
 use crate::RunError;
@@ -12,12 +12,17 @@ use crate::weights::ranges::OutOfRange;
 /// Tokens of the text, special ones aside.
 const TOKENS: usize = 24;
 
-/// The norms and sums of a model that are beyond its formats in a text of tokens from all over its vocabulary.
+/// The norms and sums of a model that are beyond its formats in a text of tokens from all over its vocabulary, or in a
+/// made image.
 ///
 /// # Errors
 /// [`RunError::Model`] if the model has shapes only.
 pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
-    let calibration = calibrate(model, &[text(model)], "")?;
+    let item = match &model.public.images {
+        Some(images) => image(images)?,
+        None => text(model)?,
+    };
+    let calibration = calibrate(model, &[item], "")?;
     let decodes = model.public.task() == Task::Generate;
     let bounded = |site: &str| match calibration.sites.get(site) {
         Some(Ranges::Norm { .. }) => Some("squares of a row in a norm"),
@@ -45,10 +50,27 @@ pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> 
 }
 
 /// Ordinary tokens at equal distances, behind what the tokenizer puts before a text.
-fn text(model: &Model) -> TokenIds {
-    let ids = model.public.tokenizer.ordinary_ids();
+fn text(model: &Model) -> Result<Item, ModelError> {
+    let tokenizer = model.public.tokenizer()?;
+    let ids = tokenizer.ordinary_ids();
     let room = model.public.max_tokens.saturating_sub(2).clamp(1, TOKENS);
     let step = (ids.len() / room).max(1);
     let inside = ids.iter().copied().step_by(step).take(room);
-    model.public.tokenizer.surrounded(inside)
+    Ok(tokenizer.surrounded(inside).into())
+}
+
+/// Slopes of all three channels with edges and noise over them, so that points of every brightness lie beside points of
+/// every other.
+fn image(images: &Preprocess) -> Result<Item, ModelError> {
+    let side = images.side;
+    let point = |place: usize| {
+        let (channel, y, x) = (place % 3, place / 3 / side, place / 3 % side);
+        let slope = [x, y, x + y].map(|at| at * 255 / side)[channel] / 2;
+        let edge = 128 * ((x * 8 / side + y * 8 / side) % 2);
+        // Multiples of the golden ratio are spread evenly.
+        let noise = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
+        (slope + edge + noise).min(255) as u8
+    };
+    let points = (0..side * side * 3).map(point).collect();
+    Ok(images.of_points(points)?.into())
 }

@@ -1,12 +1,13 @@
 //! Scores, softmax and the product with V: texts of equal length together, all heads of all of them as one batch.
 //!
 //! Shapes: over all texts Q is rows × h·dh, K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the
-//! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. The h/g
-//! heads that read the same keys lie one after another, so that they are one product of m·h/g rows.
+//! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. Where one
+//! row a text asks, Q is texts × h·dh and m is 1, with the same keys. The h/g heads that read the same keys lie one
+//! after another, so that they are one product of m·h/g rows.
 
 use std::ops::Range;
 
-use hushed_model::{Heads, Mask, Rope, Rows};
+use hushed_model::{Heads, Mask, Queries, Rope};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::softmax::SCORES;
@@ -15,7 +16,7 @@ use hushed_twopc::share::Ring;
 
 use crate::RunError;
 use crate::circuit::cache::Past;
-use crate::circuit::groups::{Group, groups};
+use crate::circuit::groups::{Asking, Group};
 use crate::circuit::input::Padding;
 use crate::formats::{
     ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, MASKED, PORTION, QUERY, QUOTIENT, SUM_BITS,
@@ -29,7 +30,7 @@ pub fn scores<S: Shares>(
     on: &mut S,
     [q, k]: [&S::Share; 2],
     past: &mut Past<S::Share>,
-    rows: &Rows,
+    rows: &Asking<'_>,
     heads: Heads,
     rope: Option<&Rope>,
 ) -> Result<Vec<S::Share>, RunError> {
@@ -42,13 +43,13 @@ pub fn scores<S: Shares>(
         Some(rope) => turned(on, [q, k], past.rows(), rows, heads, rope)?,
     };
     let k = past.with_keys(k);
-    let product = |group: Group| {
+    let product = |(group, asking): (Group, Group)| {
         let keys = past.before(&group);
-        let q = by_heads(&q, &group, (heads.count, heads.width));
+        let q = by_heads(&q, &asking, (heads.count, heads.width));
         let k = by_heads_transposed(&k, &keys, (heads.keys, heads.width));
         let shape = MatmulShape {
             shape: OltShape {
-                k: group.rows * heads.shared(),
+                k: asking.rows * heads.shared(),
                 m: heads.width,
                 n: keys.rows,
             },
@@ -57,7 +58,7 @@ pub fn scores<S: Shares>(
         let s = on.matmul(&q, &k, &shape)?;
         Ok(on.narrow(&s, 2 * QUERY.frac - SCORES.frac, SCORES.ring))
     };
-    groups(rows).into_iter().map(product).collect()
+    rows.groups().into_iter().map(product).collect()
 }
 
 /// Q and K in [`QUERY`], turned by their places: the rows of every text are at `before` and after it. Cosines and sines
@@ -67,17 +68,23 @@ fn turned<S: Shares>(
     on: &mut S,
     qk: [&S::Share; 2],
     before: usize,
-    rows: &Rows,
+    rows: &Asking<'_>,
     heads: Heads,
     rope: &Rope,
 ) -> Result<(S::Share, S::Share), RunError> {
+    let queries = qk[0].elements();
     let both = S::Share::concat(LINEAR.ring, &qk.map(S::Share::clone));
     let both = on.rescale(&both, LINEAR.frac - TURNED.frac, TURNED.ring)?;
     let elements = both.elements();
     let dh = heads.width;
-    let places = || {
-        rows.blocks()
-            .flat_map(|(block, _)| before..before + block.len())
+    let places = |queries: Queries| {
+        let lengths = rows.rows.blocks().map(|(block, _)| block.len());
+        // Where places turn rows, padding is in front: the last row is the last token to both parties.
+        lengths.flat_map(move |length| match queries {
+            Queries::All => before..before + length,
+            Queries::First => before..before + 1,
+            Queries::Last => before + length - 1..before + length,
+        })
     };
     // What every row of a head is multiplied by: one table a place, for the heads of Q and then for those of K.
     let tables = |of: fn(f64, bool) -> f64| {
@@ -91,11 +98,15 @@ fn turned<S: Shares>(
             }
             row
         };
-        let each: Vec<Vec<i64>> = places().map(row).collect();
-        let part = |count: usize| each.iter().flat_map(move |row| row.repeat(count));
-        part(heads.count)
-            .chain(part(heads.keys))
-            .collect::<Vec<_>>()
+        let part = |queries, count: usize| {
+            let rows = places(queries).map(row);
+            rows.flat_map(|row| row.repeat(count)).collect::<Vec<_>>()
+        };
+        [
+            part(rows.queries, heads.count),
+            part(Queries::All, heads.keys),
+        ]
+        .concat()
     };
     let partner = both.gather(elements, || {
         let mut other = vec![0; dh];
@@ -114,7 +125,6 @@ fn turned<S: Shares>(
             .times_each(|| tables(|angle, first| if first { -angle.sin() } else { angle.sin() })),
     );
     let turned = on.narrow(&turned, TURNED.frac + TURN_FRAC - QUERY.frac, QUERY.ring);
-    let queries = rows.total() * heads.query_columns();
     let part = |range: Range<usize>| turned.gather(range.len(), || range.collect());
     Ok((part(0..queries), part(queries..elements)))
 }
@@ -125,15 +135,16 @@ pub fn weigh<S: Shares>(
     on: &mut S,
     scores: &[S::Share],
     past: &Past<S::Share>,
-    rows: &Rows,
+    rows: &Asking<'_>,
     how: (Heads, Mask),
     padding: Option<Padding>,
 ) -> Result<Vec<S::Share>, RunError> {
     let (heads, mask) = how;
     let padded = padding.is_some();
-    let weights = |(s, group): (&S::Share, Group)| {
-        let (m, n) = (group.rows, past.before(&group).rows);
+    let weights = |(s, (group, asking)): (&S::Share, (Group, Group))| {
+        let (m, n) = (asking.rows, past.before(&group).rows);
         let matrices = group.texts.len() * heads.count;
+        // One row is the last, or under no mask.
         let hides = mask == Mask::Causal && m > 1;
         let owner = match padded {
             true => Party::Client,
@@ -142,7 +153,12 @@ pub fn weigh<S: Shares>(
         match padded || hides {
             true => {
                 let behind = padding != Some(Padding::InFront);
-                let masked = || masked(past, &group, heads.count, mask, behind);
+                let masked = || {
+                    let one = masked(past, &group, (mask, rows.queries), behind);
+                    one.into_iter()
+                        .flat_map(|text| text.repeat(heads.count))
+                        .collect()
+                };
                 let masked = on.known(owner, matrices * m * n, masked);
                 let s = on.add_known(s, &masked);
                 on.exponentials(&s, matrices * m, n)
@@ -150,18 +166,17 @@ pub fn weigh<S: Shares>(
             false => on.exponentials(s, matrices * m, n),
         }
     };
-    scores.iter().zip(groups(rows)).map(weights).collect()
+    scores.iter().zip(rows.groups()).map(weights).collect()
 }
 
-/// [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the client's secret: it adds these
-/// to its own share.
+/// For each text of a group [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the
+/// client's secret: it adds these to its own share.
 fn masked<S: Local>(
     past: &Past<S>,
     group: &Group,
-    heads: usize,
-    mask: Mask,
+    (mask, queries): (Mask, Queries),
     behind: bool,
-) -> Vec<i64> {
+) -> Vec<Vec<i64>> {
     let masked = SCORES.signed(MASKED);
     let before = past.before(group).rows - group.rows;
     let text = |real: usize| {
@@ -178,11 +193,16 @@ fn masked<S: Local>(
             (ahead || padding || past.is_padding(key)) && !own
         };
         let row = |row: usize| (0..before + group.rows).map(move |key| hidden(row, key));
-        let all = (0..group.rows).flat_map(row);
-        let all: Vec<i64> = all.map(|hidden| i64::from(hidden) * masked).collect();
-        all.repeat(heads)
+        let asking = match queries {
+            Queries::All => 0..group.rows,
+            Queries::First => 0..1,
+            Queries::Last if behind => real - 1..real,
+            Queries::Last => group.rows - 1..group.rows,
+        };
+        let all = asking.flat_map(row);
+        all.map(|hidden| i64::from(hidden) * masked).collect()
     };
-    group.texts.iter().flat_map(|t| text(t.real)).collect()
+    group.texts.iter().map(|t| text(t.real)).collect()
 }
 
 /// Σ_k e_ik·v_k / Σ_k e_ik for every head: `e` as [`weigh`] gives it, `v` in [`LINEAR`]; the result in [`ACTIVATION`].
@@ -192,16 +212,16 @@ pub fn attend<S: Shares>(
     e: &[S::Share],
     v: &S::Share,
     past: &mut Past<S::Share>,
-    rows: &Rows,
+    rows: &Asking<'_>,
     heads: Heads,
 ) -> Result<S::Share, RunError> {
     let v = on.rescale(v, LINEAR.frac - VALUE.frac, VALUE.ring)?;
     let v = past.with_values(v);
-    let groups = groups(rows);
+    let (groups, asking): (Vec<Group>, Vec<Group>) = rows.groups().into_iter().unzip();
     let mut done = Vec::with_capacity(e.len());
-    for (e, group) in e.iter().zip(&groups) {
+    for (e, (group, asking)) in e.iter().zip(groups.iter().zip(&asking)) {
         let keys = past.before(group);
-        let (m, n) = (group.rows, keys.rows);
+        let (m, n) = (asking.rows, keys.rows);
         let v = by_heads(&v, &keys, (heads.keys, heads.width));
         let batch = group.texts.len() * heads.count;
         let shape = MatmulShape {
@@ -227,8 +247,8 @@ pub fn attend<S: Shares>(
     }
     Ok(by_rows(
         &S::Share::concat(MAIN, &done),
-        &groups,
-        rows.total(),
+        &asking,
+        rows.asking().total(),
         heads,
     ))
 }

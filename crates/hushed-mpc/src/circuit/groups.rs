@@ -1,7 +1,7 @@
 //! Texts of equal length in a pass: their attention runs as one batch of heads, so that rounds and part-empty
 //! ciphertexts are paid once a length instead of once a text.
 
-use hushed_model::Rows;
+use hushed_model::{Queries, Rows};
 
 /// The texts of a pass that have one number of rows, padding included: public to both parties.
 pub struct Group {
@@ -17,6 +17,47 @@ pub struct Member {
     pub start: usize,
     /// Rows that are tokens, as this party knows them: the server takes all of them for tokens.
     pub real: usize,
+}
+
+/// The rows of a pass, and which of them ask.
+pub struct Asking<'a> {
+    /// All rows: those of keys and values.
+    pub rows: &'a Rows,
+    /// Those that queries are made of.
+    pub queries: Queries,
+}
+
+impl Asking<'_> {
+    /// The rows that ask.
+    pub fn asking(&self) -> Rows {
+        match self.queries {
+            Queries::All => self.rows.clone(),
+            Queries::First | Queries::Last => self.rows.pooled(),
+        }
+    }
+
+    /// The groups of a pass, and of each the same texts with the rows that ask, in the matrix of these.
+    pub fn groups(&self) -> Vec<(Group, Group)> {
+        let starts: Vec<usize> = self.rows.blocks().map(|(block, _)| block.start).collect();
+        let one = |group: &Group| {
+            let places = group.texts.iter();
+            let places = places.filter_map(|t| starts.iter().position(|&s| s == t.start));
+            Group {
+                rows: 1,
+                texts: places.map(|start| Member { start, real: 1 }).collect(),
+            }
+        };
+        let all = groups(self.rows).into_iter();
+        match self.queries {
+            Queries::All => all.zip(groups(self.rows)).collect(),
+            Queries::First | Queries::Last => all
+                .map(|group| {
+                    let asking = one(&group);
+                    (group, asking)
+                })
+                .collect(),
+        }
+    }
 }
 
 /// The groups of a pass, in the order of their first texts.

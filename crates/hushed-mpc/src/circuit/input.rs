@@ -1,12 +1,14 @@
-//! What a pass over some texts begins with.
+//! What a pass over some texts or images begins with.
 
-use hushed_model::{Block, Program, Rows, Step, TextRows, TokenIds};
+use hushed_model::{Block, Item, Pixels, Program, Rows, Step, TextRows, TokenIds};
 
 /// The input of each party to a pass. Both give the same terms and the same numbers of rows.
 pub enum Input {
     /// The client: its texts, padding included.
     Texts(Vec<TokenIds>, Terms),
-    /// The server: how many rows each text has, padding included.
+    /// The client: its images. There are no terms: all images of a model have the same rows, and there is no table.
+    Images(Vec<Pixels>),
+    /// The server: how many rows each text or image has, padding included.
     Lengths(Vec<usize>, Terms),
 }
 
@@ -34,7 +36,7 @@ impl Padding {
     /// What suits a program.
     pub(crate) fn of(program: &Program) -> Padding {
         let turned = |step: &Step| matches!(&step.block, Block::Attention(a) if a.rope.is_some());
-        match program.steps().iter().any(turned) && !program.embedding().placed {
+        match program.steps().iter().any(turned) && program.embedding().is_some_and(|e| !e.placed) {
             true => Padding::InFront,
             false => Padding::Behind,
         }
@@ -42,10 +44,27 @@ impl Padding {
 }
 
 impl Input {
+    /// The client's input of these texts, or of these images; what are of the other kind than the first is left out,
+    /// and so are terms where there are images.
+    pub fn of(items: Vec<Item>, terms: Terms) -> Input {
+        let (mut texts, mut images) = (Vec::new(), Vec::new());
+        for item in items {
+            match item {
+                Item::Text(text) => texts.push(text),
+                Item::Image(image) => images.push(image),
+            }
+        }
+        match images.is_empty() {
+            true => Input::Texts(texts, terms),
+            false => Input::Images(images),
+        }
+    }
+
     /// Rows of each text, padding included.
     pub fn lengths(&self) -> Vec<usize> {
         match self {
             Input::Texts(texts, _) => texts.iter().map(|t| t.rows().total).collect(),
+            Input::Images(images) => images.iter().map(|i| i.rows().total).collect(),
             Input::Lengths(lengths, _) => lengths.clone(),
         }
     }
@@ -54,6 +73,7 @@ impl Input {
     pub fn terms(&self) -> Terms {
         match self {
             Input::Texts(_, terms) | Input::Lengths(_, terms) => *terms,
+            Input::Images(_) => Terms::default(),
         }
     }
 
@@ -61,6 +81,7 @@ impl Input {
     pub(crate) fn rows(&self) -> Rows {
         match self {
             Input::Texts(texts, _) => Rows::new(texts.iter().map(TokenIds::rows)),
+            Input::Images(images) => Rows::new(images.iter().map(Pixels::rows)),
             Input::Lengths(lengths, _) => Rows::unpadded(lengths),
         }
     }
@@ -78,7 +99,24 @@ impl Input {
                 });
                 ids.map(i64::from).collect()
             }
-            Input::Lengths(..) => Vec::new(),
+            Input::Images(_) | Input::Lengths(..) => Vec::new(),
+        }
+    }
+
+    /// The images, at who has them.
+    pub(crate) fn images(&self) -> &[Pixels] {
+        match self {
+            Input::Images(images) => images,
+            Input::Texts(..) | Input::Lengths(..) => &[],
+        }
+    }
+
+    /// Whether a program that reads texts was given images, or the other way round.
+    pub(crate) fn is_of_another(&self, program: &Program) -> bool {
+        match self {
+            Input::Texts(..) => program.embedding().is_none(),
+            Input::Images(_) => program.patches().is_none(),
+            Input::Lengths(_, terms) => program.patches().is_some() && *terms != Terms::default(),
         }
     }
 

@@ -83,6 +83,18 @@ impl<'a> Product<'a> {
         Product::new(norm, a.query.inputs, parts)
     }
 
+    /// Key and value alone, where [`Product::query`] reads fewer rows.
+    pub fn keys_and_values(norm: Option<&'a Norm>, a: &'a Attention) -> Self {
+        let parts = vec![scaled(&a.key, 1.0), scaled(&a.value, 1.0)];
+        Product::new(norm, a.key.inputs, parts)
+    }
+
+    /// Query alone, with the factor of the scores.
+    pub fn query(norm: Option<&'a Norm>, a: &'a Attention) -> Self {
+        let factor = a.heads.scale * std::f64::consts::LOG2_E;
+        Product::new(norm, a.query.inputs, vec![scaled(&a.query, factor)])
+    }
+
     /// The wide layer of a feed-forward block, scaled as its activation wants its argument, or the gate so and then the
     /// layer; and the operand for the
     /// residual sum.

@@ -17,9 +17,13 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
         });
     };
     let texts = tokens.len();
+    let images = program.patches().is_some();
     list(
         "server",
         &match terms.padded {
+            _ if images => format!(
+                "the number of images ({texts}), that they are images, and the size that the model reads ({tokens:?} rows), the same for all of them"
+            ),
             false => format!("the number of texts ({texts}) and of tokens in each ({tokens:?})"),
             true => format!(
                 "the number of texts ({texts}) and the padded length of each ({tokens:?}); not how many of these are tokens"
@@ -27,6 +31,10 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
         },
     );
     match generates {
+        false if images => list(
+            "server",
+            "when an image is asked about and how long the client takes; nothing of its points, its own size or its class",
+        ),
         false => list(
             "server",
             "when a text is asked about and how long the client takes; nothing of the text, its token ids or its answer",
@@ -44,6 +52,9 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
             Some(Block::Vocabulary(_)) => {
                 "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit"
             }
+            Some(Block::Classes(_)) => {
+                "the class of its image, that of the largest logit; no logit"
+            }
             Some(Block::Head(_)) => "the class of its text, that of the largest logit; no logit",
             _ => "its embedding",
         },
@@ -51,6 +62,9 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
     list(
         "client",
         match terms.public_table {
+            _ if images => {
+                "the model's public part: sizes, names of the classes, how images become numbers, the functions of this version and what is declared of the model's; no weights"
+            }
             false => {
                 "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; no weights"
             }
@@ -62,7 +76,14 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
     );
     list(
         "network",
-        "sizes and times of the messages, from which the number of tokens (padded where the server sees it padded) follows; all else is inside TLS",
+        match images {
+            true => {
+                "sizes and times of the messages, from which the number of images follows; all else is inside TLS"
+            }
+            false => {
+                "sizes and times of the messages, from which the number of tokens (padded where the server sees it padded) follows; all else is inside TLS"
+            }
+        },
     );
     all
 }

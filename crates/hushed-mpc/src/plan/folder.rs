@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hushed_model::{Model, ModelError, PublicFiles, Task};
+use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
 
 use super::Plan;
 use crate::formats::MAX_TOKENS;
@@ -14,8 +14,10 @@ const FEWEST: usize = 3;
 /// What a folder's plan is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Tokens of each text of a pass, the two special ones counted.
+    /// Tokens of each text of a pass, the two special ones counted; none for a model of images.
     pub tokens: Vec<usize>,
+    /// Images of a pass; 0 for a model of texts.
+    pub images: usize,
     /// Texts are padded to a multiple of this many tokens, at least 1, or to the longest that the model takes.
     pub bucket: Option<usize>,
     /// The table of token vectors is public.
@@ -51,6 +53,15 @@ pub enum PlanError {
     /// An answer of several tokens from a model that gives none.
     #[error("only models that generate text add tokens to it")]
     NotGenerated,
+    /// Texts for a model of images.
+    #[error("the model takes images, all of one size: give their number (--images) and no tokens")]
+    Images,
+    /// Images for a model of texts.
+    #[error("the model takes texts: give their numbers of tokens (--tokens) and no images")]
+    Texts,
+    /// Padding or a table of images.
+    #[error("images are not padded, and have no table of token vectors")]
+    NoTerms,
     /// Several texts to continue.
     #[error("one text is continued at a time: give one number of tokens")]
     OneText,
@@ -66,11 +77,20 @@ impl Plan {
     /// # Errors
     /// [`PlanError`].
     pub fn of_folder(folder: &Path, request: &Request) -> Result<Vec<Plan>, PlanError> {
+        let files = PublicFiles::read(folder).map_err(ModelError::from)?;
+        let public = files.parse().map_err(|mut error| {
+            folder.clone_into(&mut error.folder);
+            ModelError::from(error)
+        })?;
+        if public.images.is_some() {
+            return Plan::of_images(&public, request);
+        }
+        if request.images > 0 {
+            return Err(PlanError::Texts);
+        }
         if request.tokens.is_empty() || request.bucket == Some(0) || request.max_tokens == 0 {
             return Err(PlanError::Nothing);
         }
-        let files = PublicFiles::read(folder).map_err(ModelError::from)?;
-        let public = files.parse().map_err(ModelError::from)?;
         let (generates, later) = (public.task() == Task::Generate, request.max_tokens - 1);
         let least = match generates {
             true => 1,
@@ -105,5 +125,25 @@ impl Plan {
         std::iter::once(Ok(first))
             .chain((0..later).map(next))
             .collect()
+    }
+
+    /// The plan of a pass over images, which all have the same rows.
+    fn of_images(public: &Public, request: &Request) -> Result<Vec<Plan>, PlanError> {
+        if !request.tokens.is_empty() || request.images == 0 {
+            return Err(PlanError::Images);
+        }
+        if request.max_tokens != 1 {
+            return Err(PlanError::NotGenerated);
+        }
+        let rows = vec![public.max_tokens; request.images];
+        let terms = Terms {
+            padded: request.bucket.is_some(),
+            public_table: request.public_table,
+        };
+        if terms != Terms::default() {
+            return Err(PlanError::NoTerms);
+        }
+        let program = Model::shapes_only(public).program();
+        Ok(vec![Plan::twopc(&program, &rows, terms, false)?])
     }
 }

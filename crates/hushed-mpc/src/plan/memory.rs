@@ -3,7 +3,7 @@
 //! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its
 //! peak).
 
-use hushed_model::{Block, Mask, Program};
+use hushed_model::{Block, Embedding, Mask, Program};
 use serde::Serialize;
 
 use crate::Entry;
@@ -43,16 +43,18 @@ impl Memory {
 /// Bytes of all layers of the server: the numbers as they were read (f32) and as they are run (i32, norms and residual
 /// columns in them), token vectors and positions included.
 fn weights(program: &Program) -> u64 {
-    let e = program.embedding();
-    let places = if e.placed { e.positions } else { 0 };
-    let mut numbers = (2 * e.vocabulary + places) * e.width;
+    let table = |e: &Embedding| {
+        let places = if e.placed { e.positions } else { 0 };
+        (2 * e.vocabulary + places) * e.width
+    };
+    let mut numbers = program.embedding().map_or(0, table);
     for linear in program.linears() {
         numbers += 2 * linear.inputs * linear.outputs;
     }
     // The diagonal of the residual, beside the first layer of every block.
     let blocks = program.steps().iter();
     let blocks = blocks.filter(|s| matches!(s.block, Block::Attention(_) | Block::FeedForward(_)));
-    numbers += blocks.count() * e.width * e.width;
+    numbers += blocks.count() * program.width().pow(2);
     4 * numbers as u64
 }
 
@@ -69,8 +71,8 @@ fn cached(program: &Program, rows: usize) -> u64 {
 ///
 /// Beside the constant parts, three things decide. At the server, the ciphertexts of one product: those of the
 /// operand, the sums that make one response, and what multiplies them ([`Entry::held`]); the lookup has most. At the
-/// client, its one-hot rows, or the public table as bytes and as numbers. At both, the correlated OTs of the largest
-/// step, of which a part is alive at a time.
+/// client, its one-hot rows, or the public table as bytes and as numbers, or the numbers of its images. At both, the
+/// correlated OTs of the largest step, of which a part is alive at a time.
 pub(crate) fn estimate(
     program: &Program,
     (earlier, rows): (usize, usize),
@@ -79,11 +81,12 @@ pub(crate) fn estimate(
 ) -> Memory {
     let most = |f: fn(&Entry) -> u64| steps.iter().map(f).max().unwrap_or(0);
     let (cots, held) = (most(|s| s.cots) as f64, most(|s| s.held));
-    let e = program.embedding();
-    let looked_up = match public_table {
-        false => 8 * rows * e.vocabulary,
-        true => 8 * e.vocabulary * e.width,
+    let numbers = |e: &Embedding| match public_table {
+        false => rows * e.vocabulary,
+        true => e.vocabulary * e.width,
     };
+    let points = program.patches().map_or(0, |p| rows * p.linear.inputs);
+    let looked_up = 8 * program.embedding().map_or(points, numbers);
     Memory {
         client: CLIENT
             + looked_up as u64

@@ -79,11 +79,16 @@ impl Shares for Clear {
     }
 
     fn takes(&self, input: &Input) -> bool {
-        matches!(input, Input::Texts(..))
+        matches!(input, Input::Texts(..) | Input::Images(_))
     }
 
     fn knows(&self, _: Party) -> bool {
         true
+    }
+
+    fn shared(&self, x: &Known, ring: Ring) -> Share {
+        let values = x.values.as_deref().into_iter().flatten();
+        Share::new(ring, values.map(|&v| v as u64).collect())
     }
 
     fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Share, RunError> {

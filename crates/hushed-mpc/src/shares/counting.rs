@@ -294,6 +294,10 @@ impl Shares for Counting<'_> {
         false
     }
 
+    fn shared(&self, x: &Known, ring: Ring) -> Length {
+        Length::new(ring, x.len)
+    }
+
     fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Length, RunError> {
         if table != Table::PublicTokens {
             self.linear(places.len, table.rows(e), e.width, TABLE_BITS)?;

@@ -185,12 +185,20 @@ impl Shares for Protocol {
     fn takes(&self, input: &Input) -> bool {
         matches!(
             (self.ctx.party(), input),
-            (Party::Client, Input::Texts(..)) | (Party::Server, Input::Lengths(..))
+            (Party::Client, Input::Texts(..) | Input::Images(_))
+                | (Party::Server, Input::Lengths(..))
         )
     }
 
     fn knows(&self, owner: Party) -> bool {
         owner == self.ctx.party()
+    }
+
+    fn shared(&self, x: &Known, ring: Ring) -> Share {
+        match &x.values {
+            Some(values) => Share::new(ring, values.iter().map(|&v| v as u64).collect()),
+            None => Share::zero(ring, x.len),
+        }
     }
 
     fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Share, RunError> {

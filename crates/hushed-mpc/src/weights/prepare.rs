@@ -1,6 +1,6 @@
 //! The weights of a whole model as integers, made before the first session needs them.
 
-use hushed_model::{Model, Program, StepId};
+use hushed_model::{Block, Model, Program, StepId};
 
 use crate::circuit::product::{Integers, Product};
 use crate::circuit::run;
@@ -21,7 +21,9 @@ impl Layers {
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
         let program = model.program();
         each_product(&program, |id, product| self.get(id, product).map(drop))?;
-        let e = program.embedding();
+        let Some(e) = program.embedding() else {
+            return Ok(());
+        };
         self.table(e, Table::Tokens)?;
         if predicts_tokens(&program) && e.placed {
             // Prompts may be padded.
@@ -39,7 +41,13 @@ impl Layers {
 pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
     let mut all = Vec::new();
     let program = model.program();
-    all.extend(ranges::embedding(program.embedding())?);
+    for step in program.steps() {
+        match &step.block {
+            Block::Embed(e) => all.extend(ranges::embedding(e)?),
+            Block::Patches(p) => all.extend(ranges::patches(step.id, p)?),
+            _ => {}
+        }
+    }
     each_product(&program, |id, product| {
         let Integers { weights, bias } = product.integers(id)?;
         all.extend(ranges::layer(id, &weights, &bias));
@@ -54,7 +62,8 @@ fn each_product(
     visit: impl FnMut(StepId, &Product<'_>) -> Result<(), RunError>,
 ) -> Result<(), RunError> {
     let mut counting = Counting::new()?.telling(visit);
-    let one = Input::Lengths(vec![1], Terms::default());
+    let rows = program.patches().map_or(1, |patches| patches.count + 1);
+    let one = Input::Lengths(vec![rows], Terms::default());
     run(&mut counting, program, &one, |_, _| ()).map(drop)
 }
 

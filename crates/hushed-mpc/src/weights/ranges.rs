@@ -1,7 +1,7 @@
 //! Whether a model's numbers fit the formats of a two-party run: found when a model is checked or loaded, never in a
 //! session.
 
-use hushed_model::{Embedding, Matrix, StepId};
+use hushed_model::{Embedding, Matrix, Patches, StepId, here};
 
 use crate::RunError;
 use crate::formats::{BIAS_LIMIT, LINEAR, POSITION_LIMIT, TABLE_BITS, WEIGHT_BITS, WEIGHT_FRAC};
@@ -70,6 +70,21 @@ pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
     Ok(collect("embed", found))
 }
 
+/// The same of a class token and of what positions add to patches, which are added to results of a layer.
+pub(crate) fn patches(id: StepId, p: &Patches) -> Result<Vec<OutOfRange>, RunError> {
+    let above = |v: &f32| f64::from(v.abs()) > POSITION_LIMIT;
+    let (class, offsets) = (here(id, &p.class)?, here(id, &p.offsets)?);
+    let found = [
+        ("the class token", class.iter().any(above), POSITION_LIMIT),
+        (
+            "position vectors",
+            offsets.data().iter().any(above),
+            POSITION_LIMIT,
+        ),
+    ];
+    Ok(collect(&id.to_string(), found))
+}
+
 fn collect(site: &str, found: [(&'static str, bool, f64); 2]) -> Vec<OutOfRange> {
     let beyond = found.into_iter().filter(|(_, beyond, _)| *beyond);
     let error = |(what, _, limit)| OutOfRange {
@@ -133,8 +148,8 @@ mod tests {
                 .weights,
             500.0,
         );
-        weight(&mut model.body.embedding_mut().tokens, -17.0);
-        weight(&mut model.body.embedding_mut().offsets, 16.5);
+        weight(&mut model.body.embedding_mut().unwrap().tokens, -17.0);
+        weight(&mut model.body.embedding_mut().unwrap().offsets, 16.5);
         let found = out_of_range(&model).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|o| (o.site.as_str(), o.what)).collect();
         let expected = [
@@ -163,7 +178,7 @@ mod tests {
                     -300.0,
                 )
             },
-            |m| weight(&mut m.body.embedding_mut().offsets, f32::MIN),
+            |m| weight(&mut m.body.embedding_mut().unwrap().offsets, f32::MIN),
         ];
         for change in change {
             let mut model = tiny_model();

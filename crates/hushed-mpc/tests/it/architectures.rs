@@ -38,7 +38,7 @@ fn a_table_of_a_quarter_of_a_million_rows_is_planned() {
     let mut problems = Vec::new();
     let config = NetworkConfig::parse(config.as_bytes(), &mut problems).unwrap();
     let program = network_shapes(&config, Pool::Mean).program();
-    assert_eq!(program.embedding().vocabulary, 250_002);
+    assert_eq!(program.embedding().unwrap().vocabulary, 250_002);
     for tokens in [16, 128, 256] {
         let plan = Plan::twopc(&program, &[tokens], Terms::default(), true).unwrap();
         let lookup = plan.steps.iter().find(|s| s.site == "embed").unwrap();

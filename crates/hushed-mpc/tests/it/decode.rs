@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::common::backend;
-use hushed_model::testing::{tiny_generator, tiny_golden};
+use crate::tiny::{End, steps};
+use hushed_model::testing::{published_generator, tiny_generator, tiny_golden};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, PlainActs, Program, plain};
 use hushed_mpc::plan::Plan;
@@ -13,6 +14,7 @@ use hushed_mpc::{
 use hushed_net::memory_pair;
 use hushed_twopc::cost::FRAME_BYTES;
 use hushed_twopc::ot::ideal::IdealPair;
+use hushed_twopc::testing::watched_pair;
 
 fn program() -> Program {
     tiny_generator().program()
@@ -109,8 +111,9 @@ fn unseen(program: &Program) {
             program,
             &texts(&ids, Terms::default()),
             |step, x| {
-                if step.id.layer().is_some() {
-                    let before = prompt().len() * x.width();
+                // The last layer ends in the last row alone.
+                let before = prompt().len() * x.width();
+                if step.id.layer().is_some() && x.rows().total() > prompt().len() {
                     rows.extend_from_slice(&x.share().0.words()[..before]);
                 }
             },
@@ -139,8 +142,8 @@ pub fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Six tokens: those of the clear model wherever it is sure, and each pass as its plan says. With padding the client
-/// alone knows how long the prompt is, and so at which position each later token stands.
+/// Four tokens: those of the clear model wherever it is sure, and each pass as its plan says, bytes and rounds. With
+/// padding the client alone knows how long the prompt is, and so at which position each later token stands.
 #[test]
 fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     for model in models() {
@@ -153,7 +156,7 @@ fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
 /// As many tokens, against the clear model and the plan.
 pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
     let (server_program, client_program) = (model.program(), shapes_of(model));
-    let (near, far) = memory_pair();
+    let (near, far, watch) = watched_pair();
     let (near_ot, far_ot) = IdealPair::new();
     let (tokens, first) = (4, prompt.len() + padding);
     let terms = Terms {
@@ -163,6 +166,7 @@ pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+            let began = on.ctx().session.stats();
             let mut cache = Cache::default();
             for i in 0..tokens {
                 let rows = if i == 0 { first } else { 1 };
@@ -170,8 +174,10 @@ pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
                 let token = next_token(&mut on, &server_program, &mut cache, &input, None);
                 assert_eq!(token.unwrap(), None, "the server learns no token");
             }
+            End::of(&mut on, began)
         });
         let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
+        let (began, mut rounds) = (on.ctx().session.stats(), Vec::new());
         let (mut cache, mut ids) = (Cache::default(), prompt.to_vec());
         let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % 61) as u32).collect();
         let mut new = TokenIds::with_padding(prompt.to_vec(), &noise);
@@ -182,6 +188,7 @@ pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
             let token = token.unwrap().unwrap();
             let plan = Plan::next_token(&client_program, held, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[before..]), planned(&plan));
+            rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
             let clear = logits(&server_program, &ids);
             let (expected, lead) = likeliest(&clear);
             let behind = clear[expected as usize] - clear[token as usize];
@@ -192,7 +199,9 @@ pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
             ids.push(token);
             new = TokenIds::new(vec![token]);
         }
-        server.join().unwrap();
+        let (client, server) = (End::of(&mut on, began), server.join().unwrap());
+        let seen = steps(&client, &server, &watch).into_iter();
+        assert_eq!(seen.map(|s| (s.site, s.rounds)).collect::<Vec<_>>(), rounds);
     });
 }
 
@@ -293,4 +302,34 @@ fn what_does_not_fit_is_refused() {
     let refused = next_token(&mut on, &encoder, &mut Cache::default(), &input, None);
     assert!(matches!(refused.err(), Some(RunError::Unsupported { .. })));
     assert!(on.takes(&input));
+}
+
+/// Of the last layer a prompt's rows make keys and values only, in a model of published size.
+#[test]
+fn the_last_layer_of_a_prompt_is_one_row() {
+    let program = published_generator();
+    let layer = |plan: &Plan, layer: usize| {
+        let steps = plan.steps.iter();
+        let prefix = format!("layer.{layer}.");
+        let steps = steps.filter(|s| s.site.starts_with(&prefix));
+        steps.map(|s| s.bytes_up + s.bytes_down).sum::<u64>()
+    };
+    for padded in [false, true] {
+        let terms = Terms {
+            padded,
+            ..Terms::default()
+        };
+        let plan = |held, rows| Plan::next_token(&program, held, &[rows], terms).unwrap();
+        let (prompt, token) = (plan(0, 64), plan(128, 1));
+        let (last, other) = (layer(&prompt, 11), layer(&prompt, 10));
+        println!(
+            "64 rows, padded {padded}: {} MB with OTs, {} rounds, {:.1} s; last layer {last}, others {other}; a token after 128 {} bytes, {} rounds",
+            (prompt.bytes_up + prompt.bytes_down + prompt.ot_bytes) as f64 / 1e6,
+            prompt.rounds,
+            prompt.seconds,
+            token.bytes_up + token.bytes_down,
+            token.rounds
+        );
+        assert!(4 * last < other, "{last} {other}");
+    }
 }

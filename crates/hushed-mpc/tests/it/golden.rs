@@ -99,7 +99,7 @@ fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
         });
         let mut client = party(near, Box::new(near_ot), 1);
         if terms.public_table {
-            client.set_table(table(model.embedding()));
+            client.set_table(table(model.embedding().unwrap()));
         }
         let input = Input::Texts(texts, terms);
         embeddings(&mut client, &shapes, &input).unwrap().unwrap()

@@ -6,6 +6,7 @@ mod common;
 mod architectures;
 mod decode;
 mod golden;
+mod images;
 mod minilm;
 mod search;
 mod stress;

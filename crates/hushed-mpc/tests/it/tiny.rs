@@ -47,20 +47,20 @@ fn tokens(model: &Model) -> Vec<TokenIds> {
 
 /// What a step of a pass took: the client's counters, and the rounds of the pair.
 pub struct Step {
-    site: String,
+    pub site: String,
     stats: Stats,
-    rounds: Option<u64>,
+    pub rounds: Option<u64>,
 }
 
-/// One party's end of a pass: its counters before, its steps, its counters after.
-struct End {
+/// One party's end of one pass or several: its counters before, its steps, its counters after.
+pub struct End {
     before: Stats,
     costs: Vec<StepCost>,
     after: Stats,
 }
 
 impl End {
-    fn of(backend: &mut Protocol, before: Stats) -> End {
+    pub fn of(backend: &mut Protocol, before: Stats) -> End {
         let after = backend.ctx().session.stats();
         let costs = backend.costs().to_vec();
         End {
@@ -85,7 +85,7 @@ impl End {
     }
 }
 
-fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
+pub fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
     let (near, far) = (client.marks(), server.marks());
     assert_eq!(near.len(), far.len());
     let sites = client.costs.iter().map(|c| (c.step.to_string(), c.stats));
@@ -101,15 +101,24 @@ fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
 
 /// One pass between two threads: the client's answers and what its steps took.
 pub fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<Step>) {
+    pass(model, &Input::Texts(texts.to_vec(), terms), embeddings)
+}
+
+/// What gives a party's answers.
+type Run<T> = fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError>;
+
+/// The same for any answer to any input of the client.
+pub fn pass<T>(model: &Model, input: &Input, run: Run<T>) -> (Vec<T>, Vec<Step>) {
     let shapes = Model::shapes_only(&model.public);
-    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
+    let terms = input.terms();
+    let lengths = Input::Lengths(input.lengths(), terms);
     let (client_session, server_session, watch) = watched_pair();
     let (client_ot, server_ot) = IdealPair::new();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut b = backend(server_session, Box::new(server_ot), Arc::default()).unwrap();
             let before = b.ctx().session.stats();
-            let answer = embeddings(&mut b, model, &Input::Lengths(lengths, terms)).unwrap();
+            let answer = run(&mut b, model, &lengths).unwrap();
             assert!(answer.is_none());
             End::of(&mut b, before)
         });
@@ -118,7 +127,7 @@ pub fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, V
             b.set_table(public_table(model));
         }
         let before = b.ctx().session.stats();
-        let answer = embeddings(&mut b, &shapes, &Input::Texts(texts.to_vec(), terms)).unwrap();
+        let answer = run(&mut b, &shapes, input).unwrap();
         let (client, server) = (End::of(&mut b, before), server.join().unwrap());
         (answer.unwrap(), steps(&client, &server, &watch))
     })
@@ -126,9 +135,14 @@ pub fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, V
 
 /// The plan is the run: payload bytes of every step, each way, and its rounds.
 pub fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[Step]) {
-    let shapes = Model::shapes_only(&model.public);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
-    let plan = Plan::twopc(&shapes.program(), &lengths, terms, model.public.normalise).unwrap();
+    assert_planned_for(model, &lengths, terms, steps);
+}
+
+/// The same for these numbers of rows.
+pub fn assert_planned_for(model: &Model, lengths: &[usize], terms: Terms, steps: &[Step]) {
+    let shapes = Model::shapes_only(&model.public);
+    let plan = Plan::twopc(&shapes.program(), lengths, terms, model.public.normalise).unwrap();
     assert_eq!(plan.steps.len(), steps.len());
     for (planned, step) in plan.steps.iter().zip(steps) {
         let headers = |frames: u64| frames * FRAME_BYTES;
@@ -183,7 +197,7 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
         let client = lookup(client_session, Box::new(client_ot), &shapes, input);
         (client, server.join().unwrap())
     });
-    let e = model.embedding();
+    let e = model.embedding().unwrap();
     let (table, offsets) = (e.tokens.as_deref().unwrap(), e.offsets.as_deref().unwrap());
     let unit = |v: &f32| (f64::from(*v) * f64::from(1u32 << 24)).round() as i64;
     let exact = texts.iter().flat_map(|text| {
@@ -310,7 +324,7 @@ fn padding_that_was_not_agreed_on_is_refused() {
 }
 
 fn public_table(model: &Model) -> PublicTable {
-    let e = model.embedding();
+    let e = model.embedding().unwrap();
     let bytes = PublicTable::chunks(e)
         .unwrap()
         .flatten()

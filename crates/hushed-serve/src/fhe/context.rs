@@ -10,7 +10,7 @@ use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::run::job::{Bootstrapper, EvalKeyPlan, bootstrap};
 use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES};
-use hushed_model::{Model, TooLong};
+use hushed_model::{Model, ModelError, TooLong};
 use sha2::{Digest as _, Sha256};
 
 use super::{FheJobError, PublicModel, read_plan, system};
@@ -140,7 +140,8 @@ impl RunContext {
         let (plan, model) = (&self.plan, &self.model);
         let known = plan.canary.as_ref();
         let known = known.map(|canary| model.tokens(&canary.text, TooLong::Refuse));
-        let texts = declared::texts(&model.public.tokenizer, plan.rows, known.transpose()?);
+        let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
+        let texts = declared::texts(tokenizer, plan.rows, known.transpose()?);
         let circuit = Circuit {
             network: model.encoder()?,
             choices: &self.choices,

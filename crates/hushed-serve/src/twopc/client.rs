@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hushed_model::{Model, Program, Public, Task, TokenIds, TooLong};
+use hushed_model::{ImageError, Item, Model, Pixels, Program, Public, Task, TokenIds, TooLong};
 use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels};
 use hushed_net::{Expect, Stats};
 
@@ -182,16 +182,36 @@ impl Client {
     ) -> Result<(), ServeError> {
         let names = self.labels()?;
         self.each(texts, &options.into(), progress, labels, |index, answer| {
-            let name = names.get(answer.values as usize).cloned();
-            each(
-                index,
-                Answered {
-                    values: name.unwrap_or_default(),
-                    tokens: answer.tokens,
-                    rows: answer.rows,
-                    pass: answer.pass,
-                },
-            );
+            each(index, answer.named(&names));
+        })
+    }
+
+    /// As [`Client::classify_each`] for images, of which at most `batch` share a pass. [`Client::public`] makes them of
+    /// files.
+    ///
+    /// # Errors
+    /// [`ServeError::Image`] of a model that reads text; [`ServeError::EmptyOption`] for a batch of none; as
+    /// [`Client::embed`].
+    pub fn classify_images_each(
+        &mut self,
+        images: &[Pixels],
+        batch: usize,
+        progress: Option<OnProgress>,
+        mut each: impl FnMut(usize, Answered<String>),
+    ) -> Result<(), ServeError> {
+        let names = self.labels()?;
+        if self.public().images.is_none() {
+            let source = ImageError::NoImages;
+            return Err(ServeError::Image { index: 0, source });
+        }
+        let options = Options {
+            batch,
+            ..Options::default()
+        };
+        options.check()?;
+        self.enough_left(images.len())?;
+        self.each_of(images, &options, progress, labels, |index, answer| {
+            each(index, answer.named(&names));
         })
     }
 
@@ -211,14 +231,16 @@ impl Client {
         each: impl FnMut(usize, Answered<T>),
     ) -> Result<(), ServeError> {
         options.check()?;
-        if texts.len() > self.texts_left() {
-            return Err(ServeError::TooManyTexts {
-                texts: texts.len(),
-                limit: self.texts_left(),
-            });
-        }
+        self.enough_left(texts.len())?;
         let ids = self.tokens(texts, options)?;
         self.each_of(&ids, options, progress, run, each)
+    }
+
+    fn enough_left(&self, texts: usize) -> Result<(), ServeError> {
+        match self.texts_left() {
+            limit if texts > limit => Err(ServeError::TooManyTexts { texts, limit }),
+            _ => Ok(()),
+        }
     }
 
     /// As [`Client::embed_each`] for what [`Client::tokens`] gave, at most [`Client::texts_left`].
@@ -256,9 +278,9 @@ impl Client {
         }
     }
 
-    fn each_of<T>(
+    fn each_of<I: Clone + Into<Item>, T>(
         &mut self,
-        ids: &[TokenIds],
+        items: &[I],
         options: &Options,
         progress: Option<OnProgress>,
         run: Run<T>,
@@ -268,12 +290,13 @@ impl Client {
             self.need_table()?;
         }
         let progress = progress.map(|f| Arc::new(Mutex::new(f)));
+        let items: Vec<Item> = items.iter().cloned().map(I::into).collect();
         let mut first = 0;
-        while let Some(left) = ids.get(first..).filter(|left| !left.is_empty()) {
+        while let Some(left) = items.get(first..).filter(|left| !left.is_empty()) {
             let sharing = options.next_pass(left, self.max_pass_tokens());
             let pass = left.get(..sharing).unwrap_or(left);
             if let Some(progress) = &progress {
-                self.observe(first, sharing, ids.len(), Arc::clone(progress));
+                self.observe(first, sharing, items.len(), Arc::clone(progress));
             }
             for (i, answer) in self.run(first, pass, options, run)?.into_iter().enumerate() {
                 each(first + i, answer);
@@ -319,10 +342,10 @@ impl Client {
                 TooLong::Cut => (limit, limit),
                 TooLong::Refuse => (public.max_tokens, limit),
             };
-            let ids = public
-                .tokenizer
-                .encode(text.as_ref(), own, too_long)
-                .map_err(|source| ServeError::Text { index, source })?;
+            let refused = |source| ServeError::Text { index, source };
+            let tokenizer = public.tokenizer().map_err(refused)?;
+            let ids = tokenizer.encode(text.as_ref(), own, too_long);
+            let ids = ids.map_err(refused)?;
             let tokens = ids.rows().total;
             if tokens > theirs {
                 return Err(ServeError::TextAboveLimit {
@@ -331,7 +354,7 @@ impl Client {
                     limit,
                 });
             }
-            Ok(options.pad(ids, public.tokenizer.padding_id(), limit))
+            Ok(options.pad(ids, tokenizer.padding_id(), limit))
         };
         texts.iter().enumerate().map(one).collect()
     }
@@ -372,11 +395,11 @@ impl Client {
         }
     }
 
-    /// One pass over these texts, of which the first has the index `first`.
+    /// One pass over these texts or images, of which the first has the index `first`.
     fn run<T>(
         &mut self,
         first: usize,
-        texts: &[TokenIds],
+        texts: &[Item],
         options: &Options,
         run: Run<T>,
     ) -> Result<Vec<Answered<T>>, ServeError> {
@@ -391,7 +414,7 @@ impl Client {
             public_table: terms.public_table,
         };
         self.ask(&request)?;
-        let input = Input::Texts(texts.to_vec(), terms);
+        let input = Input::of(texts.to_vec(), terms);
         let answers = run(&mut self.backend, &self.model, &input)?;
         let answers = answers.ok_or(ServeError::NoAnswer)?;
         self.texts += texts.len();
@@ -509,6 +532,36 @@ mod tests {
             let other = Refusal::OtherTask { task };
             assert!(matches!(ask(embed), Some(ServeError::Refused(r)) if r == other));
             assert!(ask(next(true, 8)).is_none());
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+
+    /// A client that asks for images of other sizes, or for padding.
+    #[test]
+    fn the_server_takes_whole_images_alone() {
+        let folder = hushed_model::testing::tiny_golden("vit");
+        let certificates = tempfile::tempdir().unwrap();
+        let config = ServerConfig::local(folder, certificates.path());
+        let server = Server::bind(&config).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
+            let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+            let ask = |rows: Vec<u32>, padded, public_table| {
+                Client::connect(&config).unwrap().ask(&Request::Embed {
+                    rows,
+                    padded,
+                    public_table,
+                })
+            };
+            for (rows, padded) in [(vec![16], false), (vec![17, 18], false), (vec![17], true)] {
+                assert_eq!(ask(rows, padded, false).unwrap_err().name(), "peer-gone");
+            }
+            let refused = ask(vec![17], false, true);
+            let private = Refusal::PrivateTable;
+            assert!(matches!(refused, Err(ServeError::Refused(r)) if r == private));
+            assert!(ask(vec![17], false, false).is_ok());
             stop.store(true, Ordering::SeqCst);
         });
     }

@@ -42,6 +42,10 @@ impl Server {
         }
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
         let max_tokens = max_tokens.min(model.public.max_tokens).min(MAX_TOKENS);
+        if model.public.images.is_some() && max_tokens < model.public.max_tokens {
+            let name = "a limit of tokens below the rows of an image, --max-tokens,";
+            return Err(ServeError::NotForImages { name });
+        }
         let index = match &config.index {
             Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
             None => None,
@@ -50,9 +54,13 @@ impl Server {
             let memory = memory.saturating_sub(index.as_ref().map_or(0, Index::bytes));
             hold_ready(&layers, &model, config, max_tokens, memory)?;
         }
-        let table = match config.public_table {
-            true => Some(table::hash(model.embedding())?),
-            false => None,
+        let table = match (config.public_table, model.embedding()) {
+            (true, Some(e)) => Some(table::hash(e)?),
+            (true, None) => {
+                let name = "a public table, --public-table,";
+                return Err(ServeError::NotForImages { name });
+            }
+            (false, _) => None,
         };
         Ok(Self {
             shared: Shared {
@@ -96,6 +104,12 @@ impl Server {
         self.shared.index.as_ref().map_or(0, Index::documents)
     }
 
+    /// Whether its model reads images.
+    #[must_use]
+    pub fn reads_images(&self) -> bool {
+        self.shared.model.public.images.is_some()
+    }
+
     /// What its model is for.
     #[must_use]
     pub fn task(&self) -> Task {
@@ -136,6 +150,7 @@ fn hold_ready(
     let sessions = shape.server(config.entrance.max_sessions);
     let usual = match model.public.task() {
         Task::Generate => 1,
+        Task::Classify if model.public.images.is_some() => max_tokens,
         Task::Embed | Task::Classify => 16,
     };
     let rows = config.ready_tokens.unwrap_or(usual).min(max_tokens);
@@ -177,7 +192,8 @@ mod tests {
         let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
         let mut server = Server::bind(&config).unwrap();
         let wrong = Arc::new(Matrix::zero(1, 32));
-        server.shared.model.body.embedding_mut().offsets = Some(wrong);
+        let e = server.shared.model.body.embedding_mut();
+        e.unwrap().offsets = Some(wrong);
         let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
         let client = ClientConfig::new(server.listener().local_addr().to_string(), pin);
         let stop = AtomicBool::new(false);

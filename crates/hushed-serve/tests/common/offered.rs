@@ -144,7 +144,11 @@ impl Offered {
                 placement: &placement,
                 public_sha256: public.hash().0,
                 calibration_sha256: Sha256::digest(&calibration).into(),
-                texts: &declared::texts(&model.public.tokenizer, ROWS, Some(tokens(&canary.text))),
+                texts: &declared::texts(
+                    model.public.tokenizer().unwrap(),
+                    ROWS,
+                    Some(tokens(&canary.text)),
+                ),
                 canary: Some(canary.clone()),
                 exposures: vec!["the server sees what it sees".to_owned()],
             };

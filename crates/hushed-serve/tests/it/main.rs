@@ -9,6 +9,7 @@ mod encoder;
 mod example;
 mod generate;
 mod hostile;
+mod images;
 mod kept;
 mod operation;
 mod refusals;

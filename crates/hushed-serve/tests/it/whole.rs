@@ -193,7 +193,7 @@ fn a_public_table_is_used_where_its_operator_allows_it() {
         client.close().unwrap();
         fetched
     };
-    let e = model.embedding();
+    let e = model.embedding().unwrap();
     let table = (4 * e.vocabulary * e.width) as u64;
     let first = received();
     assert!(first >= table && first < table + 100, "{first} for {table}");

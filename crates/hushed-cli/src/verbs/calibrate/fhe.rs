@@ -7,7 +7,7 @@ use hushed_fhe::calibrate::{
     Options, Quantity, Reach, Sample, calibrate, reaches, vocabulary, weights_sha256,
 };
 use hushed_fhe::{Candidate, FheError};
-use hushed_model::{Model, TokenIds};
+use hushed_model::{Model, ModelError, TokenIds};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -69,10 +69,11 @@ impl Args {
             path: dir.join("model.safetensors"),
             source,
         })?;
+        let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
         let sample = Sample {
             texts: &texts,
             hostile: &hostile,
-            broad: &vocabulary(&model.public.tokenizer, self.rows),
+            broad: &vocabulary(tokenizer, self.rows),
             sha256: &hushed_serve::Digest(digest.finalize().into()).to_string(),
             model_sha256: &weights,
         };

@@ -18,7 +18,7 @@ use hushed_fhe::plan::{
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, MAX_BYTES};
 use hushed_math::cpu::Cpu;
-use hushed_model::{Body, Model, PublicFiles, TooLong, random_network};
+use hushed_model::{Body, Model, ModelError, PublicFiles, TooLong, random_network};
 use hushed_serve::fhe::{PublicModel, write_plan};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -302,6 +302,7 @@ impl Args {
         let known = self.canary.as_deref();
         let known = known.map(|text| model.tokens(text, TooLong::Refuse));
         let known = known.transpose()?;
+        let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
         let offer = Offer {
             network: model.encoder()?,
             choices: made.choices,
@@ -312,7 +313,7 @@ impl Args {
             placement: &made.report.placement,
             public_sha256: public.hash().0,
             calibration_sha256: Sha256::digest(read(calibration)?).into(),
-            texts: &declared::texts(&model.public.tokenizer, made.options.rows, known),
+            texts: &declared::texts(tokenizer, made.options.rows, known),
             canary: self.canary(model, made.options.rows)?,
             exposures: exposures
                 .map(|e| format!("{}: {}", e.who, e.sees))

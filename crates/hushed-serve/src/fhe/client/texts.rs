@@ -139,7 +139,8 @@ impl Owned {
     fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
         let public = self.public.public();
         let limit = public.max_tokens.min(self.plan.rows);
-        let tokens = public.tokenizer.encode(text, limit, too_long);
+        let tokenizer = public.tokenizer();
+        let tokens = tokenizer.and_then(|tokenizer| tokenizer.encode(text, limit, too_long));
         tokens.map_err(|source| match source {
             TextError::TooLong { tokens, limit } => FheJobError::TextTooLong {
                 index,

@@ -19,17 +19,30 @@ pub struct Cost {
 /// An embedding: its numbers, of unit length where the model says so.
 pub type Embedding = Answered<Vec<f64>>;
 
-/// The answer to one text. No `Debug`: it is private.
+/// The answer to one text or image. No `Debug`: it is private.
 #[derive(Clone)]
 pub struct Answered<T> {
     /// The answer itself.
     pub values: T,
-    /// Tokens of the text.
+    /// Tokens of the text, or rows of the image.
     pub tokens: usize,
     /// What the server learned of that: tokens and padding.
     pub rows: usize,
     /// The pass that gave it.
     pub pass: Arc<Pass>,
+}
+
+impl Answered<u32> {
+    /// The same with the name of the class.
+    pub(super) fn named(self, names: &[String]) -> Answered<String> {
+        let name = names.get(self.values as usize).cloned();
+        Answered {
+            values: name.unwrap_or_default(),
+            tokens: self.tokens,
+            rows: self.rows,
+            pass: self.pass,
+        }
+    }
 }
 
 /// What one pass over one or several texts cost.

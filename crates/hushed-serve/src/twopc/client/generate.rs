@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use hushed_model::{Decoder, TokenIds, TooLong};
+use hushed_model::{Decoder, TokenIds, Tokenizer, TooLong};
 use hushed_mpc::{Input, Terms, TextCache, next_token};
 
 use super::stop::Stops;
@@ -104,7 +104,8 @@ impl Client {
         prompt: &str,
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, ServeError> {
-        let Some(decoder) = self.public().tokenizer.decoder() else {
+        let tokenizer = self.public().tokenizer().ok();
+        let Some(decoder) = tokenizer.and_then(Tokenizer::decoder) else {
             return Err(self.other_task());
         };
         let temperature = thousandths(options.temperature)?;
@@ -153,7 +154,8 @@ impl Client {
         let public = self.public();
         let text = |source| ServeError::Text { index: 0, source };
         let (most, limit) = (public.max_tokens, self.max_tokens());
-        let ids = public.tokenizer.encode(prompt, most, TooLong::Refuse);
+        let tokenizer = public.tokenizer().map_err(text)?;
+        let ids = tokenizer.encode(prompt, most, TooLong::Refuse);
         let ids = ids.map_err(text)?;
         // The last token that is answered is not run.
         let room = limit.saturating_sub(options.max_tokens - 1);
@@ -167,7 +169,7 @@ impl Client {
         }
         let bucket = options.bucket.unwrap_or(1);
         let padded = tokens.div_ceil(bucket).saturating_mul(bucket).min(room);
-        Ok(ids.pad_to(padded, public.tokenizer.padding_id()))
+        Ok(ids.pad_to(padded, tokenizer.padding_id()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! How texts are put into passes, and what the server learns by it.
 
-use hushed_model::{TokenIds, TooLong};
+use hushed_model::{Item, TokenIds, TooLong};
 use hushed_mpc::Terms;
 
 use crate::error::ServeError;
@@ -72,7 +72,7 @@ impl Options {
     }
 
     /// How many of the texts that are left share the next pass: at least one, unless none is left.
-    pub(super) fn next_pass(&self, texts: &[TokenIds], most_rows: usize) -> usize {
+    pub(super) fn next_pass(&self, texts: &[Item], most_rows: usize) -> usize {
         let mut rows = 0;
         let most = self.batch.min(MAX_PASS_TEXTS);
         let fits = texts.iter().take(most).take_while(|text| {
@@ -114,7 +114,7 @@ mod tests {
             batch: 3,
             ..Options::default()
         };
-        let texts = [5, 5, 5, 5].map(text);
+        let texts = [5, 5, 5, 5].map(|tokens| Item::from(text(tokens)));
         assert_eq!(options.next_pass(&texts, 100), 3);
         assert_eq!(options.next_pass(&texts, 10), 2);
         assert_eq!(options.next_pass(&texts, 4), 1);
@@ -124,6 +124,9 @@ mod tests {
             batch: usize::MAX,
             ..options
         };
-        assert_eq!(huge.next_pass(&vec![text(1); 300], 1000), MAX_PASS_TEXTS);
+        assert_eq!(
+            huge.next_pass(&vec![text(1).into(); 300], 1000),
+            MAX_PASS_TEXTS
+        );
     }
 }

@@ -201,6 +201,9 @@ impl Passes<'_> {
     /// An embedding or a label a text.
     fn embed(&mut self, rows: Vec<usize>, terms: Terms) -> Result<(), Stop> {
         let shared = self.shared;
+        if shared.model.public.images.is_some() {
+            whole_images(shared.model.public.max_tokens, &rows, terms)?;
+        }
         let ours = self.for_this(shared.task() != Task::Generate);
         self.agreed(ours, &rows, rows.len(), terms)?;
         let (texts, tokens) = (rows.len(), rows.iter().sum());
@@ -332,6 +335,17 @@ impl Passes<'_> {
     }
 }
 
+/// Images all have as many rows as the model reads, and no padding: what else a client asks for is malformed.
+fn whole_images(of_one: usize, rows: &[usize], terms: Terms) -> Result<(), Stop> {
+    let field = match rows.iter().all(|&r| r == of_one) {
+        false => "number of tokens",
+        true if terms.padded => "flags",
+        true => return Ok(()),
+    };
+    let fault = WireFault::Undefined { field };
+    Err(ServeError::malformed("request")(fault).into())
+}
+
 /// The table of token vectors, if its operator has made it public.
 fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
     if shared.table.is_none() {
@@ -346,7 +360,10 @@ fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
             .within(shared.listener.deadlines.text),
     );
     session.send_vec(ANSWER, Answer::Go.encode())?;
-    Ok(table::send(session, shared.model.embedding())?)
+    match shared.model.embedding() {
+        Some(e) => Ok(table::send(session, e)?),
+        None => Err(Stop::Refuse(Refusal::PrivateTable)),
+    }
 }
 
 fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats: &Stats) {

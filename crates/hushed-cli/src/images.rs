@@ -1,0 +1,99 @@
+//! Texts or images, for the verbs that take what the model reads.
+
+use std::path::PathBuf;
+
+use hushed_model::folder::Public;
+use hushed_model::{Item, ModelError, Pixels};
+
+use crate::error::CliError;
+use crate::input::{self, Texts, Truncate};
+
+/// One text, a file with one text a line, or images.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Given {
+    /// The text
+    text: Option<String>,
+
+    /// A file with one text a line, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+
+    /// With a model of images: a PNG or JPEG file, and more of them with --image again
+    #[arg(long, value_name = "FILE")]
+    image: Vec<PathBuf>,
+}
+
+/// What was given.
+pub enum Read {
+    /// Texts.
+    Texts(Vec<String>),
+    /// The bytes of files.
+    Images(Vec<Vec<u8>>),
+}
+
+impl Given {
+    /// At least one of either.
+    pub fn read(&self) -> Result<Read, CliError> {
+        if !self.image.is_empty() {
+            return Ok(Read::Images(files(&self.image)?));
+        }
+        let texts = Texts::of(self.text.clone(), self.input.clone());
+        Ok(Read::Texts(texts.read()?))
+    }
+}
+
+impl Read {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Read::Texts(texts) => texts.len(),
+            Read::Images(files) => files.len(),
+        }
+    }
+
+    /// As the model reads them. All are checked before any work begins.
+    pub fn items(&self, model: &Public, too_long: &Truncate) -> Result<Vec<Item>, CliError> {
+        Ok(match self {
+            Read::Texts(texts) => {
+                let tokens = too_long.tokens(model, texts)?.into_iter();
+                tokens.map(Item::from).collect()
+            }
+            Read::Images(files) => {
+                let images = pixels(model, files)?.into_iter();
+                images.map(Item::from).collect()
+            }
+        })
+    }
+
+    /// The texts.
+    ///
+    /// # Errors
+    /// That there are images, which the model does not read.
+    pub fn texts(self) -> Result<Vec<String>, CliError> {
+        match self {
+            Read::Texts(texts) => Ok(texts),
+            Read::Images(_) => Err(image(0)(hushed_model::ImageError::NoImages)),
+        }
+    }
+}
+
+/// The bytes of files.
+pub fn files(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, CliError> {
+    paths.iter().map(|path| input::read(path)).collect()
+}
+
+/// Images as the model reads them.
+pub fn pixels(model: &Public, files: &[Vec<u8>]) -> Result<Vec<Pixels>, CliError> {
+    let files = files.iter().enumerate();
+    files
+        .map(|(index, file)| model.image(file).map_err(image(index)))
+        .collect()
+}
+
+fn image(index: usize) -> impl Fn(hushed_model::ImageError) -> CliError {
+    move |source| CliError::Image {
+        index,
+        source: ModelError::from(source),
+    }
+}
