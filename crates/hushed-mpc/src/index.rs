@@ -65,8 +65,10 @@ impl Index {
         let one = f64::from(1u32 << UNIT.frac);
         // Not a number is not within either.
         let within = |v: &f32| v.abs() <= 1.001;
-        let lengths = (vectors.len(), records.len());
-        if lengths != (documents * width, documents * record_bytes) || !vectors.iter().all(within) {
+        let sizes = documents
+            .checked_mul(width)
+            .zip(documents.checked_mul(record_bytes));
+        if sizes != Some((vectors.len(), records.len())) || !vectors.iter().all(within) {
             return Err(RunError::Unsupported {
                 site: "the index".to_owned(),
                 what: "vectors or records that do not fit its sizes",

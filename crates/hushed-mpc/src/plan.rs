@@ -18,7 +18,7 @@ use crate::{Counting, Index, Input, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
-use exposures::exposures;
+use exposures::{exposures, search_exposures};
 pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
@@ -151,7 +151,9 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(vec![rows], terms);
         search(&mut counting, program, index, &input, wanted)?;
-        Ok(Plan::of(program, counting, 0, &[rows], terms))
+        let mut plan = Plan::of(program, counting, 0, &[rows], terms);
+        plan.exposures = search_exposures(program, rows, terms, wanted);
+        Ok(plan)
     }
 
     /// The plan of what was counted, where `held` rows had been run before.

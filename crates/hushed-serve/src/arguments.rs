@@ -125,7 +125,7 @@ pub struct ServeArguments {
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub public_table: bool,
 
-    /// An index of documents (`hushed index`): clients may search it with private queries
+    /// An index of documents (`hushed index`): clients may search it with private queries. 2pc only
     #[arg(long, value_name = "FILE", env = "HUSHED_INDEX")]
     pub index: Option<PathBuf>,
 

@@ -88,6 +88,12 @@ pub enum ServeError {
         /// Which option.
         name: &'static str,
     },
+    /// More documents than a search returns.
+    #[error("a search returns at most {limit} documents")]
+    TooManyDocuments {
+        /// How many.
+        limit: usize,
+    },
     /// More texts than the server accepts in a session.
     #[error(
         "{texts} texts were given and this server takes {limit} more in this session: start another session for the rest"
@@ -328,6 +334,7 @@ impl ServeError {
             | Self::OpenToStrangers { .. }
             | Self::EmptyOption { .. }
             | Self::Temperature { .. }
+            | Self::TooManyDocuments { .. }
             | Self::NoStateFolder
             | Self::NoPlaceForCounts
             | Self::LessThanABatch { .. }
@@ -378,6 +385,7 @@ impl ServeError {
             | Self::NotForImages { .. }
             | Self::LessThanABatch { .. }
             | Self::EmptyOption { .. }
+            | Self::TooManyDocuments { .. }
             | Self::Temperature { .. } => "limit",
             Self::NoStateFolder | Self::NoPlaceForCounts => "usage",
             Self::File { .. } => "file",

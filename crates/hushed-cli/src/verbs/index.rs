@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hushed_model::Model;
-use hushed_serve::IndexFile;
+use hushed_serve::{IndexFile, ServeError};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -62,7 +62,8 @@ impl Args {
             Some(path) => IndexFile::read(path)?,
             None => IndexFile::empty(&model, self.record_bytes)?,
         };
-        index.remove(&self.remove);
+        let removed = index.remove(&self.remove);
+        removed.map_err(ServeError::from)?;
         let bar = out.progress(texts.len() as u64, "embedding");
         index.add(&model, &texts, || bar.inc(1))?;
         bar.finish_and_clear();

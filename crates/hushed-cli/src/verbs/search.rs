@@ -31,8 +31,8 @@ pub struct Args {
     query: Prompt,
 
     /// How many documents, at most 100
-    #[arg(long, value_name = "K", default_value_t = 5, value_parser = at_least_one, env = "HUSHED_TOP")]
-    top: usize,
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100), env = "HUSHED_TOP")]
+    top: u16,
 
     /// Find places alone, without the documents' texts
     #[arg(long)]
@@ -67,7 +67,13 @@ impl Args {
         };
         let records = !self.places && client.has_records();
         let (bar, advance) = progress(out, &client, 1, "searching");
-        let found = client.search(query.trim_end(), self.top, records, &options, Some(advance))?;
+        let found = client.search(
+            query.trim_end(),
+            self.top.into(),
+            records,
+            &options,
+            Some(advance),
+        )?;
         bar.finish_and_clear();
         let stats = client.close()?;
         for (rank, hit) in found.hits.iter().enumerate() {

@@ -12,13 +12,16 @@ use hushed_twopc::share::Ring;
 
 use crate::circuit::run;
 use crate::circuit::token::known_place;
-use crate::formats::{COSINE, RECORD, RECORD_GUARD, UNIT};
+use crate::formats::{COSINE, RECORD, RECORD_BITS, RECORD_GUARD, UNIT};
 use crate::index::{Index, RecordText};
 use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
 
 /// What is taken from a document that has been found: with its cosine at most 1, no other is below it then.
 const FOUND: f64 = -4.0;
+
+/// Records that are fetched at once.
+const TOGETHER: usize = 8;
 
 /// A document that was found. No `Debug`: it is private.
 #[derive(Clone, PartialEq, Eq)]
@@ -81,10 +84,19 @@ pub fn search<S: Shares>(
         Ok(on.narrow(&products, 2 * UNIT.frac - COSINE.frac, COSINE.ring))
     })?;
     let mut places = Some(Vec::with_capacity(wanted.top));
+    // A place that no document has ends the search after its last message, so that its time shows less to a server that
+    // provoked it.
+    let mut fault = None;
     for _ in 0..wanted.top {
         let place = on.step(StepId::outside("nearest"), |on| {
             nearest(on, &cosines, index)
         })?;
+        let place = place.map(|place| {
+            place.unwrap_or_else(|wrong| {
+                fault.get_or_insert(wrong);
+                0
+            })
+        });
         let lowered = on.known(Party::Client, index.documents(), || {
             let mut row = vec![0; index.documents()];
             if let Some(at) = place.and_then(|p| row.get_mut(p as usize)) {
@@ -104,6 +116,9 @@ pub fn search<S: Shares>(
         })?,
         false => None,
     };
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
     let mut records = records.map(Vec::into_iter);
     let hit = |place| Hit {
         place,
@@ -112,19 +127,19 @@ pub fn search<S: Shares>(
     Ok(places.map(|places| places.into_iter().map(hit).collect()))
 }
 
-/// The place of the largest, opened to the client.
+/// The place of the largest, opened to the client: an error where no document has it.
 fn nearest<S: Shares>(
     on: &mut S,
     cosines: &S::Share,
     index: &Index,
-) -> Result<Option<u32>, RunError> {
+) -> Result<Option<Result<u32, RunError>>, RunError> {
     let documents = index.documents();
     let bits = usize::BITS - documents.saturating_sub(1).leading_zeros();
     let ring = Ring::new(bits.max(1));
     let places = on.largest(cosines, 1, documents)?.reduce_to(ring);
     let words = on.open(&places, 0, ring)?;
     let place = words.and_then(|words| words.first().copied());
-    place.map(|place| known_place(place, documents)).transpose()
+    Ok(place.map(|place| known_place(place, documents)))
 }
 
 /// The records at these places, opened to the client.
@@ -134,14 +149,17 @@ fn records<S: Shares>(
     index: &Index,
     count: usize,
 ) -> Result<Option<Vec<String>>, RunError> {
-    let places = on.known(Party::Client, count, || {
-        places
-            .into_iter()
-            .flatten()
-            .map(|&p| i64::from(p))
-            .collect()
-    });
-    let rows = on.records(&places, index)?;
+    // A few at a time: a one-hot row is as long as the index.
+    let mut rows = Vec::with_capacity(count.div_ceil(TOGETHER));
+    for first in (0..count).step_by(TOGETHER) {
+        let some = TOGETHER.min(count - first);
+        let places = on.known(Party::Client, some, || {
+            let places = places.into_iter().flatten().skip(first).take(some);
+            places.map(|&p| i64::from(p)).collect()
+        });
+        rows.push(on.records(&places, index)?);
+    }
+    let rows = S::Share::concat(Ring::new(RECORD_BITS), &rows);
     let words = on.open(&rows, RECORD_GUARD, RECORD)?;
     let columns = index.record_columns().max(1);
     Ok(words.map(|words| {

@@ -3,8 +3,11 @@
 use hushed_model::{Block, Program};
 
 use super::Exposure;
-use crate::Terms;
 use crate::circuit::token::predicts_tokens;
+use crate::{Terms, Wanted};
+
+/// What the client gets of a model that embeds.
+const EMBEDDING: &str = "its embedding";
 
 /// The list, for texts of these numbers of rows.
 pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Vec<Exposure> {
@@ -56,7 +59,7 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
                 "the class of its image, that of the largest logit; no logit"
             }
             Some(Block::Head(_)) => "the class of its text, that of the largest logit; no logit",
-            _ => "its embedding",
+            _ => EMBEDDING,
         },
     );
     list(
@@ -85,5 +88,36 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
             }
         },
     );
+    all
+}
+
+/// The list of a search for a text of this many rows.
+pub(super) fn search_exposures(
+    program: &Program,
+    rows: usize,
+    terms: Terms,
+    wanted: Wanted,
+) -> Vec<Exposure> {
+    let mut all = exposures(program, &[rows], terms);
+    let answer = |e: &&mut Exposure| e.who == "client" && e.sees == EMBEDDING;
+    if let Some(answer) = all.iter_mut().find(answer) {
+        answer.sees = format!(
+            "the places of the {} documents nearest to its text, in order{}; no cosine",
+            wanted.top,
+            if wanted.records {
+                ", and the beginnings of their texts"
+            } else {
+                ""
+            }
+        );
+    }
+    all.push(Exposure {
+        who: "server",
+        sees: format!(
+            "how many documents are asked for ({}), and whether their texts are ({}); not which",
+            wanted.top,
+            if wanted.records { "yes" } else { "no" }
+        ),
+    });
     all
 }

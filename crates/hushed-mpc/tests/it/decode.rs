@@ -125,7 +125,7 @@ fn unseen(program: &Program) {
 }
 
 /// What the client's steps of a pass sent and received, without headers.
-pub fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
+fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
     let headers = |frames: u64| frames * FRAME_BYTES;
     let step = |c: &StepCost| {
         let up = c.stats.bytes_sent - headers(c.stats.frames_sent);
@@ -135,7 +135,7 @@ pub fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
     costs.iter().map(step).collect()
 }
 
-pub fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
+fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
     let steps = plan.steps.iter();
     steps
         .map(|s| (s.site.clone(), s.bytes_up, s.bytes_down))

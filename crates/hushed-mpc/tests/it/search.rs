@@ -1,16 +1,11 @@
 //! A private search between two parties, against the same search in the clear.
 
-use std::sync::Arc;
-
-use crate::common::backend;
-use crate::decode::{payload, planned};
+use crate::tiny::{Step, assert_is, pass};
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::tiny_model;
 use hushed_model::{Model, TooLong};
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Clear, Hit, Index, Input, StepCost, Terms, Wanted, search};
-use hushed_net::memory_pair;
-use hushed_twopc::ot::ideal::IdealPair;
+use hushed_mpc::{Clear, Hit, Index, Input, Terms, Wanted, search};
 
 const DOCUMENTS: usize = 77;
 const RECORD: usize = 20;
@@ -86,27 +81,21 @@ fn agree(hits: &[Hit], clear: &[(usize, f64)]) {
     assert_eq!(places.len(), hits.len());
 }
 
-/// Both parties over ideal correlations; the hits and what the client's steps cost.
-fn between_two(model: &Model, text: &str, wanted: Wanted) -> (Vec<Hit>, Vec<StepCost>) {
+/// Both parties over ideal correlations; the hits and what the steps cost.
+fn between_two(model: &Model, text: &str, wanted: Wanted) -> (Vec<Hit>, Vec<Step>) {
     let ids = model.tokens(text, TooLong::Refuse).unwrap();
-    let lengths = vec![ids.rows().total];
     let width = model.public.config.width;
-    let (near, far) = memory_pair();
-    let (near_ot, far_ot) = IdealPair::new();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut party = backend(far, Box::new(far_ot), Arc::default()).unwrap();
-            let input = Input::Lengths(lengths, Terms::default());
-            let program = model.program();
-            let hits = search(&mut party, &program, &index(width), &input, wanted).unwrap();
-            assert!(hits.is_none());
-        });
-        let shapes = Model::shapes_only(&model.public).program();
-        let mut party = backend(near, Box::new(near_ot), Arc::default()).unwrap();
-        let input = Input::Texts(vec![ids], Terms::default());
-        let shape = Index::shape(DOCUMENTS, width, RECORD).unwrap();
-        let hits = search(&mut party, &shapes, &shape, &input, wanted).unwrap();
-        (hits.unwrap(), party.costs().to_vec())
+    let (server, client) = (
+        index(width),
+        Index::shape(DOCUMENTS, width, RECORD).unwrap(),
+    );
+    let input = Input::Texts(vec![ids], Terms::default());
+    pass(model, &input, |party, model, input| {
+        let own = match party.ctx().is_client() {
+            true => &client,
+            false => &server,
+        };
+        search(party, &model.program(), own, input, wanted)
     })
 }
 
@@ -118,7 +107,7 @@ fn the_nearest_documents_come_in_order_and_nothing_else_is_sent() {
         records: true,
     };
     let text = "the weather is lovely";
-    let (hits, costs) = between_two(&model, text, wanted);
+    let (hits, steps) = between_two(&model, text, wanted);
     assert_eq!(hits.len(), 5);
     agree(&hits, &expected(&model, text));
     for hit in &hits {
@@ -127,7 +116,7 @@ fn the_nearest_documents_come_in_order_and_nothing_else_is_sent() {
     let rows = model.tokens(text, TooLong::Refuse).unwrap().rows().total;
     let shape = Index::shape(DOCUMENTS, model.public.config.width, RECORD).unwrap();
     let plan = Plan::search(&model.program(), &shape, rows, Terms::default(), wanted).unwrap();
-    assert_eq!(payload(&costs), planned(&plan));
+    assert_is(&plan, &steps);
 }
 
 #[test]

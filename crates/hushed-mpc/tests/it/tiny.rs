@@ -104,11 +104,12 @@ pub fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, V
     pass(model, &Input::Texts(texts.to_vec(), terms), embeddings)
 }
 
-/// What gives a party's answers.
-type Run<T> = fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError>;
-
-/// The same for any answer to any input of the client.
-pub fn pass<T>(model: &Model, input: &Input, run: Run<T>) -> (Vec<T>, Vec<Step>) {
+/// The same for any answer to any input of the client; `run` gives a party's answers.
+pub fn pass<T>(
+    model: &Model,
+    input: &Input,
+    run: impl Fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError> + Sync,
+) -> (Vec<T>, Vec<Step>) {
     let shapes = Model::shapes_only(&model.public);
     let terms = input.terms();
     let lengths = Input::Lengths(input.lengths(), terms);
@@ -143,6 +144,11 @@ pub fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[
 pub fn assert_planned_for(model: &Model, lengths: &[usize], terms: Terms, steps: &[Step]) {
     let shapes = Model::shapes_only(&model.public);
     let plan = Plan::twopc(&shapes.program(), lengths, terms, model.public.normalise).unwrap();
+    assert_is(&plan, steps);
+}
+
+/// The same for any plan.
+pub fn assert_is(plan: &Plan, steps: &[Step]) {
     assert_eq!(plan.steps.len(), steps.len());
     for (planned, step) in plan.steps.iter().zip(steps) {
         let headers = |frames: u64| frames * FRAME_BYTES;

@@ -5,6 +5,7 @@
 //! index was made with its model.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use hushed_model::{Model, ModelError, Task, TooLong};
@@ -58,11 +59,22 @@ pub enum IndexFault {
     /// Too long records.
     #[error("a record has at most {MAX_RECORD_BYTES} bytes")]
     RecordBytes,
-    /// A document whose vector has no direction.
+    /// A document whose embedding a private search could not divide by its length.
     #[error(
-        "document {0} (the first is 0) has an embedding of length zero, or one that is no number"
+        "document {0} (the first is 0) has an embedding whose length is zero, no number, or out of the range of private searches"
     )]
-    NoDirection(usize),
+    Length(usize),
+    /// A document to leave out that is not there.
+    #[error("there is no document {place}: the index has {documents}, and the first is 0")]
+    NoSuchPlace {
+        /// What was given.
+        place: usize,
+        /// How many there are.
+        documents: usize,
+    },
+    /// A file that could not be read again.
+    #[error("an index has at most {MAX_INDEX_BYTES} bytes: make several")]
+    TooLarge,
     /// A document's text.
     #[error("document {index} (the first is 0): {source}")]
     Document {
@@ -128,7 +140,15 @@ impl IndexFile {
     }
 
     /// Takes documents out, by their places; later ones move up.
-    pub fn remove(&mut self, places: &[usize]) {
+    ///
+    /// # Errors
+    /// [`IndexFault::NoSuchPlace`]; the index is then as it was.
+    pub fn remove(&mut self, places: &[usize]) -> Result<(), IndexFault> {
+        let places: HashSet<usize> = places.iter().copied().collect();
+        let documents = self.documents();
+        if let Some(&place) = places.iter().find(|&&place| place >= documents) {
+            return Err(IndexFault::NoSuchPlace { place, documents });
+        }
         let kept = |place: &usize| !places.contains(place);
         let rows = |n: usize, width: usize| {
             let row = move |place| place * width..(place + 1) * width;
@@ -141,6 +161,7 @@ impl IndexFile {
         self.records = rows(n, bytes)
             .filter_map(|i| self.records.get(i).copied())
             .collect();
+        Ok(())
     }
 
     /// How many documents there are.
@@ -201,7 +222,7 @@ impl IndexFile {
         let unit = |row: &[f32]| (length(row) - 1.0).abs() < 1e-3;
         let mut rows = index.vectors.chunks_exact(width);
         match rows.position(|row| !unit(row)) {
-            Some(place) => Err(IndexFault::NoDirection(place)),
+            Some(place) => Err(IndexFault::Length(place)),
             None => Ok(index),
         }
     }
@@ -239,7 +260,11 @@ impl IndexFile {
         let views: Result<Vec<_>, safetensors::SafeTensorError> =
             tensors.into_iter().map(view).collect();
         let file = views.and_then(|views| serialize(views, None));
-        file.map_err(|_| IndexFault::NotAnIndex("its sizes contradict each other"))
+        let file = file.map_err(|_| IndexFault::NotAnIndex("its sizes contradict each other"))?;
+        match file.len() as u64 <= MAX_INDEX_BYTES {
+            true => Ok(file),
+            false => Err(IndexFault::TooLarge),
+        }
     }
 
     /// The documents as a server of this model searches them.
@@ -279,9 +304,11 @@ fn vector(model: &Model, index: usize, text: &str) -> Result<Vec<f32>, ServeErro
     let row = model.embed(vec![ids]).map_err(failed)?.pop();
     let row = row.unwrap_or_default();
     let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();
-    match length.is_finite() && length > 0.0 {
+    // A run computes √width/length in few bits, and takes lengths below 128 (`hushed_twopc::func::norm`).
+    let shortest = (row.len() as f64).sqrt() / 48.0;
+    match (shortest..100.0).contains(&length) {
         true => Ok(row.iter().map(|v| (v / length) as f32).collect()),
-        false => Err(IndexFault::NoDirection(index).into()),
+        false => Err(IndexFault::Length(index).into()),
     }
 }
 
@@ -321,7 +348,14 @@ mod tests {
         };
         assert_eq!(records(&index), ["hello", "日本", "the wea"]);
         index.add(&model, &["a"], || ()).unwrap();
-        index.remove(&[0, 2, 99]);
+        assert!(matches!(
+            index.remove(&[0, 99]),
+            Err(IndexFault::NoSuchPlace {
+                place: 99,
+                documents: 4
+            })
+        ));
+        index.remove(&[0, 2]).unwrap();
         assert_eq!(records(&index), ["日本", "a"]);
         let alone = made(&["日本語", "a"], 7);
         assert_eq!(index.vectors, alone.vectors);
@@ -335,11 +369,10 @@ mod tests {
         for cut in [0, 8, 40, bytes.len() - 1] {
             assert!(IndexFile::decode(&bytes[..cut]).is_err(), "{cut}");
         }
-        // Tensors follow the header, the records or the vectors last.
         let mut nan = made(&["hello", "a"], 0);
         nan.vectors[1] = f32::NAN;
         let fault = IndexFile::decode(&nan.encode().unwrap()).err();
-        assert!(matches!(fault, Some(IndexFault::NoDirection(0))));
+        assert!(matches!(fault, Some(IndexFault::Length(0))));
         let mut other = made(&["hello"], 5);
         other.probe.reverse();
         let error = other.for_server(&tiny_model()).err().unwrap();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Public, Task};
+use hushed_mpc::Wanted;
 use hushed_net::NetError;
 
 use super::client::{Client, Found, Options};
@@ -15,6 +16,7 @@ use super::encoder::IDLE;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{BundlePin, ClientConfig};
+use crate::twopc::wire::MAX_TOP;
 
 /// A session that is kept.
 pub struct Kept {
@@ -143,8 +145,12 @@ impl Kept {
         options: &Options,
         stop: &Arc<AtomicBool>,
     ) -> Result<Found, ServeError> {
-        let charge = top.saturating_mul(1 + usize::from(records));
-        self.run(charge.min(self.max_texts), |client| {
+        // What is wrong with `top` is said by the search.
+        let found = Wanted {
+            top: top.min(self.documents).min(usize::from(MAX_TOP)),
+            records,
+        };
+        self.run(found.charge().min(self.max_texts), |client| {
             client.stop_when(Arc::clone(stop));
             client.search(query, top, records, options, None)
         })

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{Index, Layers, Memory, RunError, Sampler, sampled_out_of_range};
+use hushed_mpc::plan::Plan;
+use hushed_mpc::{Index, Layers, Memory, RunError, Sampler, Terms, Wanted, sampled_out_of_range};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
@@ -16,6 +17,7 @@ use crate::error::ServeError;
 use crate::session::listener::Listener;
 use crate::twopc::index::IndexFile;
 use crate::twopc::table;
+use crate::twopc::wire::MAX_TOP;
 pub use config::ServerConfig;
 use session::Shared;
 
@@ -51,8 +53,13 @@ impl Server {
             None => None,
         };
         if let Some(memory) = config.max_memory {
-            let memory = memory.saturating_sub(index.as_ref().map_or(0, Index::bytes));
-            hold_ready(&layers, &model, config, max_tokens, memory)?;
+            hold_ready(
+                &layers,
+                &model,
+                config,
+                (max_tokens, index.as_ref()),
+                memory,
+            )?;
         }
         let table = match (config.public_table, model.embedding()) {
             (true, Some(e)) => Some(table::hash(e)?),
@@ -142,11 +149,21 @@ fn hold_ready(
     layers: &Layers,
     model: &Model,
     config: &ServerConfig,
-    max_tokens: usize,
+    (max_tokens, index): (usize, Option<&Index>),
     memory: u64,
 ) -> Result<(), ServeError> {
     let pass = config.max_pass_tokens.max(max_tokens);
-    let shape = Memory::largest(&model.program(), max_tokens, pass)?;
+    let program = model.program();
+    let mut shape = Memory::largest(&program, max_tokens, pass)?;
+    if let Some(index) = index {
+        let wanted = Wanted {
+            top: index.documents().min(usize::from(MAX_TOP)),
+            records: index.has_records(),
+        };
+        let search = Plan::search(&program, index, max_tokens, Terms::default(), wanted)?;
+        shape.session = shape.session.max(search.memory.session);
+        shape.weights += index.bytes();
+    }
     let sessions = shape.server(config.entrance.max_sessions);
     let usual = match model.public.task() {
         Task::Generate => 1,

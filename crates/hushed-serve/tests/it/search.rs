@@ -41,6 +41,10 @@ fn a_document_is_found_by_its_own_text() {
         assert_eq!(found.hits[0].record.as_deref(), Some(kept));
         assert!(found.rows >= found.tokens);
     }
+    let error = client
+        .search("a", 101, false, &Options::default(), None)
+        .err();
+    assert_eq!(error.unwrap().name(), "limit");
     // More than there are: all of them, each once. And the session embeds as well.
     let all = client.search("hello", 99, false, &Options::default(), None);
     let mut places: Vec<u32> = all.unwrap().hits.iter().map(|hit| hit.place).collect();

@@ -151,7 +151,9 @@ pub enum Refusal {
         task: Task,
     },
     /// It has no documents to search, or none of what was asked for.
-    #[error("it has no documents to search, or fewer, or none with texts; ask its operator")]
+    #[error(
+        "it has no documents to search, fewer than were asked for, or none with texts; ask its operator"
+    )]
     NoIndex,
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]

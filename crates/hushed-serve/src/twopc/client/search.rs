@@ -59,7 +59,11 @@ impl Client {
             let name = "the number of documents";
             return Err(ServeError::EmptyOption { name });
         }
-        let top = top.min(self.documents()).min(usize::from(MAX_TOP));
+        let limit = usize::from(MAX_TOP);
+        if top > limit {
+            return Err(ServeError::TooManyDocuments { limit });
+        }
+        let top = top.min(self.documents());
         if top == 0 || records && !self.has_records() {
             return Err(ServeError::Refused(Refusal::NoIndex));
         }
