@@ -35,8 +35,8 @@ pub fn choose_norms(model: &Model, calibration: &Calibration) -> BTreeMap<String
     chosen
 }
 
-/// The least reach from `reach` on that holds rows of `mean`, or itself where none does: more squares leave the mean more
-/// of its ring, but not the sum of a row.
+/// The least reach from `reach` on that holds rows of `mean`, or itself where none does: more squares leave the mean
+/// more of its ring, but not the sum of a row.
 fn for_mean(reach: NormReach, mean: f64, width: usize) -> NormReach {
     let room = (NormReach::MOST - 2 * reach.finer).min(NormReach::MOST_SQUARES);
     let wider = (reach.squares..=room).map(|squares| NormReach { squares, ..reach });

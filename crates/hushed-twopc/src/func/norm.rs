@@ -87,8 +87,8 @@ impl NormReach {
         [12 + wider, 8 - wider]
     }
 
-    /// What the magnitude of a row's mean must stay below in LayerNorm of rows of `width` numbers in the format `x`: its
-    /// sum, and the mean with the bits that the second shift drops, must leave the ring a bit beside the sign.
+    /// What the magnitude of a row's mean must stay below in LayerNorm of rows of `width` numbers in the format `x`:
+    /// its sum, and the mean with the bits that the second shift drops, must leave the ring a bit beside the sign.
     pub fn most_mean(&self, x: Format, width: usize) -> f64 {
         let [_, after] = self.mean_shifts();
         let sum = (f64::from(x.ring.bits()) - f64::from(x.frac) - 2.0).exp2();

@@ -6,8 +6,8 @@ use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, check};
 use super::wire::{PlanCost, Wire};
 
 /// Prices of traffic and of one core's work with the IFMA kernels. They only steer the choice of windows; both parties
-/// must use the same ones, so they belong to the protocol's version. Where kernels are slower, everything is: by a factor
-/// of 1.2 to 2.9 on AVX2 (`docs/benchmarks.md`, "olt").
+/// must use the same ones, so they belong to the protocol's version. Where kernels are slower, everything is: by a
+/// factor of 1.2 to 2.9 on AVX2 (`docs/benchmarks.md`, "olt").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
     /// Nanoseconds of one byte on the wire.
@@ -61,8 +61,8 @@ pub const PRICES: Prices = Prices {
     },
 };
 
-/// What the kernels take by now. It decides how each party makes leaves, which the other does not see; [`PRICES`], which
-/// both must share, stay as they were agreed.
+/// What the kernels take by now. It decides how each party makes leaves, which the other does not see; [`PRICES`],
+/// which both must share, stay as they were agreed.
 const KERNELS: Work = Work {
     layer: 190,
     product: 770,
