@@ -214,10 +214,7 @@ impl BlockPlan {
 
     /// Every s-th coefficient of a polynomial from the values of its blocks.
     fn take_sparse(&self, values: &[u64], out: &mut [u64]) {
-        let blocks = values.chunks_exact(self.points());
-        for (block, out) in blocks.zip(out.chunks_mut(self.kept() / self.step)) {
-            self.sparse.take(block, self.overlap / self.step, out);
-        }
+        self.sparse.take_each(values, self.overlap / self.step, out);
     }
 }
 

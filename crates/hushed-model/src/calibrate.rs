@@ -67,6 +67,9 @@ pub enum Ranges {
         variance: Range,
         /// Elements after the mean is subtracted.
         centred: Range,
+        /// Means of all rows; `None` of an RMSNorm, and in files written before means were measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mean: Option<Range>,
     },
 }
 
@@ -215,7 +218,11 @@ impl Ranges {
                 first_variance,
                 variance,
                 centred,
-            } => vec![first_variance, variance, centred],
+                mean,
+            } => {
+                let all = [first_variance, variance, centred];
+                all.into_iter().chain(mean).collect()
+            }
         }
     }
 
@@ -241,16 +248,21 @@ impl Ranges {
                     first_variance,
                     variance,
                     centred,
+                    mean,
                 },
                 Ranges::Norm {
                     first_variance: f,
                     variance: v,
                     centred: c,
+                    mean: m,
                 },
             ) => {
                 first_variance.merge(*f);
                 variance.merge(*v);
                 centred.merge(*c);
+                if let (Some(mean), Some(m)) = (mean, m) {
+                    mean.merge(*m);
+                }
             }
             _ => unreachable!("a site is always measured as the same kind"),
         }
@@ -311,8 +323,12 @@ fn real_values(x: &PlainActs) -> Range {
 }
 
 fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
-    let (mut first_variance, mut variance, mut centred) =
-        (Range::NOTHING, Range::NOTHING, Range::NOTHING);
+    let (mut first_variance, mut variance, mut centred, mut means) = (
+        Range::NOTHING,
+        Range::NOTHING,
+        Range::NOTHING,
+        Range::NOTHING,
+    );
     let pooled = x.rows.texts().iter().all(|text| text.real == 1);
     for (i, row) in real_rows(x) {
         let mean = match kind {
@@ -329,11 +345,13 @@ fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
             variance.merge(v);
         }
         centred.merge(Range::of(row.iter().map(|v| v - mean)));
+        means.merge(Range::of([mean]));
     }
     Ranges::Norm {
         first_variance,
         variance,
         centred,
+        mean: (kind == NormKind::LayerNorm).then_some(means),
     }
 }
 

@@ -221,11 +221,13 @@ fn describe(ranges: &Ranges) -> String {
             first_variance,
             variance,
             centred,
+            mean,
         } => format!(
-            "variance {} (first row {}), centred {}",
+            "variance {} (first row {}), centred {}{}",
             r(variance),
             r(first_variance),
-            r(centred)
+            r(centred),
+            mean.map_or_else(String::new, |mean| format!(", mean {}", r(&mean)))
         ),
     }
 }

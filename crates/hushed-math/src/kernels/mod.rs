@@ -14,6 +14,7 @@ mod points;
 mod pointwise;
 pub(crate) mod portable;
 mod ring;
+pub(crate) mod sums;
 
 pub use gemm::{GemmScratch, LimbGemm, Method as GemmMethod, PackedWeights, digits_limit};
 pub(crate) use points::{LEFT, RIGHT};

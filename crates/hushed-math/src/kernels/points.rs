@@ -43,6 +43,31 @@ const ROW: usize = 4;
 /// The sums of one group: line l of the left with line r of the right at l·RIGHT + r.
 pub(crate) type Sums = [[u64; GROUP]; LEFT * RIGHT];
 
+/// Where the sums of one group lie.
+pub(crate) struct Place {
+    /// Lines of the left and of the right that there are.
+    pub(crate) lines: usize,
+    pub(crate) columns: usize,
+    /// The first sum, and from a sum to that of the next line of the left and of the right.
+    first: usize,
+    stride: [usize; 2],
+}
+
+impl Place {
+    /// Where the sum of line l of the left with line r of the right begins.
+    #[inline]
+    pub(crate) fn at(&self, l: usize, r: usize) -> usize {
+        self.first + l * self.stride[0] + r * self.stride[1]
+    }
+
+    /// Whether `out` has all of them, and they are no more than a tile's.
+    pub(crate) fn is_within(&self, out: &[u64]) -> bool {
+        let last = |lines: usize| lines.saturating_sub(1);
+        let end = self.at(last(self.lines), last(self.columns)) + GROUP;
+        self.lines <= LEFT && self.columns <= RIGHT && end <= out.len()
+    }
+}
+
 /// Products modulo q, with the kernel chosen at construction.
 pub struct PointGemm {
     modulus: Modulus,
@@ -52,7 +77,8 @@ pub struct PointGemm {
     fma: Option<HaveFma>,
 }
 
-/// One operand, in the kernel's order; zeros where nothing was put. Erased when dropped.
+/// One operand, in the kernel's order; any words where nothing was put. A left one is erased when dropped: factors are
+/// secrets, and what they multiply is public.
 pub struct PointMatrix {
     words: Words,
     points: usize,
@@ -71,7 +97,7 @@ impl PointMatrix {
         PointMatrix::new(points, lines, terms, LEFT)
     }
 
-    /// A right operand of `lines` lines.
+    /// A right operand of `lines` lines, not erased when dropped.
     ///
     /// # Panics
     /// If `points` is no multiple of 8.
@@ -89,7 +115,7 @@ impl PointMatrix {
             panel,
         };
         PointMatrix {
-            words: Words::zero(points / GROUP * empty.stride()),
+            words: Words::scratch(points / GROUP * empty.stride()),
             ..empty
         }
     }
@@ -125,7 +151,9 @@ impl PointMatrix {
 
 impl Drop for PointMatrix {
     fn drop(&mut self) {
-        self.words.zeroize();
+        if self.panel == LEFT {
+            self.words.zeroize();
+        }
         // The blocks of a lookup's ciphertexts are most of what a run holds, once.
         self.words.give_back();
     }
@@ -201,28 +229,27 @@ impl PointGemm {
         assert!(same, "as many points and terms");
         let lines = left.lines.min(panels.end * LEFT) - panels.start * LEFT;
         assert_eq!(out.len(), lines * right.lines * points, "room for all");
+        if terms == 0 {
+            out.fill(0);
+        }
         for groups in (0..points / GROUP).step_by(ROW) {
             let groups = groups..(points / GROUP).min(groups + ROW);
             for right_panel in 0..right.lines.div_ceil(RIGHT) {
                 for left_panel in panels.clone() {
-                    let first = (left_panel - panels.start) * LEFT;
+                    let l = (left_panel - panels.start) * LEFT;
+                    let r = right_panel * RIGHT;
                     for group in groups.clone() {
-                        let mut sums: Sums = [[0; GROUP]; LEFT * RIGHT];
+                        let place = Place {
+                            lines: LEFT.min(lines - l),
+                            columns: RIGHT.min(right.lines - r),
+                            first: (l * right.lines + r) * points + group * GROUP,
+                            stride: [right.lines * points, points],
+                        };
                         for start in (0..terms).step_by(TERMS) {
                             let terms = start..terms.min(start + TERMS);
                             let l = left.panel(group, left_panel, terms.clone());
                             let r = right.panel(group, right_panel, terms);
-                            self.tile(l, r, &mut sums);
-                        }
-                        for (l, sums) in (first..lines).zip(sums.chunks_exact(RIGHT)) {
-                            let rights = right_panel * RIGHT..right.lines;
-                            for (r, sum) in rights.zip(sums) {
-                                let at = (l * right.lines + r) * points + group * GROUP;
-                                // An array: a slice's copy of eight words is a call.
-                                if let Some(out) = out[at..].first_chunk_mut() {
-                                    *out = *sum;
-                                }
-                            }
+                            self.tile(l, r, start > 0, out, &place);
                         }
                     }
                 }
@@ -230,12 +257,33 @@ impl PointGemm {
         }
     }
 
-    /// Adds the products of two panels, at most [`TERMS`] terms, to `sums`.
-    fn tile(&self, left: &[u64], right: &[u64], sums: &mut Sums) {
+    /// The products of two panels, at most [`TERMS`] terms, to `out` or added to it.
+    fn tile(&self, left: &[u64], right: &[u64], add: bool, out: &mut [u64], place: &Place) {
         #[cfg(target_arch = "x86_64")]
         if let Some(points) = &self.ifma {
-            return points.tile(left, right, sums);
+            return points.tile(left, right, add, out, place);
         }
+        let mut sums: Sums = [[0; GROUP]; LEFT * RIGHT];
+        let named = || {
+            let lines = (0..place.lines).flat_map(|l| (0..place.columns).map(move |r| (l, r)));
+            lines.map(|(l, r)| (l * RIGHT + r, place.at(l, r)))
+        };
+        if add {
+            for (sum, at) in named() {
+                sums[sum].copy_from_slice(&out[at..at + GROUP]);
+            }
+        }
+        self.tile_of_sums(left, right, &mut sums);
+        for (sum, at) in named() {
+            // An array: a slice's copy of eight words is a call.
+            if let Some(out) = out[at..].first_chunk_mut() {
+                *out = sums[sum];
+            }
+        }
+    }
+
+    /// Adds the products of two panels to `sums`, without IFMA.
+    fn tile_of_sums(&self, left: &[u64], right: &[u64], sums: &mut Sums) {
         #[cfg(target_arch = "x86_64")]
         if let Some(have) = self.fma {
             return fma::points(have, &self.modulus, left, right, sums);

@@ -3,15 +3,26 @@
 //! s values in a row are those at x·ζ for all s-th roots of unity ζ; their sum is s times the value at x^s of the
 //! polynomial that the coefficients at multiples of s make. So one pass of additions and a transform of n/s words do.
 
+use crate::kernels::sums::sums;
+use crate::machine::cpu::Cpu;
 use crate::ntt::NttPlan;
 use crate::words::Words;
 use zeroize::Zeroize;
+
+/// Most words of a transform of n/s that many polynomials take as a matrix product, all of them at once: a transform of
+/// a few words by itself fills no register.
+const MATRIX: usize = 32;
 
 /// The coefficients at multiples of s, of polynomials of one degree n modulo one q.
 pub struct EveryCoefficient {
     step: usize,
     /// For degree n/s.
     plan: NttPlan,
+    cpu: Cpu,
+    /// s^−1 mod q.
+    inverse: u64,
+    /// What coefficient j takes of sum i, at j·n/s + i; none above [`MATRIX`].
+    matrix: Vec<u64>,
 }
 
 impl EveryCoefficient {
@@ -24,9 +35,24 @@ impl EveryCoefficient {
             step.is_power_of_two() && step <= 1 << 14,
             "a step that sums allow"
         );
+        let (plan, modulus) = (ntt.shorter(ntt.n() / step), ntt.modulus());
+        let inverse = modulus.pow(modulus.value().div_ceil(2), u64::from(step.ilog2()));
+        let words = plan.n();
+        let mut matrix = vec![0; if words <= MATRIX { words * words } else { 0 }];
+        for i in 0..matrix.len() / words {
+            let mut column = vec![0; words];
+            column[i] = inverse;
+            plan.inverse(&mut column);
+            for (j, c) in column.into_iter().enumerate() {
+                matrix[j * words + i] = c;
+            }
+        }
         EveryCoefficient {
             step,
-            plan: ntt.shorter(ntt.n() / step),
+            plan,
+            cpu: ntt.cpu(),
+            inverse,
+            matrix,
         }
     }
 
@@ -35,17 +61,21 @@ impl EveryCoefficient {
     /// # Panics
     /// Unless there are n values and room for n/s words.
     pub fn times_step(&self, values: &[u64], out: &mut [u64]) {
-        let words = self.plan.n();
         assert!(
-            values.len() == self.step * words && out.len() == words,
+            values.len() == self.step * self.plan.n() && out.len() == self.plan.n(),
             "one word in {}",
             self.step
         );
-        let modulus = self.plan.modulus();
-        for (sum, values) in out.iter_mut().zip(values.chunks_exact(self.step)) {
-            *sum = modulus.reduce(values.iter().sum());
-        }
+        self.sums(values, out);
         self.plan.inverse(out);
+    }
+
+    /// `out` ← the sums of s values in a row modulo q.
+    fn sums(&self, values: &[u64], out: &mut [u64]) {
+        let mut wide = Words::scratch(out.len());
+        sums(self.cpu, values, self.step, &mut wide);
+        self.plan.pointwise().reduce(out, &wide);
+        wide.zeroize();
     }
 
     /// `out` ← the first of the coefficients at 0, s, 2s, …, without those before number `skipped`.
@@ -57,9 +87,42 @@ impl EveryCoefficient {
         self.times_step(values, &mut sums);
         out.copy_from_slice(&sums[skipped..][..out.len()]);
         sums.zeroize();
-        let modulus = self.plan.modulus();
-        let inverse = modulus.pow(modulus.value().div_ceil(2), u64::from(self.step.ilog2()));
-        self.plan.pointwise().mul_scalar_assign(out, inverse);
+        self.plan.pointwise().mul_scalar_assign(out, self.inverse);
+    }
+
+    /// As [`EveryCoefficient::take`] for several polynomials, n values each, to as many pieces of `out`, of n/s −
+    /// `skipped` words but for the last, which may be shorter.
+    ///
+    /// # Panics
+    /// Unless there are n values for each piece of `out`, or if all coefficients are skipped.
+    pub fn take_each(&self, values: &[u64], skipped: usize, out: &mut [u64]) {
+        let (words, degree) = (self.plan.n(), self.step * self.plan.n());
+        let pieces = out.chunks_mut(words - skipped);
+        let count = pieces.len();
+        assert_eq!(values.len(), count * degree, "values for each piece");
+        if self.matrix.is_empty() {
+            for (values, out) in values.chunks_exact(degree).zip(pieces) {
+                self.take(values, skipped, out);
+            }
+            return;
+        }
+        let mut all = Words::scratch(2 * count * words);
+        let (sums, columns) = all.split_at_mut(count * words);
+        self.sums(values, sums);
+        for (i, column) in columns.chunks_exact_mut(count).enumerate() {
+            let sums = sums.iter().skip(i).step_by(words);
+            column.iter_mut().zip(sums).for_each(|(c, s)| *c = *s);
+        }
+        let columns: Vec<&[u64]> = columns.chunks_exact(count).collect();
+        let found = &mut sums[..count];
+        for (j, row) in (0..words - skipped).zip(self.matrix.chunks_exact(words).skip(skipped)) {
+            found.fill(0);
+            let pointwise = self.plan.pointwise();
+            pointwise.dot_scalars_assign(found, &columns, row);
+            let out = out.iter_mut().skip(j).step_by(words - skipped);
+            out.zip(found.iter()).for_each(|(o, f)| *o = *f);
+        }
+        all.zeroize();
     }
 }
 
@@ -89,10 +152,17 @@ mod tests {
                     every.times_step(&values, &mut out);
                     let times = |c: &u64| (u128::from(*c) * step as u128 % u128::from(q)) as u64;
                     assert!(out.iter().copied().eq(expected.iter().map(times)));
-                    let skipped = out.len() / 2;
+                    let skipped = expected.len() / 2;
                     let mut out = vec![0; (out.len() / 4).max(1)];
                     every.take(&values, skipped, &mut out);
                     assert_eq!(out, expected[skipped..][..out.len()]);
+                    // Three polynomials, the third of which ends early.
+                    let (three, kept) = (values.repeat(3), expected.len() - skipped);
+                    let mut out = vec![0; 2 * kept + kept.div_ceil(2)];
+                    every.take_each(&three, skipped, &mut out);
+                    for out in out.chunks(kept) {
+                        assert_eq!(out, &expected[skipped..][..out.len()]);
+                    }
                 }
             }
         }

@@ -33,10 +33,12 @@ fn every_site_has_its_kind() {
         first_variance,
         variance,
         centred,
+        mean: Some(mean),
     } = layer("feed_forward.norm")
     else {
         panic!()
     };
+    assert!(mean.min < mean.max);
     assert!(first_variance.min > 0.0 && variance.min > 0.0 && variance.min < variance.max);
     assert!(centred.magnitude().powi(2) >= variance.max);
     let Ranges::Activation { input } = layer("feed_forward.activation") else {

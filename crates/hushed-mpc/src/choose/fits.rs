@@ -2,6 +2,7 @@
 //! what it holds.
 
 use hushed_model::{Calibration, NetworkConfig, NormReach, Ranges};
+use hushed_twopc::func::norm;
 use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
@@ -29,6 +30,9 @@ impl Fit {
         self.measured < self.holds
     }
 }
+
+/// What is bounded of the rows of a LayerNorm beside their variances.
+pub(super) const ROW_MEANS: &str = "row means";
 
 /// Values of an attention head: their sums over 256 keys fit the product's ring.
 const HEAD_VALUES: f64 = 16.0;
@@ -84,16 +88,27 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
             Ranges::Norm {
                 first_variance,
                 variance,
+                mean,
                 ..
             } => {
                 let measured = first_variance.magnitude().max(variance.magnitude());
                 let reach = config.norms.get(site).unwrap_or(&NormReach::USUAL);
                 let holds = f64::from(reach.squares).exp2() / config.width as f64;
                 add("norm by 1/√v", "variances", measured, holds);
+                if let Some(mean) = mean {
+                    let holds = most_mean(*reach, config.width);
+                    add("norm by 1/√v", ROW_MEANS, mean.magnitude(), holds);
+                }
             }
         }
     }
     all
+}
+
+/// What the mean of a row stays below in a LayerNorm. Sums of the residual are in [`LINEAR`], which holds the least.
+pub(super) fn most_mean(reach: NormReach, width: usize) -> f64 {
+    let NormReach { squares, finer } = reach;
+    norm::NormReach { squares, finer }.most_mean(LINEAR, width)
 }
 
 #[cfg(test)]
@@ -115,6 +130,13 @@ mod tests {
         assert!(all.len() > calibration.sites.len());
         assert!(all.iter().all(super::Fit::fits), "{all:?}");
         for (site, ranges) in &mut calibration.sites {
+            // The sum of a row is below 2^14, its mean below 2^6.
+            if let (Ranges::Norm { mean, .. }, "layer.0.attention.norm") = (&mut *ranges, &**site) {
+                let most = 16384.0 / config.width as f64;
+                let mean = mean.as_mut().unwrap();
+                assert!(mean.magnitude() < most.min(64.0));
+                mean.min = -most.min(64.0);
+            }
             if let (Ranges::Activation { input }, "layer.1.feed_forward.activation") =
                 (ranges, site.as_str())
             {
@@ -130,6 +152,9 @@ mod tests {
             .filter(|f| !f.fits())
             .map(|f| f.site.as_str())
             .collect();
-        assert_eq!(beyond, ["layer.1.feed_forward.activation"]);
+        assert_eq!(
+            beyond,
+            ["layer.0.attention.norm", "layer.1.feed_forward.activation"]
+        );
     }
 }

@@ -5,7 +5,7 @@
 
 use hushed_model::{Item, Model, ModelError, Preprocess, Ranges, Task, calibrate};
 
-use super::fits::fits;
+use super::fits::{ROW_MEANS, fits};
 use crate::RunError;
 use crate::weights::ranges::OutOfRange;
 
@@ -24,7 +24,8 @@ pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> 
     };
     let calibration = calibrate(model, &[item], "")?;
     let decodes = model.public.task() == Task::Generate;
-    let bounded = |site: &str| match calibration.sites.get(site) {
+    let bounded = |site: &str, what: &str| match calibration.sites.get(site) {
+        Some(Ranges::Norm { .. }) if what == ROW_MEANS => Some("means of rows in a norm"),
         Some(Ranges::Norm { .. }) => Some("squares of a row in a norm"),
         Some(Ranges::Values { .. }) if decodes || !site.ends_with(".value") => Some("results"),
         // First tokens of decoders are large for every text; encoders declare a reach for texts like theirs.
@@ -35,11 +36,11 @@ pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> 
     let fits = fits(&calibration, &model.public.config);
     let beyond = fits.into_iter().filter(|fit| !fit.fits());
     let beyond = beyond.filter_map(|fit| {
-        let what = bounded(&fit.site)?;
+        let what = bounded(&fit.site, fit.what)?;
         let width = model.public.config.width as f64;
         Some(OutOfRange {
             limit: match calibration.sites.get(&fit.site) {
-                Some(Ranges::Norm { .. }) => fit.holds * width,
+                Some(Ranges::Norm { .. }) if fit.what != ROW_MEANS => fit.holds * width,
                 _ => fit.holds,
             },
             site: fit.site,

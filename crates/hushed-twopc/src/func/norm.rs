@@ -87,6 +87,14 @@ impl NormReach {
         [12 + wider, 8 - wider]
     }
 
+    /// What the magnitude of a row's mean must stay below in LayerNorm of rows of `width` numbers in the format `x`:
+    /// its sum, and the mean with the bits that the second shift drops, must leave the ring a bit beside the sign.
+    pub fn most_mean(&self, x: Format, width: usize) -> f64 {
+        let [_, after] = self.mean_shifts();
+        let sum = (f64::from(x.ring.bits()) - f64::from(x.frac) - 2.0).exp2();
+        (sum / width as f64).min(sum / f64::from(after).exp2())
+    }
+
     /// c·r and its factors. |c·r| ≤ √d, which beyond d = 2048 takes a bit more. c's finer bits are bits more, as far as
     /// the inverse root has room for them; r loses the rest.
     const fn product_bits(&self, width: usize) -> u32 {
@@ -405,6 +413,23 @@ mod tests {
         let mut x = rows(3, 64);
         (x[3], x[70]) = (8000.0, -7000.0);
         normed(x, 64, false, most);
+    }
+
+    /// Near the limit of the mean, which is that of the mean's own format and that of the row's sum.
+    #[test]
+    fn means_up_to_the_limit() {
+        for (width, squares, limit) in [(256, 18, 64.0), (32, 18, 64.0), (64, 24, 256.0)] {
+            let reach = NormReach { squares, finer: 0 };
+            assert_eq!(reach.most_mean(FROM, width), limit);
+            for sign in [1.0, -1.0] {
+                let shifted = rows(3, width).into_iter().map(|v| v + sign * 0.93 * limit);
+                normed(shifted.collect(), width, true, reach);
+            }
+        }
+        assert_eq!(
+            NormReach::USUAL.most_mean(FROM, 384),
+            f64::from(1 << 14) / 384.0
+        );
     }
 
     #[test]

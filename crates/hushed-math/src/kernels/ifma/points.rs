@@ -1,12 +1,14 @@
 //! The tile of [`crate::kernels::points`] in registers: 4 lines by 3, two sums each, 24 registers of sums. A step has
-//! 24 multiply-adds for 7 loads.
+//! 24 multiply-adds for 7 loads. Of few terms most of the time would go to what comes after them, so these are summed
+//! two lines at a time, which leaves registers to reduce at once.
 
 use super::limb::{SHORT, Wide};
 use super::{Limb, load, store};
-use crate::kernels::points::{GROUP, LEFT, RIGHT, Sums, TERMS};
+use crate::kernels::points::{GROUP, LEFT, Place, RIGHT, TERMS};
 use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 /// Constants of one modulus; its existence proves that the kernel may run.
 pub(crate) struct Points(Limb);
@@ -17,53 +19,127 @@ impl Points {
         Points(Limb::new(token, modulus))
     }
 
-    /// sums += left·right.
-    pub(crate) fn tile(&self, left: &[u64], right: &[u64], sums: &mut Sums) {
+    /// The sums that `place` names in `out` ← left·right, or += left·right if `add`.
+    pub(crate) fn tile(
+        &self,
+        left: &[u64],
+        right: &[u64],
+        add: bool,
+        out: &mut [u64],
+        place: &Place,
+    ) {
         let terms = left.len() / (LEFT * GROUP);
         assert!(terms <= TERMS && left.len() == terms * LEFT * GROUP);
         assert_eq!(right.len(), terms * RIGHT * GROUP);
-        // SAFETY: the token of `new` proves the instruction sets; the assertions bound the panels.
-        unsafe { tile(&self.0, terms, left.as_ptr(), right.as_ptr(), sums) }
-    }
-}
-
-/// Low and high halves apart: below 2^50 + 1024·2^52 and 1024·2^48.
-///
-/// # Safety
-/// The processor has AVX-512 IFMA; the panels have `terms` terms.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn tile(limb: &Limb, terms: usize, l: *const u64, r: *const u64, sums: &mut Sums) {
-    let mut parts = [[_mm512_setzero_si512(); 2]; LEFT * RIGHT];
-    // SAFETY: by the contract of this function.
-    unsafe { multiply(terms, l, r, &mut parts) }
-    let wide = Wide::new(limb);
-    for (sum, [low, high]) in sums.iter_mut().zip(parts) {
-        // SAFETY: eight words.
+        assert!(place.is_within(out), "room for every sum");
+        // SAFETY: the token of `new` proves the instruction sets; the assertions bound the panels and what is written.
         unsafe {
-            let low = _mm512_add_epi64(low, load(sum.as_ptr()));
-            let sum_of = if terms <= SHORT {
-                wide.reduce_short(low, high)
+            let (l, r, to) = (left.as_ptr(), right.as_ptr(), out.as_mut_ptr());
+            if terms <= SHORT && !add {
+                short(&self.0, terms, l, r, to, place);
             } else {
-                wide.reduce(low, high)
-            };
-            store(sum.as_mut_ptr(), sum_of);
+                tile(&self.0, terms, (l, r), add, to, place);
+            }
         }
     }
 }
 
-/// Not inlined, and the sums are written once at the end, for the reason at the matrix product of one modulus
-/// (`gemm.rs`).
+/// At most [`SHORT`] terms.
+///
+/// # Safety
+/// As [`tile`].
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn short(
+    limb: &Limb,
+    terms: usize,
+    left: *const u64,
+    right: *const u64,
+    out: *mut u64,
+    place: &Place,
+) {
+    /// Lines together.
+    const LINES: usize = 2;
+    let wide = Wide::new(limb);
+    for first in (0..place.lines).step_by(LINES) {
+        let mut low = [[_mm512_setzero_si512(); RIGHT]; LINES];
+        let mut high = low;
+        for term in 0..terms {
+            // SAFETY: by the contract of this function; `first` + 1 is below LEFT.
+            unsafe {
+                let right = right.add(term * RIGHT * GROUP);
+                let left = left.add((term * LEFT + first) * GROUP);
+                let r: [__m512i; RIGHT] = std::array::from_fn(|i| load(right.add(GROUP * i)));
+                for i in 0..LINES {
+                    let l = load(left.add(GROUP * i));
+                    for j in 0..RIGHT {
+                        low[i][j] = _mm512_madd52lo_epu64(low[i][j], l, r[j]);
+                        high[i][j] = _mm512_madd52hi_epu64(high[i][j], l, r[j]);
+                    }
+                }
+            }
+        }
+        for i in 0..LINES {
+            for j in 0..RIGHT {
+                if first + i < place.lines && j < place.columns {
+                    // SAFETY: a sum that the place names.
+                    unsafe {
+                        let sum = wide.reduce_short(low[i][j], high[i][j]);
+                        store(out.add(place.at(first + i, j)), sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Low and high halves of a tile's sums.
+type Halves = [MaybeUninit<[__m512i; 2]>; LEFT * RIGHT];
+
+/// Low and high halves apart: below 2^50 + 1024·2^52 and 1024·2^48.
+///
+/// # Safety
+/// The processor has AVX-512 IFMA; the panels have `terms` terms, and `out` the words that `place` names.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn tile(
+    limb: &Limb,
+    terms: usize,
+    (l, r): (*const u64, *const u64),
+    add: bool,
+    out: *mut u64,
+    place: &Place,
+) {
+    let mut halves: Halves = [const { MaybeUninit::uninit() }; LEFT * RIGHT];
+    // SAFETY: by the contract of this function.
+    unsafe { multiply(terms, l, r, &mut halves) }
+    let wide = Wide::new(limb);
+    for (i, halves) in halves.chunks_exact(RIGHT).enumerate().take(place.lines) {
+        for (j, halves) in halves.iter().enumerate().take(place.columns) {
+            // SAFETY: `multiply` wrote all; a sum that the place names.
+            unsafe {
+                let [mut low, high] = halves.assume_init();
+                let to = out.add(place.at(i, j));
+                if add {
+                    low = _mm512_add_epi64(low, load(to));
+                }
+                let sum = if terms <= SHORT {
+                    wide.reduce_short(low, high)
+                } else {
+                    wide.reduce(low, high)
+                };
+                store(to, sum);
+            }
+        }
+    }
+}
+
+/// Writes all of `halves`. Not inlined, and the sums are written once at the end, for the reason at the matrix product
+/// of one modulus (`gemm.rs`).
 ///
 /// # Safety
 /// As [`tile`].
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn multiply(
-    terms: usize,
-    mut left: *const u64,
-    mut right: *const u64,
-    sums: &mut [[__m512i; 2]; LEFT * RIGHT],
-) {
+unsafe fn multiply(terms: usize, mut left: *const u64, mut right: *const u64, halves: &mut Halves) {
     let mut low = [[_mm512_setzero_si512(); RIGHT]; LEFT];
     let mut high = low;
     for _ in 0..terms {
@@ -83,7 +159,7 @@ unsafe fn multiply(
     }
     for i in 0..LEFT {
         for j in 0..RIGHT {
-            sums[i * RIGHT + j] = [low[i][j], high[i][j]];
+            halves[i * RIGHT + j].write([low[i][j], high[i][j]]);
         }
     }
 }
