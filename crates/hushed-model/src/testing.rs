@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::blocks::Pool;
 use crate::folder::config::NetworkConfig;
+use crate::folder::ternary::WeightScale;
 use crate::layers::{self, Random, Source};
 use crate::model::{Model, network_shapes};
 
@@ -203,6 +204,19 @@ impl Source for Keeping {
             .flat_map(|v| v.to_le_bytes())
             .collect();
         self.tensors.push((name.to_owned(), shape.to_vec(), bytes));
+        Ok(None)
+    }
+
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Infallible> {
+        let made = self.random.ternary(layer, shape, scale)?;
+        let bytes = made.iter().flatten().flat_map(|v| v.to_le_bytes());
+        let name = format!("{layer}.weight");
+        self.tensors.push((name, shape.to_vec(), bytes.collect()));
         Ok(None)
     }
 }

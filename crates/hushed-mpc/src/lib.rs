@@ -30,7 +30,7 @@ pub use circuit::function::Function;
 pub use circuit::input::{Input, Terms};
 pub use circuit::product::Product;
 pub use circuit::token::next_token;
-pub use circuit::{Acts, open, run, run_next};
+pub use circuit::{Acts, open, run, run_next, supported};
 pub use establish::agreement;
 pub use lookup::Table;
 pub use plan::memory::Memory;

@@ -22,6 +22,8 @@ pub enum Architecture {
     Gpt2,
     /// `llama`.
     Llama,
+    /// `bitnet`.
+    BitNet,
 }
 
 /// What a model is asked for.
@@ -99,13 +101,14 @@ pub(crate) const PREFIXES: [&str; 6] = [
 ];
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 6] = [
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 7] = [
     ("bert", Architecture::Bert),
     ("roberta", Architecture::Roberta),
     ("xlm-roberta", Architecture::Roberta),
     ("distilbert", Architecture::DistilBert),
     ("gpt2", Architecture::Gpt2),
     ("llama", Architecture::Llama),
+    ("bitnet", Architecture::BitNet),
 ];
 
 impl Architecture {
@@ -113,6 +116,11 @@ impl Architecture {
     pub(crate) fn model_type(self) -> &'static str {
         let mut types = MODEL_TYPES.iter();
         types.find(|(_, a)| *a == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it is a decoder like LLaMA: rotary positions, RMSNorm, a gate.
+    pub(crate) fn like_llama(self) -> bool {
+        matches!(self, Architecture::Llama | Architecture::BitNet)
     }
 
     /// Whether it continues texts.
@@ -126,7 +134,7 @@ impl Architecture {
             Architecture::Roberta => &roberta::NAMES,
             Architecture::DistilBert => &distilbert::NAMES,
             Architecture::Gpt2 => &gpt2::NAMES,
-            Architecture::Llama => &llama::NAMES,
+            Architecture::Llama | Architecture::BitNet => &llama::NAMES,
         }
     }
 

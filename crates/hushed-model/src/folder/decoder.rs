@@ -4,12 +4,13 @@
 use serde_json::Value;
 
 use super::json::Fields;
-use crate::blocks::{Pairs, Rope};
+use crate::blocks::{Pairs, Rope, Weigh};
 use crate::error::Problem;
 
 /// Whose tensors are those of the language model.
 const GPT2_MODELS: &[&str] = &["GPT2LMHeadModel", "GPT2Model"];
 const LLAMA_MODELS: &[&str] = &["LlamaForCausalLM", "LlamaModel"];
+const BITNET_MODELS: &[&str] = &["BitNetForCausalLM", "BitNetModel"];
 
 /// LLaMA's rotary positions, as Hugging Face folders spell them.
 pub(super) const ROPE: Rope = Rope {
@@ -42,6 +43,17 @@ pub(super) fn gpt2(f: &mut Fields<'_>) {
 
 /// What a configuration of LLaMA may not ask for: windows, experts, columns without places, heads that are not its own.
 pub(super) fn llama(f: &mut Fields<'_>) {
+    like_llama(f);
+    models(f, LLAMA_MODELS, "LlamaForCausalLM");
+}
+
+/// The same of BitNet.
+pub(super) fn bitnet(f: &mut Fields<'_>) {
+    like_llama(f);
+    models(f, BITNET_MODELS, "BitNetForCausalLM");
+}
+
+fn like_llama(f: &mut Fields<'_>) {
     const WHOLE: &str = "attention to the whole text (null)";
     f.must_be_off("sliding_window", WHOLE);
     f.must_be_off("attention_chunk_size", WHOLE);
@@ -64,7 +76,19 @@ pub(super) fn llama(f: &mut Fields<'_>) {
     {
         f.unsupported("layer_types", "full_attention in every layer");
     }
-    models(f, LLAMA_MODELS, "LlamaForCausalLM");
+}
+
+/// The function of the scores: softmax, unless the configuration names another. No library writes these fields; a folder
+/// that was trained for private runs does.
+pub(super) fn weigh(f: &mut Fields<'_>) -> Weigh {
+    let names = &[("softmax", false), ("sigmoid", true)];
+    let field = "attention_weights";
+    match f.choice(field, names, Some(false), "softmax, sigmoid") {
+        Some(true) => Weigh::Sigmoid {
+            bias: f.real("sigmoid_bias", -64.0, 64.0).unwrap_or(0.0),
+        },
+        _ => Weigh::Softmax,
+    }
 }
 
 fn models(f: &mut Fields<'_>, known: &[&str], supported: &'static str) {

@@ -9,6 +9,7 @@ pub(crate) mod pooling;
 pub mod public;
 pub mod report;
 pub(crate) mod shards;
+pub(crate) mod ternary;
 pub(crate) mod weights;
 
 pub use config::NetworkConfig;
@@ -16,4 +17,5 @@ pub use declared::{Declared, FUNCTIONS};
 pub use decoder::Biases;
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, check};
+pub use ternary::WeightScale;
 pub use weights::weight_files;

@@ -13,6 +13,7 @@ use crate::blocks::{Embedding, Linear, Norm, NormKind, Pool};
 use crate::body::Body;
 use crate::error::Problem;
 use crate::folder::config::NetworkConfig;
+use crate::folder::ternary::WeightScale;
 use crate::folder::weights::{ReadAt, Weights};
 use crate::matrix::Matrix;
 
@@ -32,7 +33,7 @@ pub(crate) fn body<S: Source>(
             Body::Encoder(encoder(config, pool, source)?)
         }
         Architecture::Gpt2 => Body::Decoder(gpt2(config, source)?),
-        Architecture::Llama => Body::Decoder(llama(config, source)?),
+        Architecture::Llama | Architecture::BitNet => Body::Decoder(llama(config, source)?),
     })
 }
 
@@ -40,6 +41,14 @@ pub(crate) fn body<S: Source>(
 pub(crate) trait Source {
     type Error;
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Self::Error>;
+
+    /// The weights of a layer that is declared ternary, `outputs × inputs`, its scale multiplied in.
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Self::Error>;
 }
 
 /// No numbers at all.
@@ -50,9 +59,18 @@ impl Source for ShapesOnly {
     fn tensor(&mut self, _: &str, _: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
         Ok(None)
     }
+
+    fn ternary(
+        &mut self,
+        _: &str,
+        _: [usize; 2],
+        _: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Infallible> {
+        Ok(None)
+    }
 }
 
-/// Checks names, shapes and types, collecting what is wrong.
+/// Checks names, shapes and types, and ternary weights, collecting what is wrong.
 pub(crate) struct Checking<'a, R> {
     pub weights: &'a Weights<R>,
     pub problems: &'a mut Vec<Problem>,
@@ -66,12 +84,34 @@ impl<R: ReadAt> Source for Checking<'_, R> {
         }
         Ok(None)
     }
+
+    /// Reads the numbers too: whether they are ternary is not seen from their shapes.
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Infallible> {
+        if let Err(problem) = self.weights.ternary(layer, shape, scale) {
+            self.problems.push(problem);
+        }
+        Ok(None)
+    }
 }
 
 impl<R: ReadAt> Source for &Weights<R> {
     type Error = Problem;
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Problem> {
         self.read(name, shape).map(Some)
+    }
+
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Problem> {
+        Weights::ternary(self, layer, shape, scale).map(Some)
     }
 }
 
@@ -102,6 +142,7 @@ impl<S: Source> From<'_, S> {
                 .matrix(&format!("{name}.weight"), outputs, inputs)?
                 .map(Arc::new),
             bias: self.vector(&format!("{name}.bias"), outputs)?,
+            ternary: false,
         })
     }
 
@@ -120,6 +161,7 @@ impl<S: Source> From<'_, S> {
             outputs,
             weights,
             bias,
+            ternary: false,
         })
     }
 

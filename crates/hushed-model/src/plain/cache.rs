@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::product::{times_transposed, transposed};
 use super::{PlainActs, functions, head_columns, run};
-use crate::blocks::{Attention, Weigh};
+use crate::blocks::Attention;
 use crate::error::ModelError;
 use crate::matrix::Matrix;
 use crate::program::{Program, StepId, same};
@@ -57,7 +57,6 @@ impl PlainCache {
     ) -> Result<PlainActs, ModelError> {
         let (h, m) = (a.heads, q.values.rows());
         same(id, "columns of K", k.values.cols(), h.key_columns())?;
-        let Weigh::Softmax = a.weigh;
         let [keys, values] = self.past.entry(id).or_insert_with(|| {
             let none = || Matrix::zero(0, h.key_columns());
             [none(), none()]
@@ -73,7 +72,7 @@ impl PlainCache {
             for i in 0..m {
                 let row = p.row_mut(i);
                 row.iter_mut().for_each(|s| *s *= h.scale);
-                functions::softmax(row, a.mask.keys(self.rows + i, n));
+                functions::weigh(row, a.mask.keys(self.rows + i, n), a.weigh);
             }
             let o = times_transposed(&p, &transposed(&part(values))); // m × dh
             for i in 0..m {

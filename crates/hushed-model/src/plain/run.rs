@@ -6,20 +6,20 @@ use super::{
     PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, linear, multiply, norm,
     pool, scores, turn, weigh,
 };
-use crate::blocks::{Attention, Classifier, FeedForward, Mask, NormKind, Pool};
+use crate::blocks::{Attention, Classifier, FeedForward, Mask, Norm, NormKind, Pool, Weigh};
 use crate::error::ModelError;
 use crate::program::{Block, Program, Step, StepId, Values};
 use crate::tokens::TokenIds;
 
 /// The operation of a part of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// A lookup, a linear layer, a product, a sum, a pooling: only its result is shown.
     Values,
     /// A norm of this kind.
     Norm(NormKind),
-    /// A softmax over the keys that the mask leaves.
-    Weigh(Mask),
+    /// Weights of the keys that the mask leaves.
+    Weigh(Weigh, Mask),
     /// A function of every element.
     Activation,
 }
@@ -192,17 +192,29 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         }
         if let Some(cache) = &mut self.cache {
             let o = cache.attend(id, &q, k, v, a)?; // m × h·dh
+            let o = self.sub_norm(id, o, a.sub_norm.as_ref())?;
             return linear(id.part("output"), &o, &a.output);
         }
         let at = id.part("scores");
         let s = scores(at, &q, &k, &a.heads)?; // h of m × m
         self.show(at, What::Values, Moment::Output, Seen::Scores(&s));
         let at = id.part("weigh");
-        self.show(at, What::Weigh(a.mask), Moment::Input, Seen::Scores(&s));
+        self.show(
+            at,
+            What::Weigh(a.weigh, a.mask),
+            Moment::Input,
+            Seen::Scores(&s),
+        );
         let p = weigh(s, a.weigh, &a.mask); // h of m × m
-        self.show(at, What::Weigh(a.mask), Moment::Output, Seen::Scores(&p));
+        self.show(
+            at,
+            What::Weigh(a.weigh, a.mask),
+            Moment::Output,
+            Seen::Scores(&p),
+        );
         let at = id.part("attend");
         let o = self.given(at, attend(at, &p, &v, &a.heads)?); // m × h·dh
+        let o = self.sub_norm(id, o, a.sub_norm.as_ref())?;
         let at = id.part("output");
         Ok(self.given(at, linear(at, &o, &a.output)?)) // m × d
     }
@@ -230,8 +242,25 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
                 self.given(at, multiply(at, y, &up)?) // m × hidden
             }
         };
+        let y = self.sub_norm(id, y, f.sub_norm.as_ref())?;
         let at = id.part("down");
         Ok(self.given(at, linear(at, &y, &f.down)?)) // m × d
+    }
+
+    /// The norm inside a block, where it has one.
+    fn sub_norm(
+        &mut self,
+        id: StepId,
+        x: PlainActs,
+        n: Option<&Norm>,
+    ) -> Result<PlainActs, ModelError> {
+        let (at, Some(n)) = (id.part("norm"), n) else {
+            return Ok(x);
+        };
+        self.show(at, What::Norm(n.kind), Moment::Input, Seen::Acts(&x));
+        let y = norm(at, x, n)?;
+        self.show(at, What::Norm(n.kind), Moment::Output, Seen::Acts(&y));
+        Ok(y)
     }
 
     fn head(&mut self, id: StepId, x: &PlainActs, c: &Classifier) -> Result<PlainActs, ModelError> {

@@ -100,6 +100,7 @@ fn dense(outputs: usize, inputs: usize, weight: impl Fn(usize, usize) -> f32) ->
         outputs,
         weights: Matrix::new(outputs, inputs, numbers).map(Arc::new),
         bias: Some(vec![0.0; outputs].into()),
+        ternary: false,
     }
 }
 
@@ -340,6 +341,7 @@ impl Block {
             gate: None,
             activation: Activation::Gelu,
             tolerance: None,
+            sub_norm: None,
             down: dense(WIDTH, WIDTH, |o, i| (down * numbers[o * WIDTH + i]) as f32),
         };
         let gelu = |v: f64| exact(Activation::Gelu, v);
