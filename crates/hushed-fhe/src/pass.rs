@@ -17,6 +17,7 @@
 //! of its norms mask it, and the second adds the constant. Before a classifier's head the last norm keeps only first
 //! rows.
 
+mod decoder;
 mod packed;
 mod shape;
 
@@ -32,6 +33,7 @@ use super::error::FheError;
 use super::slots::Slots;
 use crate::ops::activation::{self, Polynomials};
 use crate::ops::acts::{Acts, StoredActs};
+use crate::ops::after::After;
 use crate::ops::attention::{AttentionLayer, attention, attention_stored};
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stored};
 use crate::ops::head::head;
@@ -42,6 +44,7 @@ use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 
+pub use decoder::DecoderPass;
 pub use packed::PackedPass;
 use shape::{Half, halves, shape, supported};
 
@@ -437,7 +440,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             at: step.id,
             block: f,
             choice: &self.choice(step.id)?.activation,
-            norm,
+            after: After::Norm(norm),
             hidden_block: self.placement.hidden_block,
             polynomials: &self.polynomials,
         };

@@ -23,8 +23,8 @@ pub enum OwnedMask<V> {
 /// transformer: plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
 ///
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
-/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors and, in
-/// [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs` counts primes. Operands of
+/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors, those of
+/// pairs included, and, in [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs` counts primes. Operands of
 /// a sum have the same scale, so each operation that rescales takes the scale of its result; none is chosen implicitly.
 pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (hoisting: decomposed once).
@@ -145,6 +145,17 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
             false => pairs(),
         }
     }
+
+    /// x ⊗ v (slot by slot, complex numbers) at scale `target`, one level below x.
+    ///
+    /// # Errors
+    /// Unless there is a pair for every slot, and a level.
+    fn mul_pairs(
+        &self,
+        x: &Self::Value,
+        v: &[Complex64],
+        target: Scale,
+    ) -> Result<Self::Value, FheError>;
 
     /// Prepares `x` for rotations.
     ///

@@ -20,6 +20,7 @@
 //! others. [`reaches`] measures how much of the intervals is used by texts outside the sample.
 
 mod clear;
+pub(crate) mod decoder;
 mod head;
 mod margins;
 mod measure;
@@ -384,6 +385,7 @@ impl<'a> Search<'a> {
             rows: self.options.rows,
             layers: layers.collect::<Result<Vec<LayerChoice>, _>>()?,
             classifier: head::choice(self.model.encoder()?, &seen.head)?,
+            decoder: None,
             report: Report::default(),
         })
     }

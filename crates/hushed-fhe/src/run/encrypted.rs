@@ -345,6 +345,22 @@ impl Slots for Encrypted {
         Ok(self.evaluator.rescale(&product)?)
     }
 
+    fn mul_pairs(
+        &self,
+        x: &Ciphertext,
+        v: &[Complex64],
+        target: Scale,
+    ) -> Result<Ciphertext, FheError> {
+        let (given, slots) = (v.len(), self.evaluator.params().slots());
+        if given != slots {
+            return Err(hushed_ckks::CkksError::TooManyValues { given, slots }.into());
+        }
+        let scale = self.factor_scale(x, target)?;
+        let plain = self.encoder.encode(v, x.limbs(), scale)?;
+        let product = self.evaluator.mul_plain(x, &plain)?;
+        Ok(self.evaluator.rescale(&product)?)
+    }
+
     fn hoist<'a>(&'a self, x: &'a Ciphertext) -> Result<Hoisted<'a>, FheError> {
         Ok(self.evaluator.hoist(x)?)
     }

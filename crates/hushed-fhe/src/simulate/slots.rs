@@ -166,6 +166,20 @@ impl Slots for Simulator {
         self.rescale_pair(times(&x.slots), imaginary, x.limbs, wide, mix(x.id, 0x6d75))
     }
 
+    fn mul_pairs(&self, x: &Vector, v: &[Complex64], target: Scale) -> Result<Vector, FheError> {
+        self.check_count(v.len())?;
+        let factor = self.factor_scale(x.scale, target, x.limbs)?;
+        self.tally.count(Op::MulVector, x.limbs, 1);
+        let (mut re, mut im): (Vec<f64>, Vec<f64>) = v.iter().map(|v| (v.re, v.im)).unzip();
+        if let Some(errors) = &self.errors {
+            errors.encoding(&mut re, mix(x.id, 0x6572), factor);
+            errors.encoding(&mut im, mix(x.id, 0x6569), factor);
+        }
+        let (slots, imaginary) = self.times_pairs(x, &re, &im)?;
+        let wide = x.scale.value() * factor;
+        self.rescale_pair(slots, imaginary, x.limbs, wide, mix(x.id, 0x6d70))
+    }
+
     fn hoist<'a>(&'a self, x: &'a Vector) -> Result<Hoisted<'a>, FheError> {
         self.tally.count(Op::Hoist, x.limbs, 1);
         Ok(Hoisted {

@@ -16,6 +16,7 @@ use crate::choices::{
     ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, NormChoice,
 };
 use crate::ops::activation::Polynomials;
+use crate::ops::after::After;
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
 use crate::ops::head::head;
 use crate::ops::norm::{NormPlan, centred_scale, norm, residual};
@@ -385,7 +386,7 @@ impl Step for Block {
             at,
             block: &self.f,
             choice: &self.columns,
-            norm: &self.norm,
+            after: After::Norm(&self.norm),
             hidden_block: 8,
             polynomials: &p,
         };
