@@ -44,7 +44,7 @@ use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 
-pub use decoder::DecoderPass;
+pub use decoder::{DecoderPass, Sees};
 pub use packed::PackedPass;
 use shape::{Half, halves, shape, supported};
 
