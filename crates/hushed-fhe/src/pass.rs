@@ -84,6 +84,8 @@ pub enum AnyPass<'a, S: Slots> {
     Columns(Box<Pass<'a, S>>),
     /// In packed rows.
     Packed(Box<PackedPass<'a, S>>),
+    /// Of a batch through a decoder.
+    Decoder(Box<DecoderPass<'a, S>>),
 }
 
 impl<'a, S: Slots> AnyPass<'a, S> {
@@ -100,6 +102,11 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         Ok(match texts {
+            Texts::Columns(rows) if choices.decoder.is_some() => {
+                let layout = rows.layout();
+                let pass = DecoderPass::new(on, program, choices, placement, layout, input_bound)?;
+                AnyPass::Decoder(Box::new(pass))
+            }
             Texts::Columns(rows) => {
                 let pass = Pass::new(on, program, choices, placement, rows, input_bound)?;
                 AnyPass::Columns(Box::new(pass))
@@ -119,6 +126,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => pass.start(vectors),
             AnyPass::Packed(pass) => pass.start(vectors),
+            AnyPass::Decoder(pass) => pass.start(vectors),
         }
     }
 
@@ -130,6 +138,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => pass.resume(next, vectors),
             AnyPass::Packed(pass) => pass.resume(next, vectors),
+            AnyPass::Decoder(pass) => pass.resume(next, vectors),
         }
     }
 
@@ -141,6 +150,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => pass.layer(i, x),
             AnyPass::Packed(pass) => pass.layer(i, x),
+            AnyPass::Decoder(pass) => pass.layer(i, x),
         }
     }
 
@@ -152,6 +162,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => Ok(pass.finish(x)?.vectors),
             AnyPass::Packed(pass) => pass.finish(x),
+            AnyPass::Decoder(pass) => Ok(pass.finish(x)?.vectors),
         }
     }
 
@@ -163,6 +174,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => Ok(pass.run(vectors)?.vectors),
             AnyPass::Packed(pass) => pass.run(vectors),
+            AnyPass::Decoder(pass) => Ok(pass.run(vectors)?.vectors),
         }
     }
 }

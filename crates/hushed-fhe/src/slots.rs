@@ -263,6 +263,24 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         self.linear_finish(self.linear_add(map, x, target, None)?)
     }
 
+    /// Adds the products of a block of columns to sums of weights −1, 0 and 1, without biases: integers, which keep the
+    /// scale of the operands. A partial sum is of one kind.
+    ///
+    /// # Errors
+    /// If blocks differ in rows, primes or scales, or for any other weight.
+    fn ternary_add(
+        &self,
+        map: &LinearMap,
+        x: &[Self::Value],
+        partial: Option<Self::Partial>,
+    ) -> Result<Self::Partial, FheError>;
+
+    /// The results, with the primes and the scale of the operands.
+    ///
+    /// # Errors
+    /// Only the engine's.
+    fn ternary_finish(&self, partial: Self::Partial) -> Result<Vec<Self::Value>, FheError>;
+
     /// The same vectors with `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`];
     /// two share a bootstrap. Every slot must be within 1, or comes out wrong.
     ///

@@ -6,6 +6,7 @@
 //! | up: gains and offsets of the norm before, and the map of each column's interval to [−1, 1], folded into its weights | 1 |
 //! | the activation, a polynomial a column ([`crate::ops::activation`]) | ⌈log2(degree + 1)⌉ |
 //! | with a gate: its product with what `up` gives, relinearised column by column | 1 |
+//! | with a gate, a down map that is declared ternary: products at its scale | 0 |
 //! | down: κ and the centring of the norm after folded into its weights; products are summed over all blocks and rescaled once | 1 |
 //!
 //! [`feed_forward_stored`] holds the columns first and the sums of the second map afterwards, never both: hidden
@@ -25,7 +26,7 @@ use crate::choices::ActivationChoice;
 use crate::error::FheError;
 use crate::ops::activation::{Polynomials, activation, argument_scale, levels, unit_map};
 use crate::ops::acts::{Acts, StoredActs};
-use crate::ops::after::After;
+use crate::ops::after::{After, Last};
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::norm::product;
 use crate::slots::Slots;
@@ -107,11 +108,9 @@ struct Run<'a, S: Slots> {
     factor: Option<LinearMap>,
     /// Primes of the activation's results.
     activated: usize,
-    down: LinearMap,
+    down: Last,
     /// Scale of the activations' arguments.
     argument: Scale,
-    /// Scale of the results.
-    target: Scale,
     /// Primes of the results.
     fed: usize,
 }
@@ -138,7 +137,11 @@ impl<'a, S: Slots> Run<'a, S> {
         let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
         let activated = below(on, start, 1 + levels(choice.degree))?;
         let gated = usize::from(block.gate.is_some());
-        let fed = below(on, activated, 1 + gated)?;
+        let products = below(on, activated, gated)?;
+        let down = layer
+            .after
+            .last(on, down_at, &block.down, products, gated > 0)?;
+        let fed = below(on, products, down.levels())?;
         let (argument_of, factor) = match &block.gate {
             Some(gate) => (gate, Some(x.folded(on, up_at, &block.up)?)),
             None => (&block.up, None),
@@ -152,12 +155,11 @@ impl<'a, S: Slots> Run<'a, S> {
             up: unit_map(x.folded(on, up_at, argument_of)?, &choice.columns)?,
             factor,
             activated,
-            down: layer.after.map(on, down_at, &block.down)?,
+            down,
             up_at,
             activation_at: at.part("activation"),
             down_at,
             argument: argument_scale(on, below(on, start, 1)?)?,
-            target: layer.after.scale(on, fed)?,
             fed,
         })
     }
@@ -203,8 +205,9 @@ impl<'a, S: Slots> Run<'a, S> {
         let from = above(on, self.activated)?;
         let low = x.par_iter().map(|v| on.drop_to(v, from));
         let low = low.collect::<Result<Vec<_>, FheError>>()?;
-        // The products are at the default scale.
-        let factors = on.linear(factor, &low, scale_of(divisor(on, self.activated)?)?)?;
+        // The products are at the scale that the last map takes.
+        let target = scale_of(self.down.operands() * divisor(on, self.activated)?)?;
+        let factors = on.linear(factor, &low, target)?;
         on.at(self.layer.at.part("product"));
         let both = y.into_par_iter().zip(factors);
         both.map(|(y, factor)| product(on, &y, &factor)).collect()
@@ -219,18 +222,15 @@ impl<'a, S: Slots> Run<'a, S> {
     ) -> Result<S::Partial, FheError> {
         self.on.at(self.down_at);
         let first = block.start == 0;
-        let mut map = self.down.columns(block);
+        let mut map = self.down.map().columns(block);
         if first {
-            map.bias.clone_from(&self.down.bias);
+            map.bias.clone_from(&self.down.map().bias);
         }
-        self.on.linear_add(&map, y, self.target, partial)
+        self.down.add(self.on, &map, y, partial)
     }
 
     fn finish(&self, partial: Option<S::Partial>) -> Result<Vec<S::Value>, FheError> {
-        match partial {
-            Some(partial) => self.on.linear_finish(partial),
-            None => Ok(Vec::new()),
-        }
+        self.down.finish(self.on, partial)
     }
 }
 

@@ -291,6 +291,14 @@ impl<'a> Parts<'a> {
             what: "a program of this shape".to_owned(),
             remedy: "decoders of norm, attention, sum, norm, feed-forward and sum a layer can be run",
         };
+        for w in program.linears() {
+            if w.bias.iter().flat_map(|b| b.iter()).any(|b| *b != 0.0) {
+                return Err(FheError::Unsupported {
+                    what: "a decoder with biases".to_owned(),
+                    remedy: "decoders without biases can be run: a bias would fill rows of padding",
+                });
+            }
+        }
         let steps = program.steps();
         let layers = program.layers().into_iter().map(|range| {
             let steps = steps.get(range).unwrap_or_default();

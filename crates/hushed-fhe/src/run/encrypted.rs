@@ -456,6 +456,27 @@ impl Slots for Encrypted {
         Ok(rescaled.collect::<Result<_, _>>()?)
     }
 
+    fn ternary_add(
+        &self,
+        map: &LinearMap,
+        x: &[Ciphertext],
+        partial: Option<EncryptedPartial>,
+    ) -> Result<EncryptedPartial, FheError> {
+        // Every weight is looked at and none is skipped; one that is no sign saturates, and is refused below.
+        let signs: Vec<i8> = map.weights.iter().map(|&w| w as i8).collect();
+        let weights = GemmWeights::ternary(&signs, map.rows, map.columns)?;
+        let Some(EncryptedPartial(mut outputs)) = partial else {
+            let outputs = self.gemm.multiply_all(&weights, x, None)?;
+            return Ok(EncryptedPartial(outputs));
+        };
+        self.gemm.multiply_add(&weights, x, &mut outputs)?;
+        Ok(EncryptedPartial(outputs))
+    }
+
+    fn ternary_finish(&self, partial: EncryptedPartial) -> Result<Vec<Ciphertext>, FheError> {
+        Ok(partial.0)
+    }
+
     fn refresh(
         &self,
         _: StepId,

@@ -330,6 +330,56 @@ impl Slots for Simulator {
         .collect()
     }
 
+    fn ternary_add(
+        &self,
+        map: &LinearMap,
+        x: &[Vector],
+        partial: Option<Partial>,
+    ) -> Result<Partial, FheError> {
+        let first = x.first().ok_or(PackingError::Mismatch)?;
+        let absent = self.counting && map.weights.is_empty();
+        let signs = map.weights.iter().all(|w| [-1.0, 0.0, 1.0].contains(w));
+        if x.len() != map.columns
+            || !signs
+            || !absent && map.weights.len() != map.rows * map.columns
+        {
+            return Err(PackingError::Mismatch.into());
+        }
+        for x in x {
+            check_scales(first.scale, x.scale)?;
+            check_real(x)?;
+            check_limbs(x, first.limbs)?;
+        }
+        let mut sums = match partial {
+            Some(partial) => {
+                check_scales(partial.from, first.scale)?;
+                if partial.limbs != first.limbs || partial.rows.len() != map.rows {
+                    return Err(PackingError::Mismatch.into());
+                }
+                partial
+            }
+            None => self.begin(map, first, first.scale, first.scale.value())?,
+        };
+        let terms = map.rows * map.columns;
+        self.tally.count(Op::LinearTerm, first.limbs, terms);
+        sums.id = x.iter().fold(sums.id, |id, x| mix(id, x.id));
+        if !self.counting {
+            let views: Vec<&[f64]> = x.iter().map(|x| x.slots.as_slice()).collect();
+            linear::accumulate(&mut sums.rows, &map.weights, &views);
+        }
+        Ok(sums)
+    }
+
+    fn ternary_finish(&self, partial: Partial) -> Result<Vec<Vector>, FheError> {
+        let (limbs, scale, id) = (partial.limbs, partial.from, partial.id);
+        let rows = partial.rows.into_iter().enumerate();
+        rows.map(|(row, slots)| {
+            self.check_room(&slots, limbs, scale.value())?;
+            Ok(self.make(slots, limbs, scale, mix(id, row as u64)))
+        })
+        .collect()
+    }
+
     fn refresh(&self, id: StepId, x: Vec<Vector>, limbs: usize) -> Result<Vec<Vector>, FheError> {
         let (floor, top) = (self.floor(), self.top());
         if !(floor..=top).contains(&limbs) {

@@ -8,7 +8,7 @@
 //! | bias; masked scores, which are 0, to −1 | l − 3 | |
 //! | σ, a polynomial that is 0 at −1 | l − 3 − ⌈log2(degree + 1)⌉ = e | |
 //! | P·V, V projected where it is used, in pairs | e − 1 | gain of the norm before |
-//! | output, of pairs split into columns | e − 2 | 1/bound |
+//! | output, of pairs split into columns | e − 2; e − 1 where it is ternary | 1/bound |
 //!
 //! σ works slot by slot, so it may be taken before the rotation that would bring a diagonal home, and P·V wants it
 //! before that rotation: no diagonal is rotated, once there and once back. Key switches of a head, besides
@@ -17,20 +17,18 @@
 //!
 //! A softmax would need sums over rows in the same frames; only the sigmoid is here.
 
-use hushed_ckks::Scale;
 use hushed_ckks::poly::{Polynomial, evaluate};
 use hushed_lower::LinearMap;
 use hushed_model::{Attention, Mask, StepId, Weigh, same};
 use rayon::prelude::*;
 
 use super::rope::{Turned, seen, turns};
-use super::unbiased;
 use crate::choices::fits;
 use crate::choices::{Interval, ScoresChoice};
 use crate::error::FheError;
 use crate::ops::activation::levels;
 use crate::ops::acts::Acts;
-use crate::ops::after::After;
+use crate::ops::after::{After, Last};
 use crate::ops::functions::Function;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::packing::products::{GIANTS, attend_turned, rotations};
@@ -75,10 +73,7 @@ pub fn attention<S: Slots>(
             partial = Some(run.output(h, o, partial)?);
         }
     }
-    match partial {
-        Some(partial) => on.linear_finish(partial),
-        None => Ok(Vec::new()),
-    }
+    run.output.finish(on, partial)
 }
 
 /// Keys of a head, turned and masked.
@@ -96,12 +91,11 @@ struct Run<'a, S: Slots> {
     query: LinearMap,
     key: LinearMap,
     value: LinearMap,
-    output: LinearMap,
+    output: Last,
     bias: f64,
     /// Primes of turned queries and keys, and of weights.
     turned: usize,
     weights: usize,
-    target: Scale,
 }
 
 impl<'a, S: Slots> Run<'a, S> {
@@ -130,13 +124,20 @@ impl<'a, S: Slots> Run<'a, S> {
             choice.heads.len(),
             block.heads.count,
         )?;
-        let map = |part, w| unbiased(at, x.folded(on, at.part(part), w)?);
+        // Biases are zeros: a decoder with others is refused before it begins.
+        let map = |part, w| -> Result<LinearMap, FheError> {
+            let mut map = x.folded(on, at.part(part), w)?;
+            map.bias = None;
+            Ok(map)
+        };
         let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
         let raw = below(on, columns, 1)?;
         let turned = below(on, raw, 1)?;
         let weights = below(on, turned, 1 + levels(choice.degree))?;
         let attended = below(on, weights, 1)?;
-        let output = layer.after.map(on, at.part("output"), &block.output)?;
+        let output = layer
+            .after
+            .last(on, at.part("output"), &block.output, attended, true)?;
         Ok(Run {
             on,
             layer,
@@ -144,11 +145,10 @@ impl<'a, S: Slots> Run<'a, S> {
             query: map("query", &block.query)?,
             key: map("key", &block.key)?,
             value: map("value", &block.value)?,
-            output: unbiased(at, output)?,
+            output,
             bias,
             turned,
             weights,
-            target: layer.after.scale(on, below(on, attended, 1)?)?,
         })
     }
 
@@ -235,7 +235,8 @@ impl<'a, S: Slots> Run<'a, S> {
         })
     }
 
-    /// V of a head of values, in pairs, so that P·V is at half of the default scale: splitting pairs doubles it.
+    /// V of a head of values, in pairs, so that P·V is at half of the scale that the output takes: splitting pairs
+    /// doubles it.
     fn values(&self, group: usize) -> Result<Pairs<S::Value>, FheError> {
         let (on, width) = (self.on, self.layer.block.heads.width);
         self.site("value");
@@ -246,7 +247,7 @@ impl<'a, S: Slots> Run<'a, S> {
             .value
             .rows(group * width..(group + 1) * width)
             .bounded();
-        let target = scale_of(0.5 * divisor(on, self.weights)?)?;
+        let target = scale_of(0.5 * self.output.operands() * divisor(on, self.weights)?)?;
         let columns = on.linear(&map, &low, target)?;
         Pairs::new(on, Columns::from_vectors(self.layer.layout, columns))
     }
@@ -312,9 +313,9 @@ impl<'a, S: Slots> Run<'a, S> {
         self.site("output");
         let width = self.layer.block.heads.width;
         let columns = o.into_columns(self.on)?;
-        let map = self.output.columns(h * width..(h + 1) * width);
-        self.on
-            .linear_add(&map, columns.vectors(), self.target, partial)
+        let mut map = self.output.map().columns(h * width..(h + 1) * width);
+        map.bias = None;
+        self.output.add(self.on, &map, columns.vectors(), partial)
     }
 }
 

@@ -11,19 +11,3 @@ pub mod rms;
 pub mod rope;
 #[cfg(test)]
 mod tests;
-
-use crate::error::FheError;
-use hushed_lower::LinearMap;
-use hushed_model::StepId;
-
-/// The map without its bias, which has to be zeros: a bias would fill rows of padding.
-pub(crate) fn unbiased(at: StepId, mut map: LinearMap) -> Result<LinearMap, FheError> {
-    let bias = map.bias.take();
-    match bias.iter().flatten().all(|b| *b == 0.0) {
-        true => Ok(map),
-        false => Err(FheError::Unsupported {
-            what: format!("{at}: a decoder with biases"),
-            remedy: "decoders without biases can be run",
-        }),
-    }
-}
