@@ -462,8 +462,16 @@ impl Slots for Encrypted {
         x: &[Ciphertext],
         partial: Option<EncryptedPartial>,
     ) -> Result<EncryptedPartial, FheError> {
-        // Every weight is looked at and none is skipped; one that is no sign saturates, and is refused below.
-        let signs: Vec<i8> = map.weights.iter().map(|&w| w as i8).collect();
+        // Every weight is looked at and none is skipped; what is no whole number is refused at the end.
+        let mut other = false;
+        let sign = |&w: &f64| {
+            other |= w.fract() != 0.0;
+            w as i8
+        };
+        let signs: Vec<i8> = map.weights.iter().map(sign).collect();
+        if other {
+            return Err(crate::packing::PackingError::Mismatch.into());
+        }
         let weights = GemmWeights::ternary(&signs, map.rows, map.columns)?;
         let Some(EncryptedPartial(mut outputs)) = partial else {
             let outputs = self.gemm.multiply_all(&weights, x, None)?;

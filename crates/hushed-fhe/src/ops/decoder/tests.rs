@@ -3,11 +3,12 @@ use std::sync::Arc;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::{
-    Activation, Architecture, Block, DecoderNetwork, Matrix, NetworkConfig, PlainActs, Program,
-    Rows, StepId, TokenIds, Weigh, WeightScale, cosine, plain, random_llama,
+    Activation, Architecture, Body, DecoderNetwork, Matrix, Model, NetworkConfig, PlainActs,
+    Program, Rows, StepId, TokenIds, Weigh, WeightScale, cosine, plain, random_llama,
 };
 
 use crate::calibrate::decoder::{Degrees, measure};
+use crate::calibrate::{Options, Sample, calibrate, last_row};
 use crate::choices::Choices;
 use crate::ops::pool::{Pooled, unpack};
 use crate::packing::Interleave;
@@ -85,16 +86,8 @@ pub(crate) fn columns(
     (0..program.embedding().width).map(column).collect()
 }
 
-/// The last rows, normalised, as the clear model has them before its head.
-pub(crate) fn hidden(program: &Program, text: &TokenIds) -> Vec<f64> {
-    let mut found = Vec::new();
-    plain::run(program, vec![text.clone()], |step, x| {
-        if matches!(step.block, Block::Norm(_)) && step.id.layer().is_none() {
-            found = x.values.row(0).to_vec();
-        }
-    })
-    .unwrap();
-    found
+fn hidden(program: &Program, text: &TokenIds) -> Vec<f64> {
+    last_row(program, text).unwrap()
 }
 
 pub(crate) struct Subject {
@@ -438,4 +431,49 @@ fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
         (s + (a - b) * (a - b), n + 1.0)
     });
     (sum / f64::max(count, 1.0)).sqrt()
+}
+
+/// From a folder and texts to choices, written and read again: a committed golden folder, all by the library.
+#[test]
+fn a_folder_is_calibrated() {
+    let model = Model::load(&hushed_model::testing::tiny_golden("bitnet-sigmoid")).unwrap();
+    assert!(matches!(model.body, Body::Decoder(_)));
+    let text = |t: usize| {
+        let id = |i: usize| ((i * 37 + t * 11 + i * t) % 300) as u32;
+        TokenIds::new((0..3 + t % 13).map(id).collect())
+    };
+    let texts: Vec<TokenIds> = (0..24).map(text).collect();
+    let sample = Sample {
+        texts: &texts,
+        hostile: &[],
+        broad: &[],
+        sha256: "",
+        model_sha256: "",
+    };
+    let options = Options {
+        rows: ROWS,
+        wanted: 0.999,
+        ..Options::default()
+    };
+    let mut told = Vec::new();
+    let choices = calibrate(&model, &sample, &options, &mut |line| {
+        told.push(line.to_owned())
+    })
+    .unwrap();
+    println!("{}", told.join("\n"));
+    let chosen = choices.report.candidates.last().unwrap();
+    assert!(chosen.chosen && chosen.cosine_min_with_errors.unwrap() >= 0.999);
+    let decoder = choices.decoder.as_ref().unwrap();
+    assert_eq!((decoder.layers.len(), choices.layers.len()), (2, 0));
+    let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
+    assert_eq!(read, choices);
+    let mut broken = choices.clone();
+    broken.decoder.as_mut().unwrap().layers[1].attention_bound = 0.0;
+    assert!(broken.to_json().is_err());
+    // A decoder that the circuit does not have is refused by name.
+    let other = Model::load(&hushed_model::testing::tiny_golden("bitnet")).unwrap();
+    let refused = calibrate(&other, &sample, &options, &mut |_| ())
+        .err()
+        .unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
 }
