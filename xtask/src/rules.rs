@@ -27,6 +27,7 @@ const HOSTILE: [&str; 83] = [
     "crates/hushed-model/src/folder/pooling.rs",
     "crates/hushed-model/src/folder/public.rs",
     "crates/hushed-model/src/folder/shards.rs",
+    "crates/hushed-model/src/folder/ternary.rs",
     "crates/hushed-model/src/folder/weights.rs",
     "crates/hushed-model/src/tokens/charsmap.rs",
     "crates/hushed-model/src/tokens/decoder.rs",

@@ -24,8 +24,9 @@ pub enum OwnedMask<V> {
 ///
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
 /// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors, those of
-/// pairs included, and, in [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs` counts primes. Operands of
-/// a sum have the same scale, so each operation that rescales takes the scale of its result; none is chosen implicitly.
+/// pairs included, and, in [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs`
+/// counts primes. Operands of a sum have the same scale, so each operation that rescales takes the scale of its result;
+/// none is chosen implicitly.
 pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (hoisting: decomposed once).
     type Hoisted<'a>: Send + Sync

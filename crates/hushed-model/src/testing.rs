@@ -2,6 +2,7 @@
 //! `testing`).
 
 mod gpt2;
+mod ternary;
 mod wide;
 
 use std::collections::BTreeMap;
@@ -16,11 +17,12 @@ use serde_json::json;
 
 use crate::blocks::Pool;
 use crate::folder::config::NetworkConfig;
-use crate::folder::ternary::WeightScale;
+use crate::folder::decoder::WeightScale;
 use crate::layers::{self, Random, Source};
 use crate::model::{Model, network_shapes};
 
 pub use gpt2::{tiny_generator, tiny_generator_config, tiny_generator_folder};
+pub use ternary::{ternary_config, ternary_network};
 pub use wide::{beyond_formats, wide_decoders};
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,

@@ -142,8 +142,8 @@ pub fn token_bound(program: &Program) -> Result<f64, FheError> {
     Ok(f64::from(largest).max(1e-3))
 }
 
-/// Last rows by the approximations of a calibration, in a simulation at the levels of a parameter set; `None` for a text
-/// that leaves an interval too far for a refresh.
+/// Last rows by the approximations of a calibration, in a simulation at the levels of a parameter set; `None` for a
+/// text that leaves an interval too far for a refresh.
 fn answers(
     program: &Program,
     choices: &Choices,

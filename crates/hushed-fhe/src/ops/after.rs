@@ -41,8 +41,8 @@ pub enum Last {
 }
 
 impl After<'_> {
-    /// The last map of a block, of operands with `limbs` primes. `ternary`: whether their scale can be chosen, so that a
-    /// layer which is declared ternary takes no level.
+    /// The last map of a block, of operands with `limbs` primes. `ternary`: whether their scale can be chosen, so that
+    /// a layer which is declared ternary takes no level.
     ///
     /// # Errors
     /// As [`centred`]; too few levels.

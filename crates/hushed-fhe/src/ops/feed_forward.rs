@@ -48,8 +48,8 @@ pub struct FeedForwardLayer<'a> {
     pub polynomials: &'a Polynomials,
 }
 
-/// What [`After`] makes of y = down(f(up(x))), or of down(f(gate(x)) ∘ up(x)), [`FeedForwardLayer::hidden_block`] hidden
-/// columns at a time; for a norm, κ·(y − mean of y) by columns.
+/// What [`After`] makes of y = down(f(up(x))), or of down(f(gate(x)) ∘ up(x)), [`FeedForwardLayer::hidden_block`]
+/// hidden columns at a time; for a norm, κ·(y − mean of y) by columns.
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.

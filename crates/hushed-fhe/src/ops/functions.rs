@@ -37,8 +37,8 @@ pub enum Function {
         /// Which head of its layer.
         head: usize,
     },
-    /// The logistic function of s + `bias`, of t, the score s mapped from its interval to [−1, 1]; 0 at −1, where masked
-    /// scores are.
+    /// The logistic function of s + `bias`, of t, the score s mapped from its interval to [−1, 1]; 0 at −1, where
+    /// masked scores are.
     Sigmoid {
         /// Which head of its layer.
         head: usize,

@@ -8,10 +8,9 @@ use serde_json::Value;
 use crate::arch::{self, Architecture, Task};
 use crate::blocks::{Activation, Heads, NormReach, Rope, Tolerance, Weigh};
 use crate::error::Problem;
-use crate::folder::decoder::{self, Biases};
+use crate::folder::decoder::{self, Biases, WeightScale};
 use crate::folder::json::{self, Fields};
 use crate::folder::labels;
-use crate::folder::ternary::{self, WeightScale};
 
 /// Name of the file in a model folder.
 pub(crate) const CONFIG: &str = "config.json";
@@ -118,7 +117,7 @@ impl NetworkConfig {
         );
         let bitnet = architecture == Some(Architecture::BitNet);
         let ternary = match bitnet {
-            true => Some(ternary::weight_scale(&mut f)),
+            true => Some(decoder::weight_scale(&mut f)),
             false => {
                 f.must_be_off("quantization_config", "weights that are not quantised");
                 None

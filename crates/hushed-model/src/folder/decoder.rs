@@ -27,6 +27,15 @@ pub struct Biases {
     pub feed_forward: bool,
 }
 
+/// How a stored `weight_scale` is meant. `transformers` has two classes of layers, which differ in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightScale {
+    /// s (`autobitlinear`).
+    Factor,
+    /// 1/s (`bitlinear`).
+    Divisor,
+}
+
 /// What a configuration of GPT-2 may not ask for: scores that are divided by another number, and heads that are not
 /// its own.
 pub(super) fn gpt2(f: &mut Fields<'_>) {
@@ -78,8 +87,8 @@ fn like_llama(f: &mut Fields<'_>) {
     }
 }
 
-/// The function of the scores: softmax, unless the configuration names another. No library writes these fields; a folder
-/// that was trained for private runs does.
+/// The function of the scores: softmax, unless the configuration names another. No library writes these fields; a
+/// folder that was trained for private runs does.
 pub(super) fn weigh(f: &mut Fields<'_>) -> Weigh {
     let names = &[("softmax", false), ("sigmoid", true)];
     let field = "attention_weights";
@@ -160,6 +169,49 @@ pub(super) fn biases(f: &mut Fields<'_>) -> Biases {
         attention: f.flag_or("attention_bias", false),
         feed_forward: f.flag_or("mlp_bias", false),
     }
+}
+
+/// What `quantization_config` says of it; what it says else is refused. Without one, weights are floats.
+pub(super) fn weight_scale(f: &mut Fields<'_>) -> WeightScale {
+    const FIELD: &str = "quantization_config";
+    let Some(given) = f.get(FIELD).cloned() else {
+        return WeightScale::Factor;
+    };
+    let text = |field: &str, default: &'static str| match given.get(field) {
+        None => Some(default.to_owned()),
+        Some(value) => value.as_str().map(str::to_owned),
+    };
+    let is = |field, default, wanted: &str| text(field, default).as_deref() == Some(wanted);
+    let off = |field: &str| {
+        let value = given.get(field);
+        value.is_none_or(|v| *v == Value::Null || *v == Value::Bool(false))
+    };
+    // The head is a table of tokens in every folder, ternary in none.
+    let head = |value: &Value| {
+        value
+            .as_array()
+            .is_some_and(|names| names.iter().all(|name| name.as_str() == Some("lm_head")))
+    };
+    let whole = given
+        .get("modules_to_not_convert")
+        .is_none_or(|v| *v == Value::Null || head(v));
+    let plain = is("quant_method", "", "bitnet")
+        && is("quantization_mode", "offline", "offline")
+        && off("use_rms_norm")
+        && whole;
+    if !plain {
+        f.unsupported(
+            FIELD,
+            "quant_method \"bitnet\", quantization_mode \"offline\", every linear layer but lm_head, no use_rms_norm",
+        );
+    }
+    if is("linear_class", "bitlinear", "autobitlinear") {
+        return WeightScale::Factor;
+    }
+    if !is("linear_class", "bitlinear", "bitlinear") {
+        f.unsupported(FIELD, "linear_class \"bitlinear\" or \"autobitlinear\"");
+    }
+    WeightScale::Divisor
 }
 
 impl Problem {

@@ -14,8 +14,7 @@ pub(crate) mod weights;
 
 pub use config::NetworkConfig;
 pub use declared::{Declared, FUNCTIONS};
-pub use decoder::Biases;
+pub use decoder::{Biases, WeightScale};
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, check};
-pub use ternary::WeightScale;
 pub use weights::weight_files;

@@ -6,66 +6,13 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use safetensors::Dtype;
-use serde_json::Value;
 
-use super::json::Fields;
+use super::decoder::WeightScale;
 use super::weights::{ReadAt, Weights};
 use crate::error::Problem;
 
-/// How a stored `weight_scale` is meant. `transformers` has two classes of layers, which differ in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WeightScale {
-    /// s (`autobitlinear`).
-    Factor,
-    /// 1/s (`bitlinear`).
-    Divisor,
-}
-
 /// Weights in a byte.
 const PACKED: usize = 4;
-const FIELD: &str = "quantization_config";
-
-/// What `quantization_config` says of it; what it says else is refused. Without one, weights are floats.
-pub(super) fn weight_scale(f: &mut Fields<'_>) -> WeightScale {
-    let Some(given) = f.get(FIELD).cloned() else {
-        return WeightScale::Factor;
-    };
-    let text = |field: &str, default: &'static str| match given.get(field) {
-        None => Some(default.to_owned()),
-        Some(value) => value.as_str().map(str::to_owned),
-    };
-    let is = |field, default, wanted: &str| text(field, default).as_deref() == Some(wanted);
-    let off = |field: &str| {
-        let value = given.get(field);
-        value.is_none_or(|v| *v == Value::Null || *v == Value::Bool(false))
-    };
-    // The head is a table of tokens in every folder, ternary in none.
-    let head = |value: &Value| {
-        value
-            .as_array()
-            .is_some_and(|names| names.iter().all(|name| name.as_str() == Some("lm_head")))
-    };
-    let whole = given
-        .get("modules_to_not_convert")
-        .is_none_or(|v| *v == Value::Null || head(v));
-    let plain = is("quant_method", "", "bitnet")
-        && is("quantization_mode", "offline", "offline")
-        && off("use_rms_norm")
-        && whole;
-    if !plain {
-        f.unsupported(
-            FIELD,
-            "quant_method \"bitnet\", quantization_mode \"offline\", every linear layer but lm_head, no use_rms_norm",
-        );
-    }
-    if is("linear_class", "bitlinear", "autobitlinear") {
-        return WeightScale::Factor;
-    }
-    if !is("linear_class", "bitlinear", "bitlinear") {
-        f.unsupported(FIELD, "linear_class \"bitlinear\" or \"autobitlinear\"");
-    }
-    WeightScale::Divisor
-}
 
 impl<R: ReadAt> Weights<R> {
     /// The weights of a ternary layer, `outputs × inputs`, its scale multiplied in.

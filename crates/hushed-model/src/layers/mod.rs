@@ -13,7 +13,7 @@ use crate::blocks::{Embedding, Linear, Norm, NormKind, Pool};
 use crate::body::Body;
 use crate::error::Problem;
 use crate::folder::config::NetworkConfig;
-use crate::folder::ternary::WeightScale;
+use crate::folder::decoder::WeightScale;
 use crate::folder::weights::{ReadAt, Weights};
 use crate::matrix::Matrix;
 

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 
 use super::Source;
-use crate::folder::ternary::WeightScale;
+use crate::folder::decoder::WeightScale;
 
 /// A source of tensors with random numbers.
 pub(crate) struct Random {

@@ -12,9 +12,9 @@
 //! | × c | l − 1 | |
 //!
 //! The root is taken at the beginning of a half, where the columns are high, and not at its end as in an encoder: hence
-//! the second refresh, of one vector. ENSI, Algorithm 3, takes 9 levels for the root, a bootstrap, 10 for its inverse and two products on the columns'
-//! own levels. There is no mask: rows of padding are 0, their v is κ²·d·ε, below `low`, where the root is bounded (see
-//! [`crate::ops::norm`]), and 0 times it is 0.
+//! the second refresh, of one vector. ENSI, Algorithm 3, takes 9 levels for the root, a bootstrap, 10 for its inverse
+//! and two products on the columns' own levels. There is no mask: rows of padding are 0, their v is κ²·d·ε, below
+//! `low`, where the root is bounded (see [`crate::ops::norm`]), and 0 times it is 0.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::Weight;
@@ -98,8 +98,8 @@ fn root<S: Slots>(
     on.apply(&Function::Root, v, (root.levels(), target), compute)
 }
 
-/// `factor`·v^{−1/2} with the primes and at the scale of `end`, refreshed: the root has lost more levels than the columns
-/// may.
+/// `factor`·v^{−1/2} with the primes and at the scale of `end`, refreshed: the root has lost more levels than the
+/// columns may.
 fn root_again<S: Slots>(
     on: &S,
     at: StepId,

@@ -1,8 +1,8 @@
 //! Rotary positions and the causal mask as one plaintext product of pairs of columns.
 //!
-//! A head's columns i and i + d'/2 are a vector z = x_i + i·x_{i+d'/2}, and the row at place t is turned by e^{itθ_i}: one
-//! level, no rotation, plaintexts that all heads share. (ENSI, Algorithm 2, rotates twice and multiplies four times; as
-//! printed it rotates tokens.)
+//! A head's columns i and i + d'/2 are a vector z = x_i + i·x_{i+d'/2}, and the row at place t is turned by e^{itθ_i}:
+//! one level, no rotation, plaintexts that all heads share. (ENSI, Algorithm 2, rotates twice and multiplies four
+//! times; as printed it rotates tokens.)
 //!
 //! With m = b·g and scores in the frame of their giant step, j = ab + r in rows u = query + ab:
 //!
@@ -10,9 +10,9 @@
 //! Σ_i Re( q'_a ⊗ k'_r ),  q'_a = [u < ab or u ≥ m − b]·Rot_{−ab}(q),  k'_r = [u < m − b or u ≥ m − r]·Rot_r(k̄)
 //! ```
 //!
-//! is the score where the key is before the query, and exactly 0 elsewhere: a query u − ab sees the key u + r iff u < ab
-//! or u ≥ m − r. The mask is in the plaintexts of the turns, so it costs no level and no product. j = 0, the diagonal, is
-//! masked nowhere and takes plaintexts of its own.
+//! is the score where the key is before the query, and exactly 0 elsewhere: a query u − ab sees the key u + r iff u <
+//! ab or u ≥ m − r. The mask is in the plaintexts of the turns, so it costs no level and no product. j = 0, the
+//! diagonal, is masked nowhere and takes plaintexts of its own.
 
 use hushed_ckks::Complex64;
 use hushed_model::{Heads, Rope};

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_model::testing::{ternary_config as config, ternary_network as network};
 use hushed_model::{
-    Activation, Architecture, Body, DecoderNetwork, Matrix, Model, NetworkConfig, PlainActs,
-    Program, Rows, StepId, TokenIds, Weigh, WeightScale, cosine, plain, random_llama,
+    Body, Matrix, Model, NetworkConfig, PlainActs, Program, Rows, StepId, TokenIds, cosine, plain,
 };
 
 use crate::calibrate::decoder::{Degrees, measure};
@@ -21,37 +21,6 @@ use crate::{Acts, DecoderPass, FheError, KeyDemand};
 
 pub(crate) const ROWS: usize = 16;
 pub(crate) const SLOTS: usize = 128;
-
-/// A ternary decoder of two layers and 16 columns whose attention is a sigmoid.
-pub(crate) fn config(heads: usize, keys: usize) -> NetworkConfig {
-    NetworkConfig {
-        architecture: Architecture::BitNet,
-        layers: 2,
-        width: 16,
-        heads,
-        key_heads: Some(keys),
-        hidden: 40,
-        vocabulary: 97,
-        positions: 64,
-        activation: Activation::Silu,
-        sub_norms: false,
-        ternary: Some(WeightScale::Factor),
-        weigh: Weigh::Sigmoid { bias: -2.75 },
-        tied: true,
-        ..NetworkConfig::bitnet_2b()
-    }
-}
-
-/// With token vectors of the size that trained ones have beside what layers add.
-pub(crate) fn network(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
-    let mut network = random_llama(config, seed);
-    let tokens = network.embedding.tokens.take().unwrap();
-    let larger = tokens.data().iter().map(|v| 20.0 * v).collect();
-    let larger = Matrix::new(tokens.rows(), tokens.cols(), larger).map(Arc::new);
-    network.embedding.tokens.clone_from(&larger);
-    network.head.weights = larger;
-    network
-}
 
 /// Texts for every place of a batch, of different lengths.
 pub(crate) fn texts(config: &NetworkConfig, places: usize) -> Vec<TokenIds> {
@@ -252,8 +221,8 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
     }
 }
 
-/// A later token changes nothing before it but by what coefficients are rounded by (2^−40): masked scores are 0, and the
-/// weight of 0 is 0.
+/// A later token changes nothing before it but by what coefficients are rounded by (2^−40): masked scores are 0, and
+/// the weight of 0 is 0.
 #[test]
 fn a_later_token_changes_no_earlier_row() {
     let mut subject = Subject::new(&config(2, 2), SLOTS, (15, 15));
@@ -292,7 +261,8 @@ fn a_later_token_changes_no_earlier_row() {
     assert!(later > 200, "{later}");
 }
 
-/// Rows before a text are zeros after every sum, but for the rounding of coefficients, and so are places without a text.
+/// Rows before a text are zeros after every sum, but for the rounding of coefficients, and so are places without a
+/// text.
 #[test]
 fn rows_of_padding_stay_zeros() {
     let mut subject = Subject::new(&config(2, 2), SLOTS, (15, 15));
@@ -476,4 +446,75 @@ fn a_folder_is_calibrated() {
         .err()
         .unwrap();
     assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+}
+
+/// A model of 256 columns, 4 heads of 64 and 4 layers over texts of 128 rows, at N = 2^16: the bootstraps of a batch,
+/// and what its operations cost by the table of prices (an estimate, printed).
+#[test]
+fn what_a_batch_of_256_columns_takes() {
+    let config = NetworkConfig {
+        layers: 4,
+        width: 256,
+        hidden: 704,
+        positions: 128,
+        ..config(4, 4)
+    };
+    let program = network(&config, 1).program();
+    let params = CkksParams::preset("n16-boot-14x40").unwrap();
+    let norm = crate::NormChoice {
+        scale: 0.01,
+        low: 0.02,
+        bound: 4.0,
+        seed: 15,
+        steps: 1,
+    };
+    let interval = crate::Interval::from([-6.0, 6.0]);
+    for degree in [15, 31] {
+        let layer = crate::DecoderLayerChoice {
+            attention_norm: norm.clone(),
+            scores: crate::ScoresChoice {
+                degree,
+                heads: vec![interval; 4],
+            },
+            attention_bound: 8.0,
+            feed_forward_norm: norm.clone(),
+            activation: crate::ActivationChoice {
+                degree,
+                columns: vec![interval.into(); 704],
+            },
+            feed_forward_bound: 8.0,
+        };
+        let mut choices = Choices::unnamed(128, Vec::new(), None);
+        choices.decoder = Some(crate::DecoderChoice {
+            layers: vec![layer; 4],
+            norm: norm.clone(),
+        });
+        let on = Simulator::new(&params, params.slots()).unwrap().counting();
+        let levels = crate::ops::activation::levels(degree);
+        let mut placement = Placement::plain(on.top(), 128, 64);
+        // The floor, and the levels of a half whose last map is ternary.
+        placement.attention = on.floor() + 5 + levels;
+        placement.feed_forward = on.floor() + 3 + levels;
+        let limbs = placement.attention;
+        placement.upload = limbs;
+        let layout = Interleave::new(params.slots(), 128).unwrap();
+        let mut pass = DecoderPass::new(&on, &program, &choices, placement, layout, 1.0).unwrap();
+        let columns = (0..256).map(|_| on.vector(Vec::new(), limbs).unwrap());
+        pass.run(columns.collect()).unwrap();
+        let counts = on.tally().counts();
+        // Columns seven times, two to a bootstrap; the statistics of nine norms; and the roots that come in below their
+        // columns: all but the last norm's, and with degree 15 those before feed-forward only in the last layer.
+        let roots = if degree == 15 { 4 + 1 } else { 8 };
+        assert_eq!(counts.total(Op::Bootstrap), 7 * 128 + 9 + roots);
+        let prices = crate::plan::reference(1);
+        let cost = |count: &crate::simulate::Count| {
+            prices.seconds(count.op, count.limbs) * count.times as f64
+        };
+        let seconds: f64 = counts.operations.iter().map(cost).sum();
+        println!(
+            "degree {degree}: {:.2} bootstraps and {:.1} core-s a text (estimate)",
+            counts.total(Op::Bootstrap) as f64 / 256.0,
+            seconds / 256.0
+        );
+    }
 }
