@@ -2,10 +2,13 @@
 //! heads and frozen rows. Found by `hushed calibrate --protocol fhe` over sample texts. A secret of the server, as it
 //! follows from the weights.
 
+pub mod decoder;
 pub mod fits;
 mod read;
 
 use serde::{Deserialize, Serialize};
+
+pub use decoder::{DecoderChoice, DecoderLayerChoice, ScoresChoice};
 
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
@@ -29,6 +32,9 @@ pub struct Choices {
     /// The head, if the model is a classifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classifier: Option<ClassifierChoice>,
+    /// The layers, if the model is a decoder; then `layers` is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoder: Option<DecoderChoice>,
     /// How they were found.
     #[serde(default)]
     pub report: Report,
@@ -49,6 +55,7 @@ impl Choices {
             rows,
             layers,
             classifier,
+            decoder: None,
             report: Report::default(),
         }
     }

@@ -38,6 +38,7 @@ fn choices() -> Choices {
         rows: 16,
         layers: vec![layer],
         classifier: None,
+        decoder: None,
         report: Report::default(),
     }
 }

@@ -50,7 +50,8 @@ pub mod verify;
 pub use choices::fits;
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,
-    HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,
+    DecoderChoice, DecoderLayerChoice, HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS,
+    NormChoice, Report, ScoresChoice, VERSION,
 };
 pub use error::FheError;
 pub use hushed_lower::{LinearMap, bound_of};
@@ -59,7 +60,7 @@ pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowMasks, RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
-pub use pass::{AnyPass, Look, PackedPass, Pass, Texts, Viewer};
+pub use pass::{AnyPass, DecoderPass, Look, PackedPass, Pass, Sees, Texts, Viewer};
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;
 pub use plan::public_plan::{FhePlan, PlanFileError};

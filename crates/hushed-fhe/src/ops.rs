@@ -2,7 +2,9 @@
 
 pub mod activation;
 pub mod acts;
+pub mod after;
 pub mod attention;
+pub mod decoder;
 pub mod feed_forward;
 pub mod functions;
 pub mod head;

@@ -17,6 +17,7 @@
 //! of its norms mask it, and the second adds the constant. Before a classifier's head the last norm keeps only first
 //! rows.
 
+mod decoder;
 mod packed;
 mod shape;
 
@@ -32,6 +33,7 @@ use super::error::FheError;
 use super::slots::Slots;
 use crate::ops::activation::{self, Polynomials};
 use crate::ops::acts::{Acts, StoredActs};
+use crate::ops::after::After;
 use crate::ops::attention::{AttentionLayer, attention, attention_stored};
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stored};
 use crate::ops::head::head;
@@ -42,6 +44,7 @@ use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 
+pub use decoder::{DecoderPass, Sees};
 pub use packed::PackedPass;
 use shape::{Half, halves, shape, supported};
 
@@ -81,6 +84,8 @@ pub enum AnyPass<'a, S: Slots> {
     Columns(Box<Pass<'a, S>>),
     /// In packed rows.
     Packed(Box<PackedPass<'a, S>>),
+    /// Of a batch through a decoder.
+    Decoder(Box<DecoderPass<'a, S>>),
 }
 
 impl<'a, S: Slots> AnyPass<'a, S> {
@@ -97,6 +102,11 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         Ok(match texts {
+            Texts::Columns(rows) if choices.decoder.is_some() => {
+                let layout = rows.layout();
+                let pass = DecoderPass::new(on, program, choices, placement, layout, input_bound)?;
+                AnyPass::Decoder(Box::new(pass))
+            }
             Texts::Columns(rows) => {
                 let pass = Pass::new(on, program, choices, placement, rows, input_bound)?;
                 AnyPass::Columns(Box::new(pass))
@@ -116,6 +126,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => pass.start(vectors),
             AnyPass::Packed(pass) => pass.start(vectors),
+            AnyPass::Decoder(pass) => pass.start(vectors),
         }
     }
 
@@ -127,6 +138,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => pass.resume(next, vectors),
             AnyPass::Packed(pass) => pass.resume(next, vectors),
+            AnyPass::Decoder(pass) => pass.resume(next, vectors),
         }
     }
 
@@ -138,6 +150,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => pass.layer(i, x),
             AnyPass::Packed(pass) => pass.layer(i, x),
+            AnyPass::Decoder(pass) => pass.layer(i, x),
         }
     }
 
@@ -149,6 +162,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => Ok(pass.finish(x)?.vectors),
             AnyPass::Packed(pass) => pass.finish(x),
+            AnyPass::Decoder(pass) => Ok(pass.finish(x)?.vectors),
         }
     }
 
@@ -160,6 +174,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => Ok(pass.run(vectors)?.vectors),
             AnyPass::Packed(pass) => pass.run(vectors),
+            AnyPass::Decoder(pass) => Ok(pass.run(vectors)?.vectors),
         }
     }
 }
@@ -442,7 +457,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             at: step.id,
             block: f,
             choice: &self.choice(step.id)?.activation,
-            norm,
+            after: After::Norm(norm),
             hidden_block: self.placement.hidden_block,
             polynomials: &self.polynomials,
         };

@@ -23,9 +23,10 @@ pub enum OwnedMask<V> {
 /// transformer: plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
 ///
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
-/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors and, in
-/// [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs` counts primes. Operands of
-/// a sum have the same scale, so each operation that rescales takes the scale of its result; none is chosen implicitly.
+/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors, those of
+/// pairs included, and, in [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs`
+/// counts primes. Operands of a sum have the same scale, so each operation that rescales takes the scale of its result;
+/// none is chosen implicitly.
 pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (hoisting: decomposed once).
     type Hoisted<'a>: Send + Sync
@@ -146,6 +147,17 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         }
     }
 
+    /// x ⊗ v (slot by slot, complex numbers) at scale `target`, one level below x.
+    ///
+    /// # Errors
+    /// Unless there is a pair for every slot, and a level.
+    fn mul_pairs(
+        &self,
+        x: &Self::Value,
+        v: &[Complex64],
+        target: Scale,
+    ) -> Result<Self::Value, FheError>;
+
     /// Prepares `x` for rotations.
     ///
     /// # Errors
@@ -251,6 +263,24 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     ) -> Result<Vec<Self::Value>, FheError> {
         self.linear_finish(self.linear_add(map, x, target, None)?)
     }
+
+    /// Adds the products of a block of columns to sums of weights −1, 0 and 1, without biases: integers, which keep the
+    /// scale of the operands. A partial sum is of one kind.
+    ///
+    /// # Errors
+    /// If blocks differ in rows, primes or scales, or for any other weight.
+    fn ternary_add(
+        &self,
+        map: &LinearMap,
+        x: &[Self::Value],
+        partial: Option<Self::Partial>,
+    ) -> Result<Self::Partial, FheError>;
+
+    /// The results, with the primes and the scale of the operands.
+    ///
+    /// # Errors
+    /// Only the engine's.
+    fn ternary_finish(&self, partial: Self::Partial) -> Result<Vec<Self::Value>, FheError>;
 
     /// The same vectors with `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`];
     /// two share a bootstrap. Every slot must be within 1, or comes out wrong.

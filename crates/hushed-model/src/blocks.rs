@@ -19,6 +19,9 @@ pub struct Linear {
     pub weights: Option<Arc<Matrix<f32>>>,
     /// `outputs` numbers; `None` where only the shape is known (a layer without a bias has zeros).
     pub bias: Option<Arc<[f32]>>,
+    /// Declared ternary: every weight is −s, 0 or s, with one s > 0 for the layer. What a private run makes of it does
+    /// not depend on which weight is which.
+    pub ternary: bool,
 }
 
 /// The table of token vectors, and the position vectors if there are any.
@@ -123,6 +126,8 @@ pub struct Attention {
     pub key: Linear,
     /// `d → g·dh`.
     pub value: Linear,
+    /// Of the heads side by side, `h·dh` columns, before `output`; most models have none.
+    pub sub_norm: Option<Norm>,
     /// `h·dh → d`.
     pub output: Linear,
     /// How Q, K, V split.
@@ -227,10 +232,16 @@ impl Rope {
 }
 
 /// How scores become weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weigh {
     /// `e^{s_i} / Σ_j e^{s_j}` over a row.
     Softmax,
+    /// `1/(1 + e^{−(s_i + bias)})`, each by itself; what a row does not see has weight 0. The bias is about −log of the
+    /// rows of a text (Ramapuram et al. 2024).
+    Sigmoid {
+        /// Added to every score.
+        bias: f64,
+    },
 }
 
 /// Which keys a row may see, besides that padding is never seen.
@@ -263,6 +274,8 @@ pub struct FeedForward {
     pub activation: Activation,
     /// How a private run may approximate it; `None`: nothing is declared, and the approximation must do for any model.
     pub tolerance: Option<Tolerance>,
+    /// Of the hidden columns, before `down`; most models have none.
+    pub sub_norm: Option<Norm>,
     /// `hidden → d`.
     pub down: Linear,
 }
@@ -298,6 +311,8 @@ pub enum Activation {
     QuickGelu,
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)²`.
+    Relu2,
     /// `x/(1 + e^(−x))`, also called swish.
     Silu,
     /// The hyperbolic tangent.

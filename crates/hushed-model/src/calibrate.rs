@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{Mask, NormKind};
+use crate::blocks::{Mask, NormKind, Weigh};
 use crate::error::ModelError;
 use crate::images::Item;
 use crate::matrix::Matrix;
@@ -305,7 +305,9 @@ fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
         (Seen::Acts(x), Moment::Output, What::Values) => Some(Ranges::Values {
             output: real_values(x),
         }),
-        (Seen::Scores(s), Moment::Input, What::Weigh(mask)) => Some(softmax(s, mask)),
+        (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Softmax, mask)) => {
+            Some(softmax(s, mask))
+        }
         _ => None,
     }
 }

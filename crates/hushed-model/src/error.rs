@@ -367,6 +367,22 @@ pub enum Problem {
         /// Its name.
         name: String,
     },
+    /// A layer that is declared ternary has other weights.
+    #[error(
+        "the weights: {name} is declared ternary and has a weight other than −s, 0 and s; quantise it, or take another model_type"
+    )]
+    NotTernary {
+        /// Its name.
+        name: String,
+    },
+    /// The scale of a ternary layer is no positive number.
+    #[error("the weights: {name} is {value}, and has to be above zero and finite")]
+    TernaryScale {
+        /// Its name.
+        name: String,
+        /// As it is.
+        value: f32,
+    },
     /// The tokenizer's file does not follow the format.
     #[error("tokenizer.json was refused by the tokenizers library: {source}")]
     Tokenizer {

@@ -39,7 +39,8 @@ pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use decoder::DecoderNetwork;
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check,
+    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, WeightScale,
+    check,
 };
 pub use generate::{Ending, greedy, largest};
 pub use images::{Item, Pixels, Preprocess, Resample};

@@ -2,6 +2,7 @@
 //! `testing`).
 
 mod gpt2;
+mod ternary;
 mod wide;
 
 use std::collections::BTreeMap;
@@ -16,10 +17,12 @@ use serde_json::json;
 
 use crate::blocks::Pool;
 use crate::folder::config::NetworkConfig;
+use crate::folder::decoder::WeightScale;
 use crate::layers::{self, Random, Source};
 use crate::model::{Model, network_shapes};
 
 pub use gpt2::{published_generator, tiny_generator, tiny_generator_config, tiny_generator_folder};
+pub use ternary::{ternary_config, ternary_network};
 pub use wide::{beyond_formats, wide_decoders};
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,
@@ -203,6 +206,19 @@ impl Source for Keeping {
             .flat_map(|v| v.to_le_bytes())
             .collect();
         self.tensors.push((name.to_owned(), shape.to_vec(), bytes));
+        Ok(None)
+    }
+
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Infallible> {
+        let made = self.random.ternary(layer, shape, scale)?;
+        let bytes = made.iter().flatten().flat_map(|v| v.to_le_bytes());
+        let name = format!("{layer}.weight");
+        self.tensors.push((name, shape.to_vec(), bytes.collect()));
         Ok(None)
     }
 }

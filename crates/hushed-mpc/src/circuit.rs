@@ -21,8 +21,8 @@ pub(crate) mod search;
 pub(crate) mod token;
 
 use hushed_model::{
-    Attention, Block, Classifier, FeedForward, Linear, Norm, NormKind, Pool, Program, Rows, Step,
-    StepId, Values,
+    Activation, Attention, Block, Classifier, FeedForward, Linear, Norm, NormKind, Pool, Program,
+    Rows, Step, StepId, Values, Weigh,
 };
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormReach, NormShape, UNIT_ROW};
@@ -157,17 +157,7 @@ fn pass<S: Shares>(
     if !on.takes(input) || input.breaks_its_terms() || input.is_of_another(program) {
         return Err(RunError::WrongInput);
     }
-    let one_class = |step: &&Step| match &step.block {
-        Block::Head(c) => c.classes.outputs < 2,
-        Block::Classes(classes) => classes.outputs < 2,
-        _ => false,
-    };
-    if let Some(head) = program.steps().iter().find(one_class) {
-        return Err(RunError::Unsupported {
-            site: head.id.to_string(),
-            what: "a head of one number, whose label says nothing; protocol fhe gives the number",
-        });
-    }
+    supported(program)?;
     let mut pass = Pass {
         on,
         cache,
@@ -179,6 +169,36 @@ fn pass<S: Shares>(
         see(step, &value);
         Ok(value)
     })
+}
+
+/// Whether every block of a program has a protocol.
+///
+/// # Errors
+/// [`RunError::Unsupported`], naming the first step that has none.
+pub fn supported(program: &Program) -> Result<(), RunError> {
+    let without = |step: &Step| match &step.block {
+        Block::Head(Classifier { classes, .. }) | Block::Classes(classes)
+            if classes.outputs < 2 =>
+        {
+            Some("a head of one number, whose label says nothing; protocol fhe gives the number")
+        }
+        Block::Attention(a) if a.weigh != Weigh::Softmax => Some("attention without softmax"),
+        Block::Attention(Attention {
+            sub_norm: Some(_), ..
+        })
+        | Block::FeedForward(FeedForward {
+            sub_norm: Some(_), ..
+        }) => Some("a norm inside a block"),
+        Block::FeedForward(f) if f.activation == Activation::Relu2 => Some("squared ReLU"),
+        _ => None,
+    };
+    for step in program.steps() {
+        if let Some(what) = without(step) {
+            let site = step.id.to_string();
+            return Err(RunError::Unsupported { site, what });
+        }
+    }
+    Ok(())
 }
 
 /// The answer of a pass, rounded to its last place and revealed to the client: one row a text, with the format of its
@@ -474,6 +494,7 @@ impl<S: Shares> Pass<'_, S> {
             gate: None,
             activation: c.activation,
             tolerance: None,
+            sub_norm: None,
             down: c.classes.clone(),
         };
         let first = self.on.step(step.id.part("first"), |on| {

@@ -32,7 +32,7 @@ pub use circuit::input::{Input, Terms};
 pub use circuit::product::Product;
 pub use circuit::search::{Hit, Wanted, search};
 pub use circuit::token::next_token;
-pub use circuit::{Acts, open, run, run_next};
+pub use circuit::{Acts, open, run, run_next, supported};
 pub use establish::agreement;
 pub use index::Index;
 pub use lookup::Table;

@@ -41,9 +41,10 @@ impl Args {
         // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run.
         let model = Model::load(&self.dir)?;
         let one_class = s.labels.as_ref().is_some_and(|labels| labels.len() < 2);
-        let beyond = match one_class {
-            true => Vec::new(),
-            false => {
+        let interactive = hushed_mpc::supported(&model.program()).is_ok();
+        let beyond = match interactive {
+            false => Vec::new(),
+            true => {
                 let mut beyond = out_of_range(&model)?;
                 beyond.extend(sampled_out_of_range(&model)?);
                 beyond
@@ -59,7 +60,8 @@ impl Args {
             });
         }
         let protocols: &[&str] = match (model.public.task(), s.pooling) {
-            (Task::Generate, _) => &["2pc"],
+            (Task::Generate, _) if interactive => &["2pc"],
+            (Task::Generate, _) => &[],
             // The label of one class says nothing, and images have no other protocol.
             (Task::Classify, _) if one_class && s.image_side.is_some() => &[],
             (Task::Classify, _) if one_class => &["fhe"],

@@ -174,7 +174,7 @@ fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
 }
 
 /// A norm's choice; `frozen` is the largest |x̂| of its frozen row.
-fn norm(seen: &NormSeen, width: usize, frozen: f64) -> Result<NormChoice, FheError> {
+pub(super) fn norm(seen: &NormSeen, width: usize, frozen: f64) -> Result<NormChoice, FheError> {
     let d = width as f64;
     let least = seen.later.least.min(seen.first.least) / VARIANCES;
     let greatest = seen.later.greatest.max(seen.first.greatest) * VARIANCES;
@@ -196,7 +196,7 @@ fn norm(seen: &NormSeen, width: usize, frozen: f64) -> Result<NormChoice, FheErr
     })
 }
 
-fn argument(seen: &ColumnSeen) -> Column {
+pub(super) fn argument(seen: &ColumnSeen) -> Column {
     let (span, (mean, deviation)) = (seen.span, seen.bell());
     let width = span.greatest - span.least;
     let margin = 0.75 + width * 0.15;
@@ -215,7 +215,7 @@ fn down(x: f64) -> f64 {
 }
 
 /// Three significant digits, away from 0.
-fn up(x: f64) -> f64 {
+pub(super) fn up(x: f64) -> f64 {
     digits(x, 3, f64::ceil)
 }
 

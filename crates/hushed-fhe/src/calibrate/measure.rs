@@ -72,7 +72,7 @@ pub(super) struct ColumnSeen {
 }
 
 impl ColumnSeen {
-    fn add(&mut self, value: f64, ordinary: bool) {
+    pub fn add(&mut self, value: f64, ordinary: bool) {
         self.span.add(value);
         if !ordinary {
             return;
@@ -478,7 +478,7 @@ impl Watch for Measure {
                 }
             }
             // Observed between steps: here masked rows have 1.
-            Function::Root => (),
+            Function::Root | Function::Sigmoid { .. } => (),
         }
     }
 }

@@ -20,6 +20,8 @@
 //! others. [`reaches`] measures how much of the intervals is used by texts outside the sample.
 
 mod clear;
+pub(crate) mod decoder;
+pub(crate) mod decoder_search;
 mod head;
 mod margins;
 mod measure;
@@ -35,12 +37,13 @@ use std::sync::Arc;
 
 use hushed_ckks::{CkksError, CkksParams};
 use hushed_model::folder::weight_files;
-use hushed_model::{Model, Network, TokenIds, cosine, length, nearness};
+use hushed_model::{Body, Model, Network, TokenIds, cosine, length, nearness};
 use sha2::{Digest, Sha256};
 
 use crate::plan::public_plan::{hex, named};
 use crate::{Candidate, Choices, ChoicesError, FheError, LayerChoice, MAX_ROWS, Report, VERSION};
 use clear::Clear;
+pub use decoder_search::{last_row, token_bound};
 use margins::{DEGREES, Degrees};
 use measure::{LayerSeen, Seen, Structure};
 pub use reach::{Quantity, Reach, reaches};
@@ -111,6 +114,9 @@ pub fn calibrate(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
+    if let Body::Decoder(_) = model.body {
+        return search.decoder(progress);
+    }
     progress("measuring the model as it is");
     let network = model.encoder()?;
     let none = Structure::none(network);
@@ -384,6 +390,7 @@ impl<'a> Search<'a> {
             rows: self.options.rows,
             layers: layers.collect::<Result<Vec<LayerChoice>, _>>()?,
             classifier: head::choice(self.model.encoder()?, &seen.head)?,
+            decoder: None,
             report: Report::default(),
         })
     }

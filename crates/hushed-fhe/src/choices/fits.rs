@@ -120,6 +120,49 @@ pub fn activation(
     Polynomial::from_fit(&least_squares_points(&points, degree)?)
 }
 
+/// Share of an interval of scores, at its lower end, that only separates masked scores from calibrated ones.
+pub const APART: f64 = 0.125;
+
+/// The polynomial in t, for s in [`masked`] mapped to [−1, 1], of the logistic function of s + `bias`, and exactly 0 at
+/// t = −1, where masked scores are.
+///
+/// # Errors
+/// [`PolyError::Fit`] for an empty interval.
+pub fn sigmoid(scores: Interval, bias: f64, degree: usize) -> Result<Polynomial, PolyError> {
+    let wide = masked(scores);
+    let count = POINTS * (degree + 1);
+    let point = |i: usize| {
+        let angle = std::f64::consts::PI * i as f64 / count as f64;
+        let t = -angle.cos();
+        let s = wide.middle() + wide.half() * t;
+        let width = angle.sin().max(0.5 / count as f64);
+        let weight = match s < scores.low {
+            true => BOUNDED,
+            false => 1.0,
+        };
+        match i {
+            // As much as all others together.
+            0 => (t, 0.0, count as f64),
+            _ => (t, 1.0 / (1.0 + (-s - bias).exp()), width * weight),
+        }
+    };
+    let points: Vec<_> = (0..=count).map(point).collect();
+    let near = Polynomial::from_fit(&least_squares_points(&points, degree)?)?;
+    // What is left at −1, a thousandth of the error elsewhere, is taken off everywhere.
+    let left = near.eval(-1.0);
+    let moved: Vec<_> = (points.iter().map(|&(t, ..)| (t, near.eval(t) - left, 1.0))).collect();
+    Polynomial::from_fit(&least_squares_points(&moved, degree)?)
+}
+
+/// The interval that scores are mapped from: wider at the lower end, which is where masked scores are put.
+#[must_use]
+pub fn masked(scores: Interval) -> Interval {
+    Interval {
+        low: scores.low - APART * (scores.high - scores.low),
+        high: scores.high,
+    }
+}
+
 /// 1/√x on [low, 1] alone: of one shape with [`root`].
 pub fn root_within(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
     InverseSqrt::with_steps(choice.low, 1.0, choice.seed, choice.steps)

@@ -4,8 +4,8 @@ use hushed_model::Network;
 use serde::Deserialize;
 
 use super::{
-    AttentionChoice, Choices, ChoicesError, ClassifierChoice, HeadChoice, Interval, LayerChoice,
-    MAX_BYTES, MAX_ROWS, NormChoice, VERSION,
+    ActivationChoice, AttentionChoice, Choices, ChoicesError, ClassifierChoice, DecoderChoice,
+    HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, VERSION,
 };
 
 /// Highest degree for which a chain has levels.
@@ -116,10 +116,46 @@ impl Choices {
             };
             layer.validate().map_err(named)?;
         }
+        if let Some(decoder) = &self.decoder {
+            decoder.validate()?;
+        }
         match &self.classifier {
             Some(classifier) => classifier.validate(),
             None => Ok(()),
         }
+    }
+}
+
+impl DecoderChoice {
+    fn validate(&self) -> Result<(), ChoicesError> {
+        for (i, layer) in self.layers.iter().enumerate() {
+            let at = |what: &str| format!("layer {i}: {what}");
+            layer
+                .attention_norm
+                .validate(&at("norm before attention"))?;
+            layer
+                .feed_forward_norm
+                .validate(&at("norm before feed-forward"))?;
+            within(
+                &at("degree of the sigmoid"),
+                layer.scores.degree,
+                1,
+                MAX_DEGREE,
+            )?;
+            for head in &layer.scores.heads {
+                proper(&at("scores"), *head)?;
+            }
+            layer.activation.validate()?;
+            for (what, bound) in [
+                ("after attention", layer.attention_bound),
+                ("after feed-forward", layer.feed_forward_bound),
+            ] {
+                if !(bound.is_finite() && bound > 0.0) {
+                    return unusable(at(&format!("the bound {what} is {bound}")));
+                }
+            }
+        }
+        self.norm.validate("the last norm")
     }
 }
 
@@ -147,13 +183,19 @@ impl LayerChoice {
         self.attention.validate()?;
         self.attention_norm.validate("norm after attention")?;
         self.feed_forward_norm.validate("norm after feed-forward")?;
-        within(
-            "degree of the activation",
-            self.activation.degree,
-            1,
-            MAX_DEGREE,
-        )?;
-        for (j, column) in self.activation.columns.iter().enumerate() {
+        self.activation.validate()?;
+        let frozen = self.frozen_row.iter().flatten();
+        if frozen.clone().any(|v| !v.is_finite()) {
+            return unusable("a number of the frozen row is not finite".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl ActivationChoice {
+    fn validate(&self) -> Result<(), ChoicesError> {
+        within("degree of the activation", self.degree, 1, MAX_DEGREE)?;
+        for (j, column) in self.columns.iter().enumerate() {
             let what = format!("arguments of hidden column {j}");
             proper(&what, column.interval())?;
             let sound = column.deviation.is_finite() && column.deviation > 0.0;
@@ -161,10 +203,6 @@ impl LayerChoice {
                 let (mean, deviation) = (column.mean, column.deviation);
                 return unusable(format!("{what}: mean {mean}, deviation {deviation}"));
             }
-        }
-        let frozen = self.frozen_row.iter().flatten();
-        if frozen.clone().any(|v| !v.is_finite()) {
-            return unusable("a number of the frozen row is not finite".to_owned());
         }
         Ok(())
     }

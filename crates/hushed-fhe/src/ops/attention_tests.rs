@@ -33,6 +33,7 @@ fn linear(seed: usize, size: f64) -> Linear {
         outputs: D,
         weights: Matrix::new(D, D, weights.collect()).map(Arc::new),
         bias: Some((0..D).map(|i| 0.4 * number(i, seed + 50) as f32).collect()),
+        ternary: false,
     }
 }
 
@@ -41,6 +42,7 @@ fn layer() -> Attention {
         query: linear(1, 1.1),
         key: linear(2, 1.1),
         value: linear(3, 0.7),
+        sub_norm: None,
         output: linear(4, 0.5),
         heads: Heads {
             count: HEADS,
@@ -435,6 +437,7 @@ fn budget(b: usize, stored: bool) -> f64 {
         outputs: d,
         weights: Matrix::new(d, d, vec![0.01; d * d]).map(Arc::new),
         bias: Some(vec![0.0; d].into()),
+        ternary: false,
     };
     let block = Attention {
         query: shape.clone(),

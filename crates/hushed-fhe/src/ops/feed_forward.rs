@@ -5,6 +5,8 @@
 //! |---|---|
 //! | up: gains and offsets of the norm before, and the map of each column's interval to [−1, 1], folded into its weights | 1 |
 //! | the activation, a polynomial a column ([`crate::ops::activation`]) | ⌈log2(degree + 1)⌉ |
+//! | with a gate: its product with what `up` gives, relinearised column by column | 1 |
+//! | with a gate, a down map that is declared ternary: products at its scale | 0 |
 //! | down: κ and the centring of the norm after folded into its weights; products are summed over all blocks and rescaled once | 1 |
 //!
 //! [`feed_forward_stored`] holds the columns first and the sums of the second map afterwards, never both: hidden
@@ -18,12 +20,15 @@ use std::ops::Range;
 use hushed_ckks::Scale;
 use hushed_model::{FeedForward, StepId, same};
 
-use crate::choices::{ActivationChoice, NormChoice};
+use rayon::prelude::*;
+
+use crate::choices::ActivationChoice;
 use crate::error::FheError;
 use crate::ops::activation::{Polynomials, activation, argument_scale, levels, unit_map};
-use crate::ops::acts::{Acts, StoredActs, centred};
-use crate::ops::levels::{above, below};
-use crate::ops::norm::centred_scale;
+use crate::ops::acts::{Acts, StoredActs};
+use crate::ops::after::{After, Last};
+use crate::ops::levels::{above, below, divisor, scale_of};
+use crate::ops::norm::product;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
@@ -35,16 +40,16 @@ pub struct FeedForwardLayer<'a> {
     pub block: &'a FeedForward,
     /// Degree of the activation and the interval of each hidden column.
     pub choice: &'a ActivationChoice,
-    /// Of the norm after it, whose κ is in the second map.
-    pub norm: &'a NormChoice,
+    /// What reads it.
+    pub after: After<'a>,
     /// Hidden columns at a time.
     pub hidden_block: usize,
     /// Fits that layers share.
     pub polynomials: &'a Polynomials,
 }
 
-/// κ·(y − mean of y) by columns for y = down(f(up(x))), [`FeedForwardLayer::hidden_block`] hidden columns at a time. At
-/// the scale of [`centred_scale`].
+/// What [`After`] makes of y = down(f(up(x))), or of down(f(gate(x)) ∘ up(x)), [`FeedForwardLayer::hidden_block`]
+/// hidden columns at a time; for a norm, κ·(y − mean of y) by columns.
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
@@ -97,12 +102,15 @@ struct Run<'a, S: Slots> {
     up_at: StepId,
     activation_at: StepId,
     down_at: StepId,
+    /// Of the activation's arguments: the gate, where there is one.
     up: LinearMap,
-    down: LinearMap,
+    /// Of what a gate multiplies.
+    factor: Option<LinearMap>,
+    /// Primes of the activation's results.
+    activated: usize,
+    down: Last,
     /// Scale of the activations' arguments.
     argument: Scale,
-    /// Scale of the results.
-    target: Scale,
     /// Primes of the results.
     fed: usize,
 }
@@ -116,22 +124,42 @@ impl<'a, S: Slots> Run<'a, S> {
         let FeedForwardLayer {
             at, block, choice, ..
         } = *layer;
+        if block.sub_norm.is_some() {
+            return Err(FheError::Unsupported {
+                what: format!("{at}: a norm inside a block"),
+                remedy: "models without sub-norms can be run",
+            });
+        }
         let hidden = block.up.outputs;
         same(at, "intervals", choice.columns.len(), hidden)?;
         same(at, "hidden columns", block.down.inputs, hidden)?;
         let (up_at, down_at) = (at.part("up"), at.part("down"));
         let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
-        let fed = below(on, start, 2 + levels(choice.degree))?;
+        let activated = below(on, start, 1 + levels(choice.degree))?;
+        let gated = usize::from(block.gate.is_some());
+        let products = below(on, activated, gated)?;
+        let down = layer
+            .after
+            .last(on, down_at, &block.down, products, gated > 0)?;
+        let fed = below(on, products, down.levels())?;
+        let (argument_of, factor) = match &block.gate {
+            Some(gate) => (gate, Some(x.folded(on, up_at, &block.up)?)),
+            None => (&block.up, None),
+        };
+        if let Some(factor) = &factor {
+            same(at, "columns of the gate", argument_of.outputs, factor.rows)?;
+        }
         Ok(Run {
             on,
             layer,
-            up: unit_map(x.folded(on, up_at, &block.up)?, &choice.columns)?,
-            down: centred(on, down_at, &block.down, layer.norm.scale)?,
+            up: unit_map(x.folded(on, up_at, argument_of)?, &choice.columns)?,
+            factor,
+            activated,
+            down,
             up_at,
             activation_at: at.part("activation"),
             down_at,
             argument: argument_scale(on, below(on, start, 1)?)?,
-            target: centred_scale(on, fed)?,
             fed,
         })
     }
@@ -155,9 +183,34 @@ impl<'a, S: Slots> Run<'a, S> {
         let t = on.linear(&self.up.rows(block.clone()), x, self.argument)?;
         on.at(self.activation_at);
         let (f, first) = (self.layer.block.activation, block.start);
-        let intervals = choice.columns.get(block).unwrap_or_default();
+        let intervals = choice.columns.get(block.clone()).unwrap_or_default();
         let polynomials = self.layer.polynomials;
-        activation(on, f, first, t, intervals, choice.degree, polynomials)
+        let y = activation(on, f, first, t, intervals, choice.degree, polynomials)?;
+        match &self.factor {
+            Some(factor) => self.gated(y, &factor.rows(block), x),
+            None => Ok(y),
+        }
+    }
+
+    /// y ∘ (`factor` of x): the products of a gate, one level below y.
+    fn gated(
+        &self,
+        y: Vec<S::Value>,
+        factor: &LinearMap,
+        x: &[S::Value],
+    ) -> Result<Vec<S::Value>, FheError> {
+        let on = self.on;
+        on.at(self.up_at);
+        // Made at the level of the activation's results, where a product of the map costs least.
+        let from = above(on, self.activated)?;
+        let low = x.par_iter().map(|v| on.drop_to(v, from));
+        let low = low.collect::<Result<Vec<_>, FheError>>()?;
+        // The products are at the scale that the last map takes.
+        let target = scale_of(self.down.operands() * divisor(on, self.activated)?)?;
+        let factors = on.linear(factor, &low, target)?;
+        on.at(self.layer.at.part("product"));
+        let both = y.into_par_iter().zip(factors);
+        both.map(|(y, factor)| product(on, &y, &factor)).collect()
     }
 
     /// Adds the products of a block of hidden columns to the sums of the second map.
@@ -169,18 +222,15 @@ impl<'a, S: Slots> Run<'a, S> {
     ) -> Result<S::Partial, FheError> {
         self.on.at(self.down_at);
         let first = block.start == 0;
-        let mut map = self.down.columns(block);
+        let mut map = self.down.map().columns(block);
         if first {
-            map.bias.clone_from(&self.down.bias);
+            map.bias.clone_from(&self.down.map().bias);
         }
-        self.on.linear_add(&map, y, self.target, partial)
+        self.down.add(self.on, &map, y, partial)
     }
 
     fn finish(&self, partial: Option<S::Partial>) -> Result<Vec<S::Value>, FheError> {
-        match partial {
-            Some(partial) => self.on.linear_finish(partial),
-            None => Ok(Vec::new()),
-        }
+        self.down.finish(self.on, partial)
     }
 }
 

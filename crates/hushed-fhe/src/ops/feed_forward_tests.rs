@@ -5,6 +5,8 @@ use hushed_model::testing::tiny_config;
 use hushed_model::{Linear, Pool, random_network};
 
 use super::*;
+use crate::NormChoice;
+use crate::ops::norm::centred_scale;
 use crate::simulate::{Op, Vector};
 use crate::{Interval, Simulator};
 
@@ -84,7 +86,7 @@ fn blocks_of_hidden_columns_agree() {
             at,
             block: f,
             choice: &choice,
-            norm: &norm,
+            after: After::Norm(&norm),
             hidden_block: block,
             polynomials: &polynomials,
         };
@@ -140,7 +142,7 @@ fn refusals() {
             at,
             block: f,
             choice: &choice,
-            norm: &norm,
+            after: After::Norm(&norm),
             hidden_block: 8,
             polynomials: &polynomials,
         };

@@ -7,6 +7,9 @@ use hushed_model::plain::activation;
 use crate::choices::fits;
 use crate::choices::{Column, Interval};
 
+/// Arguments up to here are those of masked scores, at −1 but for rounding; calibrated ones are farther from it.
+pub(crate) const MASKED: f64 = -1.0 + 1e-6;
+
 /// A function of each slot of a vector. Arguments and results are the numbers in the slots: mapped to [−1, 1], divided
 /// by bounds.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +36,16 @@ pub enum Function {
     SecondInverse {
         /// Which head of its layer.
         head: usize,
+    },
+    /// The logistic function of s + `bias`, of t, the score s mapped from its interval to [−1, 1]; 0 at −1, where
+    /// masked scores are.
+    Sigmoid {
+        /// Which head of its layer.
+        head: usize,
+        /// The interval of its scores.
+        scores: Interval,
+        /// Added to every score.
+        bias: f64,
     },
     /// An activation, of t, its argument mapped from the column's domain to [−1, 1].
     Activation {
@@ -61,6 +74,8 @@ impl Function {
             Function::Exponential {
                 scores, divisor, ..
             } => ((self.argument(t) - scores.high) / 2.0).exp() / divisor,
+            Function::Sigmoid { .. } if t <= MASKED => 0.0,
+            Function::Sigmoid { bias, .. } => 1.0 / (1.0 + (-self.argument(t) - bias).exp()),
             Function::FirstInverse { .. } | Function::SecondInverse { .. } => 1.0 / t,
             Function::Root => 1.0 / t.sqrt(),
             Function::Activation { f, .. } | Function::Head { f, .. } => {
@@ -73,7 +88,7 @@ impl Function {
     pub fn argument(&self, t: f64) -> f64 {
         let at = |x: Interval| x.middle() + x.half() * t;
         match *self {
-            Function::Exponential { scores, .. } => at(scores),
+            Function::Exponential { scores, .. } | Function::Sigmoid { scores, .. } => at(scores),
             Function::Activation { column, .. } => at(fits::domain(column)),
             Function::Head { reach, .. } => reach * t,
             _ => t,

@@ -116,11 +116,26 @@ pub fn attend<S: Slots>(
     // Once for all columns: diagonal ab + r rotated by −ab.
     let back = |(j, diagonal)| rotated_by(on, layout, diagonal, m - j / baby * baby);
     let rotated = p.vectors.into_par_iter().enumerate().map(back);
-    let rotated: Vec<S::Value> = rotated.collect::<Result<_, FheError>>()?;
+    attend_turned(on, rotated.collect::<Result<_, FheError>>()?, v, baby)
+}
+
+/// As [`attend`], of diagonals in the frame of their giant step: diagonal ab + r rotated by −ab, in the order of the
+/// diagonals. A function of each slot may be taken there as well as anywhere, so that none has to be rotated.
+///
+/// # Errors
+/// As [`scores`].
+pub fn attend_turned<S: Slots>(
+    on: &S,
+    turned: Vec<S::Value>,
+    v: Pairs<S::Value>,
+    baby: usize,
+) -> Result<Pairs<S::Value>, FheError> {
+    let (layout, m) = (v.layout(), v.layout().rows());
+    check(turned.len() == m && baby > 0 && m.is_multiple_of(baby))?;
     // Indexed by r, then by a.
     let mut diagonals: Vec<Vec<S::Value>> =
         (0..baby).map(|_| Vec::with_capacity(m / baby)).collect();
-    for (j, diagonal) in rotated.into_iter().enumerate() {
+    for (j, diagonal) in turned.into_iter().enumerate() {
         diagonals[j % baby].push(diagonal);
     }
     let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
@@ -163,7 +178,7 @@ fn rotated_by<S: Slots>(
 }
 
 /// Every vector rotated by each of `by`, the first of which is 0.
-pub(super) fn rotations<S: Slots>(
+pub(crate) fn rotations<S: Slots>(
     on: &S,
     vectors: Vec<S::Value>,
     by: &[usize],

@@ -345,6 +345,22 @@ impl Slots for Encrypted {
         Ok(self.evaluator.rescale(&product)?)
     }
 
+    fn mul_pairs(
+        &self,
+        x: &Ciphertext,
+        v: &[Complex64],
+        target: Scale,
+    ) -> Result<Ciphertext, FheError> {
+        let (given, slots) = (v.len(), self.evaluator.params().slots());
+        if given != slots {
+            return Err(hushed_ckks::CkksError::TooManyValues { given, slots }.into());
+        }
+        let scale = self.factor_scale(x, target)?;
+        let plain = self.encoder.encode(v, x.limbs(), scale)?;
+        let product = self.evaluator.mul_plain(x, &plain)?;
+        Ok(self.evaluator.rescale(&product)?)
+    }
+
     fn hoist<'a>(&'a self, x: &'a Ciphertext) -> Result<Hoisted<'a>, FheError> {
         Ok(self.evaluator.hoist(x)?)
     }
@@ -438,6 +454,35 @@ impl Slots for Encrypted {
         // One at a time: a rescale is parallel in itself, and what it came from is released.
         let rescaled = partial.0.into_iter().map(|ct| self.evaluator.rescale(&ct));
         Ok(rescaled.collect::<Result<_, _>>()?)
+    }
+
+    fn ternary_add(
+        &self,
+        map: &LinearMap,
+        x: &[Ciphertext],
+        partial: Option<EncryptedPartial>,
+    ) -> Result<EncryptedPartial, FheError> {
+        // Every weight is looked at and none is skipped; what is no whole number is refused at the end.
+        let mut other = false;
+        let sign = |&w: &f64| {
+            other |= w.fract() != 0.0;
+            w as i8
+        };
+        let signs: Vec<i8> = map.weights.iter().map(sign).collect();
+        if other {
+            return Err(crate::packing::PackingError::Mismatch.into());
+        }
+        let weights = GemmWeights::ternary(&signs, map.rows, map.columns)?;
+        let Some(EncryptedPartial(mut outputs)) = partial else {
+            let outputs = self.gemm.multiply_all(&weights, x, None)?;
+            return Ok(EncryptedPartial(outputs));
+        };
+        self.gemm.multiply_add(&weights, x, &mut outputs)?;
+        Ok(EncryptedPartial(outputs))
+    }
+
+    fn ternary_finish(&self, partial: EncryptedPartial) -> Result<Vec<Ciphertext>, FheError> {
+        Ok(partial.0)
     }
 
     fn refresh(

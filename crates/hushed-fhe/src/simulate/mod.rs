@@ -15,6 +15,7 @@
 
 mod arithmetic;
 mod batch;
+mod decoded;
 mod errors;
 mod linear;
 mod maps;
@@ -34,6 +35,7 @@ pub use arithmetic::Sum;
 #[cfg(any(feature = "client", test))]
 pub(crate) use batch::columns;
 pub(crate) use batch::{Batch, embedded, those_within};
+pub(crate) use decoded::Decoded;
 pub use slots::{Hoisted, Partial, Stored};
 pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
 

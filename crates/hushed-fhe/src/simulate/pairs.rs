@@ -125,6 +125,28 @@ impl Simulator {
         (real, Imaginary::Known(imaginary))
     }
 
+    /// Both parts of x ⊗ (`re` + i·`im`).
+    pub(super) fn times_pairs(
+        &self,
+        x: &Vector,
+        re: &[f64],
+        im: &[f64],
+    ) -> Result<(Vec<f64>, Imaginary), FheError> {
+        check_known(x)?;
+        let times =
+            |x: &[f64], v: &[f64]| -> Vec<f64> { x.iter().zip(v).map(|(x, v)| x * v).collect() };
+        let mut real = times(&x.slots, re);
+        let mut imaginary = times(&x.slots, im);
+        if let Some(b) = x.imaginary.values() {
+            let sums = real.iter_mut().zip(&mut imaginary);
+            for ((sums, b), (re, im)) in sums.zip(b).zip(re.iter().zip(im)) {
+                *sums.0 -= b * im;
+                *sums.1 += b * re;
+            }
+        }
+        Ok((real, Imaginary::Known(imaginary)))
+    }
+
     /// [`Simulator::rescale`] of both parts; their errors are independent.
     pub(super) fn rescale_pair(
         &self,

@@ -166,6 +166,20 @@ impl Slots for Simulator {
         self.rescale_pair(times(&x.slots), imaginary, x.limbs, wide, mix(x.id, 0x6d75))
     }
 
+    fn mul_pairs(&self, x: &Vector, v: &[Complex64], target: Scale) -> Result<Vector, FheError> {
+        self.check_count(v.len())?;
+        let factor = self.factor_scale(x.scale, target, x.limbs)?;
+        self.tally.count(Op::MulVector, x.limbs, 1);
+        let (mut re, mut im): (Vec<f64>, Vec<f64>) = v.iter().map(|v| (v.re, v.im)).unzip();
+        if let Some(errors) = &self.errors {
+            errors.encoding(&mut re, mix(x.id, 0x6572), factor);
+            errors.encoding(&mut im, mix(x.id, 0x6569), factor);
+        }
+        let (slots, imaginary) = self.times_pairs(x, &re, &im)?;
+        let wide = x.scale.value() * factor;
+        self.rescale_pair(slots, imaginary, x.limbs, wide, mix(x.id, 0x6d70))
+    }
+
     fn hoist<'a>(&'a self, x: &'a Vector) -> Result<Hoisted<'a>, FheError> {
         self.tally.count(Op::Hoist, x.limbs, 1);
         Ok(Hoisted {
@@ -312,6 +326,56 @@ impl Slots for Simulator {
             let finished = self.rescale(slots, limbs, wide, mix(id, row as u64));
             drop(held);
             finished
+        })
+        .collect()
+    }
+
+    fn ternary_add(
+        &self,
+        map: &LinearMap,
+        x: &[Vector],
+        partial: Option<Partial>,
+    ) -> Result<Partial, FheError> {
+        let first = x.first().ok_or(PackingError::Mismatch)?;
+        let absent = self.counting && map.weights.is_empty();
+        let signs = map.weights.iter().all(|w| [-1.0, 0.0, 1.0].contains(w));
+        if x.len() != map.columns
+            || !signs
+            || !absent && map.weights.len() != map.rows * map.columns
+        {
+            return Err(PackingError::Mismatch.into());
+        }
+        for x in x {
+            check_scales(first.scale, x.scale)?;
+            check_real(x)?;
+            check_limbs(x, first.limbs)?;
+        }
+        let mut sums = match partial {
+            Some(partial) => {
+                check_scales(partial.from, first.scale)?;
+                if partial.limbs != first.limbs || partial.rows.len() != map.rows {
+                    return Err(PackingError::Mismatch.into());
+                }
+                partial
+            }
+            None => self.begin(map, first, first.scale, first.scale.value())?,
+        };
+        let terms = map.rows * map.columns;
+        self.tally.count(Op::LinearTerm, first.limbs, terms);
+        sums.id = x.iter().fold(sums.id, |id, x| mix(id, x.id));
+        if !self.counting {
+            let views: Vec<&[f64]> = x.iter().map(|x| x.slots.as_slice()).collect();
+            linear::accumulate(&mut sums.rows, &map.weights, &views);
+        }
+        Ok(sums)
+    }
+
+    fn ternary_finish(&self, partial: Partial) -> Result<Vec<Vector>, FheError> {
+        let (limbs, scale, id) = (partial.limbs, partial.from, partial.id);
+        let rows = partial.rows.into_iter().enumerate();
+        rows.map(|(row, slots)| {
+            self.check_room(&slots, limbs, scale.value())?;
+            Ok(self.make(slots, limbs, scale, mix(id, row as u64)))
         })
         .collect()
     }

@@ -1,4 +1,5 @@
-//! Decoders like LLaMA (Touvron et al. 2023). Their tensors are in `layers/llama.rs`.
+//! Decoders like LLaMA (Touvron et al. 2023), BitNet b1.58 among them (Ma et al. 2024). Their tensors are in
+//! `layers/llama.rs`.
 
 use super::{Fields, Names};
 

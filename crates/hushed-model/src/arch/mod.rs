@@ -23,6 +23,8 @@ pub enum Architecture {
     Gpt2,
     /// `llama`.
     Llama,
+    /// `bitnet`.
+    BitNet,
     /// `vit`.
     Vit,
 }
@@ -103,13 +105,14 @@ pub(crate) const PREFIXES: [&str; 7] = [
 ];
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 7] = [
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 8] = [
     ("bert", Architecture::Bert),
     ("roberta", Architecture::Roberta),
     ("xlm-roberta", Architecture::Roberta),
     ("distilbert", Architecture::DistilBert),
     ("gpt2", Architecture::Gpt2),
     ("llama", Architecture::Llama),
+    ("bitnet", Architecture::BitNet),
     ("vit", Architecture::Vit),
 ];
 
@@ -120,9 +123,14 @@ impl Architecture {
         types.find(|(_, a)| *a == self).map_or("", |(name, _)| name)
     }
 
+    /// Whether it is a decoder like LLaMA: rotary positions, RMSNorm, a gate.
+    pub(crate) fn like_llama(self) -> bool {
+        matches!(self, Architecture::Llama | Architecture::BitNet)
+    }
+
     /// Whether it continues texts.
     pub(crate) fn decodes(self) -> bool {
-        matches!(self, Architecture::Gpt2 | Architecture::Llama)
+        self == Architecture::Gpt2 || self.like_llama()
     }
 
     /// Whether it reads images.
@@ -136,7 +144,7 @@ impl Architecture {
             Architecture::Roberta => &roberta::NAMES,
             Architecture::DistilBert => &distilbert::NAMES,
             Architecture::Gpt2 => &gpt2::NAMES,
-            Architecture::Llama => &llama::NAMES,
+            Architecture::Llama | Architecture::BitNet => &llama::NAMES,
             Architecture::Vit => &vit::NAMES,
         }
     }

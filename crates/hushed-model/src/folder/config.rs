@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::arch::{self, Architecture, Task};
-use crate::blocks::{Activation, Heads, NormReach, Rope, Tolerance};
+use crate::blocks::{Activation, Heads, NormReach, Rope, Tolerance, Weigh};
 use crate::error::Problem;
-use crate::folder::decoder::{self, Biases};
+use crate::folder::decoder::{self, Biases, WeightScale};
 use crate::folder::json::{self, Fields};
 use crate::folder::labels;
 use crate::folder::vision;
@@ -34,6 +34,12 @@ pub struct NetworkConfig {
     pub rope: Option<Rope>,
     /// Which linear layers have biases, where an architecture leaves that open.
     pub biases: Biases,
+    /// How attention makes weights of scores.
+    pub weigh: Weigh,
+    /// Whether there are norms inside attention and feed-forward, before their last linear layers.
+    pub sub_norms: bool,
+    /// Whether the layers' linear maps are ternary, and how their scales are stored.
+    pub ternary: Option<WeightScale>,
     /// Columns inside the feed-forward block.
     pub hidden: usize,
     /// Rows of the token table; 0 where images are read.
@@ -74,8 +80,9 @@ const MAX_POSITIONS: usize = 1 << 16;
 const EPSILON: f64 = 1e-12;
 const GPT2_EPSILON: f64 = 1e-5;
 const LLAMA_EPSILON: f64 = 1e-6;
+const BITNET_EPSILON: f64 = 1e-5;
 
-const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2, llama, vit";
+const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2, llama, bitnet, vit";
 /// Its attention adds a bias by the distance of two tokens.
 const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
@@ -85,6 +92,7 @@ const ACTIVATIONS: &[(&str, Activation)] = &[
     ("gelu_pytorch_tanh", Activation::GeluTanh),
     ("quick_gelu", Activation::QuickGelu),
     ("relu", Activation::Relu),
+    ("relu2", Activation::Relu2),
     ("silu", Activation::Silu),
     ("swish", Activation::Silu),
     ("tanh", Activation::Tanh),
@@ -104,6 +112,7 @@ impl NetworkConfig {
         match architecture {
             Some(Architecture::Gpt2) => decoder::gpt2(&mut f),
             Some(Architecture::Llama) => decoder::llama(&mut f),
+            Some(Architecture::BitNet) => decoder::bitnet(&mut f),
             Some(Architecture::Vit) => {}
             _ => encoder_only(&mut f),
         }
@@ -111,11 +120,18 @@ impl NetworkConfig {
             "add_cross_attention",
             "one model, without another's output (false)",
         );
-        f.must_be_off("quantization_config", "weights that are not quantised");
+        let bitnet = architecture == Some(Architecture::BitNet);
+        let ternary = match bitnet {
+            true => Some(decoder::weight_scale(&mut f)),
+            false => {
+                f.must_be_off("quantization_config", "weights that are not quantised");
+                None
+            }
+        };
         let decodes = architecture.is_some_and(Architecture::decodes);
         let (gpt2, llama) = (
             architecture == Some(Architecture::Gpt2),
-            architecture == Some(Architecture::Llama),
+            architecture.is_some_and(Architecture::like_llama),
         );
         let activation = f.choice(
             names.fields.activation,
@@ -123,9 +139,10 @@ impl NetworkConfig {
             match architecture {
                 Some(Architecture::Gpt2) => Some(Activation::GeluTanh),
                 Some(Architecture::Llama) => Some(Activation::Silu),
+                Some(Architecture::BitNet) => Some(Activation::Relu2),
                 _ => None,
             },
-            "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, silu, swish, tanh, elu",
+            "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, relu2, silu, swish, tanh, elu",
         );
         let layers = f.size(names.fields.layers, 1, MAX_LAYERS);
         let width = f.size(names.fields.width, 1, MAX_WIDTH);
@@ -173,6 +190,7 @@ impl NetworkConfig {
         let default = match architecture {
             Some(Architecture::Gpt2) => GPT2_EPSILON,
             Some(Architecture::Llama) => LLAMA_EPSILON,
+            Some(Architecture::BitNet) => BITNET_EPSILON,
             _ => EPSILON,
         };
         let epsilon = match names.fields.epsilon {
@@ -198,7 +216,10 @@ impl NetworkConfig {
             f.problem(Problem::HeadsDoNotDivide { width, heads });
         }
         let (mut key_heads, mut rope, mut biases) = (None, None, Biases::default());
+        let (mut weigh, mut sub_norms) = (Weigh::Softmax, false);
         if llama {
+            weigh = decoder::weigh(&mut f);
+            sub_norms = f.flag_or("sub_norms", bitnet);
             key_heads = decoder::key_heads(&mut f, width, heads);
             rope = decoder::rope(&mut f);
             biases = decoder::biases(&mut f);
@@ -217,6 +238,9 @@ impl NetworkConfig {
             key_heads,
             rope,
             biases,
+            weigh,
+            sub_norms,
+            ternary,
             hidden: hidden?,
             vocabulary: vocabulary?,
             positions: positions?,
@@ -255,6 +279,9 @@ impl NetworkConfig {
             key_heads: None,
             rope: None,
             biases: Biases::default(),
+            weigh: Weigh::Softmax,
+            sub_norms: false,
+            ternary: None,
             hidden: 4096,
             vocabulary: 30522,
             positions: 512,
@@ -326,6 +353,31 @@ impl NetworkConfig {
         }
     }
 
+    /// BitNet b1.58 of 2 billion parameters (Ma et al. 2025): 30 layers of 2560 columns, five heads of keys and values.
+    pub fn bitnet_2b() -> NetworkConfig {
+        NetworkConfig {
+            architecture: Architecture::BitNet,
+            layers: 30,
+            width: 2560,
+            heads: 20,
+            key_heads: Some(5),
+            rope: Some(Rope {
+                theta: 500_000.0,
+                ..decoder::ROPE
+            }),
+            sub_norms: true,
+            ternary: Some(WeightScale::Factor),
+            hidden: 6912,
+            vocabulary: 128_256,
+            positions: 4096,
+            activation: Activation::Relu2,
+            epsilon: BITNET_EPSILON,
+            tied: true,
+            end_token: Some(128_001),
+            ..NetworkConfig::llama_7b()
+        }
+    }
+
     /// What the model is asked for.
     pub fn task(&self) -> Task {
         match &self.labels {
@@ -348,7 +400,7 @@ impl NetworkConfig {
 
     /// Numbers in all tensors that are used.
     pub fn parameters(&self) -> usize {
-        if self.architecture == Architecture::Llama {
+        if self.architecture.like_llama() {
             return self.llama_parameters();
         }
         let (d, hidden) = (self.width, self.hidden);
@@ -384,7 +436,8 @@ impl NetworkConfig {
         let (q, k) = (split.query_columns(), split.key_columns());
         let biases = usize::from(self.biases.attention) * (q + 2 * k + d)
             + usize::from(self.biases.feed_forward) * (2 * hidden + d);
-        let layer = d * (2 * q + 2 * k) + 3 * d * hidden + biases + 2 * d;
+        let sub_norms = usize::from(self.sub_norms) * (q + hidden);
+        let layer = d * (2 * q + 2 * k) + 3 * d * hidden + biases + sub_norms + 2 * d;
         let tables = if self.tied { 1 } else { 2 };
         tables * self.vocabulary * d + self.layers * layer + d
     }

@@ -4,12 +4,13 @@
 use serde_json::Value;
 
 use super::json::Fields;
-use crate::blocks::{Pairs, Rope};
+use crate::blocks::{Pairs, Rope, Weigh};
 use crate::error::Problem;
 
 /// Whose tensors are those of the language model.
 const GPT2_MODELS: &[&str] = &["GPT2LMHeadModel", "GPT2Model"];
 const LLAMA_MODELS: &[&str] = &["LlamaForCausalLM", "LlamaModel"];
+const BITNET_MODELS: &[&str] = &["BitNetForCausalLM", "BitNetModel"];
 
 /// LLaMA's rotary positions, as Hugging Face folders spell them.
 pub(super) const ROPE: Rope = Rope {
@@ -24,6 +25,15 @@ pub struct Biases {
     pub attention: bool,
     /// Gate, up and down.
     pub feed_forward: bool,
+}
+
+/// How a stored `weight_scale` is meant. `transformers` has two classes of layers, which differ in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightScale {
+    /// s (`autobitlinear`).
+    Factor,
+    /// 1/s (`bitlinear`).
+    Divisor,
 }
 
 /// What a configuration of GPT-2 may not ask for: scores that are divided by another number, and heads that are not
@@ -42,6 +52,17 @@ pub(super) fn gpt2(f: &mut Fields<'_>) {
 
 /// What a configuration of LLaMA may not ask for: windows, experts, columns without places, heads that are not its own.
 pub(super) fn llama(f: &mut Fields<'_>) {
+    like_llama(f);
+    models(f, LLAMA_MODELS, "LlamaForCausalLM");
+}
+
+/// The same of BitNet.
+pub(super) fn bitnet(f: &mut Fields<'_>) {
+    like_llama(f);
+    models(f, BITNET_MODELS, "BitNetForCausalLM");
+}
+
+fn like_llama(f: &mut Fields<'_>) {
     const WHOLE: &str = "attention to the whole text (null)";
     f.must_be_off("sliding_window", WHOLE);
     f.must_be_off("attention_chunk_size", WHOLE);
@@ -64,7 +85,19 @@ pub(super) fn llama(f: &mut Fields<'_>) {
     {
         f.unsupported("layer_types", "full_attention in every layer");
     }
-    models(f, LLAMA_MODELS, "LlamaForCausalLM");
+}
+
+/// The function of the scores: softmax, unless the configuration names another. No library writes these fields; a
+/// folder that was trained for private runs does.
+pub(super) fn weigh(f: &mut Fields<'_>) -> Weigh {
+    let names = &[("softmax", false), ("sigmoid", true)];
+    let field = "attention_weights";
+    match f.choice(field, names, Some(false), "softmax, sigmoid") {
+        Some(true) => Weigh::Sigmoid {
+            bias: f.real("sigmoid_bias", -64.0, 64.0).unwrap_or(0.0),
+        },
+        _ => Weigh::Softmax,
+    }
 }
 
 fn models(f: &mut Fields<'_>, known: &[&str], supported: &'static str) {
@@ -136,6 +169,49 @@ pub(super) fn biases(f: &mut Fields<'_>) -> Biases {
         attention: f.flag_or("attention_bias", false),
         feed_forward: f.flag_or("mlp_bias", false),
     }
+}
+
+/// What `quantization_config` says of it; what it says else is refused. Without one, weights are floats.
+pub(super) fn weight_scale(f: &mut Fields<'_>) -> WeightScale {
+    const FIELD: &str = "quantization_config";
+    let Some(given) = f.get(FIELD).cloned() else {
+        return WeightScale::Factor;
+    };
+    let text = |field: &str, default: &'static str| match given.get(field) {
+        None => Some(default.to_owned()),
+        Some(value) => value.as_str().map(str::to_owned),
+    };
+    let is = |field, default, wanted: &str| text(field, default).as_deref() == Some(wanted);
+    let off = |field: &str| {
+        let value = given.get(field);
+        value.is_none_or(|v| *v == Value::Null || *v == Value::Bool(false))
+    };
+    // The head is a table of tokens in every folder, ternary in none.
+    let head = |value: &Value| {
+        value
+            .as_array()
+            .is_some_and(|names| names.iter().all(|name| name.as_str() == Some("lm_head")))
+    };
+    let whole = given
+        .get("modules_to_not_convert")
+        .is_none_or(|v| *v == Value::Null || head(v));
+    let plain = is("quant_method", "", "bitnet")
+        && is("quantization_mode", "offline", "offline")
+        && off("use_rms_norm")
+        && whole;
+    if !plain {
+        f.unsupported(
+            FIELD,
+            "quant_method \"bitnet\", quantization_mode \"offline\", every linear layer but lm_head, no use_rms_norm",
+        );
+    }
+    if is("linear_class", "bitlinear", "autobitlinear") {
+        return WeightScale::Factor;
+    }
+    if !is("linear_class", "bitlinear", "bitlinear") {
+        f.unsupported(FIELD, "linear_class \"bitlinear\" or \"autobitlinear\"");
+    }
+    WeightScale::Divisor
 }
 
 impl Problem {

@@ -9,12 +9,13 @@ pub(crate) mod pooling;
 pub mod public;
 pub mod report;
 pub(crate) mod shards;
+pub(crate) mod ternary;
 pub(crate) mod vision;
 pub(crate) mod weights;
 
 pub use config::NetworkConfig;
 pub use declared::{Declared, FUNCTIONS};
-pub use decoder::Biases;
+pub use decoder::{Biases, WeightScale};
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, check};
 pub use weights::weight_files;

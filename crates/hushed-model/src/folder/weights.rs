@@ -245,7 +245,13 @@ impl<R: ReadAt> Weights<R> {
         self.place(name, shape).map(|_| ())
     }
 
-    fn place(&self, name: &str, shape: &[usize]) -> Result<Place<'_, R>, Problem> {
+    /// The type of a tensor's numbers; `None` if it is not there.
+    pub(crate) fn dtype(&self, name: &str) -> Option<Dtype> {
+        self.find(name).map(|(_, info)| info.dtype)
+    }
+
+    /// The file of a tensor of this shape, and its place there.
+    fn shaped(&self, name: &str, shape: &[usize]) -> Result<(&Checked<R>, &TensorInfo), Problem> {
         let (file, info) = self.find(name).ok_or_else(|| Problem::MissingTensor {
             name: name.to_owned(),
         })?;
@@ -256,6 +262,29 @@ impl<R: ReadAt> Weights<R> {
                 expected: shape.to_vec(),
             });
         }
+        Ok((file, info))
+    }
+
+    /// The bytes of a tensor of this shape, a number each.
+    pub(crate) fn read_bytes(&self, name: &str, shape: &[usize]) -> Result<Vec<u8>, Problem> {
+        let (file, info) = self.shaped(name, shape)?;
+        if info.dtype != Dtype::U8 {
+            return Err(Problem::WrongNumbers {
+                name: name.to_owned(),
+                found: format!("{:?}", info.dtype),
+            });
+        }
+        let (start, end) = info.data_offsets;
+        // The header was checked: the tensor lies inside the file.
+        let mut bytes = vec![0; end - start];
+        file.file
+            .read_exact_at(&mut bytes, file.data_start + start as u64)
+            .map_err(|source| unreadable(&file.name, source))?;
+        Ok(bytes)
+    }
+
+    fn place(&self, name: &str, shape: &[usize]) -> Result<Place<'_, R>, Problem> {
+        let (file, info) = self.shaped(name, shape)?;
         let numbers = match info.dtype {
             Dtype::F32 => Numbers::F32,
             Dtype::F16 => Numbers::F16,

@@ -54,6 +54,7 @@ impl<S: Source> From<'_, S> {
                 query,
                 key,
                 value,
+                sub_norm: None,
                 output: self.stored_transposed(&name("attn.c_proj"), d, d)?,
                 heads: self.config.split(),
                 rope: None,
@@ -67,6 +68,7 @@ impl<S: Source> From<'_, S> {
                 gate: None,
                 activation: self.config.activation,
                 tolerance: self.config.tolerance,
+                sub_norm: None,
                 down: self.stored_transposed(&name("mlp.c_proj"), hidden, d)?,
             },
         })
@@ -101,6 +103,7 @@ impl<S: Source> From<'_, S> {
             bias: bias
                 .as_ref()
                 .map(|bias| bias[n * outputs..][..outputs].into()),
+            ternary: false,
         }))
     }
 }

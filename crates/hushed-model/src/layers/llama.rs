@@ -1,9 +1,9 @@
-//! The tensors of decoders like LLaMA, as Hugging Face's `LlamaForCausalLM` calls them.
+//! The tensors of decoders like LLaMA, as Hugging Face's `LlamaForCausalLM` and `BitNetForCausalLM` call them.
 
 use std::sync::Arc;
 
 use super::{From, Source};
-use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Queries, Weigh};
+use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Queries};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
 
@@ -26,7 +26,7 @@ pub(crate) fn llama<S: Source>(
         layers: (0..config.layers)
             .map(|i| from.llama_layer(i))
             .collect::<Result<_, _>>()?,
-        norm: from.rms_norm("norm")?,
+        norm: from.rms_norm("norm", config.width)?,
         head: from.head(&embedding)?,
         embedding,
     })
@@ -47,6 +47,7 @@ impl<S: Source> From<'_, S> {
             attention("v", d, heads.key_columns())?,
         ];
         let output = attention("o", heads.query_columns(), d)?;
+        let sub_norm = self.sub_norm(&name("self_attn.attn_sub_norm"), heads.query_columns())?;
         let mut wide = |part: &str, inputs, outputs| {
             let name = name(&format!("mlp.{part}_proj"));
             self.linear_if(&name, inputs, outputs, c.biases.feed_forward)
@@ -54,31 +55,40 @@ impl<S: Source> From<'_, S> {
         let gate = wide("gate", d, hidden)?;
         let (up, down) = (wide("up", d, hidden)?, wide("down", hidden, d)?);
         Ok(Layer {
-            attention_norm: self.rms_norm(&name("input_layernorm"))?,
+            attention_norm: self.rms_norm(&name("input_layernorm"), d)?,
             attention: Attention {
                 query,
                 key,
                 value,
+                sub_norm,
                 output,
                 heads,
                 rope: c.rope,
-                weigh: Weigh::Softmax,
+                weigh: c.weigh,
                 mask: Mask::Causal,
                 queries: Queries::All,
             },
-            feed_forward_norm: self.rms_norm(&name("post_attention_layernorm"))?,
+            feed_forward_norm: self.rms_norm(&name("post_attention_layernorm"), d)?,
             feed_forward: FeedForward {
                 up,
                 gate: Some(gate),
                 activation: c.activation,
                 tolerance: c.tolerance,
+                sub_norm: self.sub_norm(&name("mlp.ffn_sub_norm"), hidden)?,
                 down,
             },
         })
     }
 
-    fn rms_norm(&mut self, name: &str) -> Result<Norm, S::Error> {
-        let width = self.config.width;
+    /// The norm inside a block, where the configuration has them.
+    fn sub_norm(&mut self, name: &str, width: usize) -> Result<Option<Norm>, S::Error> {
+        match self.config.sub_norms {
+            true => self.rms_norm(name, width).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn rms_norm(&mut self, name: &str, width: usize) -> Result<Norm, S::Error> {
         let gain = self.vector(&format!("{name}.weight"), width)?;
         Ok(Norm {
             kind: NormKind::RmsNorm,

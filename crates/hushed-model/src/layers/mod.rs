@@ -14,6 +14,7 @@ use crate::blocks::{Embedding, Linear, Norm, NormKind, Pool};
 use crate::body::Body;
 use crate::error::Problem;
 use crate::folder::config::NetworkConfig;
+use crate::folder::decoder::WeightScale;
 use crate::folder::weights::{ReadAt, Weights};
 use crate::matrix::Matrix;
 
@@ -34,7 +35,7 @@ pub(crate) fn body<S: Source>(
             Body::Encoder(encoder(config, pool, source)?)
         }
         Architecture::Gpt2 => Body::Decoder(gpt2(config, source)?),
-        Architecture::Llama => Body::Decoder(llama(config, source)?),
+        Architecture::Llama | Architecture::BitNet => Body::Decoder(llama(config, source)?),
         Architecture::Vit => Body::Vision(vit(config, source)?),
     })
 }
@@ -43,6 +44,14 @@ pub(crate) fn body<S: Source>(
 pub(crate) trait Source {
     type Error;
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Self::Error>;
+
+    /// The weights of a layer that is declared ternary, `outputs × inputs`, its scale multiplied in.
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Self::Error>;
 }
 
 /// No numbers at all.
@@ -53,9 +62,18 @@ impl Source for ShapesOnly {
     fn tensor(&mut self, _: &str, _: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
         Ok(None)
     }
+
+    fn ternary(
+        &mut self,
+        _: &str,
+        _: [usize; 2],
+        _: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Infallible> {
+        Ok(None)
+    }
 }
 
-/// Checks names, shapes and types, collecting what is wrong.
+/// Checks names, shapes and types, and ternary weights, collecting what is wrong.
 pub(crate) struct Checking<'a, R> {
     pub weights: &'a Weights<R>,
     pub problems: &'a mut Vec<Problem>,
@@ -69,12 +87,34 @@ impl<R: ReadAt> Source for Checking<'_, R> {
         }
         Ok(None)
     }
+
+    /// Reads the numbers too: whether they are ternary is not seen from their shapes.
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Infallible> {
+        if let Err(problem) = self.weights.ternary(layer, shape, scale) {
+            self.problems.push(problem);
+        }
+        Ok(None)
+    }
 }
 
 impl<R: ReadAt> Source for &Weights<R> {
     type Error = Problem;
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Problem> {
         self.read(name, shape).map(Some)
+    }
+
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Problem> {
+        Weights::ternary(self, layer, shape, scale).map(Some)
     }
 }
 
@@ -105,10 +145,11 @@ impl<S: Source> From<'_, S> {
                 .matrix(&format!("{name}.weight"), outputs, inputs)?
                 .map(Arc::new),
             bias: self.vector(&format!("{name}.bias"), outputs)?,
+            ternary: false,
         })
     }
 
-    /// A linear layer whose bias is zeros where the folder has none.
+    /// A linear layer, ternary where the configuration says so, whose bias is zeros where the folder has none.
     fn linear_if(
         &mut self,
         name: &str,
@@ -116,15 +157,23 @@ impl<S: Source> From<'_, S> {
         outputs: usize,
         biased: bool,
     ) -> Result<Linear, S::Error> {
-        if biased {
-            return self.linear(name, inputs, outputs);
-        }
-        let weights = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
+        let weights = match self.config.ternary {
+            Some(scale) => {
+                let data = self.source.ternary(name, [outputs, inputs], scale)?;
+                data.and_then(|data| Matrix::new(outputs, inputs, data))
+            }
+            None => self.matrix(&format!("{name}.weight"), outputs, inputs)?,
+        };
+        let bias = match biased {
+            true => self.vector(&format!("{name}.bias"), outputs)?,
+            false => weights.as_ref().map(|_| vec![0.0; outputs].into()),
+        };
         Ok(Linear {
             inputs,
             outputs,
-            bias: weights.as_ref().map(|_| vec![0.0; outputs].into()),
+            bias,
             weights: weights.map(Arc::new),
+            ternary: self.config.ternary.is_some(),
         })
     }
 
@@ -143,6 +192,7 @@ impl<S: Source> From<'_, S> {
             outputs,
             weights,
             bias,
+            ternary: false,
         })
     }
 

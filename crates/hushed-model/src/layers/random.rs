@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 
 use super::Source;
+use crate::folder::decoder::WeightScale;
 
 /// A source of tensors with random numbers.
 pub(crate) struct Random {
@@ -70,6 +71,20 @@ impl Source for Random {
 
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
         Ok(Some(self.numbers(name, shape)))
+    }
+
+    /// Signs and zeros, a third each, of the same deviation.
+    fn ternary(
+        &mut self,
+        _: &str,
+        [outputs, inputs]: [usize; 2],
+        _: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Infallible> {
+        let scale = 0.8 * (1.5 / inputs as f32).sqrt();
+        let sign = |_| (self.next_u64() % 3) as f32 - 1.0;
+        Ok(Some(
+            (0..outputs * inputs).map(sign).map(|s| scale * s).collect(),
+        ))
     }
 }
 

@@ -50,6 +50,7 @@ impl<S: Source> From<'_, S> {
         Ok(Patches {
             count: rows - 1,
             linear: Linear {
+                ternary: false,
                 inputs,
                 outputs: d,
                 weights: weights.map(Arc::new),
@@ -74,6 +75,7 @@ impl<S: Source> From<'_, S> {
         Ok(Layer {
             attention_norm: self.norm(&name("layernorm_before"))?,
             attention: Attention {
+                sub_norm: None,
                 query,
                 key,
                 value,
@@ -86,6 +88,7 @@ impl<S: Source> From<'_, S> {
             },
             feed_forward_norm: self.norm(&name("layernorm_after"))?,
             feed_forward: FeedForward {
+                sub_norm: None,
                 up: self.linear(&name("intermediate.dense"), d, hidden)?,
                 gate: None,
                 activation: self.config.activation,

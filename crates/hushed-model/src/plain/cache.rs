@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::product::{times_transposed, transposed};
 use super::{PlainActs, functions, head_columns, run};
-use crate::blocks::{Attention, Queries, Weigh};
+use crate::blocks::{Attention, Queries};
 use crate::error::ModelError;
 use crate::matrix::Matrix;
 use crate::program::{Program, StepId, same};
@@ -57,7 +57,6 @@ impl PlainCache {
     ) -> Result<PlainActs, ModelError> {
         let (h, m) = (a.heads, q.values.rows());
         same(id, "columns of K", k.values.cols(), h.key_columns())?;
-        let Weigh::Softmax = a.weigh;
         let [keys, values] = self.past.entry(id).or_insert_with(|| {
             let none = || Matrix::zero(0, h.key_columns());
             [none(), none()]
@@ -77,7 +76,7 @@ impl PlainCache {
                     Queries::All => a.mask.keys(self.rows + i, n),
                     Queries::First | Queries::Last => n,
                 };
-                functions::softmax(row, seen);
+                functions::weigh(row, seen, a.weigh);
             }
             let o = times_transposed(&p, &transposed(&part(values))); // m × dh
             for i in 0..m {

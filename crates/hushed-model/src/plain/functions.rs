@@ -1,6 +1,6 @@
 //! Scalar and row functions in f64.
 
-use crate::blocks::{Activation, QUICK_GELU};
+use crate::blocks::{Activation, QUICK_GELU, Weigh};
 
 /// The function itself, to a few units in the last place.
 pub fn activation(f: Activation, x: f64) -> f64 {
@@ -12,11 +12,29 @@ pub fn activation(f: Activation, x: f64) -> f64 {
         }
         Activation::QuickGelu => x / (1.0 + (-QUICK_GELU * x).exp()),
         Activation::Relu => x.max(0.0),
+        Activation::Relu2 => x.max(0.0).powi(2),
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Tanh => x.tanh(),
         Activation::Elu if x < 0.0 => x.exp_m1(),
         Activation::Elu => x,
     }
+}
+
+/// Weights of a row of scores over its first `seen` keys; the others, which are masked, become 0.
+pub fn weigh(row: &mut [f64], seen: usize, by: Weigh) {
+    match by {
+        Weigh::Softmax => softmax(row, seen),
+        Weigh::Sigmoid { bias } => {
+            let (row, masked) = row.split_at_mut(seen.min(row.len()));
+            row.iter_mut().for_each(|s| *s = logistic(*s + bias));
+            masked.fill(0.0);
+        }
+    }
+}
+
+/// 1/(1 + e^{−x}).
+fn logistic(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
 }
 
 /// Softmax over the first `seen` of a row of scores; the others, which are masked, become 0.
@@ -55,6 +73,17 @@ mod tests {
             ),
             (0.0, 2.0)
         );
+        assert_eq!(activation(Activation::Relu2, -1.5), 0.0);
+        assert_eq!(activation(Activation::Relu2, 1.5), 2.25);
+    }
+
+    /// σ(1) from a table of constants; what is masked has no weight at all.
+    #[test]
+    fn sigmoid_weights_stand_alone() {
+        let mut row = [3.0, 800.0, -800.0, 5.0];
+        weigh(&mut row, 3, Weigh::Sigmoid { bias: -2.0 });
+        assert!((row[0] - 0.731_058_578_630_004_9).abs() < 1e-15);
+        assert_eq!(row[1..], [1.0, 0.0, 0.0]);
     }
 
     /// Values of σ(1), σ(1.702), tanh 1 and 1/e from tables of constants.

@@ -317,12 +317,11 @@ pub fn scores(
 
 /// Turns scores into weights, row by row, over the keys that `mask` and the padding leave.
 pub fn weigh(mut s: PlainScores, w: Weigh, mask: &Mask) -> PlainScores {
-    let Weigh::Softmax = w;
     for (heads, rows) in s.texts.iter_mut().zip(s.rows.texts()) {
         for scores in heads {
             let each = scores.data_mut().chunks_exact_mut(rows.total);
             each.enumerate().for_each(|(i, row)| {
-                functions::softmax(row, mask.keys(i, rows.real));
+                functions::weigh(row, mask.keys(i, rows.real), w);
             });
         }
     }

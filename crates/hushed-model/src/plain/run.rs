@@ -6,21 +6,23 @@ use super::{
     PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, embed_patches, linear,
     multiply, norm, pool, scores, turn, weigh,
 };
-use crate::blocks::{Attention, Classifier, FeedForward, Mask, NormKind, Pool, Queries};
+use crate::blocks::{
+    Attention, Classifier, FeedForward, Mask, Norm, NormKind, Pool, Queries, Weigh,
+};
 use crate::error::{ImageError, ModelError, TextError};
 use crate::images::{Item, Pixels};
 use crate::program::{Block, Program, Step, StepId, Values};
 use crate::tokens::TokenIds;
 
 /// The operation of a part of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// A lookup, a linear layer, a product, a sum, a pooling: only its result is shown.
     Values,
     /// A norm of this kind.
     Norm(NormKind),
-    /// A softmax over the keys that the mask leaves.
-    Weigh(Mask),
+    /// Weights of the keys that the mask leaves.
+    Weigh(Weigh, Mask),
     /// A function of every element.
     Activation,
 }
@@ -220,6 +222,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         }
         if let Some(cache) = &mut self.cache {
             let o = cache.attend(id, &q, k, v, a)?; // m × h·dh
+            let o = self.sub_norm(id, o, a.sub_norm.as_ref())?;
             return linear(id.part("output"), &o, &a.output);
         }
         let at = id.part("scores");
@@ -230,11 +233,13 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
             Queries::All => a.mask,
             Queries::First | Queries::Last => Mask::Full,
         };
-        self.show(at, What::Weigh(mask), Moment::Input, Seen::Scores(&s));
+        let what = What::Weigh(a.weigh, mask);
+        self.show(at, what, Moment::Input, Seen::Scores(&s));
         let p = weigh(s, a.weigh, &mask); // h of m × m
-        self.show(at, What::Weigh(mask), Moment::Output, Seen::Scores(&p));
+        self.show(at, what, Moment::Output, Seen::Scores(&p));
         let at = id.part("attend");
         let o = self.given(at, attend(at, &p, &v, &a.heads)?); // m × h·dh
+        let o = self.sub_norm(id, o, a.sub_norm.as_ref())?;
         let at = id.part("output");
         Ok(self.given(at, linear(at, &o, &a.output)?)) // m × d
     }
@@ -262,8 +267,25 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
                 self.given(at, multiply(at, y, &up)?) // m × hidden
             }
         };
+        let y = self.sub_norm(id, y, f.sub_norm.as_ref())?;
         let at = id.part("down");
         Ok(self.given(at, linear(at, &y, &f.down)?)) // m × d
+    }
+
+    /// The norm inside a block, where it has one.
+    fn sub_norm(
+        &mut self,
+        id: StepId,
+        x: PlainActs,
+        n: Option<&Norm>,
+    ) -> Result<PlainActs, ModelError> {
+        let (at, Some(n)) = (id.part("norm"), n) else {
+            return Ok(x);
+        };
+        self.show(at, What::Norm(n.kind), Moment::Input, Seen::Acts(&x));
+        let y = norm(at, x, n)?;
+        self.show(at, What::Norm(n.kind), Moment::Output, Seen::Acts(&y));
+        Ok(y)
     }
 
     fn head(&mut self, id: StepId, x: &PlainActs, c: &Classifier) -> Result<PlainActs, ModelError> {

@@ -65,7 +65,7 @@ fn a_generator_is_measured_by_what_its_rows_see() {
     let calibration = calibrate(&model, std::slice::from_ref(&ids), "00ff").unwrap();
     let (real, mut least, mut sums) = (ids.rows().real, 0f64, Vec::new());
     plain::run_parts(&model.program(), vec![ids], |id, what, moment, value| {
-        let (Seen::Scores(s), What::Weigh(_), Moment::Input) = (value, what, moment) else {
+        let (Seen::Scores(s), What::Weigh(..), Moment::Input) = (value, what, moment) else {
             return;
         };
         if id.to_string() == "layer.0.attention.weigh" {

@@ -1,6 +1,7 @@
 //! Tests of the crate from outside, in one binary: linking it costs more than most of them.
 
 mod architectures;
+mod bitnet;
 mod calibration;
 mod decoders;
 mod folders;

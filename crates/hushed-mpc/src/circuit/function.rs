@@ -35,7 +35,8 @@ impl Function {
     /// The cheapest that meets the request.
     pub fn new(activation: Activation, tolerance: Option<Tolerance>) -> Function {
         let (curve, stretch) = match activation {
-            Activation::Relu => return Function { kind: Kind::Relu },
+            // A run of squares is refused before it begins ([`super::supported`]); plans count the ReLU in it.
+            Activation::Relu | Activation::Relu2 => return Function { kind: Kind::Relu },
             Activation::Gelu | Activation::GeluTanh => (gelu(tolerance), 1.0),
             // x/(1 + e^(−ax)) = SiLU(ax)/a
             Activation::QuickGelu => (curve::SILU, QUICK_GELU),

@@ -16,6 +16,7 @@ use crate::choices::{
     ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, NormChoice,
 };
 use crate::ops::activation::Polynomials;
+use crate::ops::after::After;
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
 use crate::ops::head::head;
 use crate::ops::norm::{NormPlan, centred_scale, norm, residual};
@@ -100,6 +101,7 @@ fn dense(outputs: usize, inputs: usize, weight: impl Fn(usize, usize) -> f32) ->
         outputs,
         weights: Matrix::new(outputs, inputs, numbers).map(Arc::new),
         bias: Some(vec![0.0; outputs].into()),
+        ternary: false,
     }
 }
 
@@ -340,6 +342,7 @@ impl Block {
             gate: None,
             activation: Activation::Gelu,
             tolerance: None,
+            sub_norm: None,
             down: dense(WIDTH, WIDTH, |o, i| (down * numbers[o * WIDTH + i]) as f32),
         };
         let gelu = |v: f64| exact(Activation::Gelu, v);
@@ -383,7 +386,7 @@ impl Step for Block {
             at,
             block: &self.f,
             choice: &self.columns,
-            norm: &self.norm,
+            after: After::Norm(&self.norm),
             hidden_block: 8,
             polynomials: &p,
         };

@@ -1,0 +1,190 @@
+//! The intervals of a decoder, measured in the clear: every quantity that an encrypted run bounds is one that the
+//! published model has, so that the oracle itself is watched.
+//!
+//! | what | margin |
+//! |---|---|
+//! | scores, 0 (of padding) among them | a tenth of their width on each side |
+//! | residual stream after each half of a layer | a half |
+//! | mean squares of norms, x̂, arguments of activations | as of encoders ([`super::margins`]) |
+
+use std::collections::HashMap;
+
+use hushed_model::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
+use hushed_model::{Block, Mask, Norm, Program, StepId, TokenIds};
+
+use super::margins;
+use super::measure::{ColumnSeen, NormSeen, Span};
+use crate::choices::{DecoderChoice, DecoderLayerChoice, ScoresChoice};
+use crate::ops::decoder::rms::row_of;
+use crate::{ActivationChoice, FheError, Interval};
+
+/// Margin of scores, of their width.
+const SCORES: f64 = 0.1;
+/// Factor of the largest number of the residual stream.
+const RESIDUAL: f64 = 1.5;
+
+/// Measurements of a decoder.
+#[derive(Clone, Default)]
+pub(crate) struct DecoderSeen {
+    norms: HashMap<StepId, NormSeen>,
+    /// The largest number after each sum.
+    sums: HashMap<StepId, f64>,
+    scores: HashMap<StepId, Vec<Span>>,
+    arguments: HashMap<StepId, Vec<ColumnSeen>>,
+}
+
+/// Degrees of a decoder's polynomials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Degrees {
+    /// Of the sigmoid of scores.
+    pub scores: usize,
+    /// Of the gate's activation.
+    pub activation: usize,
+}
+
+/// Runs texts in the clear.
+///
+/// # Errors
+/// Those of the model.
+pub(crate) fn measure(program: &Program, texts: &[TokenIds]) -> Result<DecoderSeen, FheError> {
+    let mut seen = DecoderSeen::default();
+    let norms: HashMap<StepId, &Norm> = program.norms().collect();
+    let sums: Vec<StepId> = program
+        .steps()
+        .iter()
+        .filter(|step| matches!(step.block, Block::Add))
+        .map(|step| step.id)
+        .collect();
+    for text in texts {
+        plain::run_parts(
+            program,
+            vec![text.clone()],
+            |id, what, moment, value| match (what, moment, value) {
+                (What::Norm(_), Moment::Input, Seen::Acts(x)) => {
+                    if let Some(norm) = norms.get(&id) {
+                        seen.norm(id, norm, x);
+                    }
+                }
+                (What::Weigh(_, mask), Moment::Input, Seen::Scores(s)) => seen.scores(id, mask, s),
+                (What::Activation, Moment::Input, Seen::Acts(x)) => seen.activation(id, x),
+                (What::Values, Moment::Output, Seen::Acts(x)) if sums.contains(&id) => {
+                    let largest = seen.sums.entry(id).or_default();
+                    *largest = x.values.data().iter().fold(*largest, |m, v| m.max(v.abs()));
+                }
+                _ => {}
+            },
+        )?;
+    }
+    Ok(seen)
+}
+
+impl DecoderSeen {
+    fn norm(&mut self, id: StepId, norm: &Norm, x: &PlainActs) {
+        let seen = self.norms.entry(id).or_default();
+        for row in x.values.data().chunks_exact(norm.width) {
+            let (square, largest) = row_of(row, norm.epsilon);
+            seen.later.add(square);
+            seen.largest = seen.largest.max(largest);
+        }
+    }
+
+    fn scores(&mut self, id: StepId, mask: Mask, s: &PlainScores) {
+        for (heads, rows) in s.texts.iter().zip(s.rows.texts()) {
+            let seen = self.scores.entry(id).or_default();
+            seen.resize(heads.len(), Span::default());
+            for (span, scores) in seen.iter_mut().zip(heads) {
+                span.add(0.0);
+                for i in 0..rows.real {
+                    let row = scores.row(i).iter().take(mask.keys(i, rows.real));
+                    row.for_each(|&s| span.add(s));
+                }
+            }
+        }
+    }
+
+    fn activation(&mut self, id: StepId, x: &PlainActs) {
+        let columns = self.arguments.entry(id).or_default();
+        columns.resize(x.values.cols(), ColumnSeen::default());
+        for row in x.values.data().chunks_exact(x.values.cols().max(1)) {
+            for (column, &v) in columns.iter_mut().zip(row) {
+                column.add(v, true);
+            }
+        }
+    }
+
+    /// Choices from the measurements.
+    ///
+    /// # Errors
+    /// A program without measurements, and what a fit refuses.
+    pub(crate) fn choice(
+        &self,
+        program: &Program,
+        degrees: Degrees,
+    ) -> Result<DecoderChoice, FheError> {
+        let unmeasured = |id: StepId| {
+            let what = format!("nothing was measured at {id}");
+            FheError::from(crate::ChoicesError::Unusable { what })
+        };
+        let mut layers: Vec<DecoderLayerChoice> = Vec::new();
+        let (mut norms, mut sums) = (Vec::new(), Vec::new());
+        let (mut scores, mut arguments) = (Vec::new(), Vec::new());
+        for step in program.steps() {
+            match &step.block {
+                Block::Norm(n) => {
+                    let seen = self
+                        .norms
+                        .get(&step.id)
+                        .ok_or_else(|| unmeasured(step.id))?;
+                    norms.push(margins::norm(seen, n.width, 0.0)?);
+                }
+                Block::Add => {
+                    let largest = self.sums.get(&step.id).ok_or_else(|| unmeasured(step.id))?;
+                    sums.push(margins::up(RESIDUAL * largest));
+                }
+                Block::Attention(_) => {
+                    let id = step.id.part("weigh");
+                    let seen = self.scores.get(&id).ok_or_else(|| unmeasured(id))?;
+                    scores.push(ScoresChoice {
+                        degree: degrees.scores,
+                        heads: seen.iter().map(interval).collect(),
+                    });
+                }
+                Block::FeedForward(_) => {
+                    let id = step.id.part("activation");
+                    let seen = self.arguments.get(&id).ok_or_else(|| unmeasured(id))?;
+                    arguments.push(ActivationChoice {
+                        degree: degrees.activation,
+                        columns: seen.iter().map(margins::argument).collect(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        let mut norms = norms.into_iter();
+        let halves = sums.chunks_exact(2).zip(scores.into_iter().zip(arguments));
+        for (bounds, (scores, activation)) in halves {
+            let id = StepId::outside("layer");
+            layers.push(DecoderLayerChoice {
+                attention_norm: norms.next().ok_or_else(|| unmeasured(id))?,
+                scores,
+                attention_bound: bounds[0],
+                feed_forward_norm: norms.next().ok_or_else(|| unmeasured(id))?,
+                activation,
+                feed_forward_bound: bounds[1],
+            });
+        }
+        let last = norms
+            .next()
+            .ok_or_else(|| unmeasured(StepId::outside("norm")))?;
+        Ok(DecoderChoice { layers, norm: last })
+    }
+}
+
+/// Scores with their margin, rounded outwards to eighths.
+fn interval(seen: &Span) -> Interval {
+    let margin = SCORES * (seen.greatest - seen.least) + 0.125;
+    Interval {
+        low: ((seen.least - margin) * 8.0).floor() / 8.0,
+        high: ((seen.greatest + margin) * 8.0).ceil() / 8.0,
+    }
+}

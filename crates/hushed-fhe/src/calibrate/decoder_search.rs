@@ -1,0 +1,170 @@
+//! The calibration of a decoder: intervals of all texts, and the cheapest degrees with which the last rows of held-out
+//! texts are near enough to the exact ones, with simulated errors.
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_model::{Block, Program, TokenIds, plain};
+
+use super::decoder::{Degrees, measure};
+use super::{Search, compared, no_candidate, refuse, shown};
+use crate::ops::activation::levels;
+use crate::packing::Interleave;
+use crate::plan::placement::Placement;
+use crate::simulate::{Decoded, Simulator, those_within};
+use crate::slots::Slots;
+use crate::{Candidate, Choices, FheError, Report, VERSION};
+
+/// Degrees that are tried, by their levels.
+const TRIED: [Degrees; 6] = [
+    Degrees {
+        scores: 15,
+        activation: 15,
+    },
+    Degrees {
+        scores: 15,
+        activation: 31,
+    },
+    Degrees {
+        scores: 31,
+        activation: 15,
+    },
+    Degrees {
+        scores: 31,
+        activation: 31,
+    },
+    Degrees {
+        scores: 31,
+        activation: 63,
+    },
+    Degrees {
+        scores: 63,
+        activation: 63,
+    },
+];
+
+/// Levels of attention besides its sigmoid: norm, map, turn, scores, P·V; the last map is ternary, or one more.
+const ATTENTION: usize = 5;
+/// Of feed-forward: norm, maps, gate.
+const FEED_FORWARD: usize = 3;
+
+impl Search<'_> {
+    /// The choices of a decoder.
+    ///
+    /// # Errors
+    /// As [`super::calibrate`].
+    pub(super) fn decoder(&self, progress: &mut dyn FnMut(&str)) -> Result<Choices, FheError> {
+        let program = self.model.program();
+        progress("measuring all texts");
+        let sample = self.sample;
+        let all: Vec<TokenIds> = [sample.texts, sample.hostile, sample.broad].concat();
+        let seen = measure(&program, &all)?;
+        let held_out = self.held_out.iter();
+        let exact = held_out
+            .map(|text| last_row(&program, text))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut choices = Choices {
+            version: VERSION,
+            sample_sha256: sample.sha256.to_owned(),
+            model_sha256: sample.model_sha256.to_owned(),
+            texts: all.len(),
+            rows: self.options.rows,
+            layers: Vec::new(),
+            classifier: None,
+            decoder: None,
+            report: Report {
+                wanted: self.options.wanted,
+                held_out: exact.len(),
+                candidates: Vec::new(),
+            },
+        };
+        let ternary = program.linears().any(|w| w.ternary);
+        for degrees in TRIED {
+            choices.decoder = Some(seen.choice(&program, degrees)?);
+            let judged = |seed| -> Result<(f64, f64), FheError> {
+                let found = answers(&program, &choices, &self.held_out, &self.params, seed);
+                match found {
+                    Err(FheError::Levels { .. }) => Ok((0.0, 0.0)),
+                    found => Ok(compared(&exact, &found?, false)),
+                }
+            };
+            let (cosine_min, cosine_mean) = judged(None)?;
+            let mut noisy = None;
+            if cosine_min >= self.options.wanted {
+                noisy = Some(judged(Some(self.options.seed))?.0);
+            }
+            let map = usize::from(!ternary);
+            let candidate = Candidate {
+                name: format!(
+                    "sigmoid {}, activation {}",
+                    degrees.scores, degrees.activation
+                ),
+                attention_levels: ATTENTION + levels(degrees.scores) + map,
+                feed_forward_levels: FEED_FORWARD + levels(degrees.activation) + map,
+                cosine_min,
+                cosine_mean,
+                cosine_min_with_errors: noisy,
+                chosen: noisy.is_some_and(|least| least >= self.options.wanted),
+            };
+            progress(&shown(&candidate));
+            let chosen = candidate.chosen;
+            choices.report.candidates.push(candidate);
+            if chosen {
+                return Ok(choices);
+            }
+        }
+        refuse(no_candidate(self.options))
+    }
+}
+
+/// The last row of a text before the head of a decoder: normalised.
+///
+/// # Errors
+/// Those of the model.
+pub fn last_row(program: &Program, text: &TokenIds) -> Result<Vec<f64>, FheError> {
+    let mut row = Vec::new();
+    plain::run(program, vec![text.clone()], |step, x| {
+        if matches!(step.block, Block::Norm(_)) && step.id.layer().is_none() {
+            row = x.values.row(0).to_vec();
+        }
+    })?;
+    Ok(row)
+}
+
+/// The largest number of a token vector: what a client divides by. Public.
+///
+/// # Errors
+/// A model without numbers.
+pub fn token_bound(program: &Program) -> Result<f64, FheError> {
+    let at = hushed_model::StepId::outside("embed");
+    let table = program.embedding().and_then(|table| table.tokens.clone());
+    let tokens = hushed_model::here(at, &table)?;
+    let largest = tokens.data().iter().fold(0.0_f32, |m, v| m.max(v.abs()));
+    Ok(f64::from(largest).max(1e-3))
+}
+
+/// Last rows by the approximations of a calibration, in a simulation at the levels of a parameter set; `None` for a
+/// text that leaves an interval too far for a refresh.
+fn answers(
+    program: &Program,
+    choices: &Choices,
+    texts: &[TokenIds],
+    params: &Arc<CkksParams>,
+    seed: Option<u64>,
+) -> Result<Vec<Option<Vec<f64>>>, FheError> {
+    let width = program.linears().next().map_or(2, |w| w.outputs);
+    those_within(texts, &mut |texts| {
+        let layout = Interleave::new(choices.rows * texts.len().next_power_of_two(), choices.rows)?;
+        let mut on = Simulator::new(params, layout.slots())?;
+        if let Some(seed) = seed {
+            on = on.with_errors(seed);
+        }
+        let run = Decoded {
+            program,
+            choices,
+            placement: Placement::plain(on.top(), choices.rows, width),
+            bound: token_bound(program)?,
+        };
+        run.run(&on, layout, texts)
+    })
+}

@@ -1,0 +1,151 @@
+//! What reads the result of a block, and so what is folded into its last map; and that map, scalar or ternary.
+
+use hushed_ckks::Scale;
+use hushed_lower::LinearMap;
+use hushed_model::{Linear, StepId};
+use rayon::prelude::*;
+
+use crate::choices::NormChoice;
+use crate::error::FheError;
+use crate::ops::acts::centred;
+use crate::ops::levels::below;
+use crate::ops::norm::centred_scale;
+use crate::slots::Slots;
+
+/// The reader of a block's result.
+#[derive(Clone, Copy)]
+pub enum After<'a> {
+    /// A residual sum and a norm: κ·(y − mean of y).
+    Norm(&'a NormChoice),
+    /// A residual sum of numbers within this bound, which is refreshed: y/bound.
+    Sum(f64),
+}
+
+/// The last map of a block.
+pub enum Last {
+    /// With all folded in: one level.
+    Scalar {
+        /// The map.
+        map: LinearMap,
+        /// The scale of its results.
+        target: Scale,
+    },
+    /// Weights −1, 0 and 1, for operands at `factor` times the default scale: no level. The result, read as `factor`
+    /// times itself, is at the default scale.
+    Ternary {
+        /// The signs.
+        map: LinearMap,
+        /// The layer's scale over the bound.
+        factor: f64,
+    },
+}
+
+impl After<'_> {
+    /// The last map of a block, of operands with `limbs` primes. `ternary`: whether their scale can be chosen, so that
+    /// a layer which is declared ternary takes no level.
+    ///
+    /// # Errors
+    /// As [`centred`]; too few levels.
+    pub fn last<S: Slots>(
+        &self,
+        on: &S,
+        at: StepId,
+        w: &Linear,
+        limbs: usize,
+        ternary: bool,
+    ) -> Result<Last, FheError> {
+        let bound = match self {
+            After::Norm(norm) => {
+                let map = centred(on, at, w, norm.scale)?;
+                let target = centred_scale(on, below(on, limbs, 1)?)?;
+                return Ok(Last::Scalar { map, target });
+            }
+            After::Sum(bound) => *bound,
+        };
+        let shape = on.only_shapes();
+        let mut map = match shape {
+            true => LinearMap::shape(w.outputs, w.inputs),
+            false => LinearMap::of(at, w)?,
+        };
+        if !(ternary && w.ternary) {
+            below(on, limbs, 1)?;
+            let target = on.default_scale();
+            let map = match shape {
+                true => map,
+                false => map.times(1.0 / bound).bounded(),
+            };
+            return Ok(Last::Scalar { map, target });
+        }
+        map.bias = None;
+        let size = map.weights.iter().fold(0.0_f64, |s, w| s.max(w.abs()));
+        // A layer of zeros, or one of which only the shape is known.
+        let size = if size > 0.0 { size } else { bound };
+        map.weights
+            .iter_mut()
+            .for_each(|w| *w = (*w / size).round());
+        map.bound = 1.0;
+        let factor = size / bound;
+        Ok(Last::Ternary { map, factor })
+    }
+}
+
+impl Last {
+    /// Levels that it takes.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        usize::from(matches!(self, Last::Scalar { .. }))
+    }
+
+    /// The scale that its operands have, over the default one.
+    #[must_use]
+    pub fn operands(&self) -> f64 {
+        match self {
+            Last::Scalar { .. } => 1.0,
+            Last::Ternary { factor, .. } => *factor,
+        }
+    }
+
+    /// The whole map.
+    #[must_use]
+    pub fn map(&self) -> &LinearMap {
+        match self {
+            Last::Scalar { map, .. } | Last::Ternary { map, .. } => map,
+        }
+    }
+
+    /// Adds the products of a part of its columns.
+    ///
+    /// # Errors
+    /// As [`Slots::linear_add`].
+    pub fn add<S: Slots>(
+        &self,
+        on: &S,
+        part: &LinearMap,
+        x: &[S::Value],
+        partial: Option<S::Partial>,
+    ) -> Result<S::Partial, FheError> {
+        match self {
+            Last::Scalar { target, .. } => on.linear_add(part, x, *target, partial),
+            Last::Ternary { .. } => on.ternary_add(part, x, partial),
+        }
+    }
+
+    /// The results, at the scale that their reader takes.
+    ///
+    /// # Errors
+    /// If there is no level.
+    pub fn finish<S: Slots>(
+        &self,
+        on: &S,
+        partial: Option<S::Partial>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        match (self, partial) {
+            (_, None) => Ok(Vec::new()),
+            (Last::Scalar { .. }, Some(partial)) => on.linear_finish(partial),
+            (Last::Ternary { factor, .. }, Some(partial)) => {
+                let sums = on.ternary_finish(partial)?.into_par_iter();
+                sums.map(|v| on.read_as(v, *factor)).collect()
+            }
+        }
+    }
+}

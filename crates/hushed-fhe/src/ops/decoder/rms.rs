@@ -1,0 +1,205 @@
+//! RMSNorm of the residual stream, and the sum that a block's result joins.
+//!
+//! The residual stream is refreshed as u = x/B, |u| ≤ 1. With c = κ·x, which is u read at another scale, and v = Σ c²
+//! + κ²·d·ε in [low, 1]:
+//!
+//! | step | level of the columns | of the statistic |
+//! |---|---|---|
+//! | v = Σ c², relinearised and rescaled once | l | l − 1 |
+//! | v at the scale that a refresh takes | l | l − 2, then refreshed to the statistics' level s |
+//! | √d/bound·v^{−1/2}: a polynomial and Newton steps | l | s − levels of the root |
+//! | where that is below l: v^{−1/2}·√low/4, refreshed | l | l + 1, then l |
+//! | × c | l − 1 | |
+//!
+//! The root is taken at the beginning of a half, where the columns are high, and not at its end as in an encoder: hence
+//! the second refresh, of one vector. ENSI, Algorithm 3, takes 9 levels for the root, a bootstrap, 10 for its inverse
+//! and two products on the columns' own levels. There is no mask: rows of padding are 0, their v is κ²·d·ε, below
+//! `low`, where the root is bounded (see [`crate::ops::norm`]), and 0 times it is 0.
+
+use hushed_ckks::Scale;
+use hushed_ckks::poly::Weight;
+use hushed_model::{Norm, NormKind, StepId, same};
+use rayon::prelude::*;
+
+use crate::choices::{NormChoice, fits};
+use crate::error::FheError;
+use crate::ops::activation;
+use crate::ops::acts::Acts;
+use crate::ops::functions::Function;
+use crate::ops::levels::{above, below, divisor, scale_of};
+use crate::ops::norm::{product, refreshed};
+use crate::packing::PackingError;
+use crate::slots::Slots;
+
+/// Levels that the columns need for their statistic before its refresh.
+pub const STATISTIC: usize = 2;
+
+/// The norm of columns x/B, whose gains are all B: columns x̂/bound at [`Slots::default_scale`], one level below.
+/// `statistics` primes are those of the refreshed statistic.
+///
+/// # Errors
+/// [`FheError::Unsupported`] for a LayerNorm or an offset; too few levels; where values are visible,
+/// [`FheError::Range`] for a statistic outside its range.
+pub fn rms_norm<S: Slots>(
+    on: &S,
+    at: StepId,
+    x: &Acts<S::Value>,
+    norm: &Norm,
+    choice: &NormChoice,
+    statistics: usize,
+) -> Result<Acts<S::Value>, FheError> {
+    let shifted = norm.offset.iter().flat_map(|o| o.iter()).any(|o| *o != 0.0);
+    if norm.kind != NormKind::RmsNorm || shifted {
+        return Err(FheError::Unsupported {
+            what: format!("{at}: a norm that shifts rows, in a decoder"),
+            remedy: "decoders with RMSNorm can be run",
+        });
+    }
+    same(at, "columns", x.width(), norm.width)?;
+    let (Some(first), Some(&bound)) = (x.columns.first(), x.gain.first()) else {
+        return Acts::from_norm(at, Vec::new(), norm, choice);
+    };
+    let arrives = arrives(on, choice, statistics)?;
+    // A root that is refreshed again needs a level for its scale.
+    let again = arrives < on.limbs(first);
+    let most = if again { on.top() - 1 } else { arrives };
+    let limbs = on.limbs(first).min(most);
+    let c = |v: &S::Value| on.read_as(on.drop_to(v, limbs)?, choice.scale * bound);
+    let columns: Vec<S::Value> = x.columns.par_iter().map(c).collect::<Result<_, _>>()?;
+    let v = statistic(on, at, &columns, norm, choice, statistics)?;
+    let scale = columns.first().map_or(on.default_scale(), |c| on.scale(c));
+    // So that the columns are at the default scale.
+    let target = scale_of(on.default_scale().value() * divisor(on, limbs)? / scale.value())?;
+    let factor = (norm.width as f64).sqrt() / choice.bound;
+    let inverse = match again {
+        true => root_again(on, at, &v, choice, factor, (limbs, target))?,
+        false => {
+            let inverse = root(on, &v, choice, scale_of(target.value() * factor)?)?;
+            on.read_as(on.drop_to(&inverse, limbs)?, factor)?
+        }
+    };
+    let times = |c: S::Value| Ok(on.within(product(on, &c, &inverse)?, 1.0));
+    let columns = columns.into_par_iter().map(times);
+    Acts::from_norm(at, columns.collect::<Result<_, FheError>>()?, norm, choice)
+}
+
+/// v^{−1/2} at scale `target`.
+fn root<S: Slots>(
+    on: &S,
+    v: &S::Value,
+    choice: &NormChoice,
+    target: Scale,
+) -> Result<S::Value, FheError> {
+    let root = match on.only_shapes() {
+        true => fits::root_within(choice)?,
+        false => fits::root(choice)?,
+    };
+    let compute = || root.evaluate(on, v, target);
+    on.apply(&Function::Root, v, (root.levels(), target), compute)
+}
+
+/// `factor`·v^{−1/2} with the primes and at the scale of `end`, refreshed: the root has lost more levels than the
+/// columns may.
+fn root_again<S: Slots>(
+    on: &S,
+    at: StepId,
+    v: &S::Value,
+    choice: &NormChoice,
+    factor: f64,
+    end: (usize, Scale),
+) -> Result<S::Value, FheError> {
+    // Rows of padding have the largest root, at 0: 3.5/√low.
+    let most = 4.0 / choice.low.sqrt();
+    let unit = on.default_scale();
+    let inverse = root(on, v, choice, scale_of(unit.value() / most)?)?;
+    let inverse = on.within(on.read_as(inverse, 1.0 / most)?, 1.0);
+    let (limbs, target) = end;
+    let high = above(on, limbs)?;
+    let mut fresh = on.refresh(at, vec![inverse], high)?;
+    let fresh = fresh.pop().ok_or(PackingError::Mismatch)?;
+    let mut sum = on.sum(high, scale_of(target.value() * divisor(on, high)?)?)?;
+    on.add_multiple(&mut sum, &fresh, most * factor)?;
+    on.finish(sum)
+}
+
+/// v, refreshed.
+fn statistic<S: Slots>(
+    on: &S,
+    at: StepId,
+    columns: &[S::Value],
+    norm: &Norm,
+    choice: &NormChoice,
+    limbs: usize,
+) -> Result<S::Value, FheError> {
+    let wide = columns.first().map(|c| (on.limbs(c), on.scale(c)));
+    let (high, scale) = wide.unwrap_or((on.floor(), on.default_scale()));
+    let mut sum = on.sum(high, scale.times(scale))?;
+    for c in columns {
+        on.add_product(&mut sum, c, c, Weight::ONE)?;
+    }
+    let v = on.within(on.finish(sum)?, 1.0);
+    // The scale of v is that of u over (κB)², above the one that a refresh takes.
+    let low = on.limbs(&v);
+    let wide = scale_of(on.default_scale().value() * divisor(on, low)?)?;
+    let mut sum = on.sum(low, wide)?;
+    on.add_multiple(&mut sum, &v, 1.0)?;
+    let epsilon = choice.scale.powi(2) * norm.width as f64 * norm.epsilon;
+    let v = on.add_constant(on.finish(sum)?, epsilon)?;
+    refreshed(on, at, on.within(v, 1.0), limbs)
+}
+
+/// Levels of the statistic between its refresh and the columns.
+#[must_use]
+pub fn root_levels(choice: &NormChoice) -> usize {
+    activation::levels(choice.seed) + usize::from(choice.seed > 1) + 2 * choice.steps
+}
+
+/// (x + y)/`bound` by columns, x dropped to one level above the block's result y/`bound`, and losing it.
+///
+/// # Errors
+/// If x has no level above the block's, or another number of columns.
+pub fn sum<S: Slots>(
+    on: &S,
+    at: StepId,
+    x: &Acts<S::Value>,
+    block: Vec<S::Value>,
+    bound: f64,
+) -> Result<Acts<S::Value>, FheError> {
+    same(at, "columns", block.len(), x.width())?;
+    let width = block.len();
+    let add = |(j, y): (usize, S::Value)| -> Result<S::Value, FheError> {
+        let limbs = above(on, on.limbs(&y))?;
+        let wide = scale_of(on.scale(&y).value() * divisor(on, limbs)?)?;
+        let mut sum = on.sum(limbs, wide)?;
+        on.add_multiple(&mut sum, &x.columns[j], x.gain[j] / bound)?;
+        let mut x = on.finish(sum)?;
+        on.add_assign(&mut x, &y)?;
+        Ok(on.within(x, 1.0))
+    };
+    let columns = block.into_par_iter().enumerate().map(add);
+    Ok(Acts {
+        columns: columns.collect::<Result<_, _>>()?,
+        gain: vec![bound; width],
+        offset: vec![0.0; width],
+    })
+}
+
+/// Primes of a statistic's inverse root, of one refreshed to `statistics` primes.
+///
+/// # Errors
+/// Too few levels.
+pub fn arrives<S: Slots>(
+    on: &S,
+    choice: &NormChoice,
+    statistics: usize,
+) -> Result<usize, FheError> {
+    below(on, statistics, root_levels(choice))
+}
+
+/// The mean square of a row with ε, and the largest |x̂|: what a calibration measures.
+#[must_use]
+pub fn row_of(row: &[f64], epsilon: f64) -> (f64, f64) {
+    let square = row.iter().map(|v| v * v).sum::<f64>() / row.len().max(1) as f64 + epsilon;
+    let largest = row.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
+    (square, largest / square.sqrt())
+}
