@@ -27,6 +27,14 @@ impl Body {
         }
     }
 
+    /// The steps where all rows go through the last layer.
+    pub fn program_of_all_rows(&self) -> Program {
+        match self {
+            Body::Decoder(decoder) => decoder.program_of_all_rows(),
+            Body::Encoder(_) | Body::Vision(_) => self.program(),
+        }
+    }
+
     /// Token vectors and positions, where it reads texts.
     pub fn embedding(&self) -> Option<&Embedding> {
         match self {

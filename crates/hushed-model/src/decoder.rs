@@ -7,7 +7,7 @@
 //! without positions, its norms are RMSNorm, places turn queries and keys ([`Rope`](crate::Rope)), several heads may
 //! read the same keys and values, and the activation of one wide layer gates another.
 
-use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Queries};
+use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Pool, Queries};
 use crate::program::{Block, Builder, Program, Value};
 
 /// The layers of a decoder, with their numbers or as shapes only.
@@ -40,8 +40,20 @@ impl DecoderNetwork {
     /// The steps. Of the last layer only the last row of each text goes through query, output and feed-forward, and
     /// through the last norm and the head.
     pub fn program(&self) -> Program {
+        self.program_by(Queries::Last)
+    }
+
+    /// The same where all rows go through the last layer: where a row is not less work, and for what is said of all rows.
+    pub fn program_of_all_rows(&self) -> Program {
+        self.program_by(Queries::All)
+    }
+
+    fn program_by(&self, read: Queries) -> Program {
         let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
-        let last = layers(&mut p, x, &self.layers, Queries::Last);
+        let mut last = layers(&mut p, x, &self.layers, read);
+        if read == Queries::All {
+            last = p.step("last", Block::Pool(Pool::Last), &[last]);
+        }
         let last = p.step("norm", Block::Norm(self.norm.clone()), &[last]);
         p.step("head", Block::Vocabulary(self.head.clone()), &[last]);
         p.finish()

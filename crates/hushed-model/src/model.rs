@@ -81,7 +81,15 @@ impl Model {
 
     /// Its steps.
     pub fn program(&self) -> Program {
-        let program = self.body.program();
+        self.declared(self.body.program())
+    }
+
+    /// The same where all rows of a decoder go through its last layer, which otherwise computes the last row alone.
+    pub fn program_of_all_rows(&self) -> Program {
+        self.declared(self.body.program_of_all_rows())
+    }
+
+    fn declared(&self, program: Program) -> Program {
         match self.public.config.norms.is_empty() {
             true => program,
             false => program.reaching(&self.public.config.norms),

@@ -54,7 +54,7 @@ impl Search<'_> {
     /// # Errors
     /// As [`super::calibrate`].
     pub(super) fn decoder(&self, progress: &mut dyn FnMut(&str)) -> Result<Choices, FheError> {
-        let program = self.model.program();
+        let program = self.model.program_of_all_rows();
         progress("measuring all texts");
         let sample = self.sample;
         let all: Vec<TokenIds> = [sample.texts, sample.hostile, sample.broad].concat();

@@ -299,38 +299,33 @@ impl<'a> Parts<'a> {
                 });
             }
         }
-        // Of the last layer only the last rows are read; here all rows go through it, and the last are picked then.
-        let is_pick = |step: &Step| matches!(step.block, Block::Pool(Pool::Last));
-        let last = program
-            .steps()
-            .iter()
-            .find(|step| is_pick(step))
-            .map(|step| step.id);
+        let steps = program.steps();
         let layers = program.layers().into_iter().map(|range| {
-            let steps = program.steps().get(range).unwrap_or_default();
-            let steps: Vec<&Step> = steps.iter().filter(|step| !is_pick(step)).collect();
-            Layer::of(&steps).ok_or_else(refused)
+            let steps = steps.get(range).unwrap_or_default();
+            Layer::of(steps).ok_or_else(refused)
         });
         let layers = layers.collect::<Result<Vec<_>, _>>()?;
         let after = program.layers().last().map_or(0, |range| range.end);
-        match (last, program.steps().get(after..).unwrap_or_default()) {
-            (
-                Some(last),
-                [
-                    Step {
-                        id,
-                        block: Block::Norm(norm),
-                        ..
-                    },
-                    Step {
-                        block: Block::Vocabulary(_),
-                        ..
-                    },
-                ],
-            ) => Ok(Parts {
+        match steps.get(after..).unwrap_or_default() {
+            [
+                Step {
+                    id: last,
+                    block: Block::Pool(Pool::Last),
+                    ..
+                },
+                Step {
+                    id,
+                    block: Block::Norm(norm),
+                    ..
+                },
+                Step {
+                    block: Block::Vocabulary(_),
+                    ..
+                },
+            ] => Ok(Parts {
                 layers,
                 norm: (*id, norm),
-                last,
+                last: *last,
             }),
             _ => Err(refused()),
         }
@@ -344,7 +339,7 @@ impl<'a> Parts<'a> {
 }
 
 impl<'a> Layer<'a> {
-    fn of(steps: &[&'a Step]) -> Option<Layer<'a>> {
+    fn of(steps: &'a [Step]) -> Option<Layer<'a>> {
         let [a, b, c, d, e, f] = steps else {
             return None;
         };

@@ -69,7 +69,7 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub fn new(config: &NetworkConfig, slots: usize, degrees: (usize, usize)) -> Subject {
-        let program = network(config, 3).program();
+        let program = network(config, 3).program_of_all_rows();
         let layout = Interleave::new(slots, ROWS).unwrap();
         let texts = texts(config, layout.texts());
         let seen = measure(&program, &texts).unwrap();
@@ -305,7 +305,7 @@ fn rows_of_padding_stay_zeros() {
 fn two_sets_of_weights_take_the_same_operations() {
     let counts = |seed: u64| {
         let mut subject = Subject::new(&config(2, 1), SLOTS, (15, 15));
-        subject.program = network(&config(2, 1), seed).program();
+        subject.program = network(&config(2, 1), seed).program_of_all_rows();
         let seen = measure(&subject.program, &subject.texts).unwrap();
         let degrees = Degrees {
             scores: 15,
@@ -459,7 +459,7 @@ fn what_a_batch_of_256_columns_takes() {
         positions: 128,
         ..config(4, 4)
     };
-    let program = network(&config, 1).program();
+    let program = network(&config, 1).program_of_all_rows();
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
     let norm = crate::NormChoice {
         scale: 0.01,
