@@ -43,7 +43,8 @@ impl DecoderNetwork {
         self.program_by(Queries::Last)
     }
 
-    /// The same where all rows go through the last layer: where a row is not less work, and for what is said of all rows.
+    /// The same where all rows go through the last layer: where a row is not less work, and for what is said of all
+    /// rows.
     pub fn program_of_all_rows(&self) -> Program {
         self.program_by(Queries::All)
     }

@@ -122,6 +122,9 @@ pub enum ImageError {
         /// The model's width and height.
         side: usize,
     },
+    /// Patches that were cut for another model.
+    #[error("the image was cut into patches of another size than this model's")]
+    OtherPatches,
 }
 
 /// Why a text was refused. Never contains the text.

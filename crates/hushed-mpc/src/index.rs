@@ -54,7 +54,8 @@ impl Index {
     /// each, filled up with zeros (none: documents are known by their places alone).
     ///
     /// # Errors
-    /// [`RunError::Unsupported`] for a size that is out of range or does not fit the numbers, and for numbers beyond ±1.
+    /// [`RunError::Unsupported`] for a size that is out of range or does not fit the numbers, and for numbers beyond
+    /// ±1.
     pub fn new(
         documents: usize,
         width: usize,

@@ -24,8 +24,8 @@ pub const MAX_IMAGE_BYTES: usize = 32 << 20;
 pub const MAX_POINTS: u64 = 50_000_000;
 /// Greatest width and height: resizing goes through an image of the new width and the old height.
 pub const MAX_SIDE: u32 = 1 << 14;
-/// Most bytes that decoding may take at once.
-const MAX_DECODED: u64 = 512 << 20;
+/// Most bytes of the decoded points. A decoder takes a few times as much at once.
+const MAX_DECODED: u64 = 256 << 20;
 /// Numbers of a point.
 pub(crate) const CHANNELS: usize = 3;
 
@@ -176,7 +176,8 @@ fn decode(file: &[u8]) -> Result<Rgb, ImageError> {
     let decoder = reader.into_decoder().map_err(broken)?;
     let (width, height) = decoder.dimensions();
     let points = u64::from(width) * u64::from(height);
-    if points == 0 || points > MAX_POINTS || width.max(height) > MAX_SIDE {
+    let beyond = decoder.total_bytes() > MAX_DECODED || points > MAX_POINTS;
+    if points == 0 || beyond || width.max(height) > MAX_SIDE {
         return Err(ImageError::TooManyPoints {
             width,
             height,

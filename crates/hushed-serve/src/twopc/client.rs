@@ -209,6 +209,12 @@ impl Client {
             ..Options::default()
         };
         options.check()?;
+        let columns = self.program.patches().map(|patches| patches.linear.inputs);
+        let other = |image: &Pixels| Some(image.patches().cols()) != columns;
+        if let Some(index) = images.iter().position(other) {
+            let source = ImageError::OtherPatches;
+            return Err(ServeError::Image { index, source });
+        }
         self.enough_left(images.len())?;
         self.each_of(images, &options, progress, labels, |index, answer| {
             each(index, answer.named(&names));

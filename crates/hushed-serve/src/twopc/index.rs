@@ -1,8 +1,8 @@
 //! An index of documents as a file: made by an operator in the clear, served for private searches.
 //!
-//! A safetensors file with `vectors` (documents × width, f32, of length one), `records` (documents × bytes, u8, the text
-//! that a search returns, filled up with zeros) and `probe` (the embedding of [`PROBE`]), by which a server sees that an
-//! index was made with its model.
+//! A safetensors file with `vectors` (documents × width, f32, of length one), `records` (documents × bytes, u8, the
+//! text that a search returns, filled up with zeros) and `probe` (the embedding of [`PROBE`]), by which a server sees
+//! that an index was made with its model.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
-//! A session that is kept between calls, for callers that come back with texts to classify or to continue, or with queries. (An
-//! [`Encoder`](crate::Encoder) does the same for embeddings.)
+//! A session that is kept between calls, for callers that come back with texts to classify or to continue, or with
+//! queries. (An [`Encoder`](crate::Encoder) does the same for embeddings.)
 //!
 //! It is renewed at the server's limit of texts, and after [`IDLE`] without work; one that failed is not used again.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]

@@ -38,8 +38,8 @@ impl Client {
         self.welcome.index.is_some_and(|i| i.record_bytes > 0)
     }
 
-    /// The `top` documents nearest to a query, or all if there are fewer, at most [`MAX_TOP`], with their `records`. Each document counts as
-    /// a text of this client, and each record as another.
+    /// The `top` documents nearest to a query, or all if there are fewer, at most [`MAX_TOP`], with their `records`.
+    /// Each document counts as a text of this client, and each record as another.
     ///
     /// # Errors
     /// [`Refusal::NoIndex`] where there are no documents, or none with records; else as [`Client::embed`].
