@@ -319,25 +319,24 @@ fn a_decoder_with_relative_positions_is_a_generator() {
     assert_eq!(rows[0]["ids"].as_array().expect("ids").len(), 4);
     let plan = hushed(&["plan", &dir, "--tokens", "8", "--max-tokens", "2", "--json"]);
     assert!(json_lines(&plan.stdout)[0]["plan"]["bytes_up"].as_u64() > Some(0));
-    for verb in [
-        &["plan", &dir, "--protocol", "fhe", "--tokens", "8", "--json"][..],
-        &[
-            "calibrate",
-            &dir,
-            "--protocol",
-            "fhe",
-            "--input",
-            &sample,
-            "--rows",
-            "128",
-            "--json",
-        ],
+    let fhe = ["--protocol", "fhe", "--json"];
+    for (verb, name, why) in [
+        (
+            ["plan", &dir, "--tokens", "8"],
+            "model-folder",
+            "an encoder",
+        ),
+        (
+            ["calibrate", &dir, "--input", &sample],
+            "unsupported",
+            "sigmoid",
+        ),
     ] {
-        let refused = hushed(verb);
+        let refused = hushed(&[&verb[..], &fhe].concat());
         assert_eq!(refused.status.code(), Some(4), "{verb:?}");
         let error = common::error(&refused);
-        assert_eq!(error["name"], "model-folder");
-        assert!(error["message"].to_string().contains("need an encoder"));
+        assert_eq!(error["name"], name);
+        assert!(error["message"].to_string().contains(why), "{error}");
     }
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
