@@ -3,12 +3,13 @@
 //! once, when all is in it.
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::ops::Range;
 
 use hushed_model::{Linear, ModelError, Norm, StepId, here, same};
 
 /// A matrix of scalars and a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct LinearMap {
     /// Results.
     pub rows: usize,
@@ -23,6 +24,13 @@ pub struct LinearMap {
     pub bound: f64,
     /// One a row, or none at all.
     pub bias: Option<Vec<f64>>,
+}
+
+impl fmt::Debug for LinearMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The weights are secret.
+        write!(f, "LinearMap {} × {}", self.rows, self.columns)
+    }
 }
 
 impl LinearMap {

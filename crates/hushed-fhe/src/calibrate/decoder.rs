@@ -42,11 +42,15 @@ pub(crate) struct Degrees {
     pub activation: usize,
 }
 
-/// Runs texts in the clear.
+/// Runs texts in the clear. Intervals hold both kinds; mean and deviation are those of `ordinary` texts.
 ///
 /// # Errors
 /// Those of the model.
-pub(crate) fn measure(program: &Program, texts: &[TokenIds]) -> Result<DecoderSeen, FheError> {
+pub(crate) fn measure(
+    program: &Program,
+    ordinary: &[TokenIds],
+    more: &[TokenIds],
+) -> Result<DecoderSeen, FheError> {
     let mut seen = DecoderSeen::default();
     let norms: HashMap<StepId, &Norm> = program.norms().collect();
     let sums: Vec<StepId> = program
@@ -55,7 +59,8 @@ pub(crate) fn measure(program: &Program, texts: &[TokenIds]) -> Result<DecoderSe
         .filter(|step| matches!(step.block, Block::Add))
         .map(|step| step.id)
         .collect();
-    for text in texts {
+    let texts = ordinary.iter().map(|text| (text, true));
+    for (text, ordinary) in texts.chain(more.iter().map(|text| (text, false))) {
         plain::run_parts(
             program,
             vec![text.clone()],
@@ -66,7 +71,9 @@ pub(crate) fn measure(program: &Program, texts: &[TokenIds]) -> Result<DecoderSe
                     }
                 }
                 (What::Weigh(_, mask), Moment::Input, Seen::Scores(s)) => seen.scores(id, mask, s),
-                (What::Activation, Moment::Input, Seen::Acts(x)) => seen.activation(id, x),
+                (What::Activation, Moment::Input, Seen::Acts(x)) => {
+                    seen.activation(id, x, ordinary)
+                }
                 (What::Values, Moment::Output, Seen::Acts(x)) if sums.contains(&id) => {
                     let largest = seen.sums.entry(id).or_default();
                     *largest = x.values.data().iter().fold(*largest, |m, v| m.max(v.abs()));
@@ -102,12 +109,14 @@ impl DecoderSeen {
         }
     }
 
-    fn activation(&mut self, id: StepId, x: &PlainActs) {
+    fn activation(&mut self, id: StepId, x: &PlainActs, ordinary: bool) {
         let columns = self.arguments.entry(id).or_default();
         columns.resize(x.values.cols(), ColumnSeen::default());
+        // Rows before a text, and places without one, have the argument 0.
+        columns.iter_mut().for_each(|column| column.span.add(0.0));
         for row in x.values.data().chunks_exact(x.values.cols().max(1)) {
             for (column, &v) in columns.iter_mut().zip(row) {
-                column.add(v, true);
+                column.add(v, ordinary);
             }
         }
     }

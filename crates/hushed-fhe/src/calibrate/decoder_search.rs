@@ -55,10 +55,7 @@ impl Search<'_> {
     /// As [`super::calibrate`].
     pub(super) fn decoder(&self, progress: &mut dyn FnMut(&str)) -> Result<Choices, FheError> {
         let program = self.model.program_of_all_rows();
-        progress("measuring all texts");
         let sample = self.sample;
-        let all: Vec<TokenIds> = [sample.texts, sample.hostile, sample.broad].concat();
-        let seen = measure(&program, &all)?;
         let held_out = self.held_out.iter();
         let exact = held_out
             .map(|text| last_row(&program, text))
@@ -67,7 +64,7 @@ impl Search<'_> {
             version: VERSION,
             sample_sha256: sample.sha256.to_owned(),
             model_sha256: sample.model_sha256.to_owned(),
-            texts: all.len(),
+            texts: sample.texts.len() + sample.hostile.len() + sample.broad.len(),
             rows: self.options.rows,
             layers: Vec::new(),
             classifier: None,
@@ -78,43 +75,80 @@ impl Search<'_> {
                 candidates: Vec::new(),
             },
         };
-        let ternary = program.linears().any(|w| w.ternary);
-        for degrees in TRIED {
+        // Degrees are chosen by texts that were not measured; what is kept is measured over all of them.
+        progress("measuring the model");
+        let mut seen = measure(&program, &self.measured, sample.hostile)?;
+        let mut tried = TRIED.into_iter();
+        let mut all = false;
+        while let Some(degrees) = tried.next() {
             choices.decoder = Some(seen.choice(&program, degrees)?);
-            let judged = |seed| -> Result<(f64, f64), FheError> {
-                let found = answers(&program, &choices, &self.held_out, &self.params, seed);
-                match found {
-                    Err(FheError::Levels { .. }) => Ok((0.0, 0.0)),
-                    found => Ok(compared(&exact, &found?, false)),
-                }
-            };
-            let (cosine_min, cosine_mean) = judged(None)?;
-            let mut noisy = None;
-            if cosine_min >= self.options.wanted {
-                noisy = Some(judged(Some(self.options.seed))?.0);
+            let mut candidate = self.candidate(&program, &choices, degrees, &exact)?;
+            if all {
+                candidate.name = format!("intervals of all texts; {}", candidate.name);
             }
-            let map = usize::from(!ternary);
-            let candidate = Candidate {
-                name: format!(
-                    "sigmoid {}, activation {}",
-                    degrees.scores, degrees.activation
-                ),
-                attention_levels: ATTENTION + levels(degrees.scores) + map,
-                feed_forward_levels: FEED_FORWARD + levels(degrees.activation) + map,
-                cosine_min,
-                cosine_mean,
-                cosine_min_with_errors: noisy,
-                chosen: noisy.is_some_and(|least| least >= self.options.wanted),
-            };
             progress(&shown(&candidate));
             let chosen = candidate.chosen;
             choices.report.candidates.push(candidate);
-            if chosen {
+            if !chosen {
+                continue;
+            }
+            if all {
                 return Ok(choices);
             }
+            progress("measuring all texts");
+            let more = [sample.hostile, sample.broad].concat();
+            seen = measure(&program, sample.texts, &more)?;
+            all = true;
+            // The same degrees again: these intervals are wider.
+            tried = from(degrees);
         }
         refuse(no_candidate(self.options))
     }
+
+    /// How far the answers of held-out texts are from `exact`, with errors if they are near enough without.
+    fn candidate(
+        &self,
+        program: &Program,
+        choices: &Choices,
+        degrees: Degrees,
+        exact: &[Vec<f64>],
+    ) -> Result<Candidate, FheError> {
+        let judged = |seed| -> Result<(f64, f64), FheError> {
+            let found = answers(program, choices, &self.held_out, &self.params, seed);
+            match found {
+                Err(FheError::Levels { .. }) => Ok((0.0, 0.0)),
+                found => Ok(compared(exact, &found?, false)),
+            }
+        };
+        let (cosine_min, cosine_mean) = judged(None)?;
+        let mut noisy = None;
+        if cosine_min >= self.options.wanted {
+            noisy = Some(judged(Some(self.options.seed))?.0);
+        }
+        let map = usize::from(!program.linears().any(|w| w.ternary));
+        Ok(Candidate {
+            name: format!(
+                "sigmoid {}, activation {}",
+                degrees.scores, degrees.activation
+            ),
+            attention_levels: ATTENTION + levels(degrees.scores) + map,
+            feed_forward_levels: FEED_FORWARD + levels(degrees.activation) + map,
+            cosine_min,
+            cosine_mean,
+            cosine_min_with_errors: noisy,
+            chosen: noisy.is_some_and(|least| least >= self.options.wanted),
+        })
+    }
+}
+
+/// What is tried from `degrees` on.
+fn from(degrees: Degrees) -> std::array::IntoIter<Degrees, { TRIED.len() }> {
+    let mut tried = TRIED.into_iter();
+    let place = TRIED.iter().position(|d| *d == degrees).unwrap_or(0);
+    for _ in 0..place {
+        tried.next();
+    }
+    tried
 }
 
 /// The last row of a text before the head of a decoder: normalised.

@@ -80,9 +80,8 @@ impl After<'_> {
         let size = map.weights.iter().fold(0.0_f64, |s, w| s.max(w.abs()));
         // A layer of zeros, or one of which only the shape is known.
         let size = if size > 0.0 { size } else { bound };
-        map.weights
-            .iter_mut()
-            .for_each(|w| *w = (*w / size).round());
+        // Exact for ternary weights; others are refused where they are added up.
+        map.weights.iter_mut().for_each(|w| *w /= size);
         map.bound = 1.0;
         let factor = size / bound;
         Ok(Last::Ternary { map, factor })

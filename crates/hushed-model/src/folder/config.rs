@@ -221,7 +221,7 @@ impl NetworkConfig {
             weigh = decoder::weigh(&mut f);
             sub_norms = f.flag_or("sub_norms", bitnet);
             key_heads = decoder::key_heads(&mut f, width, heads);
-            rope = decoder::rope(&mut f);
+            rope = decoder::rope(&mut f, bitnet);
             biases = decoder::biases(&mut f);
         }
         if sees {

@@ -17,6 +17,8 @@ pub(super) const ROPE: Rope = Rope {
     theta: 10_000.0,
     pairs: Pairs::Halves,
 };
+/// θ of a BitNet folder that names none.
+const BITNET_THETA: f64 = 500_000.0;
 
 /// Which linear layers of a decoder like LLaMA have biases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +61,10 @@ pub(super) fn llama(f: &mut Fields<'_>) {
 /// The same of BitNet.
 pub(super) fn bitnet(f: &mut Fields<'_>) {
     like_llama(f);
+    // The two classes of ternary layers add a bias before and after the scale; no published folder has one.
+    for biased in ["attention_bias", "mlp_bias"] {
+        f.must_be_off(biased, "ternary layers without biases (false)");
+    }
     models(f, BITNET_MODELS, "BitNetForCausalLM");
 }
 
@@ -138,9 +144,14 @@ pub(super) fn key_heads(
 }
 
 /// θ, in the place where `transformers` had it before version 5 or has it since. Whatever stretches places is refused.
-pub(super) fn rope(f: &mut Fields<'_>) -> Option<Rope> {
+pub(super) fn rope(f: &mut Fields<'_>, bitnet: bool) -> Option<Rope> {
     const PLAIN: &str = "places as they are: null, or rope_type \"default\" with a rope_theta";
-    let mut theta = f.real_or("rope_theta", ROPE.theta, 1.0, 1e12);
+    let mut theta = f.real_or(
+        "rope_theta",
+        if bitnet { BITNET_THETA } else { ROPE.theta },
+        1.0,
+        1e12,
+    );
     for field in ["rope_scaling", "rope_parameters"] {
         let Some(given) = f.get(field) else { continue };
         let kind = given.get("rope_type").or_else(|| given.get("type"));

@@ -39,9 +39,13 @@ impl<R: ReadAt> Weights<R> {
         let name = format!("{layer}.weight_scale");
         let factor = match self.dtype(&name) {
             None if !packed => 1.0,
-            _ => self.scale(name, scale)?,
+            _ => self.scale(name.clone(), scale)?,
         };
         let s = size * factor;
+        // Both are finite and the factor is above 0, but their product may overflow, or lose all of the weights.
+        if !s.is_finite() || (s == 0.0 && size > 0.0) {
+            return Err(Problem::TernaryScale { name, value: s });
+        }
         Ok(signs.into_iter().map(|sign| s * f32::from(sign)).collect())
     }
 

@@ -185,6 +185,42 @@ fn weights_that_are_not_ternary_are_refused_all_at_once() {
     );
 }
 
+/// Sizes and scales that are finite each, but not multiplied.
+#[test]
+fn a_scale_that_overflows_is_refused() {
+    let folder = with_tensors("bitnet", |name, dtype, mut shape, mut data| {
+        if name == "model.layers.0.mlp.up_proj.weight" {
+            shape[0] *= 4;
+            data = 1e30_f32.to_le_bytes().repeat(shape[0] * shape[1]);
+            return Some((Dtype::F32, shape, data));
+        }
+        if name == "model.layers.0.mlp.up_proj.weight_scale" {
+            data = 1e30_f32.to_le_bytes().to_vec();
+            return Some((Dtype::F32, shape, data));
+        }
+        Some((dtype, shape, data))
+    });
+    let problems = found(folder.path());
+    assert!(
+        matches!(&problems[..], [Problem::TernaryScale { .. }]),
+        "{problems:?}"
+    );
+}
+
+/// The default of the architecture, not of LLaMA: the folder names the same.
+#[test]
+fn a_folder_without_theta_has_its_own() {
+    problems(&tiny_golden("bitnet"), |folder| {
+        let named = Model::load(folder).unwrap().public.config;
+        edit(folder, "config.json", |config| {
+            let fields = config.as_object_mut().unwrap();
+            assert_eq!(fields.remove("rope_theta"), Some(json!(500_000.0)));
+        });
+        let found = Model::load(folder).unwrap().public.config;
+        assert_eq!(found, named);
+    });
+}
+
 /// The same weights as floats are the same model; floats of two sizes are none.
 #[test]
 fn ternary_weights_may_be_stored_as_floats() {
@@ -220,7 +256,7 @@ fn ternary_weights_may_be_stored_as_floats() {
 
 #[test]
 fn configurations_that_are_refused() {
-    let cases: [(&str, Value, usize); 9] = [
+    let cases: [(&str, Value, usize); 11] = [
         ("quantization_config", json!({"quant_method": "gptq"}), 1),
         (
             "quantization_config",
@@ -247,6 +283,8 @@ fn configurations_that_are_refused() {
             1,
         ),
         ("sub_norms", json!("yes"), 1),
+        ("attention_bias", json!(true), 1),
+        ("mlp_bias", json!(true), 1),
     ];
     for (field, value, count) in cases {
         let found = problems(&tiny_golden("bitnet"), |folder| {

@@ -72,7 +72,7 @@ impl Subject {
         let program = network(config, 3).program_of_all_rows();
         let layout = Interleave::new(slots, ROWS).unwrap();
         let texts = texts(config, layout.texts());
-        let seen = measure(&program, &texts).unwrap();
+        let seen = measure(&program, &texts, &[]).unwrap();
         let degrees = Degrees {
             scores: degrees.0,
             activation: degrees.1,
@@ -306,7 +306,7 @@ fn two_sets_of_weights_take_the_same_operations() {
     let counts = |seed: u64| {
         let mut subject = Subject::new(&config(2, 1), SLOTS, (15, 15));
         subject.program = network(&config(2, 1), seed).program_of_all_rows();
-        let seen = measure(&subject.program, &subject.texts).unwrap();
+        let seen = measure(&subject.program, &subject.texts, &[]).unwrap();
         let degrees = Degrees {
             scores: 15,
             activation: 15,
