@@ -171,7 +171,7 @@ def beside(rows):
 
 
 def operations(row):
-    print(f"\n#### Where it goes: {row['params']['model']}, {row['params']['tokens']} tokens, {row.get('net', '')}\n")
+    print(f"\n#### Where it goes: {row['name']}, {size(row)}, {row.get('net', '')}\n")
     print("| operation | calls | seconds | MB up | MB down | rounds |\n|---|---|---|---|---|---|")
     for op in sorted(row["ops"], key=lambda op: -op["seconds"]):
         up, down = megabytes(op["bytes_up"]), megabytes(op["bytes_down"])

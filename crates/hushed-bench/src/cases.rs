@@ -230,7 +230,7 @@ fn full_softmax(
     /// Up to 256 exponentials of at most 1.04.
     const SUM_BITS: u32 = EXPONENTIAL.frac + 9;
     let ctx = &mut peer.ctx;
-    let e = exponentials(ctx, scores, rows, cols, EXPONENTIAL)?;
+    let e = exponentials(ctx, scores, &vec![cols; rows], EXPONENTIAL)?;
     let sums = e.sum_rows(rows, cols);
     let unit = f64::from(1u32 << EXPONENTIAL.frac);
     let inverse = reciprocal(ctx, &sums, SUM_BITS, unit, INVERSE.frac, INVERSE.ring)?;

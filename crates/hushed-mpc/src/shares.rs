@@ -161,14 +161,9 @@ pub trait Shares {
     /// x/2^shift in the ring `to`, for |x| of two bits less than its ring: off by less than a unit.
     fn rescale(&mut self, x: &Self::Share, shift: u32, to: Ring) -> Result<Self::Share, RunError>;
 
-    /// 2^(x − the row's maximum) of each element of `rows` rows in the format of scores, in
+    /// 2^(x − the row's maximum) of each element of rows of `widths` elements in the format of scores, in
     /// [`WEIGHED`](super::formats::WEIGHED): softmax without its division.
-    fn exponentials(
-        &mut self,
-        x: &Self::Share,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Self::Share, RunError>;
+    fn exponentials(&mut self, x: &Self::Share, widths: &[usize]) -> Result<Self::Share, RunError>;
 
     /// scale/x with `frac` fraction bits in `to`, for integers 0 < x < 2^bits.
     fn reciprocal(

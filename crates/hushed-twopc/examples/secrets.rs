@@ -188,7 +188,7 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
     let index = [x.bits.clone(), x.bits.clone()];
     let four = [0, 1, 2, 3].map(|_| x.values.clone());
     gadget::select(ctx, &index, &four).expect(what);
-    exponentials(ctx, &x.scores, 10, 13, Format::new(40, 14)).expect(what);
+    exponentials(ctx, &x.scores, &[13; 10], Format::new(40, 14)).expect(what);
 
     let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).expect(what);
     let shape = MatmulShape {

@@ -129,8 +129,8 @@ fn turned<S: Shares>(
     Ok((part(0..queries), part(queries..elements)))
 }
 
-/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Keys that the mask hides get none, nor do,
-/// with `padding`, those that the client knows to be such: it then adds the whole mask, so that none is added twice.
+/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Keys that the mask hides get none, and take no
+/// part; nor get any, with `padding`, those that the client knows to be such: it adds [`MASKED`] to them.
 pub fn weigh<S: Shares>(
     on: &mut S,
     scores: &[S::Share],
@@ -140,48 +140,97 @@ pub fn weigh<S: Shares>(
     padding: Option<Padding>,
 ) -> Result<Vec<S::Share>, RunError> {
     let (heads, mask) = how;
-    let padded = padding.is_some();
     let weights = |(s, (group, asking)): (&S::Share, (Group, Group))| {
         let (m, n) = (asking.rows, past.before(&group).rows);
         let matrices = group.texts.len() * heads.count;
         // One row is the last, or under no mask.
-        let hides = mask == Mask::Causal && m > 1;
-        let owner = match padded {
-            true => Party::Client,
-            false => Party::Server,
+        let seen = Seen {
+            rows: m,
+            keys: n,
+            causal: mask == Mask::Causal && m > 1,
         };
-        match padded || hides {
-            true => {
-                let behind = padding != Some(Padding::InFront);
-                let masked = || {
-                    let one = masked(past, &group, (mask, rows.queries), behind);
-                    one.into_iter()
-                        .flat_map(|text| text.repeat(heads.count))
-                        .collect()
-                };
-                let masked = on.known(owner, matrices * m * n, masked);
-                let s = on.add_known(s, &masked);
-                on.exponentials(&s, matrices * m, n)
-            }
-            false => on.exponentials(s, matrices * m, n),
+        let mut s = seen.of(s, matrices);
+        if let Some(padding) = padding {
+            let behind = padding != Padding::InFront;
+            let masked = || {
+                let one = masked(past, &group, rows.queries, behind);
+                let one = one
+                    .into_iter()
+                    .map(|text| seen.places(1).map(|p| text[p]).collect());
+                one.flat_map(|text: Vec<i64>| text.repeat(heads.count))
+                    .collect()
+            };
+            let masked = on.known(Party::Client, s.elements(), masked);
+            s = on.add_known(&s, &masked);
         }
+        let e = on.exponentials(&s, &seen.widths().repeat(matrices))?;
+        Ok(seen.spread(on, e, matrices))
     };
     scores.iter().zip(rows.groups()).map(weights).collect()
 }
 
-/// For each text of a group [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the
-/// client's secret: it adds these to its own share.
+/// The keys that rows see by the mask, which is public.
+struct Seen {
+    rows: usize,
+    keys: usize,
+    /// Row i of m sees the first n − m + i + 1 of n keys; else all.
+    causal: bool,
+}
+
+impl Seen {
+    /// How many keys each row sees.
+    fn widths(&self) -> Vec<usize> {
+        let hidden = |row: usize| usize::from(self.causal) * (self.rows - 1 - row);
+        (0..self.rows).map(|row| self.keys - hidden(row)).collect()
+    }
+
+    /// The places of these keys in so many matrices of rows × keys.
+    fn places(&self, matrices: usize) -> impl Iterator<Item = usize> {
+        let widths = self.widths().repeat(matrices);
+        let (rows, keys) = (widths.into_iter().enumerate(), self.keys);
+        rows.flat_map(move |(row, width)| row * keys..row * keys + width)
+    }
+
+    /// What is at these places.
+    fn of<S: Local>(&self, x: &S, matrices: usize) -> S {
+        let count = matrices * self.widths().iter().sum::<usize>();
+        match self.causal {
+            true => x.gather(count, || self.places(matrices).collect()),
+            false => x.clone(),
+        }
+    }
+
+    /// Whole matrices again, with zeros elsewhere.
+    fn spread<S: Shares>(&self, on: &S, x: S::Share, matrices: usize) -> S::Share {
+        if !self.causal {
+            return x;
+        }
+        let (ring, count) = (x.ring(), x.elements());
+        let nothing = on.known(Party::Server, 1, || vec![0]);
+        let with_zero = S::Share::concat(ring, &[x, on.shared(&nothing, ring)]);
+        let all = matrices * self.rows * self.keys;
+        with_zero.gather(all, || {
+            let mut places = vec![count; all];
+            for (from, to) in self.places(matrices).enumerate() {
+                places[to] = from;
+            }
+            places
+        })
+    }
+}
+
+/// For each text of a group [`MASKED`] at the keys that are padding to a row, 0 elsewhere. Which are is the client's
+/// secret: it adds these to its own share.
 fn masked<S: Local>(
     past: &Past<S>,
     group: &Group,
-    (mask, queries): (Mask, Queries),
+    queries: Queries,
     behind: bool,
 ) -> Vec<Vec<i64>> {
     let masked = SCORES.signed(MASKED);
     let before = past.before(group).rows - group.rows;
     let text = |real: usize| {
         let hidden = |row: usize, key: usize| {
-            let ahead = mask == Mask::Causal && key > before + row;
             let in_front = before..before + group.rows - real;
             let padding = match behind {
                 true => key >= before + real,
@@ -190,7 +239,7 @@ fn masked<S: Local>(
             // A row of padding in front of the text sees itself, as a first token does: with nothing to see it would
             // get values that no calibration has measured.
             let own = !behind && key == before + row && in_front.contains(&key);
-            (ahead || padding || past.is_padding(key)) && !own
+            (padding || past.is_padding(key)) && !own
         };
         let row = |row: usize| (0..before + group.rows).map(move |key| hidden(row, key));
         let asking = match queries {

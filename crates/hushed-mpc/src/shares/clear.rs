@@ -179,9 +179,12 @@ impl Shares for Clear {
         Ok(shifted(x, shift, to))
     }
 
-    fn exponentials(&mut self, x: &Share, _: usize, columns: usize) -> Result<Share, RunError> {
+    fn exponentials(&mut self, x: &Share, widths: &[usize]) -> Result<Share, RunError> {
         let mut values = decoded(x, SCORES.frac);
-        for row in values.chunks_exact_mut(columns.max(1)) {
+        let mut rest = values.as_mut_slice();
+        for width in widths {
+            let (row, later) = rest.split_at_mut(*width);
+            rest = later;
             row.iter_mut().for_each(|s| *s /= std::f64::consts::LOG2_E);
             softmax::approximation(row);
             // The largest exponential of a row is 1.

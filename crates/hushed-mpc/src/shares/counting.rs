@@ -364,13 +364,8 @@ impl Shares for Counting<'_> {
         Ok(x.reduce_to(to))
     }
 
-    fn exponentials(
-        &mut self,
-        x: &Length,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Length, RunError> {
-        self.add(exponentials_cost(rows, columns, WEIGHED));
+    fn exponentials(&mut self, x: &Length, widths: &[usize]) -> Result<Length, RunError> {
+        self.add(exponentials_cost(widths, WEIGHED));
         Ok(x.reduce_to(WEIGHED.ring))
     }
 

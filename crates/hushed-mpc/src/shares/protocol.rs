@@ -303,8 +303,8 @@ impl Shares for Protocol {
         Ok(rescale(&mut self.ctx, x, shift, Sign::Bounded, to)?)
     }
 
-    fn exponentials(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Share, RunError> {
-        Ok(exponentials(&mut self.ctx, x, rows, columns, WEIGHED)?)
+    fn exponentials(&mut self, x: &Share, widths: &[usize]) -> Result<Share, RunError> {
+        Ok(exponentials(&mut self.ctx, x, widths, WEIGHED)?)
     }
 
     fn reciprocal(

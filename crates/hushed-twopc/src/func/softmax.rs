@@ -15,7 +15,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{
-    Sign, less_than_public, less_than_public_cost, max_rows, max_rows_cost, mux, mux_cost,
+    Sign, less_than_public, less_than_public_cost, max_of_rows, max_of_rows_cost, mux, mux_cost,
     truncate, truncate_cost,
 };
 use crate::share::Share;
@@ -29,22 +29,22 @@ const CLIP: f64 = 15.5;
 /// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/16, and CLIP + 1/16 < 16.
 const CLIP_DROP: u32 = 9;
 
-/// 2^(s − max) of every element of `rows` × `cols` scores in [`SCORES`], up to one common factor a row between
-/// 2^(−1/64) and 2^(1/64), as the maximum is off by less than 1/64; result in `to`, not negative, at most 1.012.
+/// 2^(s − max) of every element of rows of `widths` scores in [`SCORES`], one row after another, up to one common factor
+/// a row between 2^(−1/64) and 2^(1/64), as the maximum is off by less than 1/64; result in `to`, not negative, at most
+/// 1.012.
 pub fn exponentials(
     ctx: &mut Ctx,
     scores: &Share,
-    rows: usize,
-    cols: usize,
+    widths: &[usize],
     to: Format,
 ) -> Result<Share, TwopcError> {
     let party = ctx.party();
     let coarse = narrow(party, scores, SCORES.frac - COARSE.frac, COARSE.ring);
-    let top = max_rows(ctx, &coarse, rows, cols, 0, COARSE.ring.bits())?;
+    let top = max_of_rows(ctx, &coarse, widths, 0, COARSE.ring.bits())?;
     // 2^6 times a value modulo 2^17 is known modulo 2^23: lifting the maximum costs nothing.
     let top = Share::new(SCORES.ring, top.into_words()).shift_left(SCORES.frac - COARSE.frac);
     let y = top
-        .repeat_each(cols)
+        .gather(&rows_of(widths))
         .sub(scores)
         .add_public(party, SCORES.signed(OFFSET));
 
@@ -63,6 +63,13 @@ pub fn exponentials(
     truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
 }
 
+/// The row of every element.
+fn rows_of(widths: &[usize]) -> Vec<usize> {
+    let rows = widths.iter().enumerate();
+    rows.flat_map(|(row, width)| std::iter::repeat_n(row, *width))
+        .collect()
+}
+
 /// The function that the protocol computes in place of softmax, in the clear and without its roundings: exponentials
 /// below 2^−14.4 of the row's largest count as zero. `row` are scores in natural units.
 pub fn approximation(row: &mut [f64]) {
@@ -76,10 +83,10 @@ pub fn approximation(row: &mut [f64]) {
 }
 
 /// The cost of [`exponentials`].
-pub fn exponentials_cost(rows: usize, cols: usize, to: Format) -> Cost {
-    let n = rows * cols;
+pub fn exponentials_cost(widths: &[usize], to: Format) -> Cost {
+    let n = widths.iter().sum();
     let keep = SCORES.ring.bits() - CLIP_DROP;
-    max_rows_cost(rows, cols, COARSE.ring, 0, COARSE.ring.bits())
+    max_of_rows_cost(widths, COARSE.ring, 0, COARSE.ring.bits())
         + less_than_public_cost(n, SCORES.ring, 1, CLIP_DROP, keep)
         + mux_cost(n, Y.ring)
         + exp2_negative_cost(n)
@@ -108,8 +115,8 @@ mod tests {
         let to = Format::new(40, 14);
         let (client, server) = share(SCORES.ring, &words, 5);
         let (a, b, _) = run_counted(
-            move |ctx| exponentials(ctx, &client, rows, cols, to),
-            move |ctx| exponentials(ctx, &server, rows, cols, to),
+            move |ctx| exponentials(ctx, &client, &vec![cols; rows], to),
+            move |ctx| exponentials(ctx, &server, &vec![cols; rows], to),
         );
         let e = reveal(&a.unwrap(), &b.unwrap());
         let largest = e.iter().map(|&w| to.decode(w)).fold(0.0, f64::max);
@@ -130,10 +137,10 @@ mod tests {
         let to = Format::new(40, 14);
         let (client, server) = share(SCORES.ring, &words, 3);
         let (a, b, stats) = run_counted(
-            move |ctx| exponentials(ctx, &client, rows, cols, to),
-            move |ctx| exponentials(ctx, &server, rows, cols, to),
+            move |ctx| exponentials(ctx, &client, &vec![cols; rows], to),
+            move |ctx| exponentials(ctx, &server, &vec![cols; rows], to),
         );
-        assert_cost(&stats, exponentials_cost(rows, cols, to));
+        assert_cost(&stats, exponentials_cost(&vec![cols; rows], to));
         let e: Vec<f64> = reveal(&a.unwrap(), &b.unwrap())
             .iter()
             .map(|&w| to.decode(w))

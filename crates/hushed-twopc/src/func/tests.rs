@@ -44,7 +44,7 @@ fn functions_over_ferret() {
     let (v0, v1) = share(Ring::new(40), &sums, 5);
     let (small, root) = (Ring::new(36), 4096.0);
     let run = |ctx: &mut Ctx, x: Five| Five {
-        scores: exponentials(ctx, &x.scores, ROWS, COLUMNS, weights).unwrap(),
+        scores: exponentials(ctx, &x.scores, &[COLUMNS; ROWS], weights).unwrap(),
         hidden: curve_scaled(ctx, &GELU_EIGHT, &x.hidden, from.frac, to).unwrap(),
         rectified: relu(ctx, &x.rectified, from, to).unwrap(),
         sums: reciprocal(ctx, &x.sums, 21, 8192.0, 16, small).unwrap(),

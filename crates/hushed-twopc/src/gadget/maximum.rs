@@ -15,7 +15,12 @@ use crate::share::{BitShare, Ring, Share};
 
 /// Cost of [`max_rows`].
 pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
-    tournament_cost(rows, cols, ring, drop_bits, keep_bits, 1)
+    max_of_rows_cost(&vec![cols; rows], ring, drop_bits, keep_bits)
+}
+
+/// Cost of [`max_of_rows`].
+pub fn max_of_rows_cost(widths: &[usize], ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
+    tournament_cost(widths, ring, drop_bits, keep_bits, 1)
 }
 
 /// One element of each row of x (rows × cols, signed), at most ⌈log₂ cols⌉·2^(drop_bits−1) below the row's maximum.
@@ -31,8 +36,21 @@ pub fn max_rows(
     drop_bits: u32,
     keep_bits: u32,
 ) -> Result<Share, TwopcError> {
-    let shape = (rows, cols);
-    let [winners] = tournament(ctx, "max_rows", [x.clone()], shape, drop_bits, keep_bits)?;
+    max_of_rows(ctx, x, &vec![cols; rows], drop_bits, keep_bits)
+}
+
+/// As [`max_rows`], of rows that have `widths` elements each, one after another. The levels are those of the widest.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless x has Σ widths elements, each width is ≥ 1, drop_bits < ℓ and keep_bits ≥ 1.
+pub fn max_of_rows(
+    ctx: &mut Ctx,
+    x: &Share,
+    widths: &[usize],
+    drop_bits: u32,
+    keep_bits: u32,
+) -> Result<Share, TwopcError> {
+    let [winners] = tournament(ctx, "max_rows", [x.clone()], widths, drop_bits, keep_bits)?;
     Ok(winners)
 }
 
@@ -44,7 +62,7 @@ pub fn argmax_rows_cost(
     drop_bits: u32,
     keep_bits: u32,
 ) -> Cost {
-    tournament_cost(rows, cols, ring, drop_bits, keep_bits, 2)
+    tournament_cost(&vec![cols; rows], ring, drop_bits, keep_bits, 2)
 }
 
 /// As [`max_rows`], with the column of each winner: (elements, columns), one of each a row, in the ring of x. Of equal
@@ -65,8 +83,8 @@ pub fn argmax_rows(
     let columns: Vec<i64> = (0..rows * cols).map(|i| (i % cols) as i64).collect();
     let columns = Share::public(ctx.party(), x.ring(), &columns);
     let all = [x.clone(), columns];
-    let [winners, columns] =
-        tournament(ctx, "argmax_rows", all, (rows, cols), drop_bits, keep_bits)?;
+    let widths = vec![cols; rows];
+    let [winners, columns] = tournament(ctx, "argmax_rows", all, &widths, drop_bits, keep_bits)?;
     Ok((winners, columns))
 }
 
@@ -75,22 +93,19 @@ fn tournament<const N: usize>(
     ctx: &mut Ctx,
     name: &'static str,
     mut all: [Share; N],
-    (rows, mut cols): (usize, usize),
+    widths: &[usize],
     drop_bits: u32,
     keep_bits: u32,
 ) -> Result<[Share; N], TwopcError> {
-    expect_at_least(name, "columns", cols as u64, 1)?;
-    for x in &all {
-        expect_len(name, "elements", x.len(), rows * cols)?;
+    for &width in widths {
+        expect_at_least(name, "columns", width as u64, 1)?;
     }
-    while cols > 1 {
-        let half = cols / 2;
-        // Column j meets column j + half; with an odd number the last one rests.
-        let part = |from: usize, to: usize| {
-            let place = |r: usize| (from..to).map(move |j| r * cols + j);
-            (0..rows).flat_map(place).collect::<Vec<_>>()
-        };
-        let (a, b, rest) = (part(0, half), part(half, 2 * half), part(2 * half, cols));
+    let mut widths = widths.to_vec();
+    for x in &all {
+        expect_len(name, "elements", x.len(), widths.iter().sum())?;
+    }
+    while widths.iter().any(|width| *width > 1) {
+        let Level { a, b, kept } = Level::new(&mut widths);
         let apart = all.each_ref().map(|x| x.gather(&b).sub(&x.gather(&a)));
         let less = coarse(ctx, &apart[0].neg(), drop_bits, keep_bits)?;
         let less = msb(ctx, &less)?;
@@ -101,16 +116,42 @@ fn tournament<const N: usize>(
             let winners = x
                 .gather(&a)
                 .add(&moves.slice(k * less.len()..(k + 1) * less.len()));
-            *x = join_columns(&winners, &x.gather(&rest), rows);
+            *x = Share::concat(x.ring(), &[&winners, &*x]).gather(&kept);
         }
-        cols -= half;
     }
     Ok(all)
 }
 
+/// A level of the tournament: in a row of w elements, number j meets number j + ⌊w/2⌋; with an odd w the last one rests.
+struct Level {
+    /// Places of the matches' first and second elements.
+    a: Vec<usize>,
+    b: Vec<usize>,
+    /// What the next level has, among all winners and then all elements of this one.
+    kept: Vec<usize>,
+}
+
+impl Level {
+    /// Of rows of these widths, which become those after it.
+    fn new(widths: &mut [usize]) -> Self {
+        let matches: usize = widths.iter().map(|width| width / 2).sum();
+        let (mut a, mut b, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        let mut start = 0;
+        for width in widths {
+            let half = *width / 2;
+            kept.extend(a.len()..a.len() + half);
+            kept.extend((2 * half..*width).map(|j| matches + start + j));
+            a.extend(start..start + half);
+            b.extend(start + half..start + 2 * half);
+            start += *width;
+            *width -= half;
+        }
+        Level { a, b, kept }
+    }
+}
+
 fn tournament_cost(
-    rows: usize,
-    cols: usize,
+    widths: &[usize],
     ring: Ring,
     drop_bits: u32,
     keep_bits: u32,
@@ -118,28 +159,15 @@ fn tournament_cost(
 ) -> Cost {
     let compared = keep_bits.min(ring.bits() - drop_bits);
     let mut cost = Cost::ZERO;
-    let mut left = cols;
-    while left > 1 {
-        let matches = rows * (left / 2);
+    let mut widths = widths.to_vec();
+    while widths.iter().any(|width| *width > 1) {
+        let matches = widths.iter().map(|width| width / 2).sum();
         cost = cost + msb_cost(matches, compared) + mux_cost(carried * matches, ring);
-        left = left.div_ceil(2);
+        widths
+            .iter_mut()
+            .for_each(|width| *width = width.div_ceil(2));
     }
     cost
-}
-
-/// Two matrices of `rows` rows side by side.
-fn join_columns(a: &Share, b: &Share, rows: usize) -> Share {
-    if b.is_empty() {
-        return a.clone();
-    }
-    let (left, right) = (a.len() / rows, b.len() / rows);
-    let row = |r: usize| {
-        let a = &a.words()[r * left..(r + 1) * left];
-        a.iter()
-            .chain(&b.words()[r * right..(r + 1) * right])
-            .copied()
-    };
-    Share::new(a.ring(), (0..rows).flat_map(row).collect())
 }
 
 #[cfg(test)]
@@ -177,6 +205,29 @@ mod tests {
                     "{rows} {cols}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn rows_of_several_widths() {
+        let ring = Ring::new(32);
+        let widths = [1, 5, 2, 64, 3, 1];
+        let mut rng = SecretRng::insecure_from_seed(4);
+        let n = widths.iter().sum::<usize>();
+        let x: Vec<i64> = (0..n)
+            .map(|_| (rng.next_u64() % 60_001) as i64 - 30_000)
+            .collect();
+        let (x0, x1) = share_signed(ring, &x, 1);
+        let (y0, y1, stats) = run_counted(
+            |ctx| max_of_rows(ctx, &x0, &widths, 0, 20).unwrap(),
+            |ctx| max_of_rows(ctx, &x1, &widths, 0, 20).unwrap(),
+        );
+        assert_cost(&stats, max_of_rows_cost(&widths, ring, 0, 20));
+        let mut rest = &x[..];
+        for (width, found) in widths.iter().zip(reveal_signed(&y0, &y1)) {
+            let (row, later) = rest.split_at(*width);
+            assert_eq!(found, *row.iter().max().unwrap());
+            rest = later;
         }
     }
 

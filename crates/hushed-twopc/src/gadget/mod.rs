@@ -49,7 +49,9 @@ pub use bits::{highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits
 pub use boolean::{all, all_cost, and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
 pub use equal::{equal, equal_cost, is_zero, is_zero_cost, one_hot, one_hot_cost};
-pub use maximum::{argmax_rows, argmax_rows_cost, max_rows, max_rows_cost};
+pub use maximum::{
+    argmax_rows, argmax_rows_cost, max_of_rows, max_of_rows_cost, max_rows, max_rows_cost,
+};
 pub use multiply::{
     Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
 };
