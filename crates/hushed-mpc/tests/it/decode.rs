@@ -6,7 +6,7 @@ use crate::common::backend;
 use crate::tiny::{End, steps};
 use hushed_model::testing::{published_generator, tiny_generator, tiny_golden};
 use hushed_model::tokens::TokenIds;
-use hushed_model::{Model, PlainActs, Program, plain};
+use hushed_model::{Model, NetworkConfig, PlainActs, Program, plain, vit_shapes};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
     Cache, Clear, Input, RunError, Sampler, Shares, StepCost, Terms, next_token, run, run_next,
@@ -331,5 +331,24 @@ fn the_last_layer_of_a_prompt_is_one_row() {
             token.rounds
         );
         assert!(4 * last < other, "{last} {other}");
+    }
+}
+
+/// What passes of published sizes send, OTs included, must not grow: BumbleBee's are 2,970 and 7,100 MB for GPT-2, and
+/// 12,400 MB for ViT (its Table VI).
+#[test]
+fn passes_of_published_sizes_send_no_more() {
+    let program = published_generator();
+    let vit = vit_shapes(&NetworkConfig::vit_base()).program();
+    let terms = Terms::default();
+    let gpt2 = |rows| Plan::next_token(&program, 0, &[rows], terms).unwrap();
+    for (plan, megabytes) in [
+        (gpt2(64), 620),
+        (gpt2(128), 1_320),
+        (Plan::twopc(&vit, &[197], terms, false).unwrap(), 2_530),
+    ] {
+        let sent = (plan.bytes_up + plan.bytes_down + plan.ot_bytes) / 1_000_000;
+        println!("{:?}: {sent} MB, {} rounds", plan.tokens, plan.rounds);
+        assert!((megabytes - 20..=megabytes).contains(&sent), "{sent}");
     }
 }
