@@ -345,6 +345,7 @@ impl FhePlanReport {
                     heads,
                     hidden,
                     room: options.max_memory,
+                    spills: program.vocabulary().is_none(),
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
                 let search = &mut |bounds: &Bounds| {

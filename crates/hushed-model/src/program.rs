@@ -506,3 +506,36 @@ pub fn same(
         expected,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Program;
+    use crate::testing::{ternary_config, ternary_network, tiny_shapes};
+
+    /// Names, numbers, operands and their last uses.
+    fn shape(program: &Program) -> Vec<(String, usize, Vec<(usize, bool)>)> {
+        let steps = program.steps().iter();
+        steps
+            .map(|step| {
+                let edges = step.operands.iter().map(|edge| (edge.from, edge.last));
+                (step.id.to_string(), step.id.number, edges.collect())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_first_layers_are_those_of_a_shorter_model() {
+        let (mut encoder, mut decoder) = (tiny_shapes(), ternary_network(&ternary_config(2, 2), 1));
+        let whole = [encoder.program(), decoder.program_of_all_rows()];
+        encoder.layers.truncate(1);
+        decoder.layers.truncate(1);
+        let short = [encoder.program(), decoder.program_of_all_rows()];
+        for (whole, short) in whole.iter().zip(&short) {
+            assert_eq!(whole.layers().len(), 2);
+            for count in [0, 1] {
+                assert_eq!(shape(&whole.first_layers(count)), shape(short));
+            }
+            assert_eq!(shape(&whole.first_layers(2)), shape(whole));
+        }
+    }
+}

@@ -112,3 +112,47 @@ pub fn shape(at: StepId) -> FheError {
         remedy: "encoders with a sum and a norm after each block can be run",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hushed_model::testing::{ternary_config, ternary_network, tiny_shapes};
+    use hushed_model::{DecoderNetwork, Matrix, Weigh};
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_run_is_refused_by_name() {
+        can_run(&tiny_shapes().program()).unwrap();
+        let good = ternary_network(&ternary_config(2, 2), 1);
+        can_run(&good.program_of_all_rows()).unwrap();
+        // Of the last layer only the last row: another circuit.
+        assert!(can_run(&good.program()).is_err());
+        type Change = fn(&mut DecoderNetwork);
+        let changes: [(&str, Change); 5] = [
+            ("sigmoid", |n| n.layers[1].attention.weigh = Weigh::Softmax),
+            ("sigmoid", |n| {
+                n.layers[0].attention.sub_norm = Some(n.norm.clone())
+            }),
+            ("feed-forward", |n| {
+                n.layers[1].feed_forward.sub_norm = Some(n.norm.clone());
+            }),
+            ("biases", |n| {
+                let query = &mut n.layers[0].attention.query;
+                query.bias = Some(vec![0.5; query.outputs].into());
+            }),
+            ("table of token vectors", |n| {
+                let other = Matrix::zero(n.head.outputs, n.head.inputs);
+                n.head.weights = Some(Arc::new(other));
+            }),
+        ];
+        for (named, change) in changes {
+            let mut network = good.clone();
+            change(&mut network);
+            let refused = can_run(&network.program_of_all_rows()).err().unwrap();
+            assert!(matches!(refused, FheError::Unsupported { .. }));
+            assert!(refused.to_string().contains(named), "{refused}");
+        }
+    }
+}

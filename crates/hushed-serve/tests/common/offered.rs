@@ -101,7 +101,13 @@ impl Offered {
         write(&dir).unwrap();
         let model = Model::load(&dir).unwrap();
         let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
-        let all: Vec<TokenIds> = sample().iter().map(tokens).collect();
+        let program = model.program_of_all_rows();
+        let decodes = program.vocabulary().is_some();
+        let all: Vec<TokenIds> = sample()
+            .iter()
+            .map(tokens)
+            .filter(|text| text.ids().len() <= ROWS)
+            .collect();
         let sample = Sample {
             texts: &all,
             hostile: &[],
@@ -124,14 +130,16 @@ impl Offered {
         public.write(&self.path("public")).unwrap();
         let params = named(PARAMETERS).unwrap();
         let (_, bootstrap) = bootstrap(&params).unwrap();
-        let canary = "a private world is the hello".to_owned();
+        let canary = match decodes {
+            true => "the sea is a key",
+            false => "a private world is the hello",
+        }
+        .to_owned();
         let canary = Canary {
             embedding: answer_in_clear(&model, &tokens(&canary)).unwrap(),
             text: canary,
             least_cosine: 0.99,
         };
-        let program = model.program_of_all_rows();
-        let decodes = program.vocabulary().is_some();
         let files = [
             ("plan.json", Lengths::Public),
             ("private.json", Lengths::Private),
