@@ -310,6 +310,7 @@ impl FhePlanReport {
         {
             Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
             None => {
+                let all = (program, choices);
                 // Layers are alike: two of them, of which the last is another, decide as well as all.
                 let (program, choices) = shortened(program, choices, 2);
                 let mut dry = |placement: &Placement| -> Result<Dry, FheError> {
@@ -322,7 +323,11 @@ impl FhePlanReport {
                     })
                 };
                 let on = Simulator::new(params, params.slots())?.counting();
-                let (thin_program, thin_choices) = thin(&program, &choices);
+                let (thin_program, thin_choices) = match program.vocabulary() {
+                    // Levels follow from which maps are ternary, and from the steps of each layer's norms.
+                    Some(_) => (all.0.clone(), all.1.clone()),
+                    None => thin(&program, &choices),
+                };
                 let least = FheOptions {
                     rows: THIN_ROWS,
                     ..options.clone()
@@ -475,11 +480,8 @@ fn masks(program: &Program, lengths: Lengths) -> bool {
 }
 
 /// A model of one head and a few columns, with levels as many: those follow from degrees and steps alone, which the
-/// heads of a layer share. Of a decoder they also follow from which maps are ternary: it is taken as it is.
+/// heads of a layer share.
 fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
-    if program.vocabulary().is_some() {
-        return (program.clone(), choices.clone());
-    }
     let labels = program.classifier().map(|_| vec![String::new(); 2]);
     let config = NetworkConfig {
         layers: choices.layers.len(),
