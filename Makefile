@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted calibration bench check secrets doc peers fuzz audit clean
+.PHONY: help setup build wheel run generate test accuracy encrypted calibration decoder-model bench check secrets doc peers fuzz audit clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -10,7 +10,7 @@ export PROMPT
 export TOKENS
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## check the tools and fetch what is needed, once; everything works offline afterwards
 	@scripts/setup.sh
@@ -41,6 +41,11 @@ encrypted: build ## try `fhe`: one layer of the real model under encryption, a q
 calibration: build ## make the shipped calibration of `fhe` again (minutes)
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate "$$(scripts/fetch_model.sh)" --protocol fhe \
 		--input data/calibration.txt --hostile data/calibration-hostile.txt --truncate --unseen data/unseen.txt --output data/calibration-fhe-minilm.json
+
+decoder-model: ## train the small decoder of `fhe` again, an hour of processor time (MINUTES changes it), in data/decoder-small
+	@python3 -m venv out/decoder-venv
+	@out/decoder-venv/bin/pip install --quiet jax==0.10.2 jaxlib==0.10.2 tokenizers==0.23.3 numpy==2.4.6
+	@out/decoder-venv/bin/python scripts/make_decoder.py data/decoder-small --minutes "$${MINUTES:-60}"
 
 bench: setup ## measure everything; rows in out/bench.jsonl (hours)
 	@cargo build --release --locked -p hushed-bench

@@ -278,8 +278,18 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "fhe-norm",
-        about: "CKKS: LayerNorm of 128 × 768 for 256 texts",
+        about: "CKKS: LayerNorm of 128 × 768 for 256 texts, RMSNorm of longer ones",
         kind: Kind::Local(fhe::norms),
+    },
+    Suite {
+        name: "fhe-pcmm",
+        about: "CKKS: the product of 2048 × 768 with a ternary matrix of 768 × 64, for 16 texts",
+        kind: Kind::Local(fhe::ternary_products),
+    },
+    Suite {
+        name: "fhe-sigmoid",
+        about: "CKKS: the sigmoid of 32,768 numbers",
+        kind: Kind::Local(fhe::sigmoids),
     },
     Suite {
         name: "fhe-scores",

@@ -94,6 +94,12 @@ pub enum CliError {
     #[error("--bucket and --public-table are for texts: images are not padded and have no table")]
     NotForImages,
 
+    #[error(
+        "fhe does not generate: the second token follows from the first, so what a client decrypted would go back to the server, which could learn \
+         the secret key from it. One run gives one token, by `hushed decrypt --top K`; use --protocol 2pc to generate"
+    )]
+    NoGeneration,
+
     #[error("--lengths bucket needs --bucket N")]
     NoBucket,
 
@@ -155,6 +161,7 @@ impl CliError {
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
             Self::NoTrust
             | Self::NoBucket
+            | Self::NoGeneration
             | Self::NotForImages
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
@@ -197,6 +204,7 @@ impl CliError {
             Self::WriteFile { .. } => "file-unwritable",
             Self::NoTrust
             | Self::NoBucket
+            | Self::NoGeneration
             | Self::NotForImages
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder

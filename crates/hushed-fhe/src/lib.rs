@@ -32,8 +32,10 @@
 
 pub mod calibrate;
 mod choices;
+mod clear;
 mod error;
 pub mod files;
+mod inputs;
 pub mod ops;
 pub mod packing;
 mod pass;
@@ -53,6 +55,7 @@ pub use choices::{
     DecoderChoice, DecoderLayerChoice, HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS,
     NormChoice, Report, ScoresChoice, VERSION,
 };
+pub use clear::{answer_in_clear, last_row};
 pub use error::FheError;
 pub use hushed_lower::{LinearMap, bound_of};
 pub use ops::acts::{Acts, centred};
@@ -60,10 +63,10 @@ pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowMasks, RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
-pub use pass::{AnyPass, DecoderPass, Look, PackedPass, Pass, Sees, Texts, Viewer};
+pub use pass::{AnyPass, DecoderPass, Look, PackedPass, Pass, Texts, Viewer, can_run};
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;
-pub use plan::public_plan::{FhePlan, PlanFileError};
+pub use plan::public_plan::{AnswerRows, FhePlan, PlanFileError};
 pub use run::clock::{Clock, Progress};
 pub use run::encrypted::{Encrypted, EncryptedPartial};
 pub use simulate::{Simulator, Tally};

@@ -42,10 +42,12 @@ use crate::ops::mask::{RowMasks, RowsKnown};
 use crate::ops::norm::{ConstantRow, NormPlan, norm, residual};
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Pooled, pool};
+use crate::packing::Interleave;
 use crate::plan::placement::Placement;
 
-pub use decoder::{DecoderPass, Sees};
+pub use decoder::DecoderPass;
 pub use packed::PackedPass;
+pub use shape::can_run;
 use shape::{Half, halves, shape, supported};
 
 /// Levels of a feed-forward without its activation: two maps and the norm.
@@ -56,7 +58,7 @@ const POOLING: usize = 1;
 /// The result of a step, as a [`Viewer`] sees it.
 #[derive(Clone, Copy)]
 pub enum Look<'a, V> {
-    /// The refreshed result of a norm.
+    /// The refreshed result of a norm; of a decoder, that of a sum.
     Columns(&'a Acts<V>),
     /// The result of a step before a norm: κ·(y − mean of y).
     Centred {
@@ -74,6 +76,8 @@ pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheErr
 pub enum Texts<V> {
     /// A batch, a vector a column.
     Columns(RowsKnown<V>),
+    /// A batch of texts that end in row m − 1, a vector a column.
+    Last(Interleave),
     /// Packed rows.
     Packed(PackedRows),
 }
@@ -92,7 +96,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
     /// A pass over these texts.
     ///
     /// # Errors
-    /// As [`Pass::new`] and [`PackedPass::new`].
+    /// As [`Pass::new`], [`PackedPass::new`] and [`DecoderPass::new`].
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -102,8 +106,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         Ok(match texts {
-            Texts::Columns(rows) if choices.decoder.is_some() => {
-                let layout = rows.layout();
+            Texts::Last(layout) => {
                 let pass = DecoderPass::new(on, program, choices, placement, layout, input_bound)?;
                 AnyPass::Decoder(Box::new(pass))
             }
@@ -116,6 +119,25 @@ impl<'a, S: Slots> AnyPass<'a, S> {
                 AnyPass::Packed(Box::new(pass))
             }
         })
+    }
+
+    /// The same, with a viewer of its results; packed rows show none.
+    #[must_use]
+    pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
+        match self {
+            AnyPass::Columns(pass) => AnyPass::Columns(Box::new(pass.viewed_by(viewer))),
+            AnyPass::Decoder(pass) => AnyPass::Decoder(Box::new(pass.viewed_by(viewer))),
+            packed @ AnyPass::Packed(_) => packed,
+        }
+    }
+
+    /// Number of layers of the program.
+    pub fn layers(&self) -> usize {
+        match self {
+            AnyPass::Columns(pass) => pass.layers(),
+            AnyPass::Packed(pass) => pass.layers(),
+            AnyPass::Decoder(pass) => pass.layers(),
+        }
     }
 
     /// As [`Pass::start`].
@@ -160,9 +182,20 @@ impl<'a, S: Slots> AnyPass<'a, S> {
     /// Its own.
     pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
         match self {
-            AnyPass::Columns(pass) => Ok(pass.finish(x)?.vectors),
             AnyPass::Packed(pass) => pass.finish(x),
-            AnyPass::Decoder(pass) => Ok(pass.finish(x)?.vectors),
+            columns => Ok(columns.pooled(x)?.vectors),
+        }
+    }
+
+    /// The answer of a batch: as [`Pass::finish`].
+    ///
+    /// # Errors
+    /// Its own; [`FheError::Unsupported`] for packed rows.
+    pub fn pooled(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        match self {
+            AnyPass::Columns(pass) => pass.finish(x),
+            AnyPass::Decoder(pass) => pass.finish(x),
+            AnyPass::Packed(_) => Err(shape(StepId::outside("answer"))),
         }
     }
 

@@ -155,7 +155,7 @@ fn other_architectures_agree_with_the_clear_model() {
         let x = embedded(model.encoder().unwrap(), &texts);
         let expected = plain(model.encoder().unwrap(), &texts);
         let choices = measured(model.encoder().unwrap(), &x, &Structure::default()).choices;
-        choices.check(model.encoder().unwrap()).unwrap();
+        choices.check(&model.program()).unwrap();
         for private in [false, true] {
             let found = run(&on, model.encoder().unwrap(), &choices, &x, private).unwrap();
             assert_close(&found, &expected, 0.999);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
-use hushed_model::{Network, NetworkConfig, StepId, random_network};
+use hushed_model::{Block, NetworkConfig, Pool, Program, StepId, random_network};
 use hushed_rlwe::hybrid::KeyUse;
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ use crate::packing::{Interleave, Layout};
 use crate::plan::keys::KeyDemand;
 use crate::plan::offer::reply_form;
 use crate::plan::placement::Placement;
-use crate::plan::public_plan::{Lengths, ReplyForm};
+use crate::plan::public_plan::{AnswerRows, Lengths, ReplyForm};
 use search::Bounds;
 
 /// What a plan is asked for, besides the model.
@@ -93,6 +93,9 @@ pub struct FhePlanReport {
     /// Logits that a text is answered with, if the model is a classifier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits: Option<usize>,
+    /// Which rows a text is answered with, if the model is a decoder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerRows>,
     /// Rows a text.
     pub rows: usize,
     /// Texts of the batch.
@@ -183,7 +186,7 @@ struct Dry {
 /// # Errors
 /// A placement without enough levels, choices of another model, layers without numbers.
 pub fn dry_run(
-    network: &Network,
+    program: &Program,
     choices: &Choices,
     params: &Arc<CkksParams>,
     options: &FheOptions,
@@ -191,7 +194,7 @@ pub fn dry_run(
 ) -> Result<DryRun, FheError> {
     // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs.
     let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    let run = || counted(network, choices, params, options, placement);
+    let run = || counted(program, choices, params, options, placement);
     match alone {
         Ok(pool) => pool.install(run),
         Err(_) => run(),
@@ -199,7 +202,7 @@ pub fn dry_run(
 }
 
 fn counted(
-    network: &Network,
+    program: &Program,
     choices: &Choices,
     params: &Arc<CkksParams>,
     options: &FheOptions,
@@ -208,8 +211,12 @@ fn counted(
     let on = Simulator::new(params, params.slots())?.counting();
     let layout = Layout::new(params.slots(), options.rows, placement.columns)?;
     on.at(StepId::outside("input"));
-    let width = network.embedding.width;
+    let width = program.width();
     let (rows, vectors) = match (placement.columns, options.lengths) {
+        (1, _) if program.vocabulary().is_some() => {
+            let layout = Interleave::new(params.slots(), options.rows)?;
+            (Texts::Last(layout), width)
+        }
         (1, lengths) => {
             let layout = Interleave::new(params.slots(), options.rows)?;
             let rows = match lengths.encrypted() {
@@ -229,8 +236,7 @@ fn counted(
             });
         }
     };
-    let program = network.program();
-    let mut pass = AnyPass::new(&on, &program, choices, placement.clone(), rows, 1.0)?;
+    let mut pass = AnyPass::new(&on, program, choices, placement.clone(), rows, 1.0)?;
     let vectors = (0..vectors)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
@@ -266,7 +272,7 @@ impl FhePlanReport {
     /// # Errors
     /// No placement that runs, or none that fits; choices of another model; layers without numbers.
     pub fn new(
-        network: &Network,
+        program: &Program,
         choices: &Choices,
         assumed: bool,
         params: &Arc<CkksParams>,
@@ -275,21 +281,21 @@ impl FhePlanReport {
     ) -> Result<FhePlanReport, FheError> {
         let columns = options.placement.as_ref().map_or(1, |p| p.columns);
         let layout = Layout::new(params.slots(), options.rows, columns)?;
-        let (width, texts) = (network.embedding.width, options.texts.min(layout.texts()));
+        let (width, texts) = (program.width(), options.texts.min(layout.texts()));
         let upload = |placement: &Placement| {
             // Two columns a ciphertext or a vector of packed rows, and the rows of tokens.
             let vectors = width.div_ceil(2 * placement.columns);
-            let sent = vectors + usize::from(options.lengths.encrypted());
+            let sent = vectors + usize::from(masks(program, options.lengths));
             SeededCiphertext::list_bytes(params, placement.upload, sent) as u64
         };
         let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
             let keys = key_bytes(&key_plan(run, params, bootstrap)?, params)?;
             let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
-            let around = FheMemory::around(params, network, keys);
+            let around = FheMemory::around(params, program, keys);
             Ok(around.with_vectors(vectors, run.counts.disk > 0))
         };
         let whole = |placement: &Placement| -> Result<_, FheError> {
-            let run = dry_run(network, choices, params, options, placement)?;
+            let run = dry_run(program, choices, params, options, placement)?;
             let mut steps = steps::steps(&run.counts, params, &options.prices, width);
             let mut timetable = Timetable::new(&run.counts, params, &options.prices);
             if placement.columns == 1 {
@@ -304,10 +310,11 @@ impl FhePlanReport {
         {
             Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
             None => {
+                let all = (program, choices);
                 // Layers are alike: two of them, of which the last is another, decide as well as all.
-                let (network, choices) = shortened(network, choices, 2);
+                let (program, choices) = shortened(program, choices, 2);
                 let mut dry = |placement: &Placement| -> Result<Dry, FheError> {
-                    let run = dry_run(&network, &choices, params, options, placement)?;
+                    let run = dry_run(&program, &choices, params, options, placement)?;
                     let steps = steps::steps(&run.counts, params, &options.prices, width);
                     let seconds: f64 = steps.iter().map(|s| s.work.seconds).sum();
                     Ok(Dry {
@@ -316,7 +323,11 @@ impl FhePlanReport {
                     })
                 };
                 let on = Simulator::new(params, params.slots())?.counting();
-                let (thin_network, thin_choices) = thin(&network, &choices);
+                let (thin_program, thin_choices) = match program.vocabulary() {
+                    // Levels follow from which maps are ternary, and from the steps of each layer's norms.
+                    Some(_) => (all.0.clone(), all.1.clone()),
+                    None => thin(&program, &choices),
+                };
                 let least = FheOptions {
                     rows: THIN_ROWS,
                     ..options.clone()
@@ -327,20 +338,11 @@ impl FhePlanReport {
                         attend_baby: 1,
                         ..placement.clone()
                     };
-                    dry_run(&thin_network, &thin_choices, params, &least, &placement).map(drop)
+                    dry_run(&thin_program, &thin_choices, params, &least, &placement).map(drop)
                 };
-                let heads = network
-                    .layers
-                    .first()
-                    .map_or(1, |l| l.attention.heads.count);
-                let head = network
-                    .layers
-                    .first()
-                    .map_or(1, |l| l.attention.heads.width);
-                let hidden = network
-                    .layers
-                    .first()
-                    .map_or(1, |l| l.feed_forward.up.outputs);
+                let attention = program.attentions().next();
+                let (heads, head) = attention.map_or((1, 1), |a| (a.heads.count, a.heads.width));
+                let hidden = program.feed_forwards().next().map_or(1, |f| f.up.outputs);
                 let mut bounds = Bounds {
                     floor: on.floor(),
                     top: on.top(),
@@ -348,6 +350,7 @@ impl FhePlanReport {
                     heads,
                     hidden,
                     room: options.max_memory,
+                    spills: program.vocabulary().is_none(),
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
                 let search = &mut |bounds: &Bounds| {
@@ -372,7 +375,7 @@ impl FhePlanReport {
         }
         check_memory(&memory, options.max_memory)?;
         let bytes_up = upload(&placement);
-        let reply = reply_form(network, choices, params, &run)?;
+        let reply = reply_form(program, choices, params, &run)?;
         let bytes_down = Ciphertext::list_bytes(params, reply.limbs, reply.ciphertexts) as u64;
         let each = |x: f64| x / texts.max(1) as f64;
         let bootstraps = run.counts.total(Op::Bootstrap);
@@ -380,9 +383,10 @@ impl FhePlanReport {
             protocol: "fhe",
             parameters: params.name().to_owned(),
             log2_qp: params.rlwe().log2_qp(),
-            layers: network.layers.len(),
+            layers: program.layers().len(),
             width,
-            logits: network.classifier.as_ref().map(|c| c.classes.outputs),
+            logits: program.classifier().map(|c| c.classes.outputs),
+            answer: program.vocabulary().map(|_| AnswerRows::Last),
             rows: options.rows,
             texts,
             places: layout.texts(),
@@ -408,13 +412,7 @@ impl FhePlanReport {
             memory,
             disk: run.counts.disk,
             failure_log2: (bootstraps.max(1) as f64).log2() + params.log2_bootstrap_failure(),
-            exposures: exposure::exposures(
-                choices,
-                options.lengths,
-                options.rows,
-                layout.texts(),
-                network.classifier.as_ref().map(|c| c.classes.outputs),
-            ),
+            exposures: exposure::exposures(program, choices, options, layout.texts()),
             prices: options.prices.clone(),
             timetable: Arc::new(timetable),
             steps,
@@ -475,10 +473,16 @@ fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
 /// Rows a text of a run that only asks for levels.
 const THIN_ROWS: usize = 2;
 
+/// Whether a vector of a request says which rows are tokens. Rows of padding before a decoder's text are zeros and stay
+/// so: nothing has to be masked.
+fn masks(program: &Program, lengths: Lengths) -> bool {
+    lengths.encrypted() && program.vocabulary().is_none()
+}
+
 /// A model of one head and a few columns, with levels as many: those follow from degrees and steps alone, which the
 /// heads of a layer share.
-fn thin(network: &Network, choices: &Choices) -> (Network, Choices) {
-    let labels = network.classifier.as_ref().map(|_| vec![String::new(); 2]);
+fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
+    let labels = program.classifier().map(|_| vec![String::new(); 2]);
     let config = NetworkConfig {
         layers: choices.layers.len(),
         width: 2,
@@ -498,13 +502,24 @@ fn thin(network: &Network, choices: &Choices) -> (Network, Choices) {
         layer.activation.columns.truncate(1);
         layer.frozen_row = None;
     }
-    (random_network(&config, network.pool, 1), choices)
+    let pool = pool_of(program).unwrap_or(Pool::Mean);
+    (random_network(&config, pool, 1).program(), choices)
+}
+
+/// The pooling that a program ends in.
+fn pool_of(program: &Program) -> Option<Pool> {
+    match program.steps().last()?.block {
+        Block::Pool(pool) => Some(pool),
+        _ => None,
+    }
 }
 
 /// The first layers of a model and of its choices.
-fn shortened(network: &Network, choices: &Choices, layers: usize) -> (Network, Choices) {
-    let (mut network, mut choices) = (network.clone(), choices.clone());
-    network.layers.truncate(layers);
-    choices.layers.truncate(layers);
-    (network, choices)
+pub(crate) fn shortened(program: &Program, choices: &Choices, layers: usize) -> (Program, Choices) {
+    let mut choices = choices.clone();
+    choices.layers.truncate(layers.max(1));
+    if let Some(decoder) = &mut choices.decoder {
+        decoder.layers.truncate(layers.max(1));
+    }
+    (program.first_layers(layers), choices)
 }

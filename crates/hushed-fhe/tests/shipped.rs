@@ -53,7 +53,7 @@ fn texts_that_were_not_measured_come_out_right() {
         .check_model(&weights_sha256(&folder).unwrap())
         .unwrap();
     let model = Model::load(&folder).unwrap();
-    choices.check(model.encoder().unwrap()).unwrap();
+    choices.check(&model.program()).unwrap();
     let texts = [
         "Does the museum open on public holidays?",
         "Der Zug nach Basel fährt heute von Gleis 7.",

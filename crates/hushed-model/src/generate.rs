@@ -2,8 +2,10 @@
 
 use crate::arch::Task;
 use crate::error::{ModelError, TextError};
+use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::plain::{self, PlainCache};
+use crate::program::{StepId, same};
 use crate::tokens::TokenIds;
 
 /// Why a generated text ends.
@@ -54,6 +56,37 @@ pub fn greedy(
     Ok(Ending::Most)
 }
 
+/// The likeliest next tokens, at most `most` of them and the likeliest first, with the logarithms of their
+/// probabilities: of the hidden state of a last row, d numbers, by a head that is `tokens × d`.
+///
+/// # Errors
+/// [`ModelError::Mismatch`] for a hidden state of another width.
+pub fn likeliest(
+    head: &Matrix<f32>,
+    hidden: &[f64],
+    most: usize,
+) -> Result<Vec<(u32, f64)>, ModelError> {
+    same(
+        StepId::outside("head"),
+        "columns",
+        hidden.len(),
+        head.cols(),
+    )?;
+    let logit = |row: &[f32]| -> f64 {
+        let products = row.iter().zip(hidden).map(|(&w, x)| f64::from(w) * x);
+        products.sum()
+    };
+    let logits: Vec<f64> = (0..head.rows()).map(|i| logit(head.row(i))).collect();
+    let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logits.iter().map(|l| (l - greatest).exp()).sum();
+    let all = greatest + sum.ln();
+    let mut tokens: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|l| l - all)).collect();
+    // Of equal ones the first.
+    tokens.sort_by(|a, b| b.1.total_cmp(&a.1));
+    tokens.truncate(most);
+    Ok(tokens)
+}
+
 /// The place of the largest number, the first of equal ones.
 pub fn largest(logits: &[f64]) -> u32 {
     let mut best = (0, f64::NEG_INFINITY);
@@ -67,7 +100,20 @@ pub fn largest(logits: &[f64]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::largest;
+    use super::{largest, likeliest};
+    use crate::matrix::Matrix;
+
+    /// Against probabilities by hand.
+    #[test]
+    fn probabilities_are_of_all_tokens() {
+        let head = Matrix::new(3, 2, vec![1.0, 0.0, 0.0, 1.0, -1.0, 2.0]).unwrap();
+        let found = likeliest(&head, &[0.5, 1.0], 2).unwrap();
+        let sum = 0.5_f64.exp() + 1.0_f64.exp() + 1.5_f64.exp();
+        assert_eq!((found[0].0, found[1].0, found.len()), (2, 1, 2));
+        assert!((found[0].1 - (1.5 - sum.ln())).abs() < 1e-12);
+        assert!((found[1].1 - (1.0 - sum.ln())).abs() < 1e-12);
+        assert!(likeliest(&head, &[0.5], 2).is_err());
+    }
 
     #[test]
     fn the_first_of_equal_ones() {

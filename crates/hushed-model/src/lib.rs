@@ -42,12 +42,12 @@ pub use folder::{
     Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, WeightScale,
     check,
 };
-pub use generate::{Ending, greedy, largest};
+pub use generate::{Ending, greedy, largest, likeliest};
 pub use images::{Item, Pixels, Preprocess, Resample};
 pub use matrix::Matrix;
 pub use model::{
-    Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_network,
-    random_vit, vit_shapes,
+    Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_model,
+    random_network, random_vit, vit_shapes,
 };
 pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};

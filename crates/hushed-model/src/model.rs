@@ -134,6 +134,15 @@ fn not_an_encoder(architecture: Architecture) -> ModelError {
     }
 }
 
+/// A model with random numbers of realistic ranges: for plans of folders that have no weights.
+pub fn random_model(public: &Public) -> Model {
+    let Ok(body) = layers::body(&public.config, public.pool, &mut Random::new(1));
+    Model {
+        public: public.clone(),
+        body,
+    }
+}
+
 /// The layers of an encoder's configuration without numbers, for plans and for clients.
 pub fn network_shapes(config: &NetworkConfig, pool: Pool) -> Network {
     let Ok(network) = layers::encoder(config, pool, &mut ShapesOnly);

@@ -222,6 +222,33 @@ impl Program {
         0..first.map_or(self.steps.len(), |layer| layer.start)
     }
 
+    /// The same with its first `count` layers alone, one at least: what follows the layers reads the last that is left.
+    #[must_use]
+    pub fn first_layers(&self, count: usize) -> Program {
+        let layers = self.layers();
+        let cut = match (layers.get(count.max(1)), layers.last()) {
+            (Some(first), Some(last)) => first.start..last.end,
+            _ => return self.clone(),
+        };
+        let moved = |number: usize| match number {
+            n if n >= cut.end => n - cut.len(),
+            n => n.min(cut.start - 1),
+        };
+        let kept = self.steps.iter().enumerate();
+        let kept = kept.filter(|(number, _)| !cut.contains(number));
+        let steps = kept.map(|(number, step)| {
+            let mut step = step.clone();
+            step.id.number = moved(number);
+            for edge in &mut step.operands {
+                edge.from = moved(edge.from);
+            }
+            step
+        });
+        Program {
+            steps: steps.collect(),
+        }
+    }
+
     /// Runs the steps of `range` in order: `step` is told the number of each and makes its value of those before it,
     /// which are dropped after their last use. Of what is before the range it reads the last step's value alone,
     /// `before`. Gives the last value.
@@ -275,6 +302,47 @@ impl Program {
         let patches = self.patches().map(|patches| patches.linear.outputs);
         let table = self.embedding().map(|table| table.width);
         table.or(patches).unwrap_or(0)
+    }
+
+    /// The norm of what is embedded, where layers do not begin with norms of their own.
+    pub fn embedding_norm(&self) -> Option<&Norm> {
+        let before = self.steps.get(self.before_layers()).unwrap_or_default();
+        before.iter().find_map(|step| match &step.block {
+            Block::Norm(norm) => Some(norm),
+            _ => None,
+        })
+    }
+
+    /// The attention of every layer, in order.
+    pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
+        self.steps.iter().filter_map(|step| match &step.block {
+            Block::Attention(attention) => Some(attention),
+            _ => None,
+        })
+    }
+
+    /// The feed-forward of every layer, in order.
+    pub fn feed_forwards(&self) -> impl Iterator<Item = &FeedForward> {
+        self.steps.iter().filter_map(|step| match &step.block {
+            Block::FeedForward(feed_forward) => Some(feed_forward),
+            _ => None,
+        })
+    }
+
+    /// The head of a classifier of texts, if it ends in one.
+    pub fn classifier(&self) -> Option<&Classifier> {
+        match self.steps.last().map(|step| &step.block) {
+            Some(Block::Head(classifier)) => Some(classifier),
+            _ => None,
+        }
+    }
+
+    /// The head of a language model, if it ends in one.
+    pub fn vocabulary(&self) -> Option<&Linear> {
+        match self.steps.last().map(|step| &step.block) {
+            Some(Block::Vocabulary(head)) => Some(head),
+            _ => None,
+        }
     }
 
     /// Every linear layer, in order.
@@ -437,4 +505,37 @@ pub fn same(
         found,
         expected,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Program;
+    use crate::testing::{ternary_config, ternary_network, tiny_shapes};
+
+    /// Names, numbers, operands and their last uses.
+    fn shape(program: &Program) -> Vec<(String, usize, Vec<(usize, bool)>)> {
+        let steps = program.steps().iter();
+        steps
+            .map(|step| {
+                let edges = step.operands.iter().map(|edge| (edge.from, edge.last));
+                (step.id.to_string(), step.id.number, edges.collect())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_first_layers_are_those_of_a_shorter_model() {
+        let (mut encoder, mut decoder) = (tiny_shapes(), ternary_network(&ternary_config(2, 2), 1));
+        let whole = [encoder.program(), decoder.program_of_all_rows()];
+        encoder.layers.truncate(1);
+        decoder.layers.truncate(1);
+        let short = [encoder.program(), decoder.program_of_all_rows()];
+        for (whole, short) in whole.iter().zip(&short) {
+            assert_eq!(whole.layers().len(), 2);
+            for count in [0, 1] {
+                assert_eq!(shape(&whole.first_layers(count)), shape(short));
+            }
+            assert_eq!(shape(&whole.first_layers(2)), shape(whole));
+        }
+    }
 }

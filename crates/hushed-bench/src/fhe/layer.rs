@@ -132,7 +132,8 @@ pub(super) struct Planned {
 impl Planned {
     pub fn new(network: &Network, threads: usize) -> Result<Planned, BenchError> {
         let params = CkksParams::n16_boot()?;
-        let choices = assumed_choices(network, ROWS);
+        let program = network.program();
+        let choices = assumed_choices(&program, ROWS);
         let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
         let options = FheOptions {
             rows: ROWS,
@@ -143,7 +144,7 @@ impl Planned {
             prices: reference(threads),
             placement: None,
         };
-        let plan = FhePlanReport::new(network, &choices, true, &params, &bootstrap, &options)?;
+        let plan = FhePlanReport::new(&program, &choices, true, &params, &bootstrap, &options)?;
         Ok(Planned {
             params,
             choices,

@@ -4,6 +4,7 @@
 //! run on ciphertexts, and what comes out is compared with the clear. Seconds are of the whole batch;
 //! `seconds_per_text` is what papers call amortised.
 
+mod decoder;
 mod heads;
 mod layer;
 mod model;
@@ -30,6 +31,7 @@ use serde_json::{Value, json};
 use super::BenchError;
 use crate::machine::{forget_peak, peak_memory};
 
+pub use decoder::{sigmoids, ternary_products};
 pub use heads::heads;
 pub use layer::layers;
 pub use model::models;

@@ -13,7 +13,7 @@ use crate::{BenchError, How};
 /// Columns that are compared with the clear.
 const COMPARED: usize = 8;
 
-/// Rows for MiniLM's width and BERT-base's.
+/// Rows for MiniLM's width and BERT-base's, and for RMSNorm.
 pub fn norms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let mut rows = Vec::new();
@@ -23,6 +23,7 @@ pub fn norms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
                 rows.push(one(width, &params, how.threads)?);
             }
         }
+        rows.extend(super::decoder::rms_norms(how)?);
         Ok(rows)
     })
 }

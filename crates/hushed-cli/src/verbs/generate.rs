@@ -1,6 +1,6 @@
 //! `hushed generate`: a private text continued by a server that sees neither the text nor its continuation.
 
-use hushed_serve::{Client, Finish, GenerateOptions, Generated};
+use hushed_serve::{Client, Finish, GenerateOptions, Generated, Protocol};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
@@ -31,6 +31,10 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     connect: ConnectArgs,
+
+    /// The protocol; `fhe` is refused: what follows from a decrypted token would go back to the server
+    #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
+    protocol: Protocol,
 
     #[command(flatten)]
     prompt: Prompt,
@@ -71,6 +75,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if self.protocol == Protocol::Fhe {
+            return Err(CliError::NoGeneration);
+        }
         let prompt = self.prompt.read()?;
         let mut client = Client::connect(&self.connect.config()?)?;
         let setup = client.setup().time.as_secs_f64();

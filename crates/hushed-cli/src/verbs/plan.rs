@@ -94,6 +94,7 @@ impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         match self.protocol {
             Protocol::TwoPc => self.twopc(out),
+            Protocol::Fhe if self.max_tokens > 1 => Err(CliError::NoGeneration),
             Protocol::Fhe => {
                 let request = fhe::Request {
                     dir: &self.dir,

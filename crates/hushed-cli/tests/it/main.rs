@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod decoder_fhe;
 mod full_disk;
 mod local_verbs;
 mod two_processes;

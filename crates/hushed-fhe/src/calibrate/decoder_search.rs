@@ -4,14 +4,17 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Block, Program, TokenIds, plain};
+use hushed_model::{Program, TokenIds};
 
 use super::decoder::{Degrees, measure};
 use super::{Search, compared, no_candidate, refuse, shown};
+use crate::clear::last_row;
+use crate::inputs::bound_of_inputs;
 use crate::ops::activation::levels;
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
-use crate::simulate::{Decoded, Simulator, those_within};
+use crate::plan::public_plan::Lengths;
+use crate::simulate::{Batch, Simulator, embedded, those_within};
 use crate::slots::Slots;
 use crate::{Candidate, Choices, FheError, Report, VERSION};
 
@@ -151,54 +154,34 @@ fn from(degrees: Degrees) -> std::array::IntoIter<Degrees, { TRIED.len() }> {
     tried
 }
 
-/// The last row of a text before the head of a decoder: normalised.
-///
-/// # Errors
-/// Those of the model.
-pub fn last_row(program: &Program, text: &TokenIds) -> Result<Vec<f64>, FheError> {
-    let mut row = Vec::new();
-    plain::run(program, vec![text.clone()], |step, x| {
-        if matches!(step.block, Block::Norm(_)) && step.id.layer().is_none() {
-            row = x.values.row(0).to_vec();
-        }
-    })?;
-    Ok(row)
-}
-
-/// The largest number of a token vector: what a client divides by. Public.
-///
-/// # Errors
-/// A model without numbers.
-pub fn token_bound(program: &Program) -> Result<f64, FheError> {
-    let at = hushed_model::StepId::outside("embed");
-    let table = program.embedding().and_then(|table| table.tokens.clone());
-    let tokens = hushed_model::here(at, &table)?;
-    let largest = tokens.data().iter().fold(0.0_f32, |m, v| m.max(v.abs()));
-    Ok(f64::from(largest).max(1e-3))
-}
-
 /// Last rows by the approximations of a calibration, in a simulation at the levels of a parameter set; `None` for a
 /// text that leaves an interval too far for a refresh.
-fn answers(
+///
+/// # Errors
+/// As [`super::embed`].
+pub(super) fn answers(
     program: &Program,
     choices: &Choices,
     texts: &[TokenIds],
     params: &Arc<CkksParams>,
     seed: Option<u64>,
 ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
-    let width = program.linears().next().map_or(2, |w| w.outputs);
-    those_within(texts, &mut |texts| {
+    let width = program.attentions().next().map_or(2, |a| a.heads.width);
+    let embedded = texts.iter().map(|text| embedded(program, text));
+    let embedded = embedded.collect::<Result<Vec<_>, _>>()?;
+    those_within(&embedded, &mut |texts| {
         let layout = Interleave::new(choices.rows * texts.len().next_power_of_two(), choices.rows)?;
         let mut on = Simulator::new(params, layout.slots())?;
         if let Some(seed) = seed {
             on = on.with_errors(seed);
         }
-        let run = Decoded {
+        let run = Batch {
             program,
             choices,
-            placement: Placement::plain(on.top(), choices.rows, width),
-            bound: token_bound(program)?,
+            placement: &Placement::plain(on.top(), choices.rows, width),
+            lengths: Lengths::Private,
+            bound: bound_of_inputs(program, choices.rows)?,
         };
-        run.run(&on, layout, texts)
+        run.run(&on, choices.rows, texts, None)
     })
 }

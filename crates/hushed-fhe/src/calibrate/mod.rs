@@ -43,7 +43,6 @@ use sha2::{Digest, Sha256};
 use crate::plan::public_plan::{hex, named};
 use crate::{Candidate, Choices, ChoicesError, FheError, LayerChoice, MAX_ROWS, Report, VERSION};
 use clear::Clear;
-pub use decoder_search::{last_row, token_bound};
 use margins::{DEGREES, Degrees};
 use measure::{LayerSeen, Seen, Structure};
 pub use reach::{Quantity, Reach, reaches};
@@ -204,7 +203,7 @@ pub fn calibrate(
     let mut choices = search.choices(&structure, &seen, degrees)?;
     choices.texts = sample.texts.len() + sample.hostile.len() + sample.broad.len();
     choices.report = report;
-    choices.check(network)?;
+    choices.check(&network.program())?;
     Ok(choices)
 }
 
@@ -227,8 +226,12 @@ pub fn embed(
     params: &Arc<CkksParams>,
     seed: Option<u64>,
 ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
-    choices.check(model.encoder()?)?;
+    let program = model.program_of_all_rows();
+    choices.check(&program)?;
     check_rows(texts, choices.rows)?;
+    if choices.decoder.is_some() {
+        return decoder_search::answers(&program, choices, texts, params, seed);
+    }
     let clear = Clear {
         model,
         params,

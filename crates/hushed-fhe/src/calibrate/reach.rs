@@ -68,7 +68,7 @@ pub fn reaches(
     texts: &[TokenIds],
     params: &Arc<CkksParams>,
 ) -> Result<Vec<Vec<Reach>>, FheError> {
-    choices.check(model.encoder()?)?;
+    choices.check(&model.program())?;
     super::check_rows(texts, choices.rows)?;
     let structure = structure(model, choices)?;
     let clear = Clear {

@@ -100,7 +100,7 @@ fn a_calibration_reports_the_accuracy_it_reaches() {
     assert!(chosen[0].cosine_min >= 0.999 && chosen[0].cosine_min_with_errors.unwrap() >= 0.999);
     let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
     assert_eq!(read, choices);
-    read.check(model.encoder().unwrap()).unwrap();
+    read.check(&model.program()).unwrap();
 
     let exact = model.embed(texts.clone()).unwrap();
     for seed in [None, Some(1)] {
@@ -124,7 +124,7 @@ fn a_classifier_has_its_head_calibrated() {
     let model = Model::load(folder.path()).unwrap();
     let (_folder, _, texts) = tiny();
     let choices = calibrate(&model, &sample(&texts), &options(), &mut |_| ()).unwrap();
-    choices.check(model.encoder().unwrap()).unwrap();
+    choices.check(&model.program()).unwrap();
     let head = choices.classifier.as_ref().unwrap();
     assert!(head.degree >= 15 && head.reach > 0.5, "{head:?}");
     let exact = model.embed(texts.clone()).unwrap();

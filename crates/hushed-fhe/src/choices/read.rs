@@ -1,6 +1,6 @@
 //! Choices as bytes: reads them, writes them, and checks their numbers and that they are for a model.
 
-use hushed_model::Network;
+use hushed_model::{Attention, FeedForward, Program};
 use serde::Deserialize;
 
 use super::{
@@ -57,27 +57,46 @@ impl Choices {
     ///
     /// # Errors
     /// [`ChoicesError::Unusable`] with the first difference.
-    pub fn check(&self, model: &Network) -> Result<(), ChoicesError> {
-        same("layers", self.layers.len(), model.layers.len())?;
-        for (i, (choice, layer)) in self.layers.iter().zip(&model.layers).enumerate() {
-            let at = |what: &str| format!("{what} of layer {i}");
-            let heads = choice.attention.heads.len();
-            same(&at("heads"), heads, layer.attention.heads.count)?;
-            let columns = choice.activation.columns.len();
+    pub fn check(&self, program: &Program) -> Result<(), ChoicesError> {
+        let kind = |decodes: bool| if decodes { "a decoder" } else { "an encoder" };
+        let (ours, theirs) = (self.decoder.is_some(), program.vocabulary().is_some());
+        if ours != theirs {
+            let (ours, theirs) = (kind(ours), kind(theirs));
+            return unusable(format!(
+                "the calibration is of {ours}, and the model is {theirs}"
+            ));
+        }
+        let layers = program.layers().len();
+        let blocks = program.attentions().zip(program.feed_forwards());
+        let sizes = |i: usize, heads: usize, columns: usize, (a, f): (&Attention, &FeedForward)| {
+            same(&format!("heads of layer {i}"), heads, a.heads.count)?;
             same(
-                &at("hidden columns"),
+                &format!("hidden columns of layer {i}"),
                 columns,
-                layer.feed_forward.up.outputs,
-            )?;
+                f.up.outputs,
+            )
+        };
+        if let Some(decoder) = &self.decoder {
+            same("layers", decoder.layers.len(), layers)?;
+            let each = decoder.layers.iter().zip(blocks).enumerate();
+            return each.into_iter().try_for_each(|(i, (choice, blocks))| {
+                let columns = choice.activation.columns.len();
+                sizes(i, choice.scores.heads.len(), columns, blocks)
+            });
+        }
+        same("layers", self.layers.len(), layers)?;
+        for (i, (choice, blocks)) in self.layers.iter().zip(blocks).enumerate() {
+            let columns = choice.activation.columns.len();
+            sizes(i, choice.attention.heads.len(), columns, blocks)?;
             if let Some(row) = &choice.frozen_row {
-                same(&at("columns"), row.len(), layer.feed_forward_norm.width)?;
+                same(&format!("columns of layer {i}"), row.len(), program.width())?;
             }
         }
         let heads = |has: bool| match has {
             true => "a classifier's head",
             false => "no classifier's head",
         };
-        let (ours, theirs) = (self.classifier.is_some(), model.classifier.is_some());
+        let (ours, theirs) = (self.classifier.is_some(), program.classifier().is_some());
         if ours != theirs {
             let (ours, theirs) = (heads(ours), heads(theirs));
             return unusable(format!(

@@ -100,7 +100,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_is_sent() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
     let network = network();
     let (choices, expected) = (choices(&network), plain(&network));
-    choices.check(&network).unwrap();
+    choices.check(&network.program()).unwrap();
     let bound = magnitude(
         StepId::outside("head"),
         network.classifier.as_ref().unwrap(),
@@ -246,9 +246,10 @@ fn a_plan_declares_its_outputs() {
         prices: reference(1),
         placement: None,
     };
-    let choices = crate::plan::assumed_choices(&network, M);
+    let choices = crate::plan::assumed_choices(&network.program(), M);
     let none = EvalKeyPlan::new();
-    let plan = FhePlanReport::new(&network, &choices, true, &params, &none, &options).unwrap();
+    let plan =
+        FhePlanReport::new(&network.program(), &choices, true, &params, &none, &options).unwrap();
     assert_eq!(plan.logits, Some(CLASSES));
     let sites: Vec<String> = plan.steps.iter().map(|s| s.site.to_string()).collect();
     let head = ["dense", "pack", "refresh", "activation", "classes"].map(|s| format!("head.{s}"));
@@ -265,7 +266,10 @@ fn refusals() {
     let refused = |change: fn(&mut Choices)| {
         let mut other = good.clone();
         change(&mut other);
-        (other.check(&network).is_err(), other.to_json().is_err())
+        (
+            other.check(&network.program()).is_err(),
+            other.to_json().is_err(),
+        )
     };
     assert_eq!(refused(|c| c.classifier = None), (true, false));
     let frozen = |c: &mut Choices| c.layers[0].frozen_row = Some(vec![0.0; 32]);

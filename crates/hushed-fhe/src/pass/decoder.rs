@@ -8,6 +8,7 @@ use hushed_model::{
 };
 use rayon::prelude::*;
 
+use super::{Look, Viewer};
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;
@@ -26,9 +27,6 @@ use crate::slots::Slots;
 /// Levels of a feed-forward besides its activation: norm, map, gate, map.
 const FEED_FORWARD: usize = 4;
 
-/// Called with the columns after a step, x/bound.
-pub type Sees<'a, V> = Box<dyn FnMut(StepId, &Acts<V>) -> Result<(), FheError> + 'a>;
-
 /// Runs a decoder over right-aligned texts.
 pub struct DecoderPass<'a, S: Slots> {
     on: &'a S,
@@ -39,11 +37,11 @@ pub struct DecoderPass<'a, S: Slots> {
     input_bound: f64,
     width: usize,
     polynomials: Polynomials,
-    viewer: Option<Sees<'a, S::Value>>,
+    viewer: Option<Viewer<'a, S::Value>>,
 }
 
 /// The blocks of a decoder's program.
-struct Parts<'a> {
+pub(super) struct Parts<'a> {
     layers: Vec<Layer<'a>>,
     norm: (StepId, &'a Norm),
     last: StepId,
@@ -91,9 +89,9 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         })
     }
 
-    /// The same, with a viewer of its columns.
+    /// The same, with a viewer of the residual stream after each sum.
     #[must_use]
-    pub fn viewed_by(self, viewer: Sees<'a, S::Value>) -> Self {
+    pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
         DecoderPass {
             viewer: Some(viewer),
             ..self
@@ -279,14 +277,14 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
 
     fn show(&mut self, id: StepId, x: &Acts<S::Value>) -> Result<(), FheError> {
         match &mut self.viewer {
-            Some(viewer) => viewer(id, x),
+            Some(viewer) => viewer(id, Look::Columns(x)),
             None => Ok(()),
         }
     }
 }
 
 impl<'a> Parts<'a> {
-    fn of(program: &'a Program) -> Result<Parts<'a>, FheError> {
+    pub(super) fn of(program: &'a Program) -> Result<Parts<'a>, FheError> {
         let refused = || FheError::Unsupported {
             what: "a program of this shape".to_owned(),
             remedy: "decoders of norm, attention, sum, norm, feed-forward and sum a layer can be run",

@@ -9,7 +9,7 @@ use hushed_model::{Matrix, Model, Pool, Program, TokenIds, TooLong, cosine, rand
 
 use crate::FheError;
 use crate::choices::Choices;
-use crate::plan::offer::input_bound;
+use crate::inputs::bound_of_inputs;
 use crate::plan::packed::placed;
 use crate::plan::public_plan::Lengths;
 use crate::simulate::{Batch, Simulator, embedded};
@@ -56,7 +56,7 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
     };
     let measured = measure(&network, &texts, &structure, 16, (15, 15));
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
-    let bound = input_bound(&network.embedding, &network.embedding_norm, 16).unwrap();
+    let bound = bound_of_inputs(&program, 16).unwrap();
     for noisy in [false, true] {
         let mut on = Simulator::new(&params, 512).unwrap();
         if noisy {
@@ -77,7 +77,7 @@ fn minilm_one_text_in_packed_rows() {
     let network = model.encoder().unwrap();
     let program = network.program();
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
-    let bound = input_bound(&network.embedding, &network.embedding_norm, 128).unwrap();
+    let bound = bound_of_inputs(&program, 128).unwrap();
     for text in [
         "Does the museum open on public holidays?",
         "Der Zug nach Basel fährt heute von Gleis 7.",

@@ -1,10 +1,55 @@
-//! The programs that a pass accepts: post-norm encoders, each layer in two halves.
+//! The programs that a pass accepts: post-norm encoders, each layer in two halves, and pre-norm decoders with sigmoid
+//! attention.
 
 use std::ops::Range;
 
-use hushed_model::{Block, Kind, Program, Step, StepId};
+use hushed_model::{Block, Kind, Linear, Program, Step, StepId};
 
+use super::decoder::Parts;
 use crate::error::FheError;
+use crate::ops::decoder::attention::causal_sigmoid;
+
+/// That a program can be run: before anything is planned, and without its numbers.
+///
+/// # Errors
+/// [`FheError::Unsupported`] for a program of another shape; of a decoder also for softmax attention, norms inside
+/// blocks, biases, and a head that is not the table of token vectors.
+pub fn can_run(program: &Program) -> Result<(), FheError> {
+    if let Some(head) = program.vocabulary() {
+        return decoder(program, head);
+    }
+    if program.embedding().is_none() {
+        return Err(FheError::Unsupported {
+            what: "a model of images".to_owned(),
+            remedy: "models of text can be run; use protocol 2pc for images",
+        });
+    }
+    let layers = program.layers().into_iter();
+    layers.map(|layer| supported(program, layer)).collect()
+}
+
+fn decoder(program: &Program, head: &Linear) -> Result<(), FheError> {
+    let refused = |what: &str, remedy| {
+        let what = what.to_owned();
+        Err(FheError::Unsupported { what, remedy })
+    };
+    Parts::of(program)?;
+    for block in program.attentions() {
+        causal_sigmoid(StepId::outside("attention"), block)?;
+    }
+    if program.feed_forwards().any(|f| f.sub_norm.is_some()) {
+        let remedy = "decoders with sub_norms false can be run; use protocol 2pc for others";
+        return refused("a norm inside a decoder's feed-forward", remedy);
+    }
+    let tokens = program.embedding().and_then(|table| table.tokens.as_ref());
+    match (tokens, &head.weights) {
+        (Some(tokens), Some(head)) if tokens != head => refused(
+            "a decoder whose head is not its table of token vectors",
+            "decoders with tie_word_embeddings true can be run: the client has the table, and makes the logits itself",
+        ),
+        _ => Ok(()),
+    }
+}
 
 /// The half of a layer that a step belongs to: a block, the sum after it and its norm.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,5 +110,49 @@ pub fn shape(at: StepId) -> FheError {
     FheError::Unsupported {
         what: format!("{at}: a program of this shape"),
         remedy: "encoders with a sum and a norm after each block can be run",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hushed_model::testing::{ternary_config, ternary_network, tiny_shapes};
+    use hushed_model::{DecoderNetwork, Matrix, Weigh};
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_run_is_refused_by_name() {
+        can_run(&tiny_shapes().program()).unwrap();
+        let good = ternary_network(&ternary_config(2, 2), 1);
+        can_run(&good.program_of_all_rows()).unwrap();
+        // Of the last layer only the last row: another circuit.
+        assert!(can_run(&good.program()).is_err());
+        type Change = fn(&mut DecoderNetwork);
+        let changes: [(&str, Change); 5] = [
+            ("sigmoid", |n| n.layers[1].attention.weigh = Weigh::Softmax),
+            ("sigmoid", |n| {
+                n.layers[0].attention.sub_norm = Some(n.norm.clone())
+            }),
+            ("feed-forward", |n| {
+                n.layers[1].feed_forward.sub_norm = Some(n.norm.clone());
+            }),
+            ("biases", |n| {
+                let query = &mut n.layers[0].attention.query;
+                query.bias = Some(vec![0.5; query.outputs].into());
+            }),
+            ("table of token vectors", |n| {
+                let other = Matrix::zero(n.head.outputs, n.head.inputs);
+                n.head.weights = Some(Arc::new(other));
+            }),
+        ];
+        for (named, change) in changes {
+            let mut network = good.clone();
+            change(&mut network);
+            let refused = can_run(&network.program_of_all_rows()).err().unwrap();
+            assert!(matches!(refused, FheError::Unsupported { .. }));
+            assert!(refused.to_string().contains(named), "{refused}");
+        }
     }
 }

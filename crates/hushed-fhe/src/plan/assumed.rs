@@ -1,65 +1,87 @@
 //! Choices for a model that has not been calibrated: degrees and steps that trained encoders of this kind were found to
 //! need, so that a plan has its counts. Nothing is run with them: intervals are round numbers.
 
-use hushed_model::Network;
+use hushed_model::{Attention, FeedForward, Program};
 
 use crate::{
-    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
-    LayerChoice, NormChoice,
+    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, DecoderChoice,
+    DecoderLayerChoice, HeadChoice, Interval, LayerChoice, NormChoice, ScoresChoice,
 };
 
-/// Degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a softmax, a seed of
-/// degree 15 and one step for inverse roots, degree 63 for a classifier's tanh; no head with a fixed pattern, no frozen
-/// row.
+/// Of an encoder: degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a
+/// softmax, a seed of degree 15 and one step for inverse roots, degree 63 for a classifier's tanh; no head with a fixed
+/// pattern, no frozen row. Of a decoder: degree 31 for sigmoid and activation, and the same roots.
 #[must_use]
-pub fn assumed_choices(network: &Network, rows: usize) -> Choices {
+pub fn assumed_choices(program: &Program, rows: usize) -> Choices {
+    if program.vocabulary().is_some() {
+        let mut choices = Choices::unnamed(rows, Vec::new(), None);
+        choices.decoder = Some(decoder(program));
+        return choices;
+    }
     let head = HeadChoice::Softmax {
-        scores: Interval {
-            low: -20.0,
-            high: 10.0,
-        },
+        scores: between(-20.0, 10.0),
         least_maximum: 0.0,
-        first: Interval {
-            low: 0.01,
-            high: rows as f64,
-        },
-        second: Interval {
-            low: 0.5 / rows as f64,
-            high: 1.05,
-        },
+        first: between(0.01, rows as f64),
+        second: between(0.5 / rows as f64, 1.05),
     };
-    let norm = |width: usize, low: f64| NormChoice {
+    let width = program.width();
+    let layer = |(a, f): (&Attention, &FeedForward)| LayerChoice {
+        attention: AttentionChoice {
+            degree: 12,
+            first_steps: 7,
+            second_steps: 6,
+            heads: vec![head.clone(); a.heads.count],
+        },
+        attention_norm: norm(width, 0.05),
+        activation: activation(28, f.up.outputs),
+        feed_forward_norm: norm(width, 0.005),
+        frozen_row: None,
+    };
+    let classifier = program.classifier().map(|_| ClassifierChoice {
+        degree: 63,
+        reach: 16.0,
+    });
+    let layers = program.attentions().zip(program.feed_forwards());
+    Choices::unnamed(rows, layers.map(layer).collect(), classifier)
+}
+
+fn decoder(program: &Program) -> DecoderChoice {
+    let width = program.width();
+    let layer = |(a, f): (&Attention, &FeedForward)| DecoderLayerChoice {
+        attention_norm: norm(width, 0.05),
+        scores: ScoresChoice {
+            degree: 31,
+            heads: vec![between(-8.0, 8.0); a.heads.count],
+        },
+        attention_bound: 16.0,
+        feed_forward_norm: norm(width, 0.05),
+        activation: activation(31, f.up.outputs),
+        feed_forward_bound: 16.0,
+    };
+    let layers = program.attentions().zip(program.feed_forwards());
+    DecoderChoice {
+        layers: layers.map(layer).collect(),
+        norm: norm(width, 0.05),
+    }
+}
+
+fn between(low: f64, high: f64) -> Interval {
+    Interval { low, high }
+}
+
+fn norm(width: usize, low: f64) -> NormChoice {
+    NormChoice {
         scale: 1.0 / (4.0 * width as f64).sqrt(),
         low,
         bound: (width as f64).sqrt(),
         seed: 15,
         steps: 1,
-    };
-    let layers = network.layers.iter().map(|layer| LayerChoice {
-        attention: AttentionChoice {
-            degree: 12,
-            first_steps: 7,
-            second_steps: 6,
-            heads: vec![head.clone(); layer.attention.heads.count],
-        },
-        attention_norm: norm(layer.attention_norm.width, 0.05),
-        activation: ActivationChoice {
-            degree: 28,
-            columns: vec![
-                Interval {
-                    low: -8.0,
-                    high: 8.0,
-                }
-                .into();
-                layer.feed_forward.up.outputs
-            ],
-        },
-        feed_forward_norm: norm(layer.feed_forward_norm.width, 0.005),
-        frozen_row: None,
-    });
-    let classifier = network.classifier.as_ref().map(|_| ClassifierChoice {
-        degree: 63,
-        reach: 16.0,
-    });
-    Choices::unnamed(rows, layers.collect(), classifier)
+    }
+}
+
+fn activation(degree: usize, columns: usize) -> ActivationChoice {
+    ActivationChoice {
+        degree,
+        columns: vec![between(-8.0, 8.0).into(); columns],
+    }
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Matrix, Network, Program, TokenIds, Tokenizer};
+use hushed_model::{Matrix, Program, TokenIds, Tokenizer};
 
 use crate::calibrate::vocabulary;
 use crate::choices::{Choices, ChoicesError};
@@ -36,7 +36,7 @@ pub fn texts(tokenizer: &Tokenizer, rows: usize, known: Option<TokenIds>) -> Vec
 /// A circuit, as a plan has it.
 pub struct Circuit<'a> {
     /// The model, with its numbers.
-    pub network: &'a Network,
+    pub program: &'a Program,
     /// Its calibration.
     pub choices: &'a Choices,
     /// The parameter set.
@@ -58,10 +58,9 @@ impl Circuit<'_> {
     /// # Errors
     /// [`FheError::Choices`] if no text is left; what the model and the simulation refuse.
     pub fn deviation(&self, texts: &[TokenIds]) -> Result<f64, FheError> {
-        let program = self.network.program();
-        let embedded = texts.iter().map(|text| embedded(&program, text));
+        let embedded = texts.iter().map(|text| embedded(self.program, text));
         let embedded: Vec<Matrix<f64>> = embedded.collect::<Result<_, _>>()?;
-        let found = those_within(&embedded, &mut |texts| self.deviations(&program, texts))?;
+        let found = those_within(&embedded, &mut |texts| self.deviations(texts))?;
         let none = || ChoicesError::Unusable {
             what: format!(
                 "none of {} texts stays within the intervals of the calibration, so that no error can be declared",
@@ -72,14 +71,14 @@ impl Circuit<'_> {
         Ok(largest.ok_or_else(none)?)
     }
 
-    fn deviations(&self, program: &Program, texts: &[Matrix<f64>]) -> Result<Vec<f64>, FheError> {
+    fn deviations(&self, texts: &[Matrix<f64>]) -> Result<Vec<f64>, FheError> {
         // Packed rows are run one text at a time.
         let slots = match self.placement.columns {
             1 => self.rows * texts.len().next_power_of_two(),
             columns => self.rows * columns,
         };
         let batch = Batch {
-            program,
+            program: self.program,
             choices: self.choices,
             placement: self.placement,
             lengths: self.lengths,
@@ -162,7 +161,7 @@ mod tests {
             let placement = Placement::plain(params.fresh_limbs(), ROWS, width);
             let plan = |choices: &Choices, texts: &[TokenIds]| {
                 let offer = Offer {
-                    network: &network,
+                    program: &network.program(),
                     choices,
                     parameters: PARAMETERS,
                     params: &params,
@@ -179,7 +178,7 @@ mod tests {
             };
             let error = |choices: &Choices, plan: &FhePlan| {
                 let circuit = Circuit {
-                    network: &network,
+                    program: &network.program(),
                     choices,
                     params: &params,
                     placement: &placement,

@@ -1,7 +1,9 @@
 //! Who sees what in a run.
 
+use hushed_model::Program;
 use serde::Serialize;
 
+use super::FheOptions;
 use crate::plan::public_plan::Lengths;
 use crate::{Choices, HeadChoice};
 
@@ -16,12 +18,13 @@ pub struct FheExposure {
 
 /// The list for one batch.
 pub(super) fn exposures(
+    program: &Program,
     choices: &Choices,
-    lengths: Lengths,
-    rows: usize,
+    options: &FheOptions,
     places: usize,
-    logits: Option<usize>,
 ) -> Vec<FheExposure> {
+    let (rows, lengths) = (options.rows, options.lengths);
+    let decodes = program.vocabulary().is_some();
     let see = |who, sees: String| FheExposure { who, sees };
     let length = match lengths {
         Lengths::Public => "the number of tokens of every text".to_owned(),
@@ -32,9 +35,22 @@ pub(super) fn exposures(
             format!("nothing of a text's length but that it is at most {rows} tokens")
         }
     };
-    let answers = match logits {
+    let answers = match program.classifier().map(|c| c.classes.outputs) {
         Some(k) => format!("of each of its texts {k} logits, one a class, not their pooled row"),
+        None if decodes => format!(
+            "of each of its texts the hidden state of the last row, {} numbers, after the last norm: all logits of the next token follow from it, \
+             and it says more of the weights than the likeliest token would",
+            program.width()
+        ),
         None => "the answers of its texts".to_owned(),
+    };
+    let table = match decodes {
+        true => {
+            "the table of token vectors of the model, whole, which is also its head: it looks up and makes logits for itself. No other weights"
+        }
+        false => {
+            "the table of token vectors, the positions and the first norm of the model, whole: it looks up and normalises for itself. No other weights"
+        }
     };
     let mut all = vec![
         see("server", length),
@@ -46,10 +62,7 @@ pub(super) fn exposures(
             ),
         ),
         see("server", "nothing of the texts, their token ids, embeddings or answers".to_owned()),
-        see(
-            "client",
-            "the table of token vectors, the positions and the first norm of the model, whole: it looks up and normalises for itself. No other weights".to_owned(),
-        ),
+        see("client", table.to_owned()),
         see(
             "client",
             "the model's public part (sizes, tokenizer, pooling), and of the calibration its hash, degrees and steps, by the counts below".to_owned(),

@@ -5,7 +5,7 @@
 //! buffers keep.
 
 use hushed_ckks::CkksParams;
-use hushed_model::Network;
+use hushed_model::{Attention, FeedForward, Program};
 use serde::Serialize;
 
 /// Bytes of the encoded matrices of a bootstrap, a slot of `n16-boot-14x40`: 614 MB in all.
@@ -46,24 +46,30 @@ pub struct FheMemory {
 
 impl FheMemory {
     /// Everything but the vectors.
-    pub(super) fn around(params: &CkksParams, network: &Network, key_bytes: u64) -> FheMemory {
+    pub(super) fn around(params: &CkksParams, program: &Program, key_bytes: u64) -> FheMemory {
         let n = params.n() as f64;
         let residue = 8.0 * n;
-        let layer = |layer: &hushed_model::Layer| {
-            let (a, f) = (&layer.attention, &layer.feed_forward);
+        let layer = |(a, f): (&Attention, &FeedForward)| {
             let linears = [&a.query, &a.key, &a.value, &a.output, &f.up, &f.down];
-            linears.iter().map(|l| l.inputs * l.outputs).sum::<usize>() as u64
+            let linears = linears.into_iter().chain(&f.gate);
+            linears.map(|l| l.inputs * l.outputs).sum::<usize>() as u64
         };
-        let e = &network.embedding;
-        let table = (e.vocabulary + e.positions) * e.width;
-        let layers = network.layers.iter().map(layer);
-        let widest = layers.clone().max().unwrap_or(0);
+        let table = program.embedding().map_or(0, |e| {
+            let positions = if e.placed { e.positions } else { 0 };
+            (e.vocabulary + positions) * e.width
+        });
+        let layers: Vec<u64> = program
+            .attentions()
+            .zip(program.feed_forwards())
+            .map(layer)
+            .collect();
+        let widest = layers.iter().max().copied().unwrap_or(0);
         FheMemory {
             vectors: 0,
             keys: key_bytes,
             matrices: (MATRICES_A_SLOT * params.slots() as f64) as u64,
             bootstrap: (BOOTSTRAP_RESIDUES * TOGETHER * params.max_limbs() as f64 * residue) as u64,
-            weights: 4 * (layers.sum::<u64>() + table as u64) + 8 * widest,
+            weights: 4 * (layers.iter().sum::<u64>() + table as u64) + 8 * widest,
             program: PROGRAM + POOL.min((64.0 * 29.0 * residue) as u64),
         }
     }

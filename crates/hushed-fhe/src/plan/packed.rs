@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Network, StepId};
+use hushed_model::{Program, StepId};
 
 use super::{FheOptions, dry_run};
 use crate::choices::Choices;
@@ -24,12 +24,12 @@ const FEED_FORWARD: usize = 5;
 /// # Errors
 /// [`FheError::Levels`] for a model that is too deep; [`FheError::Unsupported`] for one that packed rows do not take.
 pub fn packed_placement(
-    network: &Network,
+    program: &Program,
     choices: &Choices,
     params: &Arc<CkksParams>,
     options: &FheOptions,
 ) -> Result<Option<Placement>, FheError> {
-    let columns = network.embedding.width.div_ceil(2).next_power_of_two();
+    let columns = program.width().div_ceil(2).next_power_of_two();
     let layout = Layout::new(params.slots(), options.rows, columns);
     if !layout.is_ok_and(|layout| options.texts <= layout.texts()) || columns == 1 {
         return Ok(None);
@@ -39,7 +39,7 @@ pub fn packed_placement(
     let placement = placed(&on, columns, degree.unwrap_or(1));
     let placement = placement.map_err(|e| e.lacking_at(StepId::outside("feed_forward")))?;
     // Refuses what cannot run.
-    dry_run(network, choices, params, options, &placement)?;
+    dry_run(program, choices, params, options, &placement)?;
     Ok(Some(placement))
 }
 

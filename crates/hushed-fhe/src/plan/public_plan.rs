@@ -58,6 +58,10 @@ pub struct FhePlan {
     /// How many logits a text is answered with, if the model is a classifier; without it, d numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logits: Option<usize>,
+    /// Which rows of a text a decoder is read at: its reply is the hidden states of these, after the last norm, of which
+    /// the client makes logits. Without it the model is an encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerRows>,
     /// Columns are divided by it before they are encrypted: then no entry is beyond 1.
     pub input_bound: f64,
     /// What the server learns of lengths.
@@ -77,6 +81,14 @@ pub struct FhePlan {
     pub canary: Option<Canary>,
     /// Who sees what, for people.
     pub exposures: Vec<String>,
+}
+
+/// The rows that a decoder is read at. Its texts end in row m − 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerRows {
+    /// The last one: what the next token follows from.
+    Last,
 }
 
 /// What the server learns of the length of a text.
@@ -434,7 +446,13 @@ impl FhePlan {
             0 | 1 => self.width.div_ceil(2),
             _ => self.vectors(),
         };
-        vectors + usize::from(self.lengths.encrypted())
+        vectors + usize::from(self.masks())
+    }
+
+    /// Whether a request has a vector of real rows. A decoder needs none: rows before its texts stay zeros.
+    #[must_use]
+    pub fn masks(&self) -> bool {
+        self.lengths.encrypted() && self.answer.is_none()
     }
 
     /// Numbers that a text is answered with.
@@ -496,6 +514,14 @@ impl FhePlan {
             "input bound",
             self.input_bound.to_string(),
         )?;
+        if let Some(rows) = self.answer {
+            let alone = self.lengths == Lengths::Private && self.placement.columns == 1;
+            require(
+                alone && self.logits.is_none(),
+                "answer",
+                format!("{rows:?}"),
+            )?;
+        }
         if let Lengths::Bucket(multiple) = self.lengths {
             require(
                 (1..=self.rows).contains(&multiple),
@@ -629,6 +655,7 @@ pub fn insecure_plan(
         width,
         layers: 2,
         logits: None,
+        answer: None,
         input_bound: 8.0,
         lengths: Lengths::Public,
         placement: Placement::plain(top, 4, 4),

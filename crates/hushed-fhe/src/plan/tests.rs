@@ -39,9 +39,10 @@ fn plan(options: &FheOptions) -> Result<FhePlanReport, FheError> {
 
 fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, FheError> {
     let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from)?;
-    let choices = assumed_choices(network, options.rows);
+    let program = network.program();
+    let choices = assumed_choices(&program, options.rows);
     FhePlanReport::new(
-        network,
+        &program,
         &choices,
         true,
         &params,
@@ -89,9 +90,10 @@ fn the_bytes_of_a_reply_are_those_that_leave() {
     let (network, options) = (small(), options(Lengths::Public));
     let plan = plan_of(&network, &options).unwrap();
     let params = CkksParams::n16_boot().unwrap();
-    let choices = assumed_choices(&network, options.rows);
-    let run = dry_run(&network, &choices, &params, &options, &plan.placement).unwrap();
-    let form = reply_form(&network, &choices, &params, &run).unwrap();
+    let program = network.program();
+    let choices = assumed_choices(&program, options.rows);
+    let run = dry_run(&program, &choices, &params, &options, &plan.placement).unwrap();
+    let form = reply_form(&program, &choices, &params, &run).unwrap();
     let bytes = |limbs: usize| Ciphertext::list_bytes(&params, limbs, form.ciphertexts) as u64;
     assert_eq!((plan.reply, plan.bytes_down), (form, bytes(form.limbs)));
     assert_eq!(plan.reply_bits, form.bits(&params));

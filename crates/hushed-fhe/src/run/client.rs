@@ -2,7 +2,7 @@
 //! the only key.
 //!
 //! ```text
-//! token ids → E + P → first norm → ÷ bound → columns (Columns, MOAI's packing) → two real columns a ciphertext: (u + i·v)/2
+//! token ids → E + P → first norm (if any) → ÷ bound → columns (Columns, MOAI's packing) → two real columns a ciphertext: (u + i·v)/2
 //! packed answer → numbers → pooled rows → the model's last step
 //! ```
 //!
@@ -21,10 +21,10 @@ use hushed_math::rng::SecretRng;
 use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, here, plain, same};
 
 use crate::error::FheError;
+use crate::inputs::input_bound;
 use crate::ops::packed::pool as packed_pool;
 use crate::ops::pool;
 use crate::packing::{Layout, PackingError, Spread};
-use crate::plan::offer::input_bound;
 use crate::plan::public_plan::{FhePlan, Lengths};
 
 /// What a batch is computed with: a plan, and the public numbers of its model.
@@ -36,7 +36,7 @@ pub struct FheClient {
     /// Where columns are in packed rows; none in a batch.
     packed: Option<Spread>,
     embedding: Embedding,
-    norm: Norm,
+    norm: Option<Norm>,
     pool: Pool,
 }
 
@@ -50,7 +50,7 @@ pub struct Upload<'a> {
 }
 
 impl FheClient {
-    /// A client of `plan`, with the table, the positions and the first norm that it names by hash.
+    /// A client of `plan`, with the table, the positions and the first norm, if there is one, that it names by hash.
     ///
     /// # Errors
     /// [`FheError::Plan`] for a plan of other parameters, [`FheError::Model`] for numbers that are missing or of
@@ -59,13 +59,15 @@ impl FheClient {
         plan: FhePlan,
         params: &Arc<CkksParams>,
         embedding: Embedding,
-        norm: Norm,
+        norm: Option<Norm>,
         pool: Pool,
     ) -> Result<FheClient, FheError> {
         let (layout, packed) = (plan.layout(params)?, plan.packed(params)?);
         let at = StepId::outside("embed");
         same(at, "columns", embedding.width, plan.width)?;
-        same(at.part("norm"), "columns", norm.width, plan.width)?;
+        if let Some(norm) = &norm {
+            same(at.part("norm"), "columns", norm.width, plan.width)?;
+        }
         here(at, &embedding.tokens)?;
         Ok(FheClient {
             encoder: Arc::new(Encoder::new(params)),
@@ -90,7 +92,7 @@ impl FheClient {
     /// # Errors
     /// [`FheError::InputBound`].
     pub fn check_bound(&self) -> Result<(), FheError> {
-        let greatest = input_bound(&self.embedding, &self.norm, self.plan.rows)?;
+        let greatest = input_bound(&self.embedding, self.norm.as_ref(), self.plan.rows)?;
         match greatest <= self.plan.input_bound {
             true => Ok(()),
             false => Err(FheError::InputBound),
@@ -143,8 +145,14 @@ impl FheClient {
                 *length = found;
             }
         }
+        // A decoder's texts end in the last row.
+        let last = self.plan.answer.is_some();
         let entry = |place: usize, row: usize, column: usize| match of.get(place) {
-            Some(Some(matrix)) if row < matrix.rows() => matrix.row(row)[column],
+            Some(Some(matrix)) => {
+                let first = if last { rows - matrix.rows() } else { 0 };
+                let row = row.checked_sub(first).filter(|&row| row < matrix.rows());
+                row.map_or(0.0, |row| matrix.row(row)[column])
+            }
             _ => 0.0,
         };
         if let Some(columns) = &self.packed {
@@ -167,11 +175,7 @@ impl FheClient {
         Ok(Upload {
             client: self,
             columns: (0..self.plan.width).map(column).collect(),
-            mask: self
-                .plan
-                .lengths
-                .encrypted()
-                .then(|| layout.vector(places, real)),
+            mask: self.plan.masks().then(|| layout.vector(places, real)),
             lengths,
         })
     }
@@ -182,7 +186,10 @@ impl FheClient {
         // Without padding of its own: rows beyond the text are zeros here.
         let alone = vec![TokenIds::new(text.ids().to_vec())];
         let x = plain::embed(at, alone, &self.embedding)?;
-        let mut x = plain::norm(at.part("norm"), x, &self.norm)?.values;
+        let mut x = match &self.norm {
+            Some(norm) => plain::norm(at.part("norm"), x, norm)?.values,
+            None => x.values,
+        };
         let bound = self.plan.input_bound;
         for row in 0..x.rows() {
             for value in x.row_mut(row) {
@@ -195,7 +202,7 @@ impl FheClient {
         Ok(x)
     }
 
-    /// The pooled row, or the logits, of each place that has a text, with the model's own factors, not scaled to unit
+    /// The pooled row, the logits, or a decoder's hidden state, of each place that has a text, with the model's own factors, not scaled to unit
     /// length (the model's `finish` does that), made of numbers rounded to [`FhePlan::reply_bits`]. `lengths` as
     /// [`Upload::lengths`].
     ///
@@ -225,9 +232,9 @@ impl FheClient {
             let opened = decryptor.open(ct, Opening::Bits(bits))?;
             vectors.push(opened.values.iter().map(|z| z.re).collect());
         }
-        let factor = match self.plan.logits {
-            Some(_) => pool::Factor::One,
-            None => pool::factor(self.pool, self.plan.lengths == Lengths::Public)?,
+        let factor = match (self.plan.logits, self.plan.answer) {
+            (Some(_), _) | (_, Some(_)) => pool::Factor::One,
+            _ => pool::factor(self.pool, self.plan.lengths == Lengths::Public)?,
         };
         let layout = self.plan.interleave(&self.params)?;
         let rows = pool::unpack(layout, lengths, self.plan.outputs(), factor, &vectors)?;

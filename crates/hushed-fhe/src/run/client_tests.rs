@@ -19,7 +19,7 @@ fn client(lengths: Lengths) -> (FheClient, Arc<CkksParams>) {
         plan,
         &params,
         network.embedding.clone(),
-        network.embedding_norm.clone(),
+        Some(network.embedding_norm.clone()),
         Pool::Mean,
     );
     (client.unwrap(), params)
@@ -69,7 +69,7 @@ fn columns_arrive() {
     // Against the model itself, for one text.
     let at = StepId::outside("embed");
     let x = plain::embed(at, texts(), &client.embedding).unwrap();
-    let x = plain::norm(at, x, &client.norm).unwrap();
+    let x = plain::norm(at, x, client.norm.as_ref().unwrap()).unwrap();
     let slot = client.layout.slot(1, 2, 0);
     for (c, column) in columns.iter().enumerate() {
         let expected = x.values.row(3 + 2)[c] / plan.input_bound;

@@ -19,7 +19,7 @@ pub use hushed_ckks::bootstrap::Bootstrapper;
 pub use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
-use hushed_model::{Network, StepId};
+use hushed_model::{Program, StepId};
 
 use crate::choices::Choices;
 use crate::error::FheError;
@@ -128,7 +128,7 @@ impl Batch {
         while let Some(ct) = reader.next_ciphertext()? {
             columns.push(ct);
         }
-        let mask = plan.lengths.encrypted().then(|| columns.pop()).flatten();
+        let mask = plan.masks().then(|| columns.pop()).flatten();
         Ok(Batch {
             head,
             name: reader.finish()?,
@@ -205,7 +205,7 @@ impl Engine {
     /// [`FheError`], [`FheError::Stopped`] among them; the last checkpoint stays.
     pub fn run(
         &self,
-        network: &Network,
+        program: &Program,
         choices: &Choices,
         batch: Batch,
         save: Option<&Path>,
@@ -214,12 +214,12 @@ impl Engine {
         self.on.clock().begin(Arc::clone(&self.timetable));
         let told = |now| watch(Event::Step(now));
         let clock = self.on.clock();
-        clock.tell(&told, || self.layers(network, choices, batch, save, watch))
+        clock.tell(&told, || self.layers(program, choices, batch, save, watch))
     }
 
     fn layers(
         &self,
-        network: &Network,
+        program: &Program,
         choices: &Choices,
         batch: Batch,
         save: Option<&Path>,
@@ -230,7 +230,6 @@ impl Engine {
             keys: self.keys,
             request: batch.name,
         };
-        let program = network.program();
         let layers = program.layers().len();
         let found = match save {
             Some(path) => {
@@ -242,7 +241,7 @@ impl Engine {
         self.on.at(StepId::outside("input"));
         let rows = self.rows(&batch)?;
         let (placement, bound) = (self.plan.placement.clone(), self.plan.input_bound);
-        let mut pass = AnyPass::new(&self.on, &program, choices, placement, rows, bound)?;
+        let mut pass = AnyPass::new(&self.on, program, choices, placement, rows, bound)?;
         let (first, mut x) = match found {
             Some(found) => {
                 drop(batch);
@@ -320,6 +319,9 @@ impl Engine {
             return Ok(Texts::Packed(PackedRows::new(layout, lengths())?));
         }
         let layout = self.plan.interleave(&self.params)?;
+        if self.plan.answer.is_some() {
+            return Ok(Texts::Last(layout));
+        }
         Ok(Texts::Columns(match &batch.mask {
             Some(mask) => RowsKnown::private(layout, mask.clone().expand()),
             None => RowsKnown::public(layout, lengths())?,

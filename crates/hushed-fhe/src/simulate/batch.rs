@@ -12,7 +12,7 @@ use crate::ops::packed::pool::unpack as unpack_packed;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Factor, unpack};
 use crate::packing::{Interleave, Layout, Spread};
-use crate::pass::{PackedPass, Pass, Viewer};
+use crate::pass::{DecoderPass, PackedPass, Pass, Viewer};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::Lengths;
 use crate::slots::Slots;
@@ -43,12 +43,33 @@ pub(crate) fn columns(
     (0..width).map(column).collect()
 }
 
+/// The same for texts that end in row m − 1, as a decoder takes them.
+pub(crate) fn columns_to_last(
+    layout: Interleave,
+    texts: &[Matrix<f64>],
+    width: usize,
+    bound: f64,
+) -> Vec<Vec<f64>> {
+    let entry = |column: usize| {
+        move |text: usize, row: usize| {
+            let x = texts.get(text)?;
+            let row = row.checked_sub(layout.rows().checked_sub(x.rows())?)?;
+            Some(x.row(row)[column] / bound)
+        }
+    };
+    let column = |j: usize| {
+        let entry = entry(j);
+        layout.vector(texts.len(), |text, row| entry(text, row).unwrap_or(0.0))
+    };
+    (0..width).map(column).collect()
+}
+
 /// A circuit and how it is run in the clear.
 pub(crate) struct Batch<'a> {
     pub program: &'a Program,
     pub choices: &'a Choices,
     pub placement: &'a Placement,
-    /// Whether the server knows which rows are tokens.
+    /// Whether the server knows which rows are tokens; of a decoder it never does.
     pub lengths: Lengths,
     /// Bound by which a client divides its columns.
     pub bound: f64,
@@ -71,6 +92,9 @@ impl Batch<'_> {
             return self.packed(on, rows, texts);
         }
         let layout = Interleave::new(on.slots(), rows)?;
+        if self.choices.decoder.is_some() {
+            return self.decoded(on, layout, texts);
+        }
         let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
         let upload = self.placement.upload;
         let known = match self.lengths.encrypted() {
@@ -102,6 +126,31 @@ impl Batch<'_> {
 }
 
 impl Batch<'_> {
+    /// As [`Batch::run`] of a decoder: the normalised last row of each text.
+    fn decoded(
+        &self,
+        on: &Simulator,
+        layout: Interleave,
+        texts: &[Matrix<f64>],
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        let upload = self.placement.upload;
+        let columns = columns_to_last(layout, texts, self.program.width(), self.bound);
+        let columns = columns.into_iter().map(|v| on.vector(v, upload));
+        let columns = columns.collect::<Result<Vec<Vector>, _>>()?;
+        let (program, choices, placement) = (self.program, self.choices, self.placement.clone());
+        let mut pass = DecoderPass::new(on, program, choices, placement, layout, self.bound)?;
+        let answer = pass.run(columns)?;
+        let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
+        let rows: Vec<usize> = texts.iter().map(Matrix::rows).collect();
+        Ok(unpack(
+            layout,
+            &rows,
+            answer.width,
+            answer.factor,
+            &vectors,
+        )?)
+    }
+
     /// As [`Batch::run`] in packed rows, as many texts at a time as there is room for.
     fn packed(
         &self,

@@ -15,7 +15,6 @@
 
 mod arithmetic;
 mod batch;
-mod decoded;
 mod errors;
 mod linear;
 mod maps;
@@ -32,10 +31,9 @@ use hushed_ckks::{CkksError, CkksParams, Complex64, Scale};
 use hushed_model::StepId;
 
 pub use arithmetic::Sum;
-#[cfg(any(feature = "client", test))]
-pub(crate) use batch::columns;
 pub(crate) use batch::{Batch, embedded, those_within};
-pub(crate) use decoded::Decoded;
+#[cfg(any(feature = "client", test))]
+pub(crate) use batch::{columns, columns_to_last};
 pub use slots::{Hoisted, Partial, Stored};
 pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
 

@@ -8,6 +8,8 @@ use crate::error::FheError;
 /// A run between two layers.
 pub(super) struct Clear {
     x: PlainActs,
+    /// Whether sums alone are shown, as of a decoder.
+    sums: bool,
 }
 
 impl Clear {
@@ -17,7 +19,8 @@ impl Clear {
         let bare =
             |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
         let x = plain::start(program, texts.iter().map(bare).collect())?;
-        Ok(Clear { x })
+        let sums = program.vocabulary().is_some();
+        Ok(Clear { x, sums })
     }
 
     /// The rows of each text.
@@ -30,8 +33,8 @@ impl Clear {
         blocks.map(text).collect()
     }
 
-    /// Layer `i`, step by step. Before a norm the mean of each row is subtracted: a norm ignores it, and the other
-    /// rungs do not have it.
+    /// Layer `i`, step by step. Before a norm of an encoder the mean of each row is subtracted: a norm ignores it, and
+    /// the other rungs do not have it. Of a decoder the rungs show the sums.
     pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
         let layers = program.layers();
@@ -39,9 +42,13 @@ impl Clear {
             asked: i,
             layers: layers.len(),
         })?;
+        let sums = self.sums;
         self.x = plain::run_range(program, range, self.x.clone(), |step, x| {
+            if sums && step.id.kind() != Kind::Add {
+                return;
+            }
             let mut values = x.values.clone();
-            if step.id.kind() != Kind::Norm {
+            if !sums && step.id.kind() != Kind::Norm {
                 centre(&mut values);
             }
             shown.push((step.id, values));
@@ -49,10 +56,10 @@ impl Clear {
         Ok(shown)
     }
 
-    /// The pooled rows.
+    /// The pooled rows, or the last rows before a decoder's head.
     pub fn pool(&self, program: &Program) -> Result<Vec<Vec<f64>>, FheError> {
         let after = program.layers().last().map_or(0, |layer| layer.end);
-        let range = after..program.steps().len();
+        let range = after..program.steps().len() - usize::from(self.sums);
         let pooled = plain::run_range(program, range, self.x.clone(), |_, _| ())?;
         Ok(pooled.each_text().map(<[f64]>::to_vec).collect())
     }

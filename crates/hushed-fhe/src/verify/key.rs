@@ -41,8 +41,8 @@ impl TestKey {
         how: &OnKey,
     ) -> Result<TestKey, FheError> {
         let (params, placement) = (&subject.params, &subject.placement);
-        let (network, choices) = (&subject.network, &subject.choices);
-        let run = dry_run(network, choices, params, &subject.options(), placement)?;
+        let (program, choices) = (&subject.program, &subject.choices);
+        let run = dry_run(program, choices, params, &subject.options(), placement)?;
         let keys = key_plan(&run, params, bootstrap)?;
         let mut rng = SecretRng::from_os("test key of verify");
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));

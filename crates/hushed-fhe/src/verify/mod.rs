@@ -36,7 +36,7 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::keys::EvalKeyPlan;
-use hushed_model::{Matrix, Model, Network, Program, StepId, TokenIds};
+use hushed_model::{Matrix, Model, Program, StepId, TokenIds};
 use serde::Serialize;
 
 pub use answers::{Answer, Retrieval, retrieval};
@@ -44,11 +44,12 @@ pub use compare::{Difference, Stage};
 
 use super::choices::Choices;
 use super::error::FheError;
-use super::plan::{FheOptions, FhePlanReport, Timetable, reference};
-use super::simulate::{Simulator, columns};
+use super::pass::can_run;
+use super::plan::{FheOptions, FhePlanReport, Timetable, reference, shortened};
+use super::simulate::{Simulator, columns, columns_to_last};
+use crate::inputs::bound_of_inputs;
 use crate::ops::mask::token_rows;
 use crate::packing::{Interleave, PackingError};
-use crate::plan::offer::input_bound;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::Lengths;
 use crate::run::clock::Progress;
@@ -157,7 +158,6 @@ const STEPS: usize = 6;
 /// Everything that is fixed before a run.
 struct Subject<'a> {
     model: &'a Model,
-    network: Network,
     program: Program,
     choices: Choices,
     params: Arc<CkksParams>,
@@ -196,7 +196,26 @@ pub fn verify(
 impl<'a> Subject<'a> {
     /// The slots of each column of these texts as a client packs them.
     fn columns(&self, layout: Interleave, texts: &[Matrix<f64>]) -> Vec<Vec<f64>> {
-        columns(layout, texts, self.network.embedding.width, self.bound)
+        let width = self.program.width();
+        match self.decodes() {
+            true => columns_to_last(layout, texts, width, self.bound),
+            false => columns(layout, texts, width, self.bound),
+        }
+    }
+
+    /// Whether texts end in the last row, without a mask.
+    fn decodes(&self) -> bool {
+        self.choices.decoder.is_some()
+    }
+
+    /// The slot of a row of a text.
+    fn slot(&self, layout: Interleave, text: usize, row: usize) -> usize {
+        let first = if self.decodes() {
+            self.rows - self.lengths[text]
+        } else {
+            0
+        };
+        layout.slot(text, first + row)
     }
 
     fn new(
@@ -206,7 +225,9 @@ impl<'a> Subject<'a> {
         texts: &[TokenIds],
         options: &Options,
     ) -> Result<Subject<'a>, FheError> {
-        choices.check(model.encoder()?)?;
+        let program = model.program_of_all_rows();
+        can_run(&program)?;
+        choices.check(&program)?;
         let rows = options.rows;
         let room = Interleave::new(params.slots(), rows)?.texts();
         if texts.len() > room {
@@ -223,27 +244,24 @@ impl<'a> Subject<'a> {
         if let Some((text, &found)) = lengths.iter().enumerate().find(|(_, l)| **l > rows) {
             return Err(PackingError::RowCount { text, found, rows }.into());
         }
-        let (mut network, mut choices) = (model.encoder()?.clone(), choices.clone());
-        let layers = options.layers.unwrap_or(usize::MAX).max(1);
-        network.layers.truncate(layers);
-        choices.layers.truncate(layers);
-        let head = network
-            .layers
-            .first()
-            .map_or(1, |l| l.attention.heads.width);
+        let layers = options.layers.unwrap_or(usize::MAX);
+        let (program, choices) = shortened(&program, choices, layers);
+        let head = program.attentions().next().map_or(1, |a| a.heads.width);
         Ok(Subject {
             model,
-            bound: input_bound(&network.embedding, &network.embedding_norm, rows)?,
+            bound: bound_of_inputs(&program, rows)?,
             // Until it is placed.
             placement: Placement::plain(params.fresh_limbs(), rows, head),
             timetable: Arc::default(),
             params: Arc::clone(params),
-            program: network.program(),
-            network,
+            known: match choices.decoder {
+                Some(_) => Lengths::Private,
+                None => options.lengths,
+            },
+            program,
             choices,
             rows,
             seed: options.seed,
-            known: options.lengths,
             lengths,
         })
     }
@@ -254,8 +272,8 @@ impl<'a> Subject<'a> {
             max_memory: room.map(|room| room.saturating_sub(self.held())),
             ..self.options()
         };
-        let (network, choices, params) = (&self.network, &self.choices, &self.params);
-        let plan = FhePlanReport::new(network, choices, false, params, bootstrap, &options)?;
+        let (program, choices, params) = (&self.program, &self.choices, &self.params);
+        let plan = FhePlanReport::new(program, choices, false, params, bootstrap, &options)?;
         (self.placement, self.timetable) = (plan.placement, plan.timetable);
         Ok(())
     }
@@ -276,17 +294,18 @@ impl<'a> Subject<'a> {
     /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by
     /// polynomials, three tables of differences, the columns of the other rungs between layers, and their model.
     fn held(&self) -> u64 {
-        let (width, texts) = (self.network.embedding.width, self.lengths.len());
+        let (width, texts) = (self.program.width(), self.lengths.len());
         let rows: usize = self.lengths.iter().sum();
         let slots = self.rows * texts.next_power_of_two();
-        let e = &self.network.embedding;
-        let model = (e.vocabulary + e.positions) * width * 4;
+        let table = self.program.embedding();
+        let model = table.map_or(0, |e| (e.vocabulary + e.positions) * width * 4);
         ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
     }
 
     /// The mask of tokens that a client encrypts beside its columns with private lengths; otherwise `None`.
     fn mask(&self, layout: Interleave, alive: &[usize]) -> Option<Vec<f64>> {
-        self.known.encrypted().then(|| token_rows(layout, alive))
+        let masks = self.known.encrypted() && !self.decodes();
+        masks.then(|| token_rows(layout, alive))
     }
 
     /// A simulation with room for `texts` texts: fewer slots than the ring's are faster, and each slot is what it would
@@ -340,7 +359,7 @@ impl<'a> Subject<'a> {
             answers: Vec::new(),
             out_of_range: Vec::new(),
         };
-        for i in 0..self.network.layers.len() {
+        for i in 0..self.program.layers().len() {
             let layer = |rung| progress(Event::Layer { layer: i, rung });
             let mut simulated = |which, rung: &mut Rung<'_, Simulator>| {
                 layer(which);
@@ -356,7 +375,11 @@ impl<'a> Subject<'a> {
             let in_clear = clear.layer(&self.program, i)?;
             let counted = Counted {
                 rows: clear.compared(&alive),
-                frozen: self.choices.layers[i].frozen_row.is_some(),
+                frozen: self
+                    .choices
+                    .layers
+                    .get(i)
+                    .is_some_and(|l| l.frozen_row.is_some()),
             };
             let mut waiting = Waiting {
                 stages: compare::stages(&in_clear, &by_polynomials, &with_noise, &counted),

@@ -8,7 +8,7 @@ use crate::error::FheError;
 use crate::ops::mask::RowsKnown;
 use crate::ops::pool::unpack;
 use crate::packing::Interleave;
-use crate::pass::{Look, Pass};
+use crate::pass::{AnyPass, Look, Texts};
 use crate::simulate::{Simulator, Vector};
 use crate::slots::Slots;
 
@@ -65,7 +65,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         self.through(pass, i)
     }
 
-    fn through(&mut self, mut pass: Pass<'_, S>, i: usize) -> Result<(), FheError> {
+    fn through(&mut self, mut pass: AnyPass<'_, S>, i: usize) -> Result<(), FheError> {
         let columns = std::mem::take(&mut self.columns);
         let x = pass.resume(i, columns)?;
         self.columns = pass.layer(i, x)?.columns;
@@ -82,23 +82,29 @@ impl<'a, S: Slots> Rung<'a, S> {
         let mut pass = self.pass(subject, alive)?;
         let columns = std::mem::take(&mut self.columns);
         let x = pass.resume(pass.layers(), columns)?;
-        let pooled = pass.finish(&x)?;
+        let pooled = pass.pooled(&x)?;
         let vectors: Result<Vec<_>, _> = pooled.vectors.iter().map(open).collect();
         let (width, factor) = (pooled.width, pooled.factor);
         Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
     }
 
-    fn pass<'b>(&self, subject: &'b Subject<'_>, alive: &[usize]) -> Result<Pass<'b, S>, FheError>
+    fn pass<'b>(
+        &self,
+        subject: &'b Subject<'_>,
+        alive: &[usize],
+    ) -> Result<AnyPass<'b, S>, FheError>
     where
         'a: 'b,
     {
+        let layout = self.layout;
         let rows = match &self.mask {
-            Some(mask) => RowsKnown::private(self.layout, mask.clone()),
-            None => RowsKnown::public(self.layout, alive.to_vec())?,
+            _ if subject.decodes() => Texts::Last(layout),
+            Some(mask) => Texts::Columns(RowsKnown::private(layout, mask.clone())),
+            None => Texts::Columns(RowsKnown::public(layout, alive.to_vec())?),
         };
         let placement = subject.placement.clone();
         let (program, choices) = (&subject.program, &subject.choices);
-        Pass::new(self.on, program, choices, placement, rows, subject.bound)
+        AnyPass::new(self.on, program, choices, placement, rows, subject.bound)
     }
 }
 
@@ -190,7 +196,8 @@ impl<V> Reader<'_, V> {
         for (j, column) in columns.iter().enumerate() {
             let (values, (gain, offset)) = ((self.open)(column)?, affine(j));
             let slots = lengths.iter().enumerate();
-            let slots = slots.flat_map(|(t, &m)| (0..m).map(move |row| self.layout.slot(t, row)));
+            let slots = slots
+                .flat_map(|(t, &m)| (0..m).map(move |row| self.subject.slot(self.layout, t, row)));
             for (row, slot) in slots.enumerate() {
                 out.row_mut(row)[j] = gain * values[slot] + offset;
             }

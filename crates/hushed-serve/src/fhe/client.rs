@@ -9,4 +9,6 @@ mod texts;
 
 pub use keygen::{KeyOrder, KeygenOptions, keygen};
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
-pub use texts::{Answer, CanaryOutcome, EncryptOptions, Encrypted, Warning, decrypt, encrypt};
+pub use texts::{
+    Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, Likely, Warning, decrypt, encrypt,
+};

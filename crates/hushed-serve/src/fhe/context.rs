@@ -9,8 +9,8 @@ use hushed_fhe::plan::offer::needed;
 use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::run::job::{Bootstrapper, EvalKeyPlan, bootstrap};
-use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES};
-use hushed_model::{Model, ModelError, TooLong};
+use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, can_run};
+use hushed_model::{Model, ModelError, Program, TooLong};
 use sha2::{Digest as _, Sha256};
 
 use super::{FheJobError, PublicModel, read_plan, system};
@@ -43,6 +43,7 @@ pub struct RunContext {
     pub(super) plan: FhePlan,
     pub(super) params: Params,
     pub(super) model: Model,
+    pub(super) program: Program,
     pub(super) choices: Choices,
     pub(super) secret: PathBuf,
     pub(super) threads: Option<usize>,
@@ -74,11 +75,12 @@ impl RunContext {
         params: Params,
         options: &ContextOptions,
     ) -> Result<RunContext, ServeError> {
-        let (model, choices) = fitting(&options.model, &options.calibration, &plan)?;
+        let (model, program, choices) = fitting(&options.model, &options.calibration, &plan)?;
         Ok(RunContext {
             plan,
             params,
             model,
+            program,
             choices,
             secret: options.secret.clone(),
             threads: options.threads,
@@ -124,8 +126,8 @@ impl RunContext {
             placement: Some(plan.placement.clone()),
         };
         self.check_needed(&bootstrap, &options)?;
-        let (network, choices) = (self.model.encoder()?, &self.choices);
-        let report = FhePlanReport::new(network, choices, false, params, &bootstrap, &options);
+        let (program, choices) = (&self.program, &self.choices);
+        let report = FhePlanReport::new(program, choices, false, params, &bootstrap, &options);
         Ok(Predicted {
             report: report.map_err(FheJobError::from)?,
             bootstrapper,
@@ -143,7 +145,7 @@ impl RunContext {
         let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
         let texts = declared::texts(tokenizer, plan.rows, known.transpose()?);
         let circuit = Circuit {
-            network: model.encoder()?,
+            program: &self.program,
             choices: &self.choices,
             params: &self.params,
             placement: &plan.placement,
@@ -160,7 +162,7 @@ impl RunContext {
     fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
         let found = needed(
-            self.model.encoder()?,
+            &self.program,
             &self.choices,
             &self.params,
             bootstrap,
@@ -204,7 +206,7 @@ fn fitting(
     folder: &Path,
     calibration: &Path,
     plan: &FhePlan,
-) -> Result<(Model, Choices), ServeError> {
+) -> Result<(Model, Program, Choices), ServeError> {
     let model = Model::load(folder)?;
     let other = |what, planned: String, found: String| FheJobError::OtherModel {
         what,
@@ -215,9 +217,10 @@ fn fitting(
         Some(logits) => format!("{layers} layers of {width} columns, {logits} logits"),
         None => format!("{layers} layers of {width} columns"),
     };
-    let network = model.encoder()?;
-    let logits = network.classifier.as_ref().map(|c| c.classes.outputs);
-    let found = (network.layers.len(), network.embedding.width, logits);
+    let program = model.program_of_all_rows();
+    can_run(&program).map_err(FheJobError::from)?;
+    let logits = program.classifier().map(|c| c.classes.outputs);
+    let found = (program.layers().len(), program.width(), logits);
     let planned = (plan.layers, plan.width, plan.logits);
     if found != planned {
         return Err(other("model", sizes(planned), sizes(found)).into());
@@ -234,12 +237,12 @@ fn fitting(
         return Err(other("calibration", planned, found).into());
     }
     let choices = Choices::from_json(&bytes).map_err(FheJobError::from)?;
-    choices.check(model.encoder()?).map_err(FheJobError::from)?;
+    choices.check(&program).map_err(FheJobError::from)?;
     let weights = weights_sha256(folder).map_err(|source| ServeError::File {
         operation: "read",
         path: folder.to_owned(),
         source,
     })?;
     choices.check_model(&weights).map_err(FheJobError::from)?;
-    Ok((model, choices))
+    Ok((model, program, choices))
 }

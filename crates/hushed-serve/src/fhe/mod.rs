@@ -38,8 +38,8 @@ pub mod wire;
 pub use arguments::RunArguments;
 #[cfg(feature = "client")]
 pub use client::{
-    Answer, CanaryOutcome, EncryptOptions, Encrypted, KeyOrder, KeygenOptions, OnEvent, Remote,
-    RemoteEvent, RemoteOptions, Warning, decrypt, encrypt, keygen,
+    Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, KeyOrder, KeygenOptions, Likely,
+    OnEvent, Remote, RemoteEvent, RemoteOptions, Warning, decrypt, encrypt, keygen,
 };
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;

@@ -7,8 +7,8 @@
 //! | 16 | first half of the bundle's hash |
 //! | 8 | length of the payload |
 //! | 4, as given | length of the bundle, the bundle ([`Bundle`]) |
-//! | 8 | ε of the first norm, an f64 |
-//! | 4 a number | token vectors, positions, gain and offset of the first norm, f32 |
+//! | 8 | ε of the first norm, an f64; 0 of a decoder, whose layers begin with norms of their own |
+//! | 4 a number | token vectors, positions, gain and offset of the first norm, f32; of a decoder the first alone |
 //!
 //! The bundle's configuration decides every size after it. The SHA-256 of all bytes is in the manifest.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -16,7 +16,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hushed_model::{Embedding, Matrix, Model, Network, Norm, NormKind, Public, StepId, here};
+use hushed_fhe::can_run;
+use hushed_model::arch::Task;
+use hushed_model::{Embedding, Matrix, Model, Norm, NormKind, Program, Public, StepId, here};
 use sha2::{Digest as _, Sha256};
 
 use super::FheJobError;
@@ -40,7 +42,7 @@ pub struct PublicModel {
     hash: Digest,
     public: Public,
     embedding: Embedding,
-    norm: Norm,
+    norm: Option<Norm>,
 }
 
 impl PublicModel {
@@ -49,19 +51,25 @@ impl PublicModel {
     /// # Errors
     /// As [`Bundle::from_folder`]; [`ServeError::Model`] for a model without numbers.
     pub fn from_folder(folder: &Path, model: &Model) -> Result<Self, ServeError> {
-        Self::new(&Bundle::from_folder(folder)?, model.encoder()?)
+        let program = model.program_of_all_rows();
+        can_run(&program).map_err(FheJobError::from)?;
+        Self::new(&Bundle::from_folder(folder)?, &program)
     }
 
-    fn new(bundle: &Bundle, network: &Network) -> Result<Self, ServeError> {
-        let (e, n) = (&network.embedding, &network.embedding_norm);
+    fn new(bundle: &Bundle, program: &Program) -> Result<Self, ServeError> {
         let at = StepId::outside("embed");
-        let (tokens, offsets) = (here(at, &e.tokens)?, here(at, &e.offsets)?);
-        let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
+        let (table, norm) = (program.embedding(), program.embedding_norm());
+        let e = *here(at, &table)?;
+        let mut numbers = vec![here(at, &e.tokens)?.data()];
+        if let Some(n) = norm {
+            let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
+            numbers.extend([here(at, &e.offsets)?.data(), gain, offset]);
+        }
         let mut payload = Vec::new();
         payload.extend_from_slice(&(bundle.bytes().len() as u32).to_le_bytes());
         payload.extend_from_slice(bundle.bytes());
-        payload.extend_from_slice(&n.epsilon.to_le_bytes());
-        for numbers in [tokens.data(), offsets.data(), gain, offset] {
+        payload.extend_from_slice(&norm.map_or(0.0, |n| n.epsilon).to_le_bytes());
+        for numbers in numbers {
             payload.extend(numbers.iter().flat_map(|x| x.to_le_bytes()));
         }
         let mut bytes = Vec::with_capacity(HEADER + payload.len());
@@ -76,7 +84,7 @@ impl PublicModel {
             bytes,
             public: bundle.public().clone(),
             embedding: e.clone(),
-            norm: n.clone(),
+            norm: norm.cloned(),
         })
     }
 
@@ -113,7 +121,7 @@ impl PublicModel {
     fn parse(
         bytes: &[u8],
         bad: impl Fn() -> FheJobError,
-    ) -> Result<(Public, Embedding, Norm), ServeError> {
+    ) -> Result<(Public, Embedding, Option<Norm>), ServeError> {
         let mut reader = Reader(bytes);
         let header = (|| {
             let magic = reader.array::<4>("magic").ok()?;
@@ -136,6 +144,7 @@ impl PublicModel {
         }
         let config = &bundle.public().config;
         let (vocabulary, positions, width) = (config.vocabulary, config.positions, config.width);
+        let decodes = config.task() == Task::Generate;
         let numbers = (|| {
             let epsilon = f64::from_le_bytes(reader.array("epsilon").ok()?);
             let mut floats = |count: Option<usize>| -> Option<Vec<f32>> {
@@ -144,8 +153,10 @@ impl PublicModel {
                 Some(words.iter().map(|b| f32::from_le_bytes(*b)).collect())
             };
             let tokens = floats(vocabulary.checked_mul(width))?;
-            let offsets = floats(positions.checked_mul(width))?;
-            let (gain, offset) = (floats(Some(width))?, floats(Some(width))?);
+            // A decoder that this protocol runs has neither positions nor a first norm.
+            let of = |count: usize| if decodes { 0 } else { count };
+            let offsets = floats(of(positions).checked_mul(width))?;
+            let (gain, offset) = (floats(Some(of(width)))?, floats(Some(of(width)))?);
             let all = [&tokens, &offsets, &gain, &offset];
             let finite = all.iter().all(|v| v.iter().all(|x| x.is_finite()));
             let ended = reader.take(1, "end").is_err();
@@ -153,22 +164,26 @@ impl PublicModel {
             good.then_some((epsilon, tokens, offsets, gain, offset))
         })();
         let (epsilon, tokens, offsets, gain, offset) = numbers.ok_or_else(&bad)?;
+        let offsets = match decodes {
+            true => None,
+            false => Matrix::new(positions, width, offsets).map(Arc::new),
+        };
         let embedding = Embedding {
             vocabulary,
             positions,
-            placed: true,
+            placed: !decodes,
             width,
             tokens: Matrix::new(vocabulary, width, tokens).map(Arc::new),
-            offsets: Matrix::new(positions, width, offsets).map(Arc::new),
+            offsets,
         };
-        let norm = Norm {
+        let norm = (!decodes).then(|| Norm {
             kind: NormKind::LayerNorm,
             width,
             epsilon,
             reach: None,
             gain: Some(gain.into()),
             offset: Some(offset.into()),
-        };
+        });
         Ok((bundle.public().clone(), embedding, norm))
     }
 
@@ -201,9 +216,9 @@ impl PublicModel {
         &self.embedding
     }
 
-    /// The norm after them.
+    /// The norm after them; none of a decoder.
     #[must_use]
-    pub fn norm(&self) -> &Norm {
-        &self.norm
+    pub fn norm(&self) -> Option<&Norm> {
+        self.norm.as_ref()
     }
 }

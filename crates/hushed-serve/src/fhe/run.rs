@@ -194,7 +194,7 @@ impl RunContext {
         stop: &Arc<AtomicBool>,
         watch: &(dyn Fn(JobEvent) + Sync),
     ) -> Result<JobReport, ServeError> {
-        let (plan, params, model, choices) = (&self.plan, &self.params, &self.model, &self.choices);
+        let (plan, params, choices) = (&self.plan, &self.params, &self.choices);
         let Predicted {
             report: predicted,
             bootstrapper,
@@ -281,8 +281,7 @@ impl RunContext {
             covers(&plan.reply, error)?;
             let engine = engine.erring_by(error);
             let path = saved.as_ref().map(|saved| saved.path.as_path());
-            let network = model.encoder().map_err(hushed_fhe::FheError::from)?;
-            let answer = engine.run(network, choices, batch, path, &told)?;
+            let answer = engine.run(&self.program, choices, batch, path, &told)?;
             engine.reply(&files.out, &head, &name, &answer, &secret)?;
             let steps = ledger(predicted, &engine.on().clock().seconds());
             let counts = engine.on().evaluator().counters().snapshot();

@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use hushed_fhe::answer_in_clear;
 use hushed_fhe::calibrate::{Options, Sample, calibrate, weights_sha256};
 use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
 use hushed_fhe::plan::public_plan::{Canary, Lengths, named};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::run::job::bootstrap;
-use hushed_model::testing::tiny_folder;
+use hushed_model::testing::{tiny_folder, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong, cosine};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
@@ -73,12 +74,40 @@ impl Offered {
         &Offered::both()[0]
     }
 
+    /// A decoder that was made for encryption, in the same way; its server learns no lengths.
+    pub fn decoder() -> &'static Offered {
+        static OFFERED: OnceLock<(TempDir, Offered)> = OnceLock::new();
+        let made = OFFERED.get_or_init(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let offered = Offered {
+                folder: folder.path().to_owned(),
+                file: "private.json",
+            };
+            offered.make(|to| {
+                fs::create_dir_all(to)?;
+                for entry in fs::read_dir(tiny_golden("bitnet-sigmoid"))? {
+                    let entry = entry?;
+                    fs::copy(entry.path(), to.join(entry.file_name()))?;
+                }
+                Ok(())
+            });
+            (folder, offered)
+        });
+        &made.1
+    }
+
     pub fn make(&self, write: impl Fn(&Path) -> std::io::Result<()>) {
         let dir = self.path("model");
         write(&dir).unwrap();
         let model = Model::load(&dir).unwrap();
         let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
-        let all: Vec<TokenIds> = sample().iter().map(tokens).collect();
+        let program = model.program_of_all_rows();
+        let decodes = program.vocabulary().is_some();
+        let all: Vec<TokenIds> = sample()
+            .iter()
+            .map(tokens)
+            .filter(|text| text.ids().len() <= ROWS)
+            .collect();
         let sample = Sample {
             texts: &all,
             hostile: &[],
@@ -101,17 +130,21 @@ impl Offered {
         public.write(&self.path("public")).unwrap();
         let params = named(PARAMETERS).unwrap();
         let (_, bootstrap) = bootstrap(&params).unwrap();
-        let canary = "a private world is the hello".to_owned();
-        let embedding = model.embed(vec![tokens(&canary)]).unwrap();
+        let canary = match decodes {
+            true => "the sea is a key",
+            false => "a private world is the hello",
+        }
+        .to_owned();
         let canary = Canary {
+            embedding: answer_in_clear(&model, &tokens(&canary)).unwrap(),
             text: canary,
-            embedding: embedding.into_iter().next().unwrap(),
             least_cosine: 0.99,
         };
-        for (file, lengths) in [
+        let files = [
             ("plan.json", Lengths::Public),
             ("private.json", Lengths::Private),
-        ] {
+        ];
+        for (file, lengths) in files.into_iter().skip(usize::from(decodes)) {
             let options = FheOptions {
                 rows: ROWS,
                 texts: usize::MAX,
@@ -121,21 +154,15 @@ impl Offered {
                 prices: reference(2),
                 placement: None,
             };
-            let report = FhePlanReport::new(
-                model.encoder().unwrap(),
-                &choices,
-                false,
-                &params,
-                &bootstrap,
-                &options,
-            );
+            let report =
+                FhePlanReport::new(&program, &choices, false, &params, &bootstrap, &options);
             let mut placement = report.unwrap().placement;
             assert!(!placement.spills());
             // As where memory is short: of one plan one half of a layer, of the other both.
-            placement.spill_attention = true;
+            placement.spill_attention = !decodes;
             placement.spill_feed_forward = !lengths.encrypted();
             let plan = Offer {
-                network: model.encoder().unwrap(),
+                program: &program,
                 choices: &choices,
                 parameters: PARAMETERS,
                 params: &params,

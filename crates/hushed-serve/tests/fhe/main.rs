@@ -5,5 +5,6 @@ mod fhe_server;
 #[path = "../common/offered.rs"]
 mod offered;
 
+mod decoder;
 mod fhe;
 mod remote;

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use hushed_serve::fhe::{self, Answer};
-use serde_json::json;
+use hushed_serve::fhe::{self, Answer, Head};
+use serde_json::{Value, json};
 
 use super::encrypt::Files;
+use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::output::{Output, answer, answer_text};
 
@@ -16,11 +17,15 @@ use crate::output::{Output, answer, answer_text};
 and nowhere else. If it differs, the batch cannot be trusted: nothing is printed without --anyway, and the keys are retired, so that nothing
 more is encrypted for them. A right canary proves nothing about a server that cheats on single texts.
 
+Of a decoder each text is answered with the hidden state of its last row. The likeliest next tokens are made of it here. What follows them
+takes another run: to send back a token that was read from a reply would tell the server something about the key (docs/ensi.md).
+
 Do not publish the numbers, or report them with an error: each decryption reveals a little about the secret key. Decryptions are counted.
 
 Examples:
   hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply
-  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --json"
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --json
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --top 10"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -33,18 +38,54 @@ pub struct Args {
     /// Print the answers even if the canary's is wrong
     #[arg(long)]
     anyway: bool,
+
+    #[command(flatten)]
+    next: Next,
+}
+
+/// What is shown of a decoder's answers.
+#[derive(clap::Args)]
+pub struct Next {
+    /// Of a decoder: so many of the likeliest next tokens of each text, with the logarithms of their probabilities
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = at_least_one)]
+    top: usize,
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let files = &self.files;
         let opened = fhe::decrypt(&files.plan, &files.public, &files.keys, &self.reply)?;
-        show(out, &opened, self.anyway)
+        show(out, &opened, self.anyway, &self.next)
+    }
+}
+
+impl Next {
+    /// Prints the likeliest tokens after a text.
+    fn show(
+        &self,
+        out: &Output,
+        head: &Head,
+        (index, tokens): (usize, usize),
+        hidden: &[f64],
+    ) -> Result<(), CliError> {
+        let next = head.likeliest(hidden, self.top)?;
+        let listed: Vec<Value> = next
+            .iter()
+            .map(|t| json!({ "id": t.id, "text": t.text, "log_probability": t.log_probability }))
+            .collect();
+        let object = json!({ "text_index": index, "tokens": tokens, "next": listed, "hidden_state": hidden });
+        out.result(object, || {
+            let shown = next
+                .iter()
+                .map(|t| format!("{:?} {:.3}", t.text, t.log_probability));
+            let shown: Vec<String> = shown.collect();
+            format!("text {index}, {tokens} tokens: next {}", shown.join(", "))
+        })
     }
 }
 
 /// Prints the answers, unless the canary's is wrong and they are not wanted `anyway`.
-pub fn show(out: &Output, opened: &Answer, anyway: bool) -> Result<(), CliError> {
+pub fn show(out: &Output, opened: &Answer, anyway: bool, next: &Next) -> Result<(), CliError> {
     if let Some(canary) = opened.canary.filter(|canary| !canary.is_good()) {
         if !anyway {
             let (found, least) = (canary.cosine, canary.least);
@@ -57,6 +98,10 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool) -> Result<(), CliError>
     let labels = opened.labels.as_deref();
     let texts = opened.embeddings.iter().zip(&opened.tokens);
     for (index, (numbers, &tokens)) in texts.enumerate() {
+        if let Some(head) = &opened.head {
+            next.show(out, head, (index, tokens), numbers)?;
+            continue;
+        }
         let object = answer(index, tokens, numbers, labels);
         out.result(object, || answer_text(index, tokens, numbers, labels))?;
     }

@@ -65,6 +65,9 @@ pub struct FheArgs {
     /// Print the answers even if the canary's is wrong
     #[arg(long)]
     anyway: bool,
+
+    #[command(flatten)]
+    next: decrypt::Next,
 }
 
 impl FheArgs {
@@ -114,7 +117,7 @@ impl FheArgs {
         }
         let answer = remote.collect(&job, &mut watch)?;
         shown.bar.finish_and_clear();
-        decrypt::show(out, &answer, self.anyway)?;
+        decrypt::show(out, &answer, self.anyway, &self.next)?;
         // Only answers that have been shown are deleted.
         Ok(remote.forget(&job)?)
     }

@@ -16,9 +16,9 @@ use hushed_fhe::plan::{
     reference,
 };
 use hushed_fhe::run::job::bootstrap;
-use hushed_fhe::{Choices, FheError, MAX_BYTES};
+use hushed_fhe::{Choices, FheError, MAX_BYTES, answer_in_clear, can_run};
 use hushed_math::cpu::Cpu;
-use hushed_model::{Body, Model, ModelError, PublicFiles, TooLong, random_network};
+use hushed_model::{Model, ModelError, PublicFiles, TooLong, random_model};
 use hushed_serve::fhe::{PublicModel, write_plan};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
     max_memory: Option<u32>,
 
-    /// fhe: what the server learns of a text's length; `bucket` with --bucket N
+    /// fhe: what the server learns of a text's length; `bucket` with --bucket N. Of a decoder's texts it learns nothing
     #[arg(
         long,
         value_enum,
@@ -142,6 +142,16 @@ pub struct Args {
     )]
     canary: Option<String>,
 
+    /// fhe: the rows of a text that a decoder is read at
+    #[arg(
+        long,
+        value_enum,
+        default_value = "last",
+        env = "HUSHED_ANSWER",
+        help_heading = "With --protocol fhe"
+    )]
+    answer: Rows,
+
     /// fhe: the parameter set
     #[arg(
         long,
@@ -151,6 +161,13 @@ pub struct Args {
         help_heading = "With --protocol fhe"
     )]
     parameters: String,
+}
+
+/// The rows of a text that a decoder is read at.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rows {
+    /// The last one, which the next token follows from
+    Last,
 }
 
 /// What the server learns of lengths.
@@ -209,20 +226,21 @@ impl Args {
             name: self.parameters.clone(),
             source,
         })?;
-        Model::shapes_only(&public).encoder()?;
+        can_run(&Model::shapes_only(&public).program_of_all_rows())?;
+        // There is no other yet.
+        let Rows::Last = self.answer;
         // Counts do not follow from weights; where the folder has none, random ones take their place.
-        let shapes = |_| Model {
-            body: Body::Encoder(random_network(&public.config, public.pool, 1)),
-            public: public.clone(),
-        };
+        let shapes = |_| random_model(&public);
         let model = match self.public_plan.is_some() || self.public_model.is_some() {
             true => Model::load(request.dir)?,
             false => Model::load(request.dir).unwrap_or_else(shapes),
         };
+        let program = model.program_of_all_rows();
+        can_run(&program)?;
         let choices = match &self.calibration {
             Some(path) => {
                 let choices = read_choices(path)?;
-                choices.check(model.encoder()?).map_err(FheError::from)?;
+                choices.check(&program).map_err(FheError::from)?;
                 Some(choices)
             }
             None => None,
@@ -234,27 +252,24 @@ impl Args {
         let mut options = FheOptions {
             rows,
             texts: self.texts.unwrap_or(usize::MAX),
-            lengths: self.lengths(request.bucket)?,
+            lengths: match program.vocabulary() {
+                // Its padding needs no mask, and nobody has to know where it ends.
+                Some(_) => Lengths::Private,
+                None => self.lengths(request.bucket)?,
+            },
             max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
             uplink: f64::from(self.uplink) * 1e6 / 8.0,
             prices: self.prices(&params, threads)?,
             placement: None,
         };
-        let plain = assumed_choices(model.encoder()?, rows);
+        let plain = assumed_choices(&program, rows);
         let used = choices.as_ref().unwrap_or(&plain);
         let (_, bootstrap) = bootstrap(&params)?;
         let assumed = choices.is_none();
-        if self.texts.is_some() {
-            options.placement = packed_placement(model.encoder()?, used, &params, &options)?;
+        if self.texts.is_some() && program.vocabulary().is_none() {
+            options.placement = packed_placement(&program, used, &params, &options)?;
         }
-        let plan = FhePlanReport::new(
-            model.encoder()?,
-            used,
-            assumed,
-            &params,
-            &bootstrap,
-            &options,
-        )?;
+        let plan = FhePlanReport::new(&program, used, assumed, &params, &bootstrap, &options)?;
 
         if request.steps {
             for step in &plan.steps {
@@ -304,7 +319,7 @@ impl Args {
         let known = known.transpose()?;
         let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
         let offer = Offer {
-            network: model.encoder()?,
+            program: &model.program_of_all_rows(),
             choices: made.choices,
             parameters: &self.parameters,
             params: made.params,
@@ -342,7 +357,7 @@ impl Args {
                 limit: rows,
             });
         }
-        let embedding = model.embed(vec![tokens])?.pop().unwrap_or_default();
+        let embedding = answer_in_clear(model, &tokens)?;
         Ok(Some(Canary {
             text: text.clone(),
             embedding,
@@ -522,6 +537,10 @@ fn summary(plan: &FhePlanReport) -> String {
     }
     if let Some(logits) = plan.logits {
         text += &format!("\nanswer: {logits} logits a text");
+    }
+    if plan.answer.is_some() {
+        let width = plan.width;
+        text += &format!("\nanswer: the hidden state of a text's last row, {width} numbers");
     }
     for exposure in &plan.exposures {
         text += &format!("\nseen by the {}: {}", exposure.who, exposure.sees);

@@ -9,7 +9,7 @@ use hushed_fhe::plan::public_plan::{Lengths, named};
 use hushed_fhe::verify::{
     Answer, Difference, Event, OnKey, Options, OutOfRange, Report, Stage, Which, retrieval, verify,
 };
-use hushed_model::{Model, cosine};
+use hushed_model::{Matrix, Model, cosine, likeliest};
 use serde_json::{Map, Value, json};
 
 use super::labels::rank_correlation;
@@ -152,7 +152,8 @@ impl Args {
             path: dir.join("model.safetensors"),
             source,
         })?;
-        let made_for = choices.check(model.encoder()?);
+        let program = model.program_of_all_rows();
+        let made_for = choices.check(&program);
         made_for
             .and_then(|()| choices.check_model(&weights))
             .map_err(FheError::from)?;
@@ -192,7 +193,7 @@ impl Args {
         };
         let layers = options
             .layers
-            .map_or(choices.layers.len(), |k| k.min(choices.layers.len()));
+            .map_or(program.layers().len(), |k| k.min(program.layers().len()));
         let report = if self.encrypted {
             let bar = Running::new(out, "placing");
             let progress = |event| match event {
@@ -230,7 +231,7 @@ impl Args {
             let object = json!({ "text_index": answer.text, "tokens": tokens, "cosine": cosine });
             out.result(object, || {
                 format!(
-                    "text {:<4} cosine to the clear embedding: {}",
+                    "text {:<4} cosine to the clear answer: {}",
                     answer.text,
                     shown.join(", ")
                 )
@@ -251,7 +252,19 @@ impl Args {
                 }
             })?;
         }
-        self.end(out, &report, documents, tokens.len(), scores)
+        let head = program
+            .vocabulary()
+            .and_then(|head| head.weights.as_deref());
+        self.end(
+            out,
+            &report,
+            &Texts {
+                documents,
+                texts: tokens.len(),
+                scores,
+                head,
+            },
+        )
     }
 
     fn on_key(&self) -> OnKey {
@@ -278,14 +291,13 @@ impl Args {
         Ok(())
     }
 
-    fn end(
-        &self,
-        out: &Output,
-        report: &Report,
-        documents: usize,
-        texts: usize,
-        scores: &[f64],
-    ) -> Result<(), CliError> {
+    fn end(&self, out: &Output, report: &Report, of: &Texts<'_>) -> Result<(), CliError> {
+        let Texts {
+            documents,
+            texts,
+            scores,
+            head,
+        } = *of;
         let answers = &report.answers;
         let worst = |of: fn(&Stage) -> Option<Difference>| {
             let stage = report.worst_layer(of);
@@ -326,6 +338,16 @@ impl Args {
             }
             let least = cosines.iter().copied().fold(f64::INFINITY, f64::min);
             let mean = cosines.iter().sum::<f64>() / cosines.len() as f64;
+            if let Some(head) = head {
+                let next = next_tokens(answers, head, of)?;
+                end[name] =
+                    json!({ "cosine_min": least, "cosine_mean": mean, "next": next.json() });
+                text += &format!(
+                    "\n{name}: least cosine {least:.6}, mean {mean:.6}; likeliest next token the same for {} of {}, its log probability differs by at most {:.4}",
+                    next.same, next.texts, next.farthest
+                );
+                continue;
+            }
             let nearest = retrieval(&all, &all, of);
             let mut object =
                 json!({ "cosine_min": least, "cosine_mean": mean, "nearest": nearest });
@@ -352,6 +374,55 @@ impl Args {
         }
         out.summary(end, &text)
     }
+}
+
+/// What the end of a comparison says of the texts.
+#[derive(Clone, Copy)]
+struct Texts<'a> {
+    /// Texts that queries are for; the others are queries.
+    documents: usize,
+    texts: usize,
+    scores: &'a [f64],
+    /// The head of a decoder.
+    head: Option<&'a Matrix<f32>>,
+}
+
+/// Next tokens of a rung beside those of the clear.
+#[derive(Default)]
+struct NextTokens {
+    texts: usize,
+    /// Texts whose likeliest token is the same.
+    same: usize,
+    /// The largest difference of the logarithm of that token's probability.
+    farthest: f64,
+}
+
+impl NextTokens {
+    fn json(&self) -> Value {
+        json!({ "texts": self.texts, "same": self.same, "log_probability_max_difference": self.farthest })
+    }
+}
+
+fn next_tokens(
+    answers: &[Answer],
+    head: &Matrix<f32>,
+    of: impl Fn(&Answer) -> Option<&[f64]>,
+) -> Result<NextTokens, CliError> {
+    let mut next = NextTokens::default();
+    for answer in answers {
+        let Some(found) = of(answer) else { continue };
+        let found = likeliest(head, found, head.rows())?;
+        let clear = likeliest(head, &answer.clear, 1)?;
+        let (Some(first), Some(clear)) = (found.first(), clear.first()) else {
+            continue;
+        };
+        let same = found.iter().find(|token| token.0 == clear.0);
+        let apart = same.map_or(f64::INFINITY, |token| (token.1 - clear.1).abs());
+        next.texts += 1;
+        next.same += usize::from(first.0 == clear.0);
+        next.farthest = next.farthest.max(apart);
+    }
+    Ok(next)
 }
 
 fn cosines(answer: &Answer) -> Vec<(&'static str, f64)> {

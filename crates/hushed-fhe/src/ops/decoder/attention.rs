@@ -76,6 +76,20 @@ pub fn attention<S: Slots>(
     run.output.finish(on, partial)
 }
 
+/// The bias of a causal sigmoid.
+///
+/// # Errors
+/// [`FheError::Unsupported`] for other weights, masks, and norms inside.
+pub fn causal_sigmoid(at: StepId, block: &Attention) -> Result<f64, FheError> {
+    match (block.weigh, block.mask, &block.sub_norm) {
+        (Weigh::Sigmoid { bias }, Mask::Causal, None) => Ok(bias),
+        _ => Err(FheError::Unsupported {
+            what: format!("{at}: attention other than by a causal sigmoid without a norm inside"),
+            remedy: "decoders with attention_weights \"sigmoid\" and sub_norms false can be run",
+        }),
+    }
+}
+
 /// Keys of a head, turned and masked.
 struct Keys<V> {
     /// By pair, then by baby step.
@@ -107,17 +121,7 @@ impl<'a, S: Slots> Run<'a, S> {
         let SigmoidLayer {
             at, block, choice, ..
         } = *layer;
-        let bias = match (block.weigh, block.mask, &block.sub_norm) {
-            (Weigh::Sigmoid { bias }, Mask::Causal, None) => bias,
-            _ => {
-                return Err(FheError::Unsupported {
-                    what: format!(
-                        "{at}: attention other than by a causal sigmoid without a norm inside"
-                    ),
-                    remedy: "decoders with attention_weights \"sigmoid\" and sub_norms false can be run",
-                });
-            }
-        };
+        let bias = causal_sigmoid(at, block)?;
         same(
             at,
             "heads of the calibration",

@@ -8,11 +8,12 @@ use hushed_model::{
 };
 
 use crate::calibrate::decoder::{Degrees, measure};
-use crate::calibrate::{Options, Sample, calibrate, last_row};
+use crate::calibrate::{Options, Sample, calibrate};
 use crate::choices::Choices;
+use crate::clear::last_row;
 use crate::ops::pool::{Pooled, unpack};
 use crate::packing::Interleave;
-use crate::pass::Sees;
+use crate::pass::{Look, Viewer};
 use crate::plan::placement::Placement;
 use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Op, Simulator, Vector};
@@ -53,6 +54,16 @@ pub(crate) fn columns(
         })
     };
     (0..program.width()).map(column).collect()
+}
+
+/// A viewer of sums.
+fn sums<'a, V>(
+    mut see: impl FnMut(StepId, &Acts<V>) -> Result<(), FheError> + 'a,
+) -> Viewer<'a, V> {
+    Box::new(move |id, look| match look {
+        Look::Columns(x) => see(id, x),
+        Look::Centred { .. } => panic!("{id}: no sum"),
+    })
 }
 
 fn hidden(program: &Program, text: &TokenIds) -> Vec<f64> {
@@ -99,7 +110,7 @@ impl Subject {
         &self,
         on: &S,
         columns: Vec<S::Value>,
-        seen: Sees<'_, S::Value>,
+        seen: Viewer<'_, S::Value>,
     ) -> Result<Pooled<S::Value>, FheError> {
         let placement = self.placement(on.top());
         let mut pass = DecoderPass::new(
@@ -117,7 +128,7 @@ impl Subject {
     pub fn simulated(&self, on: &Simulator) -> Result<Vec<Vec<f64>>, FheError> {
         let columns = columns(&self.program, &self.texts, self.layout, self.bound);
         let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
-        let pooled = self.run(on, columns.collect(), Box::new(|_, _| Ok(())))?;
+        let pooled = self.run(on, columns.collect(), sums(|_, _: &Acts<Vector>| Ok(())))?;
         let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
         let lengths = vec![1; self.texts.len()];
         Ok(unpack(self.layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap())
@@ -240,7 +251,7 @@ fn a_later_token_changes_no_earlier_row() {
             opened.extend(x.columns.iter().map(|v| v.values().to_vec()));
             Ok(())
         };
-        subject.run(&on, columns.collect(), Box::new(see)).unwrap();
+        subject.run(&on, columns.collect(), sums(see)).unwrap();
         opened
     };
     let before = opened(&subject);
@@ -276,9 +287,9 @@ fn rows_of_padding_stay_zeros() {
     );
     let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
     let (texts, lengths) = (subject.layout.texts(), subject.texts.clone());
-    let mut sums = 0;
+    let mut count = 0;
     let see = |_: StepId, x: &Acts<Vector>| {
-        sums += 1;
+        count += 1;
         for v in &x.columns {
             for (slot, v) in v.values().iter().enumerate() {
                 let length = lengths.get(slot % texts).map_or(0, |text| text.ids().len());
@@ -288,8 +299,8 @@ fn rows_of_padding_stay_zeros() {
         }
         Ok(())
     };
-    let pooled = subject.run(&on, columns.collect(), Box::new(see)).unwrap();
-    assert_eq!(sums, 4);
+    let pooled = subject.run(&on, columns.collect(), sums(see)).unwrap();
+    assert_eq!(count, 4);
     for v in &pooled.vectors {
         let empty = v
             .values()
@@ -357,7 +368,7 @@ fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
         seen.borrow_mut().push((id, opened));
         Ok(())
     };
-    let pooled = subject.run(&keys.on, sent, Box::new(see)).unwrap();
+    let pooled = subject.run(&keys.on, sent, sums(see)).unwrap();
     let raw: Vec<Vec<f64>> = pooled.vectors.iter().map(|ct| keys.open(ct)).collect();
     let lengths = vec![1; subject.texts.len()];
     let found = unpack(subject.layout, &lengths, pooled.width, pooled.factor, &raw).unwrap();
@@ -381,7 +392,7 @@ fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
     let clear = clear
         .into_iter()
         .map(|v| exact.vector(v, exact.top()).unwrap());
-    subject.run(&exact, clear.collect(), Box::new(see)).unwrap();
+    subject.run(&exact, clear.collect(), sums(see)).unwrap();
     for ((id, found), (other, expected)) in seen.into_inner().iter().zip(&simulated) {
         assert_eq!(id, other);
         println!("{id}: {:.2e}", spread(found, expected));

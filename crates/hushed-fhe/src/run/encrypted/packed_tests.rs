@@ -87,10 +87,10 @@ impl Subject {
     fn plan(&self) -> FhePlan {
         let (_, keys) = bootstrap(&self.params).unwrap();
         let options = self.options(Lengths::Public);
-        let (network, choices) = (&self.network, &self.choices);
-        let placement = packed_placement(network, choices, &self.params, &options);
+        let (program, choices) = (&self.network.program(), &self.choices);
+        let placement = packed_placement(program, choices, &self.params, &options);
         let offer = Offer {
-            network,
+            program,
             choices,
             parameters: PARAMETERS,
             params: &self.params,
@@ -108,7 +108,10 @@ impl Subject {
 
     fn client(&self, plan: &FhePlan) -> FheClient {
         let network = &self.network;
-        let (embedding, norm) = (network.embedding.clone(), network.embedding_norm.clone());
+        let (embedding, norm) = (
+            network.embedding.clone(),
+            Some(network.embedding_norm.clone()),
+        );
         FheClient::new(plan.clone(), &self.params, embedding, norm, network.pool).unwrap()
     }
 }
@@ -201,8 +204,13 @@ fn one_text_is_answered_as_the_model_answers_it() {
 
     // What is planned is what was done.
     let options = subject.options(Lengths::Public);
-    let (network, choices) = (&subject.network, &subject.choices);
-    let run = dry_run(network, choices, &subject.params, &options, &plan.placement);
+    let run = dry_run(
+        &program,
+        &subject.choices,
+        &subject.params,
+        &options,
+        &plan.placement,
+    );
     let counts = run.unwrap().counts;
     let total = |ops: &[Op]| ops.iter().map(|&op| counts.total(op)).sum::<u64>();
     assert_eq!(done.bootstrap, total(&[Op::Bootstrap]));
@@ -220,8 +228,9 @@ fn one_text_is_answered_as_the_model_answers_it() {
 #[test]
 fn what_packed_rows_do_not_take_is_refused_by_name() {
     let subject = Subject::new();
-    let (network, choices, params) = (&subject.network, &subject.choices, &subject.params);
-    let place = |options: &FheOptions| packed_placement(network, choices, params, options);
+    let program = subject.network.program();
+    let (choices, params) = (&subject.choices, &subject.params);
+    let place = |options: &FheOptions| packed_placement(&program, choices, params, options);
     let private = place(&subject.options(Lengths::Private)).err().unwrap();
     assert!(private.to_string().contains("public lengths"), "{private}");
     // More texts than there is room for are a batch.
@@ -232,7 +241,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;
     let options = subject.options(Lengths::Public);
-    let refused = packed_placement(network, &deep, params, &options).err();
+    let refused = packed_placement(&program, &deep, params, &options).err();
     assert!(
         matches!(refused, Some(FheError::Levels { .. })),
         "{refused:?}"

@@ -147,7 +147,7 @@ impl Subject {
             self.plan.clone(),
             &self.params,
             self.network.embedding.clone(),
-            self.network.embedding_norm.clone(),
+            Some(self.network.embedding_norm.clone()),
             self.network.pool,
         )
         .unwrap();

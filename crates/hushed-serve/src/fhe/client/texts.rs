@@ -5,12 +5,16 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use hushed_fhe::FhePlan;
 use hushed_fhe::files::{FileError, atomic, exchange, owner};
 use hushed_fhe::plan::public_plan::{Lengths, Params};
 use hushed_fhe::run::client::FheClient;
-use hushed_model::{TextError, TokenIds, TooLong, cosine, length, nearness};
+use hushed_model::tokens::Decoder;
+use hushed_model::{
+    Matrix, Task, TextError, TokenIds, TooLong, cosine, length, likeliest, nearness,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
@@ -83,8 +87,10 @@ impl CanaryOutcome {
 /// A decrypted reply.
 #[derive(Clone)]
 pub struct Answer {
-    /// The embedding of each text, or its logits, in order.
+    /// The embedding of each text, its logits, or a decoder's hidden state, in order.
     pub embeddings: Vec<Vec<f64>>,
+    /// What makes next tokens of hidden states, if the model is a decoder.
+    pub head: Option<Head>,
     /// Names of the logits, if the model is a classifier.
     pub labels: Option<Vec<String>>,
     /// Tokens of each text.
@@ -93,6 +99,51 @@ pub struct Answer {
     pub canary: Option<CanaryOutcome>,
     /// Ciphertexts decrypted with this key so far.
     pub decryptions: u64,
+}
+
+/// A decoder's head: its public table of token vectors.
+#[derive(Clone)]
+pub struct Head {
+    table: Arc<Matrix<f32>>,
+    text: Decoder,
+}
+
+/// A token that may come next. No `Debug`: it is the private answer.
+#[derive(Clone)]
+pub struct Likely {
+    /// Its id.
+    pub id: u32,
+    /// What it stands for; nothing for a special token.
+    pub text: String,
+    /// The natural logarithm of its probability among all tokens.
+    pub log_probability: f64,
+}
+
+impl Head {
+    fn of(public: &PublicModel) -> Option<Head> {
+        Some(Head {
+            table: Arc::clone(public.embedding().tokens.as_ref()?),
+            text: public.public().tokenizer().ok()?.decoder()?,
+        })
+    }
+
+    /// The likeliest tokens after a text with this hidden state, at most `most` of them.
+    ///
+    /// # Errors
+    /// [`ServeError::Model`] for numbers of another width.
+    pub fn likeliest(&self, hidden: &[f64], most: usize) -> Result<Vec<Likely>, ServeError> {
+        let found = likeliest(&self.table, hidden, most)?.into_iter();
+        let named = found.map(|(id, log_probability)| {
+            let mut decoder = self.text.clone();
+            let text = decoder.push(id) + decoder.finish();
+            Likely {
+                id,
+                text,
+                log_probability,
+            }
+        });
+        Ok(named.collect())
+    }
 }
 
 /// What belongs together at a client.
@@ -118,10 +169,11 @@ impl Owned {
             .into());
         }
         let public = PublicModel::read(path, &plan.public_sha256)?;
-        let (embedding, norm) = (public.embedding().clone(), public.norm().clone());
+        let (embedding, norm) = (public.embedding().clone(), public.norm().cloned());
         let pool = public.public().pool;
         let classes = public.public().labels().map(<[String]>::len);
-        if classes != plan.logits {
+        let decodes = public.public().task() == Task::Generate;
+        if classes != plan.logits || decodes != plan.answer.is_some() {
             let path = path.to_owned();
             return Err(FheJobError::BadPublic { path }.into());
         }
@@ -378,6 +430,7 @@ pub fn decrypt(
     Ok(Answer {
         embeddings: answers.into_iter().take(texts).flatten().collect(),
         tokens: request.tokens,
+        head: owned.plan.answer.and_then(|_| Head::of(&owned.public)),
         labels: public.labels().map(<[String]>::to_vec),
         canary,
         decryptions: record.decryptions,

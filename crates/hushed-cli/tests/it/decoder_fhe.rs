@@ -1,0 +1,110 @@
+//! A decoder under encryption by the commands of a user: what it would cost and show, its rungs up to ciphertexts, and
+//! what is refused.
+#![forbid(unsafe_code)]
+
+use std::fs;
+
+use crate::common::{error, hushed, json_lines};
+use hushed_model::testing::tiny_golden;
+
+const TEXTS: &str =
+    "the sea is red\na b c d\nhello\nthe world is a sea\nb b b a c\nred sea\nthe the\nd a c\n";
+
+#[test]
+fn a_decoder_is_planned_and_verified() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let model = tiny_golden("bitnet-sigmoid");
+    let dir = model.to_string_lossy().into_owned();
+    let (sample, calibration) = (at("sample.txt"), at("calibration.json"));
+    fs::write(&sample, TEXTS).expect("a sample");
+    let calibrated = hushed(&[
+        "calibrate",
+        &dir,
+        "--protocol",
+        "fhe",
+        "--input",
+        &sample,
+        "--rows",
+        "16",
+        "--cosine",
+        "0.999",
+        "--output",
+        &calibration,
+    ]);
+    assert_eq!(calibrated.status.code(), Some(0), "{calibrated:?}");
+
+    let plan = |more: &[&str]| {
+        let mut args = vec!["plan", &dir, "--protocol", "fhe", "--rows", "16", "--json"];
+        args.extend(more);
+        hushed(&args)
+    };
+    let planned = plan(&["--calibration", &calibration, "--answer", "last"]);
+    assert_eq!(planned.status.code(), Some(0), "{planned:?}");
+    let rows = json_lines(&planned.stdout);
+    let report = &rows[0]["plan"];
+    assert_eq!(
+        (&report["answer"], &report["width"]),
+        (&"last".into(), &16.into())
+    );
+    let seen = report["exposures"].to_string();
+    assert!(
+        seen.contains("hidden state of the last row, 16 numbers"),
+        "{seen}"
+    );
+    assert!(seen.contains("nothing of a text's length"), "{seen}");
+    // What follows from a decrypted token does not go back.
+    let pin = "0".repeat(64);
+    let mut generate = vec!["generate", "--server", "127.0.0.1:1", "--pin", &pin, "a"];
+    generate.extend(["--protocol", "fhe", "--json"]);
+    for refused in [plan(&["--max-tokens", "2"]), hushed(&generate)] {
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let message = error(&refused)["message"].to_string();
+        assert!(message.contains("would go back to the server"), "{message}");
+    }
+    // Sub-norms and softmax attention have no circuit yet.
+    let other = tiny_golden("bitnet").to_string_lossy().into_owned();
+    let refused = hushed(&[
+        "plan",
+        &other,
+        "--protocol",
+        "fhe",
+        "--rows",
+        "16",
+        "--json",
+    ]);
+    assert_eq!(refused.status.code(), Some(4));
+    assert_eq!(error(&refused)["name"], "unsupported");
+
+    let verified = hushed(&[
+        "verify",
+        &dir,
+        "--protocol",
+        "fhe",
+        "--json",
+        "--calibration",
+        &calibration,
+        "--input",
+        &sample,
+        "--encrypted",
+        "--parameters",
+        "insecure-test/9/14",
+        "--steps",
+    ]);
+    assert_eq!(verified.status.code(), Some(0), "{verified:?}");
+    let rows = json_lines(&verified.stdout);
+    let of = |name: &str| rows.iter().filter(|r| !r[name].is_null()).count();
+    // Two sums a layer, of which the second is its output.
+    assert_eq!((of("layer"), of("step"), of("text_index")), (2, 2, 8));
+    let end = rows.last().expect("a summary");
+    for rung in ["polynomial", "predicted", "encrypted"] {
+        let cosine = end[rung]["cosine_min"].as_f64().expect("a number");
+        assert!(cosine > 0.999, "{end}");
+        let next = &end[rung]["next"];
+        assert_eq!(
+            (&next["texts"], &next["same"]),
+            (&8.into(), &8.into()),
+            "{end}"
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! What a client may send: the bound of its columns, from public numbers alone.
+
+use hushed_model::{Embedding, ModelError, Norm, Program, StepId, here};
+use rayon::prelude::*;
+
+/// Room above the greatest number that a client can send.
+const MARGIN: f64 = 1.0 + 1e-6;
+
+/// [`input_bound`] of a program.
+///
+/// # Errors
+/// [`ModelError::ShapesOnly`], also for a model that reads no texts.
+pub fn bound_of_inputs(program: &Program, rows: usize) -> Result<f64, ModelError> {
+    let table = program.embedding();
+    let table = *here(StepId::outside("embed"), &table)?;
+    input_bound(table, program.embedding_norm(), rows)
+}
+
+/// No number that a client sends is larger: the greatest of all token vectors at all positions, after the first norm.
+/// All three are public. Where layers begin with norms of their own, token vectors are sent as they are.
+///
+/// # Errors
+/// [`ModelError::ShapesOnly`].
+pub fn input_bound(e: &Embedding, norm: Option<&Norm>, rows: usize) -> Result<f64, ModelError> {
+    let at = StepId::outside("embed");
+    let tokens = here(at, &e.tokens)?;
+    let Some(norm) = norm else {
+        let largest = tokens.data().iter().fold(0.0_f32, |m, v| m.max(v.abs()));
+        return Ok(f64::from(largest).max(1e-3) * MARGIN);
+    };
+    let offsets = here(at, &e.offsets)?;
+    let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
+    let positions = offsets.rows().min(rows);
+    let width = e.width as f64;
+    let greatest = |token: usize| {
+        let vector = tokens.row(token);
+        let mut x = vec![0.0; e.width];
+        (0..positions).fold(0.0_f64, |most, position| {
+            let pairs = vector.iter().zip(offsets.row(position));
+            for (x, (&t, &p)) in x.iter_mut().zip(pairs) {
+                *x = f64::from(t) + f64::from(p);
+            }
+            let mean = x.iter().sum::<f64>() / width;
+            let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width;
+            let root = (variance + norm.epsilon).sqrt();
+            let affine = x.iter().zip(gain.iter()).zip(offset.iter());
+            affine.fold(most, |most, ((v, &g), &o)| {
+                most.max((f64::from(g) * (v - mean) / root + f64::from(o)).abs())
+            })
+        })
+    };
+    let most = (0..tokens.rows()).into_par_iter().map(greatest);
+    Ok(most.reduce(|| 0.0, f64::max).max(1e-3) * MARGIN)
+}

@@ -1,0 +1,158 @@
+//! A decoder under encryption through files: the hidden state of the last row of every text, next tokens made of it at the
+//! client, a run that goes on from a checkpoint, and what is refused on the way.
+
+use std::fs;
+use std::sync::Mutex;
+
+use crate::offered::{Offered, sample};
+use hushed_fhe::calibrate::embed;
+use hushed_fhe::{Choices, FhePlan, PlanFileError, answer_in_clear};
+use hushed_model::{Model, TokenIds, TooLong, cosine, likeliest};
+use hushed_serve::ServeError;
+use hushed_serve::fhe::{self, FheJobError, JobEvent, PublicModel};
+
+fn name<T>(result: Result<T, ServeError>) -> &'static str {
+    result.err().unwrap().name()
+}
+
+/// Texts of several lengths, for all places but the canary's.
+fn texts() -> Vec<String> {
+    let model = Model::load(&Offered::decoder().path("model")).unwrap();
+    let fits = |text: &String| model.tokens(text, TooLong::Refuse).unwrap().ids().len() <= 16;
+    let mut texts: Vec<String> = sample().into_iter().filter(fits).collect();
+    texts.truncate(15);
+    assert!(texts.len() > 8);
+    texts
+}
+
+#[test]
+fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
+    let offered = Offered::decoder();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let (plan, params) = fhe::read_plan(&offered.plan()).unwrap();
+    assert!(plan.answer.is_some() && !plan.masks());
+    assert_eq!(plan.request_ciphertexts(), plan.width / 2);
+
+    offered.keygen(&work.join("keys")).unwrap();
+    let sent = offered.encrypt(work, &texts()).unwrap();
+    // Nothing of lengths, though no ciphertext says which rows are tokens.
+    assert!(sent.declared.iter().all(|&length| length == 0));
+    let options = offered.options(work);
+    let checkpoint = work.join(format!("checkpoints/{}.checkpoint", sent.id));
+    let kept = work.join("after-a-layer");
+    fhe::run(&options, &|event| {
+        if let JobEvent::Layer { layer: 0, .. } = event {
+            fs::copy(&checkpoint, &kept).unwrap();
+        }
+    })
+    .unwrap();
+    let whole = fs::read(work.join("reply")).unwrap();
+    fs::remove_file(work.join("reply")).unwrap();
+    fs::rename(&kept, &checkpoint).unwrap();
+    let resumed = Mutex::new(None);
+    fhe::run(&options, &|event| {
+        if let JobEvent::Resumed { layer } = event {
+            *resumed.lock().unwrap() = Some(layer);
+        }
+    })
+    .unwrap();
+    assert_eq!(*resumed.lock().unwrap(), Some(1));
+    assert!(whole == fs::read(work.join("reply")).unwrap());
+
+    let answer = offered.decrypt(work).unwrap();
+    assert!(answer.canary.unwrap().is_good());
+    let head = answer.head.as_ref().unwrap();
+    let model = Model::load(&offered.path("model")).unwrap();
+    let choices = fs::read(offered.path("calibration-fhe.json")).unwrap();
+    let choices = Choices::from_json(&choices).unwrap();
+    let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
+    let ids: Vec<TokenIds> = texts().iter().map(tokens).collect();
+    let polynomial = embed(&model, &choices, &ids, &params, None).unwrap();
+    let program = model.program_of_all_rows();
+    let table = program.vocabulary().unwrap().weights.as_ref().unwrap();
+    assert_eq!(answer.embeddings.len(), ids.len());
+    let mut squares = 0.0;
+    for ((text, found), polynomial) in ids.iter().zip(&answer.embeddings).zip(&polynomial) {
+        let clear = answer_in_clear(&model, text).unwrap();
+        assert!(cosine(found, &clear) > 0.999, "{}", cosine(found, &clear));
+        let next = head.likeliest(found, 5).unwrap();
+        let expected = likeliest(table, &clear, 5).unwrap();
+        assert_eq!(next.len(), 5);
+        // Tokens that are nearly as likely as the first may change places.
+        let margin = expected[0].1 - expected[1].1;
+        let same = next[0].id == expected[0].0;
+        assert!(same || margin < 0.01, "{margin}");
+        let first = next.iter().find(|token| token.id == expected[0].0).unwrap();
+        assert!((first.log_probability - expected[0].1).abs() < 0.05);
+        let polynomial = polynomial.as_ref().unwrap();
+        let apart = found.iter().zip(polynomial).map(|(a, b)| (a - b).powi(2));
+        squares += apart.sum::<f64>() / (found.len() * ids.len()) as f64;
+    }
+    // On top of the polynomials come the computation's error and noise as wide, which the plan declares, and the
+    // client's rounding.
+    let step = 2f64.powi(-(plan.reply_bits(&params) as i32));
+    let declared = (2.0 * plan.reply.deviation.powi(2) + step.powi(2) / 12.0).sqrt();
+    let error = squares.sqrt();
+    println!("error {error:.2e}, declared {declared:.2e}, of it rounding {step:.2e}/√12");
+    assert!(error < 1.5 * declared && error > declared / 4.0);
+}
+
+#[test]
+fn what_is_refused_of_encoders_is_refused_of_decoders() {
+    let offered = Offered::decoder();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    offered.keygen(&work.join("keys")).unwrap();
+    let long = ["a private world is the hello and the sea is red ".repeat(8)];
+    assert_eq!(name(offered.encrypt(work, &long)), "too-long");
+    let many = vec!["a".to_owned(); 16];
+    assert_eq!(name(offered.encrypt(work, &many)), "too-many-texts");
+    // Keys of an encoder's plan, its calibration, its public model.
+    let encoder = Offered::get();
+    encoder.keygen(&work.join("theirs/keys")).unwrap();
+    let other = offered.encrypt(&work.join("theirs"), &texts());
+    assert_eq!(name(other), "other-plan");
+    offered.encrypt(work, &texts()).unwrap();
+    let mut options = offered.options(work);
+    options.context.calibration = encoder.path("calibration-fhe.json");
+    assert_eq!(name(fhe::run(&options, &|_| {})), "other-model");
+    let (plan, _) = fhe::read_plan(&offered.plan()).unwrap();
+    let public = PublicModel::read(&encoder.path("public"), &plan.public_sha256);
+    assert_eq!(name(public), "public-model");
+    // A plan of another release, and one that says what no decoder's says.
+    let refused = |change: fn(&mut FhePlan)| {
+        let mut other = plan.clone();
+        change(&mut other);
+        FhePlan::from_json(&other.to_json().unwrap()).err().unwrap()
+    };
+    let version = refused(|plan| plan.version += 1);
+    assert!(matches!(version, PlanFileError::Version { .. }));
+    let logits = refused(|plan| plan.logits = Some(2));
+    assert!(logits.to_string().contains("answer"), "{logits}");
+    // A plan without it is an encoder's, and its public model is another.
+    let mut encoders = plan.clone();
+    encoders.answer = None;
+    let path = work.join("encoders.json");
+    fhe::write_plan(&path, &encoders).unwrap();
+    let options = fhe::KeygenOptions::days(1);
+    fhe::keygen(&path, &work.join("mine"), options, &mut |_, _| {}).unwrap();
+    let texts = texts();
+    let sent = fhe::encrypt(
+        &fhe::EncryptOptions {
+            plan: &path,
+            public: &offered.path("public"),
+            keys: &work.join("mine"),
+            texts: &texts,
+            too_long: TooLong::Refuse,
+            lengths: None,
+            out: &work.join("no"),
+        },
+        &mut |_, _| {},
+    );
+    let error = sent.err().unwrap();
+    assert!(
+        matches!(error, ServeError::Fhe(FheJobError::BadPublic { .. })),
+        "{error}"
+    );
+}
