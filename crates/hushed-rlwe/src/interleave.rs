@@ -11,8 +11,8 @@
 //! alone are taken, from the values, and added where they end: b is divided by P once, for the whole tree. Transforms
 //! for four children and one digit of two primes: 12 forward and 4 inverse, where three nodes of two made 36.
 //!
-//! Leaves determine the multiplier for one who has the ciphertexts as well, as the party that computes them does. Nothing
-//! here is erased: it is in no memory but that party's, beside the multiplier itself.
+//! Leaves determine the multiplier for one who has the ciphertexts as well, as the party that computes them does.
+//! Nothing here is erased: it is in no memory but that party's, beside the multiplier itself.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};

@@ -341,10 +341,10 @@ fn passes_of_published_sizes_send_no_more() {
     let program = published_generator();
     let vit = vit_shapes(&NetworkConfig::vit_base()).program();
     let terms = Terms::default();
-    let gpt2 = |rows| Plan::next_token(&program, 0, &[rows], terms).unwrap();
+    let generator = |rows| Plan::next_token(&program, 0, &[rows], terms).unwrap();
     for (plan, megabytes) in [
-        (gpt2(64), 620),
-        (gpt2(128), 1_320),
+        (generator(64), 620),
+        (generator(128), 1_320),
         (Plan::twopc(&vit, &[197], terms, false).unwrap(), 2_530),
     ] {
         let sent = (plan.bytes_up + plan.bytes_down + plan.ot_bytes) / 1_000_000;

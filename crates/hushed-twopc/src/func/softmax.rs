@@ -29,9 +29,9 @@ const CLIP: f64 = 15.5;
 /// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/16, and CLIP + 1/16 < 16.
 const CLIP_DROP: u32 = 9;
 
-/// 2^(s − max) of every element of rows of `widths` scores in [`SCORES`], one row after another, up to one common factor
-/// a row between 2^(−1/64) and 2^(1/64), as the maximum is off by less than 1/64; result in `to`, not negative, at most
-/// 1.012.
+/// 2^(s − max) of every element of rows of `widths` scores in [`SCORES`], one row after another, up to one common
+/// factor a row between 2^(−1/64) and 2^(1/64), as the maximum is off by less than 1/64; result in `to`, not negative,
+/// at most 1.012.
 pub fn exponentials(
     ctx: &mut Ctx,
     scores: &Share,

@@ -122,7 +122,8 @@ fn tournament<const N: usize>(
     Ok(all)
 }
 
-/// A level of the tournament: in a row of w elements, number j meets number j + ⌊w/2⌋; with an odd w the last one rests.
+/// A level of the tournament: in a row of w elements, number j meets number j + ⌊w/2⌋; with an odd w the last one
+/// rests.
 struct Level {
     /// Places of the matches' first and second elements.
     a: Vec<usize>,

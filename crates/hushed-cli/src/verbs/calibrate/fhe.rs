@@ -77,6 +77,10 @@ impl Args {
             sha256: &hushed_serve::Digest(digest.finalize().into()).to_string(),
             model_sha256: &weights,
         };
+        if self.unseen.is_some() {
+            // What is measured of unseen texts is an encoder's. Refused before the work, not after it.
+            model.encoder()?;
+        }
         let options = Options {
             rows: self.rows,
             wanted: self.cosine,
