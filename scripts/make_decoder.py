@@ -311,8 +311,9 @@ def config(tokenizer):
 README = """\
 # A small ternary decoder for encrypted runs
 
-Made by `scripts/make_decoder.py`, whose header says how. Its weights are under this repository's licence. It is here to show `fhe` on a
-decoder that was trained for it, and for nothing else: it continues texts like those it has read, and knows nothing.
+Made by `scripts/make_decoder.py`, whose header says how. Its weights are under this repository's licence. It is here to
+show `fhe` on a decoder that was trained for it, and for nothing else: it continues texts like those it has read, and
+knows nothing. `calibration-fhe.json` is what `hushed calibrate --protocol fhe --input sample.txt --truncate` wrote.
 
 | | |
 |---|---|

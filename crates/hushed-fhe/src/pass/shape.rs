@@ -24,8 +24,8 @@ pub fn can_run(program: &Program) -> Result<(), FheError> {
             remedy: "models of text can be run; use protocol 2pc for images",
         });
     }
-    let layers = program.layers().into_iter();
-    layers.map(|layer| supported(program, layer)).collect()
+    let mut layers = program.layers().into_iter();
+    layers.try_for_each(|layer| supported(program, layer))
 }
 
 fn decoder(program: &Program, head: &Linear) -> Result<(), FheError> {

@@ -58,8 +58,8 @@ pub struct FhePlan {
     /// How many logits a text is answered with, if the model is a classifier; without it, d numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logits: Option<usize>,
-    /// Which rows of a text a decoder is read at: its reply is the hidden states of these, after the last norm, of which
-    /// the client makes logits. Without it the model is an encoder.
+    /// Which rows of a text a decoder is read at: its reply is the hidden states of these, after the last norm, of
+    /// which the client makes logits. Without it the model is an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerRows>,
     /// Columns are divided by it before they are encrypted: then no entry is beyond 1.

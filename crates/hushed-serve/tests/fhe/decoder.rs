@@ -1,5 +1,5 @@
-//! A decoder under encryption through files: the hidden state of the last row of every text, next tokens made of it at the
-//! client, a run that goes on from a checkpoint, and what is refused on the way.
+//! A decoder under encryption through files: the hidden state of the last row of every text, next tokens made of it at
+//! the client, a run that goes on from a checkpoint, and what is refused on the way.
 
 use std::fs;
 use std::sync::Mutex;
