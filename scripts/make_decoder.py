@@ -313,7 +313,7 @@ README = """\
 
 Made by `scripts/make_decoder.py`, whose header says how. Its weights are under this repository's licence. It is here to
 show `fhe` on a decoder that was trained for it, and for nothing else: it continues texts like those it has read, and
-knows nothing.
+knows nothing. `calibration-fhe.json` is what `hushed calibrate --protocol fhe --input sample.txt --truncate` wrote.
 
 | | |
 |---|---|

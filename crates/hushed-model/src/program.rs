@@ -509,18 +509,14 @@ pub fn same(
 
 #[cfg(test)]
 mod tests {
-    use super::Program;
+    use super::{Program, Step};
     use crate::testing::{ternary_config, ternary_network, tiny_shapes};
 
     /// Names, numbers, operands and their last uses.
-    fn shape(program: &Program) -> Vec<(String, usize, Vec<(usize, bool)>)> {
+    fn shape(program: &Program) -> Vec<String> {
         let steps = program.steps().iter();
-        steps
-            .map(|step| {
-                let edges = step.operands.iter().map(|edge| (edge.from, edge.last));
-                (step.id.to_string(), step.id.number, edges.collect())
-            })
-            .collect()
+        let line = |step: &Step| format!("{} {}: {:?}", step.id.number, step.id, step.operands);
+        steps.map(line).collect()
     }
 
     #[test]

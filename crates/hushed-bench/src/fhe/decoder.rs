@@ -1,14 +1,14 @@
 //! The kernels of a ternary decoder that ENSI (arXiv 2509.09424) measures, in its sizes: a product with a ternary
-//! matrix (Figure 7), the sigmoid of a ciphertext (Table I), RMSNorm (Table II). All slots are full: with m rows a text
-//! there are slots/m texts, and `seconds_per_text` is of one.
+//! matrix (Figure 7), the sigmoid of a ciphertext (Table I), RMSNorm (Table II). All slots are full: with m rows a text there
+//! are slots/m texts, and `seconds_per_text` is of one.
 
 use std::time::Instant;
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::poly::{Arithmetic, evaluate};
+use hushed_ckks::poly::evaluate;
 use hushed_fhe::ops::decoder::rms::{rms_norm, root_levels};
 use hushed_fhe::simulate::Counts;
-use hushed_fhe::{Acts, Interval, LinearMap, NormChoice, Slots, fits};
+use hushed_fhe::{Acts, FheError, Interval, LinearMap, NormChoice, Slots, fits};
 use hushed_model::{Norm, NormKind, StepId};
 use serde_json::{Value, json};
 
@@ -30,8 +30,8 @@ pub fn ternary_products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-/// 64 sums of 768 columns, in blocks of columns: each is encrypted once and stands for the blocks after it, as time
-/// does not depend on what is in them.
+/// 64 sums of 768 columns, in blocks of columns: one is encrypted and stands for all, as time does not depend on what is
+/// in them.
 fn ternary(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     const ROWS: usize = 2048;
     const INPUTS: usize = 768;
@@ -115,7 +115,7 @@ fn sigmoid(degree: usize, about: &Value, how: How<'_>) -> Result<Value, BenchErr
         low: -8.0,
         high: 8.0,
     };
-    let polynomial = fits::sigmoid(scores, BIAS, degree)?;
+    let polynomial = fits::sigmoid(scores, BIAS, degree).map_err(FheError::from)?;
     // As in attention: the product with values follows, and a level for the refresh.
     let limbs = params.bootstrap_limbs() + polynomial.depth() + 2;
     let scale = params.default_scale();
@@ -133,7 +133,7 @@ fn sigmoid(degree: usize, about: &Value, how: How<'_>) -> Result<Value, BenchErr
     let t = bed.encrypt(&values, limbs, scale)?;
     let mut best: Option<(_, super::Taken)> = None;
     for _ in 0..how.runs {
-        let (found, taken) = bed.take(|on| Ok(evaluate(on, &t, &polynomial, scale)?))?;
+        let (found, taken) = bed.take(|on| evaluate(on, &t, &polynomial, scale))?;
         if best
             .as_ref()
             .is_none_or(|(_, least)| taken.seconds < least.seconds)
