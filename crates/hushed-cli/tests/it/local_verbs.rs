@@ -320,23 +320,15 @@ fn a_decoder_with_relative_positions_is_a_generator() {
     let plan = hushed(&["plan", &dir, "--tokens", "8", "--max-tokens", "2", "--json"]);
     assert!(json_lines(&plan.stdout)[0]["plan"]["bytes_up"].as_u64() > Some(0));
     let fhe = ["--protocol", "fhe", "--json"];
-    for (verb, name, why) in [
-        (
-            ["plan", &dir, "--tokens", "8"],
-            "model-folder",
-            "an encoder",
-        ),
-        (
-            ["calibrate", &dir, "--input", &sample],
-            "unsupported",
-            "sigmoid",
-        ),
+    for verb in [
+        ["plan", &dir, "--tokens", "8"],
+        ["calibrate", &dir, "--input", &sample],
     ] {
         let refused = hushed(&[&verb[..], &fhe].concat());
         assert_eq!(refused.status.code(), Some(4), "{verb:?}");
         let error = common::error(&refused);
-        assert_eq!(error["name"], name);
-        assert!(error["message"].to_string().contains(why), "{error}");
+        assert_eq!(error["name"], "unsupported");
+        assert!(error["message"].to_string().contains("sigmoid"), "{error}");
     }
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
