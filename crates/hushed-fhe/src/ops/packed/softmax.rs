@@ -154,12 +154,13 @@ impl<'a> PackedSoftmax<'a> {
         let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
         let inverse = self.first.evaluate(on, &sum, inverse_scale)?;
         let inverse = on.drop_to(&inverse, limbs)?;
-        let square = |p: S::Value| -> Result<S::Value, FheError> {
+        let square = |(v, p): (usize, S::Value)| -> Result<S::Value, FheError> {
             let y = on.within(product(on, &p, &inverse)?, 1.0);
             drop(p);
-            Ok(on.within(product(on, &y, &y)?, 1.0))
+            let e = on.add_vector(product(on, &y, &y)?, &self.pattern(on, v))?;
+            Ok(on.within(e, 1.0))
         };
-        let e = p.into_par_iter().map(square);
+        let e = p.into_par_iter().enumerate().map(square);
         let exponentials = e.collect::<Result<Vec<_>, FheError>>()?;
         let at = at.part("second_sum");
         let sum = self.summed(on, at, &exponentials, (self.high, statistics))?;
@@ -198,16 +199,21 @@ impl<'a> PackedSoftmax<'a> {
         });
         let t = on.within(on.add_vector(scores, &shift)?, 1.0);
         let p = evaluate_slots(on, &t, &self.exponential, on.default_scale())?;
-        // Row i attends to row i − 1, and row 0 to itself: such that its weight is 1 after both inverses.
-        let one = 1.0 / (self.first.eval(1.0) * self.second.eval(1.0).sqrt());
-        let pattern = self.rows.numbers(on, |_, row, place| {
+        Ok(on.within(p, 1.0))
+    }
+
+    /// e of the heads with a fixed pattern, 0 in others: row i attends to row i − 1, and row 0 to itself, such that the
+    /// weight is 1 after the inverse of Σe = 1. It does not go through the first inverse: that leaves an error of its
+    /// own in every place, and near the ends of a wide range it multiplies errors by the width.
+    fn pattern<S: Slots>(&self, on: &S, vector: usize) -> Vec<f64> {
+        let one = 1.0 / self.second.eval(1.0);
+        self.rows.numbers(on, |_, row, place| {
             let key = (row + self.heads.diagonal(vector, place)) % self.heads.layout().rows();
             match self.kind(place) {
                 Kind::Previous if key == row.saturating_sub(1) => one,
                 _ => 0.0,
             }
-        });
-        Ok(on.within(on.add_vector(p, &pattern)?, 1.0))
+        })
     }
 
     /// Sums over the keys of each row and head, padding excluded, in all places of the head, refreshed; within `high`.
