@@ -25,6 +25,7 @@ mod answers;
 mod clear;
 mod compare;
 mod key;
+mod packed;
 mod range;
 mod rung;
 #[cfg(test)]
@@ -72,6 +73,9 @@ pub struct Options {
     pub lengths: Lengths,
     /// Seed of simulated errors.
     pub seed: u64,
+    /// If present, requests of so many texts in packed rows, as a plan for so many places them: each text is run alone,
+    /// without [`Options::encrypted`], and only answers are compared.
+    pub together: Option<usize>,
     /// If present, runs encrypted too.
     pub encrypted: Option<OnKey>,
 }
@@ -92,6 +96,13 @@ pub enum Event {
     Layer {
         /// Its number, from 0.
         layer: usize,
+        /// The rung.
+        rung: Which,
+    },
+    /// A text in packed rows begins on a rung.
+    Text {
+        /// Its index in the input.
+        text: usize,
         /// The rung.
         rung: Which,
     },
@@ -116,8 +127,9 @@ pub enum Which {
 pub struct OutOfRange {
     /// Index of the text in the input; `None` where no text alone is the cause.
     pub text: Option<usize>,
-    /// The layer in which it happened. The text is left out of the errors of this layer and of later ones.
-    pub layer: usize,
+    /// The layer in which it happened, `None` in packed rows, which are not run layer by layer. The text is left out of
+    /// the errors of this layer and of later ones.
+    pub layer: Option<usize>,
     /// The rung.
     pub rung: Which,
     /// The step, the value and its bound.
@@ -171,7 +183,7 @@ struct Subject<'a> {
     lengths: Vec<usize>,
 }
 
-/// Compares the rungs over `texts`, which must fit one batch.
+/// Compares the rungs over `texts`, which must fit one batch unless they are in packed rows.
 ///
 /// # Errors
 /// [`FheError::Packing`] for too many texts or one too long, [`FheError::Choices`] for choices of another model,
@@ -186,6 +198,9 @@ pub fn verify(
     options: &Options,
     progress: &(dyn Fn(Event) + Sync),
 ) -> Result<Report, FheError> {
+    if let Some(together) = options.together {
+        return packed::verify(model, choices, params, texts, (options, together), progress);
+    }
     let mut subject = Subject::new(model, choices, params, texts, options)?;
     let bootstrap = bootstrap(params)?;
     let on_key = options.encrypted.as_ref();

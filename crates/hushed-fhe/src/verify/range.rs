@@ -45,7 +45,7 @@ pub(super) fn settle(
         let guilty = search.guilty(&members)?;
         let out_of_range = |text: Option<usize>, error: &FheError| OutOfRange {
             text,
-            layer: i,
+            layer: Some(i),
             rung: which,
             message: error.to_string(),
         };
@@ -62,7 +62,7 @@ pub(super) fn settle(
 }
 
 /// Whether an error is due to the numbers, not to the circuit.
-fn is_range(error: &FheError) -> bool {
+pub(super) fn is_range(error: &FheError) -> bool {
     matches!(
         error,
         FheError::Range { .. } | FheError::Poly(PolyError::Overflow { .. })

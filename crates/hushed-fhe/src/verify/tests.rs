@@ -55,6 +55,7 @@ impl Tiny {
             layers: None,
             lengths: Lengths::Public,
             seed: 3,
+            together: None,
             encrypted: None,
         };
         Subject::new(&self.model, choices, &self.params, &self.texts, &options).unwrap()
@@ -76,6 +77,7 @@ impl Tiny {
             layers,
             lengths,
             seed: 3,
+            together: None,
             encrypted: encrypted.then(OnKey::default),
         };
         let Tiny {
@@ -234,7 +236,7 @@ fn texts_that_leave_their_range_are_named_and_left_out() {
     let gone: Vec<usize> = report.out_of_range.iter().filter_map(|o| o.text).collect();
     assert!(!gone.is_empty() && gone.len() < TEXTS.len(), "{gone:?}");
     for out in &report.out_of_range {
-        assert_eq!((out.layer, out.rung), (1, Which::Polynomial));
+        assert_eq!((out.layer, out.rung), (Some(1), Which::Polynomial));
         assert!(out.message.contains("layer.1.attention.norm"), "{out:?}");
     }
     assert_eq!(report.layers().count(), 2);
@@ -272,6 +274,7 @@ fn a_batch_that_does_not_fit_is_refused() {
         layers: None,
         lengths: Lengths::Public,
         seed: 1,
+        together: None,
         encrypted: None,
     };
     let run = |texts: &[TokenIds], options: &Options| {
@@ -363,4 +366,50 @@ fn only_meaningful_rows_are_compared() {
         assert_eq!(differs(step, &some, true), (4.0, 0.0), "{step}");
     }
     assert!(differs("attention.add", &some, true).1 > 1.0);
+}
+
+/// Texts in packed rows are run one by one; one beyond its range is named, the others are answered.
+#[test]
+fn texts_in_packed_rows_are_answered_one_by_one() {
+    let tiny = Tiny::new();
+    let Tiny {
+        model,
+        params,
+        texts,
+        choices,
+    } = &tiny;
+    let run = |choices: &Choices, together: usize| {
+        let options = Options {
+            rows: 16,
+            layers: None,
+            lengths: Lengths::Public,
+            seed: 3,
+            together: Some(together),
+            encrypted: None,
+        };
+        verify(model, choices, params, texts, &options, &|_| ())
+    };
+    let report = run(choices, 1).unwrap();
+    assert!(report.stages.is_empty() && report.out_of_range.is_empty());
+    assert_eq!(report.answers.len(), texts.len());
+    for answer in &report.answers {
+        for found in [&answer.polynomial, &answer.predicted] {
+            let near = cosine(&answer.clear, found);
+            assert!(near > 0.999, "text {}: {near}", answer.text);
+        }
+        assert_ne!(answer.polynomial, answer.predicted);
+    }
+    assert!(matches!(
+        run(choices, 1 << 20),
+        Err(FheError::Unsupported { .. })
+    ));
+    let mut narrow = choices.clone();
+    narrow.layers[0].attention_norm.scale *= 4.0;
+    let report = run(&narrow, 1).unwrap();
+    assert!(report.answers.len() < texts.len());
+    assert!(report.out_of_range.iter().all(|gone| gone.layer.is_none()));
+    assert_eq!(
+        report.answers.len() + report.out_of_range.len(),
+        texts.len()
+    );
 }

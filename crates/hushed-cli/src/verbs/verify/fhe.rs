@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::labels::rank_correlation;
 use super::plot;
+use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::input::{self, Truncate};
 use crate::machine::Machine;
@@ -39,6 +40,11 @@ pub struct Args {
     /// cuts to it
     #[arg(long, value_name = "N", env = "HUSHED_ROWS", value_parser = clap::value_parser!(u16).range(4..), help_heading = "With --protocol fhe")]
     rows: Option<u16>,
+
+    /// fhe: as of a plan for requests of K texts, as many as fit in packed rows: each text is run by itself, and only
+    /// answers are compared
+    #[arg(long, value_name = "K", env = "HUSHED_TEXTS", value_parser = at_least_one, conflicts_with = "encrypted", help_heading = "With --protocol fhe")]
+    texts: Option<usize>,
 
     /// fhe: the first K layers only, pooled after the last of them
     #[arg(long, value_name = "K", env = "HUSHED_LAYERS", value_parser = clap::value_parser!(u16).range(1..), help_heading = "With --protocol fhe")]
@@ -189,6 +195,7 @@ impl Args {
                 Learns::Bucket | Learns::Private => Lengths::Private,
             },
             seed: self.seed,
+            together: self.texts,
             encrypted: self.encrypted.then(|| self.on_key()),
         };
         let layers = options
@@ -201,12 +208,18 @@ impl Args {
                 Event::Layer { layer, rung } => {
                     bar.meanwhile(format!("layer {} with {}", layer + 1, words(rung)))
                 }
+                // Not with --encrypted.
+                Event::Text { .. } => {}
             };
             let report = verify(&model, &choices, &params, &tokens, &options, &progress)?;
             bar.end();
             report
         } else {
-            let bar = out.progress(2 * layers as u64, "layers");
+            let (steps, what) = match self.texts {
+                Some(_) => (2 * tokens.len(), "runs"),
+                None => (2 * layers, "layers"),
+            };
+            let bar = out.progress(steps as u64, what);
             let report = verify(&model, &choices, &params, &tokens, &options, &|_| {
                 bar.inc(1)
             })?;
@@ -314,12 +327,14 @@ impl Args {
             "worst_layer": { "polynomial": approximations, "noise": noise, "encrypted": encrypted, "measured_noise": measured },
         });
         let named = |name: &Option<String>| name.clone().unwrap_or("no layer".to_owned());
-        let mut text = format!(
-            "{texts} texts, {} left out; most is lost to polynomials in {}, to noise in {}",
-            texts - answers.len(),
-            named(&approximations),
-            named(&noise)
-        );
+        let mut text = format!("{texts} texts, {} left out", texts - answers.len());
+        if self.texts.is_none() {
+            text += &format!(
+                "; most is lost to polynomials in {}, to noise in {}",
+                named(&approximations),
+                named(&noise)
+            );
+        }
         if let (Some(encrypted), Some(measured)) = (&encrypted, &measured) {
             text += &format!(
                 "\nencrypted, most is lost in {encrypted}, and to measured noise in {measured}"
@@ -460,12 +475,13 @@ fn left(gone: &OutOfRange) -> String {
         Some(text) => format!("text {text} leaves its calibrated range"),
         None => "the texts together leave their calibrated range".to_owned(),
     };
-    format!(
-        "{who} in layer {}, with {}, and is left out from there: {}",
-        gone.layer,
-        words(gone.rung),
-        gone.message
-    )
+    let (rung, message) = (words(gone.rung), &gone.message);
+    match gone.layer {
+        Some(layer) => format!(
+            "{who} in layer {layer}, with {rung}, and is left out from there: {message}"
+        ),
+        None => format!("{who}, with {rung}, and is left out: {message}"),
+    }
 }
 
 fn words(rung: Which) -> &'static str {

@@ -37,6 +37,7 @@ Examples:
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --calibration data/calibration-fhe-minilm.json --input data/sample.txt \\
       --rows 32 --truncate --plot verify.svg
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/search/documents.txt --queries data/search/queries.txt
+  hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/unseen.txt --truncate --rows 128 --texts 1
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/sample.txt --rows 32 --truncate --layers 1 --encrypted --max-memory 20"
 )]
 #[command(group = clap::ArgGroup::new("source").required(true).args(["input", "labels"]))]
