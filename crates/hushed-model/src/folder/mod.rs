@@ -1,5 +1,6 @@
 //! Model folders in the Hugging Face layout: what is public in them, and whether they can be used.
 
+pub(crate) mod chat;
 pub mod config;
 pub mod declared;
 pub(crate) mod decoder;

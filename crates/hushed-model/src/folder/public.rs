@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use crate::arch::Task;
 use crate::blocks::{Activation, Pool};
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
+use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
 use crate::folder::vision::{self, PREPROCESSOR};
 use crate::images::{Pixels, Preprocess};
+use crate::tokens::chat::{ChatError, ChatTemplate, Message, Prompt};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
 
 /// Name in the folder, and size limit in bytes.
@@ -26,6 +28,7 @@ const FILES: &[(&str, u64)] = &[
     (SENTENCE, 1 << 20),
     (PROMPTS, 1 << 20),
     (FUNCTIONS, 1 << 17),
+    (CHAT, MAX_CHAT_BYTES),
 ];
 /// What to do where a file is missing that has to be there.
 const NO_CONFIG: &str = "point to a Hugging Face model folder";
@@ -62,6 +65,8 @@ pub struct Public {
     /// Whether a prompt before a text is pooled with it. Where it is not, a text behind a prompt would be answered
     /// otherwise than by the published model.
     pub pools_prompts: bool,
+    /// How a conversation becomes a text, if the model was trained on some.
+    chat: Option<ChatTemplate>,
 }
 
 impl PublicFiles {
@@ -82,7 +87,7 @@ impl PublicFiles {
     /// As [`PublicFiles::read`], adding to a list of problems.
     pub(crate) fn read_into(folder: &Path, problems: &mut Vec<Problem>) -> PublicFiles {
         let mut files = BTreeMap::new();
-        for &(name, limit) in FILES {
+        for &(name, limit) in FILES.iter().filter(|(name, _)| *name != CHAT) {
             match read_small(&folder.join(name), name, limit) {
                 Ok(Some(bytes)) => {
                     files.insert(name, bytes);
@@ -90,6 +95,12 @@ impl PublicFiles {
                 Ok(None) => {}
                 Err(problem) => problems.push(problem),
             }
+        }
+        // Others' conversations are never rendered.
+        if files.get(CONFIG).is_some_and(|b| config::generates(b))
+            && let Some(bytes) = chat::read(folder, problems)
+        {
+            files.insert(CHAT, bytes);
         }
         PublicFiles { files }
     }
@@ -233,6 +244,7 @@ impl PublicFiles {
         let prompts = bytes(PROMPTS)
             .map(|b| pooling::prompts(b, problems))
             .unwrap_or_default();
+        let chat = bytes(CHAT).and_then(|b| chat::parse(b, problems));
         if !problems.is_empty() {
             return None;
         }
@@ -251,6 +263,7 @@ impl PublicFiles {
             max_tokens,
             prompts,
             pools_prompts,
+            chat: chat.filter(|_| task == Task::Generate),
         })
     }
 }
@@ -264,6 +277,24 @@ impl Public {
     /// The token ids of a text, within the model's limit; between special tokens unless it is to be continued.
     pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
         Ok(self.tokenizer()?.encode(text, self.max_tokens, too_long)?)
+    }
+
+    /// A conversation as a text to be continued.
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub fn chat(&self, messages: &[Message]) -> Result<Prompt, ChatError> {
+        let template = self.chat.as_ref().ok_or(ChatError::NoTemplate)?;
+        template.render(messages, self.tokenizer()?)
+    }
+
+    /// Whether conversations can be rendered.
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub fn check_chat(&self) -> Result<(), ChatError> {
+        let template = self.chat.as_ref().ok_or(ChatError::NoTemplate)?;
+        template.check(self.tokenizer()?)
     }
 
     /// Text to token ids.
