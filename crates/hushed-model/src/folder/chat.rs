@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
-use crate::folder::public::read_small;
+use crate::folder::small::read_small;
 use crate::tokens::chat::ChatTemplate;
 
 pub(crate) const CHAT: &str = "tokenizer_config.json";

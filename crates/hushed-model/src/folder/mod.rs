@@ -10,6 +10,7 @@ pub(crate) mod pooling;
 pub mod public;
 pub mod report;
 pub(crate) mod shards;
+pub(crate) mod small;
 pub(crate) mod ternary;
 pub(crate) mod vision;
 pub(crate) mod weights;

@@ -2,8 +2,6 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::arch::Task;
@@ -13,6 +11,7 @@ use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
+use crate::folder::small::read_small;
 use crate::folder::vision::{self, PREPROCESSOR};
 use crate::images::{Pixels, Preprocess};
 use crate::tokens::chat::{ChatError, ChatTemplate, Message, Prompt};
@@ -365,44 +364,4 @@ fn mentions(problem: &Problem, name: &str) -> bool {
         | Problem::TooLarge { file, .. } => file == name,
         _ => false,
     }
-}
-
-/// A whole file of bounded size; `Ok(None)` if there is none.
-pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Problem> {
-    let unreadable = |source| Problem::Unreadable {
-        file: name.to_owned(),
-        source,
-    };
-    let metadata = match path.metadata() {
-        Ok(metadata) => metadata,
-        Err(e)
-            if matches!(
-                e.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(None);
-        }
-        Err(e) => return Err(unreadable(e)),
-    };
-    if !metadata.is_file() {
-        // A named pipe would block for ever.
-        return Err(unreadable(std::io::Error::other("not a regular file")));
-    }
-    let too_large = |bytes| Problem::TooLarge {
-        file: name.to_owned(),
-        bytes,
-        limit,
-    };
-    if metadata.len() > limit {
-        return Err(too_large(metadata.len()));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|f| f.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
-    if bytes.len() as u64 > limit {
-        return Err(too_large(bytes.len() as u64)); // it grew
-    }
-    Ok(Some(bytes))
 }

@@ -1,5 +1,5 @@
-//! Conversations by chat templates, against what `transformers` makes of them (scripts/chat_templates.py), and templates
-//! of servers that mean harm.
+//! Conversations by chat templates, against what `transformers` makes of them (scripts/chat_templates.py), and
+//! templates of servers that mean harm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
