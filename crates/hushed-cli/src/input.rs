@@ -70,7 +70,7 @@ pub struct Said {
     what: What,
 
     /// With --chat: instructions before the question
-    #[arg(long, value_name = "TEXT", requires = "chat")]
+    #[arg(long, value_name = "TEXT", requires = "chat", conflicts_with_all = ["prompt", "input", "messages"])]
     system: Option<String>,
 }
 

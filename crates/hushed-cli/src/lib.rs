@@ -102,6 +102,24 @@ mod tests {
     }
 
     #[test]
+    fn instructions_belong_to_a_question() {
+        let parsed = |rest: &[&str]| {
+            let common = ["hushed", "generate", "--server", "a:1", "--pin", "00"];
+            Cli::try_parse_from(common.iter().chain(rest)).is_ok()
+        };
+        assert!(parsed(&["--chat", "a", "--system", "b"]) && parsed(&["a"]));
+        for wrong in [
+            &["a", "--system", "b"][..],
+            &["--messages", "a", "--system", "b"],
+            &["--system", "b"],
+            &["a", "--chat", "b"],
+            &[],
+        ] {
+            assert!(!parsed(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn every_verb_is_completed_and_has_a_manual_page() {
         let folder = tempfile::tempdir().unwrap();
         clap_mangen::generate_to(Cli::command(), folder.path()).unwrap();
