@@ -52,14 +52,33 @@ pub fn test(root: &Path) -> Tested {
     run(root, &python, &home)
 }
 
-/// The wheel of a release, in `dist/`.
+/// The wheel of a release and the archive of its sources, in `dist/`.
 pub fn release(root: &Path) -> Outcome {
     let home = target(root).join("python");
     let python = environment(root, &home).map_err(|lack| match lack {
         Lack::Missing(why) | Lack::Failed(why) => vec![why],
     })?;
-    let wheel = build(root, &python, &root.join("dist"), "release").map_err(|why| vec![why])?;
-    Ok(wheel.display().to_string())
+    let dist = root.join("dist");
+    let wheel = build(root, &python, &dist, "release").map_err(|why| vec![why])?;
+    let archive = sources(root, &python, &dist).map_err(|why| vec![why])?;
+    Ok(format!("{}\n{}", wheel.display(), archive.display()))
+}
+
+/// The sources from which pip builds the package where no wheel fits, in place of an archive that is there.
+fn sources(root: &Path, python: &Path, dist: &Path) -> Result<PathBuf, String> {
+    for old in files(dist, "gz") {
+        fs::remove_file(&old).map_err(|error| format!("{}: {error}", old.display()))?;
+    }
+    let mut maturin = Command::new(python);
+    maturin
+        .args(["-m", "maturin", "sdist", "--manifest-path"])
+        .arg(root.join(MANIFEST))
+        .arg("--out")
+        .arg(dist)
+        .current_dir(root);
+    succeed(&mut maturin, "maturin sdist")?;
+    let archive = files(dist, "gz").pop();
+    archive.ok_or_else(|| format!("maturin left no archive in {}", dist.display()))
 }
 
 /// Why there is no environment.
@@ -120,7 +139,7 @@ const VERSION: &str = "import sys, platform; assert sys.version_info >= (3, 9); 
 
 /// Builds the wheel into a folder, in place of those that are there; returns its path.
 fn build(root: &Path, python: &Path, dist: &Path, profile: &str) -> Result<PathBuf, String> {
-    for old in wheels(dist) {
+    for old in files(dist, "whl") {
         fs::remove_file(&old).map_err(|error| format!("{}: {error}", old.display()))?;
     }
     let mut maturin = Command::new(python);
@@ -143,16 +162,16 @@ fn build(root: &Path, python: &Path, dist: &Path, profile: &str) -> Result<PathB
         .env("CARGO_TARGET_DIR", target(root))
         .current_dir(root);
     succeed(&mut maturin, "maturin build")?;
-    let wheel = wheels(dist).pop();
+    let wheel = files(dist, "whl").pop();
     wheel.ok_or_else(|| format!("maturin left no wheel in {}", dist.display()))
 }
 
-/// The wheels in a folder; none if it is not there.
-fn wheels(dist: &Path) -> Vec<PathBuf> {
+/// The files in a folder that end so; none if it is not there.
+fn files(dist: &Path, end: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(dist).into_iter().flatten();
     let files = entries.filter_map(Result::ok).map(|entry| entry.path());
     files
-        .filter(|path| path.extension().is_some_and(|end| end == "whl"))
+        .filter(|path| path.extension().is_some_and(|its| its == end))
         .collect()
 }
 

@@ -1,6 +1,7 @@
 //! How a verb reaches a server.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hushed_serve::{BundlePin, ClientConfig, ServerTrust, Token, folders};
 
@@ -42,6 +43,15 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "FILE", env = "HUSHED_BUNDLE")]
     bundle: Option<PathBuf>,
 
+    /// Go on asking a server that has no session free, for so many seconds, at intervals that grow and are random
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0,
+        env = "HUSHED_RETRY"
+    )]
+    retry: u32,
+
     /// Where the public parts of models are kept [default: the user's cache folder]
     #[arg(long, value_name = "DIR", env = "HUSHED_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
@@ -78,6 +88,7 @@ impl ConnectArgs {
             (None, None) => return Err(CliError::NoTrust), // excluded by the group above
         };
         let mut config = ClientConfig::new(&self.server, trust);
+        config.retry = Duration::from_secs(self.retry.into());
         config.identity = self.cert.clone().zip(self.key.clone());
         config.token = self
             .token_file

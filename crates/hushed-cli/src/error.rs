@@ -28,6 +28,15 @@ pub enum CliError {
     #[error("{path}, line {line}: not a document, an object with a \"text\"")]
     NotADocument { path: PathBuf, line: usize },
 
+    #[error(
+        "{path}, line {line}, column {column}: not a list of messages, [{{\"role\": \"user\", \"content\": \"…\"}}, …] with the roles system, user and assistant"
+    )]
+    Messages {
+        path: PathBuf,
+        line: usize,
+        column: usize,
+    },
+
     #[error("labels, line {line}: expected text, text and a number, separated by tabs")]
     Labels { line: usize },
 
@@ -132,6 +141,7 @@ impl CliError {
             | Self::NotText { .. }
             | Self::NoText { .. }
             | Self::NotADocument { .. }
+            | Self::Messages { .. }
             | Self::InputTooLarge { .. }
             | Self::Labels { .. }
             | Self::Prices { .. }
@@ -180,6 +190,7 @@ impl CliError {
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
             Self::NotADocument { .. } => "not-a-document",
+            Self::Messages { .. } => "messages-malformed",
             Self::InputTooLarge { .. } => "input-too-large",
             Self::Labels { .. } => "labels-malformed",
             Self::Prices { .. } => "prices",

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use hushed_model::folder::Public;
-use hushed_model::{TokenIds, TooLong};
+use hushed_model::{Message, Role, TokenIds, TooLong};
 
 use crate::error::CliError;
 
@@ -60,6 +60,72 @@ impl Prompt {
             (None, Some(path)) => text(read(path)?, path),
             (None, None) => Ok(String::new()), // excluded by the group above
         }
+    }
+}
+
+/// A text to continue, or a conversation to answer.
+#[derive(clap::Args)]
+pub struct Said {
+    #[command(flatten)]
+    what: What,
+
+    /// With --chat: instructions before the question
+    #[arg(long, value_name = "TEXT", requires = "chat", conflicts_with_all = ["prompt", "input", "messages"])]
+    system: Option<String>,
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct What {
+    /// The text to continue; other users of this machine may see it in the list of processes
+    prompt: Option<String>,
+
+    /// A file with the text to continue, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+
+    /// Answer this question, by the model's chat template
+    #[arg(long, value_name = "TEXT")]
+    chat: Option<String>,
+
+    /// Answer a conversation: a JSON file, `-` for standard input, [{"role": "user", "content": "…"}, …] with the roles
+    /// system, user and assistant
+    #[arg(long, value_name = "FILE")]
+    messages: Option<PathBuf>,
+}
+
+/// What [`Said`] reads. No `Debug`: it is private.
+pub enum Asking {
+    Text(String),
+    Chat(Vec<Message>),
+}
+
+impl Said {
+    pub fn read(&self) -> Result<Asking, CliError> {
+        if let Some(path) = &self.what.messages {
+            let messages = serde_json::from_slice(&read(path)?);
+            return messages
+                .map(Asking::Chat)
+                .map_err(|error| CliError::Messages {
+                    path: path.clone(),
+                    line: error.line(),
+                    column: error.column(),
+                });
+        }
+        let message = |role, content: &String| Message {
+            role,
+            content: content.clone(),
+        };
+        if let Some(question) = &self.what.chat {
+            let system = self.system.iter().map(|text| message(Role::System, text));
+            let question = message(Role::User, question);
+            return Ok(Asking::Chat(system.chain([question]).collect()));
+        }
+        let prompt = Prompt {
+            prompt: self.what.prompt.clone(),
+            input: self.what.input.clone(),
+        };
+        prompt.read().map(Asking::Text)
     }
 }
 

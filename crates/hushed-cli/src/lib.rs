@@ -5,6 +5,7 @@
 
 mod connect;
 mod error;
+mod handed;
 mod images;
 mod input;
 mod machine;
@@ -15,7 +16,7 @@ mod verbs;
 
 use std::ffi::OsString;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::output::Output;
 use crate::verbs::Verb;
@@ -59,7 +60,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     let out = Output::new(cli.json, cli.quiet);
-    match cli.verb.run(&out) {
+    match cli.verb.run(&out, Cli::command) {
         Ok(()) => 0,
         // The reader of a pipe has closed it (`hushed … | head`): not an error.
         Err(error) if error.is_broken_pipe() => 0,
@@ -73,7 +74,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use clap::ValueEnum;
 
     #[test]
     fn the_arguments_are_well_formed() {
@@ -97,6 +98,47 @@ mod tests {
                 "{} has no examples",
                 verb.get_name()
             );
+        }
+    }
+
+    #[test]
+    fn instructions_belong_to_a_question() {
+        let parsed = |rest: &[&str]| {
+            let common = ["hushed", "generate", "--server", "a:1", "--pin", "00"];
+            Cli::try_parse_from(common.iter().chain(rest)).is_ok()
+        };
+        assert!(parsed(&["--chat", "a", "--system", "b"]) && parsed(&["a"]));
+        for wrong in [
+            &["a", "--system", "b"][..],
+            &["--messages", "a", "--system", "b"],
+            &["--system", "b"],
+            &["a", "--chat", "b"],
+            &[],
+        ] {
+            assert!(!parsed(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn every_verb_is_completed_and_has_a_manual_page() {
+        let folder = tempfile::tempdir().unwrap();
+        clap_mangen::generate_to(Cli::command(), folder.path()).unwrap();
+        let page = |name: &str| std::fs::read_to_string(folder.path().join(format!("{name}.1")));
+        let verbs = Cli::command();
+        let verbs: Vec<&str> = verbs.get_subcommands().map(|v| v.get_name()).collect();
+        for verb in &verbs {
+            let page = page(&format!("hushed-{verb}")).unwrap();
+            assert!(
+                page.contains(".SH OPTIONS") && page.contains("xample"),
+                "{verb}"
+            );
+        }
+        assert!(page("hushed").is_ok() && page("hushed-keys-list").is_ok());
+        for shell in clap_complete::Shell::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "hushed", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            assert!(verbs.iter().all(|verb| script.contains(verb)), "{shell}");
         }
     }
 }

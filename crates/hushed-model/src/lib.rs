@@ -53,6 +53,7 @@ pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};
 pub use program::{Block, Edge, Kind, Program, Step, StepId, Values, here, same};
 pub use rows::{Rows, TextRows};
+pub use tokens::chat::{ChatError, ChatTemplate, Message, Prompt, Role};
 pub use tokens::{Decoder, TokenIds, Tokenizer, TooLong};
 pub use vectors::{cosine, length, nearness};
 pub use vit::VisionNetwork;

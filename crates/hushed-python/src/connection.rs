@@ -1,6 +1,7 @@
 //! How a client reaches its server.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hushed_serve::{BundlePin, ClientConfig, ServeError, ServerTrust, Token};
 use pyo3::prelude::*;
@@ -16,6 +17,7 @@ pub struct Connection {
     key: Option<PathBuf>,
     bundle: Option<PathBuf>,
     cache_dir: Option<PathBuf>,
+    retry: u32,
 }
 
 impl Connection {
@@ -26,6 +28,7 @@ impl Connection {
             (pin, _) => ServerTrust::Pin(pin.unwrap_or_default()),
         };
         let mut config = ClientConfig::new(self.server, trust);
+        config.retry = Duration::from_secs(self.retry.into());
         config.identity = self.cert.zip(self.key);
         config.token = self
             .token_file

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use hushed_serve::{Finish, GenerateOptions, Kept, ServeError, Task};
+use hushed_serve::{Finish, GenerateOptions, Kept, Message, Prompt, Role, ServeError, Task};
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
@@ -90,23 +90,24 @@ impl Generator {
 
     /// Begins to continue a text; ends the one before.
     fn generate(&self, py: Python<'_>, prompt: String, wanted: Wanted) -> PyResult<Generation> {
-        work::first_process(py)?;
-        // At most one pass is ahead of what is taken: its piece waits here before the next pass begins.
-        let (send, pieces) = sync_channel(0);
-        let text = Arc::new(Text {
-            pieces: Mutex::new(Some(pieces)),
-            stop: Arc::default(),
-            finish: Mutex::default(),
+        self.start(py, Said::Text(Prompt::text(prompt)), wanted)
+    }
+
+    /// Begins to answer a conversation, pairs of role and content; ends the text before.
+    fn chat(
+        &self,
+        py: Python<'_>,
+        messages: Vec<(String, String)>,
+        wanted: Wanted,
+    ) -> PyResult<Generation> {
+        let read = messages.into_iter().map(|(role, content)| {
+            let role = Role::named(&role)?;
+            Some(Message { role, content })
         });
-        self.begin(&text);
-        let (kept, stop) = (Arc::clone(&self.kept), Arc::clone(&text.stop));
-        let body = move || go(&kept, &prompt, &wanted.options(), &stop, &send);
-        let named = thread::Builder::new().name("hushed call".to_owned());
-        named.spawn(body).map_err(|error| {
-            let message = format!("could not start a thread: {error}; is there a limit on them?");
-            errors::exception(py, 8, "system", &message)
-        })?;
-        Ok(Generation { text })
+        let messages: Option<Vec<Message>> = read.collect();
+        let messages = messages
+            .ok_or_else(|| errors::usage(py, "usage", "roles are system, user and assistant"))?;
+        self.start(py, Said::Chat(messages), wanted)
     }
 
     /// Ends the session, if one is open.
@@ -118,7 +119,33 @@ impl Generator {
     }
 }
 
+/// What is to be continued.
+enum Said {
+    Text(Prompt),
+    Chat(Vec<Message>),
+}
+
 impl Generator {
+    fn start(&self, py: Python<'_>, said: Said, wanted: Wanted) -> PyResult<Generation> {
+        work::first_process(py)?;
+        // At most one pass is ahead of what is taken: its piece waits here before the next pass begins.
+        let (send, pieces) = sync_channel(0);
+        let text = Arc::new(Text {
+            pieces: Mutex::new(Some(pieces)),
+            stop: Arc::default(),
+            finish: Mutex::default(),
+        });
+        self.begin(&text);
+        let (kept, stop) = (Arc::clone(&self.kept), Arc::clone(&text.stop));
+        let body = move || go(&kept, &said, &wanted.options(), &stop, &send);
+        let named = thread::Builder::new().name("hushed call".to_owned());
+        named.spawn(body).map_err(|error| {
+            let message = format!("could not start a thread: {error}; is there a limit on them?");
+            errors::exception(py, 8, "system", &message)
+        })?;
+        Ok(Generation { text })
+    }
+
     fn begin(&self, text: &Arc<Text>) {
         if let Some(before) = self.lock().replace(Arc::clone(text)) {
             before.end();
@@ -225,7 +252,7 @@ impl Wanted {
 /// Runs passes as long as somebody takes what they give.
 fn go(
     kept: &Mutex<Kept>,
-    prompt: &str,
+    said: &Said,
     options: &GenerateOptions,
     stop: &Arc<AtomicBool>,
     send: &SyncSender<Piece>,
@@ -235,7 +262,11 @@ fn go(
     let texts = options.max_tokens.min(kept.max_texts());
     let done = kept.run(texts, |client| {
         client.stop_when(Arc::clone(stop));
-        for token in client.generate(prompt, options)? {
+        let generation = match said {
+            Said::Text(prompt) => client.generate_prompt(prompt, options),
+            Said::Chat(messages) => client.chat(messages, options),
+        };
+        for token in generation? {
             let token = token?;
             if send.send(Ok((token.text, token.last))).is_err() {
                 break;

@@ -4,6 +4,7 @@ import faulthandler
 import json
 import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -44,3 +45,26 @@ def server(folder):
 def encoder(server):
     with hushed.SentenceEncoder(server.address, pin=server.pin, truncate=True) as encoder:
         yield encoder
+
+
+#: As simple as a chat template can be; the special token is the model's own.
+TEMPLATE = (
+    "{% for message in messages %}{% if not message.content %}{{ raise_exception('a message is empty') }}{% endif %}"
+    "{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
+)
+
+
+@pytest.fixture(scope="session")
+def chat_folder(tmp_path_factory):
+    """The tiny GPT-2 with a chat template."""
+    folder = tmp_path_factory.mktemp("chat") / "gpt2"
+    shutil.copytree(GOLDEN / "gpt2", folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE, "eos_token": "<|endoftext|>"}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def talker(chat_folder):
+    """A server of it."""
+    with hushed.serve(chat_folder) as server:
+        yield server

@@ -125,6 +125,60 @@ def test_retries_cost_one_pass(gateway):
     assert gateway.passes() - before == 1
 
 
+@pytest.fixture(scope="module")
+def talk(chat_folder):
+    gateway = Gateway(chat_folder)
+    yield gateway
+    gateway.close()
+
+
+def test_openai_chats(talk):
+    client = talk.openai()
+    model = client.models.list().data[0].id
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    asked = dict(model=model, messages=messages, max_tokens=5, temperature=0)
+    whole = client.chat.completions.create(**asked)
+    (choice,) = whole.choices
+    assert choice.message.role == "assistant" and choice.finish_reason in ("length", "stop")
+    assert whole.usage.completion_tokens <= 5 and whole.usage.total_tokens > whole.usage.prompt_tokens > 10
+    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    pieces = [chunk.choices[0] for chunk in chunks if chunk.choices]
+    assert "".join(piece.delta.content for piece in pieces) == choice.message.content
+    assert [piece.delta.role for piece in pieces] == ["assistant"] + [None] * (len(pieces) - 1)
+    assert pieces[-1].finish_reason == choice.finish_reason and chunks[-1].usage == whole.usage
+    # The text that the template makes, continued.
+    text = "system: Be brief.\nuser: Hello\nassistant:"
+    same = client.completions.create(model=model, prompt=text, max_tokens=5, temperature=0)
+    assert same.choices[0].text == choice.message.content
+    stopped = client.chat.completions.create(**asked, stop=choice.message.content[1])
+    assert stopped.choices[0].finish_reason == "stop"
+    assert stopped.choices[0].message.content == choice.message.content[: choice.message.content.index(choice.message.content[1])]
+
+
+def test_what_a_chat_cannot_have_is_refused_by_name(talk):
+    client = talk.openai()
+    asked = dict(model=client.models.list().data[0].id, messages=[{"role": "user", "content": "Hello"}], max_tokens=2)
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    image = [{"type": "image_url", "image_url": {"url": "data:,"}}]
+    for name, value in dict(
+        top_p=0.5, n=2, presence_penalty=1, frequency_penalty=1, logit_bias={"1": 1}, tools=[tool], logprobs=True
+    ).items():
+        with pytest.raises(openai.BadRequestError, match=name) as caught:
+            client.chat.completions.create(**{**asked, name: value})
+        assert caught.value.param == name
+    for messages, code in [
+        ([{"role": "user", "content": image}], "unsupported"),
+        ([{"role": "user", "content": "a<|endoftext|>"}], "text-refused"),
+        ([{"role": "user", "content": ""}], "text-refused"),
+        ([], "text-refused"),
+        ([{"role": "user", "content": "word " * 500}], "context_length_exceeded"),
+    ]:
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(**{**asked, "messages": messages})
+        assert caught.value.code == code
+    assert client.chat.completions.create(**asked).choices, "after all that it works"
+
+
 def test_the_metrics_can_be_read(gateway):
     text = gateway.get("/metrics")
     assert re.search(r"^hushed_gateway_passes_total \d+$", text, re.M) and text.endswith("# EOF\n")

@@ -59,6 +59,35 @@ def test_a_text_ends_before_a_stop_string(generator):
     assert "".join(stopped) == whole[: whole.index(whole[1])] and stopped.finish == "stop"
 
 
+def test_a_conversation_becomes_the_text_that_its_template_makes(talker):
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    with hushed.Generator(talker.address, pin=talker.pin) as generator:
+        answer = generator.chat(messages, max_tokens=5)
+        pieces = list(answer)
+        assert 1 <= len(pieces) <= 5 and answer.finish in ("length", "end")
+        other = generator.chat([{"role": "user", "content": "Other words"}], max_tokens=5)
+        assert list(other) != pieces
+        # No special token is in this text, so that it can be continued as it is.
+        plain = generator.generate("system: Be brief.\nuser: Hello\nassistant:", max_tokens=5)
+        assert list(plain) == pieces
+        for content in ["a<|endoftext|>b", ""]:
+            with pytest.raises(hushed.InputError):
+                list(generator.chat([{"role": "user", "content": content}], max_tokens=2))
+        with pytest.raises(hushed.InputError, match="0 messages"):
+            list(generator.chat([], max_tokens=2))
+        with pytest.raises(hushed.UsageError, match="roles"):
+            generator.chat([{"role": "tool", "content": "a"}])
+        for wrong in ["text", [{"role": "user"}], [("user", "a")], [{"role": "user", "content": b"a"}]]:
+            with pytest.raises(TypeError):
+                generator.chat(wrong)
+
+
+def test_a_model_without_a_chat_template_says_so(generator):
+    with pytest.raises(hushed.RefusedError) as caught:
+        list(generator.chat([{"role": "user", "content": "Hello"}], max_tokens=2))
+    assert caught.value.name == "no-chat-template"
+
+
 def test_another_text_ends_the_one_before_and_the_session_is_kept(generator):
     first = generator.generate("Hello world", max_tokens=40)
     next(first)

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use hushed_model::{ImageError, ModelError, TextError};
+use hushed_model::{ChatError, ImageError, ModelError, TextError};
 use hushed_mpc::RunError;
 use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
@@ -38,6 +38,9 @@ pub enum ServeError {
         /// Why.
         source: TextError,
     },
+    /// A conversation that the model does not accept.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
     /// An image that the model does not accept.
     #[error("image {index} (the first is 0): {source}")]
     Image {
@@ -287,7 +290,9 @@ impl ServeError {
     #[must_use]
     pub fn category(&self) -> Category {
         match self {
-            Self::Text { .. } | Self::Image { .. } => Category::Input,
+            Self::Chat(ChatError::NoTemplate) => Category::Refused,
+            Self::Chat(ChatError::Template { .. }) => Category::Folder,
+            Self::Text { .. } | Self::Chat(_) | Self::Image { .. } => Category::Input,
             Self::Fhe(error) => error.category(),
             Self::Index(IndexFault::OtherModel) => Category::Mismatch,
             Self::Index(IndexFault::NotAnIndex(_)) => Category::Local,
@@ -359,7 +364,9 @@ impl ServeError {
             Self::Fhe(error) => error.name(),
             Self::Index(_) => "index",
             Self::Certificate(_) => "certificate",
-            Self::Text { .. } | Self::Model(ModelError::Text(_)) => "text-refused",
+            Self::Chat(ChatError::NoTemplate) => "no-chat-template",
+            Self::Chat(ChatError::Template { .. }) => "chat-template",
+            Self::Text { .. } | Self::Chat(_) | Self::Model(ModelError::Text(_)) => "text-refused",
             Self::Image { .. } | Self::Model(ModelError::Image(_)) => "image-refused",
             Self::Model(_) if self.category() == Category::Folder => "model-folder",
             Self::BundleTooLarge { .. }

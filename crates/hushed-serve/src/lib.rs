@@ -65,6 +65,6 @@ pub use twopc::{
 };
 pub use twopc::{IndexFault, IndexFile, Server, ServerConfig};
 
-pub use hushed_model::{Kind, Public, Task, TooLong};
-pub use hushed_mpc::{Hit, StepCost};
+pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, Task, TooLong};
+pub use hushed_mpc::{Hit, StepCost, Wanted};
 pub use hushed_net::{Shape, Stats};

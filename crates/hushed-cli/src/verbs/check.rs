@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use hushed_model::{Model, Task, folder};
+use hushed_model::{ChatError, Model, Task, folder};
 use hushed_mpc::{out_of_range, sampled_out_of_range};
 use serde_json::json;
 
@@ -71,7 +71,13 @@ impl Args {
             (Task::Embed, _) => &["2pc"],
         };
         let generates = model.public.task() == Task::Generate;
-        let object = json!({ "supported": true, "model": s, "protocols": protocols });
+        // `null` of a model that does not generate, or has no template.
+        let chat = match model.public.check_chat() {
+            Err(ChatError::NoTemplate) => json!(null),
+            Err(error) => json!({ "problem": error.to_string() }),
+            Ok(()) => json!({ "problem": null }),
+        };
+        let object = json!({ "supported": true, "model": s, "protocols": protocols, "chat": chat });
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
                 (Some(labels), _) => format!(
@@ -79,7 +85,11 @@ impl Args {
                     labels.len(),
                     shortened(labels)
                 ),
-                (None, _) if generates => "; continues a text".to_owned(),
+                (None, _) if generates => match (chat.is_null(), chat["problem"].as_str()) {
+                    (true, _) => "; continues a text".to_owned(),
+                    (false, None) => "; continues a text, and answers conversations".to_owned(),
+                    (false, Some(problem)) => format!("; continues a text; {problem}"),
+                },
                 (None, true) => ", scaled to unit length".to_owned(),
                 (None, false) => String::new(),
             };

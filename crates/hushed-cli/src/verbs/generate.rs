@@ -1,11 +1,11 @@
 //! `hushed generate`: a private text continued by a server that sees neither the text nor its continuation.
 
-use hushed_serve::{Client, Finish, GenerateOptions, Generated, Protocol};
+use hushed_serve::{Client, Finish, GenerateOptions, Generated, Prompt, Protocol};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
-use crate::input::Prompt;
+use crate::input::{Asking, Said};
 use crate::output::Output;
 
 /// Continue a private text with a server that sees neither the text nor its continuation
@@ -19,6 +19,9 @@ learns the prompt's length rounded up to a multiple of N. With --pad-output all 
 learn where the text ends. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`), so that a refusal can
 come in the middle of an answer.
 
+With --chat or --messages the model's chat template, which comes with its public part, makes a text of the conversation on this machine.
+The server learns the number of its tokens, as of any prompt. A message that holds one of the model's special tokens is refused.
+
 With --temperature the server draws each token by noise that it adds to its own share: nobody sees the other tokens' probabilities. The same
 --seed, --temperature and --bucket give the same text again, as long as the server runs.
 
@@ -26,6 +29,8 @@ Examples:
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Once upon a time\" --max-tokens 20
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"def main(\" --temperature 0.8 --seed 7 --stop \"\\n\\n\"
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --input letter.txt
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --chat \"Is this a scam?\" --system \"Answer yes or no.\"
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --messages conversation.json
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 16 --pad-output --json"
 )]
 pub struct Args {
@@ -37,7 +42,7 @@ pub struct Args {
     protocol: Protocol,
 
     #[command(flatten)]
-    prompt: Prompt,
+    said: Said,
 
     /// Most tokens
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one, env = "HUSHED_MAX_NEW_TOKENS")]
@@ -78,7 +83,7 @@ impl Args {
         if self.protocol == Protocol::Fhe {
             return Err(CliError::NoGeneration);
         }
-        let prompt = self.prompt.read()?;
+        let said = self.said.read()?;
         let mut client = Client::connect(&self.connect.config()?)?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
@@ -96,7 +101,11 @@ impl Args {
             pad_output: self.pad_output,
             public_table: self.public_table,
         };
-        let mut generation = client.generate(&prompt, &options)?;
+        let prompt = match &said {
+            Asking::Text(text) => Prompt::text(text),
+            Asking::Chat(messages) => client.render(messages)?,
+        };
+        let mut generation = client.generate_prompt(&prompt, &options)?;
         let (prompt_tokens, rows) = (generation.tokens(), generation.rows());
         let seed = generation.seed();
         let (mut seconds, mut text, mut finish) = (Vec::new(), String::new(), Finish::Length);

@@ -20,6 +20,7 @@ mod verify;
 use clap::Subcommand;
 
 use crate::error::CliError;
+use crate::handed::{Completions, Manual};
 use crate::output::Output;
 
 #[derive(Subcommand)]
@@ -29,6 +30,7 @@ pub enum Verb {
     Check(check::Args),
     Classify(classify::Args),
     Clear(clear::Args),
+    Completions(Completions),
     Decrypt(fhe::decrypt::Args),
     Doctor(doctor::Args),
     Embed(embed::Args),
@@ -38,6 +40,7 @@ pub enum Verb {
     Index(index::Args),
     Keygen(fhe::keygen::Args),
     Keys(fhe::keys::Args),
+    Man(Manual),
     Params(params::Args),
     Plan(plan::Args),
     Run(fhe::run::Args),
@@ -47,13 +50,15 @@ pub enum Verb {
 }
 
 impl Verb {
-    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+    /// `command` gives all of the command's arguments.
+    pub fn run(&self, out: &Output, command: fn() -> clap::Command) -> Result<(), CliError> {
         match self {
             Verb::Bundle(args) => args.run(out),
             Verb::Calibrate(args) => args.run(out),
             Verb::Check(args) => args.run(out),
             Verb::Classify(args) => args.run(out),
             Verb::Clear(args) => args.run(out),
+            Verb::Completions(args) => args.run(command()),
             Verb::Decrypt(args) => args.run(out),
             Verb::Doctor(args) => args.run(out),
             Verb::Embed(args) => args.run(out),
@@ -63,6 +68,7 @@ impl Verb {
             Verb::Index(args) => args.run(out),
             Verb::Keygen(args) => args.run(out),
             Verb::Keys(args) => args.run(out),
+            Verb::Man(args) => args.run(command(), out),
             Verb::Params(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
             Verb::Run(args) => args.run(out),

@@ -10,6 +10,7 @@ mod openai;
 mod page;
 mod prepare;
 mod refusal;
+mod search;
 mod tei;
 
 use std::sync::Arc;
@@ -37,11 +38,12 @@ pub use door::Door;
 const BODY: Duration = Duration::from_secs(30);
 
 /// The routes, as the metrics name them.
-const ROUTES: [&str; 13] = [
+const ROUTES: [&str; 14] = [
     "/",
     "/v1/embeddings",
     "/v1/completions",
     "/v1/chat/completions",
+    "/v1/search",
     "/v1/models",
     "/embed",
     "/similarity",
@@ -129,6 +131,7 @@ pub fn router(served: Arc<Served>) -> Router {
         .route("/v1/embeddings", post(openai::embeddings))
         .route("/v1/completions", post(completions::completions))
         .route("/v1/chat/completions", post(completions::chat))
+        .route("/v1/search", post(search::search))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{name}", get(openai::model))
         .route("/embed", post(tei::embed_route))

@@ -110,14 +110,18 @@ pub fn tokens(
 ) -> Result<usize, Refusal> {
     let tokenizer = shared.public.tokenizer();
     let ids = tokenizer.and_then(|t| t.encode(text, shared.max_tokens, too_long));
-    ids.map(|ids| ids.rows().total).map_err(|error| {
-        let name = match error {
-            TextError::TooLong { .. } | TextError::TooManyBytes { .. } => "context_length_exceeded",
-            _ => "text-refused",
-        };
-        let message = format!("text {index} (the first is 0): {error}");
-        Refusal::new(StatusCode::BAD_REQUEST, name, message)
-    })
+    let which = || format!("text {index} (the first is 0)");
+    ids.map(|ids| ids.rows().total)
+        .map_err(|error| text_refused(&error, &which()))
+}
+
+/// 400 for a text that the model does not take.
+pub fn text_refused(error: &TextError, which: &str) -> Refusal {
+    let name = match error {
+        TextError::TooLong { .. } | TextError::TooManyBytes { .. } => "context_length_exceeded",
+        _ => "text-refused",
+    };
+    Refusal::new(StatusCode::BAD_REQUEST, name, format!("{which}: {error}"))
 }
 
 /// A route that the model does not have.

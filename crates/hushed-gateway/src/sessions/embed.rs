@@ -1,4 +1,4 @@
-//! A worker that embeds what waits.
+//! A worker that embeds what waits, and searches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::failure::Failure;
 use super::session::{IDLE, Kept};
 use super::texts::{Answer, Next, Pass, Texts};
-use super::{How, Shared};
+use super::{How, Shared, search};
 
 /// Runs passes until the queue is closed.
 pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
@@ -17,6 +17,18 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
         match texts.next(IDLE) {
             Next::Closed => return kept.close(),
             Next::Idle => kept.close(),
+            Next::Search(id, job) => {
+                let run = || search::run(&mut kept, shared, &job);
+                let found = catch_unwind(AssertUnwindSafe(run));
+                let found = found.unwrap_or_else(|_| Err(Failure::defect()));
+                texts.ended(id);
+                let failed = found.is_err();
+                // A client that has gone needs no answer.
+                let _ = job.answer.send(found);
+                if failed {
+                    shared.stay_away(&kept, |failure| texts.fail(failure));
+                }
+            }
             Next::Pass(pass) => {
                 // Whoever waits must be told, whatever happens.
                 let given = catch_unwind(AssertUnwindSafe(|| run(&mut kept, shared, &pass)));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hushed_serve::{Client, Finish, GenerateOptions, ServeError};
+use hushed_serve::{Client, Finish, GenerateOptions, Prompt, ServeError};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use zeroize::Zeroizing;
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A prompt that model and server take. No `Debug`: it is private.
 pub struct Job {
     /// The prompt.
-    pub prompt: Zeroizing<String>,
+    pub prompt: Prompt,
     /// Its rows, padding included: what the server will see.
     pub rows: usize,
     /// How to continue it.
@@ -228,7 +228,7 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
 fn answer(client: &mut Client, shared: &Shared, job: &Job) -> Result<(), ServeError> {
     let mut rows = job.rows;
     let mut planned = job.planned.iter();
-    for token in client.generate(&job.prompt, &job.options)? {
+    for token in client.generate_prompt(&job.prompt, &job.options)? {
         let token = token?;
         shared
             .ledger

@@ -9,6 +9,7 @@ pub mod failure;
 pub mod generate;
 pub mod ledger;
 pub mod pace;
+pub mod search;
 mod session;
 pub mod texts;
 
@@ -57,6 +58,10 @@ pub struct Shared {
     pub max_pass_tokens: usize,
     /// Most texts of a session.
     pub max_texts: usize,
+    /// Documents that can be searched.
+    pub documents: usize,
+    /// Bytes of their texts; 0 if they have none.
+    pub record_bytes: usize,
     /// How texts are run.
     pub how: How,
     /// How long things take.
@@ -138,6 +143,8 @@ impl Sessions {
             max_tokens: client.max_tokens(),
             max_pass_tokens: client.max_pass_tokens(),
             max_texts: client.texts_left(),
+            documents: client.documents(),
+            record_bytes: client.record_bytes(),
             how: How {
                 bucket: config.bucket,
                 public_table: config.public_table,

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{RunError, Terms};
+use hushed_mpc::{Index, RunError, Terms, Wanted};
 use hushed_serve::Public;
 
 /// Weight of the last pass in the ratio: a change of load shows after a few passes, one slow pass does not decide.
@@ -68,6 +68,12 @@ impl Pace {
             each.resize(tokens, self.memo(held, 1));
         }
         each
+    }
+
+    /// Planned seconds of a search by a query of `rows` tokens.
+    pub fn search(&self, rows: usize, index: &Index, wanted: Wanted) -> f64 {
+        let plan = Plan::search(&self.program, index, rows, self.terms, wanted);
+        plan.map_or(f64::INFINITY, |plan| plan.seconds)
     }
 
     /// Seconds that so many planned seconds take.

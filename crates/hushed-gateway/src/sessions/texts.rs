@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use super::Held;
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
+use super::search::Job;
 
 /// How long an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(600);
@@ -73,6 +74,8 @@ pub struct Pass {
 pub enum Next {
     /// Run this.
     Pass(Pass),
+    /// Run this search, which has this number among what runs.
+    Search(u64, Job),
     /// Nothing has come for as long as was asked.
     Idle,
     /// End.
@@ -112,7 +115,11 @@ struct State {
     waiting: VecDeque<Key>,
     /// Keys of entries that are kept, oldest first.
     kept: VecDeque<Key>,
-    /// Passes under way: their ids, planned seconds, and since when.
+    /// Searches that wait. They run alone, in turn with passes.
+    searches: VecDeque<Job>,
+    /// Whether the last that began was one.
+    searched: bool,
+    /// Passes and searches under way: their ids, planned seconds, and since when.
     running: Vec<(u64, f64, Instant)>,
     passes: u64,
     closed: bool,
@@ -184,6 +191,28 @@ impl Texts {
         Ok(tickets)
     }
 
+    /// Takes a search.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn submit_search(&self, job: Job, admission: &Admission<'_>) -> Result<(), Refused> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Refused::Stopping);
+        }
+        state.drop_abandoned();
+        admission.check(&[job.planned], &state.load(), self.limits.waiting)?;
+        state.searches.push_back(job);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// A search has ended.
+    pub fn ended(&self, id: u64) {
+        self.lock().running.retain(|(running, ..)| *running != id);
+    }
+
     /// Waits for texts, at most `idle` long, and takes the next pass: the oldest text, and those beside it whose
     /// lengths are nearest to its own.
     pub fn next(&self, idle: Duration) -> Next {
@@ -196,6 +225,9 @@ impl Texts {
             }
             state.drop_abandoned();
             let now = Instant::now();
+            if let Some((id, job)) = state.take_search(now) {
+                return Next::Search(id, job);
+            }
             let left = match (state.waiting.len(), gather) {
                 (0, _) => until.saturating_duration_since(now),
                 (some, Some(gather)) if some < self.limits.texts && now < gather => gather - now,
@@ -205,7 +237,8 @@ impl Texts {
                 return match state.take(&self.limits) {
                     Some(pass) => {
                         state.running.push((pass.id, pass.planned, now));
-                        if !state.waiting.is_empty() {
+                        state.searched = false;
+                        if !state.waiting.is_empty() || !state.searches.is_empty() {
                             self.changed.notify_one();
                         }
                         Next::Pass(pass)
@@ -254,6 +287,7 @@ impl Texts {
                 tell(waiters, &Err(Arc::clone(&failure)));
             }
         }
+        state.fail_searches(&failure);
     }
 
     /// Wipes answers that have been kept long enough.
@@ -265,7 +299,7 @@ impl Texts {
     pub fn held(&self) -> Held {
         let state = self.lock();
         Held {
-            waiting: state.waiting.len(),
+            waiting: state.waiting.len() + state.searches.len(),
             running: state.running.len(),
             kept: state.kept.len(),
         }
@@ -281,6 +315,7 @@ impl Texts {
                 tell(waiters, &Err(Arc::clone(&failure)));
             }
         }
+        state.fail_searches(&failure);
         state.waiting.clear();
         state.kept.clear();
         drop(state);
@@ -363,6 +398,26 @@ impl State {
         Some(pass)
     }
 
+    /// The oldest search, unless it is the turn of texts.
+    fn take_search(&mut self, now: Instant) -> Option<(u64, Job)> {
+        if self.searched && !self.waiting.is_empty() {
+            return None;
+        }
+        let job = self.searches.pop_front()?;
+        let id = self.passes;
+        self.passes += 1;
+        self.running.push((id, job.planned, now));
+        self.searched = true;
+        Some((id, job))
+    }
+
+    fn fail_searches(&mut self, failure: &Failure) {
+        for job in self.searches.drain(..) {
+            // One that has gone needs no answer.
+            let _ = job.answer.send(Err(failure.clone()));
+        }
+    }
+
     fn answer(&mut self, key: Key, answer: Arc<Answer>, now: Instant) {
         let kept = Entry::Kept(Arc::clone(&answer), now);
         match self.entries.insert(key, kept) {
@@ -395,8 +450,9 @@ impl State {
         }
     }
 
-    /// Removes texts for which nobody waits any more.
+    /// Removes texts and searches for which nobody waits any more.
     fn drop_abandoned(&mut self) {
+        self.searches.retain(|job| !job.answer.is_closed());
         let entries = &mut self.entries;
         self.waiting.retain(|key| {
             let wanted = match entries.get_mut(key) {
@@ -414,7 +470,10 @@ impl State {
     }
 
     fn load(&self) -> Load {
-        self.load_of_first(self.waiting.len())
+        let mut load = self.load_of_first(self.waiting.len());
+        load.waiting += self.searches.len();
+        load.planned += self.searches.iter().map(|job| job.planned).sum::<f64>();
+        load
     }
 
     /// What runs, and what waits up to the last of these texts; `None` if none of them waits.

@@ -9,8 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hushed_gateway::{Gateway, GatewayConfig, GatewayError};
+use hushed_model::Model;
 use hushed_model::testing::{tiny_folder, tiny_generator_folder};
-use hushed_serve::{ClientConfig, ServeError, Server, ServerConfig, ServerTrust};
+use hushed_serve::{ClientConfig, IndexFile, ServeError, Server, ServerConfig, ServerTrust};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -39,6 +40,28 @@ impl Running {
         Self::start(Arc::new(folder), "127.0.0.1:0")
     }
 
+    /// Of the tiny generator with this chat template.
+    pub fn chats(template: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        tiny_generator_folder(&model).unwrap();
+        let config = serde_json::json!({ "chat_template": template });
+        std::fs::write(model.join("tokenizer_config.json"), config.to_string()).unwrap();
+        Self::start(Arc::new(folder), "127.0.0.1:0")
+    }
+
+    /// Of the tiny encoder, with these documents, whose records have so many bytes.
+    pub fn searches(documents: &[&str], record_bytes: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        tiny_folder(&path).unwrap();
+        let model = Model::load(&path).unwrap();
+        let mut index = IndexFile::empty(&model, record_bytes).unwrap();
+        index.add(&model, documents, || ()).unwrap();
+        index.write(&folder.path().join("documents.index")).unwrap();
+        Self::start(Arc::new(folder), "127.0.0.1:0")
+    }
+
     /// The same again, after [`Running::end`].
     pub fn again(folder: Arc<TempDir>, address: SocketAddr) -> Self {
         Self::start(folder, &address.to_string())
@@ -50,6 +73,8 @@ impl Running {
         config.entrance.listen = listen.to_owned();
         config.entrance.metrics_listen = Some("127.0.0.1:0".to_owned());
         config.entrance.deadlines.drain = Duration::from_millis(100);
+        let index = path.join("documents.index");
+        config.index = index.exists().then_some(index);
         let server = Server::bind(&config).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let raised = Arc::clone(&stop);

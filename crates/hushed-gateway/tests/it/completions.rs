@@ -135,6 +135,7 @@ fn what_is_asked_for_in_vain() {
         ("odd", json!(1)),
         ("temperature", json!(3)),
         ("max_tokens", json!(0)),
+        ("tools", json!([{ "type": "function" }])),
         ("seed", json!("x")),
         ("stop", json!(["a", "b", "c", "d", "e"])),
         ("prompt", json!(["a", "b"])),
@@ -194,4 +195,90 @@ fn a_client_that_goes_ends_its_answer() {
     });
     let passes = door.total("passes");
     assert!(passes < 61, "{passes} passes");
+}
+
+#[test]
+fn a_conversation_is_answered_by_its_template() {
+    let template = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let server = Running::chats(template);
+    let text = expected(&server, 6);
+    let door = Door::open(&server, |_| ());
+    // The template makes the same text of it.
+    let messages = json!([
+        { "role": "system", "content": "the " }, { "role": "user", "content": [{ "type": "text", "text": "thing" }] },
+    ]);
+    let body = json!({ "model": door.model, "messages": messages, "max_completion_tokens": 6, "temperature": 0 });
+    let reply = door.post("/v1/chat/completions", &body);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let answer = reply.json();
+    let choice = &answer["choices"][0];
+    assert_eq!(answer["object"], json!("chat.completion"));
+    assert_eq!(
+        choice["message"],
+        json!({ "role": "assistant", "content": text })
+    );
+    let plain = json!({ "prompt": PROMPT, "max_tokens": 6, "temperature": 0 });
+    let plain = door.post("/v1/completions", &plain).json();
+    assert_eq!(answer["usage"], plain["usage"]);
+    assert_eq!(
+        choice["finish_reason"],
+        plain["choices"][0]["finish_reason"]
+    );
+
+    let mut streamed = body.clone();
+    streamed["stream"] = json!(true);
+    let events = events(&door.post("/v1/chat/completions", &streamed));
+    let (done, chunks) = events.split_last().unwrap();
+    assert_eq!(done, "[DONE]");
+    let chunks: Vec<Value> = chunks
+        .iter()
+        .map(|c| serde_json::from_str(c).unwrap())
+        .collect();
+    let deltas: Vec<&Value> = chunks.iter().map(|c| &c["choices"][0]["delta"]).collect();
+    let said = deltas.iter().map(|d| d["content"].as_str().unwrap());
+    assert_eq!(said.collect::<String>(), text);
+    assert_eq!(deltas[0]["role"], json!("assistant"));
+    assert!(deltas[1..].iter().all(|delta| delta["role"].is_null()));
+    assert_eq!(chunks[0]["object"], json!("chat.completion.chunk"));
+    // Without a limit of the client's it ends where the context does.
+    let mut open = body.clone();
+    open.as_object_mut()
+        .unwrap()
+        .remove("max_completion_tokens");
+    let answer = door.post("/v1/chat/completions", &open).json();
+    assert!(answer["usage"]["total_tokens"].as_u64().unwrap() <= 65);
+
+    for (name, value) in [
+        ("tools", json!([{ "type": "function" }])),
+        ("tool_choice", json!("auto")),
+        ("top_p", json!(0.9)),
+        ("n", json!(2)),
+        ("logit_bias", json!({ "1": 5 })),
+        ("response_format", json!({ "type": "json_object" })),
+        ("max_completion_tokens", json!(0)),
+    ] {
+        let mut asked = body.clone();
+        asked[name] = value;
+        let reply = door.post("/v1/chat/completions", &asked);
+        assert_eq!(
+            (reply.status, reply.json()["error"]["param"].as_str()),
+            (400, Some(name))
+        );
+    }
+    let special = json!({ "messages": [{ "role": "user", "content": "a<|endoftext|>" }] });
+    assert_eq!(
+        door.post("/v1/chat/completions", &special).code(),
+        "text-refused"
+    );
+    let raises = Running::chats("{{ raise_exception('never') }}");
+    let other = Door::open(&raises, |_| ());
+    let reply = other.post("/v1/chat/completions", &body);
+    assert_eq!(
+        (reply.status, reply.code().as_str()),
+        (404, "model_not_found")
+    );
+    let mut body = body;
+    body.as_object_mut().unwrap().remove("model");
+    let reply = other.post("/v1/chat/completions", &body);
+    assert_eq!((reply.status, reply.code().as_str()), (400, "text-refused"));
 }

@@ -7,4 +7,5 @@ mod completions;
 mod door;
 mod embeddings;
 mod queue;
+mod search;
 mod sockets;

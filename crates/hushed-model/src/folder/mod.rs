@@ -1,5 +1,6 @@
 //! Model folders in the Hugging Face layout: what is public in them, and whether they can be used.
 
+pub(crate) mod chat;
 pub mod config;
 pub mod declared;
 pub(crate) mod decoder;
@@ -9,6 +10,7 @@ pub(crate) mod pooling;
 pub mod public;
 pub mod report;
 pub(crate) mod shards;
+pub(crate) mod small;
 pub(crate) mod ternary;
 pub(crate) mod vision;
 pub(crate) mod weights;

@@ -2,18 +2,19 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::arch::Task;
 use crate::blocks::{Activation, Pool};
 use crate::error::{FolderError, ImageError, ModelError, Problem, TextError};
+use crate::folder::chat::{self, CHAT, MAX_CHAT_BYTES};
 use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
+use crate::folder::small::read_small;
 use crate::folder::vision::{self, PREPROCESSOR};
 use crate::images::{Pixels, Preprocess};
+use crate::tokens::chat::{ChatError, ChatTemplate, Message, Prompt};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
 
 /// Name in the folder, and size limit in bytes.
@@ -26,6 +27,7 @@ const FILES: &[(&str, u64)] = &[
     (SENTENCE, 1 << 20),
     (PROMPTS, 1 << 20),
     (FUNCTIONS, 1 << 17),
+    (CHAT, MAX_CHAT_BYTES),
 ];
 /// What to do where a file is missing that has to be there.
 const NO_CONFIG: &str = "point to a Hugging Face model folder";
@@ -62,6 +64,8 @@ pub struct Public {
     /// Whether a prompt before a text is pooled with it. Where it is not, a text behind a prompt would be answered
     /// otherwise than by the published model.
     pub pools_prompts: bool,
+    /// How a conversation becomes a text, if the model was trained on some.
+    chat: Option<ChatTemplate>,
 }
 
 impl PublicFiles {
@@ -82,7 +86,7 @@ impl PublicFiles {
     /// As [`PublicFiles::read`], adding to a list of problems.
     pub(crate) fn read_into(folder: &Path, problems: &mut Vec<Problem>) -> PublicFiles {
         let mut files = BTreeMap::new();
-        for &(name, limit) in FILES {
+        for &(name, limit) in FILES.iter().filter(|(name, _)| *name != CHAT) {
             match read_small(&folder.join(name), name, limit) {
                 Ok(Some(bytes)) => {
                     files.insert(name, bytes);
@@ -90,6 +94,12 @@ impl PublicFiles {
                 Ok(None) => {}
                 Err(problem) => problems.push(problem),
             }
+        }
+        // Others' conversations are never rendered.
+        if files.get(CONFIG).is_some_and(|b| config::generates(b))
+            && let Some(bytes) = chat::read(folder, problems)
+        {
+            files.insert(CHAT, bytes);
         }
         PublicFiles { files }
     }
@@ -233,6 +243,7 @@ impl PublicFiles {
         let prompts = bytes(PROMPTS)
             .map(|b| pooling::prompts(b, problems))
             .unwrap_or_default();
+        let chat = bytes(CHAT).and_then(|b| chat::parse(b, problems));
         if !problems.is_empty() {
             return None;
         }
@@ -251,6 +262,7 @@ impl PublicFiles {
             max_tokens,
             prompts,
             pools_prompts,
+            chat: chat.filter(|_| task == Task::Generate),
         })
     }
 }
@@ -264,6 +276,24 @@ impl Public {
     /// The token ids of a text, within the model's limit; between special tokens unless it is to be continued.
     pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
         Ok(self.tokenizer()?.encode(text, self.max_tokens, too_long)?)
+    }
+
+    /// A conversation as a text to be continued.
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub fn chat(&self, messages: &[Message]) -> Result<Prompt, ChatError> {
+        let template = self.chat.as_ref().ok_or(ChatError::NoTemplate)?;
+        template.render(messages, self.tokenizer()?)
+    }
+
+    /// Whether conversations can be rendered.
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub fn check_chat(&self) -> Result<(), ChatError> {
+        let template = self.chat.as_ref().ok_or(ChatError::NoTemplate)?;
+        template.check(self.tokenizer()?)
     }
 
     /// Text to token ids.
@@ -334,44 +364,4 @@ fn mentions(problem: &Problem, name: &str) -> bool {
         | Problem::TooLarge { file, .. } => file == name,
         _ => false,
     }
-}
-
-/// A whole file of bounded size; `Ok(None)` if there is none.
-pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Problem> {
-    let unreadable = |source| Problem::Unreadable {
-        file: name.to_owned(),
-        source,
-    };
-    let metadata = match path.metadata() {
-        Ok(metadata) => metadata,
-        Err(e)
-            if matches!(
-                e.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(None);
-        }
-        Err(e) => return Err(unreadable(e)),
-    };
-    if !metadata.is_file() {
-        // A named pipe would block for ever.
-        return Err(unreadable(std::io::Error::other("not a regular file")));
-    }
-    let too_large = |bytes| Problem::TooLarge {
-        file: name.to_owned(),
-        bytes,
-        limit,
-    };
-    if metadata.len() > limit {
-        return Err(too_large(metadata.len()));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|f| f.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
-    if bytes.len() as u64 > limit {
-        return Err(too_large(bytes.len() as u64)); // it grew
-    }
-    Ok(Some(bytes))
 }

@@ -16,8 +16,8 @@ use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::arch::PREFIXES;
 use crate::error::{FolderError, Problem};
-use crate::folder::public::read_small;
 use crate::folder::shards::{INDEX, Index, MAX_INDEX};
+use crate::folder::small::read_small;
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// Headers of published models are below 1 MiB; the format's own limit is 100 MB.

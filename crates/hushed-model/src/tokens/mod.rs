@@ -7,6 +7,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod charsmap;
+pub mod chat;
 mod decoder;
 mod pipeline;
 
@@ -250,6 +251,36 @@ impl Tokenizer {
         }
         let kept = inside.iter().copied().take(limit.saturating_sub(around));
         Ok(self.surrounded(kept))
+    }
+
+    /// The ids of what a chat template has made: special tokens in it are such, and none is added.
+    pub(crate) fn encode_rendered(&self, text: &str, limit: usize) -> Result<TokenIds, TextError> {
+        let ids = self.with_specials(text)?;
+        match ids.len() {
+            0 => Err(TextError::Empty),
+            tokens if tokens > limit => Err(TextError::TooLong { tokens, limit }),
+            _ => Ok(TokenIds::new(ids)),
+        }
+    }
+
+    fn with_specials(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let (bytes, limit) = (text.len(), MAX_TEXT_BYTES);
+        if bytes > limit {
+            return Err(TextError::TooManyBytes { bytes, limit });
+        }
+        // A copy is milliseconds, and kept it would double a large vocabulary.
+        let mut library = self.library.clone();
+        library.set_encode_special_tokens(false);
+        let encoding = library.encode(text, false);
+        let encoding = encoding.map_err(|_| TextError::Tokenizer)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Special tokens as they are written.
+    pub(crate) fn special_words(&self) -> Vec<String> {
+        let added = self.library.get_added_tokens_decoder().into_values();
+        let special = added.filter(|token| token.special && !token.content.is_empty());
+        special.map(|token| token.content).collect()
     }
 
     /// The ids that texts can have inside: all of the vocabulary but special tokens and, in BERT's, places that were

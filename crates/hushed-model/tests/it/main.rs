@@ -3,6 +3,7 @@
 mod architectures;
 mod bitnet;
 mod calibration;
+mod chat;
 mod decoders;
 mod folders;
 mod golden;

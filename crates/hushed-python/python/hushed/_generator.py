@@ -1,11 +1,12 @@
 """A text continued token by token."""
 
 import weakref
-from typing import Iterator, NoReturn, Optional, Sequence, Union
+from typing import Iterable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 
 from . import _native
+from ._errors import InputError
 from ._session import Session
-from ._settings import Connection, PathLike, Wanted, at_least, bucket_of, close_quietly, flag, texts_of
+from ._settings import Connection, PathLike, Wanted, at_least, bucket_of, close_quietly, flag, is_unicode, texts_of
 
 
 class Generator(Session):
@@ -60,19 +61,48 @@ class Generator(Session):
         the server is restarted. The text ends before the first of ``stop``. ``pad_output`` runs ``max_tokens`` passes
         before the first piece. It begins at once; a later call, or dropping the iterator, ends it.
         """
-        stops = [stop] if isinstance(stop, str) else list(stop)
         # The prompt is text 0, as in the errors of the server's side.
-        texts_of([prompt, *stops])
-        wanted = Wanted(
+        texts_of([prompt])
+        wanted = self._wanted(max_tokens, temperature, seed, stop, pad_output)
+        return Generation(self._native.generate(prompt, wanted), self)
+
+    def chat(
+        self,
+        messages: Iterable[Mapping[str, str]],
+        *,
+        max_tokens: int = 32,
+        temperature: float = 0.0,
+        seed: Optional[int] = None,
+        stop: Union[str, Sequence[str]] = (),
+        pad_output: bool = False,
+    ) -> "Generation":
+        """An iterator of the pieces of the answer to a conversation, as :meth:`generate` gives them.
+
+        ``messages`` are ``{"role": …, "content": …}`` with the roles system, user and assistant. The model's chat template,
+        which comes with its public part, makes a text of them here. A model without one is refused
+        (``no-chat-template``), and so is a message that holds one of the model's special tokens.
+        """
+        pairs = messages_of(messages)
+        wanted = self._wanted(max_tokens, temperature, seed, stop, pad_output)
+        return Generation(self._native.chat(pairs, wanted), self)
+
+    def _wanted(
+        self,
+        max_tokens: int,
+        temperature: float,
+        seed: Optional[int],
+        stop: Union[str, Sequence[str]],
+        pad_output: bool,
+    ) -> Wanted:
+        return Wanted(
             max_tokens=at_least(1, max_tokens, "max_tokens"),
             temperature=float(temperature),
             seed=None if seed is None else at_least(0, seed, "seed"),
-            stop=stops,
+            stop=texts_of([stop] if isinstance(stop, str) else stop),
             bucket=self._bucket,
             pad_output=bool(pad_output),
             public_table=self._public_table,
         )
-        return Generation(self._native.generate(prompt, wanted), self)
 
     @property
     def max_seq_length(self) -> int:
@@ -82,6 +112,21 @@ class Generator(Session):
     def close(self) -> None:
         """Ends the session, and the text under way. A later call opens another."""
         self._native.close()
+
+
+def messages_of(messages: Iterable[Mapping[str, str]]) -> List[Tuple[str, str]]:
+    """Roles and contents; what is no message is refused by its place."""
+    pairs = []
+    for place, message in enumerate(messages):
+        if not isinstance(message, Mapping) or set(message) != {"role", "content"}:
+            raise TypeError(f"message {place} (the first is 0) is not {{\"role\": …, \"content\": …}}")
+        role, content = message["role"], message["content"]
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise TypeError(f"message {place} (the first is 0) has a role or a content that is not a str")
+        if not is_unicode(role) or not is_unicode(content):
+            raise InputError(f"message {place} (the first is 0) is not Unicode", "text-refused")
+        pairs.append((role, content))
+    return pairs
 
 
 class Generation(Iterator[str]):

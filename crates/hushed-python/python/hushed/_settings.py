@@ -24,6 +24,7 @@ class Connection:
     key: Optional[PathLike]
     bundle: Optional[PathLike]
     cache_dir: Optional[PathLike]
+    retry: int
 
     @classmethod
     def of(cls, server: Optional[str] = None, **given: Optional[PathLike]) -> "Connection":
@@ -47,7 +48,8 @@ class Connection:
         for name in ("token_file", "bundle", "cache_dir"):
             if given[name] is None:
                 given[name] = variable("HUSHED_" + name.upper())
-        return cls(server=server, **given)  # type: ignore[arg-type]
+        retry = whole(variable("HUSHED_RETRY") or "0", 0, "HUSHED_RETRY")
+        return cls(server=server, retry=retry, **given)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,14 @@ def bucket_of(given: Optional[int]) -> Optional[int]:
     text = variable("HUSHED_BUCKET")
     if text is None:
         return None
+    return whole(text, 1, "HUSHED_BUCKET")
+
+
+def whole(text: str, least: int, name: str) -> int:
+    """A variable that is a whole number."""
     if not text.isascii() or not text.isdigit():
-        raise UsageError("HUSHED_BUCKET is not a whole number from 1", "usage")
-    return at_least(1, int(text), "HUSHED_BUCKET")
+        raise UsageError(f"{name} is not a whole number from {least}", "usage")
+    return at_least(least, int(text), name)
 
 
 def is_unicode(text: str) -> bool:

@@ -2,6 +2,8 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hushed_net::channel::tcp;
 use hushed_net::{Identity, Party, Session, Shape, TlsClient, Trust};
@@ -10,6 +12,11 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::deadlines::Deadlines;
 use crate::session::token::Token;
+use crate::session::wire::Refusal;
+
+/// How long a client waits before it asks again for a session: twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// How the server's certificate is known. There is no third way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +54,8 @@ pub struct ClientConfig {
     pub cache_dir: Option<PathBuf>,
     /// How long to wait for what.
     pub deadlines: Deadlines,
+    /// How long a client of `2pc` goes on asking a server that has no session free; zero asks once.
+    pub retry: Duration,
     /// A slower network to imitate, for measurements.
     pub shape: Option<Shape>,
 }
@@ -63,8 +72,32 @@ impl ClientConfig {
             bundle: None,
             cache_dir: None,
             deadlines: Deadlines::default(),
+            retry: Duration::ZERO,
             shape: None,
         }
+    }
+}
+
+/// Connects, and again while the server has no session free. Clients that were refused together come back at different
+/// times: each waits a random part of its time, at least half of it.
+pub(crate) fn patiently<T>(
+    retry: Duration,
+    mut connect: impl FnMut() -> Result<T, ServeError>,
+) -> Result<T, ServeError> {
+    let began = Instant::now();
+    let mut wait = FIRST_WAIT;
+    loop {
+        let busy = match connect() {
+            Err(error @ ServeError::Refused(Refusal::TooManySessions { .. })) => error,
+            other => return other,
+        };
+        let random = getrandom::u32().map_err(|_| ServeError::NoRandomness)?;
+        let now = wait.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX));
+        if began.elapsed() + now > retry {
+            return Err(busy);
+        }
+        thread::sleep(now);
+        wait = (wait * 2).min(LONGEST_WAIT);
     }
 }
 

@@ -25,7 +25,7 @@ use hushed_net::{Expect, Stats};
 
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::session::connect::{ClientConfig, open};
+use crate::session::connect::{ClientConfig, open, patiently};
 use crate::session::deadlines::Deadlines;
 use crate::session::wire::{Refusal, Welcome};
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
@@ -59,11 +59,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, makes the handshake, keys and correlations.
+    /// Connects, makes the handshake, keys and correlations; again, for as long as the configuration says, while the
+    /// server has no session free.
     ///
     /// # Errors
     /// [`ServeError`]; its category distinguishes the network, a refusal and a mismatch.
     pub fn connect(config: &ClientConfig) -> Result<Self, ServeError> {
+        patiently(config.retry, || Self::connect_once(config))
+    }
+
+    fn connect_once(config: &ClientConfig) -> Result<Self, ServeError> {
         let began = Instant::now();
         let pinned = pinned(config.bundle.as_ref())?;
         let mut session = open(config)?;

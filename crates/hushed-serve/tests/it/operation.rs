@@ -47,6 +47,35 @@ fn stopping_does_not_wait_for_idle_clients() {
 }
 
 #[test]
+fn a_client_that_is_patient_gets_the_next_session() {
+    let server = Running::start(|c| {
+        c.entrance.max_sessions = 1;
+        c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned());
+    });
+    let first = server.connect().unwrap();
+    let mut patient = server.client();
+    let error = server.connect().err().unwrap();
+    assert!(matches!(
+        error,
+        ServeError::Refused(Refusal::TooManySessions { .. })
+    ));
+    // Too short for a second attempt, which is a quarter of a second away at least.
+    patient.retry = std::time::Duration::from_millis(200);
+    assert!(hushed_serve::Client::connect(&patient).is_err());
+    patient.retry = std::time::Duration::from_secs(120);
+    let waiting = thread::spawn(move || hushed_serve::Client::connect(&patient));
+    let refused = "hushed_refused_total{reason=\"too-many-sessions\"} 3";
+    let metrics = server.metrics.unwrap();
+    eventually("the third refusal", || {
+        get(metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").contains(refused)
+    });
+    first.close().unwrap();
+    let mut second = waiting.join().unwrap().unwrap();
+    let answers = second.embed(&["hello"], TooLong::Refuse, None);
+    assert_eq!(answers.unwrap().len(), 1);
+}
+
+#[test]
 fn health_and_metrics() {
     let mut server = Running::start(|c| {
         c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned());

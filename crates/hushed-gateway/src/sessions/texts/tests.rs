@@ -5,6 +5,8 @@ use std::time::Duration;
 use hushed_model::testing::tiny_model;
 use hushed_mpc::Terms;
 
+use hushed_serve::{TooLong, Wanted};
+
 use super::*;
 use crate::sessions::pace::Pace;
 
@@ -13,6 +15,8 @@ const LIMITS: Limits = Limits {
     rows: 20,
     waiting: 8,
 };
+
+type Found = Result<hushed_serve::Found, Failure>;
 
 struct Queue {
     texts: Texts,
@@ -41,21 +45,58 @@ impl Queue {
             rows,
             planned: 1.0,
         });
-        let admission = Admission {
+        self.texts
+            .submit(caller, prepared.collect(), &self.admission())
+    }
+
+    fn admission(&self) -> Admission<'_> {
+        Admission {
             pace: &self.pace,
             patience: self.patience,
             sessions: 1,
             batch: Some(LIMITS.texts),
             open: true,
             away: None,
+        }
+    }
+
+    /// A search of ten planned seconds.
+    fn search(&self) -> Result<oneshot::Receiver<Found>, Refused> {
+        let (answer, coming) = oneshot::channel();
+        let job = Job {
+            query: Zeroizing::new("query".to_owned()),
+            too_long: TooLong::Refuse,
+            rows: 3,
+            wanted: Wanted {
+                top: 1,
+                records: false,
+            },
+            planned: 10.0,
+            answer,
         };
-        self.texts.submit(caller, prepared.collect(), &admission)
+        let taken = self.texts.submit_search(job, &self.admission());
+        taken.map(|()| coming)
+    }
+
+    /// What is next: `p` a pass, `s` a search.
+    fn kind(&self) -> char {
+        match self.texts.next(Duration::ZERO) {
+            Next::Pass(pass) => {
+                self.finish(&pass);
+                'p'
+            }
+            Next::Search(id, _) => {
+                self.texts.ended(id);
+                's'
+            }
+            Next::Idle | Next::Closed => '-',
+        }
     }
 
     fn pass(&self) -> Option<Pass> {
         match self.texts.next(Duration::ZERO) {
             Next::Pass(pass) => Some(pass),
-            Next::Idle | Next::Closed => None,
+            _ => None,
         }
     }
 
@@ -333,4 +374,34 @@ fn who_asks_while_the_server_is_avoided_is_told_at_once() {
     assert_eq!(check(&[1.0]), Err(Refused::Away(failure)));
     // Answers that are there need no session.
     assert_eq!(check(&[]), Ok(()));
+}
+
+#[test]
+fn searches_and_passes_take_turns() {
+    let queue = Queue::new();
+    let _texts = queue.submit(&[("a", 20), ("b", 20), ("c", 20)]).unwrap();
+    let _searches = [queue.search().unwrap(), queue.search().unwrap()];
+    assert_eq!(held(&queue).0, 5);
+    let order: String = (0..6).map(|_| queue.kind()).collect();
+    assert_eq!(order, "spspp-");
+}
+
+#[test]
+fn searches_are_counted_refused_and_abandoned() {
+    let mut queue = Queue::new();
+    let gone = queue.search().unwrap();
+    drop(gone);
+    let stays = queue.search().unwrap();
+    assert_eq!(held(&queue).0, 1, "one whose client has gone leaves");
+    // Ten seconds wait: a text that is to be there in five is not taken, and neither is a search.
+    queue.patience = Duration::from_secs(5);
+    let busy = queue.submit(&[("a", 3)]).err();
+    assert!(matches!(busy, Some(Refused::Busy { .. })), "{busy:?}");
+    let slow = queue.search().err();
+    assert!(matches!(slow, Some(Refused::TooSlow { .. })), "{slow:?}");
+    queue.texts.close();
+    assert_eq!(queue.search().err(), Some(Refused::Stopping));
+    let mut stays = stays;
+    let told = stays.try_recv().unwrap();
+    assert_eq!(told.err().unwrap().name, "stopping");
 }

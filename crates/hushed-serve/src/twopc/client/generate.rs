@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use hushed_model::{Decoder, TokenIds, Tokenizer, TooLong};
+use hushed_model::{Decoder, Message, Prompt, Task, TokenIds, Tokenizer};
 use hushed_mpc::{Input, Terms, TextCache, next_token};
 
 use super::stop::Stops;
@@ -104,6 +104,43 @@ impl Client {
         prompt: &str,
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, ServeError> {
+        self.generate_prompt(&Prompt::text(prompt), options)
+    }
+
+    /// Answers a conversation, which the model's chat template makes a text of.
+    ///
+    /// # Errors
+    /// [`ServeError::Chat`] for a model without a template, or messages that it does not take; else as
+    /// [`Client::generate`].
+    pub fn chat(
+        &mut self,
+        messages: &[Message],
+        options: &GenerateOptions,
+    ) -> Result<Generation<'_>, ServeError> {
+        let prompt = self.render(messages)?;
+        self.generate_prompt(&prompt, options)
+    }
+
+    /// The text that the chat template makes of a conversation.
+    ///
+    /// # Errors
+    /// As [`Client::chat`].
+    pub fn render(&self, messages: &[Message]) -> Result<Prompt, ServeError> {
+        match self.public().task() {
+            Task::Generate => Ok(self.public().chat(messages)?),
+            _ => Err(self.other_task()),
+        }
+    }
+
+    /// As [`Client::generate`], of a text that may have been rendered.
+    ///
+    /// # Errors
+    /// As [`Client::generate`].
+    pub fn generate_prompt(
+        &mut self,
+        prompt: &Prompt,
+        options: &GenerateOptions,
+    ) -> Result<Generation<'_>, ServeError> {
         let tokenizer = self.public().tokenizer().ok();
         let Some(decoder) = tokenizer.and_then(Tokenizer::decoder) else {
             return Err(self.other_task());
@@ -150,13 +187,12 @@ impl Client {
     }
 
     /// The prompt as it will be run.
-    fn prompt(&self, prompt: &str, options: &GenerateOptions) -> Result<TokenIds, ServeError> {
+    fn prompt(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<TokenIds, ServeError> {
         let public = self.public();
         let text = |source| ServeError::Text { index: 0, source };
         let (most, limit) = (public.max_tokens, self.max_tokens());
         let tokenizer = public.tokenizer().map_err(text)?;
-        let ids = tokenizer.encode(prompt, most, TooLong::Refuse);
-        let ids = ids.map_err(text)?;
+        let ids = prompt.encode(tokenizer, most).map_err(text)?;
         // The last token that is answered is not run.
         let room = limit.saturating_sub(options.max_tokens - 1);
         let tokens = ids.rows().total;

@@ -35,7 +35,13 @@ impl Client {
     /// Whether they have texts to return.
     #[must_use]
     pub fn has_records(&self) -> bool {
-        self.welcome.index.is_some_and(|i| i.record_bytes > 0)
+        self.record_bytes() > 0
+    }
+
+    /// How long each of these texts is, filled up with zeros.
+    #[must_use]
+    pub fn record_bytes(&self) -> usize {
+        self.welcome.index.map_or(0, |i| i.record_bytes as usize)
     }
 
     /// The `top` documents nearest to a query, or all if there are fewer, at most [`MAX_TOP`], with their `records`.
@@ -82,7 +88,7 @@ impl Client {
         let index = Index::shape(
             self.documents(),
             self.public().config.width,
-            self.welcome.index.map_or(0, |i| i.record_bytes as usize),
+            self.record_bytes(),
         )?;
         if let Some(progress) = progress {
             self.observe(0, 1, 1, Arc::new(Mutex::new(progress)));

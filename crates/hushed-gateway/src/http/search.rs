@@ -1,0 +1,150 @@
+//! `/v1/search`: the server's documents, by a private query, in the JSON of `hushed search`.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hushed_mpc::Index;
+use hushed_serve::{Found, ServeError, TooLong, Wanted};
+use serde_json::json;
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use super::Served;
+use super::fields::{Fields, wrong};
+use super::prepare::{other_task, patience, tokens};
+use super::refusal::{Refusal, Shape};
+use crate::sessions::Queue;
+use crate::sessions::failure::Failure;
+use crate::sessions::search::Job;
+
+/// Documents, if the client does not say.
+const TOP: u64 = 5;
+/// Most documents of a search.
+const MOST: u64 = 100;
+
+/// What a request asks for. No `Debug`: it is private.
+struct Asked {
+    query: Zeroizing<String>,
+    top: usize,
+    texts: Option<bool>,
+    too_long: TooLong,
+}
+
+type Coming = oneshot::Receiver<Result<Found, Failure>>;
+
+/// `POST /v1/search`
+pub async fn search(
+    State(served): State<Arc<Served>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let answered = answer(&served, &headers, &body).await;
+    answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
+}
+
+async fn answer(
+    served: &Arc<Served>,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Response, Refusal> {
+    let mut fields = Fields::parse(body)?;
+    served.check_model(&mut fields)?;
+    let asked = asked(served, fields)?;
+    let patience = patience(headers, served.patience);
+    let submitting = Arc::clone(served);
+    let submitted = tokio::task::spawn_blocking(move || submit(&submitting, asked, patience));
+    let coming = submitted.await.map_err(|_| Failure::defect())??;
+    let found = coming.await.map_err(|_| Failure::stopping())??;
+    let hits = found.hits.iter().zip(1..);
+    let hits =
+        hits.map(|(hit, rank)| json!({ "rank": rank, "place": hit.place, "text": hit.record }));
+    let body = json!({
+        "object": "list",
+        "model": served.model,
+        "hits": hits.collect::<Vec<_>>(),
+        "found": found.hits.len(),
+        "documents": served.shared.documents,
+        "tokens": found.tokens,
+        "padded_tokens": found.rows,
+        "seconds": found.cost.time.as_secs_f64(),
+    });
+    Ok(Json(body).into_response())
+}
+
+fn asked(served: &Served, mut fields: Fields) -> Result<Asked, Refusal> {
+    let query = fields.text("query")?;
+    let query = query.ok_or_else(|| Refusal::field("query", "missing", "`query` is missing"))?;
+    let query = Zeroizing::new(query);
+    let top = fields.whole("top")?.unwrap_or(TOP);
+    if !(1..=MOST).contains(&top) {
+        return Err(wrong("top", "a whole number from 1 to 100"));
+    }
+    let texts = fields.flag("texts")?;
+    let truncate = fields.flag("truncate")?.unwrap_or(served.truncate);
+    fields.finish()?;
+    Ok(Asked {
+        query,
+        top: top as usize,
+        texts,
+        too_long: match truncate {
+            true => TooLong::Cut,
+            false => TooLong::Refuse,
+        },
+    })
+}
+
+fn submit(served: &Served, asked: Asked, patience: Duration) -> Result<Coming, Refusal> {
+    let Queue::Embed(queue) = &*served.queue else {
+        return Err(other_task("this model generates text: use /v1/completions"));
+    };
+    let shared = &served.shared;
+    let no_index = |message| Refusal::new(StatusCode::BAD_REQUEST, "no-index", message);
+    if shared.documents == 0 {
+        return Err(no_index(
+            "this server has no documents (`hushed serve --index`)",
+        ));
+    }
+    let records = asked.texts.unwrap_or(shared.record_bytes > 0);
+    if records && shared.record_bytes == 0 {
+        return Err(no_index(
+            "this server's documents have no texts: `\"texts\": false` finds their places",
+        ));
+    }
+    let wanted = Wanted {
+        top: asked.top.min(shared.documents),
+        records,
+    };
+    if wanted.charge() > shared.max_texts {
+        let message = format!(
+            "this search counts as {} texts, and this server takes {} a session: lower `top`",
+            wanted.charge(),
+            shared.max_texts
+        );
+        return Err(Refusal::field("top", "too-many-texts", message));
+    }
+    let tokens = tokens(shared, 0, &asked.query, asked.too_long)?;
+    let rows = shared.rows(tokens, shared.max_tokens);
+    let index = Index::shape(
+        shared.documents,
+        shared.public.config.width,
+        shared.record_bytes,
+    );
+    let index = index.map_err(|error| Failure::from(&ServeError::from(error)))?;
+    let (answer, coming) = oneshot::channel();
+    let job = Job {
+        query: asked.query,
+        too_long: asked.too_long,
+        rows,
+        planned: shared.pace.search(rows, &index, wanted),
+        wanted,
+        answer,
+    };
+    queue.submit_search(job, &shared.admission(patience))?;
+    Ok(coming)
+}

@@ -1,0 +1,42 @@
+//! A search that waits, and how a worker runs it. Nothing is shared between searches, and nothing is kept.
+
+use hushed_serve::{Found, Options, TooLong, Wanted};
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use super::Shared;
+use super::failure::Failure;
+use super::session::Kept;
+
+/// A query that model and server take. No `Debug`: it is private.
+pub struct Job {
+    /// The query.
+    pub query: Zeroizing<String>,
+    /// What to do if it is too long.
+    pub too_long: TooLong,
+    /// Its rows, padding included: what the server will see.
+    pub rows: usize,
+    /// How many documents, and whether with their texts.
+    pub wanted: Wanted,
+    /// Planned seconds.
+    pub planned: f64,
+    /// Where the answer goes. Its other end's drop leaves the queue.
+    pub answer: oneshot::Sender<Result<Found, Failure>>,
+}
+
+/// Runs it, in a session that takes as many texts as it counts for.
+pub fn run(kept: &mut Kept, shared: &Shared, job: &Job) -> Result<Found, Failure> {
+    let options = Options {
+        bucket: shared.how.bucket,
+        public_table: shared.how.public_table,
+        ..job.too_long.into()
+    };
+    let Wanted { top, records } = job.wanted;
+    kept.run(job.wanted.charge(), vec![job.rows], |client| {
+        let found = client.search(&job.query, top, records, &options, None)?;
+        let cost = &found.cost;
+        shared.ledger.pass(vec![found.rows], cost.time, &cost.stats);
+        shared.pace.pass_took(job.planned, cost.time);
+        Ok(found)
+    })
+}
