@@ -11,8 +11,10 @@ mod fhe;
 mod gateway;
 mod generate;
 mod index;
+mod next;
 mod params;
 mod plan;
+mod score;
 mod search;
 mod serve;
 mod verify;
@@ -38,9 +40,11 @@ pub enum Verb {
     Index(index::Args),
     Keygen(fhe::keygen::Args),
     Keys(fhe::keys::Args),
+    Next(next::Args),
     Params(params::Args),
     Plan(plan::Args),
     Run(fhe::run::Args),
+    Score(score::Args),
     Search(search::Args),
     Serve(serve::Args),
     Verify(verify::Args),
@@ -63,9 +67,11 @@ impl Verb {
             Verb::Index(args) => args.run(out),
             Verb::Keygen(args) => args.run(out),
             Verb::Keys(args) => args.run(out),
+            Verb::Next(args) => args.run(out),
             Verb::Params(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
             Verb::Run(args) => args.run(out),
+            Verb::Score(args) => args.run(out),
             Verb::Search(args) => args.run(out),
             Verb::Serve(args) => args.run(out),
             Verb::Verify(args) => args.run(out),
