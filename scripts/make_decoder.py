@@ -24,6 +24,7 @@ import math
 import pathlib
 import struct
 import subprocess
+import sys
 import textwrap
 import time
 
@@ -323,6 +324,11 @@ knows nothing. `calibration-fhe.json` is what `hushed calibrate --protocol fhe -
 | held-out perplexity, a token | {perplexity:.1f}, over {count} tokens of every {held}th text, with the weights as saved |
 | largest \\|score\\| and \\|gate\\| there | {scores:.2f} and {gates:.2f} |
 {hashes}
+
+`items.jsonl` has 63 items of four endings for `hushed encrypt --choices`, 252 texts: a prompt of `held-out.txt`, how
+the text goes on, and how three other texts do, as `scripts/make_choices.py` cut them. It is small, and most wrong
+endings are about something else: it shows that choices under encryption are those in the clear, and measures no
+ability.
 """
 
 
@@ -351,7 +357,9 @@ def main():
     save(asked.out / "model.safetensors", tensors)
     for name, of in [("held-out.txt", held), ("sample.txt", kept[::SAMPLED])]:
         (asked.out / name).write_text("\n".join(lines_of(tokenizer, of)) + "\n")
-    files = ["config.json", "held-out.txt", "model.safetensors", "sample.txt", "tokenizer.json"]
+    with (asked.out / "items.jsonl").open("w") as items:
+        subprocess.run([sys.executable, ROOT / "scripts/make_choices.py", asked.out / "held-out.txt"], check=True, stdout=items)
+    files = ["config.json", "held-out.txt", "items.jsonl", "model.safetensors", "sample.txt", "tokenizer.json"]
     hashes = "\n".join(f"| SHA-256 of {name} | `{digest((asked.out / name).read_bytes())}` |" for name in files)
     rustc = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
     all_bytes = "\0".join(texts).encode()

@@ -81,6 +81,14 @@ impl ConnectArgs {
         self.bundle.is_some()
     }
 
+    /// [`ConnectArgs::config`] for a batch under encryption, which has a manifest and not a bundle.
+    pub fn of_batch(&self) -> Result<ClientConfig, CliError> {
+        match self.pins_bundle() {
+            true => Err(CliError::OtherProtocol { option: "--bundle" }),
+            false => self.config(),
+        }
+    }
+
     pub fn config(&self) -> Result<ClientConfig, CliError> {
         let trust = match (&self.trust.pin, &self.trust.ca) {
             (Some(pin), _) => ServerTrust::Pin(pin.clone()),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hushed_model::folder::Public;
 use hushed_model::{Message, Role, TokenIds, TooLong};
+use hushed_serve::fhe::Item;
 
 use crate::error::CliError;
 
@@ -39,6 +40,44 @@ impl Texts {
             (None, None) => Ok(Vec::new()), // excluded by the group above
         }
     }
+}
+
+/// Texts, or items to choose from.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Scorable {
+    /// The text
+    text: Option<String>,
+
+    /// A file with one text a line, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+
+    /// A file with one item a line: {"prompt": "…", "endings": ["…", "…"], "label": 0}. The texts are each prompt with
+    /// each of its endings
+    #[arg(long, value_name = "FILE", env = "HUSHED_CHOICES")]
+    choices: Option<PathBuf>,
+}
+
+/// What was given of [`Scorable`].
+pub enum Given {
+    Texts(Vec<String>),
+    Items(Vec<Item>),
+}
+
+impl Scorable {
+    pub fn read(&self) -> Result<Given, CliError> {
+        let texts = || Texts::of(self.text.clone(), self.input.clone()).read();
+        match &self.choices {
+            Some(path) => Ok(Given::Items(items(path)?)),
+            None => Ok(Given::Texts(texts()?)),
+        }
+    }
+}
+
+/// The items of a file.
+pub fn items(path: &Path) -> Result<Vec<Item>, CliError> {
+    Ok(Item::parse(&read_lines(path)?)?)
 }
 
 /// One text: the argument, or a whole file.

@@ -1,20 +1,44 @@
 //! What a reply says, computed in the clear from the published model.
 
-use hushed_model::{Block, Model, Program, TokenIds, plain};
+use hushed_model::{Block, Model, Program, StepId, TokenIds, here, plain};
 
 use crate::error::FheError;
+use crate::plan::public_plan::AnswerRows;
 
-/// The answer to a text as a reply has it, the model's own end included: an embedding, logits of a classifier, or a
-/// decoder's last row ([`last_row`]).
+/// The answer to a text as a reply has it, the model's own end included: an embedding, logits of a classifier, or of a
+/// decoder the rows that it is read at ([`last_row`], [`all_rows`]).
 ///
 /// # Errors
 /// Those of the model.
-pub fn answer_in_clear(model: &Model, text: &TokenIds) -> Result<Vec<f64>, FheError> {
+pub fn answer_in_clear(
+    model: &Model,
+    text: &TokenIds,
+    read: AnswerRows,
+) -> Result<Vec<f64>, FheError> {
     let program = model.program_of_all_rows();
-    match program.vocabulary() {
-        Some(_) => last_row(&program, text),
-        None => Ok(model.embed(vec![text.clone()])?.pop().unwrap_or_default()),
+    match (program.vocabulary(), read) {
+        (Some(_), AnswerRows::Last) => last_row(&program, text),
+        (Some(_), AnswerRows::Rows) => all_rows(&program, text),
+        (None, _) => Ok(model.embed(vec![text.clone()])?.pop().unwrap_or_default()),
     }
+}
+
+/// The rows of a text before the head of a decoder, one after another: normalised.
+///
+/// # Errors
+/// Those of the model.
+pub fn all_rows(program: &Program, text: &TokenIds) -> Result<Vec<f64>, FheError> {
+    let (mut residual, at) = (None, StepId::outside("norm"));
+    plain::run(program, vec![text.clone()], |step, x| {
+        if matches!(step.block, Block::Add) {
+            residual = Some(x.clone());
+        }
+    })?;
+    let (at, norm) = *here(at, &program.norms().last())?;
+    let x = here(at, &residual)?.clone();
+    let mut rows = plain::norm(at, x, norm)?.values.data().to_vec();
+    rows.truncate(text.rows().real * norm.width);
+    Ok(rows)
 }
 
 /// The last row of a text before the head of a decoder: normalised.

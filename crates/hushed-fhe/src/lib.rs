@@ -55,7 +55,7 @@ pub use choices::{
     DecoderChoice, DecoderLayerChoice, HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS,
     NormChoice, Report, ScoresChoice, VERSION,
 };
-pub use clear::{answer_in_clear, last_row};
+pub use clear::{all_rows, answer_in_clear, last_row};
 pub use error::FheError;
 pub use hushed_lower::{LinearMap, bound_of};
 pub use ops::acts::{Acts, centred};

@@ -44,6 +44,7 @@ use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Pooled, pool};
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 
 pub use decoder::DecoderPass;
 pub use packed::PackedPass;
@@ -76,8 +77,8 @@ pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheErr
 pub enum Texts<V> {
     /// A batch, a vector a column.
     Columns(RowsKnown<V>),
-    /// A batch of texts that end in row m − 1, a vector a column.
-    Last(Interleave),
+    /// A batch of texts that end in row m − 1, a vector a column, answered with these rows.
+    Last(Interleave, AnswerRows),
     /// Packed rows.
     Packed(PackedRows),
 }
@@ -106,9 +107,9 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         Ok(match texts {
-            Texts::Last(layout) => {
+            Texts::Last(layout, answer) => {
                 let pass = DecoderPass::new(on, program, choices, placement, layout, input_bound)?;
-                AnyPass::Decoder(Box::new(pass))
+                AnyPass::Decoder(Box::new(pass.answering(answer)))
             }
             Texts::Columns(rows) => {
                 let pass = Pass::new(on, program, choices, placement, rows, input_bound)?;

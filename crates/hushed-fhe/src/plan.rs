@@ -66,6 +66,8 @@ pub struct FheOptions {
     pub texts: usize,
     /// What the server learns of lengths.
     pub lengths: Lengths,
+    /// Which rows of a text a decoder is read at.
+    pub answer: AnswerRows,
     /// Bytes of memory that the server may take: what needs more goes to disk, and what cannot is refused.
     pub max_memory: Option<u64>,
     /// Bytes a second from the client to the server: decides whether an upload at the lowest level and a refresh are
@@ -215,7 +217,7 @@ fn counted(
     let (rows, vectors) = match (placement.columns, options.lengths) {
         (1, _) if program.vocabulary().is_some() => {
             let layout = Interleave::new(params.slots(), options.rows)?;
-            (Texts::Last(layout), width)
+            (Texts::Last(layout, options.answer), width)
         }
         (1, lengths) => {
             let layout = Interleave::new(params.slots(), options.rows)?;
@@ -350,7 +352,6 @@ impl FhePlanReport {
                     heads,
                     hidden,
                     room: options.max_memory,
-                    spills: program.vocabulary().is_none(),
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
                 let search = &mut |bounds: &Bounds| {
@@ -386,7 +387,7 @@ impl FhePlanReport {
             layers: program.layers().len(),
             width,
             logits: program.classifier().map(|c| c.classes.outputs),
-            answer: program.vocabulary().map(|_| AnswerRows::Last),
+            answer: program.vocabulary().map(|_| options.answer),
             rows: options.rows,
             texts,
             places: layout.texts(),

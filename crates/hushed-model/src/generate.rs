@@ -66,6 +66,18 @@ pub fn likeliest(
     hidden: &[f64],
     most: usize,
 ) -> Result<Vec<(u32, f64)>, ModelError> {
+    let mut tokens: Vec<(u32, f64)> = (0..).zip(log_probabilities(head, hidden)?).collect();
+    // Of equal ones the first.
+    tokens.sort_by(|a, b| b.1.total_cmp(&a.1));
+    tokens.truncate(most);
+    Ok(tokens)
+}
+
+/// The natural logarithms of the probabilities of all tokens that may come next; arguments as of [`likeliest`].
+///
+/// # Errors
+/// As [`likeliest`].
+pub fn log_probabilities(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>, ModelError> {
     same(
         StepId::outside("head"),
         "columns",
@@ -80,11 +92,7 @@ pub fn likeliest(
     let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = logits.iter().map(|l| (l - greatest).exp()).sum();
     let all = greatest + sum.ln();
-    let mut tokens: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|l| l - all)).collect();
-    // Of equal ones the first.
-    tokens.sort_by(|a, b| b.1.total_cmp(&a.1));
-    tokens.truncate(most);
-    Ok(tokens)
+    Ok(logits.into_iter().map(|l| l - all).collect())
 }
 
 /// The place of the largest number, the first of equal ones.

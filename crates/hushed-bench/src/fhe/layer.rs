@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_fhe::packing::Interleave;
-use hushed_fhe::plan::public_plan::Lengths;
+use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
 use hushed_fhe::{Acts, Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_model::{Matrix, Network, NetworkConfig, PlainActs, Pool, Rows, plain, random_network};
@@ -139,6 +139,7 @@ impl Planned {
             rows: ROWS,
             texts: usize::MAX,
             lengths: Lengths::Public,
+            answer: AnswerRows::Last,
             max_memory: Some(MEMORY),
             uplink: f64::INFINITY,
             prices: reference(threads),

@@ -53,6 +53,28 @@ fn a_decoder_is_planned_and_verified() {
         "{seen}"
     );
     assert!(seen.contains("nothing of a text's length"), "{seen}");
+    // All rows are the operator's word: more is seen, and more ciphertexts are opened.
+    let all = plan(&["--calibration", &calibration, "--answer", "rows"]);
+    assert_eq!(all.status.code(), Some(0), "{all:?}");
+    let all = json_lines(&all.stdout);
+    let all = &all[0]["plan"];
+    assert_eq!(all["answer"], "rows");
+    assert_eq!(
+        (
+            &all["reply"]["ciphertexts"],
+            &report["reply"]["ciphertexts"]
+        ),
+        (&8.into(), &1.into())
+    );
+    let seen = all["exposures"].to_string();
+    assert!(
+        seen.contains("hidden states of all rows, 16 numbers a token"),
+        "{seen}"
+    );
+    assert_eq!(
+        all["work"]["bootstraps_wide"],
+        report["work"]["bootstraps_wide"]
+    );
     // What follows from a decrypted token does not go back.
     let pin = "0".repeat(64);
     let mut generate = vec!["generate", "--server", "127.0.0.1:1", "--pin", &pin, "a"];
@@ -106,5 +128,47 @@ fn a_decoder_is_planned_and_verified() {
             (&8.into(), &8.into()),
             "{end}"
         );
+    }
+}
+
+/// Items are read before anything else is, and a line that is none is named.
+#[test]
+fn what_is_no_item_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let items = at("items.jsonl");
+    fs::write(
+        &items,
+        "{\"prompt\": \"a\", \"endings\": [\" b\", \" c\"]}\na text\n",
+    )
+    .expect("items");
+    let pin = "0".repeat(64);
+    let files = ["--manifest", "none", "--public", "none", "--keys", "none"];
+    let encrypt = [
+        &["encrypt", "--choices", &items, "--out", "none"],
+        &files[..],
+    ]
+    .concat();
+    let decrypt = [
+        &["decrypt", "--choices", &items, "--reply", "none"],
+        &files[..],
+    ]
+    .concat();
+    let score = [
+        "score",
+        "--choices",
+        &items,
+        "--server",
+        "127.0.0.1:1",
+        "--pin",
+        &pin,
+    ];
+    let score = [&score[..], &["--keys", "none"]].concat();
+    for args in [encrypt, decrypt, score] {
+        let refused = hushed(&[&args[..], &["--json"]].concat());
+        assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+        let error = error(&refused);
+        assert_eq!(error["name"], "choices");
+        assert!(error["message"].to_string().contains("line 2"), "{error}");
     }
 }

@@ -1,6 +1,8 @@
 //! The activations between two steps of a model: a vector of slots for each column of a batch, with the gain and offset
 //! of the norm before.
 
+use std::borrow::Borrow;
+
 use hushed_model::{Linear, Norm, StepId, here, same};
 
 use crate::choices::NormChoice;
@@ -84,7 +86,7 @@ pub struct StoredActs<S: Slots> {
     offset: Vec<f64>,
 }
 
-/// Columns that are dropped to fewer primes and spilled at once.
+/// Columns that are copied to fewer primes and spilled at once.
 const STORED_BLOCK: usize = 32;
 
 impl<S: Slots> StoredActs<S> {
@@ -93,18 +95,37 @@ impl<S: Slots> StoredActs<S> {
     /// # Errors
     /// If they have fewer, and as [`Slots::store`].
     pub fn new(on: &S, x: Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
-        let mut blocks = Vec::with_capacity(x.columns.len().div_ceil(STORED_BLOCK));
-        let mut rest = x.columns.into_iter();
-        while rest.len() > 0 {
-            let block = rest.by_ref().take(STORED_BLOCK);
-            let low = block.map(|v| on.drop_to(&v, limbs));
-            blocks.push(on.store(low.collect::<Result<_, _>>()?)?);
-        }
         Ok(StoredActs {
-            blocks,
+            blocks: Self::blocks(on, x.columns.into_iter(), limbs)?,
             gain: x.gain,
             offset: x.offset,
         })
+    }
+
+    /// As [`StoredActs::new`], of columns that are still read.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn copy(on: &S, x: &Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
+        Ok(StoredActs {
+            blocks: Self::blocks(on, x.columns.iter(), limbs)?,
+            gain: x.gain.clone(),
+            offset: x.offset.clone(),
+        })
+    }
+
+    fn blocks(
+        on: &S,
+        mut columns: impl ExactSizeIterator<Item = impl Borrow<S::Value>>,
+        limbs: usize,
+    ) -> Result<Vec<S::Stored>, FheError> {
+        let mut blocks = Vec::with_capacity(columns.len().div_ceil(STORED_BLOCK));
+        while columns.len() > 0 {
+            let block = columns.by_ref().take(STORED_BLOCK);
+            let low = block.map(|v| on.drop_to(v.borrow(), limbs));
+            blocks.push(on.store(low.collect::<Result<_, _>>()?)?);
+        }
+        Ok(blocks)
     }
 
     /// The columns.

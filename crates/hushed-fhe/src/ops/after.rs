@@ -41,6 +41,15 @@ pub enum Last {
 }
 
 impl After<'_> {
+    /// Levels that the last map of a block takes; `ternary` as [`After::last`].
+    #[must_use]
+    pub fn levels(&self, w: &Linear, ternary: bool) -> usize {
+        match self {
+            After::Sum(_) if ternary && w.ternary => 0,
+            _ => 1,
+        }
+    }
+
     /// The last map of a block, of operands with `limbs` primes. `ternary`: whether their scale can be chosen, so that
     /// a layer which is declared ternary takes no level.
     ///
@@ -67,8 +76,9 @@ impl After<'_> {
             true => LinearMap::shape(w.outputs, w.inputs),
             false => LinearMap::of(at, w)?,
         };
-        if !(ternary && w.ternary) {
-            below(on, limbs, 1)?;
+        let levels = self.levels(w, ternary);
+        if levels > 0 {
+            below(on, limbs, levels)?;
             let target = on.default_scale();
             let map = match shape {
                 true => map,

@@ -78,14 +78,39 @@ pub fn feed_forward_stored<S: Slots>(
     x: Acts<S::Value>,
     layer: &FeedForwardLayer<'_>,
 ) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
+    stored(on, x, layer, |x, fed| {
+        on.at(layer.at.part("kept"));
+        StoredActs::new(on, x, above(on, fed)?)
+    })
+}
+
+/// As [`feed_forward_stored`], of columns that no residual sum reads.
+///
+/// # Errors
+/// Its own.
+pub fn feed_forward_spilled<S: Slots>(
+    on: &S,
+    x: Acts<S::Value>,
+    layer: &FeedForwardLayer<'_>,
+) -> Result<Vec<S::Value>, FheError> {
+    let (y, ()) = stored(on, x, layer, |_, _| Ok(()))?;
+    Ok(y)
+}
+
+/// Hidden columns spilled; what `keep` keeps of the columns and takes the primes of the results for; the second map.
+fn stored<S: Slots, K>(
+    on: &S,
+    x: Acts<S::Value>,
+    layer: &FeedForwardLayer<'_>,
+    keep: impl FnOnce(Acts<S::Value>, usize) -> Result<K, FheError>,
+) -> Result<(Vec<S::Value>, K), FheError> {
     let run = Run::new(on, &x, layer)?;
     let mut waiting = Vec::new();
     for block in run.blocks() {
         let y = run.hidden_columns(&x.columns, block.clone())?;
         waiting.push((block, on.store(y)?));
     }
-    on.at(layer.at.part("kept"));
-    let kept = StoredActs::new(on, x, above(on, run.fed)?)?;
+    let kept = keep(x, run.limbs.result)?;
     let mut partial = None;
     for (block, y) in waiting {
         on.at(run.down_at);
@@ -106,13 +131,50 @@ struct Run<'a, S: Slots> {
     up: LinearMap,
     /// Of what a gate multiplies.
     factor: Option<LinearMap>,
-    /// Primes of the activation's results.
-    activated: usize,
+    limbs: Limbs,
     down: Last,
     /// Scale of the activations' arguments.
     argument: Scale,
-    /// Primes of the results.
-    fed: usize,
+}
+
+/// Primes on the way from the columns to the result.
+struct Limbs {
+    /// Of the activation's results.
+    activated: usize,
+    /// Of what the last map reads.
+    products: usize,
+    result: usize,
+}
+
+impl Limbs {
+    fn of<S: Slots>(
+        on: &S,
+        columns: usize,
+        layer: &FeedForwardLayer<'_>,
+    ) -> Result<Limbs, FheError> {
+        let FeedForwardLayer { block, choice, .. } = *layer;
+        let activated = below(on, columns, 1 + levels(choice.degree))?;
+        let gated = block.gate.is_some();
+        let products = below(on, activated, usize::from(gated))?;
+        let down = layer.after.levels(&block.down, gated);
+        Ok(Limbs {
+            activated,
+            products,
+            result: below(on, products, down)?,
+        })
+    }
+}
+
+/// Primes of the result, of columns with `columns` primes.
+///
+/// # Errors
+/// Too few levels.
+pub fn result_limbs<S: Slots>(
+    on: &S,
+    columns: usize,
+    layer: &FeedForwardLayer<'_>,
+) -> Result<usize, FheError> {
+    Ok(Limbs::of(on, columns, layer)?.result)
 }
 
 impl<'a, S: Slots> Run<'a, S> {
@@ -135,13 +197,11 @@ impl<'a, S: Slots> Run<'a, S> {
         same(at, "hidden columns", block.down.inputs, hidden)?;
         let (up_at, down_at) = (at.part("up"), at.part("down"));
         let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
-        let activated = below(on, start, 1 + levels(choice.degree))?;
-        let gated = usize::from(block.gate.is_some());
-        let products = below(on, activated, gated)?;
+        let limbs = Limbs::of(on, start, layer)?;
+        let gated = block.gate.is_some();
         let down = layer
             .after
-            .last(on, down_at, &block.down, products, gated > 0)?;
-        let fed = below(on, products, down.levels())?;
+            .last(on, down_at, &block.down, limbs.products, gated)?;
         let (argument_of, factor) = match &block.gate {
             Some(gate) => (gate, Some(x.folded(on, up_at, &block.up)?)),
             None => (&block.up, None),
@@ -154,13 +214,12 @@ impl<'a, S: Slots> Run<'a, S> {
             layer,
             up: unit_map(x.folded(on, up_at, argument_of)?, &choice.columns)?,
             factor,
-            activated,
+            limbs,
             down,
             up_at,
             activation_at: at.part("activation"),
             down_at,
             argument: argument_scale(on, below(on, start, 1)?)?,
-            fed,
         })
     }
 
@@ -202,11 +261,11 @@ impl<'a, S: Slots> Run<'a, S> {
         let on = self.on;
         on.at(self.up_at);
         // Made at the level of the activation's results, where a product of the map costs least.
-        let from = above(on, self.activated)?;
+        let from = above(on, self.limbs.activated)?;
         let low = x.par_iter().map(|v| on.drop_to(v, from));
         let low = low.collect::<Result<Vec<_>, FheError>>()?;
         // The products are at the scale that the last map takes.
-        let target = scale_of(self.down.operands() * divisor(on, self.activated)?)?;
+        let target = scale_of(self.down.operands() * divisor(on, self.limbs.activated)?)?;
         let factors = on.linear(factor, &low, target)?;
         on.at(self.layer.at.part("product"));
         let both = y.into_par_iter().zip(factors);

@@ -10,7 +10,7 @@ use hushed_model::{Matrix, Network, Pool, TokenIds, nearness, plain as clear, ra
 
 use super::*;
 use crate::ops::pool::unpack;
-use crate::plan::public_plan::Lengths;
+use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::plan::{FheOptions, FhePlanReport, reference};
 use crate::simulate::{Op, Vector};
 use crate::testing::{Structure, largest, measure, resumed};
@@ -241,6 +241,7 @@ fn a_plan_declares_its_outputs() {
         rows: M,
         texts: usize::MAX,
         lengths: Lengths::Private,
+        answer: AnswerRows::Last,
         max_memory: None,
         uplink: f64::INFINITY,
         prices: reference(1),

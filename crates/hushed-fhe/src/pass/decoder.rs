@@ -2,6 +2,9 @@
 //!
 //! Columns between halves of a layer are the residual stream, refreshed. After the last layer they are not: the last
 //! norm and the packing of last rows take the levels that are left.
+//!
+//! Where the placement spills vectors, the primes of the residual stream that a half's sum reads are on disk from
+//! before its norm, and the norm's result takes the place of the columns.
 
 use hushed_model::{
     Attention, Block, FeedForward, ModelError, Norm, Pool, Program, Step, StepId, same,
@@ -9,19 +12,22 @@ use hushed_model::{
 use rayon::prelude::*;
 
 use super::{Look, Viewer};
-use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice};
+use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;
-use crate::ops::acts::Acts;
+use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::After;
-use crate::ops::decoder::attention::{SigmoidLayer, attention};
+use crate::ops::decoder;
+use crate::ops::decoder::attention::{SigmoidLayer, attention, attention_spilled};
 use crate::ops::decoder::last::last;
-use crate::ops::decoder::rms::{STATISTIC, rms_norm, sum};
-use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
+use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
+use crate::ops::decoder::rows::rows;
+use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
 use crate::ops::levels::above;
 use crate::ops::pool::Pooled;
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 
 /// Levels of a feed-forward besides its activation: norm, map, gate, map.
@@ -37,7 +43,16 @@ pub struct DecoderPass<'a, S: Slots> {
     input_bound: f64,
     width: usize,
     polynomials: Polynomials,
+    answer: AnswerRows,
     viewer: Option<Viewer<'a, S::Value>>,
+}
+
+/// The residual stream while a block runs.
+enum Beside<S: Slots> {
+    /// In memory.
+    Columns(Acts<S::Value>),
+    /// On disk, the primes that the sum reads.
+    Stored(StoredActs<S>),
 }
 
 /// The blocks of a decoder's program.
@@ -85,8 +100,15 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             input_bound,
             width: program.width(),
             polynomials: Polynomials::default(),
+            answer: AnswerRows::Last,
             viewer: None,
         })
+    }
+
+    /// The same, answered with these rows: without it, with the last.
+    #[must_use]
+    pub fn answering(self, answer: AnswerRows) -> Self {
+        DecoderPass { answer, ..self }
     }
 
     /// The same, with a viewer of the residual stream after each sum.
@@ -145,14 +167,9 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, last) = (self.on, i + 1 == self.layers());
         let choice = self.layer_choice(i)?;
-        let statistics = self.placement.statistics;
         let x = self.cut(x, self.placement.attention)?;
 
         let layer = self.parts.layer(i)?;
-        let (id, norm) = layer.attention_norm;
-        on.at(id);
-        let y = rms_norm(on, id, &x, norm, &choice.attention_norm, statistics)
-            .map_err(|error| error.lacking_at(id))?;
         let (id, block) = layer.attention;
         let run = SigmoidLayer {
             at: id,
@@ -162,18 +179,21 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             layout: self.layout,
             baby: self.placement.scores_baby,
         };
-        let y = attention(on, &y, &run).map_err(|error| error.lacking_at(id))?;
+        let spills = self.placement.spill_attention;
+        let (norm, normed) = (layer.attention_norm, &choice.attention_norm);
+        let result = |limbs| decoder::attention::result_limbs(on, limbs, &run);
+        let (y, beside) = self.normed(id, norm, normed, x, spills.then_some(&result))?;
+        let y = match spills {
+            true => attention_spilled(on, y, &run),
+            false => attention(on, &y, &run),
+        };
+        let y = y.map_err(|error| error.lacking_at(id))?;
+        let x = self.summed(layer.attention_sum, beside, y, choice.attention_bound)?;
         let id = layer.attention_sum;
-        on.at(id);
-        let x = sum(on, id, &x, y, choice.attention_bound).map_err(|error| error.lacking_at(id))?;
         let x = self.lifted(x, id, self.feed_forward_limbs(choice, last)?)?;
         self.show(id, &x)?;
 
         let layer = self.parts.layer(i)?;
-        let (id, norm) = layer.feed_forward_norm;
-        on.at(id);
-        let y = rms_norm(on, id, &x, norm, &choice.feed_forward_norm, statistics)
-            .map_err(|error| error.lacking_at(id))?;
         let (id, block) = layer.feed_forward;
         let run = FeedForwardLayer {
             at: id,
@@ -183,11 +203,17 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             hidden_block: self.placement.hidden_block,
             polynomials: &self.polynomials,
         };
-        let y = feed_forward(on, &y, &run).map_err(|error| error.lacking_at(id))?;
+        let spills = self.placement.spill_feed_forward;
+        let (norm, normed) = (layer.feed_forward_norm, &choice.feed_forward_norm);
+        let result = |limbs| feed_forward::result_limbs(on, limbs, &run);
+        let (y, beside) = self.normed(id, norm, normed, x, spills.then_some(&result))?;
+        let y = match spills {
+            true => feed_forward_spilled(on, y, &run),
+            false => feed_forward(on, &y, &run),
+        };
+        let y = y.map_err(|error| error.lacking_at(id))?;
         let id = layer.feed_forward_sum;
-        on.at(id);
-        let mut x =
-            sum(on, id, &x, y, choice.feed_forward_bound).map_err(|error| error.lacking_at(id))?;
+        let mut x = self.summed(id, beside, y, choice.feed_forward_bound)?;
         if !last {
             x = self.lifted(x, id, self.placement.attention)?;
         }
@@ -195,7 +221,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(x)
     }
 
-    /// The normalised last rows, packed.
+    /// The normalised rows that are asked for, packed.
     ///
     /// # Errors
     /// Too few levels.
@@ -205,14 +231,18 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         let y = rms_norm(
             on,
             id,
-            x,
+            x.clone(),
             norm,
             &self.choices.norm,
             self.placement.statistics,
         )
         .map_err(|error| error.lacking_at(id))?;
         let id = self.parts.last;
-        last(on, id, &y, self.layout).map_err(|error| error.lacking_at(id))
+        let answer = match self.answer {
+            AnswerRows::Last => last(on, id, &y, self.layout),
+            AnswerRows::Rows => rows(on, id, &y),
+        };
+        answer.map_err(|error| error.lacking_at(id))
     }
 
     /// From the client's columns to the packed result.
@@ -225,6 +255,48 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             x = self.layer(i, x)?;
         }
         self.finish(&x)
+    }
+
+    /// The normalised columns for the block `at`, and the columns for the sum after it: with `result`, which has the
+    /// primes of the block's result from those of its columns, on disk.
+    fn normed(
+        &self,
+        at: StepId,
+        (id, norm): (StepId, &Norm),
+        choice: &NormChoice,
+        x: Acts<S::Value>,
+        result: Option<&dyn Fn(usize) -> Result<usize, FheError>>,
+    ) -> Result<(Acts<S::Value>, Beside<S>), FheError> {
+        let (on, statistics) = (self.on, self.placement.statistics);
+        let beside = match (result, x.columns.first().map(|v| on.limbs(v))) {
+            (Some(result), Some(limbs)) => {
+                let limbs = normed_limbs(on, limbs, choice, statistics);
+                let limbs = limbs.and_then(result).and_then(|limbs| above(on, limbs));
+                let limbs = limbs.map_err(|error| error.lacking_at(at))?;
+                on.at(at.part("kept"));
+                Beside::Stored(StoredActs::copy(on, &x, limbs)?)
+            }
+            _ => Beside::Columns(x.clone()),
+        };
+        on.at(id);
+        let y = rms_norm(on, id, x, norm, choice, statistics);
+        Ok((y.map_err(|error| error.lacking_at(id))?, beside))
+    }
+
+    /// The residual sum, within `bound`.
+    fn summed(
+        &self,
+        id: StepId,
+        beside: Beside<S>,
+        y: Vec<S::Value>,
+        bound: f64,
+    ) -> Result<Acts<S::Value>, FheError> {
+        self.on.at(id);
+        let x = match beside {
+            Beside::Columns(x) => x,
+            Beside::Stored(x) => x.load(self.on)?,
+        };
+        sum(self.on, id, &x, y, bound).map_err(|error| error.lacking_at(id))
     }
 
     /// Refreshed to `limbs` primes, unless they have as many.

@@ -14,7 +14,7 @@ use crate::calibrate::vocabulary;
 use crate::choices::{Choices, ChoicesError};
 use crate::error::FheError;
 use crate::plan::placement::Placement;
-use crate::plan::public_plan::Lengths;
+use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::simulate::{Batch, Simulator, embedded, those_within};
 
 /// Numbers that a deviation is of, at least: of a classifier's few logits errors are drawn several times.
@@ -47,6 +47,8 @@ pub struct Circuit<'a> {
     pub rows: usize,
     /// Who knows which of them are tokens.
     pub lengths: Lengths,
+    /// Which rows of a text a decoder is read at.
+    pub answer: AnswerRows,
     /// What a client divides by.
     pub input_bound: f64,
 }
@@ -84,7 +86,11 @@ impl Circuit<'_> {
             lengths: self.lengths,
             bound: self.input_bound,
         };
-        let run = |on: Simulator| batch.run(&on, self.rows, texts, None);
+        let rows = self.program.vocabulary().is_some() && self.answer == AnswerRows::Rows;
+        let run = |on: Simulator| match rows {
+            true => batch.run_rows(&on, self.rows, texts),
+            false => batch.run(&on, self.rows, texts, None),
+        };
         let on = || Simulator::new(self.params, slots);
         let exact = run(on()?)?;
         let mut squares = vec![0.0; texts.len()];
@@ -152,6 +158,7 @@ mod tests {
                 rows: ROWS,
                 texts: usize::MAX,
                 lengths,
+                answer: AnswerRows::Last,
                 max_memory: None,
                 uplink: 1e7,
                 prices: reference(1),
@@ -184,6 +191,7 @@ mod tests {
                     placement: &placement,
                     rows: ROWS,
                     lengths,
+                    answer: AnswerRows::Last,
                     input_bound: plan.input_bound,
                 };
                 circuit.deviation(&texts).unwrap()

@@ -4,7 +4,7 @@ use hushed_model::Program;
 use serde::Serialize;
 
 use super::FheOptions;
-use crate::plan::public_plan::Lengths;
+use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::{Choices, HeadChoice};
 
 /// One thing that a party sees.
@@ -37,6 +37,12 @@ pub(super) fn exposures(
     };
     let answers = match program.classifier().map(|c| c.classes.outputs) {
         Some(k) => format!("of each of its texts {k} logits, one a class, not their pooled row"),
+        None if decodes && options.answer == AnswerRows::Rows => format!(
+            "of each of its texts the hidden states of all rows, {} numbers a token, after the last norm: what the likelihood of its own tokens \
+             follows from. They say far more of the weights than last rows or likely tokens would, with every text, and it opens as many ciphertexts \
+             of each reply as there are pairs of columns, all counted",
+            program.width()
+        ),
         None if decodes => format!(
             "of each of its texts the hidden state of the last row, {} numbers, after the last norm: all logits of the next token follow from it, \
              and it says more of the weights than the likeliest token would",

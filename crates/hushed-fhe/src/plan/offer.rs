@@ -12,9 +12,7 @@ use crate::inputs::bound_of_inputs;
 use crate::ops::head;
 use crate::plan::declared::Circuit;
 use crate::plan::placement::Placement;
-use crate::plan::public_plan::{
-    AnswerRows, Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation,
-};
+use crate::plan::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation};
 use crate::plan::{DryRun, FheOptions, dry_run, key_plan};
 use crate::run::reply::fewest_limbs;
 
@@ -72,6 +70,7 @@ impl Offer<'_> {
             placement: self.placement,
             rows,
             lengths: self.options.lengths,
+            answer: self.options.answer,
             input_bound,
         };
         reply.deviation = reply.deviation.max(circuit.deviation(self.texts)?);
@@ -83,7 +82,7 @@ impl Offer<'_> {
             width: program.width(),
             layers: program.layers().len(),
             logits: program.classifier().map(|c| c.classes.outputs),
-            answer: program.vocabulary().map(|_| AnswerRows::Last),
+            answer: program.vocabulary().map(|_| self.options.answer),
             input_bound,
             lengths: self.options.lengths,
             placement: self.placement.clone(),

@@ -84,11 +84,14 @@ pub struct FhePlan {
 }
 
 /// The rows that a decoder is read at. Its texts end in row m − 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerRows {
     /// The last one: what the next token follows from.
+    #[default]
     Last,
+    /// All of them: what the likelihood of a text's own tokens follows from.
+    Rows,
 }
 
 /// What the server learns of the length of a text.
@@ -181,7 +184,8 @@ pub enum PlannedUse {
 pub struct Canary {
     /// The text.
     pub text: String,
-    /// Its embedding or its logits, as the model in the clear has it.
+    /// Its embedding or its logits, as the model in the clear has it; of a decoder that is read at all rows, one row
+    /// after another.
     pub embedding: Vec<f64>,
     /// The cosine to it that the answer must have at least; of logits, the nearness ([`hushed_model::nearness`]).
     pub least_cosine: f64,
@@ -455,7 +459,7 @@ impl FhePlan {
         self.lengths.encrypted() && self.answer.is_none()
     }
 
-    /// Numbers that a text is answered with.
+    /// Numbers that a text is answered with; of a decoder that is read at all rows, those of each.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.logits.unwrap_or(self.width)
@@ -538,9 +542,10 @@ impl FhePlan {
         let packed = self.packed(params)?;
         let reply = &self.reply;
         // As many as the outputs fill: each more would be one more opening of the key.
-        let ciphertexts = match packed {
-            Some((_, columns)) => columns.vectors(),
-            None => self.outputs().div_ceil(self.rows.max(1)),
+        let ciphertexts = match (packed, self.answer) {
+            (Some((_, columns)), _) => columns.vectors(),
+            (None, Some(AnswerRows::Rows)) => self.width.div_ceil(2),
+            (None, _) => self.outputs().div_ceil(self.rows.max(1)),
         };
         // A smaller error than any run declares would let a reply be opened to more bits than are certified.
         let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;
@@ -560,8 +565,16 @@ impl FhePlan {
             "none but the canary's".to_owned(),
         )?;
         if let Some(canary) = &self.canary {
+            let numbers = canary.embedding.len();
+            let whole = match self.answer {
+                Some(AnswerRows::Rows) => {
+                    let rows = numbers / self.outputs();
+                    numbers.is_multiple_of(self.outputs()) && (1..=self.rows).contains(&rows)
+                }
+                _ => numbers == self.outputs(),
+            };
             require(
-                canary.embedding.len() == self.outputs()
+                whole
                     && canary.embedding.iter().all(|x| x.is_finite())
                     && (-1.0..=1.0).contains(&canary.least_cosine),
                 "canary",

@@ -46,8 +46,6 @@ pub(super) struct Bounds {
     pub hidden: usize,
     /// Bytes that the server may take.
     pub room: Option<u64>,
-    /// Whether the circuit can put vectors on disk.
-    pub spills: bool,
 }
 
 type Price<'a> = &'a mut dyn FnMut(&Placement) -> Result<Dry, FheError>;
@@ -172,9 +170,6 @@ impl Walk<'_> {
             (true, true, "attention and feed-forward on disk"),
             (false, false, "nothing on disk"),
         ] {
-            if attention && !bounds.spills {
-                continue;
-            }
             let from = Placement {
                 spill_attention: attention,
                 spill_feed_forward: feed_forward,

@@ -26,6 +26,7 @@ fn options(lengths: Lengths) -> FheOptions {
         rows: 16,
         texts: usize::MAX,
         lengths,
+        answer: AnswerRows::Last,
         max_memory: None,
         uplink: f64::INFINITY,
         prices: reference(1),

@@ -22,10 +22,11 @@ use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, here, plain,
 
 use crate::error::FheError;
 use crate::inputs::input_bound;
+use crate::ops::decoder::rows;
 use crate::ops::packed::pool as packed_pool;
 use crate::ops::pool;
 use crate::packing::{Layout, PackingError, Spread};
-use crate::plan::public_plan::{FhePlan, Lengths};
+use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths};
 
 /// What a batch is computed with: a plan, and the public numbers of its model.
 pub struct FheClient {
@@ -202,9 +203,9 @@ impl FheClient {
         Ok(x)
     }
 
-    /// The pooled row, the logits, or a decoder's hidden state, of each place that has a text, with the model's own
-    /// factors, not scaled to unit length (the model's `finish` does that), made of numbers rounded to
-    /// [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
+    /// The pooled row, the logits, or a decoder's hidden states (of the last row, or of all, one after another), of
+    /// each place that has a text, with the model's own factors, not scaled to unit length (the model's `finish` does
+    /// that), made of numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
     ///
     /// # Errors
     /// [`FheError::Ckks`] if decryption is refused, [`FheError::Packing`] for another reply than the plan's.
@@ -219,24 +220,37 @@ impl FheClient {
             let of = rows.into_iter().zip(lengths);
             of.map(|(row, &m)| (m > 0).then_some(row)).collect()
         };
+        // What the ciphertext carries of its error is the plan's word: it can only leave less.
+        let open = |ct| Ok(decryptor.open(ct, Opening::Bits(bits))?.values);
         if let Some(columns) = &self.packed {
-            let open = |ct| decryptor.open(ct, Opening::Bits(bits));
-            let vectors = reply.iter().map(|ct| Ok(open(ct)?.values));
-            let vectors = vectors.collect::<Result<Vec<_>, FheError>>()?;
+            let vectors = reply
+                .iter()
+                .map(open)
+                .collect::<Result<Vec<_>, FheError>>()?;
             let rows = packed_pool::unpack(self.layout, columns, lengths.len(), &vectors)?;
             return Ok(of(rows));
         }
+        let layout = self.plan.interleave(&self.params)?;
+        if self.plan.answer == Some(AnswerRows::Rows) {
+            let vectors = reply
+                .iter()
+                .map(open)
+                .collect::<Result<Vec<_>, FheError>>()?;
+            return Ok(of(rows::unpack(
+                layout,
+                lengths,
+                self.plan.width,
+                &vectors,
+            )?));
+        }
         let mut vectors = Vec::with_capacity(reply.len());
         for ct in reply {
-            // What the ciphertext carries of its error is the plan's word: it can only leave less.
-            let opened = decryptor.open(ct, Opening::Bits(bits))?;
-            vectors.push(opened.values.iter().map(|z| z.re).collect());
+            vectors.push(open(ct)?.iter().map(|z| z.re).collect());
         }
         let factor = match (self.plan.logits, self.plan.answer) {
             (Some(_), _) | (_, Some(_)) => pool::Factor::One,
             _ => pool::factor(self.pool, self.plan.lengths == Lengths::Public)?,
         };
-        let layout = self.plan.interleave(&self.params)?;
         let rows = pool::unpack(layout, lengths, self.plan.outputs(), factor, &vectors)?;
         Ok(of(rows))
     }

@@ -319,8 +319,8 @@ impl Engine {
             return Ok(Texts::Packed(PackedRows::new(layout, lengths())?));
         }
         let layout = self.plan.interleave(&self.params)?;
-        if self.plan.answer.is_some() {
-            return Ok(Texts::Last(layout));
+        if let Some(answer) = self.plan.answer {
+            return Ok(Texts::Last(layout, answer));
         }
         Ok(Texts::Columns(match &batch.mask {
             Some(mask) => RowsKnown::private(layout, mask.clone().expand()),

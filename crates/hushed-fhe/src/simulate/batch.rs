@@ -7,6 +7,7 @@ use hushed_model::{Matrix, ModelError, Program, TokenIds, plain};
 use super::{Simulator, Vector};
 use crate::choices::Choices;
 use crate::error::FheError;
+use crate::ops::decoder::rows;
 use crate::ops::mask::{RowsKnown, token_rows};
 use crate::ops::packed::pool::unpack as unpack_packed;
 use crate::ops::packed::rows::PackedRows;
@@ -14,7 +15,7 @@ use crate::ops::pool::{Factor, unpack};
 use crate::packing::{Interleave, Layout, Spread};
 use crate::pass::{DecoderPass, PackedPass, Pass, Viewer};
 use crate::plan::placement::Placement;
-use crate::plan::public_plan::Lengths;
+use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::slots::Slots;
 
 /// The rows of a text's tokens, embedded and normalised, as a client computes them. Padding of the text is left out.
@@ -93,7 +94,7 @@ impl Batch<'_> {
         }
         let layout = Interleave::new(on.slots(), rows)?;
         if self.choices.decoder.is_some() {
-            return self.decoded(on, layout, texts);
+            return self.decoded(on, layout, texts, AnswerRows::Last);
         }
         let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
         let upload = self.placement.upload;
@@ -126,22 +127,40 @@ impl Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// As [`Batch::run`] of a decoder: the normalised last row of each text.
+    /// As [`Batch::run`] of a decoder that is read at all rows: those of each text, one after another.
+    ///
+    /// # Errors
+    /// As [`Batch::run`].
+    pub fn run_rows(
+        &self,
+        on: &Simulator,
+        rows: usize,
+        texts: &[Matrix<f64>],
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        let layout = Interleave::new(on.slots(), rows)?;
+        self.decoded(on, layout, texts, AnswerRows::Rows)
+    }
+
     fn decoded(
         &self,
         on: &Simulator,
         layout: Interleave,
         texts: &[Matrix<f64>],
+        read: AnswerRows,
     ) -> Result<Vec<Vec<f64>>, FheError> {
         let upload = self.placement.upload;
         let columns = columns_to_last(layout, texts, self.program.width(), self.bound);
         let columns = columns.into_iter().map(|v| on.vector(v, upload));
         let columns = columns.collect::<Result<Vec<Vector>, _>>()?;
         let (program, choices, placement) = (self.program, self.choices, self.placement.clone());
-        let mut pass = DecoderPass::new(on, program, choices, placement, layout, self.bound)?;
-        let answer = pass.run(columns)?;
-        let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
+        let pass = DecoderPass::new(on, program, choices, placement, layout, self.bound)?;
+        let answer = pass.answering(read).run(columns)?;
         let rows: Vec<usize> = texts.iter().map(Matrix::rows).collect();
+        if read == AnswerRows::Rows {
+            let vectors: Vec<Vec<Complex64>> = answer.vectors.iter().map(Vector::pairs).collect();
+            return Ok(rows::unpack(layout, &rows, answer.width, &vectors)?);
+        }
+        let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
         Ok(unpack(
             layout,
             &rows,

@@ -52,7 +52,7 @@ use crate::inputs::bound_of_inputs;
 use crate::ops::mask::token_rows;
 use crate::packing::{Interleave, PackingError};
 use crate::plan::placement::Placement;
-use crate::plan::public_plan::Lengths;
+use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::run::clock::Progress;
 use crate::run::job::bootstrap;
 use answers::answers;
@@ -299,6 +299,7 @@ impl<'a> Subject<'a> {
             rows: self.rows,
             texts: self.lengths.len(),
             lengths: self.known,
+            answer: AnswerRows::Last,
             max_memory: None,
             uplink: f64::INFINITY,
             prices: reference(rayon::current_num_threads()),

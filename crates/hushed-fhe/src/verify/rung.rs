@@ -9,6 +9,7 @@ use crate::ops::mask::RowsKnown;
 use crate::ops::pool::unpack;
 use crate::packing::Interleave;
 use crate::pass::{AnyPass, Look, Texts};
+use crate::plan::public_plan::AnswerRows;
 use crate::simulate::{Simulator, Vector};
 use crate::slots::Slots;
 
@@ -98,7 +99,7 @@ impl<'a, S: Slots> Rung<'a, S> {
     {
         let layout = self.layout;
         let rows = match &self.mask {
-            _ if subject.decodes() => Texts::Last(layout),
+            _ if subject.decodes() => Texts::Last(layout, AnswerRows::Last),
             Some(mask) => Texts::Columns(RowsKnown::private(layout, mask.clone())),
             None => Texts::Columns(RowsKnown::public(layout, alive.to_vec())?),
         };

@@ -120,6 +120,7 @@ impl RunContext {
             rows: plan.rows,
             texts: usize::MAX,
             lengths: plan.lengths,
+            answer: plan.answer.unwrap_or_default(),
             max_memory: None,
             uplink: f64::INFINITY,
             prices: reference(self.threads.unwrap_or(all)),
@@ -151,6 +152,7 @@ impl RunContext {
             placement: &plan.placement,
             rows: plan.rows,
             lengths: plan.lengths,
+            answer: plan.answer.unwrap_or_default(),
             input_bound: plan.input_bound,
         };
         let error = circuit.deviation(&texts)?;

@@ -149,6 +149,40 @@ pub enum FheJobError {
         /// Rows.
         limit: usize,
     },
+    /// Another answer than what is asked for.
+    #[error(
+        "this manifest answers a text with {planned}, and {asked} was asked for: ask the server's operator for a manifest that does (`hushed plan --answer`)"
+    )]
+    OtherAnswer {
+        /// By the plan.
+        planned: &'static str,
+        /// As asked.
+        asked: &'static str,
+    },
+    /// Texts, or choices, that are not those that were encrypted.
+    #[error(
+        "these are not the texts that the reply answers: give those that were encrypted, in their order"
+    )]
+    OtherTexts,
+    /// A line that is no item of choices.
+    #[error(
+        "line {line} of the choices is no item ({source}): an item is an object with a \"prompt\", two or more \"endings\", and, if it is known, the \"label\" of the right one, from 0"
+    )]
+    BadItem {
+        /// Which line, from 1.
+        line: usize,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// Texts of an item that do not begin with the tokens of its prompt, or have none after them.
+    #[error(
+        "the choices of item {item} (the first is 0) do not share their prompt: the tokens of a prompt with an ending must begin with those of the prompt. \
+         End it, and begin the endings, where a word ends"
+    )]
+    NotShared {
+        /// Which item.
+        item: usize,
+    },
     /// Lengths that are declared otherwise than asked for.
     #[error(
         "this manifest declares lengths as {planned}, and {asked} was asked for: ask the server's operator for a manifest that does"
@@ -305,6 +339,7 @@ impl FheJobError {
             | Self::KeysOfOtherPlan { .. }
             | Self::UnknownRequest { .. }
             | Self::OtherLengths { .. }
+            | Self::OtherAnswer { .. }
             | Self::PlanChanged { .. }
             | Self::Run(FheError::InputBound | FheError::ReplyError { .. }) => Category::Mismatch,
             Self::Plan(PlanFileError::OtherParameters { .. } | PlanFileError::Version { .. }) => {
@@ -317,7 +352,11 @@ impl FheJobError {
             | Self::JobFailed { .. }
             | Self::Stopped => Category::Refused,
             Self::NotAsOffered { .. } => Category::Network,
-            Self::TooManyTexts { .. } | Self::TextTooLong { .. } => Category::Input,
+            Self::TooManyTexts { .. }
+            | Self::TextTooLong { .. }
+            | Self::OtherTexts
+            | Self::BadItem { .. }
+            | Self::NotShared { .. } => Category::Input,
             Self::Run(FheError::Model(_) | FheError::Unsupported { .. }) => Category::Folder,
             Self::Run(_) => Category::Defect,
             Self::NoSuchKeys { .. }
@@ -364,6 +403,9 @@ impl FheJobError {
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::TextTooLong { .. } => "too-long",
             Self::OtherLengths { .. } => "other-lengths",
+            Self::OtherAnswer { .. } => "other-answer",
+            Self::OtherTexts => "other-texts",
+            Self::BadItem { .. } | Self::NotShared { .. } => "choices",
             Self::Memory { .. } => "memory",
             Self::Quota { .. } => "quota",
             Self::NoSuchKeys { .. } => "no-such-keys",

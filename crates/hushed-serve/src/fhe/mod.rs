@@ -38,8 +38,9 @@ pub mod wire;
 pub use arguments::RunArguments;
 #[cfg(feature = "client")]
 pub use client::{
-    Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, KeyOrder, KeygenOptions, Likely,
-    OnEvent, Remote, RemoteEvent, RemoteOptions, Warning, decrypt, encrypt, keygen,
+    Answer, CanaryOutcome, Chosen, EncryptOptions, Encrypted, Head, Item, KeyOrder, KeygenOptions,
+    Likely, OnEvent, Remote, RemoteEvent, RemoteOptions, Scored, Wanted, Warning, check_items,
+    decrypt, encrypt, keygen, perplexity,
 };
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;

@@ -82,6 +82,10 @@ pub(super) struct RequestRecord {
     pub tokens: Vec<usize>,
     /// Tokens of the canary, in the last place.
     pub canary: Option<usize>,
+    /// SHA-256 of the token ids, in hexadecimal: likelihoods are of these texts. The folder is private, and has the
+    /// secret key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub texts: Option<String>,
 }
 
 /// Held while a record is read, changed and written.

@@ -9,7 +9,7 @@ use hushed_fhe::answer_in_clear;
 use hushed_fhe::calibrate::{Options, Sample, calibrate, weights_sha256};
 use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
-use hushed_fhe::plan::public_plan::{Canary, Lengths, named};
+use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, named};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::run::job::bootstrap;
 use hushed_model::testing::{tiny_folder, tiny_golden};
@@ -76,14 +76,23 @@ impl Offered {
 
     /// A decoder that was made for encryption, in the same way; its server learns no lengths.
     pub fn decoder() -> &'static Offered {
-        static OFFERED: OnceLock<(TempDir, Offered)> = OnceLock::new();
+        &Offered::decoders()[0]
+    }
+
+    /// The same, read at all rows.
+    pub fn decoder_rows() -> &'static Offered {
+        &Offered::decoders()[1]
+    }
+
+    fn decoders() -> &'static [Offered; 2] {
+        static OFFERED: OnceLock<(TempDir, [Offered; 2])> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let offered = Offered {
+            let both = ["private.json", "rows.json"].map(|file| Offered {
                 folder: folder.path().to_owned(),
-                file: "private.json",
-            };
-            offered.make(|to| {
+                file,
+            });
+            both[0].make(|to| {
                 fs::create_dir_all(to)?;
                 for entry in fs::read_dir(tiny_golden("bitnet-sigmoid"))? {
                     let entry = entry?;
@@ -91,7 +100,7 @@ impl Offered {
                 }
                 Ok(())
             });
-            (folder, offered)
+            (folder, both)
         });
         &made.1
     }
@@ -135,20 +144,28 @@ impl Offered {
             false => "a private world is the hello",
         }
         .to_owned();
-        let canary = Canary {
-            embedding: answer_in_clear(&model, &tokens(&canary)).unwrap(),
-            text: canary,
+        let canary = |answer| Canary {
+            embedding: answer_in_clear(&model, &tokens(&canary), answer).unwrap(),
+            text: canary.clone(),
             least_cosine: 0.99,
         };
-        let files = [
-            ("plan.json", Lengths::Public),
-            ("private.json", Lengths::Private),
-        ];
-        for (file, lengths) in files.into_iter().skip(usize::from(decodes)) {
+        let files = match decodes {
+            true => [
+                ("private.json", Lengths::Private, AnswerRows::Last),
+                ("rows.json", Lengths::Private, AnswerRows::Rows),
+            ],
+            false => [
+                ("plan.json", Lengths::Public, AnswerRows::Last),
+                ("private.json", Lengths::Private, AnswerRows::Last),
+            ],
+        };
+        for (file, lengths, answer) in files {
+            let canary = canary(answer);
             let options = FheOptions {
                 rows: ROWS,
                 texts: usize::MAX,
                 lengths,
+                answer,
                 max_memory: None,
                 uplink: 1e7,
                 prices: reference(2),
@@ -159,8 +176,8 @@ impl Offered {
             let mut placement = report.unwrap().placement;
             assert!(!placement.spills());
             // As where memory is short: of one plan one half of a layer, of the other both.
-            placement.spill_attention = !decodes;
-            placement.spill_feed_forward = !lengths.encrypted();
+            placement.spill_attention = true;
+            placement.spill_feed_forward = !lengths.encrypted() || answer == AnswerRows::Rows;
             let plan = Offer {
                 program: &program,
                 choices: &choices,

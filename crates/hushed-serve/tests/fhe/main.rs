@@ -6,5 +6,6 @@ mod fhe_server;
 mod offered;
 
 mod decoder;
+mod decoder_rows;
 mod fhe;
 mod remote;

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use hushed_serve::fhe::{self, Answer, Head};
+use hushed_serve::fhe::{self, Answer, Chosen, Head, Item, Scored, Wanted, perplexity};
 use serde_json::{Value, json};
 
 use super::encrypt::Files;
 use crate::connect::at_least_one;
 use crate::error::CliError;
+use crate::input::{Given, items, read_lines};
 use crate::output::{Output, answer, answer_text};
 
 /// Decrypt the answers of a run
@@ -20,12 +21,18 @@ more is encrypted for them. A right canary proves nothing about a server that ch
 Of a decoder each text is answered with the hidden state of its last row. The likeliest next tokens are made of it here. What follows them
 takes another run: to send back a token that was read from a reply would tell the server something about the key (docs/ensi.md).
 
+Where the manifest says `--answer rows` it is answered with the hidden states of all rows, and the likelihoods of the text's own tokens are
+made of them here: --choices FILE shows which ending of each item is the likeliest, --perplexity FILE the likelihood and the perplexity of
+each text. FILE is what was encrypted: the texts are not in the reply.
+
 Do not publish the numbers, or report them with an error: each decryption reveals a little about the secret key. Decryptions are counted.
 
 Examples:
   hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply
   hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --json
-  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --top 10"
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --top 10
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --choices items.jsonl
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --perplexity texts.txt --json"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -41,6 +48,41 @@ pub struct Args {
 
     #[command(flatten)]
     next: Next,
+
+    /// Of a decoder that is read at all rows: the items that were encrypted. Shows the likelihood of each ending, the
+    /// likeliest, and how often that is the right one
+    #[arg(long, value_name = "FILE", env = "HUSHED_CHOICES")]
+    choices: Option<PathBuf>,
+
+    /// Of a decoder that is read at all rows: the texts that were encrypted, one a line. Shows the likelihood and the
+    /// perplexity of each
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "choices",
+        env = "HUSHED_PERPLEXITY"
+    )]
+    perplexity: Option<PathBuf>,
+}
+
+/// What is shown of answers.
+pub enum View<'a> {
+    /// Embeddings and logits; of a decoder the likeliest next tokens.
+    Next(&'a Next),
+    /// Likelihoods of the texts that were encrypted.
+    Texts(&'a [String]),
+    /// Choices between the endings of the items that were encrypted.
+    Items(&'a [Item]),
+}
+
+impl<'a> View<'a> {
+    /// The likelihoods of what was given.
+    pub fn of(given: &'a Given) -> View<'a> {
+        match given {
+            Given::Texts(texts) => View::Texts(texts),
+            Given::Items(items) => View::Items(items),
+        }
+    }
 }
 
 /// What is shown of a decoder's answers.
@@ -54,8 +96,18 @@ pub struct Next {
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let files = &self.files;
+        // Read before the key is used: a file that cannot be read costs no decryption.
+        let given = match (&self.choices, &self.perplexity) {
+            (Some(path), _) => Some(Given::Items(items(path)?)),
+            (None, Some(path)) => Some(Given::Texts(read_lines(path)?)),
+            (None, None) => None,
+        };
+        if given.is_some() {
+            Wanted::Likelihoods.check_file(&files.plan)?;
+        }
         let opened = fhe::decrypt(&files.plan, &files.public, &files.keys, &self.reply)?;
-        show(out, &opened, self.anyway, &self.next)
+        let view = given.as_ref().map_or(View::Next(&self.next), View::of);
+        show(out, &opened, self.anyway, &view)
     }
 }
 
@@ -73,7 +125,9 @@ impl Next {
             .iter()
             .map(|t| json!({ "id": t.id, "text": t.text, "log_probability": t.log_probability }))
             .collect();
-        let object = json!({ "text_index": index, "tokens": tokens, "next": listed, "hidden_state": hidden });
+        let object = json!({
+            "text_index": index, "tokens": tokens, "next": listed, "hidden_state": hidden,
+        });
         out.result(object, || {
             let shown = next
                 .iter()
@@ -85,7 +139,7 @@ impl Next {
 }
 
 /// Prints the answers, unless the canary's is wrong and they are not wanted `anyway`.
-pub fn show(out: &Output, opened: &Answer, anyway: bool, next: &Next) -> Result<(), CliError> {
+pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Result<(), CliError> {
     if let Some(canary) = opened.canary.filter(|canary| !canary.is_good()) {
         if !anyway {
             let (found, least) = (canary.cosine, canary.least);
@@ -95,21 +149,20 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, next: &Next) -> Result<
             "the canary's answer is not the published one: these numbers are not to be trusted",
         );
     }
-    let labels = opened.labels.as_deref();
-    let texts = opened.embeddings.iter().zip(&opened.tokens);
-    for (index, (numbers, &tokens)) in texts.enumerate() {
-        if let Some(head) = &opened.head {
-            next.show(out, head, (index, tokens), numbers)?;
-            continue;
-        }
-        let object = answer(index, tokens, numbers, labels);
-        out.result(object, || answer_text(index, tokens, numbers, labels))?;
-    }
+    let found = match view {
+        View::Next(next) => show_answers(out, opened, next)?,
+        View::Texts(texts) => show_likelihoods(out, &opened.scored(texts)?)?,
+        View::Items(items) => show_choices(out, &opened.chosen(items)?)?,
+    };
     let canary = opened.canary;
-    let object = json!({
-        "texts": opened.embeddings.len(), "decryptions": opened.decryptions, "labels": labels,
+    let mut object = json!({
+        "texts": opened.embeddings.len(), "decryptions": opened.decryptions, "labels": opened.labels,
         "canary": canary.map(|c| json!({ "cosine": c.cosine, "least": c.least, "good": c.is_good() })),
     });
+    let (more, words) = found;
+    if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+        object.extend(more);
+    }
     let told = match canary {
         Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
         None => "the manifest has no canary".to_owned(),
@@ -117,9 +170,76 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, next: &Next) -> Result<
     out.summary(
         object,
         &format!(
-            "{} text(s); {told}; {} ciphertexts opened with this key so far",
+            "{} text(s){words}; {told}; {} ciphertexts opened with this key so far",
             opened.embeddings.len(),
             opened.decryptions
         ),
     )
+}
+
+/// What the last line says of all texts besides, as an object and in words.
+type Whole = (Value, String);
+
+fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, CliError> {
+    let labels = opened.labels.as_deref();
+    let texts = opened.embeddings.iter().zip(&opened.tokens);
+    for (index, (numbers, &tokens)) in texts.enumerate() {
+        if let Some(head) = &opened.head {
+            next.show(out, head, (index, tokens), opened.last_row(index))?;
+            continue;
+        }
+        let object = answer(index, tokens, numbers, labels);
+        out.result(object, || answer_text(index, tokens, numbers, labels))?;
+    }
+    Ok((Value::Null, String::new()))
+}
+
+fn show_likelihoods(out: &Output, texts: &[Scored]) -> Result<Whole, CliError> {
+    for (index, text) in texts.iter().enumerate() {
+        let (tokens, sum) = (text.log_probabilities.len() + 1, text.log_likelihood());
+        let object = json!({
+            "text_index": index, "tokens": tokens, "log_likelihood": sum, "perplexity": text.perplexity(),
+            "log_probabilities": text.log_probabilities,
+        });
+        out.result(object, || {
+            let perplexity = text.perplexity().map_or_else(
+                || "no perplexity: there is one token".to_owned(),
+                |p| format!("perplexity {p:.3}"),
+            );
+            format!("text {index}, {tokens} tokens: log-likelihood {sum:.4}, {perplexity}")
+        })?;
+    }
+    let all = perplexity(texts);
+    let words = all.map_or_else(String::new, |p| format!("; perplexity {p:.3}"));
+    Ok((json!({ "perplexity": all }), words))
+}
+
+fn show_choices(out: &Output, items: &[Chosen]) -> Result<Whole, CliError> {
+    for (index, item) in items.iter().enumerate() {
+        let object = json!({
+            "item": index, "log_likelihoods": item.log_likelihoods, "tokens": item.tokens, "pick": item.pick,
+            "margin": item.margin, "right": item.right,
+        });
+        out.result(object, || {
+            let all = item.log_likelihoods.iter().map(|l| format!("{l:.4}"));
+            let right = match item.right {
+                Some(true) => ", right",
+                Some(false) => ", wrong",
+                None => "",
+            };
+            let all = all.collect::<Vec<_>>().join(", ");
+            format!("item {index}: ending {} of [{all}]{right}", item.pick)
+        })?;
+    }
+    let known = items.iter().filter(|item| item.right.is_some()).count();
+    let right = items.iter().filter(|item| item.right == Some(true)).count();
+    let accuracy = (known > 0).then(|| right as f64 / known as f64);
+    let words = match known {
+        0 => format!(" in {} items", items.len()),
+        known => format!(" in {} items; {right} of {known} right", items.len()),
+    };
+    let object = json!({
+        "items": items.len(), "labelled": known, "right": right, "accuracy": accuracy,
+    });
+    Ok((object, words))
 }

@@ -1,25 +1,36 @@
-//! `hushed embed --protocol fhe`: a batch under encryption with a server on the other side of a connection.
+//! A batch under encryption with a server on the other side of a connection: `hushed embed --protocol fhe`, `hushed
+//! next`, `hushed score`.
 
 use std::path::PathBuf;
 
 use hushed_fhe::plan::public_plan::Lengths;
 use hushed_serve::fhe::wire::JobState;
-use hushed_serve::fhe::{Remote, RemoteEvent, RemoteOptions};
+use hushed_serve::fhe::{Item, Remote, RemoteEvent, RemoteOptions, Wanted};
 use hushed_serve::{ClientConfig, TooLong};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::decrypt;
+use super::decrypt::{self, View};
 use super::encrypt::{Learns, told};
 use super::keygen::{self, MostKeys};
 use crate::error::CliError;
-use crate::input::Asked;
+use crate::input::{Asked, Given};
 use crate::output::Output;
 
 /// What `embed --protocol fhe` takes besides.
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct FheArgs {
+    #[command(flatten)]
+    batch: BatchArgs,
+
+    #[command(flatten)]
+    next: decrypt::Next,
+}
+
+/// How a batch is encrypted, sent and opened.
+#[derive(clap::Args)]
+pub struct BatchArgs {
     /// The key folder, which also keeps the server's manifest, its public model and pending texts
     #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
     keys: Option<PathBuf>,
@@ -65,19 +76,33 @@ pub struct FheArgs {
     /// Print the answers even if the canary's is wrong
     #[arg(long)]
     anyway: bool,
+}
 
-    #[command(flatten)]
-    next: decrypt::Next,
+/// What is sent: texts, or items to choose from; nothing for a job that was.
+pub enum Sent<'a> {
+    Texts(&'a [String]),
+    Items(&'a [Item]),
+    Job(&'a str),
+}
+
+impl<'a> Sent<'a> {
+    pub fn of(given: &'a Given) -> Sent<'a> {
+        match given {
+            Given::Texts(texts) => Sent::Texts(texts),
+            Given::Items(items) => Sent::Items(items),
+        }
+    }
 }
 
 impl FheArgs {
     /// Refuses options that have no meaning between two parties, unless the environment sets them.
     pub fn refuse(&self) -> Result<(), CliError> {
+        let batch = &self.batch;
         let given = [
-            ("--make-keys", self.make_keys),
-            ("--new-keys", self.new_keys),
-            ("--detach", self.detach),
-            ("--anyway", self.anyway),
+            ("--make-keys", batch.make_keys),
+            ("--new-keys", batch.new_keys),
+            ("--detach", batch.detach),
+            ("--anyway", batch.anyway),
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(CliError::OtherProtocol { option }),
@@ -92,6 +117,29 @@ impl FheArgs {
         asked: &Asked,
         too_long: TooLong,
     ) -> Result<(), CliError> {
+        let texts = match asked.job {
+            Some(_) => Vec::new(),
+            None => asked.read()?,
+        };
+        let sent = match &asked.job {
+            Some(id) => Sent::Job(id),
+            None => Sent::Texts(&texts),
+        };
+        let view = View::Next(&self.next);
+        (self.batch).run(out, connection, &sent, (too_long, None), &view)
+    }
+}
+
+impl BatchArgs {
+    /// Sends a batch, unless it was, and shows its answer: what is `wanted` of a decoder, if it has to be one.
+    pub fn run(
+        &self,
+        out: &Output,
+        connection: ClientConfig,
+        sent: &Sent<'_>,
+        (too_long, wanted): (TooLong, Option<Wanted>),
+        view: &View<'_>,
+    ) -> Result<(), CliError> {
         let keys = self.keys.clone().ok_or(CliError::NoKeysFolder)?;
         let makes = self.make_keys || self.new_keys;
         let remote = Remote::new(RemoteOptions {
@@ -101,13 +149,15 @@ impl FheArgs {
             replace_retired: self.new_keys,
             too_long,
             lengths: self.lengths.map(Learns::name),
+            wanted,
             ..RemoteOptions::new(connection, keys)
         });
         let shown = Shown::new(out);
         let mut watch = |event| shown.event(event);
-        let job = match &asked.job {
-            Some(id) => remote.find(id)?,
-            None => remote.submit(&asked.read()?, &mut watch)?,
+        let job = match sent {
+            Sent::Job(id) => remote.find(id)?,
+            Sent::Texts(texts) => remote.submit(texts, &mut watch)?,
+            Sent::Items(items) => remote.submit_items(items, &mut watch)?,
         };
         if self.detach {
             shown.bar.finish_and_clear();
@@ -117,7 +167,7 @@ impl FheArgs {
         }
         let answer = remote.collect(&job, &mut watch)?;
         shown.bar.finish_and_clear();
-        decrypt::show(out, &answer, self.anyway, &self.next)?;
+        decrypt::show(out, &answer, self.anyway, view)?;
         // Only answers that have been shown are deleted.
         Ok(remote.forget(&job)?)
     }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_serve::fhe::{self, Warning};
+use hushed_serve::fhe::{self, Item, Warning};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
-use crate::input::{Texts, Truncate};
+use crate::input::{Given, Scorable, Truncate};
 use crate::output::Output;
 
 /// Encrypt private texts for a run
@@ -18,11 +18,12 @@ lengths is in the manifest; --lengths refuses a manifest that says otherwise.
 
 Examples:
   hushed encrypt --manifest manifest.json --public model.public --keys keys --input texts.txt --out request
-  hushed encrypt --manifest manifest.json --public model.public --keys keys --out request --lengths private \"a private question\""
+  hushed encrypt --manifest manifest.json --public model.public --keys keys --out request --lengths private \"a private question\"
+  hushed encrypt --manifest manifest.json --public model.public --keys keys --choices items.jsonl --out request"
 )]
 pub struct Args {
     #[command(flatten)]
-    texts: Texts,
+    texts: Scorable,
 
     #[command(flatten)]
     files: Files,
@@ -83,7 +84,13 @@ impl Learns {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let texts = self.texts.read()?;
+        let texts = match self.texts.read()? {
+            Given::Texts(texts) => texts,
+            Given::Items(items) => {
+                fhe::check_items(&self.files.plan, &self.files.public, &items)?;
+                Item::texts(&items)
+            }
+        };
         let bar = out.progress(1, "encrypting");
         let shown = bar.clone();
         let sent = fhe::encrypt(

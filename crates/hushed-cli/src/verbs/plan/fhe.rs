@@ -10,7 +10,7 @@ use hushed_ckks::CkksParams;
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
-use hushed_fhe::plan::public_plan::{Canary, Lengths, hex};
+use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, hex};
 use hushed_fhe::plan::{
     FheOptions, FhePlanReport, Prices, Step, assumed_choices, measure_prices, packed_placement,
     reference,
@@ -168,6 +168,17 @@ pub struct Args {
 enum Rows {
     /// The last one, which the next token follows from
     Last,
+    /// All: the hidden states of every token, from which the likelihoods of a text's own tokens follow
+    Rows,
+}
+
+impl Rows {
+    fn rows(self) -> AnswerRows {
+        match self {
+            Rows::Last => AnswerRows::Last,
+            Rows::Rows => AnswerRows::Rows,
+        }
+    }
 }
 
 /// What the server learns of lengths.
@@ -227,8 +238,6 @@ impl Args {
             source,
         })?;
         can_run(&Model::shapes_only(&public).program_of_all_rows())?;
-        // There is no other yet.
-        let Rows::Last = self.answer;
         // Counts do not follow from weights; where the folder has none, random ones take their place.
         let shapes = |_| random_model(&public);
         let model = match self.public_plan.is_some() || self.public_model.is_some() {
@@ -257,6 +266,7 @@ impl Args {
                 Some(_) => Lengths::Private,
                 None => self.lengths(request.bucket)?,
             },
+            answer: self.answer.rows(),
             max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
             uplink: f64::from(self.uplink) * 1e6 / 8.0,
             prices: self.prices(&params, threads)?,
@@ -357,7 +367,7 @@ impl Args {
                 limit: rows,
             });
         }
-        let embedding = answer_in_clear(model, &tokens)?;
+        let embedding = answer_in_clear(model, &tokens, self.answer.rows())?;
         Ok(Some(Canary {
             text: text.clone(),
             embedding,
@@ -538,9 +548,16 @@ fn summary(plan: &FhePlanReport) -> String {
     if let Some(logits) = plan.logits {
         text += &format!("\nanswer: {logits} logits a text");
     }
-    if plan.answer.is_some() {
-        let width = plan.width;
-        text += &format!("\nanswer: the hidden state of a text's last row, {width} numbers");
+    let width = plan.width;
+    match plan.answer {
+        Some(AnswerRows::Last) => {
+            text += &format!("\nanswer: the hidden state of a text's last row, {width} numbers");
+        }
+        Some(AnswerRows::Rows) => {
+            text +=
+                &format!("\nanswer: the hidden states of all rows of a text, {width} numbers each");
+        }
+        None => {}
     }
     for exposure in &plan.exposures {
         text += &format!("\nseen by the {}: {}", exposure.who, exposure.sees);

@@ -23,6 +23,7 @@ use hushed_model::{Attention, Mask, StepId, Weigh, same};
 use rayon::prelude::*;
 
 use super::rope::{Turned, seen, turns};
+use super::source::{Part, Source};
 use crate::choices::fits;
 use crate::choices::{Interval, ScoresChoice};
 use crate::error::FheError;
@@ -62,18 +63,57 @@ pub fn attention<S: Slots>(
     layer: &SigmoidLayer<'_>,
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, x, layer)?;
-    let (heads, mut partial) = (layer.block.heads, None);
-    for group in 0..heads.keys {
-        let keys = run.keys(group)?;
-        let values = run.values(group)?;
-        for h in group * heads.shared()..(group + 1) * heads.shared() {
-            let weights = run.weights(h, &keys)?;
-            run.site("attend");
-            let o = attend_turned(on, weights, values.clone(), layer.baby)?;
-            partial = Some(run.output(h, o, partial)?);
-        }
+    let mut partial = None;
+    run.heads(Source::Columns(&x.columns), |h, o| {
+        partial = Some(run.output(h, o, partial.take())?);
+        Ok(())
+    })?;
+    run.output.finish(on, partial)
+}
+
+/// As [`attention`], bit for bit, with less in memory: queries, keys and values of all heads are made first and
+/// spilled, so that the columns are dropped before the scores; so are the results of heads, as the sums of the output
+/// are as many as the columns.
+///
+/// # Errors
+/// As [`attention`] and [`Slots::store`].
+pub fn attention_spilled<S: Slots>(
+    on: &S,
+    x: Acts<S::Value>,
+    layer: &SigmoidLayer<'_>,
+) -> Result<Vec<S::Value>, FheError> {
+    let run = Run::new(on, &x, layer)?;
+    let project = |part: Part| {
+        run.site(part.site());
+        run.project(part, &x.columns)
+    };
+    let source = Source::spilled(on, &layer.block.heads, project)?;
+    drop(x);
+    let mut waiting = Vec::with_capacity(layer.block.heads.count);
+    run.heads(source, |h, o| {
+        run.site("output");
+        waiting.push((h, on.store(o.into_vectors())?));
+        Ok(())
+    })?;
+    let mut partial = None;
+    for (h, o) in waiting {
+        run.site("output");
+        let o = Pairs::from_vectors(layer.layout, on.load(o)?, layer.block.heads.width);
+        partial = Some(run.output(h, o, partial)?);
     }
     run.output.finish(on, partial)
+}
+
+/// Primes of the result, of columns with `columns` primes.
+///
+/// # Errors
+/// Too few levels.
+pub fn result_limbs<S: Slots>(
+    on: &S,
+    columns: usize,
+    layer: &SigmoidLayer<'_>,
+) -> Result<usize, FheError> {
+    Ok(Limbs::of(on, columns, layer)?.result)
 }
 
 /// The bias of a causal sigmoid.
@@ -98,26 +138,45 @@ struct Keys<V> {
     diagonal: Vec<Vec<V>>,
 }
 
+/// Primes on the way from the columns to the result.
+struct Limbs {
+    /// Of turned queries and keys.
+    turned: usize,
+    weights: usize,
+    /// Of what the output's map reads.
+    attended: usize,
+    result: usize,
+}
+
+impl Limbs {
+    fn of<S: Slots>(on: &S, columns: usize, layer: &SigmoidLayer<'_>) -> Result<Limbs, FheError> {
+        let turned = below(on, columns, 2)?;
+        let weights = below(on, turned, 1 + levels(layer.choice.degree))?;
+        let attended = below(on, weights, 1)?;
+        let output = layer.after.levels(&layer.block.output, true);
+        Ok(Limbs {
+            turned,
+            weights,
+            attended,
+            result: below(on, attended, output)?,
+        })
+    }
+}
+
+/// One layer over one batch.
 struct Run<'a, S: Slots> {
     on: &'a S,
     layer: &'a SigmoidLayer<'a>,
-    x: &'a [S::Value],
     query: LinearMap,
     key: LinearMap,
     value: LinearMap,
     output: Last,
     bias: f64,
-    /// Primes of turned queries and keys, and of weights.
-    turned: usize,
-    weights: usize,
+    limbs: Limbs,
 }
 
 impl<'a, S: Slots> Run<'a, S> {
-    fn new(
-        on: &'a S,
-        x: &'a Acts<S::Value>,
-        layer: &'a SigmoidLayer<'a>,
-    ) -> Result<Self, FheError> {
+    fn new(on: &'a S, x: &Acts<S::Value>, layer: &'a SigmoidLayer<'a>) -> Result<Self, FheError> {
         let SigmoidLayer {
             at, block, choice, ..
         } = *layer;
@@ -135,29 +194,66 @@ impl<'a, S: Slots> Run<'a, S> {
             Ok(map)
         };
         let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
-        let raw = below(on, columns, 1)?;
-        let turned = below(on, raw, 1)?;
-        let weights = below(on, turned, 1 + levels(choice.degree))?;
-        let attended = below(on, weights, 1)?;
-        let output = layer
-            .after
-            .last(on, at.part("output"), &block.output, attended, true)?;
+        let limbs = Limbs::of(on, columns, layer)?;
+        let output =
+            (layer.after).last(on, at.part("output"), &block.output, limbs.attended, true)?;
         Ok(Run {
             on,
             layer,
-            x: &x.columns,
             query: map("query", &block.query)?,
             key: map("key", &block.key)?,
             value: map("value", &block.value)?,
             output,
             bias,
-            turned,
-            weights,
+            limbs,
         })
     }
 
     fn site(&self, step: &'static str) {
         self.on.at(self.layer.at.part(step));
+    }
+
+    /// The heads, one after the other: `each` takes the number of one and what it attended to.
+    fn heads(
+        &self,
+        mut source: Source<'_, S>,
+        mut each: impl FnMut(usize, Pairs<S::Value>) -> Result<(), FheError>,
+    ) -> Result<(), FheError> {
+        let SigmoidLayer { layout, baby, .. } = *self.layer;
+        let heads = &self.layer.block.heads;
+        let mut take = |part: Part| {
+            self.site(part.site());
+            source.take(self.on, part, |x| self.project(part, x))
+        };
+        for group in 0..heads.keys {
+            let keys = self.keys(take(Part::Key(group))?)?;
+            let values = take(Part::Value(group))?;
+            let values = Pairs::from_vectors(layout, values, heads.width);
+            let values = std::iter::repeat_n(values, heads.shared());
+            for (h, values) in (group * heads.shared()..).zip(values) {
+                let query = take(Part::Query(h))?;
+                let weights = self.weights(h, query, &keys)?;
+                self.site("attend");
+                each(h, attend_turned(self.on, weights, values, baby)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queries, keys or values, from the columns.
+    fn project(&self, part: Part, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
+        let shared = self.layer.block.heads.shared();
+        match part {
+            Part::Query(h) => {
+                let map = self.query.clone().times(self.half(h / shared));
+                self.pairs(&map, x, h, false)
+            }
+            Part::Key(group) => {
+                let map = self.key.clone().times(self.half(group));
+                self.pairs(&map, x, group, true)
+            }
+            Part::Value(group) => self.values(x, group),
+        }
     }
 
     /// The widest interval of the heads that share a head of keys, 0 in it: their keys have one factor.
@@ -185,13 +281,14 @@ impl<'a, S: Slots> Run<'a, S> {
     fn pairs(
         &self,
         map: &LinearMap,
+        x: &[S::Value],
         head: usize,
         conjugate: bool,
     ) -> Result<Vec<S::Value>, FheError> {
         let (on, block) = (self.on, self.layer.block);
         let width = block.heads.width;
         let map = map.rows(head * width..(head + 1) * width).bounded();
-        let made = on.linear(&map, self.x, on.default_scale())?;
+        let made = on.linear(&map, x, on.default_scale())?;
         let pair = |i: usize| {
             let (a, b) = match &block.rope {
                 Some(rope) => rope.pair(i, width),
@@ -208,17 +305,16 @@ impl<'a, S: Slots> Run<'a, S> {
 
     /// `v`, of pair `i`, times the plaintext of its turn.
     fn turn(&self, v: &S::Value, i: usize, which: Turned) -> Result<S::Value, FheError> {
-        let (on, layer) = (self.on, self.layer);
+        let (on, layer, turned) = (self.on, self.layer, self.limbs.turned);
         let rope = layer.block.rope.as_ref();
         let plain = || turns(layer.layout, &layer.block.heads, rope, i, layer.baby, which);
         // Arguments of the polynomial at twice the divisor of their first rescale: taking real parts doubles the scale.
-        let wanted = divisor(on, below(on, self.turned, 1)?)? * divisor(on, self.turned)?;
+        let wanted = divisor(on, below(on, turned, 1)?)? * divisor(on, turned)?;
         on.mul_pairs(v, &on.plain_pairs(plain), scale_of(wanted.sqrt())?)
     }
 
-    fn keys(&self, group: usize) -> Result<Keys<S::Value>, FheError> {
-        self.site("query_key");
-        let raw = self.pairs(&self.key.clone().times(self.half(group)), group, true)?;
+    /// Conjugate keys of a head, turned and masked.
+    fn keys(&self, raw: Vec<S::Value>) -> Result<Keys<S::Value>, FheError> {
         self.site("rope");
         let babies: Vec<usize> = (0..self.layer.baby)
             .map(|r| self.layer.layout.rotation(r))
@@ -241,29 +337,33 @@ impl<'a, S: Slots> Run<'a, S> {
 
     /// V of a head of values, in pairs, so that P·V is at half of the scale that the output takes: splitting pairs
     /// doubles it.
-    fn values(&self, group: usize) -> Result<Pairs<S::Value>, FheError> {
+    fn values(&self, x: &[S::Value], group: usize) -> Result<Vec<S::Value>, FheError> {
         let (on, width) = (self.on, self.layer.block.heads.width);
-        self.site("value");
-        let from = above(on, self.weights)?;
-        let low = self.x.par_iter().map(|v| on.drop_to(v, from));
+        let weights = self.limbs.weights;
+        let from = above(on, weights)?;
+        let low = x.par_iter().map(|v| on.drop_to(v, from));
         let low = low.collect::<Result<Vec<_>, FheError>>()?;
         let map = self
             .value
             .rows(group * width..(group + 1) * width)
             .bounded();
-        let target = scale_of(0.5 * self.output.operands() * divisor(on, self.weights)?)?;
+        let target = scale_of(0.5 * self.output.operands() * divisor(on, weights)?)?;
         let columns = on.linear(&map, &low, target)?;
-        Pairs::new(on, Columns::from_vectors(self.layer.layout, columns))
+        let pairs = Pairs::new(on, Columns::from_vectors(self.layer.layout, columns))?;
+        Ok(pairs.into_vectors())
     }
 
-    /// Weights of head `h`, diagonal by diagonal, in the frames of their giant steps.
-    fn weights(&self, h: usize, keys: &Keys<S::Value>) -> Result<Vec<S::Value>, FheError> {
+    /// Weights of head `h`, of its queries, diagonal by diagonal, in the frames of their giant steps.
+    fn weights(
+        &self,
+        h: usize,
+        raw: Vec<S::Value>,
+        keys: &Keys<S::Value>,
+    ) -> Result<Vec<S::Value>, FheError> {
         let (on, layer) = (self.on, self.layer);
         let (layout, baby) = (layer.layout, layer.baby);
         let m = layout.rows();
         let group = h / layer.block.heads.shared();
-        self.site("query_key");
-        let raw = self.pairs(&self.query.clone().times(self.half(group)), h, false)?;
         let hoisted = raw.par_iter().map(|v| on.hoist(v));
         let hoisted = hoisted.collect::<Result<Vec<_>, FheError>>()?;
         let sigmoid = Sigmoid::new(self, h, group)?;

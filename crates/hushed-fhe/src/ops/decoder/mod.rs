@@ -9,5 +9,9 @@ pub mod attention;
 pub mod last;
 pub mod rms;
 pub mod rope;
+pub mod rows;
+mod source;
+#[cfg(test)]
+mod spill_tests;
 #[cfg(test)]
 mod tests;

@@ -34,8 +34,8 @@ use crate::slots::Slots;
 /// Levels that the columns need for their statistic before its refresh.
 pub const STATISTIC: usize = 2;
 
-/// The norm of columns x/B, whose gains are all B: columns x̂/bound at [`Slots::default_scale`], one level below.
-/// `statistics` primes are those of the refreshed statistic.
+/// The norm of columns x/B, whose gains are all B: columns x̂/bound at [`Slots::default_scale`], one level below. They
+/// take the place of x in memory. `statistics` primes are those of the refreshed statistic.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for a LayerNorm or an offset; too few levels; where values are visible,
@@ -43,7 +43,7 @@ pub const STATISTIC: usize = 2;
 pub fn rms_norm<S: Slots>(
     on: &S,
     at: StepId,
-    x: &Acts<S::Value>,
+    x: Acts<S::Value>,
     norm: &Norm,
     choice: &NormChoice,
     statistics: usize,
@@ -59,13 +59,10 @@ pub fn rms_norm<S: Slots>(
     let (Some(first), Some(&bound)) = (x.columns.first(), x.gain.first()) else {
         return Acts::from_norm(at, Vec::new(), norm, choice);
     };
-    let arrives = arrives(on, choice, statistics)?;
-    // A root that is refreshed again needs a level for its scale.
-    let again = arrives < on.limbs(first);
-    let most = if again { on.top() - 1 } else { arrives };
-    let limbs = on.limbs(first).min(most);
-    let c = |v: &S::Value| on.read_as(on.drop_to(v, limbs)?, choice.scale * bound);
-    let columns: Vec<S::Value> = x.columns.par_iter().map(c).collect::<Result<_, _>>()?;
+    let (limbs, again) = limbs(on, on.limbs(first), choice, statistics)?;
+    let c = |v: S::Value| on.read_as(on.drop_to(&v, limbs)?, choice.scale * bound);
+    let columns = x.columns.into_par_iter().map(c);
+    let columns: Vec<S::Value> = columns.collect::<Result<_, _>>()?;
     let v = statistic(on, at, &columns, norm, choice, statistics)?;
     let scale = columns.first().map_or(on.default_scale(), |c| on.scale(c));
     // So that the columns are at the default scale.
@@ -81,6 +78,33 @@ pub fn rms_norm<S: Slots>(
     let times = |c: S::Value| Ok(on.within(product(on, &c, &inverse)?, 1.0));
     let columns = columns.into_par_iter().map(times);
     Acts::from_norm(at, columns.collect::<Result<_, FheError>>()?, norm, choice)
+}
+
+/// Primes of the columns that the root multiplies, and whether it is refreshed again before.
+fn limbs<S: Slots>(
+    on: &S,
+    columns: usize,
+    choice: &NormChoice,
+    statistics: usize,
+) -> Result<(usize, bool), FheError> {
+    let arrives = arrives(on, choice, statistics)?;
+    // A root that is refreshed again needs a level for its scale.
+    let again = arrives < columns;
+    let most = if again { on.top() - 1 } else { arrives };
+    Ok((columns.min(most), again))
+}
+
+/// Primes of the normalised columns, of columns with `columns` primes.
+///
+/// # Errors
+/// Too few levels.
+pub fn normed_limbs<S: Slots>(
+    on: &S,
+    columns: usize,
+    choice: &NormChoice,
+    statistics: usize,
+) -> Result<usize, FheError> {
+    below(on, limbs(on, columns, choice, statistics)?.0, 1)
 }
 
 /// v^{−1/2} at scale `target`.

@@ -57,7 +57,7 @@ pub(crate) fn columns(
 }
 
 /// A viewer of sums.
-fn sums<'a, V>(
+pub(crate) fn sums<'a, V>(
     mut see: impl FnMut(StepId, &Acts<V>) -> Result<(), FheError> + 'a,
 ) -> Viewer<'a, V> {
     Box::new(move |id, look| match look {
@@ -112,7 +112,16 @@ impl Subject {
         columns: Vec<S::Value>,
         seen: Viewer<'_, S::Value>,
     ) -> Result<Pooled<S::Value>, FheError> {
-        let placement = self.placement(on.top());
+        self.run_at(on, columns, self.placement(on.top()), seen)
+    }
+
+    pub fn run_at<S: Slots>(
+        &self,
+        on: &S,
+        columns: Vec<S::Value>,
+        placement: Placement,
+        seen: Viewer<'_, S::Value>,
+    ) -> Result<Pooled<S::Value>, FheError> {
         let mut pass = DecoderPass::new(
             on,
             &self.program,
@@ -156,7 +165,7 @@ fn a_simulated_decoder_is_the_clear_one() {
     }
 }
 
-fn test_params() -> Arc<CkksParams> {
+pub(crate) fn test_params() -> Arc<CkksParams> {
     crate::plan::public_plan::insecure_plan(9, 14, 16)
         .unwrap()
         .1
@@ -457,75 +466,4 @@ fn a_folder_is_calibrated() {
         .err()
         .unwrap();
     assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
-}
-
-/// A model of 256 columns, 4 heads of 64 and 4 layers over texts of 128 rows, at N = 2^16: the bootstraps of a batch,
-/// and what its operations cost by the table of prices (an estimate, printed).
-#[test]
-fn what_a_batch_of_256_columns_takes() {
-    let config = NetworkConfig {
-        layers: 4,
-        width: 256,
-        hidden: 704,
-        positions: 128,
-        ..config(4, 4)
-    };
-    let program = network(&config, 1).program_of_all_rows();
-    let params = CkksParams::preset("n16-boot-14x40").unwrap();
-    let norm = crate::NormChoice {
-        scale: 0.01,
-        low: 0.02,
-        bound: 4.0,
-        seed: 15,
-        steps: 1,
-    };
-    let interval = crate::Interval::from([-6.0, 6.0]);
-    for degree in [15, 31] {
-        let layer = crate::DecoderLayerChoice {
-            attention_norm: norm.clone(),
-            scores: crate::ScoresChoice {
-                degree,
-                heads: vec![interval; 4],
-            },
-            attention_bound: 8.0,
-            feed_forward_norm: norm.clone(),
-            activation: crate::ActivationChoice {
-                degree,
-                columns: vec![interval.into(); 704],
-            },
-            feed_forward_bound: 8.0,
-        };
-        let mut choices = Choices::unnamed(128, Vec::new(), None);
-        choices.decoder = Some(crate::DecoderChoice {
-            layers: vec![layer; 4],
-            norm: norm.clone(),
-        });
-        let on = Simulator::new(&params, params.slots()).unwrap().counting();
-        let levels = crate::ops::activation::levels(degree);
-        let mut placement = Placement::plain(on.top(), 128, 64);
-        // The floor, and the levels of a half whose last map is ternary.
-        placement.attention = on.floor() + 5 + levels;
-        placement.feed_forward = on.floor() + 3 + levels;
-        let limbs = placement.attention;
-        placement.upload = limbs;
-        let layout = Interleave::new(params.slots(), 128).unwrap();
-        let mut pass = DecoderPass::new(&on, &program, &choices, placement, layout, 1.0).unwrap();
-        let columns = (0..256).map(|_| on.vector(Vec::new(), limbs).unwrap());
-        pass.run(columns.collect()).unwrap();
-        let counts = on.tally().counts();
-        // Columns seven times, two to a bootstrap; the statistics of nine norms; and the roots that come in below their
-        // columns: all but the last norm's, and with degree 15 those before feed-forward only in the last layer.
-        let roots = if degree == 15 { 4 + 1 } else { 8 };
-        assert_eq!(counts.total(Op::Bootstrap), 7 * 128 + 9 + roots);
-        let prices = crate::plan::reference(1);
-        let cost = |count: &crate::simulate::Count| {
-            prices.seconds(count.op, count.limbs) * count.times as f64
-        };
-        let seconds: f64 = counts.operations.iter().map(cost).sum();
-        println!(
-            "degree {degree}: {:.2} bootstraps and {:.1} core-s a text (estimate)",
-            counts.total(Op::Bootstrap) as f64 / 256.0,
-            seconds / 256.0
-        );
-    }
 }

@@ -15,7 +15,7 @@ use crate::ops::packed::rows::PackedRows;
 use crate::packing::PackingError;
 use crate::pass::PackedPass;
 use crate::plan::offer::Offer;
-use crate::plan::public_plan::{FhePlan, Lengths, PlanFileError, named};
+use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
 use crate::plan::{FheOptions, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
 use crate::run::job::bootstrap;
@@ -77,6 +77,7 @@ impl Subject {
             rows: ROWS,
             texts: 1,
             lengths,
+            answer: AnswerRows::Last,
             max_memory: None,
             uplink: 1e7,
             prices: reference(1),

@@ -24,6 +24,7 @@ use super::aside::set_aside;
 use super::keygen::{KeyOrder, KeygenOptions, keygen_held};
 use super::link::{Link, not_as_offered};
 use super::outbox::{Outbox, PendingRecord, name_of};
+use super::score::{Item, Wanted, check_items};
 use super::texts::{Answer, EncryptOptions, Encrypted, decrypt, encrypt};
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -61,6 +62,8 @@ pub struct RemoteOptions {
     pub too_long: TooLong,
     /// What the server may learn of lengths (`public`, `bucket`, `private`); a manifest that says otherwise is refused.
     pub lengths: Option<&'static str>,
+    /// What is asked of a decoder; a manifest that answers with less is refused.
+    pub wanted: Option<Wanted>,
     /// How long a server may be out of reach, once it was reached.
     pub patience: Duration,
     /// Longest time between two looks at a job.
@@ -80,6 +83,7 @@ impl RemoteOptions {
             replace_retired: false,
             too_long: TooLong::Refuse,
             lengths: None,
+            wanted: None,
             patience: Duration::from_secs(600),
             most_wait: Duration::from_secs(15),
         }
@@ -153,8 +157,8 @@ impl Remote {
     /// offers.
     ///
     /// # Errors
-    /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`]
-    /// and similar.
+    /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::OtherAnswer`],
+    /// [`FheJobError::NotAsOffered`]; [`ServeError::Net`] and similar.
     pub fn agree(&self, watch: OnEvent<'_>) -> Result<(), ServeError> {
         make_folder(&self.options.keys)?;
         let mut link = Link::open(&self.options.connection)?;
@@ -165,6 +169,9 @@ impl Remote {
         }
         let (plan, _) = self.plan()?;
         self.check_plan(&plan, &link)?;
+        if let Some(wanted) = self.options.wanted {
+            wanted.check(&plan)?;
+        }
         let public = self.public_path();
         if self.options.public.is_none() && !public.exists() {
             self.fetch_public(&mut link, &plan, &public)?;
@@ -187,6 +194,25 @@ impl Remote {
     /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::RetiredKeys`], [`FheJobError::NoKeys`],
     /// [`FheJobError::KeysOfOtherPlan`]; [`ServeError::Refused`].
     pub fn submit(&self, texts: &[String], watch: OnEvent<'_>) -> Result<Digest, ServeError> {
+        self.submit_after(texts, &|| Ok(()), watch)
+    }
+
+    /// [`Remote::submit`] of the texts of items ([`Item::texts`]), which must share their prompts.
+    ///
+    /// # Errors
+    /// As [`Remote::submit`] and [`check_items`].
+    pub fn submit_items(&self, items: &[Item], watch: OnEvent<'_>) -> Result<Digest, ServeError> {
+        let check = || check_items(&self.plan_path(), &self.public_path(), items);
+        self.submit_after(&Item::texts(items), &check, watch)
+    }
+
+    /// `check` is called once manifest and public model are here.
+    fn submit_after(
+        &self,
+        texts: &[String],
+        check: &dyn Fn() -> Result<(), ServeError>,
+        watch: OnEvent<'_>,
+    ) -> Result<Digest, ServeError> {
         if self.options.replace_retired
             && let Some(aside) = set_aside(&self.options.keys)?
         {
@@ -194,6 +220,7 @@ impl Remote {
         }
         check_retired(&self.options.keys)?;
         self.agree(watch)?;
+        check()?;
         let record = self.keys(watch)?;
         let (plan, _) = self.plan()?;
         let keys = Digest(record.hash());

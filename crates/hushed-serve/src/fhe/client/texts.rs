@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use hushed_fhe::FhePlan;
 use hushed_fhe::files::{FileError, atomic, exchange, owner};
-use hushed_fhe::plan::public_plan::{Lengths, Params};
+use hushed_fhe::plan::public_plan::{AnswerRows, Lengths, Params};
 use hushed_fhe::run::client::FheClient;
 use hushed_model::tokens::Decoder;
 use hushed_model::{
-    Matrix, Task, TextError, TokenIds, TooLong, cosine, length, likeliest, nearness,
+    Matrix, Task, TextError, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, nearness,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -87,10 +87,14 @@ impl CanaryOutcome {
 /// A decrypted reply.
 #[derive(Clone)]
 pub struct Answer {
-    /// The embedding of each text, its logits, or a decoder's hidden state, in order.
+    /// The embedding of each text, its logits, or a decoder's hidden states, in order.
     pub embeddings: Vec<Vec<f64>>,
     /// What makes next tokens of hidden states, if the model is a decoder.
     pub head: Option<Head>,
+    /// The rows whose hidden states a decoder's answer is, one after another.
+    pub rows: Option<AnswerRows>,
+    /// SHA-256 of the texts' token ids, in hexadecimal.
+    pub(super) texts: Option<String>,
     /// Names of the logits, if the model is a classifier.
     pub labels: Option<Vec<String>>,
     /// Tokens of each text.
@@ -104,8 +108,11 @@ pub struct Answer {
 /// A decoder's head: its public table of token vectors.
 #[derive(Clone)]
 pub struct Head {
-    table: Arc<Matrix<f32>>,
+    pub(super) table: Arc<Matrix<f32>>,
     text: Decoder,
+    tokenizer: Tokenizer,
+    /// Most tokens of a text.
+    limit: usize,
 }
 
 /// A token that may come next. No `Debug`: it is the private answer.
@@ -120,11 +127,24 @@ pub struct Likely {
 }
 
 impl Head {
-    fn of(public: &PublicModel) -> Option<Head> {
+    pub(super) fn of(public: &PublicModel, rows: usize) -> Option<Head> {
+        let tokenizer = public.public().tokenizer().ok()?;
         Some(Head {
             table: Arc::clone(public.embedding().tokens.as_ref()?),
-            text: public.public().tokenizer().ok()?.decoder()?,
+            text: tokenizer.decoder()?,
+            tokenizer: tokenizer.clone(),
+            limit: public.public().max_tokens.min(rows),
         })
+    }
+
+    /// The tokens of a text as they were encrypted.
+    pub(super) fn tokens(
+        &self,
+        index: usize,
+        text: &str,
+        too_long: TooLong,
+    ) -> Result<TokenIds, ServeError> {
+        encoded(&self.tokenizer, index, text, self.limit, too_long)
     }
 
     /// The likeliest tokens after a text with this hidden state, at most `most` of them.
@@ -192,16 +212,8 @@ impl Owned {
         let public = self.public.public();
         let limit = public.max_tokens.min(self.plan.rows);
         let tokenizer = public.tokenizer();
-        let tokens = tokenizer.and_then(|tokenizer| tokenizer.encode(text, limit, too_long));
-        tokens.map_err(|source| match source {
-            TextError::TooLong { tokens, limit } => FheJobError::TextTooLong {
-                index,
-                tokens,
-                limit,
-            }
-            .into(),
-            source => ServeError::Text { index, source },
-        })
+        let tokenizer = tokenizer.map_err(|source| ServeError::Text { index, source })?;
+        encoded(tokenizer, index, text, limit, too_long)
     }
 
     fn canary(&self) -> Result<Option<TokenIds>, ServeError> {
@@ -209,6 +221,37 @@ impl Owned {
         let texts = canary.map(|canary| self.tokens(0, &canary.text, TooLong::Refuse));
         texts.transpose()
     }
+}
+
+fn encoded(
+    tokenizer: &Tokenizer,
+    index: usize,
+    text: &str,
+    limit: usize,
+    too_long: TooLong,
+) -> Result<TokenIds, ServeError> {
+    let tokens = tokenizer.encode(text, limit, too_long);
+    tokens.map_err(|source| match source {
+        TextError::TooLong { tokens, limit } => FheJobError::TextTooLong {
+            index,
+            tokens,
+            limit,
+        }
+        .into(),
+        source => ServeError::Text { index, source },
+    })
+}
+
+/// SHA-256 of the token ids of texts, each after their number.
+pub(super) fn hash_of_ids(texts: &[TokenIds]) -> Digest {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.ids().len() as u64).to_le_bytes());
+        text.ids()
+            .iter()
+            .for_each(|id| hash.update(id.to_le_bytes()));
+    }
+    Digest(hash.finalize().into())
 }
 
 /// Arguments of [`encrypt`].
@@ -300,6 +343,7 @@ pub fn encrypt(
         content: Digest(content).to_string(),
         tokens: lengths.clone(),
         canary: canary.map(|ids| ids.ids().len()),
+        texts: Some(hash_of_ids(&tokens).to_string()),
     };
     if let Err(error) = write(&request_path(folder, &id), &record) {
         // No request is left whose reply could not be decrypted.
@@ -430,7 +474,9 @@ pub fn decrypt(
     Ok(Answer {
         embeddings: answers.into_iter().take(texts).flatten().collect(),
         tokens: request.tokens,
-        head: owned.plan.answer.and_then(|_| Head::of(&owned.public)),
+        head: (owned.plan.answer).and_then(|_| Head::of(&owned.public, owned.plan.rows)),
+        rows: owned.plan.answer,
+        texts: request.texts,
         labels: public.labels().map(<[String]>::to_vec),
         canary,
         decryptions: record.decryptions,

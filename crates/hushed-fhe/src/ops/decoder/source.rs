@@ -1,0 +1,67 @@
+//! Queries, keys and values of a decoder's heads: projected from the columns when a head needs them, or all at once and
+//! spilled.
+
+use std::collections::BTreeMap;
+
+use hushed_model::Heads;
+
+use crate::error::FheError;
+use crate::packing::PackingError;
+use crate::slots::Slots;
+
+/// What is projected from the columns, in pairs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// Queries of a head.
+    Query(usize),
+    /// Conjugate keys, of a head of keys.
+    Key(usize),
+    /// Values of the same.
+    Value(usize),
+}
+
+impl Part {
+    /// The part of the attention's step that plans and counters name.
+    pub fn site(self) -> &'static str {
+        match self {
+            Part::Query(_) | Part::Key(_) => "query_key",
+            Part::Value(_) => "value",
+        }
+    }
+}
+
+/// Where queries, keys and values come from.
+pub(super) enum Source<'a, S: Slots> {
+    /// The columns: each is projected when its head needs it.
+    Columns(&'a [S::Value]),
+    /// Projected before the heads.
+    Spilled(BTreeMap<Part, S::Stored>),
+}
+
+impl<S: Slots> Source<'_, S> {
+    /// Queries, keys and values of all heads, spilled.
+    pub fn spilled(
+        on: &S,
+        heads: &Heads,
+        project: impl Fn(Part) -> Result<Vec<S::Value>, FheError>,
+    ) -> Result<Self, FheError> {
+        let queries = (0..heads.count).map(Part::Query);
+        let keys = (0..heads.keys).flat_map(|group| [Part::Key(group), Part::Value(group)]);
+        let store = |part| Ok((part, on.store(project(part)?)?));
+        let parts = queries.chain(keys).map(store);
+        Ok(Source::Spilled(parts.collect::<Result<_, FheError>>()?))
+    }
+
+    /// Each part can be taken once.
+    pub fn take(
+        &mut self,
+        on: &S,
+        part: Part,
+        project: impl FnOnce(&[S::Value]) -> Result<Vec<S::Value>, FheError>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        match self {
+            Source::Columns(x) => project(x),
+            Source::Spilled(parts) => on.load(parts.remove(&part).ok_or(PackingError::Mismatch)?),
+        }
+    }
+}

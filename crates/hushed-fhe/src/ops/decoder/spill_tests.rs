@@ -1,0 +1,224 @@
+//! What goes to disk changes no byte of a decoder's answer, and no operation; and what a batch of a real size holds.
+
+use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_model::NetworkConfig;
+use hushed_model::testing::{ternary_config as config, ternary_network as network};
+
+use super::tests::{SLOTS, Subject, columns, sums, test_params};
+use crate::choices::Choices;
+use crate::files::spill::SpillFolder;
+use crate::packing::Interleave;
+use crate::pass::Viewer;
+use crate::plan::placement::Placement;
+use crate::run::encrypted::testing::Keys;
+use crate::simulate::{Counts, Op, Simulator, Vector};
+use crate::slots::Slots;
+use crate::{Acts, DecoderPass, KeyDemand};
+
+/// Nothing on disk, then attention, the feed-forward, and both.
+fn placements(of: &Placement) -> [Placement; 4] {
+    [(false, false), (true, false), (false, true), (true, true)].map(|(attention, feed_forward)| {
+        Placement {
+            spill_attention: attention,
+            spill_feed_forward: feed_forward,
+            ..of.clone()
+        }
+    })
+}
+
+fn nothing<V>() -> Viewer<'static, V> {
+    sums(|_, _: &Acts<V>| Ok(()))
+}
+
+fn peak(counts: &Counts, site: &str) -> u64 {
+    let mut peaks = counts.peaks.iter();
+    let found = peaks.find(|peak| peak.site.to_string() == site);
+    found.unwrap().residues
+}
+
+#[test]
+fn what_is_put_on_disk_changes_no_byte_of_a_decoders_answer() {
+    for keys in [2, 1] {
+        let subject = Subject::new(&config(2, keys), SLOTS, (15, 15));
+        let on = Simulator::new(&test_params(), SLOTS)
+            .unwrap()
+            .with_errors(5);
+        let found = placements(&subject.placement(on.top())).map(|placement| {
+            on.tally().reset();
+            let sent = columns(
+                &subject.program,
+                &subject.texts,
+                subject.layout,
+                subject.bound,
+            );
+            let sent = sent.into_iter().map(|v| on.vector(v, on.top()).unwrap());
+            let found = subject.run_at(&on, sent.collect(), placement, nothing());
+            let values: Vec<Vec<f64>> = found
+                .unwrap()
+                .vectors
+                .iter()
+                .map(|v: &Vector| v.values().to_vec())
+                .collect();
+            (values, on.tally().counts())
+        });
+        let [(answer, plain), rest @ ..] = &found;
+        assert_eq!((plain.disk, plain.total(Op::Store)), (0, 0));
+        for (found, counts) in rest {
+            assert_eq!(found, answer);
+            let mut operations = counts.operations.clone();
+            operations.retain(|count| !matches!(count.op, Op::Store | Op::Load));
+            assert_eq!(operations, plain.operations);
+            assert_eq!(counts.rotations, plain.rotations);
+            assert_eq!(counts.total(Op::Store), counts.total(Op::Load));
+            assert!(counts.disk > 0 && counts.total(Op::Store) > 0);
+        }
+        let [attention, feed_forward, both] = rest.each_ref().map(|(_, counts)| counts);
+        let [scores, down] = ["layer.1.attention.scores", "layer.1.feed_forward.down"];
+        assert!(peak(attention, scores) < peak(plain, scores));
+        assert!(peak(feed_forward, down) < peak(plain, down));
+        assert!(both.peak() < plain.peak());
+    }
+}
+
+/// The same under a key: bytes of the answer, operations of the engine, and what a simulation says of the disk.
+#[test]
+fn a_decoder_under_a_key_gives_the_same_bytes_from_disk() {
+    let params = test_params();
+    let slots = params.slots();
+    let subject = Subject::new(&config(2, 1), slots, (15, 15));
+    let sent = columns(
+        &subject.program,
+        &subject.texts,
+        subject.layout,
+        subject.bound,
+    );
+    let on = Simulator::new(&params, slots).unwrap().counting();
+    let shapes = (0..sent.len()).map(|_| on.vector(Vec::new(), on.top()).unwrap());
+    let [plain, .., both] = placements(&subject.placement(on.top()));
+    subject
+        .run_at(&on, shapes.collect(), both.clone(), nothing())
+        .unwrap();
+    let counts = on.tally().counts();
+    let demand = KeyDemand::of(&params, &counts);
+    let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+    let top = params.fresh_limbs();
+    let sent: Vec<Ciphertext> = sent.iter().map(|v| keys.encrypt(v, top)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
+    let run = |placement: Placement| {
+        let start = keys.on.evaluator().counters().snapshot();
+        let found = subject.run_at(&keys.on, sent.clone(), placement, nothing());
+        let done = keys.on.evaluator().counters().snapshot().since(&start);
+        (found.unwrap().vectors, done)
+    };
+    let (before, one) = run(plain);
+    assert_eq!(keys.on.spilled().written, 0);
+    let (after, two) = run(both);
+    assert_eq!(one, two);
+    assert_eq!(before.len(), after.len());
+    for (one, two) in before.iter().zip(&after) {
+        assert!(one.a() == two.a() && one.b() == two.b());
+    }
+    let bytes = |op: Op| -> u64 {
+        let those = counts.operations.iter().filter(|c| c.op == op);
+        those
+            .map(|c| c.times * Ciphertext::list_bytes(&params, c.limbs, 1) as u64)
+            .sum()
+    };
+    let used = keys.on.spilled();
+    assert_eq!(
+        (used.written, used.read, used.peak),
+        (bytes(Op::Store), bytes(Op::Load), counts.disk)
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A model of 256 columns, 4 heads of 64 and 4 layers over texts of 128 rows, at N = 2^16: the bootstraps of a batch,
+/// and what its operations cost by the table of prices (an estimate, printed).
+#[test]
+fn what_a_batch_of_256_columns_takes() {
+    let config = NetworkConfig {
+        layers: 4,
+        width: 256,
+        hidden: 704,
+        positions: 128,
+        ..config(4, 4)
+    };
+    let program = network(&config, 1).program_of_all_rows();
+    let params = CkksParams::preset("n16-boot-14x40").unwrap();
+    let norm = crate::NormChoice {
+        scale: 0.01,
+        low: 0.02,
+        bound: 4.0,
+        seed: 15,
+        steps: 1,
+    };
+    let interval = crate::Interval::from([-6.0, 6.0]);
+    for degree in [15, 31] {
+        let layer = crate::DecoderLayerChoice {
+            attention_norm: norm.clone(),
+            scores: crate::ScoresChoice {
+                degree,
+                heads: vec![interval; 4],
+            },
+            attention_bound: 8.0,
+            feed_forward_norm: norm.clone(),
+            activation: crate::ActivationChoice {
+                degree,
+                columns: vec![interval.into(); 704],
+            },
+            feed_forward_bound: 8.0,
+        };
+        let mut choices = Choices::unnamed(128, Vec::new(), None);
+        choices.decoder = Some(crate::DecoderChoice {
+            layers: vec![layer; 4],
+            norm: norm.clone(),
+        });
+        let levels = crate::ops::activation::levels(degree);
+        let count = |placement: Placement| {
+            let on = Simulator::new(&params, params.slots()).unwrap().counting();
+            let layout = Interleave::new(params.slots(), 128).unwrap();
+            let limbs = placement.upload;
+            let mut pass =
+                DecoderPass::new(&on, &program, &choices, placement, layout, 1.0).unwrap();
+            let columns = (0..256).map(|_| on.vector(Vec::new(), limbs).unwrap());
+            pass.run(columns.collect()).unwrap();
+            on.tally().counts()
+        };
+        let (floor, top) = (params.bootstrap_limbs(), params.fresh_limbs());
+        // The floor, and the levels of a half whose last map is ternary.
+        let limbs = floor + 5 + levels;
+        let placement = Placement {
+            upload: limbs,
+            attention: limbs,
+            feed_forward: floor + 3 + levels,
+            ..Placement::plain(top, 128, 64)
+        };
+        // Peaks of one thread, as a plan has them.
+        let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+        let [counts, .., spilled] = alone.unwrap().install(|| placements(&placement).map(count));
+        // GiB: residues of 2^16 words of 8 bytes.
+        let gib = [&counts, &spilled].map(|counts| counts.peak() as f64 / 2048.0);
+        println!(
+            "degree {degree}: {:.2} GiB of vectors, {:.2} with a disk",
+            gib[0], gib[1]
+        );
+        assert_eq!(spilled.total(Op::Bootstrap), counts.total(Op::Bootstrap));
+        assert_eq!(spilled.rotations, counts.rotations);
+        assert!(gib[0] < 15.7 && gib[1] < 7.0, "{gib:?}");
+        // Columns seven times, two to a bootstrap; the statistics of nine norms; and the roots that come in below their
+        // columns: all but the last norm's, and with degree 15 those before feed-forward only in the last layer.
+        let roots = if degree == 15 { 4 + 1 } else { 8 };
+        assert_eq!(counts.total(Op::Bootstrap), 7 * 128 + 9 + roots);
+        let prices = crate::plan::reference(1);
+        let cost = |count: &crate::simulate::Count| {
+            prices.seconds(count.op, count.limbs) * count.times as f64
+        };
+        let seconds: f64 = counts.operations.iter().map(cost).sum();
+        println!(
+            "degree {degree}: {:.2} bootstraps and {:.1} core-s a text (estimate)",
+            counts.total(Op::Bootstrap) as f64 / 256.0,
+            seconds / 256.0
+        );
+    }
+}

@@ -1,0 +1,360 @@
+//! What a client makes of a decoder's hidden states: the likelihood of a text's own tokens and its perplexity, where
+//! all rows are answered, and which of several endings of a prompt is the likeliest.
+//!
+//! ```text
+//! log p(token t + 1 | tokens 0 … t) = logit of token t + 1 by row t, less the logarithm of the sum over all tokens
+//! log p(ending | prompt) = their sum over the ending's tokens
+//! perplexity = exp(−mean over tokens 1 … n − 1)
+//! ```
+
+use std::path::Path;
+
+use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan};
+use hushed_model::{TokenIds, TooLong, log_probabilities};
+use serde::Deserialize;
+use serde::de::Error as _;
+
+use super::texts::{Answer, Head, hash_of_ids};
+use crate::error::ServeError;
+use crate::fhe::{FheJobError, PublicModel, read_plan};
+
+/// What is asked of a decoder; a manifest that answers with less is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The next token of each text.
+    Next,
+    /// The likelihood of each text's own tokens.
+    Likelihoods,
+}
+
+impl Wanted {
+    /// That a manifest answers with it.
+    ///
+    /// # Errors
+    /// [`FheJobError::OtherAnswer`].
+    pub fn check(self, plan: &FhePlan) -> Result<(), ServeError> {
+        let planned = match (self, plan.answer) {
+            (_, Some(AnswerRows::Rows)) | (Wanted::Next, Some(AnswerRows::Last)) => return Ok(()),
+            (Wanted::Likelihoods, Some(AnswerRows::Last)) => "the hidden state of its last row",
+            (_, None) => "what an encoder makes of it",
+        };
+        let asked = match self {
+            Wanted::Next => "the next token",
+            Wanted::Likelihoods => "the likelihood of its own tokens",
+        };
+        Err(FheJobError::OtherAnswer { planned, asked }.into())
+    }
+
+    /// [`Wanted::check`] of a manifest in a file.
+    ///
+    /// # Errors
+    /// As [`read_plan`] and [`Wanted::check`].
+    pub fn check_file(self, plan: &Path) -> Result<(), ServeError> {
+        self.check(&read_plan(plan)?.0)
+    }
+}
+
+/// A prompt with endings of which one is the likeliest. No `Debug`: it is private.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Item {
+    /// What all texts of the item begin with.
+    pub prompt: String,
+    /// How each goes on: two or more.
+    pub endings: Vec<String>,
+    /// The right one, from 0, if it is known.
+    #[serde(default)]
+    pub label: Option<usize>,
+}
+
+impl Item {
+    /// The items of a file, one a line.
+    ///
+    /// # Errors
+    /// [`FheJobError::BadItem`] with its line.
+    pub fn parse(lines: &[String]) -> Result<Vec<Item>, ServeError> {
+        let item = |(line, text): (usize, &String)| {
+            let item = serde_json::from_str(text).and_then(|item: Item| {
+                let count = item.endings.len();
+                match count >= 2 && item.label.is_none_or(|label| label < count) {
+                    true => Ok(item),
+                    false => Err(serde_json::Error::custom(
+                        "fewer than two endings, or a label that none of them has",
+                    )),
+                }
+            });
+            item.map_err(|source| FheJobError::BadItem { line, source }.into())
+        };
+        (1..).zip(lines).map(item).collect()
+    }
+
+    /// The texts of items as they are encrypted: each prompt with each of its endings.
+    #[must_use]
+    pub fn texts(items: &[Item]) -> Vec<String> {
+        let texts = |item: &Item| {
+            let whole = |ending: &String| format!("{}{ending}", item.prompt);
+            item.endings.iter().map(whole).collect::<Vec<_>>()
+        };
+        items.iter().flat_map(texts).collect()
+    }
+}
+
+/// The likelihood of a text's own tokens. No `Debug`: it is the private answer.
+#[derive(Clone)]
+pub struct Scored {
+    /// Natural logarithms of the probabilities of its tokens from the second on, each after those before it.
+    pub log_probabilities: Vec<f64>,
+}
+
+impl Scored {
+    /// Their sum.
+    #[must_use]
+    pub fn log_likelihood(&self) -> f64 {
+        self.log_probabilities.iter().sum()
+    }
+
+    /// exp(−their mean); none of a text of one token.
+    #[must_use]
+    pub fn perplexity(&self) -> Option<f64> {
+        perplexity(std::slice::from_ref(self))
+    }
+}
+
+/// Perplexity over the tokens of several texts; none without a token that follows another.
+#[must_use]
+pub fn perplexity(texts: &[Scored]) -> Option<f64> {
+    let count: usize = texts.iter().map(|t| t.log_probabilities.len()).sum();
+    let sum: f64 = texts.iter().map(Scored::log_likelihood).sum();
+    (count > 0).then(|| (-sum / count as f64).exp())
+}
+
+/// What is chosen of an item. No `Debug`: it is the private answer.
+#[derive(Clone)]
+pub struct Chosen {
+    /// The natural logarithm of each ending's probability after the prompt.
+    pub log_likelihoods: Vec<f64>,
+    /// Tokens of each ending.
+    pub tokens: Vec<usize>,
+    /// The likeliest, the first of equal ones.
+    pub pick: usize,
+    /// By how much it is likelier than the next.
+    pub margin: f64,
+    /// Whether it is the right one, where that is known.
+    pub right: Option<bool>,
+}
+
+impl Head {
+    /// Natural logarithms of the probabilities of tokens `from` and on of a text, each after those before it, by the
+    /// hidden states of all its rows.
+    fn of_tokens(&self, rows: &[f64], ids: &[u32], from: usize) -> Result<Vec<f64>, ServeError> {
+        let rows = rows
+            .chunks(self.table.cols().max(1))
+            .zip(ids.iter().skip(1));
+        let one = |(row, &id): (&[f64], &u32)| {
+            let all = log_probabilities(&self.table, row)?;
+            Ok(all.get(id as usize).copied().unwrap_or(f64::NEG_INFINITY))
+        };
+        rows.skip(from.saturating_sub(1)).map(one).collect()
+    }
+}
+
+impl Answer {
+    /// The hidden state of a text's last row; the whole answer where there is only that.
+    #[must_use]
+    pub fn last_row(&self, text: usize) -> &[f64] {
+        let rows = self.embeddings.get(text).map_or(&[][..], Vec::as_slice);
+        let width = self
+            .head
+            .as_ref()
+            .map_or(rows.len(), |head| head.table.cols());
+        rows.get(rows.len().saturating_sub(width)..)
+            .unwrap_or_default()
+    }
+
+    /// The likelihoods of the tokens of these texts, which must be those that were encrypted.
+    ///
+    /// # Errors
+    /// [`FheJobError::OtherAnswer`] without all rows, [`FheJobError::OtherTexts`].
+    pub fn scored(&self, texts: &[String]) -> Result<Vec<Scored>, ServeError> {
+        let (head, ids) = self.sent(texts, TooLong::Cut)?;
+        let one = |(rows, ids): (&Vec<f64>, &TokenIds)| {
+            let log_probabilities = head.of_tokens(rows, ids.ids(), 1)?;
+            Ok(Scored { log_probabilities })
+        };
+        self.embeddings.iter().zip(&ids).map(one).collect()
+    }
+
+    /// The choices of these items, whose texts must be those that were encrypted.
+    ///
+    /// # Errors
+    /// As [`Answer::scored`], and [`FheJobError::NotShared`].
+    pub fn chosen(&self, items: &[Item]) -> Result<Vec<Chosen>, ServeError> {
+        let (head, ids) = self.sent(&Item::texts(items), TooLong::Refuse)?;
+        let mut texts = self.embeddings.iter().zip(&ids);
+        let mut all = Vec::with_capacity(items.len());
+        for (number, item) in items.iter().enumerate() {
+            let prompt = head.tokens(number, &item.prompt, TooLong::Refuse)?;
+            let (mut log_likelihoods, mut tokens) = (Vec::new(), Vec::new());
+            for (rows, ids) in texts.by_ref().take(item.endings.len()) {
+                let ending = ending(&prompt, ids).ok_or(FheJobError::NotShared { item: number })?;
+                let found = head.of_tokens(rows, ids.ids(), prompt.ids().len())?;
+                log_likelihoods.push(found.iter().sum());
+                tokens.push(ending);
+            }
+            all.push(Chosen::of(log_likelihoods, tokens, item.label));
+        }
+        Ok(all)
+    }
+
+    /// The head, and the tokens of texts that are those of this answer.
+    fn sent(
+        &self,
+        texts: &[String],
+        too_long: TooLong,
+    ) -> Result<(&Head, Vec<TokenIds>), ServeError> {
+        let head = match (&self.head, self.rows) {
+            (Some(head), Some(AnswerRows::Rows)) => head,
+            (_, rows) => {
+                let planned = match rows {
+                    Some(_) => "the hidden state of its last row",
+                    None => "what an encoder makes of it",
+                };
+                let asked = "the likelihood of its own tokens";
+                return Err(FheJobError::OtherAnswer { planned, asked }.into());
+            }
+        };
+        let ids = texts.iter().enumerate();
+        let ids = ids.map(|(index, text)| head.tokens(index, text, too_long));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        match self.texts.as_ref() == Some(&hash_of_ids(&ids).to_string()) {
+            true => Ok((head, ids)),
+            false => Err(FheJobError::OtherTexts.into()),
+        }
+    }
+}
+
+impl Chosen {
+    fn of(log_likelihoods: Vec<f64>, tokens: Vec<usize>, label: Option<usize>) -> Chosen {
+        let mut order: Vec<usize> = (0..log_likelihoods.len()).collect();
+        // Of equal ones the first.
+        order.sort_by(|&a, &b| log_likelihoods[b].total_cmp(&log_likelihoods[a]));
+        let pick = order.first().copied().unwrap_or(0);
+        let margin = match order.as_slice() {
+            [first, second, ..] => log_likelihoods[*first] - log_likelihoods[*second],
+            _ => 0.0,
+        };
+        Chosen {
+            right: label.map(|label| label == pick),
+            log_likelihoods,
+            tokens,
+            pick,
+            margin,
+        }
+    }
+}
+
+/// Tokens of a text after those of its prompt, with which it must begin.
+fn ending(prompt: &TokenIds, whole: &TokenIds) -> Option<usize> {
+    let rest = whole.ids().strip_prefix(prompt.ids())?.len();
+    (rest > 0 && !prompt.ids().is_empty()).then_some(rest)
+}
+
+/// That items can be encrypted for this manifest, and chosen from by its answer: before anything is sent.
+///
+/// # Errors
+/// [`FheJobError::OtherAnswer`], [`FheJobError::NotShared`], [`FheJobError::TextTooLong`] for a text of more tokens
+/// than the manifest has rows; files that cannot be read.
+pub fn check_items(plan: &Path, public: &Path, items: &[Item]) -> Result<(), ServeError> {
+    let (plan, _) = read_plan(plan)?;
+    Wanted::Likelihoods.check(&plan)?;
+    let path = public;
+    let public = PublicModel::read(path, &plan.public_sha256)?;
+    let bad = || FheJobError::BadPublic {
+        path: path.to_owned(),
+    };
+    let head = Head::of(&public, plan.rows).ok_or_else(bad)?;
+    let mut index = 0;
+    for (number, item) in items.iter().enumerate() {
+        let prompt = head.tokens(index, &item.prompt, TooLong::Refuse)?;
+        for text in Item::texts(std::slice::from_ref(item)) {
+            let whole = head.tokens(index, &text, TooLong::Refuse)?;
+            ending(&prompt, &whole).ok_or(FheJobError::NotShared { item: number })?;
+            index += 1;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|&line| line.to_owned()).collect()
+    }
+
+    #[test]
+    fn items_are_read_and_what_is_none_is_named_by_its_line() {
+        let good = r#"{"prompt": "a b", "endings": [" c", " d", " e"], "label": 2}"#;
+        let open = r#"{"prompt": "x", "endings": [" y", " z"]}"#;
+        let items = Item::parse(&lines(&[good, open])).unwrap();
+        assert_eq!(
+            Item::texts(&items),
+            ["a b c", "a b d", "a b e", "x y", "x z"]
+        );
+        assert_eq!((items[0].label, items[1].label), (Some(2), None));
+        for bad in [
+            "",
+            "a text",
+            r#"{"prompt": "a", "endings": [" b"]}"#,
+            r#"{"prompt": "a", "endings": [" b", " c"], "label": 2}"#,
+            r#"{"prompt": "a", "endings": [" b", " c"], "labels": 1}"#,
+            r#"{"endings": [" b", " c"]}"#,
+        ] {
+            let error = Item::parse(&lines(&[good, bad])).err().unwrap();
+            assert_eq!(error.name(), "choices");
+            assert!(error.to_string().contains("line 2"), "{error}");
+        }
+    }
+
+    /// The committed items: each shares its prompt, they fit a batch of 256 with a canary, and each text the model.
+    #[test]
+    fn the_items_of_the_small_decoder_can_be_chosen_from() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/decoder-small");
+        let folder = Path::new(folder);
+        let public = hushed_model::PublicFiles::read(folder).unwrap();
+        let public = public.parse().unwrap();
+        let tokenizer = public.tokenizer().unwrap();
+        let items = std::fs::read_to_string(folder.join("items.jsonl")).unwrap();
+        let items = Item::parse(&items.lines().map(str::to_owned).collect::<Vec<_>>()).unwrap();
+        assert_eq!((items.len(), Item::texts(&items).len()), (63, 252));
+        let tokens = |text: &str| {
+            let tokens = tokenizer.encode(text, public.max_tokens, TooLong::Refuse);
+            tokens.unwrap()
+        };
+        for item in &items {
+            let prompt = tokens(&item.prompt);
+            assert!(item.label.is_some() && item.endings.len() == 4);
+            for text in Item::texts(std::slice::from_ref(item)) {
+                assert!(ending(&prompt, &tokens(&text)).is_some(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_likeliest_ending_is_chosen() {
+        let chosen = Chosen::of(vec![-4.0, -1.5, -3.0, -1.5], vec![1; 4], Some(3));
+        assert_eq!((chosen.pick, chosen.margin), (1, 0.0));
+        assert_eq!(chosen.right, Some(false));
+        let chosen = Chosen::of(vec![-4.0, -1.5], vec![1; 2], None);
+        assert_eq!((chosen.pick, chosen.margin, chosen.right), (1, 2.5, None));
+        let text = |logs: &[f64]| Scored {
+            log_probabilities: logs.to_vec(),
+        };
+        assert_eq!(text(&[]).perplexity(), None);
+        let halves = [text(&[0.5f64.ln(); 3]), text(&[0.125f64.ln()])];
+        // exp(−(3·ln ½ + ln ⅛)/4) = 2^{6/4}.
+        let both = perplexity(&halves).unwrap();
+        assert!((both - 2f64.powf(1.5)).abs() < 1e-12);
+    }
+}
