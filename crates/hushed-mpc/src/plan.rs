@@ -5,6 +5,8 @@ mod exposures;
 mod folder;
 pub(crate) mod memory;
 
+use std::sync::Arc;
+
 use hushed_model::{Block, Program};
 use hushed_rlwe::noise::failure_log2;
 use hushed_twopc::he::HeContext;
@@ -14,11 +16,11 @@ use serde::Serialize;
 
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{next_token, open_largest, predicts_tokens};
-use crate::{Counting, Index, Input, RunError, Terms, Wanted, open, run, search};
+use crate::{Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
-use exposures::{exposures, search_exposures};
+use exposures::{exposures, prefix_exposure, search_exposures};
 pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
@@ -70,6 +72,21 @@ pub struct Plan {
     pub exposures: Vec<Exposure>,
 }
 
+/// Rows that a pass finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Of a public prefix.
+    pub public: usize,
+    /// Of the text, which earlier passes have run.
+    pub held: usize,
+}
+
+impl From<usize> for Before {
+    fn from(held: usize) -> Before {
+        Before { public: 0, held }
+    }
+}
+
 impl Memory {
     /// The memory of the largest passes that a server admits: one text of `tokens` rows, or several of `pass` rows
     /// together.
@@ -115,18 +132,18 @@ impl Plan {
         Ok(Plan::of(program, counting, 0, tokens, terms))
     }
 
-    /// The plan of the pass that gives one token, over the next rows of a text (one number) of which `held` rows have
-    /// been run before.
+    /// The plan of the pass that gives one token, over the next rows of a text (one number) after `before`.
     ///
     /// # Errors
     /// As [`next_token`](crate::next_token).
     pub fn next_token(
         program: &Program,
-        held: usize,
+        before: impl Into<Before>,
         rows: &[usize],
         terms: Terms,
     ) -> Result<Plan, RunError> {
-        let mut cache = Cache::default();
+        let Before { public, held } = before.into();
+        let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
         if held > 0 {
             let before = Input::Lengths(vec![held], terms);
             next_token(&mut Counting::new()?, program, &mut cache, &before, None)?;
@@ -134,7 +151,9 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(rows.to_vec(), terms);
         next_token(&mut counting, program, &mut cache, &input, None)?;
-        Ok(Plan::of(program, counting, held, rows, terms))
+        let mut plan = Plan::of(program, counting, held, rows, terms);
+        plan.exposures.extend(prefix_exposure(public));
+        Ok(plan)
     }
 
     /// The plan of a [search](crate::search) for a text of this many rows.

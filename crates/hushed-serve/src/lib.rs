@@ -63,7 +63,7 @@ pub use twopc::{
     Answered, Client, Cost, Embedding, Encoded, Encoder, Facts, Finish, Found, GenerateOptions,
     Generated, Generation, Kept, OnProgress, Options, Pass, Progress, Spent, Watch,
 };
-pub use twopc::{IndexFault, IndexFile, Server, ServerConfig};
+pub use twopc::{IndexFault, IndexFile, Server, ServerConfig, read_prefix};
 
 pub use hushed_model::{Kind, Public, Task, TooLong};
 pub use hushed_mpc::{Hit, StepCost};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use hushed_mpc::plan::{Entry, Plan, Request};
+use hushed_serve::read_prefix;
 use serde_json::{Value, json};
 
 use crate::connect::at_least_one;
@@ -29,6 +30,7 @@ Examples:
   hushed plan models/all-MiniLM-L6-v2 --tokens 9,14,30 --bucket 16
   hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json
   hushed plan models/gpt2 --tokens 32 --max-tokens 20
+  hushed plan models/gpt2 --tokens 32 --public-prefix system.txt
   hushed plan models/vit-base --images 1
   hushed plan models/all-MiniLM-L6-v2 --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
 )]
@@ -72,6 +74,10 @@ pub struct Args {
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
 
+    /// With a model that generates: a file with the public text before the prompt, as by `serve --public-prefix`
+    #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
+    public_prefix: Option<PathBuf>,
+
     /// Show every step of the model
     #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new())]
     steps: bool,
@@ -114,6 +120,7 @@ impl Args {
             bucket: self.bucket.map(|n| n as usize),
             public_table: self.public_table,
             max_tokens: self.max_tokens,
+            prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
         };
         let plans = Plan::of_folder(&self.dir, &request)?;
         let Some((first, later)) = plans.split_first() else {

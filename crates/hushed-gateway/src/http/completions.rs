@@ -136,6 +136,7 @@ fn asked(served: &Served, mut fields: Fields) -> Result<Asked, Refusal> {
         },
         stop: stops,
         pad_output: served.shared.how.pad_output,
+        public_prefix: None,
         public_table: served.shared.how.public_table,
     };
     let stream = fields.flag("stream")?.unwrap_or(false);

@@ -91,6 +91,16 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
     all
 }
 
+/// What is seen of a public prefix of so many rows.
+pub(super) fn prefix_exposure(rows: usize) -> Option<Exposure> {
+    (rows > 0).then(|| Exposure {
+        who: "client",
+        sees: format!(
+            "the number of tokens of the server's public prefix ({rows}) and its SHA-256, to check a file of it by; nothing of its keys and values"
+        ),
+    })
+}
+
 /// The list of a search for a text of this many rows.
 pub(super) fn search_exposures(
     program: &Program,

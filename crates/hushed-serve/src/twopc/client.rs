@@ -27,7 +27,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{ClientConfig, open};
 use crate::session::deadlines::Deadlines;
-use crate::session::wire::{Refusal, Welcome};
+use crate::session::wire::{PrefixFacts, Refusal, Welcome};
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use greet::{greet, pinned};
 
@@ -120,6 +120,12 @@ impl Client {
     #[must_use]
     pub fn texts_left(&self) -> usize {
         (self.welcome.max_texts as usize).saturating_sub(self.texts)
+    }
+
+    /// What the server puts before every text that is continued.
+    #[must_use]
+    pub fn public_prefix(&self) -> Option<PrefixFacts> {
+        self.welcome.prefix
     }
 
     /// When its last pass ended, or its set-up.

@@ -13,6 +13,7 @@ pub(crate) mod encoder;
 pub(crate) mod index;
 #[cfg(feature = "client")]
 pub(crate) mod kept;
+pub(crate) mod prefix;
 pub(crate) mod server;
 pub(crate) mod table;
 pub mod wire;
@@ -27,4 +28,5 @@ pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};
 pub use index::{IndexFault, IndexFile};
 #[cfg(feature = "client")]
 pub use kept::Kept;
+pub use prefix::read_prefix;
 pub use server::{Server, ServerConfig};

@@ -23,6 +23,8 @@ pub struct ServerConfig {
     pub public_table: bool,
     /// An index of documents that clients may search (`hushed index`).
     pub index: Option<PathBuf>,
+    /// A text before every one that is continued, which is no secret: it is run once, in the clear.
+    pub public_prefix: Option<PathBuf>,
     /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
     /// weights. `None` holds none.
     pub max_memory: Option<u64>,
@@ -43,6 +45,7 @@ impl ServerConfig {
             max_texts: 1000,
             public_table: false,
             index: None,
+            public_prefix: None,
             max_memory: None,
             ready_tokens: None,
         }

@@ -26,6 +26,7 @@ use crate::session::outcome::{Embedded, Outcome, Stop};
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, IndexFacts, READY, Refusal, Reply, Welcome, WireFault};
+use crate::twopc::prefix::Offered;
 use crate::twopc::table;
 use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, Next, REQUEST, Request, Search};
 
@@ -47,6 +48,8 @@ pub(super) struct Shared {
     pub(super) sampler: Sampler,
     /// Documents to search.
     pub(super) index: Option<Index>,
+    /// What stands before every text that is continued.
+    pub(super) prefix: Option<Offered>,
 }
 
 impl Shared {
@@ -101,6 +104,7 @@ fn greet(
             documents: narrow(index.documents()),
             record_bytes: narrow(index.record_bytes()),
         }),
+        prefix: shared.prefix.as_ref().map(|prefix| prefix.facts),
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
     session.set_limits(
@@ -221,7 +225,10 @@ impl Passes<'_> {
     fn next(&mut self, next: &Next) -> Result<(), Stop> {
         let shared = self.shared;
         let mut text = match (next.begins, self.text.take()) {
-            (true, _) => TextCache::default(),
+            (true, _) => match &shared.prefix {
+                Some(offered) => TextCache::after(Arc::clone(&offered.prefix)),
+                None => TextCache::default(),
+            },
             (false, Some(text)) => text,
             (false, None) => {
                 let fault = WireFault::Undefined { field: "begins" };
@@ -236,7 +243,7 @@ impl Passes<'_> {
         let ours = self.for_this(shared.task() == Task::Generate);
         self.agreed(ours, &[text.rows().saturating_add(rows)], 1, terms)?;
         let temperature = f64::from(next.temperature) / 1000.0;
-        let last = (text.rows() + rows).saturating_sub(1);
+        let last = (text.public() + text.rows() + rows).saturating_sub(1);
         let draw = shared.sampler.draw(temperature, next.seed, last);
         let draw = (next.temperature > 0).then_some(&draw);
         self.pass(1, rows, |backend| {
