@@ -37,10 +37,14 @@ pub fn scores<S: Shares>(
 ) -> Result<Vec<S::Share>, RunError> {
     let (heads, shift) = (a.heads, LINEAR.frac - QUERY.frac);
     let (q, k) = match &a.rope {
-        None => (
-            on.rescale(q, shift, QUERY.ring)?,
-            on.rescale(k, shift, QUERY.ring)?,
-        ),
+        None => {
+            // In one message.
+            let queries = q.elements();
+            let both = S::Share::concat(LINEAR.ring, &[q.clone(), k.clone()]);
+            let both = on.rescale(&both, shift, QUERY.ring)?;
+            let part = |range: Range<usize>| both.gather(range.len(), || range.collect());
+            (part(0..queries), part(queries..both.elements()))
+        }
         Some(rope) => turned(on, [q, k], past.place(), rows, heads, rope)?,
     };
     let k = past.with_keys(k);
