@@ -25,7 +25,7 @@ pub use choose::fits::{Fit, fits};
 pub use choose::norms::choose_norms;
 pub use choose::sampled::sampled_out_of_range;
 pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
-pub use circuit::answer::{embeddings, labels};
+pub use circuit::answer::{embeddings, labels, logits};
 pub use circuit::cache::{Cache, TextCache};
 pub use circuit::function::Function;
 pub use circuit::input::{Input, Terms, pads_in_front};

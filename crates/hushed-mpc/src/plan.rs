@@ -20,7 +20,7 @@ use crate::{Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, 
 use memory::Memory;
 
 pub use crate::Entry;
-use exposures::{exposures, prefix_exposure, search_exposures};
+use exposures::{exposures, logit_exposures, prefix_exposure, search_exposures};
 pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
@@ -104,6 +104,15 @@ impl Memory {
     }
 }
 
+/// The classes of a classifier.
+fn classes(program: &Program) -> Option<usize> {
+    match program.steps().last().map(|step| &step.block) {
+        Some(Block::Head(head)) => Some(head.classes.outputs),
+        Some(Block::Classes(classes)) => Some(classes.outputs),
+        _ => None,
+    }
+}
+
 impl Plan {
     /// The plan of one pass over texts of these numbers of rows, padding included: of an embedding a text, which `unit`
     /// scales to length one, or of the first token after a text.
@@ -122,14 +131,31 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
-        let last = program.steps().last().map(|step| &step.block);
-        match last {
-            Some(Block::Head(_) | Block::Classes(_)) => {
-                drop(open_largest(&mut counting, &pooled, None)?)
-            }
-            _ => drop(open(&mut counting, &pooled, unit)?),
+        match classes(program) {
+            Some(_) => drop(open_largest(&mut counting, &pooled, None)?),
+            None => drop(open(&mut counting, &pooled, unit)?),
         }
         Ok(Plan::of(program, counting, 0, tokens, terms))
+    }
+
+    /// The plan of one pass of a classifier whose operator opens all logits.
+    ///
+    /// # Errors
+    /// [`RunError::Unsupported`] for a model that is no classifier, and as [`Plan::twopc`].
+    pub fn logits(program: &Program, tokens: &[usize], terms: Terms) -> Result<Plan, RunError> {
+        let Some(classes) = classes(program) else {
+            return Err(RunError::Unsupported {
+                site: "the answer".to_owned(),
+                what: "logits: the model is no classifier",
+            });
+        };
+        let mut counting = Counting::new()?;
+        let input = Input::Lengths(tokens.to_vec(), terms);
+        let logits = run(&mut counting, program, &input, |_, _| ())?;
+        open(&mut counting, &logits, false)?;
+        let mut plan = Plan::of(program, counting, 0, tokens, terms);
+        logit_exposures(&mut plan.exposures, tokens.len(), classes);
+        Ok(plan)
     }
 
     /// The plan of the pass that gives one token, over the next rows of a text (one number) after `before`.

@@ -268,6 +268,19 @@ pub enum ServeError {
         /// Which limit.
         name: &'static str,
     },
+    /// Logits of a model that does not classify.
+    #[error("only a classifier has logits to open: leave out --answers")]
+    NotAClassifier,
+    /// A limit of texts below one row of logits.
+    #[error(
+        "each logit counts as a text, {classes} for one answer, and a session may have {limit}: no text could ever run; raise --max-texts"
+    )]
+    LessThanARow {
+        /// Of the model.
+        classes: usize,
+        /// Of the operator.
+        limit: usize,
+    },
     /// Neither HOME nor a folder for the development certificate.
     #[error(
         "there is no HOME for the development certificate: give --cert-dir, or --cert and --key"
@@ -323,7 +336,10 @@ impl ServeError {
                 | ModelError::TokenOutOfRange { .. }
                 | ModelError::NotAnEncoder { .. },
             ) => Category::Folder,
-            Self::NoPaddingBehindPrefix | Self::Model(ModelError::NotAGenerator) => Category::Usage,
+            Self::NoPaddingBehindPrefix
+            | Self::Model(ModelError::NotAGenerator)
+            | Self::NotAClassifier
+            | Self::LessThanARow { .. } => Category::Usage,
             Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
             Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
@@ -413,6 +429,8 @@ impl ServeError {
             Self::NothingAllowed { .. }
             | Self::NotForImages { .. }
             | Self::LessThanABatch { .. }
+            | Self::LessThanARow { .. }
+            | Self::NotAClassifier
             | Self::EmptyOption { .. }
             | Self::NoPaddingBehindPrefix
             | Self::TooManyDocuments { .. }

@@ -24,6 +24,8 @@ pub struct Request {
     pub public_table: bool,
     /// Tokens that a model of text adds, at least 1; with other models 1.
     pub max_tokens: usize,
+    /// The operator opens all logits of a classifier.
+    pub logits: bool,
     /// A public text before the prompt of a model of text.
     pub prefix: Option<String>,
 }
@@ -67,6 +69,9 @@ pub enum PlanError {
     /// A public prefix for a model that generates nothing.
     #[error("only models that generate text take a public prefix")]
     NoPrefix,
+    /// Logits of a model that does not classify.
+    #[error("only classifiers have logits that can be opened")]
+    NoLogits,
     /// Several texts to continue.
     #[error("one text is continued at a time: give one number of tokens")]
     OneText,
@@ -92,6 +97,9 @@ impl Plan {
         }
         if request.images > 0 {
             return Err(PlanError::Texts);
+        }
+        if request.logits && public.task() != Task::Classify {
+            return Err(PlanError::NoLogits);
         }
         if request.tokens.is_empty() || request.bucket == Some(0) || request.max_tokens == 0 {
             return Err(PlanError::Nothing);
@@ -136,6 +144,7 @@ impl Plan {
         };
         let first = match generates {
             true => Plan::next_token(&program, before(0), &rows, terms)?,
+            false if request.logits => Plan::logits(&program, &rows, terms)?,
             false => Plan::twopc(&program, &rows, terms, public.normalise)?,
         };
         let held = rows.iter().sum::<usize>();
@@ -165,6 +174,9 @@ impl Plan {
             return Err(PlanError::NoTerms);
         }
         let program = Model::shapes_only(public).program();
-        Ok(vec![Plan::twopc(&program, &rows, terms, false)?])
+        Ok(vec![match request.logits {
+            true => Plan::logits(&program, &rows, terms)?,
+            false => Plan::twopc(&program, &rows, terms, false)?,
+        }])
     }
 }

@@ -55,14 +55,14 @@ fn tokens_behind_a_prefix_are_those_of_the_clear_model() {
 /// Refused before anything is sent.
 #[test]
 fn prefixes_that_do_not_fit_are_refused() {
-    let [gpt2, llama, _] = models();
+    let [placed, turned, _] = models();
     let unsupported = |error: Option<RunError>| matches!(error, Some(RunError::Unsupported { .. }));
     assert!(unsupported(Prefix::of_rows(MAX_PREFIX + 1).err()));
     let long = TokenIds::new(vec![1; MAX_PREFIX + 1]);
-    assert!(unsupported(Prefix::run(&gpt2.program(), long).err()));
-    let beyond = TokenIds::new(vec![1; gpt2.public.max_tokens + 1]);
+    assert!(unsupported(Prefix::run(&placed.program(), long).err()));
+    let beyond = TokenIds::new(vec![1; placed.public.max_tokens + 1]);
     assert!(matches!(
-        Prefix::run(&gpt2.program(), beyond).err(),
+        Prefix::run(&placed.program(), beyond).err(),
         Some(RunError::Model(_))
     ));
     let next = |prefix: &[u32], program: &_, input: &Input| {
@@ -70,9 +70,9 @@ fn prefixes_that_do_not_fit_are_refused() {
         run_next(&mut Clear::default(), program, &mut cache, input, |_, _| ()).err()
     };
     // More rows than there are positions after the prefix.
-    let positions = gpt2.public.max_tokens;
+    let positions = placed.public.max_tokens;
     let text = texts(&[1; 4], Terms::default());
-    let program = gpt2.program();
+    let program = placed.program();
     assert!(next(&vec![1; positions - 4], &program, &text).is_none());
     assert!(unsupported(next(&vec![1; positions - 3], &program, &text)));
     // Padding in front of a text would stand between it and the prefix.
@@ -81,7 +81,7 @@ fn prefixes_that_do_not_fit_are_refused() {
         ..Terms::default()
     };
     let padded = Input::Texts(vec![TokenIds::with_padding(vec![1], &[2])], terms);
-    assert!(unsupported(next(&[1, 2], &llama.program(), &padded)));
+    assert!(unsupported(next(&[1, 2], &turned.program(), &padded)));
     assert!(next(&[1, 2], &program, &padded).is_none());
     // A party without the numbers of the prefix cannot compute.
     let mut empty = Cache::after(Arc::new(Prefix::of_rows(2).unwrap()));

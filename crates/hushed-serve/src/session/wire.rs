@@ -123,6 +123,8 @@ pub struct Welcome {
     pub table: Option<Digest>,
     /// The documents that may be searched, where there are any.
     pub index: Option<IndexFacts>,
+    /// A classifier opens all logits; otherwise the label alone.
+    pub logits: bool,
     /// The public prefix of every text that is continued, where there is one.
     pub prefix: Option<PrefixFacts>,
 }
@@ -199,6 +201,7 @@ impl Reply {
                     out.extend_from_slice(&index.documents.to_le_bytes());
                     out.extend_from_slice(&index.record_bytes.to_le_bytes());
                 }
+                out.push(u8::from(w.logits));
                 out.push(u8::from(w.prefix.is_some()));
                 if let Some(prefix) = &w.prefix {
                     out.extend_from_slice(&prefix.tokens.to_le_bytes());
@@ -243,6 +246,11 @@ impl Reply {
                         record_bytes: u32::from_le_bytes(reader.array("bytes of a record")?),
                     }),
                     _ => return Err(WireFault::Undefined { field: "index" }),
+                },
+                logits: match reader.array("answers")? {
+                    [0] => false,
+                    [1] => true,
+                    _ => return Err(WireFault::Undefined { field: "answers" }),
                 },
                 prefix: match reader.array("prefix")? {
                     [0] => None,

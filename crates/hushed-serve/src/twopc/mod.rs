@@ -20,8 +20,8 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Answered, Client, Cost, Embedding, Finish, Found, GenerateOptions, Generated, Generation,
-    OnProgress, Options, Pass, Progress,
+    Answered, Class, Client, Cost, Embedding, Finish, Found, GenerateOptions, Generated,
+    Generation, OnProgress, Options, Pass, Progress,
 };
 #[cfg(feature = "client")]
 pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};
@@ -29,4 +29,4 @@ pub use index::{IndexFault, IndexFile};
 #[cfg(feature = "client")]
 pub use kept::Kept;
 pub use prefix::read_prefix;
-pub use server::{Server, ServerConfig};
+pub use server::{Answers, Server, ServerConfig};

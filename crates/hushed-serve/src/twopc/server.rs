@@ -19,7 +19,7 @@ use crate::twopc::index::IndexFile;
 use crate::twopc::prefix::Offered;
 use crate::twopc::table;
 use crate::twopc::wire::MAX_TOP;
-pub use config::ServerConfig;
+pub use config::{Answers, ServerConfig};
 use session::Shared;
 
 /// A server that listens.
@@ -48,6 +48,17 @@ impl Server {
         if model.public.images.is_some() && max_tokens < model.public.max_tokens {
             let name = "a limit of tokens below the rows of an image, --max-tokens,";
             return Err(ServeError::NotForImages { name });
+        }
+        let classes = model.public.labels().map_or(0, <[String]>::len);
+        let logits = config.answers == Answers::Logits;
+        if logits && model.public.task() != Task::Classify {
+            return Err(ServeError::NotAClassifier);
+        }
+        if logits && classes > config.max_texts {
+            return Err(ServeError::LessThanARow {
+                classes,
+                limit: config.max_texts,
+            });
         }
         let index = match &config.index {
             Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
@@ -81,6 +92,8 @@ impl Server {
         Ok(Self {
             shared: Shared {
                 index,
+                charge: if logits { classes } else { 1 },
+                logits,
                 prefix,
                 listener,
                 max_tokens,

@@ -34,6 +34,7 @@ fn welcome() -> Welcome {
             documents: 11,
             record_bytes: 12,
         }),
+        logits: true,
         prefix: Some(PrefixFacts {
             tokens: 13,
             text: Digest([9; 32]),

@@ -129,8 +129,8 @@ fn wider(a: Ring, b: Ring) -> Ring {
     Ring::new(a.bits().max(b.bits()))
 }
 
-/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`WIDE`], and the one-hot of k, little end first, as numbers
-/// of a ring that both lists of powers fit.
+/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`WIDE`], and the one-hot of k, little end first, as
+/// numbers of a ring that both lists of powers fit.
 fn normalise(
     ctx: &mut Ctx,
     x: &Share,

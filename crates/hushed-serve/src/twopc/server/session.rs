@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
     Index, Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, Wanted, embeddings,
-    labels, next_token, search,
+    labels, logits, next_token, search,
 };
 use hushed_net::{Expect, Party, Session, Stats};
 
@@ -48,6 +48,10 @@ pub(super) struct Shared {
     pub(super) sampler: Sampler,
     /// Documents to search.
     pub(super) index: Option<Index>,
+    /// What an answer to one text or image counts as, in texts.
+    pub(super) charge: usize,
+    /// All logits of a classifier are opened.
+    pub(super) logits: bool,
     /// What stands before every text that is continued.
     pub(super) prefix: Option<Offered>,
 }
@@ -104,6 +108,7 @@ fn greet(
             documents: narrow(index.documents()),
             record_bytes: narrow(index.record_bytes()),
         }),
+        logits: shared.logits,
         prefix: shared.prefix.as_ref().map(|prefix| prefix.facts),
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
@@ -209,11 +214,15 @@ impl Passes<'_> {
             whole_images(shared.model.public.max_tokens, &rows, terms)?;
         }
         let ours = self.for_this(shared.task() != Task::Generate);
-        self.agreed(ours, &rows, rows.len(), terms)?;
         let (texts, tokens) = (rows.len(), rows.iter().sum());
+        let charge = texts.saturating_mul(shared.charge);
+        self.agreed(ours, &rows, charge, terms)?;
+        // Of limits; the metrics count texts.
+        self.done.texts += charge - texts;
         self.pass(texts, tokens, |backend| {
             let input = Input::Lengths(rows, terms);
             match shared.task() {
+                Task::Classify if shared.logits => drop(logits(backend, &shared.model, &input)?),
                 Task::Classify => drop(labels(backend, &shared.model, &input)?),
                 Task::Embed | Task::Generate => drop(embeddings(backend, &shared.model, &input)?),
             }
