@@ -215,20 +215,25 @@ impl Truncate {
 
     /// The token ids of every text. All are tokenised before any work begins, so that a bad line ends a run at once.
     pub fn tokens(&self, model: &Public, texts: &[String]) -> Result<Vec<TokenIds>, CliError> {
-        self.tokens_within(model, texts, model.max_tokens)
+        self.tokens_within(model, texts, model.max_tokens, false)
     }
 
-    /// The same for at most `rows` tokens a text, if the model takes as many.
+    /// The same for at most `rows` tokens a text, if the model takes as many; `behind` another one where it is to be
+    /// continued.
     pub fn tokens_within(
         &self,
         model: &Public,
         texts: &[String],
         rows: usize,
+        behind: bool,
     ) -> Result<Vec<TokenIds>, CliError> {
         let (too_long, limit) = (self.choice(), rows.min(model.max_tokens));
         let tokens = texts.iter().enumerate().map(|(index, text)| {
             let tokenizer = model.tokenizer();
-            let ids = tokenizer.and_then(|tokenizer| tokenizer.encode(text, limit, too_long));
+            let ids = tokenizer.and_then(|tokenizer| match behind {
+                true => tokenizer.encode_behind(text, limit, too_long),
+                false => tokenizer.encode(text, limit, too_long),
+            });
             ids.map_err(|source| CliError::Text {
                 index,
                 source: source.into(),

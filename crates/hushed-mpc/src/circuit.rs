@@ -16,6 +16,7 @@ pub(crate) mod function;
 pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod pool;
+pub(crate) mod prefix;
 pub(crate) mod product;
 pub(crate) mod search;
 pub(crate) mod token;
@@ -123,8 +124,8 @@ pub fn run<S: Shares>(
     pass(on, program, None, input, see)
 }
 
-/// Runs a pass over the next rows of one text, whose earlier rows the cache holds; they see those and themselves as far
-/// as the masks allow. What the cache holds afterwards counts only if the pass ended well.
+/// Runs a pass over the next rows of one text, whose earlier rows the cache holds; they see those, a public prefix and
+/// themselves as far as the masks allow. What the cache holds afterwards counts only if the pass ended well.
 ///
 /// # Errors
 /// As [`run`]; [`RunError::WrongInput`] for several texts, or padding anywhere but in a text's first pass.
@@ -141,6 +142,12 @@ pub fn run_next<S: Shares>(
     };
     if text.real < text.total && cache.rows() > 0 {
         return Err(RunError::WrongInput);
+    }
+    if cache.public() > 0 && input.terms().padded && Padding::of(program) == Padding::InFront {
+        return Err(RunError::Unsupported {
+            site: "the public prefix".to_owned(),
+            what: "padding between it and a text whose positions are distances",
+        });
     }
     let value = pass(on, program, Some(&mut *cache), input, see)?;
     cache.passed(text.real, text.total, Padding::of(program));
@@ -320,13 +327,13 @@ impl<S: Shares> Pass<'_, S> {
             None => Past::default(),
         };
         let s = on.step(step.id.part("scores"), |on| {
-            scores(on, [&q, &k], &mut past, rows, heads, a.rope.as_ref())
+            scores(on, [&q, &k], &mut past, rows, (a, step.id))
         })?;
         let p = on.step(step.id.part("weigh"), |on| {
             weigh(on, &s, &past, rows, (heads, a.mask), padding)
         })?;
         let o = on.step(step.id.part("attend"), |on| {
-            attend(on, &p, &v, &mut past, rows, heads)
+            attend(on, &p, &v, &mut past, rows, (heads, step.id))
         })?;
         if let Some(cache) = &mut self.cache {
             cache.put(step.id, past);

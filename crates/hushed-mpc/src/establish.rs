@@ -15,14 +15,14 @@ use hushed_twopc::{Ctx, TwopcError};
 use super::{Protocol, RunError};
 use crate::circuit::function;
 use crate::formats::{
-    ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INVERSE, LINEAR, LOGIT, MASKED,
-    MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD, SUM_BITS, TABLE_BITS,
-    TURN_FRAC, TURNED, UNIT, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
+    ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INVERSE, KEY_BITS, LINEAR, LOGIT,
+    MASKED, MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD,
+    SUM_BITS, TABLE_BITS, TURN_FRAC, TURNED, UNIT, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
 /// Counts changes of the protocol itself: the order of messages, and everything that the parameters below do not show.
-const PROTOCOL_VERSION: u32 = 11;
+const PROTOCOL_VERSION: u32 = 12;
 
 /// Everything outside the model on which the two parties must agree, as text: the code that starts a session hashes and
 /// compares it.
@@ -70,6 +70,7 @@ fn numbers() -> String {
         ),
         hushed_twopc::func::describe(),
         function::describe(),
+        format!("prefix={MAX_KEYS},{KEY_BITS}"),
         format!(
             "{:?} {:?}",
             hushed_twopc::he::price::PRICES,

@@ -60,6 +60,42 @@ pub const PORTION: Format = Format::new(33, 14);
 pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
+/// The formats of a sum over keys that exponentials weigh.
+#[derive(Clone, Copy)]
+pub struct Sums {
+    /// As [`WEIGHED`].
+    pub weighed: Format,
+    /// As [`VALUE`].
+    pub value: Format,
+    /// As [`ATTENDED`].
+    pub attended: Format,
+    /// As [`INVERSE`].
+    pub inverse: Format,
+    /// As [`SUM_BITS`].
+    pub bits: u32,
+}
+/// Those of the keys of one text.
+pub const SUMS: Sums = Sums {
+    weighed: WEIGHED,
+    value: VALUE,
+    attended: ATTENDED,
+    inverse: INVERSE,
+    bits: SUM_BITS,
+};
+/// Bits that sums over up to [`MAX_KEYS`] keys have more, and their inverse more after the point.
+const MORE: u32 = (MAX_KEYS / MAX_TOKENS).ilog2();
+/// Those of the keys of a public prefix and of the text behind it.
+pub const PREFIXED: Sums = Sums {
+    weighed: Format::new(WEIGHED.ring.bits() + MORE, WEIGHED.frac),
+    value: Format::new(VALUE.ring.bits() + MORE, VALUE.frac),
+    attended: Format::new(ATTENDED.ring.bits() + MORE, ATTENDED.frac),
+    inverse: Format::new(INVERSE.ring.bits() + MORE, INVERSE.frac + MORE),
+    bits: SUM_BITS + MORE,
+};
+/// Keys of a public prefix as integers are at most 2^22: |k| ≤ 1024.
+pub const KEY_BITS: u32 = 22;
+/// Its values as integers are at most 2^16: |v| ≤ 16, as everywhere.
+pub const VALUE_BITS: u32 = VALUE.frac + 4;
 /// The operand of a column's maximum: |x| < 2^12, and padding 2^13 below.
 pub const MAXIMUM: Format = Format::new(28, 12);
 const _: () = assert!(MAXIMUM.ring.bits() + LINEAR.frac - MAXIMUM.frac == LINEAR.ring.bits());
@@ -87,6 +123,8 @@ pub const RECORD_BITS: u32 = RECORD.bits() + RECORD_GUARD;
 
 /// The longest text: [`SUM_BITS`] and [`VALUE`] rest on it.
 pub const MAX_TOKENS: usize = 256;
+/// Most keys of a row, those of a public prefix included: [`PREFIXED`] rests on it.
+pub const MAX_KEYS: usize = 1024;
 
 /// The main ring.
 pub const MAIN: Ring = ACTIVATION.ring;

@@ -5,6 +5,8 @@ mod exposures;
 mod folder;
 pub(crate) mod memory;
 
+use std::sync::Arc;
+
 use hushed_model::{Block, Program};
 use hushed_rlwe::noise::failure_log2;
 use hushed_twopc::he::HeContext;
@@ -14,11 +16,11 @@ use serde::Serialize;
 
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{next_token, open_largest, predicts_tokens};
-use crate::{Counting, Index, Input, RunError, Terms, Wanted, open, run, search};
+use crate::{Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
-use exposures::{exposures, search_exposures};
+use exposures::{exposures, logit_exposures, prefix_exposure, search_exposures};
 pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
@@ -70,6 +72,21 @@ pub struct Plan {
     pub exposures: Vec<Exposure>,
 }
 
+/// Rows that a pass finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Of a public prefix.
+    pub public: usize,
+    /// Of the text, which earlier passes have run.
+    pub held: usize,
+}
+
+impl From<usize> for Before {
+    fn from(held: usize) -> Before {
+        Before { public: 0, held }
+    }
+}
+
 impl Memory {
     /// The memory of the largest passes that a server admits: one text of `tokens` rows, or several of `pass` rows
     /// together.
@@ -84,6 +101,15 @@ impl Memory {
         };
         let texts = vec![tokens.max(1); texts];
         Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
+    }
+}
+
+/// The classes of a classifier.
+fn classes(program: &Program) -> Option<usize> {
+    match program.steps().last().map(|step| &step.block) {
+        Some(Block::Head(head)) => Some(head.classes.outputs),
+        Some(Block::Classes(classes)) => Some(classes.outputs),
+        _ => None,
     }
 }
 
@@ -105,28 +131,45 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
-        let last = program.steps().last().map(|step| &step.block);
-        match last {
-            Some(Block::Head(_) | Block::Classes(_)) => {
-                drop(open_largest(&mut counting, &pooled, None)?)
-            }
-            _ => drop(open(&mut counting, &pooled, unit)?),
+        match classes(program) {
+            Some(_) => drop(open_largest(&mut counting, &pooled, None)?),
+            None => drop(open(&mut counting, &pooled, unit)?),
         }
         Ok(Plan::of(program, counting, 0, tokens, terms))
     }
 
-    /// The plan of the pass that gives one token, over the next rows of a text (one number) of which `held` rows have
-    /// been run before.
+    /// The plan of one pass of a classifier whose operator opens all logits.
+    ///
+    /// # Errors
+    /// [`RunError::Unsupported`] for a model that is no classifier, and as [`Plan::twopc`].
+    pub fn logits(program: &Program, tokens: &[usize], terms: Terms) -> Result<Plan, RunError> {
+        let Some(classes) = classes(program) else {
+            return Err(RunError::Unsupported {
+                site: "the answer".to_owned(),
+                what: "logits: the model is no classifier",
+            });
+        };
+        let mut counting = Counting::new()?;
+        let input = Input::Lengths(tokens.to_vec(), terms);
+        let logits = run(&mut counting, program, &input, |_, _| ())?;
+        open(&mut counting, &logits, false)?;
+        let mut plan = Plan::of(program, counting, 0, tokens, terms);
+        logit_exposures(&mut plan.exposures, tokens.len(), classes);
+        Ok(plan)
+    }
+
+    /// The plan of the pass that gives one token, over the next rows of a text (one number) after `before`.
     ///
     /// # Errors
     /// As [`next_token`](crate::next_token).
     pub fn next_token(
         program: &Program,
-        held: usize,
+        before: impl Into<Before>,
         rows: &[usize],
         terms: Terms,
     ) -> Result<Plan, RunError> {
-        let mut cache = Cache::default();
+        let Before { public, held } = before.into();
+        let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
         if held > 0 {
             let before = Input::Lengths(vec![held], terms);
             next_token(&mut Counting::new()?, program, &mut cache, &before, None)?;
@@ -134,7 +177,9 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(rows.to_vec(), terms);
         next_token(&mut counting, program, &mut cache, &input, None)?;
-        Ok(Plan::of(program, counting, held, rows, terms))
+        let mut plan = Plan::of(program, counting, held, rows, terms);
+        plan.exposures.extend(prefix_exposure(public));
+        Ok(plan)
     }
 
     /// The plan of a [search](crate::search) for a text of this many rows.

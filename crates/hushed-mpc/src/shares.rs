@@ -6,12 +6,15 @@ mod clear;
 mod counting;
 mod protocol;
 
+use std::borrow::Borrow;
+
 use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
+use hushed_twopc::TwopcError;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::NormShape;
 use hushed_twopc::he::product::local::product;
-use hushed_twopc::he::{Encrypted, MatmulShape, OltShape, OltSpec, Packing};
+use hushed_twopc::he::{Encrypted, Layout, MatmulShape, OltShape, OltSpec, Packing, Window};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
@@ -152,6 +155,18 @@ pub trait Shares {
         width: usize,
     ) -> Result<Self::Share, RunError>;
 
+    /// Products of shared matrices with as many that the server knows, integers of at most 2^`bits` in magnitude.
+    ///
+    /// # Errors
+    /// Those of the session; [`RunError::WrongInput`] where the server has no such numbers.
+    fn times_known(
+        &mut self,
+        x: &Self::Share,
+        y: &Known,
+        shape: &MatmulShape,
+        bits: u32,
+    ) -> Result<Self::Share, RunError>;
+
     /// x + y, of as many elements.
     fn add_known(&self, x: &Self::Share, y: &Known) -> Self::Share;
 
@@ -161,9 +176,14 @@ pub trait Shares {
     /// x/2^shift in the ring `to`, for |x| of two bits less than its ring: off by less than a unit.
     fn rescale(&mut self, x: &Self::Share, shift: u32, to: Ring) -> Result<Self::Share, RunError>;
 
-    /// 2^(x − the row's maximum) of each element of rows of `widths` elements in the format of scores, in
-    /// [`WEIGHED`](super::formats::WEIGHED): softmax without its division.
-    fn exponentials(&mut self, x: &Self::Share, widths: &[usize]) -> Result<Self::Share, RunError>;
+    /// 2^(x − the row's maximum) of each element of rows of `widths` elements in the format of scores, in `to`: softmax
+    /// without its division.
+    fn exponentials(
+        &mut self,
+        x: &Self::Share,
+        widths: &[usize],
+        to: Format,
+    ) -> Result<Self::Share, RunError>;
 
     /// scale/x with `frac` fraction bits in `to`, for integers 0 < x < 2^bits.
     fn reciprocal(
@@ -244,6 +264,53 @@ fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
         packing: Packing::InterLeave,
         window: None,
     }
+}
+
+/// The products of shared matrices with the server's, of which the client's share travels. Of two windows that take
+/// the same time, but for a fiftieth, the one that sends less: `layout` gives the layout of a transformation.
+fn known_spec<L: Borrow<Layout>>(
+    shape: &MatmulShape,
+    ring: Ring,
+    bits: u32,
+    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+) -> Result<OltSpec, TwopcError> {
+    let spec = OltSpec {
+        multiplier_bits: bits,
+        ..shape.spec(ring, Encrypted::Left)
+    };
+    let fastest = layout(&spec)?;
+    let Window { kw, mw, nw } = fastest.borrow().plan.window();
+    if mw >= shape.shape.m || nw < 2 {
+        return Ok(spec);
+    }
+    let longer = OltSpec {
+        window: Some(Window {
+            kw,
+            mw: 2 * mw,
+            nw: nw / 2,
+        }),
+        ..spec
+    };
+    let other = layout(&longer)?;
+    let cost = |l: &L| l.borrow().plan.cost();
+    let bytes = |l: &L| {
+        let one_way = cost(l).one_way(Party::Client);
+        one_way.bytes_client + one_way.bytes_server
+    };
+    let as_fast = 50 * cost(&other).nanoseconds <= 51 * cost(&fastest).nanoseconds;
+    Ok(match as_fast && bytes(&other) < bytes(&fastest) {
+        true => longer,
+        false => spec,
+    })
+}
+
+/// Products of matrices, one of each pair.
+fn products(x: &[u64], y: &[u64], shape: &MatmulShape) -> Vec<u64> {
+    let OltShape { k, m, n } = shape.shape;
+    let pairs = x
+        .chunks_exact((k * m).max(1))
+        .zip(y.chunks_exact((m * n).max(1)));
+    pairs.flat_map(|(x, y)| product(x, y, k, m, n)).collect()
 }
 
 /// For each text its row of coefficients times its matrix of `width` columns.

@@ -244,6 +244,7 @@ impl Wanted {
             seed: self.seed,
             stop: self.stop.clone(),
             pad_output: self.pad_output,
+            public_prefix: None,
             public_table: self.public_table,
         }
     }

@@ -22,6 +22,8 @@ pub fn plan(
         bucket,
         public_table,
         max_tokens: 1,
+        logits: false,
+        prefix: None,
     };
     let planned = work::quietly(py, move || Plan::of_folder(&folder, &request))?;
     let plans = planned.map_err(|error| errors::plan(py, error))?;

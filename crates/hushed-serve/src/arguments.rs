@@ -9,7 +9,7 @@ use crate::folders;
 use crate::session::allowance::rate::{ClientTexts, TextRate};
 use crate::session::config::{ClientAccess, Entrance, ServerIdentity};
 use crate::session::deadlines::Deadlines;
-use crate::twopc::ServerConfig;
+use crate::twopc::{Answers, ServerConfig};
 
 /// How texts are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -129,6 +129,16 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_INDEX")]
     pub index: Option<PathBuf>,
 
+    /// What clients of a classifier get of each text or image; logits tell more of the weights
+    #[arg(long, value_enum, default_value = "label", env = "HUSHED_ANSWERS")]
+    pub answers: Answers,
+
+    /// With a model that generates: a file (UTF-8, taken as it is) whose text stands before every text that is
+    /// continued and is no secret, such as a system prompt. It is run once, in the clear, when the server starts.
+    /// 2pc only
+    #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
+    pub public_prefix: Option<PathBuf>,
+
     /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights
     /// transformed at the start. Without it weights are transformed for each text. With --protocol fhe: what a run may
     /// take; a job that needs more fails
@@ -220,6 +230,8 @@ impl ServeArguments {
             max_texts: self.max_texts,
             public_table: self.public_table,
             index: self.index.clone(),
+            answers: self.answers,
+            public_prefix: self.public_prefix.clone(),
             max_memory: self.max_memory,
             ready_tokens: self.ready_tokens,
         }

@@ -67,6 +67,29 @@ pub enum ServeError {
         /// The server's limit.
         limit: usize,
     },
+    /// A file that is to be text.
+    #[error("{path:?} is not UTF-8 text")]
+    NotText {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The server's public prefix is not the expected one.
+    #[error(
+        "the server {}, and another public prefix is expected: it may have changed, or leave out --public-prefix to take what the server has",
+        match offered {
+            Some(offered) => format!("puts a public prefix with the hash {offered} before each text"),
+            None => "has no public prefix".to_owned(),
+        }
+    )]
+    OtherPrefix {
+        /// What the server has.
+        offered: Option<Digest>,
+    },
+    /// Padding where none can be hidden.
+    #[error(
+        "this server puts a public prefix before each text, and the positions of its model are distances: padding between the two would move the text; leave out --bucket"
+    )]
+    NoPaddingBehindPrefix,
     /// A prompt that leaves no room for the answer.
     #[error(
         "a prompt of {prompt} tokens and {tokens} tokens of answer do not fit {limit}, the most that this server takes: shorten one of them"
@@ -248,6 +271,19 @@ pub enum ServeError {
         /// Which limit.
         name: &'static str,
     },
+    /// Logits of a model that does not classify.
+    #[error("only a classifier has logits to open: leave out --answers")]
+    NotAClassifier,
+    /// A limit of texts below one row of logits.
+    #[error(
+        "each logit counts as a text, {classes} for one answer, and a session may have {limit}: no text could ever run; raise --max-texts"
+    )]
+    LessThanARow {
+        /// Of the model.
+        classes: usize,
+        /// Of the operator.
+        limit: usize,
+    },
     /// Neither HOME nor a folder for the development certificate.
     #[error(
         "there is no HOME for the development certificate: give --cert-dir, or --cert and --key"
@@ -305,6 +341,10 @@ impl ServeError {
                 | ModelError::TokenOutOfRange { .. }
                 | ModelError::NotAnEncoder { .. },
             ) => Category::Folder,
+            Self::NoPaddingBehindPrefix
+            | Self::Model(ModelError::NotAGenerator)
+            | Self::NotAClassifier
+            | Self::LessThanARow { .. } => Category::Usage,
             Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
             Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
@@ -327,9 +367,11 @@ impl ServeError {
                 | Refusal::WrongSize
                 | Refusal::OtherKeys,
             ) => Category::Mismatch,
-            Self::OtherPlan { .. } | Self::OtherBundle { .. } | Self::BundleOfOtherPlan => {
-                Category::Mismatch
-            }
+            Self::OtherPlan { .. }
+            | Self::OtherBundle { .. }
+            | Self::BundleOfOtherPlan
+            | Self::OtherPrefix { .. } => Category::Mismatch,
+            Self::NotText { .. } => Category::Local,
             Self::Refused(_)
             | Self::TextAboveLimit { .. }
             | Self::NoRoomForAnswer { .. }
@@ -383,6 +425,9 @@ impl ServeError {
             Self::Refused(refusal) => refusal.name(),
             Self::OtherPlan { .. } | Self::BundleOfOtherPlan => "other-plan",
             Self::OtherBundle { .. } => "other-bundle",
+            Self::OtherPrefix { .. } => "other-prefix",
+            Self::Model(ModelError::NotAGenerator) => "usage",
+            Self::NotText { .. } => "file",
             Self::BadBundle { .. } => "bundle-malformed",
             Self::OpenToStrangers { .. } => "open-to-strangers",
             Self::TokenFile { .. } => "token-file",
@@ -391,7 +436,10 @@ impl ServeError {
             Self::NothingAllowed { .. }
             | Self::NotForImages { .. }
             | Self::LessThanABatch { .. }
+            | Self::LessThanARow { .. }
+            | Self::NotAClassifier
             | Self::EmptyOption { .. }
+            | Self::NoPaddingBehindPrefix
             | Self::TooManyDocuments { .. }
             | Self::Temperature { .. } => "limit",
             Self::NoStateFolder | Self::NoPlaceForCounts => "usage",

@@ -60,10 +60,11 @@ pub use session::token::Token;
 pub use session::wire::Refusal;
 #[cfg(feature = "client")]
 pub use twopc::{
-    Answered, Client, Cost, Embedding, Encoded, Encoder, Facts, Finish, Found, GenerateOptions,
-    Generated, Generation, Kept, OnProgress, Options, Pass, Progress, Spent, Watch,
+    Answered, Class, Client, Cost, Embedding, Encoded, Encoder, Facts, Finish, Found,
+    GenerateOptions, Generated, Generation, Kept, OnProgress, Options, Pass, Progress, Spent,
+    Watch,
 };
-pub use twopc::{IndexFault, IndexFile, Server, ServerConfig};
+pub use twopc::{Answers, IndexFault, IndexFile, Server, ServerConfig, read_prefix};
 
 pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, Task, TooLong};
 pub use hushed_mpc::{Hit, StepCost, Wanted};

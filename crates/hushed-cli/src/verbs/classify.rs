@@ -1,18 +1,19 @@
 //! `hushed classify`: private texts or images in, the names of their classes out, with a server that sees neither.
 
-use hushed_serve::{Answered, Client};
+use hushed_serve::{Answered, Class, Client};
 use serde_json::json;
 
 use crate::connect::ConnectArgs;
 use crate::error::CliError;
 use crate::images::{Given, Read, pixels};
-use crate::output::Output;
+use crate::output::{Output, answer_text};
 use crate::passes::{PassArgs, Sum, progress};
 
 /// Classify private texts or images with a server that sees neither them nor their classes
 #[derive(clap::Args)]
 #[command(
-    after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone; `embed --protocol fhe` gives them all.
+    after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone, unless the server's operator allows it
+(`serve --answers logits`): then all are, and each counts as a text against the server's limits. `embed --protocol fhe` gives them all.
 The server learns what it learns of `hushed embed`: how many texts there are and when, and how many tokens each has.
 Of images (PNG or JPEG) it learns how many there are and when: all have the size that its model reads, whatever the size of the file.
 
@@ -42,20 +43,24 @@ impl Args {
             self.connect.server(),
             client.bundle_hash()
         ));
+        if client.opens_logits() {
+            out.note("the server opens all logits, and counts each as a text");
+        }
         // All images are decoded before the first is asked about.
         let images = match &given {
             Read::Texts(_) => None,
             Read::Images(files) => Some(pixels(client.public(), files)?),
         };
         let (bar, advance) = progress(out, &client, given.len(), "classifying");
-        let mut sum = Sum::default();
+        let (mut sum, logits) = (Sum::default(), client.opens_logits());
         let mut written = Ok(());
         let options = self.passes.options();
-        let each = |index, answer: Answered<String>| {
+        let labels = client.public().labels().map(<[String]>::to_vec);
+        let each = |index, answer: Answered<Class>| {
             sum.add(index, &answer);
             // The session continues to its end even if nobody reads, so that the server does not wait.
             if written.is_ok() {
-                written = show(out, index, &answer);
+                written = show(out, index, &answer, labels.as_deref());
             }
         };
         match images {
@@ -70,21 +75,34 @@ impl Args {
         bar.finish_and_clear();
         let stats = client.close()?;
         written?;
-        out.summary(sum.json(setup, &stats), &sum.text(setup, &stats))
+        let mut end = sum.json(setup, &stats);
+        if logits {
+            end["labels"] = json!(labels);
+        }
+        out.summary(end, &sum.text(setup, &stats))
     }
 }
 
-fn show(out: &Output, index: usize, answer: &Answered<String>) -> Result<(), CliError> {
-    let object = json!({
+fn show(
+    out: &Output,
+    index: usize,
+    answer: &Answered<Class>,
+    labels: Option<&[String]>,
+) -> Result<(), CliError> {
+    let (class, tokens) = (&answer.values, answer.tokens);
+    let mut object = json!({
         "text_index": index,
-        "tokens": answer.tokens,
+        "tokens": tokens,
         "padded_tokens": answer.rows,
-        "label": answer.values,
+        "label": class.name,
         "seconds": answer.pass.cost.time.as_secs_f64(),
         "texts_in_pass": answer.pass.texts,
     });
-    let tokens = answer.tokens;
-    out.result(object, || {
-        format!("text {index}, {tokens} tokens: {}", answer.values)
+    if let Some(logits) = &class.logits {
+        object["logits"] = json!(logits);
+    }
+    out.result(object, || match &class.logits {
+        Some(logits) => answer_text(index, tokens, logits, labels),
+        None => format!("text {index}, {tokens} tokens: {}", class.name),
     })
 }

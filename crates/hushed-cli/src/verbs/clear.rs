@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hushed_model::{Ending, Model, ModelError, Task, greedy};
+use hushed_model::{Ending, Model, ModelError, Task, TokenIds, greedy};
+use hushed_serve::read_prefix;
 use serde_json::json;
 
 use crate::error::CliError;
@@ -22,6 +23,7 @@ const MAX_TOKENS: usize = 32;
   hushed clear models/all-MiniLM-L6-v2 \"a small test\"
   hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json
   hushed clear models/gpt2 --max-tokens 32 \"Once upon a time\"
+  hushed clear models/gpt2 --public-prefix system.txt \"Which clause covers this?\"
   hushed clear models/vit-base --image cat.jpg")]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
@@ -33,6 +35,10 @@ pub struct Args {
 
     #[command(flatten)]
     too_long: Truncate,
+
+    /// With a model that generates text: a file with a text before each text, as by `serve --public-prefix`
+    #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
+    public_prefix: Option<PathBuf>,
 
     /// With a model that generates text: most tokens to add, the likeliest each time (32 if not given)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -48,7 +54,7 @@ impl Args {
         if model.public.task() == Task::Generate {
             return self.generate(out, &model, &given.texts()?, load_seconds);
         }
-        if self.max_tokens.is_some() {
+        if self.max_tokens.is_some() || self.public_prefix.is_some() {
             return Err(ModelError::NotAGenerator.into());
         }
 
@@ -92,16 +98,26 @@ impl Args {
     ) -> Result<(), CliError> {
         let start = Instant::now();
         let most = self.max_tokens.map_or(MAX_TOKENS, |n| n as usize);
+        let prefix = match &self.public_prefix {
+            Some(path) => Some(model.public.prefix(&read_prefix(path)?)?),
+            None => None,
+        };
+        let before = prefix.as_ref().map_or(&[][..], |prefix| prefix.ids());
         // One position at least is for what follows.
-        let limit = model.public.max_tokens.saturating_sub(1);
-        let prompts = self.too_long.tokens_within(&model.public, texts, limit)?;
+        let limit = model.public.max_tokens.saturating_sub(before.len() + 1);
+        let behind = prefix.is_some();
+        let prompts = self
+            .too_long
+            .tokens_within(&model.public, texts, limit, behind)?;
         let mut made = 0;
         for (index, prompt) in prompts.iter().enumerate() {
             let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
             let mut decoder = tokenizer.decoder();
             let decoder = decoder.as_mut().ok_or(ModelError::NotAGenerator)?;
             let (mut ids, mut text, mut written) = (Vec::new(), String::new(), Ok(()));
-            let ending = greedy(model, prompt, most, |id| {
+            let tokens = prompt.rows().real;
+            let prompt = TokenIds::new([before, prompt.ids()].concat());
+            let ending = greedy(model, &prompt, most, |id| {
                 let more = decoder.push(id);
                 if written.is_ok() {
                     written = out.piece(&more);
@@ -114,7 +130,6 @@ impl Args {
             let rest = decoder.clone().finish();
             text.push_str(rest);
             made += ids.len();
-            let tokens = prompt.rows().real;
             let object = json!({
                 "text_index": index, "tokens": tokens, "generated": text, "ids": ids, "ending": name(ending),
             });

@@ -1,6 +1,10 @@
 //! `hushed generate`: a private text continued by a server that sees neither the text nor its continuation.
 
-use hushed_serve::{Client, Finish, GenerateOptions, Generated, Prompt, Protocol};
+use std::path::PathBuf;
+
+use hushed_serve::{
+    Client, Finish, GenerateOptions, Generated, Prompt, Protocol, read_prefix,
+};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
@@ -31,6 +35,7 @@ Examples:
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --input letter.txt
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --chat \"Is this a scam?\" --system \"Answer yes or no.\"
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --messages conversation.json
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --public-prefix system.txt \"Which clause covers this?\"
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 16 --pad-output --json"
 )]
 pub struct Args {
@@ -73,6 +78,11 @@ pub struct Args {
     #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
     pad_output: bool,
 
+    /// A file with the public prefix that the server must have (`serve --public-prefix`); without it the client takes
+    /// what the server has and prints its length and hash
+    #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
+    public_prefix: Option<PathBuf>,
+
     /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
@@ -84,6 +94,7 @@ impl Args {
             return Err(CliError::NoGeneration);
         }
         let said = self.said.read()?;
+        let public_prefix = self.public_prefix.as_deref().map(read_prefix).transpose()?;
         let mut client = Client::connect(&self.connect.config()?)?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
@@ -91,6 +102,12 @@ impl Args {
             self.connect.server(),
             client.bundle_hash()
         ));
+        if let Some(prefix) = client.public_prefix() {
+            out.note(&format!(
+                "the server puts a public prefix before the text: {} tokens, sha256 {}",
+                prefix.tokens, prefix.text
+            ));
+        }
         let stop = self.stop.iter().map(|s| s.replace("\\n", "\n"));
         let options = GenerateOptions {
             max_tokens: self.max_tokens,
@@ -99,6 +116,7 @@ impl Args {
             seed: self.seed,
             stop: stop.collect(),
             pad_output: self.pad_output,
+            public_prefix,
             public_table: self.public_table,
         };
         let prompt = match &said {
@@ -107,6 +125,7 @@ impl Args {
         };
         let mut generation = client.generate_prompt(&prompt, &options)?;
         let (prompt_tokens, rows) = (generation.tokens(), generation.rows());
+        let prefix = generation.prefix_tokens();
         let seed = generation.seed();
         let (mut seconds, mut text, mut finish) = (Vec::new(), String::new(), Finish::Length);
         let mut written = Ok(());
@@ -138,6 +157,7 @@ impl Args {
             json!({
                 "text": text,
                 "finish": finish,
+                "prefix_tokens": prefix,
                 "prompt_tokens": prompt_tokens,
                 "padded_prompt_tokens": rows,
                 "tokens": seconds.len(),

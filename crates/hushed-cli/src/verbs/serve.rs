@@ -100,6 +100,7 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         "certificate_sha256": pin,
         "bundle": bundle,
         "max_tokens": server.max_tokens(),
+        "prefix_tokens": server.prefix_tokens(),
         "metrics": server.listener().metrics_addr().map(|a| a.to_string()),
     });
     out.result(object, || {

@@ -104,6 +104,42 @@ fn a_prompt_is_continued_as_in_the_clear() {
     assert_eq!(error(&output)["name"], "other-task");
 }
 
+/// Behind a public prefix: the tokens of the model in the clear, and passes as long as planned.
+#[test]
+fn a_prompt_is_continued_behind_a_public_prefix() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/gpt2-small");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (prefix, other) = (path("prefix.txt"), path("other.txt"));
+    std::fs::write(&prefix, "Who sees what of a text that is private?\n").expect("it is written");
+    std::fs::write(&other, "Something else\n").expect("it is written");
+    let prompt = "The server never sees";
+    let behind = ["--public-prefix", &prefix, "--max-tokens", "3", "--json"];
+    let clear = hushed(&[&["clear", model, prompt], &behind[..]].concat());
+    let clear = json_lines(&clear.stdout);
+    let tokens = clear[0]["tokens"].to_string();
+    let plan = hushed(&[&["plan", model, "--tokens", &tokens], &behind[..]].concat());
+    let plan = json_lines(&plan.stdout);
+    let server = Server::start(model, &["--public-prefix", &prefix]);
+    let connection = ["--server", &server.address, "--pin", &server.pin];
+    let output = hushed(&[&["generate", prompt], &connection[..], &behind[..]].concat());
+    let rows = json_lines(&output.stdout);
+    let session = rows.last().expect("the session's row");
+    assert_eq!(session["prefix_tokens"], server.hello["prefix_tokens"]);
+    assert_eq!(session["prompt_tokens"].to_string(), tokens);
+    assert_eq!(session["text"], clear[0]["generated"]);
+    let all = &plan.last().expect("a sum")["all"];
+    // Without headers, requests and the making of OTs.
+    let (planned, sent) = (all["bytes_up"].as_u64(), session["bytes_up"].as_u64());
+    assert!(planned > Some(0) && planned < sent, "{planned:?} {sent:?}");
+    let expects = [&connection[..], &["--public-prefix", &other, "--json"]].concat();
+    let refused = hushed(&[&["generate", prompt], &expects[..]].concat());
+    assert_eq!(
+        (refused.status.code(), &error(&refused)["name"]),
+        (Some(6), &"other-prefix".into())
+    );
+}
+
 /// Documents indexed, served and searched; the nearest is the one that a search in the clear gives.
 #[test]
 fn documents_are_found_by_a_private_query() {
@@ -170,6 +206,18 @@ fn images_get_the_labels_of_the_clear_model() {
     assert_eq!(labels(&batch), clear);
     let output = hushed(&[&classify[..], &["--bucket", "8"]].concat());
     assert_eq!(output.status.code(), Some(2));
+    let open = Server::start(&model, &["--answers", "logits"]);
+    let connection_to = ["--server", &open.address, "--pin", &open.pin, "--json"];
+    let rows =
+        json_lines(&hushed(&[&["classify"], &connection_to[..], &images[..]].concat()).stdout);
+    let logits = rows.iter().filter_map(|row| row["logits"].as_array());
+    assert_eq!(logits.count(), 3);
+    assert_eq!(
+        rows.iter()
+            .filter_map(|row| row["label"].as_str())
+            .collect::<Vec<_>>(),
+        clear
+    );
     let output = hushed(&[&["classify"], &connection[..], &["a text"]].concat());
     assert_eq!(
         (output.status.code(), &error(&output)["name"]),

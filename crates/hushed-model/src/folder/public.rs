@@ -296,6 +296,18 @@ impl Public {
         template.check(self.tokenizer()?)
     }
 
+    /// The token ids of a text that others follow ([`Tokenizer::encode_behind`]), with room for one of these.
+    ///
+    /// # Errors
+    /// [`ModelError::NotAGenerator`]; [`ModelError::Text`] for one that is empty or too long.
+    pub fn prefix(&self, text: &str) -> Result<TokenIds, ModelError> {
+        if self.task() != Task::Generate {
+            return Err(ModelError::NotAGenerator);
+        }
+        let limit = self.max_tokens.saturating_sub(1);
+        Ok(self.tokenizer()?.encode(text, limit, TooLong::Refuse)?)
+    }
+
     /// Text to token ids.
     ///
     /// # Errors

@@ -46,6 +46,11 @@ impl PlainCache {
         self.rows
     }
 
+    /// Keys, turned by their places, and values of an attention block, rows × g·dh each.
+    pub fn past(&self, id: StepId) -> Option<&[Matrix<f64>; 2]> {
+        self.past.get(&id)
+    }
+
     /// Attention of new rows to all: m × h·dh.
     pub(super) fn attend(
         &mut self,

@@ -167,6 +167,26 @@ impl Prompt {
             false => tokenizer.encode(&self.text, limit, TooLong::Refuse),
         }
     }
+
+    /// Its ids behind another text, at most `limit`: without the special token that begins a text.
+    ///
+    /// # Errors
+    /// As [`Prompt::encode`].
+    pub fn encode_behind(
+        &self,
+        tokenizer: &Tokenizer,
+        limit: usize,
+    ) -> Result<TokenIds, TextError> {
+        if !self.rendered {
+            return tokenizer.encode_behind(&self.text, limit, TooLong::Refuse);
+        }
+        let all = tokenizer.encode_rendered(&self.text, limit)?;
+        let begins = all.ids().first().copied() == tokenizer.around[0] && all.ids().len() > 1;
+        let skipped = usize::from(begins);
+        Ok(TokenIds::new(
+            all.ids().iter().skip(skipped).copied().collect(),
+        ))
+    }
 }
 
 impl ChatTemplate {

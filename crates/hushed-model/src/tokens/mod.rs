@@ -227,6 +227,32 @@ impl Tokenizer {
         limit: usize,
         too_long: TooLong,
     ) -> Result<TokenIds, TextError> {
+        let around = self.around.iter().flatten().count();
+        let inside = self.inside(text, limit, (around, too_long))?;
+        Ok(self.surrounded(inside))
+    }
+
+    /// The ids of a text of at most `limit` tokens that follows another one: without the special token that begins a
+    /// text.
+    pub fn encode_behind(
+        &self,
+        text: &str,
+        limit: usize,
+        too_long: TooLong,
+    ) -> Result<TokenIds, TextError> {
+        let last = self.around[1];
+        let after = usize::from(last.is_some());
+        let inside = self.inside(text, limit, (after, too_long))?;
+        Ok(TokenIds::new(inside.into_iter().chain(last).collect()))
+    }
+
+    /// The ids of a text without special ones, of which there are to be `around`.
+    fn inside(
+        &self,
+        text: &str,
+        limit: usize,
+        (around, too_long): (usize, TooLong),
+    ) -> Result<Vec<u32>, TextError> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(TextError::TooManyBytes {
                 bytes: text.len(),
@@ -244,13 +270,12 @@ impl Tokenizer {
         if inside.iter().any(|id| self.never_inside.contains(id)) {
             return Err(TextError::SpecialInside);
         }
-        let around = self.around.iter().flatten().count();
         let tokens = inside.len() + around;
         if tokens > limit && too_long == TooLong::Refuse {
             return Err(TextError::TooLong { tokens, limit });
         }
         let kept = inside.iter().copied().take(limit.saturating_sub(around));
-        Ok(self.surrounded(kept))
+        Ok(kept.collect())
     }
 
     /// The ids of what a chat template has made: special tokens in it are such, and none is added.

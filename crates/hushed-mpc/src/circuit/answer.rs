@@ -45,6 +45,28 @@ pub fn labels(
     open_largest(party, &logits, None)
 }
 
+/// As [`labels`], with all logits of each text opened to the client, rounded to 2^−12: by the operator's word alone, as
+/// many of them describe the head.
+///
+/// # Errors
+/// As [`labels`].
+pub fn logits(
+    party: &mut Protocol,
+    model: &Model,
+    input: &Input,
+) -> Result<Option<Vec<Vec<f64>>>, RunError> {
+    if model.public.task() != Task::Classify {
+        return Err(unsupported("logits: the model is no classifier"));
+    }
+    let logits = run(party, &model.program(), input, |_, _| ())?;
+    let (words, format) = open(party, &logits, false)?;
+    Ok(words.map(|words| {
+        let values: Vec<f64> = words.iter().map(|&w| format.decode(w)).collect();
+        let rows = values.chunks_exact(logits.width().max(1));
+        rows.map(<[f64]>::to_vec).collect()
+    }))
+}
+
 fn unsupported(what: &'static str) -> RunError {
     RunError::Unsupported {
         site: "the answer".to_owned(),

@@ -4,43 +4,48 @@
 //! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. Where one
 //! row a text asks, Q is texts × h·dh and m is 1, with the same keys. The h/g heads that read the same keys lie one
 //! after another, so that they are one product of m·h/g rows.
+//!
+//! Behind a [public prefix](super::prefix) of p rows, its p keys come before the n. Their scores, and their part of the
+//! product with V, are products with numbers of the server's.
 
 use std::ops::Range;
 
-use hushed_model::{Heads, Mask, Queries, Rope};
+use hushed_model::{Attention, Heads, Mask, Queries, Rope, StepId};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::softmax::SCORES;
 use hushed_twopc::he::{MatmulShape, OltShape};
-use hushed_twopc::share::Ring;
 
 use crate::RunError;
 use crate::circuit::cache::Past;
 use crate::circuit::groups::{Asking, Group};
 use crate::circuit::input::Padding;
 use crate::formats::{
-    ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, MASKED, PORTION, QUERY, QUOTIENT, SUM_BITS,
-    TURN_FRAC, TURNED, VALUE, WEIGHED,
+    ACTIVATION, INVERSE, KEY_BITS, LINEAR, MAIN, MASKED, PORTION, QUERY, QUOTIENT, SUM_BITS, Sums,
+    TURN_FRAC, TURNED, VALUE, VALUE_BITS, WEIGHED,
 };
 use crate::shares::{Local, Shares};
 
 /// Q_j·K_jᵀ in units of log 2 for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one
-/// share a group, in [`SCORES`]. The keys, turned where `rope` says so, become part of `past`.
+/// share a group, in [`SCORES`]. The keys, turned where the block says so, become part of `past`.
 pub fn scores<S: Shares>(
     on: &mut S,
     [q, k]: [&S::Share; 2],
     past: &mut Past<S::Share>,
     rows: &Asking<'_>,
-    heads: Heads,
-    rope: Option<&Rope>,
+    (a, step): (&Attention, StepId),
 ) -> Result<Vec<S::Share>, RunError> {
-    let shift = LINEAR.frac - QUERY.frac;
-    let (q, k) = match rope {
-        None => (
-            on.rescale(q, shift, QUERY.ring)?,
-            on.rescale(k, shift, QUERY.ring)?,
-        ),
-        Some(rope) => turned(on, [q, k], past.rows(), rows, heads, rope)?,
+    let (heads, shift) = (a.heads, LINEAR.frac - QUERY.frac);
+    let (q, k) = match &a.rope {
+        None => {
+            // In one message.
+            let queries = q.elements();
+            let both = S::Share::concat(LINEAR.ring, &[q.clone(), k.clone()]);
+            let both = on.rescale(&both, shift, QUERY.ring)?;
+            let part = |range: Range<usize>| both.gather(range.len(), || range.collect());
+            (part(0..queries), part(queries..both.elements()))
+        }
+        Some(rope) => turned(on, [q, k], past.place(), rows, heads, rope)?,
     };
     let k = past.with_keys(k);
     let product = |(group, asking): (Group, Group)| {
@@ -55,7 +60,15 @@ pub fn scores<S: Shares>(
             },
             batch: group.texts.len() * heads.keys,
         };
-        let s = on.matmul(&q, &k, &shape)?;
+        let mut s = on.matmul(&q, &k, &shape)?;
+        let public = past.prefix().rows();
+        if public > 0 {
+            let numbers = || past.prefix().keys(step);
+            let keys = on.known(Party::Server, public * heads.key_columns(), numbers);
+            let shape = with(shape, heads.width, public);
+            let before = on.times_known(&q, &keys, &shape, KEY_BITS)?;
+            s = side_by_side([before, s], asking.rows * heads.count);
+        }
         Ok(on.narrow(&s, 2 * QUERY.frac - SCORES.frac, SCORES.ring))
     };
     rows.groups().into_iter().map(product).collect()
@@ -141,7 +154,8 @@ pub fn weigh<S: Shares>(
 ) -> Result<Vec<S::Share>, RunError> {
     let (heads, mask) = how;
     let weights = |(s, (group, asking)): (&S::Share, (Group, Group))| {
-        let (m, n) = (asking.rows, past.before(&group).rows);
+        let public = past.prefix().rows();
+        let (m, n) = (asking.rows, public + past.before(&group).rows);
         let matrices = group.texts.len() * heads.count;
         // One row is the last, or under no mask.
         let seen = Seen {
@@ -163,7 +177,8 @@ pub fn weigh<S: Shares>(
             let masked = on.known(Party::Client, s.elements(), masked);
             s = on.add_known(&s, &masked);
         }
-        let e = on.exponentials(&s, &seen.widths().repeat(matrices))?;
+        let to = past.sums().weighed;
+        let e = on.exponentials(&s, &seen.widths().repeat(matrices), to)?;
         Ok(seen.spread(on, e, matrices))
     };
     scores.iter().zip(rows.groups()).map(weights).collect()
@@ -228,6 +243,7 @@ fn masked<S: Local>(
     behind: bool,
 ) -> Vec<Vec<i64>> {
     let masked = SCORES.signed(MASKED);
+    let public = past.prefix().rows();
     let before = past.before(group).rows - group.rows;
     let text = |real: usize| {
         let hidden = |row: usize, key: usize| {
@@ -241,7 +257,10 @@ fn masked<S: Local>(
             let own = !behind && key == before + row && in_front.contains(&key);
             (padding || past.is_padding(key)) && !own
         };
-        let row = |row: usize| (0..before + group.rows).map(move |key| hidden(row, key));
+        let row = |row: usize| {
+            let private = (0..before + group.rows).map(move |key| hidden(row, key));
+            std::iter::repeat_n(false, public).chain(private)
+        };
         let asking = match queries {
             Queries::All => 0..group.rows,
             Queries::First => 0..1,
@@ -262,9 +281,10 @@ pub fn attend<S: Shares>(
     v: &S::Share,
     past: &mut Past<S::Share>,
     rows: &Asking<'_>,
-    heads: Heads,
+    (heads, step): (Heads, StepId),
 ) -> Result<S::Share, RunError> {
-    let v = on.rescale(v, LINEAR.frac - VALUE.frac, VALUE.ring)?;
+    let (sums, public) = (past.sums(), past.prefix().rows());
+    let v = on.rescale(v, LINEAR.frac - sums.value.frac, sums.value.ring)?;
     let v = past.with_values(v);
     let (groups, asking): (Vec<Group>, Vec<Group>) = rows.groups().into_iter().unzip();
     let mut done = Vec::with_capacity(e.len());
@@ -281,16 +301,29 @@ pub fn attend<S: Shares>(
             },
             batch: group.texts.len() * heads.keys,
         };
-        done.push(match divides_first(n, heads) {
+        let numbers = || past.prefix().values(step);
+        let before = on.known(Party::Server, public * heads.key_columns(), numbers);
+        // Rows of weights, in any ring, times all values.
+        let product = |on: &mut S, weights: &S::Share| {
+            let [public_keys, own] = apart(weights, [public, n], batch * m);
+            let mut o = on.matmul(&own, &v.reduce_to(weights.ring()), &shape)?;
+            if public > 0 {
+                let shape = with(shape, public, heads.width);
+                o.add_assign(&on.times_known(&public_keys, &before, &shape, VALUE_BITS)?);
+            }
+            Ok::<_, RunError>(o)
+        };
+        let all = public + n;
+        done.push(match divides_first(all, heads) {
             true => {
-                let p = portions(on, e, batch * m, n)?;
-                let o = on.matmul(&p, &v.reduce_to(PORTION.ring), &shape)?;
+                let p = portions(on, e, batch * m, all)?;
+                let o = product(on, &p)?;
                 let shift = PORTION.frac + VALUE.frac - ACTIVATION.frac;
                 on.rescale(&o, shift, MAIN)?
             }
             false => {
-                let o = on.matmul(e, &v, &shape)?;
-                divide(on, &o, e, batch * m, n, heads.width)?
+                let o = product(on, e)?;
+                divide(on, &o, e, (batch * m, all, heads.width), sums)?
             }
         });
     }
@@ -308,18 +341,17 @@ fn divides_first(n: usize, heads: Heads) -> bool {
     n < heads.width
 }
 
-/// 1 / the row sums of `e` (rows × cols), with [`INVERSE`]'s fraction bits.
+/// 1 / the row sums of `e` (rows × cols), which have so many bits.
 fn inverse_sums<S: Shares>(
     on: &mut S,
     e: &S::Share,
-    rows: usize,
-    cols: usize,
-    ring: Ring,
+    (rows, cols): (usize, usize),
+    bits: u32,
+    to: Format,
 ) -> Result<S::Share, RunError> {
     let sums = e.sum_rows(rows, cols);
     let unit = f64::from(1u32 << WEIGHED.frac);
-    let to = Format { ring, ..INVERSE };
-    on.reciprocal(&sums, SUM_BITS, unit, to)
+    on.reciprocal(&sums, bits, unit, to)
 }
 
 /// Rows of `e` (rows × cols) divided by their sums, in [`PORTION`].
@@ -329,7 +361,11 @@ fn portions<S: Shares>(
     rows: usize,
     cols: usize,
 ) -> Result<S::Share, RunError> {
-    let inverse = inverse_sums(on, e, rows, cols, QUOTIENT)?;
+    let to = Format {
+        ring: QUOTIENT,
+        ..INVERSE
+    };
+    let inverse = inverse_sums(on, e, (rows, cols), SUM_BITS, to)?;
     let p = on.scale_rows(&e.reduce_to(QUOTIENT), rows, cols, &inverse)?;
     let shift = WEIGHED.frac + INVERSE.frac - PORTION.frac;
     on.rescale(&p, shift, PORTION.ring)
@@ -340,16 +376,44 @@ fn divide<S: Shares>(
     on: &mut S,
     o: &S::Share,
     e: &S::Share,
-    rows: usize,
-    cols: usize,
-    width: usize,
+    (rows, cols, width): (usize, usize, usize),
+    sums: &Sums,
 ) -> Result<S::Share, RunError> {
-    let inverse = inverse_sums(on, e, rows, cols, INVERSE.ring)?;
-    let product = Format::new(VALUE.ring.bits(), WEIGHED.frac + VALUE.frac);
-    let o = on.rescale(o, product.frac - ATTENDED.frac, ATTENDED.ring)?;
-    let y = on.scale_rows(&o, rows, width, &inverse)?;
-    let shift = ATTENDED.frac + INVERSE.frac - ACTIVATION.frac;
+    let (attended, inverse) = (sums.attended, sums.inverse);
+    let factors = inverse_sums(on, e, (rows, cols), sums.bits, inverse)?;
+    let frac = sums.weighed.frac + sums.value.frac;
+    let o = on.rescale(o, frac - attended.frac, attended.ring)?;
+    let y = on.scale_rows(&o, rows, width, &factors)?;
+    let shift = attended.frac + inverse.frac - ACTIVATION.frac;
     on.rescale(&y, shift, MAIN)
+}
+
+/// The products of as many matrices, m × n from the right.
+fn with(shape: MatmulShape, m: usize, n: usize) -> MatmulShape {
+    let k = shape.shape.k;
+    MatmulShape {
+        shape: OltShape { k, m, n },
+        ..shape
+    }
+}
+
+/// Matrices of `rows` rows as one, whose columns are those of each.
+fn side_by_side<S: Local>(parts: [S; 2], rows: usize) -> S {
+    let [a, b] = parts.each_ref().map(|x| x.elements() / rows.max(1));
+    let all = S::concat(parts[0].ring(), &parts);
+    all.gather(rows * (a + b), || {
+        let row = |r: usize| (r * a..(r + 1) * a).chain(rows * a + r * b..rows * a + (r + 1) * b);
+        (0..rows).flat_map(row).collect()
+    })
+}
+
+/// The first columns of a matrix of `rows` rows, and the others.
+fn apart<S: Local>(x: &S, [a, b]: [usize; 2], rows: usize) -> [S; 2] {
+    let columns = |first: usize, count: usize| {
+        let row = move |r: usize| r * (a + b) + first..r * (a + b) + first + count;
+        x.gather(rows * count, || (0..rows).flat_map(row).collect())
+    };
+    [columns(0, a), columns(a, b)]
 }
 
 /// A group's rows of an …×(heads·dh) matrix as t·heads matrices of m × dh.

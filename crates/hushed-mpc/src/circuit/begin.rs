@@ -19,8 +19,13 @@ impl<S: Shares> Pass<'_, S> {
         e: &Embedding,
     ) -> Result<Acts<S::Share>, RunError> {
         let (rows, lengths) = (input.rows(), input.lengths());
-        let before = self.cache.as_ref().map_or(0, |cache| cache.rows());
-        let longest = MAX_TOKENS.min(e.positions).saturating_sub(before);
+        let (held, public) = match &self.cache {
+            Some(cache) => (cache.rows(), cache.public()),
+            None => (0, 0),
+        };
+        let before = public + held;
+        let longest = (MAX_TOKENS + public).min(e.positions);
+        let longest = longest.saturating_sub(before);
         if lengths.iter().any(|&m| m == 0 || m > longest) {
             return Err(RunError::Unsupported {
                 site: step.id.to_string(),
@@ -32,8 +37,8 @@ impl<S: Shares> Pass<'_, S> {
             false => Table::Tokens,
         };
         // After padding the server does not know at which position a token stands.
-        let hidden = e.placed && self.terms.padded && before > 0;
-        let next = self.cache.as_ref().map_or(0, |cache| cache.tokens());
+        let hidden = e.placed && self.terms.padded && held > 0;
+        let next = public + self.cache.as_ref().map_or(0, |cache| cache.tokens());
         let padding = self.padding;
         self.on.step(step.id, |on| {
             let total = rows.total();

@@ -6,16 +6,20 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use hushed_model::StepId;
 use hushed_twopc::share::Share;
 
 use crate::circuit::groups::{Group, Member};
 use crate::circuit::input::Padding;
+use crate::circuit::prefix::Prefix;
+use crate::formats::{PREFIXED, SUMS, Sums};
 use crate::shares::Local;
 
 /// What the passes over one text have left for the next.
 pub struct Cache<S> {
+    prefix: Arc<Prefix>,
     rows: usize,
     padding: Range<usize>,
     steps: BTreeMap<StepId, Past<S>>,
@@ -26,6 +30,8 @@ pub type TextCache = Cache<Share>;
 
 /// The keys and values of one attention block.
 pub struct Past<S> {
+    /// Rows before the text that are public.
+    prefix: Arc<Prefix>,
     /// Rows of earlier passes.
     rows: usize,
     /// Those of them that are padding, as this party knows them.
@@ -36,23 +42,34 @@ pub struct Past<S> {
 
 impl<S> Default for Cache<S> {
     fn default() -> Cache<S> {
+        Cache::after(Arc::default())
+    }
+}
+
+impl<S> Cache<S> {
+    /// Of a text that begins after a public prefix.
+    pub fn after(prefix: Arc<Prefix>) -> Cache<S> {
         Cache {
+            prefix,
             rows: 0,
             padding: 0..0,
             steps: BTreeMap::new(),
         }
     }
-}
 
-impl<S> Cache<S> {
-    /// Rows that it holds, padding included: where the next row comes.
+    /// Rows that it holds of the text, padding included.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Rows that are tokens, as this party knows them: the position of the next token.
+    /// Rows of the text that are tokens, as this party knows them.
     pub fn tokens(&self) -> usize {
         self.rows - self.padding.len()
+    }
+
+    /// Rows of the public prefix.
+    pub fn public(&self) -> usize {
+        self.prefix.rows()
     }
 
     /// What an attention block reads, which has to be [put back](Cache::put).
@@ -60,6 +77,7 @@ impl<S> Cache<S> {
         let (rows, padding) = (self.rows, self.padding.clone());
         let Past { keys, values, .. } = self.steps.remove(&step).unwrap_or_default();
         Past {
+            prefix: Arc::clone(&self.prefix),
             rows,
             padding,
             keys,
@@ -87,6 +105,7 @@ impl<S> Cache<S> {
 impl<S> Default for Past<S> {
     fn default() -> Past<S> {
         Past {
+            prefix: Arc::default(),
             rows: 0,
             padding: 0..0,
             keys: None,
@@ -96,9 +115,22 @@ impl<S> Default for Past<S> {
 }
 
 impl<S: Local> Past<S> {
-    /// Rows of earlier passes.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
+    /// Where the next row comes.
+    pub(crate) fn place(&self) -> usize {
+        self.prefix.rows() + self.rows
+    }
+
+    /// Rows before the text that are public.
+    pub(crate) fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    /// The formats of sums over its keys: one for all passes over a text, as values are held in one of them.
+    pub(crate) fn sums(&self) -> &'static Sums {
+        match self.prefix.rows() {
+            0 => &SUMS,
+            _ => &PREFIXED,
+        }
     }
 
     /// All keys, of which these are the new ones.
@@ -111,7 +143,7 @@ impl<S: Local> Past<S> {
         after(&mut self.values, new)
     }
 
-    /// A group with its earlier rows: there are some for a text alone only.
+    /// A group with its earlier rows, those of the prefix not counted: there are some for a text alone only.
     pub(crate) fn before(&self, group: &Group) -> Group {
         let texts = group.texts.iter().map(|text| Member {
             start: text.start,

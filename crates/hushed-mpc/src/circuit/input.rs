@@ -43,6 +43,11 @@ impl Padding {
     }
 }
 
+/// Whether padding comes before a text: where positions are distances.
+pub fn pads_in_front(program: &Program) -> bool {
+    Padding::of(program) == Padding::InFront
+}
+
 impl Input {
     /// The client's input of these texts, or of these images; what are of the other kind than the first is left out,
     /// and so are terms where there are images.

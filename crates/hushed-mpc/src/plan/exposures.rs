@@ -9,6 +9,20 @@ use crate::{Terms, Wanted};
 /// What the client gets of a model that embeds.
 const EMBEDDING: &str = "its embedding";
 
+/// The same of classifiers.
+const CLASS_OF_TEXT: &str = "the class of its text, that of the largest logit; no logit";
+const CLASS_OF_IMAGE: &str = "the class of its image, that of the largest logit; no logit";
+
+/// Changes the list where all logits of so many texts or images are opened.
+pub(super) fn logit_exposures(all: &mut [Exposure], texts: usize, classes: usize) {
+    let answer = |e: &&mut Exposure| [CLASS_OF_TEXT, CLASS_OF_IMAGE].contains(&e.sees.as_str());
+    if let Some(answer) = all.iter_mut().find(answer) {
+        answer.sees = format!(
+            "all logits ({texts} x {classes} numbers, each counted as a text by the server's limits), rounded to 2^-12: the operator has allowed it with --answers logits; many of them describe the head"
+        );
+    }
+}
+
 /// The list, for texts of these numbers of rows.
 pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Vec<Exposure> {
     let generates = predicts_tokens(program);
@@ -55,10 +69,8 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
             Some(Block::Vocabulary(_)) => {
                 "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit"
             }
-            Some(Block::Classes(_)) => {
-                "the class of its image, that of the largest logit; no logit"
-            }
-            Some(Block::Head(_)) => "the class of its text, that of the largest logit; no logit",
+            Some(Block::Classes(_)) => CLASS_OF_IMAGE,
+            Some(Block::Head(_)) => CLASS_OF_TEXT,
             _ => EMBEDDING,
         },
     );
@@ -89,6 +101,16 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
         },
     );
     all
+}
+
+/// What is seen of a public prefix of so many rows.
+pub(super) fn prefix_exposure(rows: usize) -> Option<Exposure> {
+    (rows > 0).then(|| Exposure {
+        who: "client",
+        sees: format!(
+            "the number of tokens of the server's public prefix ({rows}) and its SHA-256, to check a file of it by; nothing of its keys and values"
+        ),
+    })
 }
 
 /// The list of a search for a text of this many rows.

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
 
-use super::Plan;
+use super::{Before, Plan};
 use crate::formats::MAX_TOKENS;
-use crate::{RunError, Terms};
+use crate::{Prefix, RunError, Terms};
 
 /// The fewest tokens of a text between special ones: these two and one of its own.
 const FEWEST: usize = 3;
@@ -24,6 +24,10 @@ pub struct Request {
     pub public_table: bool,
     /// Tokens that a model of text adds, at least 1; with other models 1.
     pub max_tokens: usize,
+    /// The operator opens all logits of a classifier.
+    pub logits: bool,
+    /// A public text before the prompt of a model of text.
+    pub prefix: Option<String>,
 }
 
 /// Why there is no plan.
@@ -62,6 +66,12 @@ pub enum PlanError {
     /// Padding or a table of images.
     #[error("images are not padded, and have no table of token vectors")]
     NoTerms,
+    /// A public prefix for a model that generates nothing.
+    #[error("only models that generate text take a public prefix")]
+    NoPrefix,
+    /// Logits of a model that does not classify.
+    #[error("only classifiers have logits that can be opened")]
+    NoLogits,
     /// Several texts to continue.
     #[error("one text is continued at a time: give one number of tokens")]
     OneText,
@@ -88,6 +98,9 @@ impl Plan {
         if request.images > 0 {
             return Err(PlanError::Texts);
         }
+        if request.logits && public.task() != Task::Classify {
+            return Err(PlanError::NoLogits);
+        }
         if request.tokens.is_empty() || request.bucket == Some(0) || request.max_tokens == 0 {
             return Err(PlanError::Nothing);
         }
@@ -99,7 +112,13 @@ impl Plan {
         if !generates && later > 0 {
             return Err(PlanError::NotGenerated);
         }
-        let limit = public.max_tokens.min(MAX_TOKENS).saturating_sub(later);
+        let prefix = match &request.prefix {
+            Some(_) if !generates => return Err(PlanError::NoPrefix),
+            Some(text) => Prefix::tokens(&public, text)?.rows().total,
+            None => 0,
+        };
+        let limit = public.max_tokens.saturating_sub(prefix);
+        let limit = limit.min(MAX_TOKENS).saturating_sub(later);
         let taken = least..=limit;
         if let Some(&given) = request.tokens.iter().find(|n| !taken.contains(n)) {
             return Err(PlanError::Tokens {
@@ -119,9 +138,17 @@ impl Plan {
         let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
         let rows: Vec<usize> = request.tokens.iter().map(up).collect();
         let program = Model::shapes_only(&public).program();
-        let first = Plan::twopc(&program, &rows, terms, public.normalise)?;
+        let before = |held| Before {
+            public: prefix,
+            held,
+        };
+        let first = match generates {
+            true => Plan::next_token(&program, before(0), &rows, terms)?,
+            false if request.logits => Plan::logits(&program, &rows, terms)?,
+            false => Plan::twopc(&program, &rows, terms, public.normalise)?,
+        };
         let held = rows.iter().sum::<usize>();
-        let next = |i| Ok(Plan::next_token(&program, held + i, &[1], terms)?);
+        let next = |i| Ok(Plan::next_token(&program, before(held + i), &[1], terms)?);
         std::iter::once(Ok(first))
             .chain((0..later).map(next))
             .collect()
@@ -135,6 +162,9 @@ impl Plan {
         if request.max_tokens != 1 {
             return Err(PlanError::NotGenerated);
         }
+        if request.prefix.is_some() {
+            return Err(PlanError::NoPrefix);
+        }
         let rows = vec![public.max_tokens; request.images];
         let terms = Terms {
             padded: request.bucket.is_some(),
@@ -144,6 +174,9 @@ impl Plan {
             return Err(PlanError::NoTerms);
         }
         let program = Model::shapes_only(public).program();
-        Ok(vec![Plan::twopc(&program, &rows, terms, false)?])
+        Ok(vec![match request.logits {
+            true => Plan::logits(&program, &rows, terms)?,
+            false => Plan::twopc(&program, &rows, terms, false)?,
+        }])
     }
 }

@@ -10,13 +10,13 @@ use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
 use hushed_twopc::func::softmax::{self, SCORES};
 use hushed_twopc::he::MatmulShape;
-use hushed_twopc::he::product::local::{product, product_small};
+use hushed_twopc::he::product::local::product_small;
 use hushed_twopc::share::{Ring, Share};
 
-use super::{Known, Shares, rows_times};
+use super::{Known, Shares, products, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Product, add_bias};
-use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS, WEIGHED};
+use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS};
 use crate::index::Index;
 use crate::lookup::Table;
 use crate::weights::embed;
@@ -143,11 +143,20 @@ impl Shares for Clear {
     }
 
     fn matmul(&mut self, x: &Share, y: &Share, shape: &MatmulShape) -> Result<Share, RunError> {
-        let (k, m, n) = (shape.shape.k, shape.shape.m, shape.shape.n);
-        let left = x.words().chunks_exact((k * m).max(1));
-        let pairs = left.zip(y.words().chunks_exact((m * n).max(1)));
-        let words = pairs.flat_map(|(x, y)| product(x, y, k, m, n));
-        Ok(Share::new(x.ring(), words.collect()))
+        Ok(Share::new(x.ring(), products(x.words(), y.words(), shape)))
+    }
+
+    fn times_known(
+        &mut self,
+        x: &Share,
+        y: &Known,
+        shape: &MatmulShape,
+        _: u32,
+    ) -> Result<Share, RunError> {
+        let numbers = y.values.as_deref().filter(|numbers| numbers.len() == y.len);
+        let numbers = numbers.ok_or(RunError::WrongInput)?;
+        let numbers: Vec<u64> = numbers.iter().map(|&v| v as u64).collect();
+        Ok(Share::new(x.ring(), products(x.words(), &numbers, shape)))
     }
 
     fn known_times(
@@ -179,7 +188,7 @@ impl Shares for Clear {
         Ok(shifted(x, shift, to))
     }
 
-    fn exponentials(&mut self, x: &Share, widths: &[usize]) -> Result<Share, RunError> {
+    fn exponentials(&mut self, x: &Share, widths: &[usize], to: Format) -> Result<Share, RunError> {
         let mut values = decoded(x, SCORES.frac);
         let mut rest = values.as_mut_slice();
         for width in widths {
@@ -191,7 +200,7 @@ impl Shares for Clear {
             let largest = row.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
             row.iter_mut().for_each(|e| *e /= largest);
         }
-        Ok(encoded(&values, WEIGHED))
+        Ok(encoded(&values, to))
     }
 
     fn reciprocal(&mut self, x: &Share, _: u32, scale: f64, to: Format) -> Result<Share, RunError> {

@@ -17,12 +17,10 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
-use super::{Known, Local, Shares, hidden_spec};
+use super::{Known, Local, Shares, hidden_spec, known_spec};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
-use crate::formats::{
-    ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS, TABLE_BITS, WEIGHED, WEIGHT_BITS,
-};
+use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS, TABLE_BITS, WEIGHT_BITS};
 use crate::index::Index;
 use crate::lookup::Table;
 use crate::{Input, RunError};
@@ -351,6 +349,19 @@ impl Shares for Counting<'_> {
         Ok(Length::new(MAIN, texts * width))
     }
 
+    fn times_known(
+        &mut self,
+        x: &Length,
+        _: &Known,
+        shape: &MatmulShape,
+        bits: u32,
+    ) -> Result<Length, RunError> {
+        let elements = shape.batch * shape.shape.k * shape.shape.n;
+        let spec = known_spec(shape, x.ring, bits, self.layout())?;
+        self.one_way(&spec, elements)?;
+        Ok(Length::new(x.ring, elements))
+    }
+
     fn add_known(&self, x: &Length, _: &Known) -> Length {
         x.clone()
     }
@@ -364,9 +375,14 @@ impl Shares for Counting<'_> {
         Ok(x.reduce_to(to))
     }
 
-    fn exponentials(&mut self, x: &Length, widths: &[usize]) -> Result<Length, RunError> {
-        self.add(exponentials_cost(widths, WEIGHED));
-        Ok(x.reduce_to(WEIGHED.ring))
+    fn exponentials(
+        &mut self,
+        x: &Length,
+        widths: &[usize],
+        to: Format,
+    ) -> Result<Length, RunError> {
+        self.add(exponentials_cost(widths, to));
+        Ok(x.reduce_to(to.ring))
     }
 
     fn reciprocal(

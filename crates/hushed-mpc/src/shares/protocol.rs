@@ -19,10 +19,10 @@ use hushed_twopc::he::{
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
-use super::{Known, Shares, hidden_spec, rows_times};
+use super::{Known, Shares, hidden_spec, known_spec, products, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Product, add_bias};
-use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS, TABLE_BITS, WEIGHED, WEIGHT_BITS};
+use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS, TABLE_BITS, WEIGHT_BITS};
 use crate::index::Index;
 use crate::lookup::Table;
 use crate::weights::held::Layers;
@@ -288,6 +288,28 @@ impl Shares for Protocol {
         Ok(cross.add(&Share::new(MAIN, own)))
     }
 
+    /// The server multiplies its own share; the client's goes through one oblivious linear transformation.
+    fn times_known(
+        &mut self,
+        x: &Share,
+        y: &Known,
+        shape: &MatmulShape,
+        bits: u32,
+    ) -> Result<Share, RunError> {
+        let (ctx, he) = (&mut self.ctx, &self.he);
+        let spec = known_spec(shape, x.ring(), bits, |spec| he.layout(spec))?;
+        let Some(numbers) = &y.values else {
+            return Ok(olt_encrypted(ctx, he, &spec, x.words())?);
+        };
+        if numbers.len() != y.len {
+            return Err(RunError::WrongInput);
+        }
+        let cross = olt_multiplying(ctx, he, &spec, numbers)?;
+        let words: Zeroizing<Vec<u64>> =
+            Zeroizing::new(numbers.iter().map(|&v| v as u64).collect());
+        Ok(cross.add(&Share::new(x.ring(), products(x.words(), &words, shape))))
+    }
+
     fn add_known(&self, x: &Share, y: &Known) -> Share {
         match &y.values {
             Some(values) => x.add(&Share::public(Party::Client, x.ring(), values)),
@@ -303,8 +325,8 @@ impl Shares for Protocol {
         Ok(rescale(&mut self.ctx, x, shift, Sign::Bounded, to)?)
     }
 
-    fn exponentials(&mut self, x: &Share, widths: &[usize]) -> Result<Share, RunError> {
-        Ok(exponentials(&mut self.ctx, x, widths, WEIGHED)?)
+    fn exponentials(&mut self, x: &Share, widths: &[usize], to: Format) -> Result<Share, RunError> {
+        Ok(exponentials(&mut self.ctx, x, widths, to)?)
     }
 
     fn reciprocal(

@@ -9,7 +9,8 @@ use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, NetworkConfig, PlainActs, Program, plain, vit_shapes};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Cache, Clear, Input, RunError, Sampler, Shares, StepCost, Terms, next_token, run, run_next,
+    Before, Cache, Clear, Input, Prefix, RunError, Sampler, Shares, StepCost, Terms, TextCache,
+    next_token, run, run_next,
 };
 use hushed_net::memory_pair;
 use hushed_twopc::cost::FRAME_BYTES;
@@ -29,7 +30,7 @@ fn shapes_of(model: &Model) -> Program {
 }
 
 /// One with a table of positions, and two that turn queries and keys by them and share keys between heads.
-fn models() -> [Model; 3] {
+pub fn models() -> [Model; 3] {
     let golden = |name| Model::load(&tiny_golden(name)).unwrap();
     [tiny_generator(), golden("llama"), golden("llama-tied")]
 }
@@ -54,7 +55,7 @@ fn likeliest(logits: &[f64]) -> (u32, f64) {
     (order[0] as u32, logits[order[0]] - logits[order[1]])
 }
 
-fn texts(ids: &[u32], terms: Terms) -> Input {
+pub fn texts(ids: &[u32], terms: Terms) -> Input {
     Input::Texts(vec![TokenIds::new(ids.to_vec())], terms)
 }
 
@@ -148,17 +149,29 @@ fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
 fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     for model in models() {
         for (prompt, padding) in [(prompt(), 0), (prompt(), 9), (vec![7], 3)] {
-            generate(&model, &prompt, padding);
+            generate(&model, &[], &prompt, padding);
         }
     }
 }
 
-/// As many tokens, against the clear model and the plan.
-pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
+/// A text after a public prefix, at who has the weights.
+pub fn after(program: &Program, prefix: &[u32]) -> TextCache {
+    match prefix.is_empty() {
+        true => Cache::default(),
+        false => {
+            let text = TokenIds::new(prefix.to_vec());
+            Cache::after(Arc::new(Prefix::run(program, text).unwrap()))
+        }
+    }
+}
+
+/// As many tokens after a public prefix, against the clear model and the plan.
+pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize) {
     let (server_program, client_program) = (model.program(), shapes_of(model));
     let (near, far, watch) = watched_pair();
     let (near_ot, far_ot) = IdealPair::new();
     let (tokens, first) = (4, prompt.len() + padding);
+    let public = prefix.len();
     let terms = Terms {
         padded: padding > 0,
         ..Terms::default()
@@ -167,7 +180,7 @@ pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
         let server = scope.spawn(|| {
             let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
             let began = on.ctx().session.stats();
-            let mut cache = Cache::default();
+            let mut cache = after(&server_program, prefix);
             for i in 0..tokens {
                 let rows = if i == 0 { first } else { 1 };
                 let input = Input::Lengths(vec![rows], terms);
@@ -178,7 +191,8 @@ pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
         });
         let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
         let (began, mut rounds) = (on.ctx().session.stats(), Vec::new());
-        let (mut cache, mut ids) = (Cache::default(), prompt.to_vec());
+        let none = Arc::new(Prefix::of_rows(public).unwrap());
+        let (mut cache, mut ids) = (Cache::after(none), [prefix, prompt].concat());
         let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % 61) as u32).collect();
         let mut new = TokenIds::with_padding(prompt.to_vec(), &noise);
         for _ in 0..tokens {
@@ -186,7 +200,8 @@ pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
             let input = Input::Texts(vec![new], terms);
             let token = next_token(&mut on, &client_program, &mut cache, &input, None);
             let token = token.unwrap().unwrap();
-            let plan = Plan::next_token(&client_program, held, &[rows], terms).unwrap();
+            let plan = Before { public, held };
+            let plan = Plan::next_token(&client_program, plan, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[before..]), planned(&plan));
             rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
             let clear = logits(&server_program, &ids);
@@ -343,8 +358,8 @@ fn passes_of_published_sizes_send_no_more() {
     let terms = Terms::default();
     let generator = |rows| Plan::next_token(&program, 0, &[rows], terms).unwrap();
     for (plan, megabytes) in [
-        (generator(64), 620),
-        (generator(128), 1_320),
+        (generator(64), 615),
+        (generator(128), 1_305),
         (Plan::twopc(&vit, &[197], terms, false).unwrap(), 2_530),
     ] {
         let sent = (plan.bytes_up + plan.bytes_down + plan.ot_bytes) / 1_000_000;

@@ -142,6 +142,8 @@ fn what_does_not_fit_is_refused() {
             bucket,
             public_table: false,
             max_tokens: 1,
+            logits: false,
+            prefix: None,
         };
         Plan::of_folder(&folder, &request)
     };

@@ -8,6 +8,7 @@ mod decode;
 mod golden;
 mod images;
 mod minilm;
+mod prefix;
 mod search;
 mod stress;
 mod tiny;

@@ -12,7 +12,7 @@ use hushed_model::{
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
     Acts, Clear, Input, Protocol, PublicTable, RunError, StepCost, Terms, embeddings, labels,
-    out_of_range,
+    logits, out_of_range,
 };
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
@@ -263,6 +263,37 @@ fn classifiers_give_labels_and_nothing_else() {
             );
         }
     });
+}
+
+/// By the operator's word all logits: near those of the clear model, and what the plan says.
+#[test]
+fn classifiers_give_logits_where_they_are_to() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+    let model = Model::load(folder.path()).unwrap();
+    let program = Model::shapes_only(&model.public).program();
+    let texts = tokens(&model);
+    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
+    let input = Input::Texts(texts.clone(), Terms::default());
+    let (found, steps) = pass(&model, &input, logits);
+    let plan = Plan::logits(&program, &lengths, Terms::default()).unwrap();
+    assert_is(&plan, &steps);
+    assert!(
+        plan.exposures
+            .iter()
+            .any(|e| e.who == "client" && e.sees.contains("all logits"))
+    );
+    let clear = model.embed(texts).unwrap();
+    assert_eq!(found.len(), clear.len());
+    for (found, clear) in found.iter().zip(&clear) {
+        assert_eq!(found.len(), TINY_LABELS.len());
+        let worst = found.iter().zip(clear).map(|(a, b)| (a - b).abs());
+        assert!(worst.fold(0.0, f64::max) < 0.01, "{found:?} {clear:?}");
+        // Nothing below the last place that is opened.
+        assert!(found.iter().all(|logit| (logit * 4096.0).fract() == 0.0));
+    }
+    let encoder = tiny_model().program();
+    assert!(Plan::logits(&encoder, &lengths, Terms::default()).is_err());
 }
 
 #[test]

@@ -9,7 +9,7 @@ from ._settings import Connection, How, PathLike, at_least, bucket_of, close_qui
 
 
 class Classifier(Session):
-    """Classifies texts with a server that sees neither the texts nor their classes; this side sees no logits.
+    """Classifies texts with a server that sees neither the texts nor their classes; this side uses their labels alone.
 
     >>> hushed.Classifier("127.0.0.1:7450", pin="9f86d0…").classify(["a private text"])
     ['positive']

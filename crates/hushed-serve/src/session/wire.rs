@@ -123,6 +123,19 @@ pub struct Welcome {
     pub table: Option<Digest>,
     /// The documents that may be searched, where there are any.
     pub index: Option<IndexFacts>,
+    /// A classifier opens all logits; otherwise the label alone.
+    pub logits: bool,
+    /// The public prefix of every text that is continued, where there is one.
+    pub prefix: Option<PrefixFacts>,
+}
+
+/// What a client knows of a server's public prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixFacts {
+    /// Its tokens, from 1.
+    pub tokens: u32,
+    /// SHA-256 of its text.
+    pub text: Digest,
 }
 
 /// What a client knows of a server's documents.
@@ -188,6 +201,12 @@ impl Reply {
                     out.extend_from_slice(&index.documents.to_le_bytes());
                     out.extend_from_slice(&index.record_bytes.to_le_bytes());
                 }
+                out.push(u8::from(w.logits));
+                out.push(u8::from(w.prefix.is_some()));
+                if let Some(prefix) = &w.prefix {
+                    out.extend_from_slice(&prefix.tokens.to_le_bytes());
+                    out.extend_from_slice(&prefix.text.0);
+                }
             }
             Self::Fhe(w) => {
                 out.push(2);
@@ -227,6 +246,16 @@ impl Reply {
                         record_bytes: u32::from_le_bytes(reader.array("bytes of a record")?),
                     }),
                     _ => return Err(WireFault::Undefined { field: "index" }),
+                },
+                logits: match reader.array("answers")? {
+                    [0] => false,
+                    [1] => true,
+                    _ => return Err(WireFault::Undefined { field: "answers" }),
+                },
+                prefix: match reader.array("prefix")? {
+                    [0] => None,
+                    [1] => Some(prefix(&mut reader)?),
+                    _ => return Err(WireFault::Undefined { field: "prefix" }),
                 },
             }),
             [2] if version == VERSION => Self::Fhe(FheWelcome {
@@ -273,6 +302,17 @@ impl Confirm {
         };
         reader.finish()?;
         Ok(Self { tag, wants_bundle })
+    }
+}
+
+fn prefix(reader: &mut Reader<'_>) -> Result<PrefixFacts, WireFault> {
+    let field = "number of tokens of the prefix";
+    match u32::from_le_bytes(reader.array(field)?) {
+        0 => Err(WireFault::Undefined { field }),
+        tokens => Ok(PrefixFacts {
+            tokens,
+            text: Digest(reader.array("hash of the prefix")?),
+        }),
     }
 }
 

@@ -19,19 +19,21 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hushed_model::{ImageError, Item, Model, Pixels, Program, Public, Task, TokenIds, TooLong};
-use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels};
+use hushed_model::{
+    ImageError, Item, Model, Pixels, Program, Public, Task, TokenIds, TooLong, largest,
+};
+use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels, logits};
 use hushed_net::{Expect, Stats};
 
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{ClientConfig, open, patiently};
 use crate::session::deadlines::Deadlines;
-use crate::session::wire::{Refusal, Welcome};
+use crate::session::wire::{PrefixFacts, Refusal, Welcome};
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use greet::{greet, pinned};
 
-pub use answer::{Answered, Cost, Embedding, OnProgress, Pass, Progress};
+pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress};
 pub use generate::{Finish, GenerateOptions, Generated, Generation};
 pub use options::Options;
 pub use search::Found;
@@ -121,10 +123,31 @@ impl Client {
         self.welcome.max_pass_tokens as usize
     }
 
-    /// Texts that this session may still run.
+    /// The server opens all logits of a text or image that is classified, each of which counts as a text; otherwise
+    /// the label alone.
+    #[must_use]
+    pub fn opens_logits(&self) -> bool {
+        self.welcome.logits
+    }
+
+    /// What an answer counts as, in texts.
+    pub(super) fn charge(&self) -> usize {
+        match self.welcome.logits {
+            true => self.public().labels().map_or(1, <[String]>::len),
+            false => 1,
+        }
+    }
+
+    /// Texts that this session may still run; an answer with logits counts as many.
     #[must_use]
     pub fn texts_left(&self) -> usize {
         (self.welcome.max_texts as usize).saturating_sub(self.texts)
+    }
+
+    /// What the server puts before every text that is continued.
+    #[must_use]
+    pub fn public_prefix(&self) -> Option<PrefixFacts> {
+        self.welcome.prefix
     }
 
     /// When its last pass ended, or its set-up.
@@ -170,11 +193,13 @@ impl Client {
         if self.public().task() != Task::Embed {
             return Err(self.other_task());
         }
-        self.each(texts, &options.into(), progress, embeddings, each)
+        let options = options.into();
+        let ids = self.checked(texts, &options)?;
+        self.each_of(&ids, &options, progress, embeddings, each)
     }
 
     /// The class of each text, with the text's index as it comes: the name of the largest logit, the only thing that is
-    /// opened.
+    /// opened, unless the [server opens logits](Client::opens_logits).
     ///
     /// # Errors
     /// As [`Client::embed`].
@@ -183,12 +208,12 @@ impl Client {
         texts: &[S],
         options: impl Into<Options>,
         progress: Option<OnProgress>,
-        mut each: impl FnMut(usize, Answered<String>),
+        each: impl FnMut(usize, Answered<Class>),
     ) -> Result<(), ServeError> {
-        let names = self.labels()?;
-        self.each(texts, &options.into(), progress, labels, |index, answer| {
-            each(index, answer.named(&names));
-        })
+        self.labels()?;
+        let options = options.into();
+        let ids = self.checked(texts, &options)?;
+        self.classes_of(&ids, &options, progress, each)
     }
 
     /// As [`Client::classify_each`] for images, of which at most `batch` share a pass. [`Client::public`] makes them of
@@ -202,9 +227,9 @@ impl Client {
         images: &[Pixels],
         batch: usize,
         progress: Option<OnProgress>,
-        mut each: impl FnMut(usize, Answered<String>),
+        each: impl FnMut(usize, Answered<Class>),
     ) -> Result<(), ServeError> {
-        let names = self.labels()?;
+        self.labels()?;
         if self.public().images.is_none() {
             let source = ImageError::NoImages;
             return Err(ServeError::Image { index: 0, source });
@@ -221,9 +246,7 @@ impl Client {
             return Err(ServeError::Image { index, source });
         }
         self.enough_left(images.len())?;
-        self.each_of(images, &options, progress, labels, |index, answer| {
-            each(index, answer.named(&names));
-        })
+        self.classes_of(images, &options, progress, each)
     }
 
     /// That this server's model does something else.
@@ -233,21 +256,19 @@ impl Client {
         })
     }
 
-    fn each<S: AsRef<str>, T>(
-        &mut self,
+    /// The tokens of texts that may run.
+    fn checked<S: AsRef<str>>(
+        &self,
         texts: &[S],
         options: &Options,
-        progress: Option<OnProgress>,
-        run: Run<T>,
-        each: impl FnMut(usize, Answered<T>),
-    ) -> Result<(), ServeError> {
+    ) -> Result<Vec<TokenIds>, ServeError> {
         options.check()?;
         self.enough_left(texts.len())?;
-        let ids = self.tokens(texts, options)?;
-        self.each_of(&ids, options, progress, run, each)
+        self.tokens(texts, options)
     }
 
     fn enough_left(&self, texts: usize) -> Result<(), ServeError> {
+        let texts = texts.saturating_mul(self.charge());
         match self.texts_left() {
             limit if texts > limit => Err(ServeError::TooManyTexts { texts, limit }),
             _ => Ok(()),
@@ -273,13 +294,32 @@ impl Client {
         &mut self,
         ids: &[TokenIds],
         options: &Options,
-        mut each: impl FnMut(usize, String),
+        each: impl FnMut(usize, Answered<Class>),
+    ) -> Result<(), ServeError> {
+        self.classes_of(ids, options, None, each)
+    }
+
+    /// Classes, with logits where they are opened.
+    fn classes_of<I: Clone + Into<Item>>(
+        &mut self,
+        items: &[I],
+        options: &Options,
+        progress: Option<OnProgress>,
+        mut each: impl FnMut(usize, Answered<Class>),
     ) -> Result<(), ServeError> {
         let names = self.labels()?;
-        self.each_of(ids, options, None, labels, |index, answer| {
-            let name = names.get(answer.values as usize).cloned();
-            each(index, name.unwrap_or_default());
-        })
+        let class = |place: u32, logits| Class {
+            name: names.get(place as usize).cloned().unwrap_or_default(),
+            logits,
+        };
+        match self.welcome.logits {
+            true => self.each_of(items, options, progress, logits, |index, answer| {
+                each(index, answer.classed(|row| class(largest(&row), Some(row))));
+            }),
+            false => self.each_of(items, options, progress, labels, |index, answer| {
+                each(index, answer.classed(|place| class(place, None)));
+            }),
+        }
     }
 
     fn labels(&self) -> Result<Vec<String>, ServeError> {
@@ -428,7 +468,7 @@ impl Client {
         let input = Input::of(texts.to_vec(), terms);
         let answers = run(&mut self.backend, &self.model, &input)?;
         let answers = answers.ok_or(ServeError::NoAnswer)?;
-        self.texts += texts.len();
+        self.texts += texts.len() * self.charge();
         self.used = Instant::now();
         let stats = self.stats().since(&before);
         let sites = self.backend.costs().iter().skip(sites_before).cloned();

@@ -25,6 +25,8 @@ pub struct Kept {
     bundle: Digest,
     max_tokens: usize,
     max_texts: usize,
+    /// What an answer counts as, in texts.
+    charge: usize,
     documents: usize,
     client: Option<Client>,
     process: u32,
@@ -46,6 +48,7 @@ impl Kept {
             bundle: client.bundle_hash(),
             max_tokens: client.max_tokens(),
             max_texts: client.texts_left(),
+            charge: client.charge().max(1),
             documents: client.documents(),
             client: Some(client),
             process: std::process::id(),
@@ -124,10 +127,10 @@ impl Kept {
         }
         let ids = self.run(1, |client| client.tokens(texts, options))?;
         let mut classes = Vec::with_capacity(ids.len());
-        for part in ids.chunks(self.max_texts.max(1)) {
-            self.run(part.len(), |client| {
+        for part in ids.chunks((self.max_texts / self.charge).max(1)) {
+            self.run(part.len() * self.charge, |client| {
                 client.stop_when(Arc::clone(stop));
-                client.classify_tokens(part, options, |_, class| classes.push(class))
+                client.classify_tokens(part, options, |_, class| classes.push(class.values.name))
             })?;
         }
         Ok(classes)

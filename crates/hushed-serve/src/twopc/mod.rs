@@ -13,18 +13,20 @@ pub(crate) mod encoder;
 pub(crate) mod index;
 #[cfg(feature = "client")]
 pub(crate) mod kept;
+pub(crate) mod prefix;
 pub(crate) mod server;
 pub(crate) mod table;
 pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Answered, Client, Cost, Embedding, Finish, Found, GenerateOptions, Generated, Generation,
-    OnProgress, Options, Pass, Progress,
+    Answered, Class, Client, Cost, Embedding, Finish, Found, GenerateOptions, Generated,
+    Generation, OnProgress, Options, Pass, Progress,
 };
 #[cfg(feature = "client")]
 pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};
 pub use index::{IndexFault, IndexFile};
 #[cfg(feature = "client")]
 pub use kept::Kept;
-pub use server::{Server, ServerConfig};
+pub use prefix::read_prefix;
+pub use server::{Answers, Server, ServerConfig};

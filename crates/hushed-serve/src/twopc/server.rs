@@ -16,9 +16,10 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::listener::Listener;
 use crate::twopc::index::IndexFile;
+use crate::twopc::prefix::Offered;
 use crate::twopc::table;
 use crate::twopc::wire::MAX_TOP;
-pub use config::ServerConfig;
+pub use config::{Answers, ServerConfig};
 use session::Shared;
 
 /// A server that listens.
@@ -48,6 +49,17 @@ impl Server {
             let name = "a limit of tokens below the rows of an image, --max-tokens,";
             return Err(ServeError::NotForImages { name });
         }
+        let classes = model.public.labels().map_or(0, <[String]>::len);
+        let logits = config.answers == Answers::Logits;
+        if logits && model.public.task() != Task::Classify {
+            return Err(ServeError::NotAClassifier);
+        }
+        if logits && classes > config.max_texts {
+            return Err(ServeError::LessThanARow {
+                classes,
+                limit: config.max_texts,
+            });
+        }
         let index = match &config.index {
             Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
             None => None,
@@ -61,6 +73,14 @@ impl Server {
                 memory,
             )?;
         }
+        let program = model.program();
+        let prefix = match &config.public_prefix {
+            Some(path) => Some(Offered::read(path, &model, &program)?),
+            None => None,
+        };
+        // A text has the positions that are left.
+        let prefixed = prefix.as_ref().map_or(0, |p| p.prefix.rows());
+        let max_tokens = max_tokens.min(model.public.max_tokens - prefixed);
         let table = match (config.public_table, model.embedding()) {
             (true, Some(e)) => Some(table::hash(e)?),
             (true, None) => {
@@ -72,10 +92,13 @@ impl Server {
         Ok(Self {
             shared: Shared {
                 index,
+                charge: if logits { classes } else { 1 },
+                logits,
+                prefix,
                 listener,
                 max_tokens,
                 max_pass_tokens: config.max_pass_tokens.max(max_tokens),
-                program: model.program(),
+                program,
                 sampler: Sampler::from_os(),
                 model,
                 layers: Arc::new(layers),
@@ -109,6 +132,13 @@ impl Server {
     #[must_use]
     pub fn documents(&self) -> usize {
         self.shared.index.as_ref().map_or(0, Index::documents)
+    }
+
+    /// Tokens of its public prefix.
+    #[must_use]
+    pub fn prefix_tokens(&self) -> usize {
+        let prefix = self.shared.prefix.as_ref();
+        prefix.map_or(0, |p| p.prefix.rows())
     }
 
     /// Whether its model reads images.

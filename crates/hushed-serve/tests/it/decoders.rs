@@ -3,7 +3,8 @@
 use hushed_model::testing::{mutations, tiny_folder};
 use hushed_serve::fhe::wire::{self, CHUNK, Download, Failure, JobState, PART, Upload, frames};
 use hushed_serve::session::wire::{
-    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, Reply, VERSION, Welcome, WireFault,
+    Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, PrefixFacts, Reply, VERSION, Welcome,
+    WireFault,
 };
 use hushed_serve::twopc::wire::{
     Answer, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
@@ -32,6 +33,11 @@ fn welcome() -> Welcome {
         index: Some(IndexFacts {
             documents: 11,
             record_bytes: 12,
+        }),
+        logits: true,
+        prefix: Some(PrefixFacts {
+            tokens: 13,
+            text: Digest([9; 32]),
         }),
     }
 }

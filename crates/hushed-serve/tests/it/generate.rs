@@ -42,11 +42,11 @@ fn assert_greedy(tokens: &[u32]) {
 }
 
 fn assert_greedy_of(model: &Model, tokens: &[u32]) {
-    let mut text = model
-        .tokens(PROMPT, TooLong::Refuse)
-        .unwrap()
-        .ids()
-        .to_vec();
+    let text = model.tokens(PROMPT, TooLong::Refuse).unwrap();
+    assert_greedy_after(model, text.ids().to_vec(), tokens);
+}
+
+fn assert_greedy_after(model: &Model, mut text: Vec<u32>, tokens: &[u32]) {
     for &token in tokens {
         let logits = model
             .embed(vec![TokenIds::new(text.clone())])
@@ -118,6 +118,94 @@ fn a_decoder_with_relative_positions_goes_on_as_well() {
     let again: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
     assert_greedy_of(&model, &ids(&again));
     client.close().unwrap();
+}
+
+/// A public prefix: the client takes the server's, or insists on one; tokens are those of the clear model over both.
+#[test]
+fn a_text_goes_on_behind_a_public_prefix() {
+    let files = tempfile::tempdir().unwrap();
+    let (file, text) = (files.path().join("prefix.txt"), "all of the things\n");
+    std::fs::write(&file, text).unwrap();
+    let tiny = tempfile::tempdir().unwrap();
+    tiny_generator_folder(tiny.path()).unwrap();
+    for (folder, bucket) in [
+        (tiny.path().to_owned(), Some(16)),
+        (tiny_golden("llama"), None),
+    ] {
+        let model = Model::load(&folder).unwrap();
+        let server = Running::start(|config| {
+            config.model = folder;
+            config.public_prefix = Some(file.clone());
+        });
+        let mut client = server.connect().unwrap();
+        let prefix = model.public.prefix(text).unwrap();
+        let tokenizer = model.public.tokenizer().unwrap();
+        let own = tokenizer
+            .encode_behind(PROMPT, 100, TooLong::Refuse)
+            .unwrap();
+        let offered = client.public_prefix().unwrap().tokens as usize;
+        assert_eq!(offered, prefix.rows().total);
+        assert_eq!(client.max_tokens(), model.public.max_tokens - offered);
+        for (bucket, expected) in [(None, None), (bucket, Some(text.to_owned()))] {
+            let options = GenerateOptions {
+                bucket,
+                public_prefix: expected,
+                ..options(4)
+            };
+            let generation = client.generate(PROMPT, &options).unwrap();
+            assert_eq!(generation.prefix_tokens(), offered);
+            assert_eq!(generation.tokens(), own.rows().total);
+            let tokens: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
+            let before = [prefix.ids(), own.ids()].concat();
+            assert_greedy_after(&model, before, &ids(&tokens));
+        }
+        let other = GenerateOptions {
+            public_prefix: Some("another".to_owned()),
+            ..options(1)
+        };
+        let refused = client.generate(PROMPT, &other).err().unwrap();
+        assert_eq!(
+            (refused.name(), refused.category()),
+            ("other-prefix", Category::Mismatch)
+        );
+        if bucket.is_none() {
+            let padded = GenerateOptions {
+                bucket: Some(16),
+                ..options(1)
+            };
+            let refused = client.generate(PROMPT, &padded).err().unwrap();
+            assert_eq!(refused.category(), Category::Usage);
+        }
+        client.close().unwrap();
+    }
+    // None at the server; and what no server begins with.
+    let mut client = start(|_| ()).connect().unwrap();
+    let expected = GenerateOptions {
+        public_prefix: Some(text.to_owned()),
+        ..options(1)
+    };
+    let refused = client.generate(PROMPT, &expected).err().unwrap();
+    assert_eq!(refused.category(), Category::Mismatch);
+    let refused = |content: &[u8], change: &dyn Fn(&mut ServerConfig)| {
+        std::fs::write(&file, content).unwrap();
+        let mut config = ServerConfig::local(tiny.path(), tiny.path().join("certificates"));
+        config.public_prefix = Some(file.clone());
+        change(&mut config);
+        hushed_serve::Server::bind(&config)
+            .err()
+            .unwrap()
+            .category()
+    };
+    assert_eq!(refused(b"\xff", &|_| ()), Category::Local);
+    assert_eq!(refused(b"", &|_| ()), Category::Input);
+    assert_eq!(
+        refused("a ".repeat(200).as_bytes(), &|_| ()),
+        Category::Input
+    );
+    let encoder = |config: &mut ServerConfig| config.model = tiny_golden("roberta");
+    assert_eq!(refused(b"a", &encoder), Category::Usage);
+    let missing = |config: &mut ServerConfig| config.public_prefix = Some("none".into());
+    assert_eq!(refused(b"a", &missing), Category::Local);
 }
 
 /// A model whose activations its formats do not hold is not served, though its weights are in range.

@@ -145,6 +145,8 @@ fn servers_that_are_none() {
             max_texts: 8,
             table: None,
             index: None,
+            logits: false,
+            prefix: None,
         })
         .encode()
     };

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use crate::common::Running;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use hushed_model::{Model, cosine};
-use hushed_serve::{Bundle, BundlePin, Options, Progress, Refusal, ServeError, Task, TooLong};
+use hushed_serve::{
+    Answers, Bundle, BundlePin, Category, Options, Progress, Refusal, ServeError, ServerConfig,
+    Task, TooLong,
+};
 
 const TEXTS: [&str; 3] = [
     "a",
@@ -231,7 +234,9 @@ fn labels_are_those_of_the_clear_model() {
     };
     let mut found = Vec::new();
     client
-        .classify_each(&TEXTS, batch, None, |_, answer| found.push(answer.values))
+        .classify_each(&TEXTS, batch, None, |_, answer| {
+            found.push(answer.values.name)
+        })
         .unwrap();
     client.close().unwrap();
     let model = Model::load(folder.path()).unwrap();
@@ -242,4 +247,59 @@ fn labels_are_those_of_the_clear_model() {
         let largest = logits.iter().copied().fold(f64::MIN, f64::max);
         assert!(largest - logits[place] < 0.02, "{label} {logits:?}");
     }
+}
+
+/// By the operator's word: all logits, each of which counts as a text.
+#[test]
+fn logits_are_opened_where_the_operator_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let classes = TINY_LABELS.len();
+    let server = Running::start(|config| {
+        tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+        config.model = folder.path().to_owned();
+        config.answers = Answers::Logits;
+        config.max_texts = TEXTS.len() * classes + classes - 1;
+    });
+    let mut client = server.connect().unwrap();
+    assert!(client.opens_logits());
+    let mut found = Vec::new();
+    let batch = Options {
+        batch: 2,
+        ..Options::default()
+    };
+    client
+        .classify_each(&TEXTS, batch, None, |_, answer| found.push(answer.values))
+        .unwrap();
+    let model = Model::load(folder.path()).unwrap();
+    for (text, class) in TEXTS.iter().zip(&found) {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let clear = model.embed(vec![ids]).unwrap().remove(0);
+        let logits = class.logits.as_ref().unwrap();
+        let off = logits.iter().zip(&clear).map(|(a, b)| (a - b).abs());
+        assert!(off.fold(0.0, f64::max) < 0.01);
+        let place = TINY_LABELS.iter().position(|name| *name == class.name);
+        let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+        assert!(logits[place.unwrap()] >= largest);
+    }
+    // Not one more answer is left, for the client or for who ignores what the welcome said.
+    assert_eq!(client.texts_left(), classes - 1);
+    let refused = client.classify_each(&["a"], TooLong::Refuse, None, |_, _| ());
+    assert!(matches!(
+        refused.err().unwrap(),
+        ServeError::TooManyTexts { .. }
+    ));
+    client.close().unwrap();
+
+    let refused = |change: &dyn Fn(&mut ServerConfig)| {
+        let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        config.answers = Answers::Logits;
+        change(&mut config);
+        hushed_serve::Server::bind(&config)
+            .err()
+            .unwrap()
+            .category()
+    };
+    assert_eq!(refused(&|c| c.max_texts = classes - 1), Category::Usage);
+    let generator = hushed_model::testing::tiny_golden("gpt2");
+    assert_eq!(refused(&|c| c.model = generator.clone()), Category::Usage);
 }

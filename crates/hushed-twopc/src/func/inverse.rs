@@ -11,7 +11,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{
-    Sign, bit_to_arith, bit_to_arith_cost, highest_one, highest_one_cost, mul, mul_cost, square,
+    Sign, bit_to_arith, bit_to_arith_cost, leading_one, leading_one_cost, mul, mul_cost, square,
     square_cost,
 };
 use crate::share::{BitShare, Ring, Share};
@@ -39,7 +39,7 @@ pub fn reciprocal(
     frac: u32,
     to: Ring,
 ) -> Result<Share, TwopcError> {
-    let (u, hot) = normalise(ctx, x, bits)?;
+    let (u, hot) = normalise(ctx, x, bits, to)?;
     let guess = quadratic(ctx, &u, &INVERSE)?;
     // y(2 − u·y)
     let uy = mul(ctx, &u, &guess)?;
@@ -47,7 +47,7 @@ pub fn reciprocal(
     let two = 2 << FRAC;
     let correction = uy.neg().add_public(ctx.party(), two);
     let y = mul(ctx, &guess, &correction)?;
-    let y = rescale(ctx, &y, FRAC, Sign::NonNegative, WIDE)?;
+    let y = rescale(ctx, &y, FRAC, Sign::NonNegative, listed(to))?;
     // 1/x = S/(u·2^bits)
     let weight = |k: u32| scale * (-f64::from(k) - 1.0).exp2();
     finish(ctx, &y, &hot, weight, frac, to)
@@ -62,7 +62,7 @@ pub fn inverse_root(
     frac: u32,
     to: Ring,
 ) -> Result<Share, TwopcError> {
-    let (u, hot) = normalise(ctx, x, bits)?;
+    let (u, hot) = normalise(ctx, x, bits, to)?;
     let guess = quadratic(ctx, &u, &ROOT)?;
     // y(3 − u·y²)/2
     let y2 = square(ctx, &guess)?;
@@ -71,7 +71,7 @@ pub fn inverse_root(
     let uy2 = rescale(ctx, &uy2, FRAC, Sign::NonNegative, WIDE)?;
     let correction = uy2.neg().add_public(ctx.party(), 3 << FRAC);
     let y = mul(ctx, &guess, &correction)?;
-    let y = rescale(ctx, &y, FRAC + 1, Sign::NonNegative, WIDE)?;
+    let y = rescale(ctx, &y, FRAC + 1, Sign::NonNegative, listed(to))?;
     // 1/√x = 1/√(u·2^(k+1))
     let weight = |k: u32| scale * (-(f64::from(k) + 1.0) / 2.0).exp2();
     finish(ctx, &y, &hot, weight, frac, to)
@@ -79,15 +79,20 @@ pub fn inverse_root(
 
 /// The cost of [`reciprocal`] for `n` numbers.
 pub fn reciprocal_cost(n: usize, bits: u32, to: Ring) -> Cost {
-    let product = mul_cost(n, WIDE) + rescale_cost(n, WIDE, FRAC, WIDE);
-    normalise_cost(n, bits) + quadratic_cost(n) + product.repeated(2) + finish_cost(n, bits, to)
+    normalise_cost(n, bits, to)
+        + quadratic_cost(n)
+        + mul_cost(n, WIDE)
+        + rescale_cost(n, WIDE, FRAC, WIDE)
+        + mul_cost(n, WIDE)
+        + rescale_cost(n, WIDE, FRAC, listed(to))
+        + finish_cost(n, to)
 }
 
 /// The cost of [`inverse_root`] for `n` numbers.
 pub fn inverse_root_cost(n: usize, bits: u32, to: Ring) -> Cost {
     let cut = rescale_cost(n, WIDE, FRAC, WIDE);
-    let last = rescale_cost(n, WIDE, FRAC + 1, WIDE);
-    normalise_cost(n, bits)
+    let last = rescale_cost(n, WIDE, FRAC + 1, listed(to));
+    normalise_cost(n, bits, to)
         + quadratic_cost(n)
         + square_cost(n, WIDE)
         + cut
@@ -95,13 +100,13 @@ pub fn inverse_root_cost(n: usize, bits: u32, to: Ring) -> Cost {
         + cut
         + mul_cost(n, WIDE)
         + last
-        + finish_cost(n, bits, to)
+        + finish_cost(n, to)
 }
 
-fn normalise_cost(n: usize, bits: u32) -> Cost {
+fn normalise_cost(n: usize, bits: u32, to: Ring) -> Cost {
     let ring = Ring::new(bits + 1);
-    highest_one_cost(n, ring.bits())
-        + bit_to_arith_cost(n * bits as usize, ring)
+    leading_one_cost(n, ring)
+        + bit_to_arith_cost(n * bits as usize, wider(ring, listed(to)))
         + mul_cost(n, ring)
         + rescale_cost(n, ring, bits.saturating_sub(FRAC), WIDE)
 }
@@ -110,23 +115,37 @@ fn quadratic_cost(n: usize) -> Cost {
     square_cost(n, WIDE) + rescale_cost(n, WIDE, FRAC, WIDE).repeated(2)
 }
 
-fn finish_cost(n: usize, bits: u32, to: Ring) -> Cost {
-    let ring = Ring::new((to.bits() + GUARD + FRAC).min(64));
-    bit_to_arith_cost(n * bits as usize, ring)
-        + rescale_cost(n, WIDE, 0, ring)
-        + mul_cost(n, ring)
-        + rescale_cost(n, ring, FRAC + GUARD, to)
+fn finish_cost(n: usize, to: Ring) -> Cost {
+    let ring = listed(to);
+    mul_cost(n, ring) + rescale_cost(n, ring, FRAC + GUARD, to)
 }
 
-/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`WIDE`], and the one-hot of k, little end first.
-fn normalise(ctx: &mut Ctx, x: &Share, bits: u32) -> Result<(Share, Vec<BitShare>), TwopcError> {
-    let ring = Ring::new(bits + 1);
+/// The ring of the list of powers and of its product with a guess: the list keeps GUARD bits more than the result.
+fn listed(to: Ring) -> Ring {
+    Ring::new((to.bits() + GUARD + FRAC).min(64))
+}
+
+fn wider(a: Ring, b: Ring) -> Ring {
+    Ring::new(a.bits().max(b.bits()))
+}
+
+/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`WIDE`], and the one-hot of k, little end first, as
+/// numbers of a ring that both lists of powers fit.
+fn normalise(
+    ctx: &mut Ctx,
+    x: &Share,
+    bits: u32,
+    to: Ring,
+) -> Result<(Share, Vec<Share>), TwopcError> {
+    let (ring, n) = (Ring::new(bits + 1), x.len());
     let x = x.reduce_to(ring);
-    let mut hot = highest_one(ctx, &x)?;
-    hot.truncate(bits as usize);
+    let hot = leading_one(ctx, &x)?;
+    let all = BitShare::concat(&hot.iter().collect::<Vec<_>>());
+    let all = bit_to_arith(ctx, &all, wider(ring, listed(to)))?;
+    let places = 0..bits as usize;
+    let hot: Vec<Share> = places.map(|k| all.slice(k * n..(k + 1) * n)).collect();
     let weights: Vec<u64> = (0..bits).map(|k| 1 << (bits - 1 - k)).collect();
-    let s = pick(ctx, &hot, &weights, ring, x.len())?;
-    let u = mul(ctx, &x, &s)?;
+    let u = mul(ctx, &x, &pick(&hot, &weights, ring))?;
     let u = if bits >= FRAC {
         rescale(ctx, &u, bits - FRAC, Sign::NonNegative, WIDE)?
     } else {
@@ -148,41 +167,29 @@ fn quadratic(ctx: &mut Ctx, u: &Share, c: &[f64; 3]) -> Result<Share, TwopcError
 }
 
 /// Σ_k hot_k·weights_k.
-fn pick(
-    ctx: &mut Ctx,
-    hot: &[BitShare],
-    weights: &[u64],
-    ring: Ring,
-    n: usize,
-) -> Result<Share, TwopcError> {
-    let all = BitShare::concat(&hot.iter().collect::<Vec<_>>());
-    let all = bit_to_arith(ctx, &all, ring)?;
-    let mut sum = Share::zero(ring, n);
-    for (k, &w) in weights.iter().enumerate() {
-        sum.add_assign(&all.slice(k * n..(k + 1) * n).mul_public(w as i64));
+fn pick(hot: &[Share], weights: &[u64], ring: Ring) -> Share {
+    let mut sum = Share::zero(ring, hot.first().map_or(0, Share::len));
+    for (hot, &w) in hot.iter().zip(weights) {
+        sum.add_assign(&hot.reduce_to(ring).mul_public(w as i64));
     }
-    Ok(sum)
+    sum
 }
 
-/// y·weight(k), where y has [`FRAC`] fraction bits and the result `frac`.
+/// y·weight(k), where y has [`FRAC`] fraction bits in the ring [`listed`] and the result `frac`.
 fn finish(
     ctx: &mut Ctx,
     y: &Share,
-    hot: &[BitShare],
+    hot: &[Share],
     weight: impl Fn(u32) -> f64,
     frac: u32,
     to: Ring,
 ) -> Result<Share, TwopcError> {
-    // The list keeps GUARD bits more than the result, y is in [1, 2]: the product stays below 2^(to + GUARD + FRAC −
-    // 1).
-    let ring = Ring::new((to.bits() + GUARD + FRAC).min(64));
+    // y is in [1, 2]: the product stays below 2^(to + GUARD + FRAC − 1).
     let limit = 1u64 << (to.bits() + GUARD - 2);
     let weights: Vec<u64> = (0..hot.len() as u32)
         .map(|k| ((weight(k) * f64::from(frac + GUARD).exp2()).round() as u64).min(limit))
         .collect();
-    let picked = pick(ctx, hot, &weights, ring, y.len())?;
-    let y = rescale(ctx, y, 0, Sign::NonNegative, ring)?;
-    let product = mul(ctx, &y, &picked)?;
+    let product = mul(ctx, y, &pick(hot, &weights, y.ring()))?;
     rescale(ctx, &product, FRAC + GUARD, Sign::NonNegative, to)
 }
 

@@ -8,7 +8,7 @@
 //! smaller.
 
 use super::inverse::{inverse_root, inverse_root_cost};
-use super::{Format, rescale, rescale_cost};
+use super::{Format, narrow, rescale, rescale_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{Expected, TwopcError};
@@ -17,7 +17,7 @@ use crate::he::{
     HeContext, Layout, OltSpec, RowsCost, row_squares, row_squares_cost, scale_rows,
     scale_rows_cost,
 };
-use crate::share::Share;
+use crate::share::{Ring, Share};
 use std::borrow::Borrow;
 
 /// Formats of v and r.
@@ -189,9 +189,8 @@ pub fn normalise_rows(
     } else {
         x.clone()
     };
-    let r = inverse_deviation(ctx, he, &c, from, shape, &how)?;
-    let shift = from.frac - centred.frac;
-    let c = rescale(ctx, &c, shift, Sign::Bounded, centred.ring)?;
+    let (c, small) = both(ctx, &c, from, centred, how.squared)?;
+    let r = inverse_deviation(ctx, he, &small, shape, &how)?;
     let y = scale_rows(ctx, he, &c, rows, width, &r)?;
     let frac = centred.frac + how.root.frac;
     rescale(ctx, &y, frac - to.frac, Sign::Bounded, to.ring)
@@ -215,10 +214,10 @@ pub fn normalise_rows_cost<L: Borrow<Layout>>(
     let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
     let frac = centred.frac + how.root.frac;
     let around = (if shape.centre { mean } else { Cost::ZERO })
-        + rescale_cost(n, from.ring, from.frac - centred.frac, centred.ring)
+        + both_cost(n, from, centred, how.squared)
         + rescale_cost(n, centred.ring, frac - to.frac, to.ring);
     Ok(RowsCost::from(around)
-        + inverse_deviation_cost(shape, from, &how, &layout)?
+        + inverse_deviation_cost(shape, &how, &layout)?
         + scale_rows_cost(rows, width, centred.ring, &layout)?)
 }
 
@@ -233,26 +232,47 @@ pub fn unit_rows_cost<L: Borrow<Layout>>(
     layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
 ) -> Result<RowsCost, TwopcError> {
     let n = rows * width;
-    let cut = |from: Format, frac: u32, to: Format| {
-        rescale_cost(n, from.ring, from.frac + frac - to.frac, to.ring)
-    };
-    let around = cut(from, 0, UNIT_CENTRED) + cut(UNIT_CENTRED, UNIT.root.frac, UNIT_PRODUCT);
+    let shift = UNIT_CENTRED.frac + UNIT.root.frac - UNIT_PRODUCT.frac;
+    let around = both_cost(n, from, UNIT_CENTRED, UNIT.squared)
+        + rescale_cost(n, UNIT_CENTRED.ring, shift, UNIT_PRODUCT.ring);
     Ok(RowsCost::from(around)
-        + inverse_deviation_cost(unit_shape(rows, width), from, &UNIT, &layout)?
+        + inverse_deviation_cost(unit_shape(rows, width), &UNIT, &layout)?
         + scale_rows_cost(rows, width, UNIT_CENTRED.ring, &layout)?)
 }
 
 fn inverse_deviation_cost<L: Borrow<Layout>>(
     shape: NormShape,
-    from: Format,
     how: &Deviation,
     layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
 ) -> Result<RowsCost, TwopcError> {
     let NormShape { rows, width, .. } = shape;
-    let Format { ring, frac } = how.squared;
-    let around = rescale_cost(rows * width, from.ring, from.frac - frac, ring)
-        + inverse_root_cost(rows, how.sum_bits(), how.root.ring);
-    Ok(RowsCost::from(around) + row_squares_cost(rows, width, ring, layout)?)
+    let root = inverse_root_cost(rows, how.sum_bits(), how.root.ring);
+    Ok(RowsCost::from(root) + row_squares_cost(rows, width, how.squared.ring, layout)?)
+}
+
+/// c as its product wants it, and as its squares do: one truncation for both, as the fewer fraction bits of the squares
+/// are the upper ones of a ring that has as many more.
+fn both(
+    ctx: &mut Ctx,
+    c: &Share,
+    from: Format,
+    product: Format,
+    squares: Format,
+) -> Result<(Share, Share), TwopcError> {
+    let ring = ring_of_both(product, squares);
+    let c = rescale(ctx, c, from.frac - product.frac, Sign::Bounded, ring)?;
+    let small = narrow(ctx.party(), &c, product.frac - squares.frac, squares.ring);
+    Ok((c.reduce_to(product.ring), small))
+}
+
+fn both_cost(n: usize, from: Format, product: Format, squares: Format) -> Cost {
+    let ring = ring_of_both(product, squares);
+    rescale_cost(n, from.ring, from.frac - product.frac, ring)
+}
+
+fn ring_of_both(product: Format, squares: Format) -> Ring {
+    let wide = squares.ring.bits() + product.frac - squares.frac;
+    Ring::new(wide.max(product.ring.bits()))
 }
 
 fn unit_shape(rows: usize, width: usize) -> NormShape {
@@ -277,20 +297,17 @@ fn mean(ctx: &mut Ctx, x: &Share, from: Format, shape: NormShape) -> Result<Shar
     rescale(ctx, &mean, after, Sign::Bounded, from.ring)
 }
 
-/// √d/√(Σ c² + d·ε), one a row, in the format that `how` says.
+/// √d/√(Σ c² + d·ε), one a row, in the format that `how` says, of c in its format of squares.
 fn inverse_deviation(
     ctx: &mut Ctx,
     he: &HeContext,
     c: &Share,
-    from: Format,
     shape: NormShape,
     how: &Deviation,
 ) -> Result<Share, TwopcError> {
     let NormShape { rows, width, .. } = shape;
-    let Format { ring, frac } = how.squared;
-    let small = rescale(ctx, c, from.frac - frac, Sign::Bounded, ring)?;
-    let v = row_squares(ctx, he, &small, rows, width)?;
-    let unit = f64::from(2 * frac).exp2();
+    let v = row_squares(ctx, he, c, rows, width)?;
+    let unit = f64::from(2 * how.squared.frac).exp2();
     let epsilon = (shape.epsilon * width as f64 * unit).round() as i64;
     let v = v.add_public(ctx.party(), epsilon.max(1));
     let scale = (width as f64 * unit).sqrt();
@@ -310,9 +327,8 @@ pub fn unit_rows(
     rows: usize,
     width: usize,
 ) -> Result<Share, TwopcError> {
-    let r = inverse_deviation(ctx, he, x, from, unit_shape(rows, width), &UNIT)?;
-    let shift = from.frac - UNIT_CENTRED.frac;
-    let c = rescale(ctx, x, shift, Sign::Bounded, UNIT_CENTRED.ring)?;
+    let (c, small) = both(ctx, x, from, UNIT_CENTRED, UNIT.squared)?;
+    let r = inverse_deviation(ctx, he, &small, unit_shape(rows, width), &UNIT)?;
     let y = scale_rows(ctx, he, &c, rows, width, &r)?;
     let shift = UNIT_CENTRED.frac + UNIT.root.frac - UNIT_PRODUCT.frac;
     let y = rescale(ctx, &y, shift, Sign::Bounded, UNIT_PRODUCT.ring)?;

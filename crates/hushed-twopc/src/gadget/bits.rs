@@ -4,12 +4,13 @@
 //! Sklansky's prefix tree: ⌈log₂ m⌉ levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a
 //! row), so rounds are what counts. Prefix-OR is the same tree over ANDs of complements.
 
+use super::compare::{less_than_public, less_than_public_cost};
 use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_len};
+use crate::error::{TwopcError, expect_at_least, expect_len};
 use crate::ot::triple;
-use crate::share::{BitShare, SecretWords, Share};
+use crate::share::{BitShare, Ring, SecretWords, Share};
 
 /// One level of a prefix tree: nodes (i, j), in which place i takes in the span of place j; first the `open` ones,
 /// whose own span does not reach place 0 yet.
@@ -115,6 +116,41 @@ pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, Twop
     Ok(none.iter().rev().map(|b| b.not_by(me)).collect())
 }
 
+/// Up to how many elements [`leading_one`] compares with all powers of two at once.
+const FEW: usize = 16;
+
+/// Cost of [`leading_one`] of `n` elements of `ring`.
+pub fn leading_one_cost(n: usize, ring: Ring) -> Cost {
+    match n <= FEW {
+        true => less_than_public_cost(n, ring, ring.bits() as usize - 1, 0, ring.bits()),
+        false => highest_one_cost(n, ring.bits()),
+    }
+}
+
+/// As [`highest_one`] for integers of 0 .. 2^(ℓ−1): ℓ − 1 vectors. Of few, comparisons with all powers of two take half
+/// the rounds, and no more bytes than planes of bits that are mostly empty.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] in a ring of fewer than two bits.
+pub fn leading_one(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
+    let places = x.ring().bits() as usize - 1;
+    expect_at_least("leading_one", "places", places as u64, 1)?;
+    if x.len() > FEW {
+        let mut hot = highest_one(ctx, x)?;
+        hot.truncate(places);
+        return Ok(hot);
+    }
+    let powers: Vec<i64> = (0..places).map(|k| 1 << k).collect();
+    let below = less_than_public(ctx, x, &powers, 0, x.ring().bits())?;
+    let me = ctx.party();
+    let above = below.iter().skip(1).map(Some).chain([None]);
+    let edge = |(here, above): (&BitShare, Option<&BitShare>)| match above {
+        Some(above) => here.xor(above),
+        None => here.not_by(me),
+    };
+    Ok(below.iter().zip(above).map(edge).collect())
+}
+
 /// Cost of [`highest_one`] of `n` elements of `bits` bits.
 pub fn highest_one_cost(n: usize, bits: u32) -> Cost {
     to_bits_cost(n, bits) + prefix_or_cost(n, bits as usize)
@@ -136,7 +172,6 @@ pub fn highest_one(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::share::Ring;
     use crate::testing::{assert_cost, reveal_bits, run_counted, share, share_bits};
     use hushed_math::rng::SecretRng;
 
@@ -174,6 +209,37 @@ mod tests {
                 assert_eq!(reveal_bits(h0, h1), x.iter().map(at).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn the_leading_one_of_few_and_of_many() {
+        for bits in [2, 3, 23, 34, 64] {
+            let ring = Ring::new(bits);
+            let half = values(ring).into_iter().map(|x| x & (ring.mask() >> 1));
+            let x: Vec<u64> = half.collect();
+            for x in [
+                &x[..1],
+                &x[..FEW],
+                &x[x.len() - FEW..],
+                &x[..FEW + 1],
+                &x[..],
+            ] {
+                let (x0, x1) = share(ring, x, 1);
+                let (h0, h1, stats) = run_counted(
+                    |ctx| leading_one(ctx, &x0).unwrap(),
+                    |ctx| leading_one(ctx, &x1).unwrap(),
+                );
+                assert_cost(&stats, leading_one_cost(x.len(), ring));
+                assert_eq!(h0.len(), bits as usize - 1);
+                for (j, (h0, h1)) in h0.iter().zip(&h1).enumerate() {
+                    let at = |x: &u64| u64::from(*x != 0 && 63 - x.leading_zeros() == j as u32);
+                    assert_eq!(reveal_bits(h0, h1), x.iter().map(at).collect::<Vec<_>>());
+                }
+            }
+        }
+        let few = leading_one_cost(1, Ring::new(34));
+        let planes = highest_one_cost(1, 34);
+        assert!(few.rounds + 6 == planes.rounds && few.bytes() < planes.bytes());
     }
 
     #[test]

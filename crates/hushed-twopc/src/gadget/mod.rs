@@ -26,6 +26,7 @@
 //! | [`max_rows`], [`argmax_rows`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
 //! | [`top_bits`], k of them | as [`msb`] of many below them, and ⌈(k−1)/2⌉ | as [`msb`] below, and 17 for two of them |
 //! | [`to_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |
+//! | [`leading_one`] | of few elements those of one comparison, of others those of [`highest_one`] | of few ℓ − 1 comparisons |
 
 mod bits;
 mod boolean;
@@ -45,7 +46,10 @@ mod truncate;
 #[cfg(test)]
 mod view_tests;
 
-pub use bits::{highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost};
+pub use bits::{
+    highest_one, highest_one_cost, leading_one, leading_one_cost, prefix_or, prefix_or_cost,
+    to_bits, to_bits_cost,
+};
 pub use boolean::{all, all_cost, and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
 pub use equal::{equal, equal_cost, is_zero, is_zero_cost, one_hot, one_hot_cost};

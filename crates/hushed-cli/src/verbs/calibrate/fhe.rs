@@ -53,7 +53,7 @@ impl Args {
         let lines = |bytes: Vec<u8>, path: &Path| -> Result<Vec<TokenIds>, CliError> {
             let texts = input::lines(bytes, path)?;
             let texts: Vec<String> = texts.into_iter().filter(|t| !t.trim().is_empty()).collect();
-            too_long.tokens_within(&model.public, &texts, self.rows)
+            too_long.tokens_within(&model.public, &texts, self.rows, false)
         };
         let mut tokens = |path: &Path| -> Result<Vec<TokenIds>, CliError> {
             let bytes = input::read(path)?;

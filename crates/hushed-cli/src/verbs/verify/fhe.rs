@@ -165,7 +165,7 @@ impl Args {
             .map_err(FheError::from)?;
         let rows = self.rows.map(|n| usize::from(n).next_power_of_two());
         let limit = rows.unwrap_or(choices.rows).min(choices.rows);
-        let tokens = too_long.tokens_within(&model.public, &texts, limit)?;
+        let tokens = too_long.tokens_within(&model.public, &texts, limit, false)?;
         let longest = tokens.iter().map(|t| t.ids().len()).max().unwrap_or(0);
         let rows = rows.unwrap_or(longest.next_power_of_two().max(4));
         if rows > choices.rows {

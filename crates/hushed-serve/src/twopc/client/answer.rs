@@ -32,12 +32,20 @@ pub struct Answered<T> {
     pub pass: Arc<Pass>,
 }
 
-impl Answered<u32> {
-    /// The same with the name of the class.
-    pub(super) fn named(self, names: &[String]) -> Answered<String> {
-        let name = names.get(self.values as usize).cloned();
+/// The class of a text or image. No `Debug`: it is private.
+#[derive(Clone, PartialEq)]
+pub struct Class {
+    /// The name of the largest logit.
+    pub name: String,
+    /// All logits, in the order of the model's classes, where the server's operator has them opened.
+    pub logits: Option<Vec<f64>>,
+}
+
+impl<T> Answered<T> {
+    /// The same as a class.
+    pub(super) fn classed(self, of: impl FnOnce(T) -> Class) -> Answered<Class> {
         Answered {
-            values: name.unwrap_or_default(),
+            values: of(self.values),
             tokens: self.tokens,
             rows: self.rows,
             pass: self.pass,

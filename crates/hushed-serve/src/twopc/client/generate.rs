@@ -2,13 +2,15 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use hushed_model::{Decoder, Message, Prompt, Task, TokenIds, Tokenizer};
-use hushed_mpc::{Input, Terms, TextCache, next_token};
+use hushed_mpc::{Input, Prefix, Terms, TextCache, next_token, pads_in_front};
 
 use super::stop::Stops;
 use super::{Client, Cost};
+use crate::bundle;
 use crate::error::ServeError;
 use crate::twopc::wire::{MAX_TEMPERATURE, Next, Request};
 
@@ -30,6 +32,8 @@ pub struct GenerateOptions {
     /// Runs as many passes as `max_tokens` says, one right after the other, before the first token is handed out:
     /// neither their number nor the pauses between them depend on where the text ends.
     pub pad_output: bool,
+    /// The public prefix that the server must have; `None` takes what it has.
+    pub public_prefix: Option<String>,
     /// Fetches the public table, as [`Options::public_table`](super::Options::public_table) says.
     pub public_table: bool,
 }
@@ -43,6 +47,7 @@ impl Default for GenerateOptions {
             seed: None,
             stop: Vec::new(),
             pad_output: false,
+            public_prefix: None,
             public_table: false,
         }
     }
@@ -153,7 +158,8 @@ impl Client {
         if options.bucket == Some(0) {
             return Err(ServeError::EmptyOption { name: "the bucket" });
         }
-        let new = self.prompt(prompt, options)?;
+        let prefix = self.prefix_for(options)?;
+        let new = self.prompt(prompt, options, prefix > 0)?;
         if options.max_tokens > self.texts_left() {
             return Err(ServeError::TooManyTexts {
                 texts: options.max_tokens,
@@ -168,7 +174,7 @@ impl Client {
             self.need_table()?;
         }
         Ok(Generation {
-            text: TextCache::default(),
+            text: TextCache::after(Arc::new(Prefix::of_rows(prefix)?)),
             decoder: Some(decoder),
             stops: Stops::new(&options.stop),
             new,
@@ -186,13 +192,38 @@ impl Client {
         })
     }
 
+    /// The server's public prefix, if it is what is expected: its tokens.
+    fn prefix_for(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
+        let offered = self.welcome.prefix;
+        let hash = |text: &String| bundle::hash(text.as_bytes());
+        let expected = options.public_prefix.as_ref().map(hash);
+        let theirs = offered.map(|prefix| prefix.text);
+        if expected.is_some() && expected != theirs {
+            return Err(ServeError::OtherPrefix { offered: theirs });
+        }
+        let tokens = offered.map_or(0, |prefix| prefix.tokens as usize);
+        if tokens > 0 && options.bucket.is_some() && pads_in_front(&self.program) {
+            return Err(ServeError::NoPaddingBehindPrefix);
+        }
+        Ok(tokens)
+    }
+
     /// The prompt as it will be run.
-    fn prompt(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<TokenIds, ServeError> {
+    fn prompt(
+        &self,
+        prompt: &Prompt,
+        options: &GenerateOptions,
+        behind: bool,
+    ) -> Result<TokenIds, ServeError> {
         let public = self.public();
         let text = |source| ServeError::Text { index: 0, source };
         let (most, limit) = (public.max_tokens, self.max_tokens());
         let tokenizer = public.tokenizer().map_err(text)?;
-        let ids = prompt.encode(tokenizer, most).map_err(text)?;
+        let ids = match behind {
+            true => prompt.encode_behind(tokenizer, most),
+            false => prompt.encode(tokenizer, most),
+        };
+        let ids = ids.map_err(text)?;
         // The last token that is answered is not run.
         let room = limit.saturating_sub(options.max_tokens - 1);
         let tokens = ids.rows().total;
@@ -220,6 +251,12 @@ impl Generation<'_> {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.text.rows() + self.new.rows().total
+    }
+
+    /// Tokens of the server's public prefix, which stand before the text.
+    #[must_use]
+    pub fn prefix_tokens(&self) -> usize {
+        self.text.public()
     }
 
     /// What the draws depend on beside the server's secret.

@@ -5,6 +5,17 @@ use std::path::PathBuf;
 use crate::error::ServeError;
 use crate::session::config::Entrance;
 
+/// What is opened of a text that is classified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "arguments", derive(clap::ValueEnum))]
+pub enum Answers {
+    /// The label: the place of the largest logit
+    #[default]
+    Label,
+    /// All logits; each counts as a text against the limits
+    Logits,
+}
+
 /// Everything about a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -23,6 +34,10 @@ pub struct ServerConfig {
     pub public_table: bool,
     /// An index of documents that clients may search (`hushed index`).
     pub index: Option<PathBuf>,
+    /// What a classifier opens.
+    pub answers: Answers,
+    /// A text before every one that is continued, which is no secret: it is run once, in the clear.
+    pub public_prefix: Option<PathBuf>,
     /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
     /// weights. `None` holds none.
     pub max_memory: Option<u64>,
@@ -43,6 +58,8 @@ impl ServerConfig {
             max_texts: 1000,
             public_table: false,
             index: None,
+            answers: Answers::default(),
+            public_prefix: None,
             max_memory: None,
             ready_tokens: None,
         }

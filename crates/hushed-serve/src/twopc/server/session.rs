@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
     Index, Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, Wanted, embeddings,
-    labels, next_token, search,
+    labels, logits, next_token, search,
 };
 use hushed_net::{Expect, Party, Session, Stats};
 
@@ -26,6 +26,7 @@ use crate::session::outcome::{Embedded, Outcome, Stop};
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, IndexFacts, READY, Refusal, Reply, Welcome, WireFault};
+use crate::twopc::prefix::Offered;
 use crate::twopc::table;
 use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, Next, REQUEST, Request, Search};
 
@@ -47,6 +48,12 @@ pub(super) struct Shared {
     pub(super) sampler: Sampler,
     /// Documents to search.
     pub(super) index: Option<Index>,
+    /// What an answer to one text or image counts as, in texts.
+    pub(super) charge: usize,
+    /// All logits of a classifier are opened.
+    pub(super) logits: bool,
+    /// What stands before every text that is continued.
+    pub(super) prefix: Option<Offered>,
 }
 
 impl Shared {
@@ -101,6 +108,8 @@ fn greet(
             documents: narrow(index.documents()),
             record_bytes: narrow(index.record_bytes()),
         }),
+        logits: shared.logits,
+        prefix: shared.prefix.as_ref().map(|prefix| prefix.facts),
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
     session.set_limits(
@@ -205,11 +214,15 @@ impl Passes<'_> {
             whole_images(shared.model.public.max_tokens, &rows, terms)?;
         }
         let ours = self.for_this(shared.task() != Task::Generate);
-        self.agreed(ours, &rows, rows.len(), terms)?;
         let (texts, tokens) = (rows.len(), rows.iter().sum());
+        let charge = texts.saturating_mul(shared.charge);
+        self.agreed(ours, &rows, charge, terms)?;
+        // Of limits; the metrics count texts.
+        self.done.texts += charge - texts;
         self.pass(texts, tokens, |backend| {
             let input = Input::Lengths(rows, terms);
             match shared.task() {
+                Task::Classify if shared.logits => drop(logits(backend, &shared.model, &input)?),
                 Task::Classify => drop(labels(backend, &shared.model, &input)?),
                 Task::Embed | Task::Generate => drop(embeddings(backend, &shared.model, &input)?),
             }
@@ -221,7 +234,10 @@ impl Passes<'_> {
     fn next(&mut self, next: &Next) -> Result<(), Stop> {
         let shared = self.shared;
         let mut text = match (next.begins, self.text.take()) {
-            (true, _) => TextCache::default(),
+            (true, _) => match &shared.prefix {
+                Some(offered) => TextCache::after(Arc::clone(&offered.prefix)),
+                None => TextCache::default(),
+            },
             (false, Some(text)) => text,
             (false, None) => {
                 let fault = WireFault::Undefined { field: "begins" };
@@ -236,7 +252,7 @@ impl Passes<'_> {
         let ours = self.for_this(shared.task() == Task::Generate);
         self.agreed(ours, &[text.rows().saturating_add(rows)], 1, terms)?;
         let temperature = f64::from(next.temperature) / 1000.0;
-        let last = (text.rows() + rows).saturating_sub(1);
+        let last = (text.public() + text.rows() + rows).saturating_sub(1);
         let draw = shared.sampler.draw(temperature, next.seed, last);
         let draw = (next.temperature > 0).then_some(&draw);
         self.pass(1, rows, |backend| {

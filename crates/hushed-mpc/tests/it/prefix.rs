@@ -1,0 +1,127 @@
+//! A text behind a public prefix, which the server has run in the clear.
+
+use std::sync::Arc;
+
+use crate::decode::{after, generate, logits, models, texts};
+use hushed_model::Body;
+use hushed_model::testing::{published_generator, tiny_generator};
+use hushed_model::tokens::TokenIds;
+use hushed_mpc::plan::Plan;
+use hushed_mpc::{Before, Cache, Clear, Input, MAX_PREFIX, Prefix, RunError, Terms, run_next};
+
+fn ids(count: usize, of: usize) -> Vec<u32> {
+    (0..count).map(|i| ((i * i * of + 3) % 61) as u32).collect()
+}
+
+/// The formulas of the protocols, against the clear model over prefix and text: fewer keys than a head has columns and
+/// more, in one pass and in several.
+#[test]
+fn rows_see_the_prefix() {
+    for model in models() {
+        let program = model.program();
+        for (public, cuts) in [
+            (1, vec![3, 1]),
+            (2, vec![1]),
+            (30, vec![9, 1, 2]),
+            (50, vec![4]),
+        ] {
+            let (prefix, text) = (ids(public, 11), ids(cuts.iter().sum(), 7));
+            let (mut cache, mut on) = (after(&program, &prefix), Clear::default());
+            let (mut first, mut last) = (0, None);
+            for rows in cuts {
+                let input = texts(&text[first..first + rows], Terms::default());
+                last = Some(run_next(&mut on, &program, &mut cache, &input, |_, _| ()).unwrap());
+                first += rows;
+            }
+            assert_eq!((cache.rows(), cache.public()), (text.len(), public));
+            let clear = logits(&program, &[&prefix[..], &text].concat());
+            let values = last.unwrap().values();
+            let worst = values.iter().zip(&clear).map(|(a, b)| (a - b).abs());
+            let worst = worst.fold(0.0, f64::max);
+            assert!(worst < 0.04, "{public}: {worst}");
+        }
+    }
+}
+
+/// Between two parties: tokens, bytes and rounds. Padding of a prompt with a table of positions does not move it.
+#[test]
+fn tokens_behind_a_prefix_are_those_of_the_clear_model() {
+    for (model, padding) in models().iter().zip([5, 0, 0]) {
+        generate(model, &ids(3, 11), &ids(5, 7), 0);
+        generate(model, &ids(37, 5), &ids(6, 13), padding);
+    }
+}
+
+/// Refused before anything is sent.
+#[test]
+fn prefixes_that_do_not_fit_are_refused() {
+    let [placed, turned, _] = models();
+    let unsupported = |error: Option<RunError>| matches!(error, Some(RunError::Unsupported { .. }));
+    assert!(unsupported(Prefix::of_rows(MAX_PREFIX + 1).err()));
+    let long = TokenIds::new(vec![1; MAX_PREFIX + 1]);
+    assert!(unsupported(Prefix::run(&placed.program(), long).err()));
+    let beyond = TokenIds::new(vec![1; placed.public.max_tokens + 1]);
+    assert!(matches!(
+        Prefix::run(&placed.program(), beyond).err(),
+        Some(RunError::Model(_))
+    ));
+    let next = |prefix: &[u32], program: &_, input: &Input| {
+        let mut cache = after(program, prefix);
+        run_next(&mut Clear::default(), program, &mut cache, input, |_, _| ()).err()
+    };
+    // More rows than there are positions after the prefix.
+    let positions = placed.public.max_tokens;
+    let text = texts(&[1; 4], Terms::default());
+    let program = placed.program();
+    assert!(next(&vec![1; positions - 4], &program, &text).is_none());
+    assert!(unsupported(next(&vec![1; positions - 3], &program, &text)));
+    // Padding in front of a text would stand between it and the prefix.
+    let terms = Terms {
+        padded: true,
+        ..Terms::default()
+    };
+    let padded = Input::Texts(vec![TokenIds::with_padding(vec![1], &[2])], terms);
+    assert!(unsupported(next(&[1, 2], &turned.program(), &padded)));
+    assert!(next(&[1, 2], &program, &padded).is_none());
+    // A party without the numbers of the prefix cannot compute.
+    let mut empty = Cache::after(Arc::new(Prefix::of_rows(2).unwrap()));
+    let refused = run_next(
+        &mut Clear::default(),
+        &program,
+        &mut empty,
+        &text,
+        |_, _| (),
+    );
+    assert!(matches!(refused.err(), Some(RunError::WrongInput)));
+    // Values that the formats do not hold.
+    let mut large = tiny_generator();
+    let Body::Decoder(decoder) = &mut large.body else {
+        panic!("a decoder");
+    };
+    let value = &mut decoder.layers[0].attention.value;
+    value.bias = Some(Arc::from(vec![20.0f32; value.outputs]));
+    let refused = Prefix::run(&large.program(), TokenIds::new(vec![1, 2]));
+    assert!(matches!(refused.err(), Some(RunError::OutOfRange(_))));
+}
+
+/// GPT-2 of published size, by count: what a public prefix of 512 tokens adds to a private prompt of 64.
+#[test]
+fn a_long_prefix_costs_less_than_a_long_prompt() {
+    let program = published_generator();
+    let plan = |public| {
+        let before = Before { public, held: 0 };
+        Plan::next_token(&program, before, &[64], Terms::default()).unwrap()
+    };
+    let sent = |plan: &Plan| (plan.bytes_up + plan.bytes_down + plan.ot_bytes) as f64 / 1e6;
+    let (alone, behind) = (plan(0), plan(512));
+    println!(
+        "64 alone {:.0} MB, {} rounds, {:.1} s; behind 512 {:.0} MB, {} rounds, {:.1} s",
+        sent(&alone),
+        alone.rounds,
+        alone.seconds,
+        sent(&behind),
+        behind.rounds,
+        behind.seconds
+    );
+    assert!(sent(&behind) < 2.2 * sent(&alone));
+}

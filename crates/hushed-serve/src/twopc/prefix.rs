@@ -1,0 +1,47 @@
+//! The public prefix of a server: its text, known to clients by length and hash.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hushed_model::tokens::MAX_TEXT_BYTES;
+use hushed_model::{Model, Program};
+use hushed_mpc::Prefix;
+
+use crate::bundle;
+use crate::error::ServeError;
+use crate::files;
+use crate::session::wire::PrefixFacts;
+
+/// The text of a file, as it is.
+///
+/// # Errors
+/// [`ServeError::File`]; [`ServeError::NotText`].
+pub fn read_prefix(path: &Path) -> Result<String, ServeError> {
+    let bytes = files::read(path, MAX_TEXT_BYTES as u64)?;
+    String::from_utf8(bytes).map_err(|_| ServeError::NotText {
+        path: path.to_owned(),
+    })
+}
+
+/// A prefix as a server holds it.
+pub(super) struct Offered {
+    pub(super) prefix: Arc<Prefix>,
+    pub(super) facts: PrefixFacts,
+}
+
+impl Offered {
+    /// Runs the text of a file.
+    pub(super) fn read(path: &Path, model: &Model, program: &Program) -> Result<Self, ServeError> {
+        let text = read_prefix(path)?;
+        let tokens = Prefix::tokens(&model.public, &text)?;
+        let prefix = Prefix::run(program, tokens)?;
+        Ok(Self {
+            facts: PrefixFacts {
+                tokens: u32::try_from(prefix.rows()).unwrap_or(u32::MAX),
+                text: bundle::hash(text.as_bytes()),
+            },
+            prefix: Arc::new(prefix),
+        })
+    }
+}
