@@ -7,4 +7,5 @@ mod offered;
 
 mod decoder;
 mod fhe;
+mod memory;
 mod remote;
