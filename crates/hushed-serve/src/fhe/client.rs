@@ -10,12 +10,13 @@ mod model;
 mod outbox;
 mod remote;
 mod texts;
+mod warning;
 
 pub use keygen::{KeyOrder, KeygenOptions, keygen};
 pub use memory::{MemoryKeys, SaveState, StoredParts};
 pub use model::ClientModel;
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
 pub use texts::{
-    Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, Likely, Texts, Warning, decrypt,
-    encrypt,
+    Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, Likely, Texts, decrypt, encrypt,
 };
+pub use warning::Warning;

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use hushed_fhe::plan::public_plan::Lengths;
 use hushed_serve::fhe::wire::JobState;
-use hushed_serve::fhe::{Remote, RemoteEvent, RemoteOptions};
+use hushed_serve::fhe::{Remote, RemoteEvent, RemoteOptions, Warning};
 use hushed_serve::{ClientConfig, TooLong};
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::decrypt;
-use super::encrypt::{Learns, told};
+use super::encrypt::Learns;
 use super::keygen::{self, MostKeys};
 use crate::error::CliError;
 use crate::input::Asked;
@@ -160,8 +160,11 @@ impl<'a> Shown<'a> {
             RemoteEvent::Keys(done, of) => self.step("making keys", done as u64, of as u64),
             RemoteEvent::Encrypting(done, of) => self.step("encrypting", done as u64, of as u64),
             RemoteEvent::Encrypted(sent) => {
-                let all = self.out.is_json();
-                let lines = told(&sent.warnings, all);
+                let most = match self.out.is_json() {
+                    true => usize::MAX,
+                    false => Warning::NAMED,
+                };
+                let lines = Warning::lines(&sent.warnings, most);
                 lines.iter().for_each(|line| self.warn(line));
             }
             RemoteEvent::Again => self.note("these texts wait for their answers: going on"),

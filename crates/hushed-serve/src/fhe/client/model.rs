@@ -68,6 +68,29 @@ impl ClientModel {
         self.client.plan()
     }
 
+    /// What it answers with.
+    #[must_use]
+    pub fn task(&self) -> Task {
+        self.public.public().task()
+    }
+
+    /// Texts of a batch.
+    ///
+    /// # Errors
+    /// [`FheJobError::Plan`].
+    pub fn places(&self) -> Result<usize, ServeError> {
+        let texts = self.plan().texts(self.params());
+        Ok(texts.map_err(FheJobError::from)?)
+    }
+
+    /// Tokens of a text, named by its index in errors.
+    ///
+    /// # Errors
+    /// [`FheJobError::TextTooLong`], [`ServeError::Text`].
+    pub fn count(&self, index: usize, text: &str, too_long: TooLong) -> Result<usize, ServeError> {
+        Ok(self.tokens(index, text, too_long)?.ids().len())
+    }
+
     pub(super) fn params(&self) -> &Params {
         self.client.params()
     }

@@ -1,7 +1,6 @@
 //! The owner of a secret key encrypts texts and decrypts replies. Nothing derived from a decrypted reply leaves this
 //! module for a server.
 
-use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::keyring::{FolderKeys, Keyring};
 use super::model::ClientModel;
+use super::warning::{Warning, repetitive};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::record::{NotRight, RequestRecord, VERSION, retired};
@@ -25,25 +25,6 @@ use crate::fhe::{FheJobError, PublicModel, system};
 /// Present in every binary that has this code: the build test of the server-only binary looks for it.
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
-
-/// A repetitive text of at least this many tokens is unlike anything in a calibration.
-const REPETITIVE: usize = 16;
-
-/// A warning about a text, before it is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may
-    /// leave the calibrated ranges, and its answer then means nothing.
-    Repetitive {
-        /// Which text, from 0.
-        text: usize,
-    },
-    /// It was cut.
-    Cut {
-        /// Which text, from 0.
-        text: usize,
-    },
-}
 
 /// A batch that was encrypted.
 #[derive(Clone, Debug)]
@@ -95,6 +76,23 @@ pub struct Answer {
     pub canary: Option<CanaryOutcome>,
     /// Ciphertexts decrypted with this key so far.
     pub decryptions: u64,
+}
+
+impl Answer {
+    /// Refuses the answers of a batch whose canary is wrong.
+    ///
+    /// # Errors
+    /// [`FheJobError::WrongCanary`].
+    pub fn check_canary(&self) -> Result<(), ServeError> {
+        match self.canary.filter(|canary| !canary.is_good()) {
+            Some(canary) => Err(FheJobError::WrongCanary {
+                found: canary.cosine,
+                least: canary.least,
+            }
+            .into()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A decoder's head: its public table of token vectors.
@@ -432,30 +430,5 @@ fn named(lengths: Lengths) -> &'static str {
         Lengths::Public => "public",
         Lengths::Bucket(_) => "bucket",
         Lengths::Private => "private",
-    }
-}
-
-fn repetitive(ids: &[u32]) -> bool {
-    let mut counts: HashMap<u32, usize> = HashMap::new();
-    ids.iter()
-        .for_each(|id| *counts.entry(*id).or_default() += 1);
-    let most = counts.values().copied().max().unwrap_or(0);
-    ids.len() >= REPETITIVE && (2 * most > ids.len() || 4 * counts.len() <= ids.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repetition_is_seen() {
-        assert!(repetitive(&[7; 16]));
-        assert!(!repetitive(&[7; 15]));
-        // "a b c a b c …"
-        let thrice: Vec<u32> = (0..100).map(|i| i % 3).collect();
-        assert!(repetitive(&thrice));
-        let halves: Vec<u32> = (0..100).map(|i| i % 50).collect();
-        assert!(!repetitive(&halves));
-        assert!(!repetitive(&(0..100).collect::<Vec<u32>>()));
     }
 }
