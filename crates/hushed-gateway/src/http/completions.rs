@@ -67,7 +67,7 @@ async fn answer(
     body: &[u8],
 ) -> Result<Response, Refusal> {
     let mut fields = Fields::parse(body)?;
-    served.check_model(&mut fields)?;
+    served.named.check(&mut fields)?;
     let asked = asked(served, fields)?;
     let (stream, with_usage) = (asked.stream, asked.usage);
     let patience = patience(headers, served.patience);
@@ -80,7 +80,7 @@ async fn answer(
         "id": format!("cmpl-{}", served.number()),
         "object": "text_completion",
         "created": super::now(),
-        "model": served.model,
+        "model": served.named.model,
     });
     let answer = Answer {
         head,

@@ -16,10 +16,10 @@ use crate::error::CliError;
 use crate::input::Asked;
 use crate::output::Output;
 
-/// What `embed --protocol fhe` takes besides.
+/// The key folder of a client of a server, and what it insists on.
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
-pub struct FheArgs {
+pub struct KeyFolder {
     /// The key folder, which also keeps the server's manifest, its public model and pending texts
     #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
     keys: Option<PathBuf>,
@@ -27,11 +27,6 @@ pub struct FheArgs {
     /// Make keys in that folder if it has none
     #[arg(long)]
     make_keys: bool,
-
-    /// Replace retired keys by new ones. The old ones move to that folder's `retired`, for what was sent under them.
-    /// The server sees new keys, and so that something was wrong with an answer
-    #[arg(long)]
-    new_keys: bool,
 
     #[command(flatten)]
     most: MostKeys,
@@ -57,6 +52,44 @@ pub struct FheArgs {
     /// What the server may learn of lengths; a manifest that says otherwise is refused
     #[arg(long, value_enum, env = "HUSHED_LENGTHS")]
     lengths: Option<Learns>,
+}
+
+impl KeyFolder {
+    /// Whether keys are to be made.
+    pub fn makes_keys(&self) -> bool {
+        self.make_keys
+    }
+
+    /// As options; keys are made where `makes` says so.
+    pub fn remote(
+        &self,
+        connection: ClientConfig,
+        makes: bool,
+        too_long: TooLong,
+    ) -> Result<RemoteOptions, CliError> {
+        let keys = self.keys.clone().ok_or(CliError::NoKeysFolder)?;
+        Ok(RemoteOptions {
+            plan: self.plan.clone(),
+            public: self.public.clone(),
+            make_keys: makes.then_some(self.most.options(self.days)),
+            too_long,
+            lengths: self.lengths.map(Learns::name),
+            ..RemoteOptions::new(connection, keys)
+        })
+    }
+}
+
+/// What `embed --protocol fhe` takes besides.
+#[derive(clap::Args)]
+#[command(next_help_heading = "With --protocol fhe")]
+pub struct FheArgs {
+    #[command(flatten)]
+    folder: KeyFolder,
+
+    /// Replace retired keys by new ones. The old ones move to that folder's `retired`, for what was sent under them.
+    /// The server sees new keys, and so that something was wrong with an answer
+    #[arg(long)]
+    new_keys: bool,
 
     /// Exit when the batch is sent, and print the id of its job
     #[arg(long)]
@@ -74,7 +107,7 @@ impl FheArgs {
     /// Refuses options that have no meaning between two parties, unless the environment sets them.
     pub fn refuse(&self) -> Result<(), CliError> {
         let given = [
-            ("--make-keys", self.make_keys),
+            ("--make-keys", self.folder.make_keys),
             ("--new-keys", self.new_keys),
             ("--detach", self.detach),
             ("--anyway", self.anyway),
@@ -92,16 +125,10 @@ impl FheArgs {
         asked: &Asked,
         too_long: TooLong,
     ) -> Result<(), CliError> {
-        let keys = self.keys.clone().ok_or(CliError::NoKeysFolder)?;
-        let makes = self.make_keys || self.new_keys;
+        let makes = self.folder.make_keys || self.new_keys;
         let remote = Remote::new(RemoteOptions {
-            plan: self.plan.clone(),
-            public: self.public.clone(),
-            make_keys: makes.then_some(self.most.options(self.days)),
             replace_retired: self.new_keys,
-            too_long,
-            lengths: self.lengths.map(Learns::name),
-            ..RemoteOptions::new(connection, keys)
+            ..self.folder.remote(connection, makes, too_long)?
         });
         let shown = Shown::new(out);
         let mut watch = |event| shown.event(event);
