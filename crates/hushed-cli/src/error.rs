@@ -94,12 +94,6 @@ pub enum CliError {
     #[error("--protocol fhe needs --keys DIR, a folder for keys (--make-keys makes them)")]
     NoKeysFolder,
 
-    #[error(
-        "the canary's answer has cosine {found:.4} to the published one, and at least {least} was expected: the run failed, or some text left \
-         the calibrated ranges. The answers are not shown (--anyway shows them); do not tell the server. The keys are retired: nothing more is encrypted for them"
-    )]
-    Canary { found: f64, least: f64 },
-
     #[error("--bucket and --public-table are for texts: images are not padded and have no table")]
     NotForImages,
 
@@ -167,7 +161,6 @@ impl CliError {
                 FheError::Io { .. } => 8,
                 _ => 70,
             },
-            Self::Canary { .. } => 5,
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
             Self::NoTrust
             | Self::NoBucket
@@ -220,7 +213,6 @@ impl CliError {
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => "usage",
-            Self::Canary { .. } => "canary",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
             Self::Gateway(error) => error.name(),

@@ -100,6 +100,15 @@ pub enum FheError {
 }
 
 impl FheError {
+    /// Vectors are to be put on disk, and there is no folder for them.
+    #[must_use]
+    pub fn no_spill_folder() -> FheError {
+        FheError::Unsupported {
+            what: "a plan that puts vectors on disk".to_owned(),
+            remedy: "give a folder for them",
+        }
+    }
+
     /// The same error of a step: levels that its arithmetic lacks are the step's.
     #[must_use]
     pub(crate) fn lacking_at(self, step: StepId) -> FheError {

@@ -79,7 +79,7 @@ pub enum GatewayError {
     },
     /// A model whose answers no route gives.
     #[error(
-        "the server's model classifies texts, and the gateway has no route for that: use `hushed classify`"
+        "the server's model does not answer with what a route of the gateway gives: use `hushed classify`, or `hushed embed --protocol fhe`"
     )]
     NoRoute,
     /// The system refuses what the loop needs.

@@ -4,9 +4,12 @@
 //! answers in the JSON of OpenAI and of text-embeddings-inference, so that a program changes its base URL and nothing
 //! else. docs/gateway.md says what it does; [`http`] has the routes, [`sessions`] the queue and the workers.
 //!
+//! Before a server of protocol `fhe` it takes OpenAI's batches instead: [`batches`].
+//!
 //! HTTP is async, on one thread. Everything behind the queue blocks, a thread a session.
 #![forbid(unsafe_code)]
 
+pub mod batches;
 pub mod config;
 pub mod error;
 mod http;
@@ -19,6 +22,7 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_serve::{Digest, Task};
 
+pub use batches::{BatchConfig, BatchGateway};
 pub use config::{GatewayConfig, Listen};
 pub use error::GatewayError;
 use http::{Door, Served};
@@ -77,7 +81,7 @@ impl Gateway {
     /// The name of the model in the APIs.
     #[must_use]
     pub fn model_name(&self) -> &str {
-        &self.served.model
+        &self.served.named.model
     }
 
     /// Answers requests until `stop` is raised. Passes under way then end at their next step, and their clients are

@@ -45,6 +45,27 @@ const END: Duration = Duration::from_secs(30);
 /// After an `accept` that failed, for want of descriptors for example.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// What the routes hand work to.
+pub trait Behind: Send + 'static {
+    /// Wipes what has been kept long enough.
+    fn forget(&self, _: Instant) {}
+
+    /// Ends what is under way, and waits for it.
+    fn close(self);
+}
+
+impl Behind for Sessions {
+    fn forget(&self, now: Instant) {
+        if let Queue::Embed(texts) = &*self.queue {
+            texts.forget(now);
+        }
+    }
+
+    fn close(self) {
+        Sessions::close(self);
+    }
+}
+
 /// A socket that listens.
 pub struct Bound {
     socket: Socket,
@@ -180,19 +201,19 @@ fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Accepts connections until `stop` is raised, then ends the sessions and lets connections end.
+/// Accepts connections until `stop` is raised, then ends what is behind and lets connections end.
 pub fn run(
     bound: Bound,
     router: Router,
     stop: &AtomicBool,
-    sessions: Sessions,
+    behind: impl Behind,
 ) -> Result<(), GatewayError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
         .build()
         .map_err(GatewayError::Runtime)?;
-    let done = runtime.block_on(accept(bound, router, stop, sessions));
+    let done = runtime.block_on(accept(bound, router, stop, behind));
     runtime.shutdown_timeout(DRAIN);
     done.map_err(GatewayError::Runtime)
 }
@@ -201,7 +222,7 @@ async fn accept(
     bound: Bound,
     router: Router,
     stop: &AtomicBool,
-    sessions: Sessions,
+    behind: impl Behind,
 ) -> io::Result<()> {
     let Bound { socket, tls } = bound;
     let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -220,9 +241,7 @@ async fn accept(
     while !stop.load(Ordering::SeqCst) {
         if wiped.elapsed() >= FORGET {
             wiped = Instant::now();
-            if let Queue::Embed(texts) = &*sessions.queue {
-                texts.forget(wiped);
-            }
+            behind.forget(wiped);
         }
         let place = timeout(LOOK, Arc::clone(&places).acquire_owned()).await;
         let Ok(Ok(place)) = place else { continue };
@@ -258,7 +277,7 @@ async fn accept(
     drop(name);
     drop(socket);
     // Passes end at their next step; their clients are told, and then their connections end.
-    let ended = tokio::task::spawn_blocking(move || sessions.close());
+    let ended = tokio::task::spawn_blocking(move || behind.close());
     let _ = timeout(DRAIN, graceful.shutdown()).await;
     // A step of a large model takes seconds; a server that does not answer must not hold the process.
     if timeout(END, ended).await.is_err() {

@@ -5,6 +5,7 @@
 //! meanwhile ([`work`]).
 #![forbid(unsafe_code)]
 
+mod batch;
 mod classifier;
 mod command;
 mod connection;
@@ -20,6 +21,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::batch::{batch_forget, batch_result, batch_status, batch_submit};
     #[pymodule_export]
     use super::classifier::Classifier;
     #[pymodule_export]

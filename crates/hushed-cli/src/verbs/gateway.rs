@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hushed_gateway::{Gateway, GatewayConfig, Listen};
+use hushed_gateway::{BatchConfig, BatchGateway, Gateway, GatewayConfig, Listen};
 use hushed_model::Task;
-use hushed_serve::{logging, signals};
+use hushed_serve::{Protocol, TooLong, logging, signals};
 use serde_json::json;
 
+use super::fhe::embed::KeyFolder;
 use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
 use crate::output::Output;
@@ -26,17 +27,26 @@ before anything is sent (413); clients say how long they wait by the header x-st
 Without --tls-cert, --tls-key and --api-key-file it listens on a loopback address or a Unix socket only. Any program of this machine
 can then use it; --api-key-file asks for a key there too.
 
+With --protocol fhe it takes OpenAI's batches (/v1/files, /v1/batches) and nothing that is answered at once. Batches that come within
+--gather of each other become one encrypted batch, which takes the server as long as a full one. Files and batches are in memory: a
+gateway that is stopped forgets them.
+
 Examples:
   hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --listen 127.0.0.1:8080
   OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=none python app.py
   curl http://127.0.0.1:8080/embed -H 'Content-Type: application/json' -d '{\"inputs\": \"a private text\"}'
   hushed gateway --server models.example.org:7450 --ca ca.pem --token-file token --listen unix:/run/user/1000/hushed.sock
   hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --listen 0.0.0.0:8443 --allow-host gateway.example.org \\
-    --tls-cert chain.pem --tls-key key.pem --api-key-file keys.txt"
+    --tls-cert chain.pem --tls-key key.pem --api-key-file keys.txt
+  hushed gateway --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys --gather 10m"
 )]
 pub struct Args {
     #[command(flatten)]
     connect: ConnectArgs,
+
+    /// The protocol: that of the server
+    #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
+    protocol: Protocol,
 
     /// Where to listen: HOST:PORT of a loopback address, or unix:PATH
     #[arg(
@@ -112,14 +122,39 @@ pub struct Args {
     /// Run as many passes as an answer may have tokens, also where the text ends before
     #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
     pad_output: bool,
+
+    #[command(flatten)]
+    folder: KeyFolder,
+
+    /// With --protocol fhe: how long the first text of an encrypted batch waits for others, such as 30s, 10m or 2h
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = span, env = "HUSHED_GATHER")]
+    gather: Duration,
+}
+
+/// A whole number of seconds, minutes or hours.
+fn span(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3600)].into_iter();
+    let mut read = units.filter_map(|(unit, seconds)| {
+        let number = text.strip_suffix(unit)?.parse::<u32>().ok()?;
+        Some(Duration::from_secs(u64::from(number) * seconds))
+    });
+    read.next()
+        .ok_or_else(|| "a time such as 30s, 10m or 2h is expected".to_owned())
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let stop = signals::stop_on_signals().map_err(CliError::Signals)?;
         if !out.is_quiet() {
             logging::to_stderr(out.is_json(), false);
         }
+        if self.protocol == Protocol::Fhe {
+            return self.batches(out);
+        }
+        if self.folder.makes_keys() {
+            let option = "--make-keys";
+            return Err(CliError::OtherProtocol { option });
+        }
+        let stop = signals::stop_on_signals().map_err(CliError::Signals)?;
         let gateway = Gateway::bind(&self.config()?)?;
         let address = self.address(gateway.address(), gateway.has_tls());
         let task = match gateway.task() {
@@ -140,6 +175,47 @@ impl Args {
                  try:  {}",
                 self.connect.server(),
                 self.hint(&address),
+            )
+        })?;
+        Ok(gateway.run(&stop)?)
+    }
+
+    /// Before a server of `fhe`.
+    fn batches(&self, out: &Output) -> Result<(), CliError> {
+        let given = [
+            ("--bucket", self.bucket.is_some()),
+            ("--public-table", self.public_table),
+            ("--pad-output", self.pad_output),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
+            return Err(CliError::OtherProtocol { option });
+        }
+        let too_long = match self.truncate {
+            true => TooLong::Cut,
+            false => TooLong::Refuse,
+        };
+        let (connection, makes) = (self.connect.config()?, self.folder.makes_keys());
+        let gateway = BatchGateway::bind(BatchConfig {
+            gateway: self.config()?,
+            remote: self.folder.remote(connection, makes, too_long)?,
+            gather: self.gather,
+        })?;
+        // Keys may have been made until now, and Ctrl-C ends that at once.
+        let stop = signals::stop_on_signals().map_err(CliError::Signals)?;
+        let address = self.address(gateway.address(), gateway.has_tls());
+        let (model, manifest) = (gateway.model_name().to_owned(), gateway.manifest());
+        let object = json!({
+            "event": "listening",
+            "protocol": "fhe",
+            "address": address,
+            "model": model,
+            "plan": manifest.to_string(),
+            "task": "embed",
+        });
+        out.result(object, || {
+            format!(
+                "listening on {address} for batches (/v1/files, /v1/batches)\nmodel {model}, of {} (manifest {manifest})",
+                self.connect.server(),
             )
         })?;
         Ok(gateway.run(&stop)?)
@@ -215,6 +291,16 @@ mod tests {
         let args = Line::try_parse_from(args.chain(more)).ok().unwrap().args;
         let address = args.address(bound.map(|bound| bound.parse().unwrap()), tls);
         args.hint(&address)
+    }
+
+    #[test]
+    fn times() {
+        for (text, seconds) in [("30s", 30), ("10m", 600), ("2h", 7200), ("0s", 0)] {
+            assert_eq!(span(text), Ok(Duration::from_secs(seconds)));
+        }
+        for wrong in ["", "10", "m", "-1s", "1.5h", "10 m", "1d", "99999999999s"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

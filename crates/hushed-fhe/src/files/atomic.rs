@@ -19,6 +19,28 @@ pub struct AtomicFile {
     file: Option<BufWriter<File>>,
 }
 
+/// Where an artefact is written: a file, which is there whole or not at all, or memory (`&mut Vec<u8>`), or any other
+/// `&mut` writer, where what was written before an error is the caller's to discard.
+pub trait Target: Write {
+    /// Called once, after the last byte. Errors call the target `path`.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    fn complete(self, path: &Path) -> Result<(), FileError>;
+}
+
+impl Target for AtomicFile {
+    fn complete(self, _: &Path) -> Result<(), FileError> {
+        self.commit()
+    }
+}
+
+impl<W: Write + ?Sized> Target for &mut W {
+    fn complete(self, path: &Path) -> Result<(), FileError> {
+        self.flush().map_err(FileError::io("write", path))
+    }
+}
+
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -20,7 +20,7 @@ use hushed_rlwe::codec::{Kind, Reader};
 use hushed_rlwe::error::CodecError;
 
 use super::FileError;
-use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces};
+use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces, open_file};
 use super::fault::same;
 
 const HEAD: usize = 3 * DIGEST + 20;
@@ -108,7 +108,8 @@ pub fn read(
     if !path.exists() {
         return Ok(None);
     }
-    let (mut file, head) = ChunkReader::open(path, Kind::FheCheckpoint, params.rlwe(), HEAD)?;
+    let (opened, kind) = (open_file(path)?, Kind::FheCheckpoint);
+    let (mut file, head) = ChunkReader::begin(opened, path, kind, params.rlwe(), HEAD)?;
     let head = Head::decode(&head).map_err(|fault| FileError::codec(path, fault))?;
     same(path, "plan", &head.run.plan, &run.plan)?;
     same(path, "key set", &head.run.keys, &run.keys)?;

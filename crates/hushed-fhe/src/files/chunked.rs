@@ -1,4 +1,5 @@
-//! Files of many pieces of one size, written and read piece by piece.
+//! Artefacts of many pieces of one size, written and read piece by piece: to and from files, or anything else that
+//! takes and gives bytes ([`Target`], [`Read`]).
 //!
 //! | bytes | content |
 //! |---|---|
@@ -12,7 +13,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use hushed_rlwe::RlweParams;
@@ -21,7 +22,7 @@ use hushed_rlwe::error::CodecError;
 use sha2::{Digest, Sha256};
 
 use super::FileError;
-use super::atomic::{Access, AtomicFile};
+use super::atomic::{Access, AtomicFile, Target};
 
 /// Bytes of a digest.
 pub const DIGEST: usize = 32;
@@ -49,16 +50,16 @@ impl Pieces {
     }
 }
 
-/// Writes a file of pieces.
-pub struct ChunkWriter {
+/// Writes pieces to a target.
+pub struct ChunkWriter<W> {
     path: PathBuf,
-    file: AtomicFile,
+    out: W,
     pieces: Pieces,
     written: usize,
     seal: Seal,
 }
 
-impl ChunkWriter {
+impl ChunkWriter<AtomicFile> {
     /// Begins a file.
     ///
     /// # Errors
@@ -69,10 +70,28 @@ impl ChunkWriter {
         params: &RlweParams,
         head: &[u8],
         pieces: Pieces,
-    ) -> Result<ChunkWriter, FileError> {
+    ) -> Result<Self, FileError> {
+        let file = AtomicFile::create(path, Access::Usual)?;
+        Self::begin(file, path, kind, params, head, pieces)
+    }
+}
+
+impl<W: Target> ChunkWriter<W> {
+    /// Begins at `out`, which errors call `path`.
+    ///
+    /// # Errors
+    /// [`FileError::Io`]; [`FileError::Unusable`] for a head of another size.
+    pub fn begin(
+        out: W,
+        path: &Path,
+        kind: Kind,
+        params: &RlweParams,
+        head: &[u8],
+        pieces: Pieces,
+    ) -> Result<Self, FileError> {
         let mut writer = ChunkWriter {
             path: path.to_owned(),
-            file: AtomicFile::create(path, Access::Usual)?,
+            out,
             pieces,
             written: 0,
             seal: Seal::new(),
@@ -100,7 +119,7 @@ impl ChunkWriter {
         self.put(piece)
     }
 
-    /// Ends the file, which has its name from then on, and says what names its content.
+    /// Ends it (a file has its name from then on), and says what names its content.
     ///
     /// # Errors
     /// [`FileError::Io`]; [`FileError::Unusable`] if pieces are missing.
@@ -109,19 +128,24 @@ impl ChunkWriter {
             return Err(self.unusable("number of pieces"));
         }
         let name = self.seal.name();
-        self.file
+        self.out
             .write_all(&name)
             .map_err(FileError::io("write", &self.path))?;
-        self.file.commit()?;
+        self.out.complete(&self.path)?;
         Ok(name)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let digest = self.seal.next(bytes);
-        self.file
+        self.out
             .write_all(bytes)
-            .and_then(|()| self.file.write_all(&digest))
+            .and_then(|()| self.out.write_all(&digest))
             .map_err(FileError::io("write", &self.path))
+    }
+
+    /// What errors call it.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     fn unusable(&self, what: &'static str) -> FileError {
@@ -132,11 +156,11 @@ impl ChunkWriter {
     }
 }
 
-/// Reads a file of pieces.
-pub struct ChunkReader {
+/// Reads pieces from a source.
+pub struct ChunkReader<R> {
     path: PathBuf,
-    file: BufReader<File>,
-    /// As the header states it and the file has it.
+    source: R,
+    /// As the header states it and the source has it.
     length: u64,
     head: usize,
     left: usize,
@@ -145,31 +169,43 @@ pub struct ChunkReader {
     seal: Seal,
 }
 
-impl ChunkReader {
-    /// Opens a file of this kind, and reads its head of `head` bytes.
+/// A file, and how long it is.
+pub type Opened = (BufReader<File>, u64);
+
+/// Opens a regular file.
+///
+/// # Errors
+/// [`FileError::Io`].
+pub fn open_file(path: &Path) -> Result<Opened, FileError> {
+    let failed = || FileError::io("read", path);
+    let file = File::open(path).map_err(failed())?;
+    let metadata = file.metadata().map_err(failed())?;
+    if !metadata.is_file() {
+        return Err(failed()(std::io::Error::other("not a regular file")));
+    }
+    Ok((BufReader::with_capacity(1 << 16, file), metadata.len()))
+}
+
+impl<R: Read> ChunkReader<R> {
+    /// Begins with `source`, which has `given` bytes, is to be of this kind, and is called `path` by errors. Reads its
+    /// head of `head` bytes.
     ///
     /// # Errors
     /// [`FileError::Io`], [`FileError::Codec`].
-    pub fn open(
+    pub fn begin(
+        (source, given): (R, u64),
         path: &Path,
         kind: Kind,
         params: &RlweParams,
         head: usize,
-    ) -> Result<(ChunkReader, Vec<u8>), FileError> {
-        let failed = || FileError::io("read", path);
-        let file = File::open(path).map_err(failed())?;
-        let metadata = file.metadata().map_err(failed())?;
-        if !metadata.is_file() {
-            return Err(failed()(std::io::Error::other("not a regular file")));
-        }
-        let given = metadata.len();
+    ) -> Result<(Self, Vec<u8>), FileError> {
         let least = HEADER_BYTES + head + 2 * DIGEST;
         if given < least as u64 {
             return Err(truncated(path, given, least as u64));
         }
         let mut reader = ChunkReader {
             path: path.to_owned(),
-            file: BufReader::with_capacity(1 << 16, file),
+            source,
             length: given,
             head,
             left: 0,
@@ -195,7 +231,7 @@ impl ChunkReader {
     /// Says which pieces must follow: from then on they can be read.
     ///
     /// # Errors
-    /// [`FileError::Codec`] if the file has another length.
+    /// [`FileError::Codec`] if the source has another length.
     pub fn expect(&mut self, count: usize, bytes: usize) -> Result<(), FileError> {
         let pieces = Pieces {
             head: self.head,
@@ -245,13 +281,13 @@ impl ChunkReader {
         }
     }
 
-    /// The file's path.
+    /// What errors call it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), FileError> {
-        self.file
+        self.source
             .read_exact(bytes)
             .map_err(FileError::io("read", &self.path))
     }

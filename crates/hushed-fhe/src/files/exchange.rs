@@ -1,4 +1,5 @@
-//! Requests and replies: lists of ciphertexts with what they belong to.
+//! Requests and replies: lists of ciphertexts with what they belong to. Their bytes are the same in files and in
+//! memory.
 //!
 //! | bytes | head of a request | head of a reply |
 //! |---|---|---|
@@ -12,6 +13,8 @@
 //! what the plan says.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
@@ -19,7 +22,8 @@ use hushed_rlwe::codec::{Kind, Reader};
 use hushed_rlwe::error::CodecError;
 
 use super::FileError;
-use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces};
+use super::atomic::{Access, AtomicFile, Target};
+use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces, open_file};
 use super::fault::same;
 use crate::plan::public_plan::{FhePlan, Lengths, PlanFileError};
 
@@ -96,7 +100,7 @@ impl RequestHead {
     }
 }
 
-/// Bytes of a request's file.
+/// Bytes of a request.
 ///
 /// # Errors
 /// [`PlanFileError`].
@@ -104,7 +108,7 @@ pub fn request_bytes(plan: &FhePlan, params: &CkksParams) -> Result<u64, PlanFil
     Ok(request_pieces(plan, params)?.total())
 }
 
-/// Bytes of a reply's file.
+/// Bytes of a reply.
 #[must_use]
 pub fn reply_bytes(plan: &FhePlan, params: &CkksParams) -> u64 {
     reply_pieces(plan, params).total()
@@ -127,13 +131,13 @@ fn reply_pieces(plan: &FhePlan, params: &CkksParams) -> Pieces {
 }
 
 /// Writes a request, ciphertext by ciphertext.
-pub struct RequestWriter<'a> {
+pub struct RequestWriter<'a, W> {
     params: &'a CkksParams,
     limbs: usize,
-    file: ChunkWriter,
+    out: ChunkWriter<W>,
 }
 
-impl<'a> RequestWriter<'a> {
+impl<'a> RequestWriter<'a, AtomicFile> {
     /// Begins the file.
     ///
     /// # Errors
@@ -144,18 +148,29 @@ impl<'a> RequestWriter<'a> {
         params: &'a CkksParams,
         head: &RequestHead,
     ) -> Result<Self, FileError> {
+        let file = AtomicFile::create(path, Access::Usual)?;
+        Self::begin(file, path, plan, params, head)
+    }
+}
+
+impl<'a, W: Target> RequestWriter<'a, W> {
+    /// Begins at `out`, which errors call `path`.
+    ///
+    /// # Errors
+    /// As [`RequestWriter::create`].
+    pub fn begin(
+        out: W,
+        path: &Path,
+        plan: &FhePlan,
+        params: &'a CkksParams,
+        head: &RequestHead,
+    ) -> Result<Self, FileError> {
         head.check(path, plan)?;
-        let pieces = pieces_of(path, plan, params)?;
+        let (pieces, kind) = (pieces_of(path, plan, params)?, Kind::FheRequest);
         Ok(Self {
             params,
             limbs: plan.placement.upload,
-            file: ChunkWriter::create(
-                path,
-                Kind::FheRequest,
-                params.rlwe(),
-                &head.encode(),
-                pieces,
-            )?,
+            out: ChunkWriter::begin(out, path, kind, params.rlwe(), &head.encode(), pieces)?,
         })
     }
 
@@ -163,33 +178,33 @@ impl<'a> RequestWriter<'a> {
     ///
     /// # Errors
     /// [`FileError::Content`] for one of another length; [`FileError::Io`].
-    pub fn push(&mut self, path: &Path, ct: &SeededCiphertext) -> Result<(), FileError> {
+    pub fn push(&mut self, ct: &SeededCiphertext) -> Result<(), FileError> {
         let list = std::slice::from_ref(ct);
         let bytes = SeededCiphertext::list_to_bytes(self.params, self.limbs, list)
-            .map_err(|error| FileError::content(path, error))?;
-        self.file.push(&bytes)
+            .map_err(|error| FileError::content(self.out.path(), error))?;
+        self.out.push(&bytes)
     }
 
-    /// Ends the file, and says what names its content.
+    /// Ends it, and says what names its content.
     ///
     /// # Errors
     /// [`FileError::Unusable`] if ciphertexts are missing; [`FileError::Io`].
     pub fn finish(self) -> Result<Hash, FileError> {
-        self.file.finish()
+        self.out.finish()
     }
 }
 
 /// Reads a request, ciphertext by ciphertext.
-pub struct RequestReader<'a> {
+pub struct RequestReader<'a, R> {
     params: &'a CkksParams,
     limbs: usize,
     left: usize,
     head: RequestHead,
-    file: ChunkReader,
+    source: ChunkReader<R>,
 }
 
-impl<'a> RequestReader<'a> {
-    /// Opens a request, which must be for this plan and of these keys.
+impl<'a> RequestReader<'a, BufReader<File>> {
+    /// Opens a file, which must be for this plan and of these keys.
     ///
     /// # Errors
     /// [`FileError::Codec`], [`FileError::Other`], [`FileError::Unusable`], [`FileError::Io`].
@@ -199,22 +214,39 @@ impl<'a> RequestReader<'a> {
         params: &'a CkksParams,
         keys: Option<&Hash>,
     ) -> Result<Self, FileError> {
+        Self::begin(open_file(path)?, path, plan, params, keys)
+    }
+}
+
+impl<'a, R: Read> RequestReader<'a, R> {
+    /// Begins with a source and the bytes that it has; errors call it `path`.
+    ///
+    /// # Errors
+    /// As [`RequestReader::open`].
+    pub fn begin(
+        source: (R, u64),
+        path: &Path,
+        plan: &FhePlan,
+        params: &'a CkksParams,
+        keys: Option<&Hash>,
+    ) -> Result<Self, FileError> {
         let pieces = pieces_of(path, plan, params)?;
-        let (mut file, head) =
-            ChunkReader::open(path, Kind::FheRequest, params.rlwe(), pieces.head)?;
+        let kind = Kind::FheRequest;
+        let (mut source, head) =
+            ChunkReader::begin(source, path, kind, params.rlwe(), pieces.head)?;
         let head = RequestHead::decode(&head).map_err(|fault| FileError::codec(path, fault))?;
         same(path, "plan", &head.plan, &plan.hash())?;
         if let Some(keys) = keys {
             same(path, "key set", &head.keys, keys)?;
         }
         head.check(path, plan)?;
-        file.expect(pieces.count, pieces.bytes)?;
+        source.expect(pieces.count, pieces.bytes)?;
         Ok(Self {
             params,
             limbs: plan.placement.upload,
             left: pieces.count,
             head,
-            file,
+            source,
         })
     }
 
@@ -232,9 +264,9 @@ impl<'a> RequestReader<'a> {
             return Ok(None);
         };
         self.left = left;
-        let path = self.file.path().to_owned();
+        let path = self.source.path().to_owned();
         let scale = self.params.default_scale();
-        let piece = self.file.next_piece()?;
+        let piece = self.source.next_piece()?;
         let list = SeededCiphertext::list_from_bytes(self.params, self.limbs, 1, scale, 1.0, piece);
         let list = list.map_err(|error| FileError::content(&path, error))?;
         Ok(list.into_iter().next())
@@ -245,7 +277,7 @@ impl<'a> RequestReader<'a> {
     /// # Errors
     /// [`FileError::Codec`], [`FileError::Io`].
     pub fn finish(self) -> Result<Hash, FileError> {
-        self.file.finish()
+        self.source.finish()
     }
 }
 
@@ -256,11 +288,10 @@ fn pieces_of(path: &Path, plan: &FhePlan, params: &CkksParams) -> Result<Pieces,
     })
 }
 
-/// Writes a reply whole.
+/// Writes a reply whole, into a file.
 ///
 /// # Errors
-/// [`FileError::Content`] for ciphertexts that are not the plan's; [`FileError::Unusable`] for another number of them;
-/// [`FileError::Io`].
+/// As [`write_reply_to`].
 pub fn write_reply(
     path: &Path,
     plan: &FhePlan,
@@ -268,19 +299,36 @@ pub fn write_reply(
     head: &ReplyHead,
     list: &[Ciphertext],
 ) -> Result<Hash, FileError> {
+    let file = AtomicFile::create(path, Access::Usual)?;
+    write_reply_to(file, path, plan, params, head, list)
+}
+
+/// Writes a reply whole, to `out`, which errors call `path`.
+///
+/// # Errors
+/// [`FileError::Content`] for ciphertexts that are not the plan's; [`FileError::Unusable`] for another number of them;
+/// [`FileError::Io`].
+pub fn write_reply_to(
+    out: impl Target,
+    path: &Path,
+    plan: &FhePlan,
+    params: &CkksParams,
+    head: &ReplyHead,
+    list: &[Ciphertext],
+) -> Result<Hash, FileError> {
     let bytes = [&head.plan[..], &head.keys, &head.id, &head.request].concat();
-    let pieces = reply_pieces(plan, params);
-    let mut file = ChunkWriter::create(path, Kind::FheReply, params.rlwe(), &bytes, pieces)?;
+    let (pieces, kind) = (reply_pieces(plan, params), Kind::FheReply);
+    let mut out = ChunkWriter::begin(out, path, kind, params.rlwe(), &bytes, pieces)?;
     for ct in list {
         let one = std::slice::from_ref(ct);
         let piece = Ciphertext::list_to_bytes(params, plan.reply.limbs, one)
             .map_err(|error| FileError::content(path, error))?;
-        file.push(&piece)?;
+        out.push(&piece)?;
     }
-    file.finish()
+    out.finish()
 }
 
-/// Reads a reply, which must be for this plan and these keys.
+/// Reads a reply from a file; it must be for this plan and these keys.
 ///
 /// # Errors
 /// [`FileError`].
@@ -290,24 +338,38 @@ pub fn read_reply(
     params: &CkksParams,
     keys: &Hash,
 ) -> Result<(ReplyHead, Vec<Ciphertext>), FileError> {
-    let pieces = reply_pieces(plan, params);
-    let (mut file, head) = ChunkReader::open(path, Kind::FheReply, params.rlwe(), pieces.head)?;
+    read_reply_from(open_file(path)?, path, plan, params, keys)
+}
+
+/// Reads a reply from a source and the bytes that it has; errors call it `path`.
+///
+/// # Errors
+/// As [`read_reply`].
+pub fn read_reply_from(
+    source: (impl Read, u64),
+    path: &Path,
+    plan: &FhePlan,
+    params: &CkksParams,
+    keys: &Hash,
+) -> Result<(ReplyHead, Vec<Ciphertext>), FileError> {
+    let (pieces, kind) = (reply_pieces(plan, params), Kind::FheReply);
+    let (mut source, head) = ChunkReader::begin(source, path, kind, params.rlwe(), pieces.head)?;
     let head = decode_reply(&head).map_err(|fault| FileError::codec(path, fault))?;
     same(path, "plan", &head.plan, &plan.hash())?;
     same(path, "key set", &head.keys, keys)?;
-    file.expect(pieces.count, pieces.bytes)?;
+    source.expect(pieces.count, pieces.bytes)?;
     let scale = plan.reply_scale().map_err(|_| FileError::Unusable {
         path: path.to_owned(),
         what: "scale",
     })?;
     let mut list = Vec::new();
     for _ in 0..pieces.count {
-        let piece = file.next_piece()?;
+        let piece = source.next_piece()?;
         let noise = plan.reply_noise();
         let read = Ciphertext::list_from_bytes(params, plan.reply.limbs, 1, scale, noise, piece);
         list.extend(read.map_err(|error| FileError::content(path, error))?);
     }
-    file.finish()?;
+    source.finish()?;
     Ok((head, list))
 }
 

@@ -1,4 +1,4 @@
-//! What a server needs of a client's keys, in one file: the public key and the evaluation keys.
+//! What a server needs of a client's keys, in one artefact: the public key and the evaluation keys.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | 32 | their id: SHA-256("hushed keys 1" ‖ the digest above ‖ the name of the evaluation keys) |
 //!
 //! A key has tens of megabytes and a model's set gigabytes: they are made and read one by one, and a file that was cut
-//! is refused before the first is read.
+//! is refused before the first is read. The bytes are the same in files and in memory.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -26,7 +26,7 @@ use hushed_rlwe::hybrid::{EvalKeysReader, MAX_KEYS};
 use sha2::{Digest, Sha256};
 
 use super::FileError;
-use super::chunked::{DIGEST, Hash, lengths, truncated};
+use super::chunked::{DIGEST, Hash, lengths, open_file, truncated};
 
 /// Bytes of the two times.
 const TIMES: usize = 16;
@@ -43,7 +43,7 @@ pub struct KeyTimes {
     pub expires: u64,
 }
 
-/// Bytes of the file of these keys.
+/// Bytes of these keys; errors call them `path`.
 ///
 /// # Errors
 /// [`FileError::Content`] if they are no keys of the parameters.
@@ -58,12 +58,12 @@ pub fn file_bytes(path: &Path, params: &RlweParams, plan: &EvalKeyPlan) -> Resul
 mod make;
 
 #[cfg(any(feature = "client", test))]
-pub use make::write;
+pub use make::{write, write_to};
 
-/// A file whose list of keys, times, public key and length are good, and whose keys are still to be read.
-pub struct KeyFile {
+/// Keys whose list, times, public part and length are good, and which are still to be read.
+pub struct KeyReader<R> {
     path: PathBuf,
-    file: BufReader<File>,
+    source: R,
     params: Arc<RlweParams>,
     plan: EvalKeyPlan,
     times: KeyTimes,
@@ -71,6 +71,9 @@ pub struct KeyFile {
     digest: Hash,
     stated: Hash,
 }
+
+/// Keys in a file.
+pub type KeyFile = KeyReader<BufReader<File>>;
 
 impl KeyFile {
     /// Opens a file that must hold exactly the keys of `plan`.
@@ -83,16 +86,28 @@ impl KeyFile {
         params: &Arc<RlweParams>,
         plan: &EvalKeyPlan,
     ) -> Result<KeyFile, FileError> {
+        Self::begin(open_file(path)?.0, path, params, plan)
+    }
+}
+
+impl<R: Read + Seek> KeyReader<R> {
+    /// Begins with a source, of bytes in memory a [`std::io::Cursor`]; errors call it `path`.
+    ///
+    /// # Errors
+    /// As [`KeyFile::open`].
+    pub fn begin(
+        mut source: R,
+        path: &Path,
+        params: &Arc<RlweParams>,
+        plan: &EvalKeyPlan,
+    ) -> Result<Self, FileError> {
         let failed = || FileError::io("read", path);
         let codec = |fault| FileError::codec(path, fault);
-        let file = File::open(path).map_err(failed())?;
-        let length = file.metadata().map_err(failed())?.len();
-        let mut file = BufReader::with_capacity(1 << 16, file);
-        let first = read_first(&mut file, path, params, length)?;
+        let first = read_first(&mut source, path, params)?;
 
         // The list of keys: what is missing says more than that the length is another.
         let mut list = vec![0; HEADER_BYTES + 4];
-        file.read_exact(&mut list).map_err(failed())?;
+        source.read_exact(&mut list).map_err(failed())?;
         let count = list
             .last_chunk::<4>()
             .map_or(0, |n| u32::from_le_bytes(*n) as usize);
@@ -101,7 +116,7 @@ impl KeyFile {
         }
         list.resize(HEADER_BYTES + 4 + 8 * count, 0);
         let (_, lines) = list.split_at_mut(HEADER_BYTES + 4);
-        file.read_exact(lines).map_err(failed())?;
+        source.read_exact(lines).map_err(failed())?;
         let refused = |error| FileError::content(path, error);
         let offered = EvalKeyPlan::offered(params, &list).map_err(refused)?;
         plan.check_among(&offered).map_err(refused)?;
@@ -112,12 +127,13 @@ impl KeyFile {
         if first.claimed != expected {
             return Err(codec(lengths(first.claimed, expected)));
         }
-        let stated = stated_id(&mut file).map_err(failed())?;
-        file.seek(SeekFrom::Start(first_bytes(params) as u64))
+        let stated = stated_id(&mut source).map_err(failed())?;
+        source
+            .seek(SeekFrom::Start(first_bytes(params) as u64))
             .map_err(failed())?;
-        Ok(KeyFile {
+        Ok(KeyReader {
             path: path.to_owned(),
-            file,
+            source,
             params: params.clone(),
             plan: plan.clone(),
             times: first.times,
@@ -127,7 +143,7 @@ impl KeyFile {
         })
     }
 
-    /// The id that the file states: checked when all is read.
+    /// The id that is stated: checked when all is read.
     pub fn id(&self) -> Hash {
         self.stated
     }
@@ -150,7 +166,7 @@ impl KeyFile {
         Ok((self.public, keys))
     }
 
-    /// Checks the keys as [`KeyFile::read`] does and keeps none: it takes the memory of one.
+    /// Checks the keys as [`KeyReader::read`] does and keeps none: it takes the memory of one.
     pub fn check(mut self, progress: KeyProgress<'_>) -> Result<(), FileError> {
         let reader = EvalKeysReader::checking(&self.params, &self.plan);
         let reader = reader.map_err(|error| FileError::content(&self.path, error))?;
@@ -168,7 +184,7 @@ impl KeyFile {
         while let Some(bytes) = reader.next_bytes() {
             progress(reader.complete().len(), self.plan.len());
             chunk.resize(bytes, 0);
-            self.file
+            self.source
                 .read_exact(&mut chunk)
                 .map_err(FileError::io("read", path))?;
             reader.push(&chunk).map_err(refused)?;
@@ -184,36 +200,35 @@ impl KeyFile {
 /// # Errors
 /// [`FileError::Io`], [`FileError::Codec`].
 pub fn stated(path: &Path, params: &Arc<RlweParams>) -> Result<(Hash, KeyTimes), FileError> {
-    let failed = || FileError::io("read", path);
-    let file = File::open(path).map_err(failed())?;
-    let length = file.metadata().map_err(failed())?.len();
-    let mut file = BufReader::with_capacity(1 << 16, file);
-    let first = read_first(&mut file, path, params, length)?;
-    Ok((stated_id(&mut file).map_err(failed())?, first.times))
+    let (mut file, _) = open_file(path)?;
+    let first = read_first(&mut file, path, params)?;
+    let id = stated_id(&mut file).map_err(FileError::io("read", path))?;
+    Ok((id, first.times))
 }
 
 struct First {
     times: KeyTimes,
     public: PublicKey,
     digest: Hash,
-    /// Length of the whole file by its header.
+    /// Length of the whole by its header.
     claimed: u64,
 }
 
 fn read_first(
-    file: &mut impl Read,
+    source: &mut (impl Read + Seek),
     path: &Path,
     params: &Arc<RlweParams>,
-    length: u64,
 ) -> Result<First, FileError> {
     let failed = || FileError::io("read", path);
     let codec = |fault| FileError::codec(path, fault);
+    let length = source.seek(SeekFrom::End(0)).map_err(failed())?;
+    source.rewind().map_err(failed())?;
     let size = first_bytes(params);
     if length < (size + 2 * DIGEST) as u64 {
         return Err(truncated(path, length, (size + 2 * DIGEST) as u64));
     }
     let mut bytes = vec![0; size];
-    file.read_exact(&mut bytes).map_err(failed())?;
+    source.read_exact(&mut bytes).map_err(failed())?;
     let claimed = read_header(&bytes, Kind::FheKeys, params).map_err(codec)?;
     let claimed = claimed.saturating_add(HEADER_BYTES as u64);
     match claimed.cmp(&length) {
@@ -242,11 +257,11 @@ fn read_first(
     })
 }
 
-/// The last bytes of a file.
-fn stated_id(file: &mut (impl Read + Seek)) -> std::io::Result<Hash> {
+/// The last bytes of a source.
+fn stated_id(source: &mut (impl Read + Seek)) -> std::io::Result<Hash> {
     let mut id = [0; DIGEST];
-    file.seek(SeekFrom::End(-(DIGEST as i64)))?;
-    file.read_exact(&mut id)?;
+    source.seek(SeekFrom::End(-(DIGEST as i64)))?;
+    source.read_exact(&mut id)?;
     Ok(id)
 }
 

@@ -1,12 +1,17 @@
-//! What the owner of a secret key does with files: make keys, encrypt a batch, open a reply.
+//! What the owner of a secret key does: make keys, encrypt a batch, open a reply.
+//!
+//! A key is opened a limited number of times, and nobody but its owner counts across processes: what stores a secret
+//! key stores its count of decryptions with it, raised before each, and reads the key with that count. `hushed-serve`
+//! does so for key folders and for keys in memory.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use hushed_ckks::keys::SecretKey;
+pub use hushed_ckks::keys::SecretKey;
 use hushed_ckks::{Ciphertext, CkksParams, Decryptor, Encryptor};
 use hushed_math::rng::SecretRng;
 
+use super::atomic::Target;
 use super::chunked::Hash;
 use super::exchange::{REQUEST_ID, RequestHead, RequestWriter};
 use super::keys::{KeyProgress, KeyTimes};
@@ -27,8 +32,7 @@ pub fn make_keys(
     times: KeyTimes,
     progress: KeyProgress<'_>,
 ) -> Result<Hash, FheError> {
-    let mut rng = SecretRng::from_os("keys of a client");
-    let sk = SecretKey::generate(params.rlwe(), &mut rng);
+    let (sk, mut rng) = new_secret(params);
     super::secret::write(secret, &sk)?;
     let key_plan = plan.key_plan(params)?;
     let made = super::keys::write(keys, &sk, &key_plan, times, &mut rng, progress);
@@ -39,28 +43,52 @@ pub fn make_keys(
     Ok(made?)
 }
 
-/// Encrypts a packed batch into a file, and returns the request's id and what names its content. `progress` is called
-/// with ciphertexts done and in all.
+/// Makes a secret key, which is returned with the id of the set, and the keys of a plan, which go to `out`; errors call
+/// them `path`.
+///
+/// # Errors
+/// [`FheError::File`], [`FheError::Plan`].
+pub fn make_keys_to(
+    out: impl Target,
+    path: &Path,
+    plan: &FhePlan,
+    params: &Arc<CkksParams>,
+    times: KeyTimes,
+    progress: KeyProgress<'_>,
+) -> Result<(SecretKey, Hash), FheError> {
+    let (sk, mut rng) = new_secret(params);
+    let key_plan = plan.key_plan(params)?;
+    let id = super::keys::write_to(out, path, &sk, &key_plan, times, &mut rng, progress)?;
+    Ok((sk, id))
+}
+
+fn new_secret(params: &Arc<CkksParams>) -> (SecretKey, SecretRng) {
+    let mut rng = SecretRng::from_os("keys of a client");
+    (SecretKey::generate(params.rlwe(), &mut rng), rng)
+}
+
+/// Encrypts a packed batch to `out`, which errors call `path`, and returns the request's id and what names its content.
+/// `progress` is called with ciphertexts done and in all.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Ckks`].
 pub fn encrypt(
+    out: impl Target,
     path: &Path,
-    client: &FheClient,
-    params: &Arc<CkksParams>,
-    secret: &Path,
+    sk: &Arc<SecretKey>,
     keys: Hash,
     upload: &Upload<'_>,
     progress: KeyProgress<'_>,
 ) -> Result<([u8; REQUEST_ID], Hash), FheError> {
-    let sk = Arc::new(super::secret::read(secret, params.rlwe(), 0)?);
-    let encryptor = Encryptor::new(params, &sk)?;
+    let client = upload.client();
+    let (plan, params) = (client.plan(), client.params());
+    let encryptor = Encryptor::new(params, sk)?;
     let mut rng = SecretRng::from_os("request of a client");
     let mut id = [0; REQUEST_ID];
     rng.fill_bytes(&mut id);
     let lengths = upload.declared().into_iter();
     let head = RequestHead {
-        plan: client.plan().hash(),
+        plan: plan.hash(),
         keys,
         id,
         // At most as many rows as a text has: within 16 bits, or refused by the writer.
@@ -68,28 +96,25 @@ pub fn encrypt(
             .map(|l| u16::try_from(l).unwrap_or(u16::MAX))
             .collect(),
     };
-    let mut file = RequestWriter::create(path, client.plan(), params, &head)?;
+    let mut out = RequestWriter::begin(out, path, plan, params, &head)?;
     for index in 0..upload.count() {
         progress(index, upload.count());
-        file.push(path, &upload.encrypt(index, &encryptor, &mut rng)?)?;
+        out.push(&upload.encrypt(index, &encryptor, &mut rng)?)?;
     }
-    Ok((id, file.finish()?))
+    Ok((id, out.finish()?))
 }
 
 /// Opens a reply that was read ([`super::exchange::read_reply`]): the pooled row of each place that has a text, rounded
-/// to what is certified. The key was opened `decryptions` times.
+/// to what is certified. The key counts it.
 ///
 /// # Errors
-/// [`FheError::File`], [`FheError::Ckks`] if the key was opened too often.
+/// [`FheError::Ckks`], also if the key was opened too often.
 pub fn open(
     reply: &[Ciphertext],
     client: &FheClient,
-    params: &Arc<CkksParams>,
-    secret: &Path,
-    decryptions: u64,
+    sk: &Arc<SecretKey>,
     lengths: &[usize],
 ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
-    let sk = Arc::new(super::secret::read(secret, params.rlwe(), decryptions)?);
-    let decryptor = Decryptor::new(client.encoder(), &sk)?;
+    let decryptor = Decryptor::new(client.encoder(), sk)?;
     client.open(&decryptor, reply, lengths)
 }

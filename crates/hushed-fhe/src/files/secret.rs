@@ -1,4 +1,4 @@
-//! The file of a secret key: its owner's alone.
+//! A secret key: in a file of its owner's alone, or in memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -35,15 +35,32 @@ pub fn read(
     let mut file = File::open(path).map_err(failed())?;
     let metadata = file.metadata().map_err(failed())?;
     check_private(path, &metadata)?;
-    let (given, expected) = (metadata.len(), SecretKey::stored_bytes(params) as u64);
-    match given.cmp(&expected) {
-        std::cmp::Ordering::Less => return Err(truncated(path, given, expected)),
-        std::cmp::Ordering::Greater => {
-            return Err(FileError::codec(path, lengths(given, expected)));
-        }
-        std::cmp::Ordering::Equal => {}
-    }
+    check_length(path, metadata.len(), params)?;
     let mut bytes = Zeroizing::new(vec![0; SecretKey::stored_bytes(params)]);
     file.read_exact(&mut bytes).map_err(failed())?;
-    SecretKey::from_bytes(params, &bytes, decryptions).map_err(|e| FileError::content(path, e))
+    from_bytes(&bytes, path, params, decryptions)
+}
+
+/// The secret key of these bytes ([`SecretKey::to_bytes`]), which was opened `decryptions` times: whoever keeps the
+/// bytes keeps that number with them. Errors call them `path`.
+///
+/// # Errors
+/// [`FileError::Codec`].
+pub fn from_bytes(
+    bytes: &[u8],
+    path: &Path,
+    params: &Arc<RlweParams>,
+    decryptions: u64,
+) -> Result<SecretKey, FileError> {
+    check_length(path, bytes.len() as u64, params)?;
+    SecretKey::from_bytes(params, bytes, decryptions).map_err(|e| FileError::content(path, e))
+}
+
+fn check_length(path: &Path, given: u64, params: &RlweParams) -> Result<(), FileError> {
+    let expected = SecretKey::stored_bytes(params) as u64;
+    match given.cmp(&expected) {
+        std::cmp::Ordering::Less => Err(truncated(path, given, expected)),
+        std::cmp::Ordering::Greater => Err(FileError::codec(path, lengths(given, expected))),
+        std::cmp::Ordering::Equal => Ok(()),
+    }
 }

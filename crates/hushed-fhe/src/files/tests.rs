@@ -2,6 +2,7 @@
 //! to something else.
 
 use std::fs;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use hushed_rlwe::error::CodecError;
 use super::atomic::{self, Access, AtomicFile};
 use super::checkpoint::{self, Run};
 use super::exchange::{self, ReplyHead, RequestHead, RequestReader, RequestWriter};
-use super::keys::{self, KeyFile, KeyTimes};
+use super::keys::{self, KeyFile, KeyReader, KeyTimes};
 use super::{FileError, secret};
 use crate::plan::public_plan::{FhePlan, Lengths, insecure_plan};
 
@@ -76,7 +77,7 @@ impl Bench {
         let list = vec![self.seeded(), self.seeded()];
         let mut file = RequestWriter::create(path, &self.plan, &self.params, &self.head()).unwrap();
         for ct in &list {
-            file.push(path, ct).unwrap();
+            file.push(ct).unwrap();
         }
         (list, file.finish().unwrap())
     }
@@ -107,6 +108,152 @@ fn refuses_all_damage(path: &Path, read: impl Fn() -> Option<FileError>) {
     assert!(read().is_some());
     fs::write(path, &good).unwrap();
     assert!(read().is_none());
+}
+
+/// What is refused of a file is refused of the same bytes in memory, for the same reason.
+fn refuses_alike(
+    path: &Path,
+    file: impl Fn() -> Option<FileError>,
+    memory: impl Fn(&[u8]) -> Option<FileError>,
+) {
+    let good = fs::read(path).unwrap();
+    let told = |error: Option<FileError>| error.map(|error| format!("{error:?}"));
+    assert!(file().is_none() && memory(&good).is_none());
+    let cut = (0..good.len()).map(|at| good[..at].to_vec());
+    let flipped = (0..good.len()).map(|at| {
+        let mut bad = good.clone();
+        bad[at] ^= 0x24;
+        bad
+    });
+    for bad in cut.chain(flipped).chain([[&good[..], &[0]].concat()]) {
+        fs::write(path, &bad).unwrap();
+        let refused = told(file());
+        assert!(refused.is_some());
+        assert_eq!(told(memory(&bad)), refused);
+    }
+    fs::write(path, &good).unwrap();
+}
+
+/// Keys, requests and replies in memory: the bytes of the files, read by the same rules.
+#[test]
+fn memory_is_as_files() {
+    let mut b = Bench::new();
+    let (plan, params) = (b.plan.clone(), b.params.clone());
+
+    let path = b.path("evaluation.keys");
+    let key_plan = plan.key_plan(&params).unwrap();
+    let times = KeyTimes {
+        created: 5,
+        expires: 77,
+    };
+    let rng = || SecretRng::insecure_from_seed(7);
+    let file = keys::write(&path, &b.key, &key_plan, times, &mut rng(), &mut |_, _| {}).unwrap();
+    let mut bytes = Vec::new();
+    let memory = keys::write_to(
+        &mut bytes,
+        &path,
+        &b.key,
+        &key_plan,
+        times,
+        &mut rng(),
+        &mut |_, _| {},
+    );
+    assert_eq!(memory.unwrap(), file);
+    assert!(bytes == fs::read(&path).unwrap());
+    let open = |bytes: &[u8]| {
+        let source = Cursor::new(bytes.to_vec());
+        KeyReader::begin(source, &path, params.rlwe(), &key_plan)
+    };
+    let read = open(&bytes).unwrap();
+    assert_eq!((read.id(), read.times()), (file, times));
+    refuses_alike(
+        &path,
+        || {
+            let opened = KeyFile::open(&path, params.rlwe(), &key_plan);
+            opened.and_then(|keys| keys.check(&mut |_, _| {})).err()
+        },
+        |bytes| {
+            open(bytes)
+                .and_then(|keys| keys.check(&mut |_, _| {}))
+                .err()
+        },
+    );
+
+    let path = b.path("request");
+    let head = b.head();
+    let (list, file) = b.request(&path);
+    let mut bytes = Vec::new();
+    let mut out = RequestWriter::begin(&mut bytes, &path, &plan, &params, &head).unwrap();
+    list.iter().for_each(|ct| out.push(ct).unwrap());
+    assert_eq!(out.finish().unwrap(), file);
+    assert!(bytes == fs::read(&path).unwrap());
+    fn whole<R: Read>(reader: Result<RequestReader<'_, R>, FileError>) -> Result<(), FileError> {
+        let mut reader = reader?;
+        while reader.next_ciphertext()?.is_some() {}
+        reader.finish().map(drop)
+    }
+    let of_keys = Some(&[7; 32]);
+    refuses_alike(
+        &path,
+        || whole(RequestReader::open(&path, &plan, &params, of_keys)).err(),
+        |bytes| {
+            let source = (bytes, bytes.len() as u64);
+            whole(RequestReader::begin(source, &path, &plan, &params, of_keys)).err()
+        },
+    );
+    // A source that ends before it said that it would.
+    let short = (&bytes[..bytes.len() - 1], bytes.len() as u64);
+    let ended = whole(RequestReader::begin(short, &path, &plan, &params, of_keys));
+    assert!(matches!(
+        ended,
+        Err(FileError::Io {
+            operation: "read",
+            ..
+        })
+    ));
+
+    let path = b.path("reply");
+    let (head, list) = (b.reply_head(), [b.seeded().expand()]);
+    let file = exchange::write_reply(&path, &plan, &params, &head, &list).unwrap();
+    let mut bytes = Vec::new();
+    let memory = exchange::write_reply_to(&mut bytes, &path, &plan, &params, &head, &list);
+    assert_eq!(memory.unwrap(), file);
+    assert!(bytes == fs::read(&path).unwrap());
+    refuses_alike(
+        &path,
+        || exchange::read_reply(&path, &plan, &params, &[7; 32]).err(),
+        |bytes| {
+            let source = (bytes, bytes.len() as u64);
+            exchange::read_reply_from(source, &path, &plan, &params, &[7; 32]).err()
+        },
+    );
+
+    let path = b.path("secret.key");
+    secret::write(&path, &b.key).unwrap();
+    assert!(b.key.to_bytes()[..] == fs::read(&path).unwrap());
+    refuses_alike(
+        &path,
+        || secret::read(&path, params.rlwe(), 3).err(),
+        |bytes| secret::from_bytes(bytes, &path, params.rlwe(), 3).err(),
+    );
+}
+
+/// A writer that has no room says so, as a full disk does.
+#[test]
+fn memory_without_room() {
+    let mut b = Bench::new();
+    let path = Path::new("<reply>");
+    let (head, list) = (b.reply_head(), [b.seeded().expand()]);
+    let mut room = [0; 100];
+    let out = &mut &mut room[..];
+    let written = exchange::write_reply_to(out, path, &b.plan, &b.params, &head, &list);
+    assert!(matches!(
+        written,
+        Err(FileError::Io {
+            operation: "write",
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -220,7 +367,7 @@ fn requests_and_replies_of_another_shape() {
     let head = b.head();
     let written_by = |plan: &FhePlan, list: &[SeededCiphertext]| {
         let mut file = RequestWriter::create(&path, plan, &b.params, &head).unwrap();
-        list.iter().for_each(|ct| file.push(&path, ct).unwrap());
+        list.iter().for_each(|ct| file.push(ct).unwrap());
         file.finish().unwrap();
     };
     let read = || RequestReader::open(&path, &b.plan, &b.params, Some(&[7; 32])).err();
@@ -287,7 +434,7 @@ fn a_full_disk_loses_nothing() {
         let sent = || {
             let mut file = RequestWriter::create(&request, &b.plan, &b.params, &sent_head)?;
             for _ in 0..b.plan.request_ciphertexts() {
-                file.push(&request, &seeded)?;
+                file.push(&seeded)?;
             }
             file.finish().map(drop)
         };

@@ -87,6 +87,11 @@ impl FheClient {
         &self.plan
     }
 
+    /// The parameters of the plan.
+    pub fn params(&self) -> &Arc<CkksParams> {
+        &self.params
+    }
+
     /// That no text of this model is beyond the plan's bound: decided by the public numbers alone, before any text is
     /// read, so that a refusal says nothing of one.
     ///
@@ -257,6 +262,11 @@ impl FheClient {
 }
 
 impl Upload<'_> {
+    /// Who packed it.
+    pub fn client(&self) -> &FheClient {
+        self.client
+    }
+
     /// Ciphertexts: one for two columns, and the rows that are tokens where they are encrypted
     /// ([`FhePlan::request_ciphertexts`]).
     #[must_use]

@@ -516,10 +516,7 @@ impl Slots for Encrypted {
     }
 
     fn store(&self, x: Vec<Ciphertext>) -> Result<Spilled, FheError> {
-        let folder = self.spill.as_ref().ok_or_else(|| FheError::Unsupported {
-            what: "a plan that puts vectors on disk".to_owned(),
-            remedy: "give a folder for them",
-        })?;
+        let folder = self.spill.as_ref().ok_or_else(FheError::no_spill_folder)?;
         Ok(folder.store(self.evaluator.params(), x)?)
     }
 

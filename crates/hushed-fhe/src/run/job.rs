@@ -1,4 +1,4 @@
-//! A run at the server, from files to a file: request and keys in, layer by layer, reply out. Needs no secret of a
+//! A run at the server: request and keys in, layer by layer, reply out, in files or in memory. Needs no secret of a
 //! client.
 //!
 //! Between two layers the columns may be put into a [`checkpoint`]: a run that is ended at any moment goes on from the
@@ -8,6 +8,7 @@
 //! How far it is, is read off its [`Clock`](crate::Clock) by a thread that does nothing else: most of a run is in steps
 //! that take minutes.
 
+use std::io::{Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,10 +24,11 @@ use hushed_model::{Program, StepId};
 
 use crate::choices::Choices;
 use crate::error::FheError;
+use crate::files::atomic::Target;
 use crate::files::checkpoint::{self, Run};
-use crate::files::chunked::Hash;
+use crate::files::chunked::{Hash, open_file};
 use crate::files::exchange::{self, ReplyHead, RequestHead, RequestReader};
-use crate::files::keys::{KeyFile, KeyProgress};
+use crate::files::keys::{KeyProgress, KeyReader};
 use crate::files::spill::SpillFolder;
 use crate::ops::acts::Acts;
 use crate::ops::mask::RowsKnown;
@@ -112,7 +114,7 @@ impl Batch {
         self.name
     }
 
-    /// Reads a request, which must be for this plan and of these keys.
+    /// Reads a request from a file; it must be for this plan and of these keys.
     ///
     /// # Errors
     /// [`FheError::File`].
@@ -122,7 +124,21 @@ impl Batch {
         params: &CkksParams,
         keys: &Hash,
     ) -> Result<Batch, FheError> {
-        let mut reader = RequestReader::open(path, plan, params, Some(keys))?;
+        Self::read_from(open_file(path)?, path, plan, params, keys)
+    }
+
+    /// Reads a request from a source and the bytes that it has; errors call it `path`.
+    ///
+    /// # Errors
+    /// [`FheError::File`].
+    pub fn read_from(
+        source: (impl Read, u64),
+        path: &Path,
+        plan: &FhePlan,
+        params: &CkksParams,
+        keys: &Hash,
+    ) -> Result<Batch, FheError> {
+        let mut reader = RequestReader::begin(source, path, plan, params, Some(keys))?;
         let head = reader.head().clone();
         let mut columns = Vec::with_capacity(plan.request_ciphertexts());
         while let Some(ct) = reader.next_ciphertext()? {
@@ -147,11 +163,11 @@ impl Engine {
         plan: &FhePlan,
         params: &Arc<CkksParams>,
         bootstrapper: Arc<Bootstrapper>,
-        file: KeyFile,
+        keys: KeyReader<impl Read + Seek>,
         progress: KeyProgress<'_>,
     ) -> Result<Engine, FheError> {
-        let id = file.id();
-        let (public, keys) = file.read(progress)?;
+        let id = keys.id();
+        let (public, keys) = keys.read(progress)?;
         let evaluator = Evaluator::new(params, Arc::new(keys))?;
         Ok(Engine {
             plan: plan.clone(),
@@ -274,12 +290,14 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Writes the reply of a batch: masked, re-randomised, and the same bytes whenever it is made again.
+    /// Writes the reply of a batch to `out`, which errors call `path`: masked, re-randomised, and the same bytes
+    /// whenever it is made again.
     ///
     /// # Errors
     /// As [`seal_reply`], [`FheError::ReplyError`] among them; [`FheError::File`].
     pub fn reply(
         &self,
+        out: impl Target,
         path: &Path,
         head: &RequestHead,
         name: &Hash,
@@ -304,12 +322,9 @@ impl Engine {
             id: head.id,
             request: *name,
         };
-        Ok(exchange::write_reply(
-            path,
-            &self.plan,
-            &self.params,
-            &head,
-            &sealed,
+        let (plan, params) = (&self.plan, &self.params);
+        Ok(exchange::write_reply_to(
+            out, path, plan, params, &head, &sealed,
         )?)
     }
 

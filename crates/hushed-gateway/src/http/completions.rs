@@ -73,7 +73,7 @@ async fn answer(
     route: Route,
 ) -> Result<Response, Refusal> {
     let mut fields = Fields::parse(body)?;
-    served.check_model(&mut fields)?;
+    served.named.check(&mut fields)?;
     let asked = asked(served, fields, route)?;
     let (stream, with_usage) = (asked.stream, asked.usage);
     let patience = patience(headers, served.patience);

@@ -22,6 +22,9 @@ const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
 /// Reached without a key: what a browser loads before a person can give it one, and what a supervisor asks.
 const OPEN: [&str; 3] = ["/", "/health", "/ready"];
 
+/// Where a form is taken besides JSON.
+const FORM: &str = "/v1/files";
+
 /// The rules.
 pub struct Door {
     /// Host names in lower case; `None` on a Unix socket, which no browser reaches.
@@ -90,7 +93,9 @@ impl Door {
             true => Caller::default(),
             false => self.key(headers)?,
         };
-        match *method == Method::POST && !is_json(headers) {
+        // A form, which a page elsewhere could send unasked, is refused it by its origin, above.
+        let form = uri.path() == FORM && is_type(headers, b"multipart/form-data");
+        match *method == Method::POST && !form && !is_type(headers, b"application/json") {
             true => Err(Refusal::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "content-type",
@@ -180,10 +185,10 @@ impl Door {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn is_type(headers: &HeaderMap, wanted: &[u8]) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(|v| v.as_bytes());
     let kind = kind.and_then(|kind| kind.split(|b| *b == b';').next());
-    kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"application/json"))
+    kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(wanted))
 }
 
 /// `HOST:PORT` without its port; an IPv6 address keeps its brackets.

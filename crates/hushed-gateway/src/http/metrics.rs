@@ -90,7 +90,7 @@ fn render(served: &Served) -> Result<String, std::fmt::Error> {
         gauge.set(value as i64);
         registry.register(name, help, gauge);
     }
-    let metrics = &served.metrics;
+    let metrics = &served.edge.metrics;
     let requests = metrics.requests.clone();
     registry.register("requests", "Requests that were answered", requests);
     let texts = metrics.texts.clone();

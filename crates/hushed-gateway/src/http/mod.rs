@@ -1,17 +1,19 @@
 //! HTTP: routes, and what every request passes before it reaches one.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub mod batches;
 mod completions;
 mod door;
-mod fields;
+pub mod fields;
 mod metrics;
 mod names;
 mod openai;
 mod page;
 mod prepare;
-mod refusal;
+pub mod refusal;
 mod search;
 mod tei;
+pub mod wanted;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +33,7 @@ use crate::sessions::texts::Ticket;
 use crate::sessions::{Queue, Sessions, Shared};
 use metrics::Metrics;
 use refusal::{Refusal, Shape};
+use wanted::Named;
 
 pub use door::Door;
 
@@ -38,13 +41,15 @@ pub use door::Door;
 const BODY: Duration = Duration::from_secs(30);
 
 /// The routes, as the metrics name them.
-const ROUTES: [&str; 14] = [
+const ROUTES: [&str; 16] = [
     "/",
     "/v1/embeddings",
     "/v1/completions",
     "/v1/chat/completions",
     "/v1/search",
     "/v1/models",
+    "/v1/files",
+    "/v1/batches",
     "/embed",
     "/similarity",
     "/info",
@@ -55,14 +60,27 @@ const ROUTES: [&str; 14] = [
     "/v1/models/{name}",
 ];
 
+/// What every request passes, whatever is behind.
+pub struct Edge {
+    door: Door,
+    metrics: Metrics,
+}
+
+impl Edge {
+    /// With these rules.
+    pub fn new(door: Door) -> Self {
+        let metrics = Metrics::default();
+        Self { door, metrics }
+    }
+}
+
 /// What the routes share.
 pub struct Served {
-    door: Door,
+    edge: Arc<Edge>,
     shared: Arc<Shared>,
     queue: Arc<Queue>,
-    metrics: Metrics,
     /// The model's name.
-    pub model: String,
+    pub named: Named,
     /// `HOST:PORT` of the server.
     server: String,
     /// SHA-256 of its certificate, where that is how it is known.
@@ -79,13 +97,10 @@ impl Served {
     /// Of a gateway whose sessions are open.
     pub fn new(config: &GatewayConfig, door: Door, sessions: &Sessions) -> Self {
         let shared = Arc::clone(&sessions.shared);
-        let hash: String = shared.bundle.to_string().chars().take(12).collect();
-        let name = config.model_name.clone();
         Self {
-            door,
-            model: name.unwrap_or_else(|| format!("hushed-{hash}")),
+            edge: Arc::new(Edge::new(door)),
+            named: Named::new(config.model_name.clone(), shared.bundle),
             queue: Arc::clone(&sessions.queue),
-            metrics: Metrics::default(),
             server: config.client.server.clone(),
             pin: match &config.client.trust {
                 ServerTrust::Pin(pin) => Some(pin.replace(':', "").to_ascii_lowercase()),
@@ -111,7 +126,7 @@ impl Served {
                 Ticket::Ready(_) => "kept",
                 Ticket::Coming(_) => "pass",
             };
-            let counted = &self.metrics.texts;
+            let counted = &self.edge.metrics.texts;
             counted.get_or_create(&metrics::From { source }).inc();
         }
     }
@@ -125,7 +140,8 @@ fn now() -> u64 {
 
 /// All routes.
 pub fn router(served: Arc<Served>) -> Router {
-    Router::new()
+    let edge = Arc::clone(&served.edge);
+    let routes = Router::new()
         .route("/", get(page::page).post(tei::root))
         .route("/ledger", get(page::ledger))
         .route("/v1/embeddings", post(openai::embeddings))
@@ -139,17 +155,22 @@ pub fn router(served: Arc<Served>) -> Router {
         .route("/info", get(tei::info))
         .route("/health", get(tei::health))
         .route("/ready", get(tei::ready))
-        .route("/metrics", get(metrics::metrics))
+        .route("/metrics", get(metrics::metrics));
+    entered(routes.with_state(served), edge)
+}
+
+/// Routes behind the door.
+pub fn entered(routes: Router, edge: Arc<Edge>) -> Router {
+    routes
         .fallback(missing)
         .method_not_allowed_fallback(other_method)
-        .layer(from_fn_with_state(Arc::clone(&served), enter))
-        .with_state(served)
+        .layer(from_fn_with_state(edge, enter))
 }
 
 /// What every request passes: the door, and a bound on its body in bytes and time.
-async fn enter(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
+async fn enter(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
     let (path, method) = (request.uri().path().to_owned(), request.method().clone());
-    let door = &served.door;
+    let door = &edge.door;
     let checked = door.check(&method, request.uri(), request.headers());
     let friend = door.friend(request.headers()).cloned();
     let entered = match checked {
@@ -190,7 +211,7 @@ async fn enter(State(served): State<Arc<Served>>, request: Request, next: Next) 
         route: route(&path),
         status: response.status().as_u16(),
     };
-    served.metrics.requests.get_or_create(&request).inc();
+    edge.metrics.requests.get_or_create(&request).inc();
     response
 }
 
@@ -254,8 +275,11 @@ async fn other_method(request: Request) -> Response {
 /// A label of few values, whatever paths are asked for.
 fn route(path: &str) -> &'static str {
     let known = ROUTES.iter().find(|route| **route == path).copied();
-    known.unwrap_or(match path.starts_with("/v1/models/") {
-        true => "/v1/models/{name}",
-        false => "other",
+    let below = |prefix: &str| path.starts_with(prefix);
+    known.unwrap_or(match () {
+        () if below("/v1/models/") => "/v1/models/{name}",
+        () if below("/v1/files/") => "/v1/files",
+        () if below("/v1/batches/") => "/v1/batches",
+        () => "other",
     })
 }

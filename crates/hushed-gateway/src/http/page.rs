@@ -56,14 +56,14 @@ pub async fn ledger(State(served): State<Arc<Served>>) -> Json<Value> {
     Json(json!({
         "server": served.server,
         "certificate_sha256": served.pin,
-        "model": served.model,
+        "model": served.named.model,
         "bundle": shared.bundle.to_string(),
         "task": match *served.queue {
             crate::sessions::Queue::Embed(_) => "embed",
             crate::sessions::Queue::Generate(_) => "generate",
         },
         "max_tokens": shared.max_tokens,
-        "needs_key": served.door.has_keys(),
+        "needs_key": served.edge.door.has_keys(),
         "total": book.total,
         "lines": book.lines,
     }))

@@ -54,7 +54,7 @@ async fn answer(
     body: &[u8],
 ) -> Result<Response, Refusal> {
     let mut fields = Fields::parse(body)?;
-    served.check_model(&mut fields)?;
+    served.named.check(&mut fields)?;
     let asked = asked(served, fields)?;
     let patience = patience(headers, served.patience);
     let submitting = Arc::clone(served);
@@ -66,7 +66,7 @@ async fn answer(
         hits.map(|(hit, rank)| json!({ "rank": rank, "place": hit.place, "text": hit.record }));
     let body = json!({
         "object": "list",
-        "model": served.model,
+        "model": served.named.model,
         "hits": hits.collect::<Vec<_>>(),
         "found": found.hits.len(),
         "documents": served.shared.documents,

@@ -234,7 +234,7 @@ pub async fn info(State(served): State<Arc<Served>>) -> Json<Value> {
         Queue::Generate(_) => json!({ "generation": {} }),
     };
     Json(json!({
-        "model_id": served.model,
+        "model_id": served.named.model,
         "model_sha": shared.bundle.to_string(),
         "model_dtype": "float32",
         "model_type": kind,

@@ -5,6 +5,7 @@
 (1, 384)
 """
 
+from ._batch import BatchEncoder, JobStatus
 from ._classifier import Classifier
 from ._cost import Cost
 from ._encoder import SentenceEncoder
@@ -25,6 +26,7 @@ from ._searcher import Hit, Searcher
 from ._server import Server, serve
 
 __all__ = [
+    "BatchEncoder",
     "Classifier",
     "Cost",
     "DefectError",
@@ -34,6 +36,7 @@ __all__ = [
     "Hit",
     "HushedError",
     "InputError",
+    "JobStatus",
     "LocalError",
     "MismatchError",
     "NetworkError",

@@ -63,6 +63,22 @@ class How:
 
 
 @dataclass(frozen=True)
+class Batching:
+    """Where a batch under encryption goes, and with which keys."""
+
+    connection: Connection
+    keys: PathLike
+    manifest: Optional[PathLike]
+    public: Optional[PathLike]
+    make_keys: bool
+    days: int
+    max_keys: int
+    max_key_bytes: int
+    truncate: bool
+    lengths: Optional[str]
+
+
+@dataclass(frozen=True)
 class Wanted:
     """How a text is continued."""
 

@@ -1,16 +1,24 @@
-//! The client: keys, texts and replies in files ([`texts`]), or left with a server and fetched from it ([`remote`]).
+//! The client: keys, texts and replies in files ([`texts`]) or in memory ([`memory`]), or left with a server and
+//! fetched from it ([`remote`]).
 
 mod aside;
 mod keygen;
+mod keyring;
 mod link;
+mod memory;
+mod model;
 mod outbox;
 mod remote;
 mod score;
 mod texts;
+mod warning;
 
 pub use keygen::{KeyOrder, KeygenOptions, keygen};
+pub use memory::{MemoryKeys, SaveState, StoredParts};
+pub use model::ClientModel;
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
 pub use score::{Chosen, Item, Scored, Wanted, check_items, perplexity};
 pub use texts::{
-    Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, Likely, Warning, decrypt, encrypt,
+    Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, Likely, Texts, decrypt, encrypt,
 };
+pub use warning::Warning;

@@ -288,6 +288,17 @@ pub enum FheJobError {
         /// Why.
         failure: Failure,
     },
+    /// The answer of a batch's canary is wrong.
+    #[error(
+        "the canary's answer has cosine {found:.4} to the published one, and at least {least} was expected: the run failed, or some text left \
+         the calibrated ranges. The answers are not shown (--anyway shows them); do not tell the server. The keys are retired: nothing more is encrypted for them"
+    )]
+    WrongCanary {
+        /// The cosine found.
+        found: f64,
+        /// The cosine expected.
+        least: f64,
+    },
     /// Threads could not be started.
     #[error("could not start {threads} threads; is there a limit on them?")]
     Threads {
@@ -351,7 +362,7 @@ impl FheJobError {
             | Self::JobGone { .. }
             | Self::JobFailed { .. }
             | Self::Stopped => Category::Refused,
-            Self::NotAsOffered { .. } => Category::Network,
+            Self::NotAsOffered { .. } | Self::WrongCanary { .. } => Category::Network,
             Self::TooManyTexts { .. }
             | Self::TextTooLong { .. }
             | Self::OtherTexts
@@ -417,6 +428,7 @@ impl FheJobError {
             Self::JobGone { .. } => "job-gone",
             Self::JobFailed { .. } => "job-failed",
             Self::OtherReply { .. } => "file-exists",
+            Self::WrongCanary { .. } => "canary",
             Self::NoStateFolder => "usage",
             Self::Threads { .. } => "system",
         }

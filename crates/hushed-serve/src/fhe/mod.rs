@@ -9,6 +9,8 @@
 //! client   decrypt   manifest, public, keys, reply → embeddings
 //! ```
 //!
+//! All of it works in memory as well, with the same bytes (`ClientModel`, `MemoryKeys`, [`RunContext::run_in_memory`]).
+//!
 //! Over a connection ([`FheServer`], `Remote`) the same files are sent to the server and fetched from it
 //! ([`wire`]).
 //!
@@ -38,9 +40,9 @@ pub mod wire;
 pub use arguments::RunArguments;
 #[cfg(feature = "client")]
 pub use client::{
-    Answer, CanaryOutcome, Chosen, EncryptOptions, Encrypted, Head, Item, KeyOrder, KeygenOptions,
-    Likely, OnEvent, Remote, RemoteEvent, RemoteOptions, Scored, Wanted, Warning, check_items,
-    decrypt, encrypt, keygen, perplexity,
+    Answer, CanaryOutcome, Chosen, ClientModel, EncryptOptions, Encrypted, Head, Item, KeyOrder,
+    KeygenOptions, Likely, MemoryKeys, OnEvent, Remote, RemoteEvent, RemoteOptions, SaveState,
+    Scored, StoredParts, Texts, Wanted, Warning, check_items, decrypt, encrypt, keygen, perplexity,
 };
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;
@@ -48,7 +50,9 @@ pub use ledger::StepTime;
 pub use progress::{JobEvent, Lines, duration, step_words};
 pub use public::PublicModel;
 pub use record::{KeyRecord, NotRight};
-pub use run::{JobReport, RunFiles, RunOptions, default_calibration, default_secret, run};
+pub use run::{
+    JobReport, RunBytes, RunFiles, RunOptions, default_calibration, default_secret, run,
+};
 #[cfg(feature = "arguments")]
 pub use server::FheServeArguments;
 pub use server::{Declared, FheServer, FheServerConfig};

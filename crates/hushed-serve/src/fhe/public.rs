@@ -94,7 +94,14 @@ impl PublicModel {
     /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that cannot be parsed; those of
     /// [`Bundle::from_bytes`].
     pub fn read(path: &Path, expected: &str) -> Result<Self, ServeError> {
-        let bytes = files::read(path, MAX_BYTES)?;
+        Self::from_bytes(files::read(path, MAX_BYTES)?, path, expected)
+    }
+
+    /// As [`PublicModel::read`], of bytes that errors call `path`.
+    ///
+    /// # Errors
+    /// As [`PublicModel::read`].
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path, expected: &str) -> Result<Self, ServeError> {
         let hash = Digest(Sha256::digest(&bytes).into());
         if hash.to_string() != expected {
             return Err(FheJobError::OtherPublic {

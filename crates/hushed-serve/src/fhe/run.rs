@@ -1,16 +1,15 @@
-//! The server's part: a request in, a reply out, from files to a file. Everything is checked before any work begins.
+//! The server's part: a request in, a reply out, in files or in memory. Everything is checked before any work begins.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use hushed_fhe::FhePlan;
-use hushed_fhe::files::atomic::{self, Access, AtomicFile};
+use hushed_fhe::files::atomic::{self, Access, AtomicFile, Target};
 use hushed_fhe::files::exchange::{self, RequestReader};
-use hushed_fhe::files::keys::KeyFile;
+use hushed_fhe::files::keys::{KeyFile, KeyReader};
 use hushed_fhe::files::spill::{SpillFolder, SpillUse};
 use hushed_fhe::files::{FileError, checkpoint};
 use hushed_fhe::plan::FhePlanReport;
@@ -18,6 +17,7 @@ use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::plan::public_plan::hex;
 use hushed_fhe::run::job::{Batch, Counts, Engine, Event};
 use hushed_fhe::run::reply::{ReplySecret, covers};
+use hushed_fhe::{FheError, FhePlan};
 use zeroize::Zeroizing;
 
 use super::context::{ContextOptions, Predicted, RunContext};
@@ -42,6 +42,17 @@ pub struct RunFiles {
     pub checkpoint: Option<PathBuf>,
     /// The folder for spilled vectors; beside the reply if `None`.
     pub spill: Option<PathBuf>,
+}
+
+/// The inputs of a run in memory: bytes that would be in files.
+#[derive(Clone, Copy)]
+pub struct RunBytes<'a> {
+    /// The client's keys.
+    pub keys: &'a [u8],
+    /// Its request.
+    pub request: &'a [u8],
+    /// The folder for spilled vectors; a manifest that spills is refused without one.
+    pub spill: Option<&'a Path>,
 }
 
 /// The inputs of a single run.
@@ -194,27 +205,11 @@ impl RunContext {
         stop: &Arc<AtomicBool>,
         watch: &(dyn Fn(JobEvent) + Sync),
     ) -> Result<JobReport, ServeError> {
-        let (plan, params, choices) = (&self.plan, &self.params, &self.choices);
-        let Predicted {
-            report: predicted,
-            bootstrapper,
-        } = self.predicted()?;
-        let spill = files.make_room(plan, params, predicted)?;
+        let (plan, params) = (&self.plan, &self.params);
+        let spill = files.make_room(plan, params, &self.predicted()?.report)?;
         let keys = file.id();
         let batch = Batch::read(&files.request, plan, params, &keys).map_err(FheJobError::from)?;
         let (head, name) = (batch.head().clone(), batch.name());
-        let report = |done_before, steps, (spilled, counts)| JobReport {
-            request: hex(&head.id),
-            seconds: began.elapsed().as_secs_f64(),
-            planned_seconds: predicted.work.seconds,
-            steps,
-            done_before,
-            bytes: exchange::reply_bytes(plan, params),
-            planned_memory: predicted.memory.total(),
-            planned_disk: predicted.disk,
-            spilled,
-            counts,
-        };
         if files.out.symlink_metadata().is_ok() {
             let there = exchange::read_reply(&files.out, plan, params, &keys);
             return match there {
@@ -223,7 +218,11 @@ impl RunContext {
                         // Left by a run that ended between its reply and this.
                         let _ = fs::remove_file(checkpoint_path(folder, &head.id));
                     }
-                    Ok(report(true, Vec::new(), Default::default()))
+                    let report = self.report(&head.id, began, Default::default())?;
+                    Ok(JobReport {
+                        done_before: true,
+                        ..report
+                    })
                 }
                 _ => Err(FheJobError::OtherReply {
                     path: files.out.clone(),
@@ -236,6 +235,102 @@ impl RunContext {
             .as_deref()
             .map(|folder| Saved::open(folder, plan, params, &head.id))
             .transpose()?;
+        let work = Work {
+            keys: file,
+            batch,
+            spill,
+            save: saved.as_ref().map(|saved| saved.path.as_path()),
+            stop,
+        };
+        let out = || AtomicFile::create(&files.out, Access::Usual);
+        let done = self.work(work, out, &files.out, watch)?;
+        if let Some(saved) = saved {
+            // The reply is there: what is left over is only space.
+            let _ = fs::remove_file(&saved.path);
+        }
+        self.report(&head.id, began, done)
+    }
+
+    /// Runs a batch in memory, and writes the reply to `out`: the bytes that [`RunContext::run`] would leave in a file.
+    /// A run that ended in any way begins anew, and its reply has the same bytes. The secret from which the randomness
+    /// of replies follows is the context's, and must outlive it: with another one, a request that is run twice gives
+    /// two replies, which together show more of the computation than one.
+    ///
+    /// # Errors
+    /// As [`RunContext::run`]; what `out` has by then is no reply.
+    pub fn run_in_memory(
+        &self,
+        bytes: RunBytes<'_>,
+        out: &mut (impl Write + Send),
+        watch: &(dyn Fn(JobEvent) + Sync),
+    ) -> Result<JobReport, ServeError> {
+        let began = Instant::now();
+        let (plan, params) = (&self.plan, &self.params);
+        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
+        let source = Cursor::new(bytes.keys);
+        let keys = KeyReader::begin(source, Path::new("<keys>"), params.rlwe(), &key_plan);
+        let keys = keys.map_err(FheJobError::from)?;
+        check_time(&keys.id(), keys.times().expires)?;
+        let (path, source) = (Path::new("<request>"), bytes.request);
+        let source = (source, source.len() as u64);
+        let batch = Batch::read_from(source, path, plan, params, &keys.id());
+        let batch = batch.map_err(FheJobError::from)?;
+        let predicted = &self.predicted()?.report;
+        let spill = match (plan.placement.spills(), bytes.spill) {
+            (false, _) => None,
+            (true, Some(folder)) => {
+                let folder = SpillFolder::open(folder).map_err(FheJobError::from)?;
+                system::check_room(folder.path(), predicted.disk)?;
+                Some(folder)
+            }
+            (true, None) => return Err(FheJobError::from(FheError::no_spill_folder()).into()),
+        };
+        let id = batch.head().id;
+        let work = Work {
+            keys,
+            batch,
+            spill,
+            save: None,
+            stop: &Arc::default(),
+        };
+        let done = self.work(work, || Ok(out), Path::new("<reply>"), watch)?;
+        self.report(&id, began, done)
+    }
+
+    fn report(
+        &self,
+        request: &[u8],
+        began: Instant,
+        (steps, spilled, counts): Done,
+    ) -> Result<JobReport, ServeError> {
+        let predicted = &self.predicted()?.report;
+        Ok(JobReport {
+            request: hex(request),
+            seconds: began.elapsed().as_secs_f64(),
+            planned_seconds: predicted.work.seconds,
+            steps,
+            done_before: false,
+            bytes: exchange::reply_bytes(&self.plan, &self.params),
+            planned_memory: predicted.memory.total(),
+            planned_disk: predicted.disk,
+            spilled,
+            counts,
+        })
+    }
+
+    /// What all runs do: keys into memory, layer by layer, and the reply to `out`, which is opened when there is one.
+    fn work<W: Target + Send>(
+        &self,
+        work: Work<'_, impl Read + Seek + Send>,
+        out: impl FnOnce() -> Result<W, FileError> + Send,
+        path: &Path,
+        watch: &(dyn Fn(JobEvent) + Sync),
+    ) -> Result<Done, ServeError> {
+        let (plan, params) = (&self.plan, &self.params);
+        let Predicted {
+            report: predicted,
+            bootstrapper,
+        } = self.predicted()?;
         let secret = read_secret(&self.secret)?;
         let threads = self.threads.unwrap_or(0);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -261,39 +356,42 @@ impl RunContext {
             seconds: predicted.work.seconds,
             layers: plan.layers,
         });
-        let (steps, used) = pool.install(|| -> Result<_, FheJobError> {
-            let mut engine = Engine::load(
-                plan,
-                params,
-                Arc::clone(bootstrapper),
-                file,
-                &mut |done, of| {
-                    watch(JobEvent::Keys { done, of });
-                },
-            )?;
-            if let Some(folder) = spill {
+        let done = pool.install(|| -> Result<_, FheJobError> {
+            let mut keys = |done, of| watch(JobEvent::Keys { done, of });
+            let bootstrapper = Arc::clone(bootstrapper);
+            let mut engine = Engine::load(plan, params, bootstrapper, work.keys, &mut keys)?;
+            if let Some(folder) = work.spill {
                 engine.spill_to(folder);
             }
-            let engine = engine.stopped_by(Arc::clone(stop));
+            let engine = engine.stopped_by(Arc::clone(work.stop));
             let engine = engine.timed_by(Arc::clone(&predicted.timetable));
             let error = self.simulated_error()?;
             // Also refused before a reply is sealed, hours later.
             covers(&plan.reply, error)?;
             let engine = engine.erring_by(error);
-            let path = saved.as_ref().map(|saved| saved.path.as_path());
-            let answer = engine.run(&self.program, choices, batch, path, &told)?;
-            engine.reply(&files.out, &head, &name, &answer, &secret)?;
+            let (head, name) = (work.batch.head().clone(), work.batch.name());
+            let answer = engine.run(&self.program, &self.choices, work.batch, work.save, &told)?;
+            engine.reply(out()?, path, &head, &name, &answer, &secret)?;
             let steps = ledger(predicted, &engine.on().clock().seconds());
             let counts = engine.on().evaluator().counters().snapshot();
-            Ok((steps, (engine.on().spilled(), counts)))
-        })?;
-        if let Some(saved) = saved {
-            // The reply is there: what is left over is only space.
-            let _ = fs::remove_file(&saved.path);
-        }
-        Ok(report(false, steps, used))
+            Ok((steps, engine.on().spilled(), counts))
+        });
+        Ok(done?)
     }
 }
+
+/// A run that was checked.
+struct Work<'a, R> {
+    keys: KeyReader<R>,
+    batch: Batch,
+    spill: Option<SpillFolder>,
+    /// The file of its checkpoint.
+    save: Option<&'a Path>,
+    stop: &'a Arc<AtomicBool>,
+}
+
+/// The time of each step, what was spilled, and operations.
+type Done = (Vec<StepTime>, SpillUse, Counts);
 
 fn checkpoint_path(folder: &Path, request: &[u8]) -> PathBuf {
     folder.join(format!("{}.checkpoint", hex(request)))

@@ -8,4 +8,5 @@ mod offered;
 mod decoder;
 mod decoder_rows;
 mod fhe;
+mod memory;
 mod remote;

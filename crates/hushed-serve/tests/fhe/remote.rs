@@ -92,6 +92,8 @@ fn texts_go_out_and_answers_come_back() {
     };
     assert!(!events.iter().any(is_new));
 
+    let looked = other.status(&job).unwrap();
+    assert!(!matches!(looked, JobState::Unknown | JobState::Failed(_)));
     keep_request(work, &keys, &job.to_string());
     let mut states = Vec::new();
     let answer = remote.collect(&job, &mut |event| {
@@ -111,6 +113,12 @@ fn texts_go_out_and_answers_come_back() {
     let id = job.to_string();
     let reply = fs::read(keys.join(format!("jobs/{id}.reply"))).unwrap();
     assert!(reply == reply_through_files(offered, work, &keys));
+
+    // A reply that is here is not asked about: by then the server could learn something of what was decrypted.
+    let mut nowhere = server.remote(keys.clone());
+    nowhere.connection.server = "127.0.0.1:1".to_owned();
+    let done = Remote::new(nowhere).status(&job).unwrap();
+    assert!(matches!(done, JobState::Done { bytes } if bytes == reply.len() as u64));
 
     // Found by its first digits, until it is forgotten.
     assert_eq!(remote.find(&id[..8]).unwrap(), job);

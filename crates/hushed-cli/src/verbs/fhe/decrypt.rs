@@ -140,14 +140,11 @@ impl Next {
 
 /// Prints the answers, unless the canary's is wrong and they are not wanted `anyway`.
 pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Result<(), CliError> {
-    if let Some(canary) = opened.canary.filter(|canary| !canary.is_good()) {
-        if !anyway {
-            let (found, least) = (canary.cosine, canary.least);
-            return Err(CliError::Canary { found, least });
-        }
-        out.note(
+    match opened.check_canary() {
+        Err(_) if anyway => out.note(
             "the canary's answer is not the published one: these numbers are not to be trusted",
-        );
+        ),
+        checked => checked?,
     }
     let found = match view {
         View::Next(next) => show_answers(out, opened, next)?,

@@ -5,32 +5,22 @@ use std::path::PathBuf;
 
 use hushed_fhe::plan::public_plan::Lengths;
 use hushed_serve::fhe::wire::JobState;
-use hushed_serve::fhe::{Item, Remote, RemoteEvent, RemoteOptions, Wanted};
+use hushed_serve::fhe::{Item, Remote, RemoteEvent, RemoteOptions, Wanted, Warning};
 use hushed_serve::{ClientConfig, TooLong};
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::decrypt::{self, View};
-use super::encrypt::{Learns, told};
+use super::encrypt::Learns;
 use super::keygen::{self, MostKeys};
 use crate::error::CliError;
 use crate::input::{Asked, Given};
 use crate::output::Output;
 
-/// What `embed --protocol fhe` takes besides.
+/// The key folder of a client of a server, and what it insists on.
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
-pub struct FheArgs {
-    #[command(flatten)]
-    batch: BatchArgs,
-
-    #[command(flatten)]
-    next: decrypt::Next,
-}
-
-/// How a batch is encrypted, sent and opened.
-#[derive(clap::Args)]
-pub struct BatchArgs {
+pub struct KeyFolder {
     /// The key folder, which also keeps the server's manifest, its public model and pending texts
     #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
     keys: Option<PathBuf>,
@@ -38,11 +28,6 @@ pub struct BatchArgs {
     /// Make keys in that folder if it has none
     #[arg(long)]
     make_keys: bool,
-
-    /// Replace retired keys by new ones. The old ones move to that folder's `retired`, for what was sent under them.
-    /// The server sees new keys, and so that something was wrong with an answer
-    #[arg(long)]
-    new_keys: bool,
 
     #[command(flatten)]
     most: MostKeys,
@@ -68,6 +53,54 @@ pub struct BatchArgs {
     /// What the server may learn of lengths; a manifest that says otherwise is refused
     #[arg(long, value_enum, env = "HUSHED_LENGTHS")]
     lengths: Option<Learns>,
+}
+
+impl KeyFolder {
+    /// Whether keys are to be made.
+    pub fn makes_keys(&self) -> bool {
+        self.make_keys
+    }
+
+    /// As options; keys are made where `makes` says so.
+    pub fn remote(
+        &self,
+        connection: ClientConfig,
+        makes: bool,
+        too_long: TooLong,
+    ) -> Result<RemoteOptions, CliError> {
+        let keys = self.keys.clone().ok_or(CliError::NoKeysFolder)?;
+        Ok(RemoteOptions {
+            plan: self.plan.clone(),
+            public: self.public.clone(),
+            make_keys: makes.then_some(self.most.options(self.days)),
+            too_long,
+            lengths: self.lengths.map(Learns::name),
+            ..RemoteOptions::new(connection, keys)
+        })
+    }
+}
+
+/// What `embed --protocol fhe` takes besides.
+#[derive(clap::Args)]
+#[command(next_help_heading = "With --protocol fhe")]
+pub struct FheArgs {
+    #[command(flatten)]
+    batch: BatchArgs,
+
+    #[command(flatten)]
+    next: decrypt::Next,
+}
+
+/// How a batch is encrypted, sent and opened.
+#[derive(clap::Args)]
+pub struct BatchArgs {
+    #[command(flatten)]
+    folder: KeyFolder,
+
+    /// Replace retired keys by new ones. The old ones move to that folder's `retired`, for what was sent under them.
+    /// The server sees new keys, and so that something was wrong with an answer
+    #[arg(long)]
+    new_keys: bool,
 
     /// Exit when the batch is sent, and print the id of its job
     #[arg(long)]
@@ -99,7 +132,7 @@ impl FheArgs {
     pub fn refuse(&self) -> Result<(), CliError> {
         let batch = &self.batch;
         let given = [
-            ("--make-keys", batch.make_keys),
+            ("--make-keys", batch.folder.make_keys),
             ("--new-keys", batch.new_keys),
             ("--detach", batch.detach),
             ("--anyway", batch.anyway),
@@ -140,17 +173,11 @@ impl BatchArgs {
         (too_long, wanted): (TooLong, Option<Wanted>),
         view: &View<'_>,
     ) -> Result<(), CliError> {
-        let keys = self.keys.clone().ok_or(CliError::NoKeysFolder)?;
-        let makes = self.make_keys || self.new_keys;
+        let makes = self.folder.make_keys || self.new_keys;
         let remote = Remote::new(RemoteOptions {
-            plan: self.plan.clone(),
-            public: self.public.clone(),
-            make_keys: makes.then_some(self.most.options(self.days)),
             replace_retired: self.new_keys,
-            too_long,
-            lengths: self.lengths.map(Learns::name),
             wanted,
-            ..RemoteOptions::new(connection, keys)
+            ..self.folder.remote(connection, makes, too_long)?
         });
         let shown = Shown::new(out);
         let mut watch = |event| shown.event(event);
@@ -210,8 +237,11 @@ impl<'a> Shown<'a> {
             RemoteEvent::Keys(done, of) => self.step("making keys", done as u64, of as u64),
             RemoteEvent::Encrypting(done, of) => self.step("encrypting", done as u64, of as u64),
             RemoteEvent::Encrypted(sent) => {
-                let all = self.out.is_json();
-                let lines = told(&sent.warnings, all);
+                let most = match self.out.is_json() {
+                    true => usize::MAX,
+                    false => Warning::NAMED,
+                };
+                let lines = Warning::lines(&sent.warnings, most);
                 lines.iter().for_each(|line| self.warn(line));
             }
             RemoteEvent::Again => self.note("these texts wait for their answers: going on"),

@@ -109,7 +109,7 @@ impl Args {
             },
         )?;
         bar.finish_and_clear();
-        for line in told(&sent.warnings, false) {
+        for line in Warning::lines(&sent.warnings, Warning::NAMED) {
             out.warn(&line);
         }
         let warnings: Vec<Value> = sent.warnings.iter().map(object).collect();
@@ -134,62 +134,9 @@ impl Args {
     }
 }
 
-/// Numbers of texts that a line has at most.
-const NAMED: usize = 8;
-
-/// A line for each kind of warning, with the number of texts and the first of them, or `all`.
-pub fn told(warnings: &[Warning], all: bool) -> Vec<String> {
-    let (mut cut, mut repetitive) = (Vec::new(), Vec::new());
-    for warning in warnings {
-        match warning {
-            Warning::Cut { text } => cut.push(*text),
-            Warning::Repetitive { text } => repetitive.push(*text),
-        }
-    }
-    let kinds = [
-        (cut, "was cut", "were cut"),
-        (
-            repetitive,
-            "says the same over and over: it may leave the calibrated ranges, and its answer would then mean nothing",
-            "say the same over and over: they may leave the calibrated ranges, and their answers would then mean nothing",
-        ),
-    ];
-    let line = |(texts, one, many): (Vec<usize>, &str, &str)| match texts.as_slice() {
-        [] => None,
-        [text] => Some(format!("text {text} {one}")),
-        texts => {
-            let most = if all { texts.len() } else { NAMED };
-            let named: Vec<String> = texts.iter().take(most).map(usize::to_string).collect();
-            let more = if texts.len() > most { ", …" } else { "" };
-            let (count, named) = (texts.len(), named.join(", "));
-            Some(format!("{count} texts {many} ({named}{more})"))
-        }
-    };
-    kinds.into_iter().filter_map(line).collect()
-}
-
 fn object(warning: &Warning) -> Value {
     match warning {
         Warning::Repetitive { text } => json!({ "text_index": text, "warning": "repetitive" }),
         Warning::Cut { text } => json!({ "text_index": text, "warning": "cut" }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A batch of hundreds of long texts printed a line for each.
-    #[test]
-    fn warnings_are_a_line_for_each_kind() {
-        let mut warnings: Vec<Warning> = (0..300).map(|text| Warning::Cut { text }).collect();
-        warnings.insert(7, Warning::Repetitive { text: 6 });
-        let lines = told(&warnings, false);
-        assert_eq!(lines.len(), 2);
-        assert_eq!(lines[0], "300 texts were cut (0, 1, 2, 3, 4, 5, 6, 7, …)");
-        assert!(lines[1].starts_with("text 6 says the same"));
-        let all = told(&warnings, true);
-        assert!(all[0].ends_with(", 298, 299)"));
-        assert!(told(&[], true).is_empty());
     }
 }

@@ -1,6 +1,5 @@
-//! The client's half: makes the file of its keys.
+//! The client's half: makes its keys.
 
-use std::io::Write;
 use std::path::Path;
 
 use hushed_ckks::keys::{EvalKeyPlan, PublicKey, SecretKey};
@@ -13,12 +12,10 @@ use sha2::{Digest, Sha256};
 
 use super::{KeyProgress, KeyTimes, file_bytes, first_bytes, id};
 use crate::files::FileError;
-use crate::files::atomic::{Access, AtomicFile, refuse_existing};
+use crate::files::atomic::{Access, AtomicFile, Target, refuse_existing};
 use crate::files::chunked::Hash;
 
-/// Makes the keys of a plan, one by one, and the public key, and returns the id of the set. The file must not be there
-/// yet. Each sample is held against the security table, and against those before it, before a byte of its key is
-/// written.
+/// As [`write_to`], into a file that must not be there yet.
 ///
 /// # Errors
 /// [`FileError`].
@@ -30,68 +27,97 @@ pub fn write(
     rng: &mut SecretRng,
     progress: KeyProgress<'_>,
 ) -> Result<Hash, FileError> {
-    let params = sk.params();
-    let public = PublicKey::generate(sk, rng);
-    let keys = KeyGenerator::new(sk, plan, rng).map_err(|error| FileError::content(path, error))?;
-    write_audited(
-        path,
-        plan,
-        times,
-        &public,
-        keys,
-        Auditor::of(params),
-        progress,
-    )
+    refuse_existing(path)?;
+    let file = AtomicFile::create(path, Access::Usual)?;
+    write_to(file, path, sk, plan, times, rng, progress)
 }
 
-/// Writes keys that are made while they are written.
-fn write_audited(
+/// Makes the keys of a plan, one by one, and the public key, and returns the id of the set. They go to `out`, which
+/// errors call `path`. Each sample is held against the security table, and against those before it, before a byte of
+/// its key is written.
+///
+/// # Errors
+/// [`FileError`].
+pub fn write_to(
+    out: impl Target,
     path: &Path,
+    sk: &SecretKey,
     plan: &EvalKeyPlan,
     times: KeyTimes,
-    public: &PublicKey,
-    keys: impl Iterator<Item = Result<SwitchKey, RlweError>>,
-    mut auditor: Auditor,
+    rng: &mut SecretRng,
     progress: KeyProgress<'_>,
 ) -> Result<Hash, FileError> {
-    refuse_existing(path)?;
-    let params = public.params();
-    let mut hold = |sample| {
-        auditor.hold(sample).map_err(|failure| FileError::Audit {
-            path: path.to_owned(),
-            failure: Box::new(failure),
-        })
+    let public = PublicKey::generate(sk, rng);
+    let keys = KeyGenerator::new(sk, plan, rng).map_err(|error| FileError::content(path, error))?;
+    let made = Made {
+        plan,
+        times,
+        public: &public,
+        auditor: Auditor::of(sk.params()),
     };
-    hold(public.published())?;
-    let refused = |error| FileError::content(path, error);
-    let total = usize::try_from(file_bytes(path, params, plan)?).unwrap_or(usize::MAX);
-    let mut file = AtomicFile::create(path, Access::Usual)?;
-    let mut put = |bytes: &[u8]| file.write_all(bytes).map_err(FileError::io("write", path));
+    made.write(out, path, keys, progress)
+}
 
-    let mut first = Vec::with_capacity(first_bytes(params));
-    write_header(&mut first, Kind::FheKeys, params, total - HEADER_BYTES);
-    first.extend_from_slice(&times.created.to_le_bytes());
-    first.extend_from_slice(&times.expires.to_le_bytes());
-    first.extend_from_slice(&public.to_bytes());
-    let digest: Hash = Sha256::digest(&first).into();
-    put(&first)?;
-    put(&digest)?;
+/// What is written besides the keys, and who looks at them before.
+struct Made<'a> {
+    plan: &'a EvalKeyPlan,
+    times: KeyTimes,
+    public: &'a PublicKey,
+    auditor: Auditor,
+}
 
-    let (mut writer, list) = EvalKeysWriter::new(params, plan).map_err(refused)?;
-    put(&list)?;
-    for (done, key) in keys.enumerate() {
-        progress(done, plan.len());
-        let key = key.map_err(refused)?;
-        key.published().try_for_each(&mut hold)?;
-        put(&writer.push(&key).map_err(refused)?)?;
+impl Made<'_> {
+    /// Writes keys that are made while they are written.
+    fn write(
+        self,
+        mut out: impl Target,
+        path: &Path,
+        keys: impl Iterator<Item = Result<SwitchKey, RlweError>>,
+        progress: KeyProgress<'_>,
+    ) -> Result<Hash, FileError> {
+        let Made {
+            plan,
+            times,
+            public,
+            mut auditor,
+        } = self;
+        let params = public.params();
+        let mut hold = |sample| {
+            auditor.hold(sample).map_err(|failure| FileError::Audit {
+                path: path.to_owned(),
+                failure: Box::new(failure),
+            })
+        };
+        hold(public.published())?;
+        let refused = |error| FileError::content(path, error);
+        let total = usize::try_from(file_bytes(path, params, plan)?).unwrap_or(usize::MAX);
+        let mut put = |bytes: &[u8]| out.write_all(bytes).map_err(FileError::io("write", path));
+
+        let mut first = Vec::with_capacity(first_bytes(params));
+        write_header(&mut first, Kind::FheKeys, params, total - HEADER_BYTES);
+        first.extend_from_slice(&times.created.to_le_bytes());
+        first.extend_from_slice(&times.expires.to_le_bytes());
+        first.extend_from_slice(&public.to_bytes());
+        let digest: Hash = Sha256::digest(&first).into();
+        put(&first)?;
+        put(&digest)?;
+
+        let (mut writer, list) = EvalKeysWriter::new(params, plan).map_err(refused)?;
+        put(&list)?;
+        for (done, key) in keys.enumerate() {
+            progress(done, plan.len());
+            let key = key.map_err(refused)?;
+            key.published().try_for_each(&mut hold)?;
+            put(&writer.push(&key).map_err(refused)?)?;
+        }
+        progress(plan.len(), plan.len());
+        let name = writer.finish().map_err(refused)?;
+        put(&name)?;
+        let id = id(&digest, &name);
+        put(&id)?;
+        out.complete(path)?;
+        Ok(id)
     }
-    progress(plan.len(), plan.len());
-    let name = writer.finish().map_err(refused)?;
-    put(&name)?;
-    let id = id(&digest, &name);
-    put(&id)?;
-    file.commit()?;
-    Ok(id)
 }
 
 #[cfg(test)]
@@ -127,15 +153,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("evaluation.keys");
         let write = |auditor| {
-            let written = write_audited(
-                &path,
-                &plan,
-                TIMES,
-                &public,
-                keys(),
+            let made = Made {
+                plan: &plan,
+                times: TIMES,
+                public: &public,
                 auditor,
-                &mut |_, _| (),
-            );
+            };
+            let file = AtomicFile::create(&path, Access::Usual).unwrap();
+            let written = made.write(file, &path, keys(), &mut |_, _| ());
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
             match written {
                 Err(FileError::Audit { failure, .. }) => *failure,

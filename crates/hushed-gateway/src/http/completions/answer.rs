@@ -73,7 +73,7 @@ impl Answer {
                 "id": format!("{prefix}-{}", served.number()),
                 "object": object,
                 "created": super::super::now(),
-                "model": served.model,
+                "model": served.named.model,
             }),
             prompt_tokens,
             tokens: 0,

@@ -1,8 +1,9 @@
-//! Makes the keys of a client: as many as a manifest asks for, and no more than its user allows.
+//! Makes the keys of a client, in a folder: as many as a manifest asks for, and no more than its user allows.
 
 use std::path::Path;
 
 use hushed_fhe::FhePlan;
+use hushed_fhe::files::chunked::Hash;
 use hushed_fhe::files::{atomic, keys::KeyTimes, owner};
 use hushed_fhe::plan::public_plan::Params;
 
@@ -56,7 +57,7 @@ impl KeyOrder {
         Self::of(&plan, &params, Path::new(KEYS))
     }
 
-    fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
+    pub(super) fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
         let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
         let bytes = hushed_fhe::files::keys::file_bytes(keys, params.rlwe(), &key_plan);
         Ok(KeyOrder {
@@ -65,7 +66,7 @@ impl KeyOrder {
         })
     }
 
-    fn check(self, options: KeygenOptions) -> Result<(), ServeError> {
+    pub(super) fn check(self, options: KeygenOptions) -> Result<(), ServeError> {
         match self.keys <= options.most_keys && self.bytes <= options.most_bytes {
             true => Ok(()),
             false => Err(FheJobError::TooManyKeys {
@@ -117,25 +118,35 @@ pub(super) fn keygen_held(
     let bytes = order.bytes;
     system::check_room(folder, bytes)?;
     make_folder(&folder.join(REQUESTS))?;
-    let created = now();
-    let times = KeyTimes {
-        created,
-        expires: created.saturating_add(u64::from(options.days) * 86_400),
-    };
+    let times = times(options);
     let id = owner::make_keys(&secret, &keys, &plan, &params, times, progress)
         .map_err(FheJobError::from)?;
-    let record = KeyRecord {
+    let record = new_record(&plan, &id, times, bytes);
+    record.write(folder)?;
+    Ok(record)
+}
+
+/// From now on, for as many days as asked for.
+pub(super) fn times(options: KeygenOptions) -> KeyTimes {
+    let created = now();
+    KeyTimes {
+        created,
+        expires: created.saturating_add(u64::from(options.days) * 86_400),
+    }
+}
+
+/// The record of new keys.
+pub(super) fn new_record(plan: &FhePlan, id: &Hash, times: KeyTimes, bytes: u64) -> KeyRecord {
+    KeyRecord {
         version: VERSION,
-        id: Digest(id).to_string(),
+        id: Digest(*id).to_string(),
         plan: Digest(plan.hash()).to_string(),
         parameters: plan.parameters.clone(),
-        created,
+        created: times.created,
         expires: times.expires,
         bytes,
         decryptions: 0,
         not_right: Vec::new(),
         owner: None,
-    };
-    record.write(folder)?;
-    Ok(record)
+    }
 }

@@ -23,6 +23,7 @@ use hushed_net::NetError;
 use super::aside::set_aside;
 use super::keygen::{KeyOrder, KeygenOptions, keygen_held};
 use super::link::{Link, not_as_offered};
+use super::model::ClientModel;
 use super::outbox::{Outbox, PendingRecord, name_of};
 use super::score::{Item, Wanted, check_items};
 use super::texts::{Answer, EncryptOptions, Encrypted, decrypt, encrypt};
@@ -187,6 +188,23 @@ impl Remote {
         Ok(())
     }
 
+    /// Gets what a batch takes: manifest, public model, and keys, which are made where that is asked for. With retired
+    /// keys it does not even connect.
+    ///
+    /// # Errors
+    /// As [`Remote::submit`].
+    pub fn ready(&self, watch: OnEvent<'_>) -> Result<(), ServeError> {
+        self.prepared(&|| Ok(()), watch).map(drop)
+    }
+
+    /// Manifest and public model, once [`Remote::agree`] has been called.
+    ///
+    /// # Errors
+    /// As [`ClientModel::read`].
+    pub fn model(&self) -> Result<ClientModel, ServeError> {
+        ClientModel::read(&self.plan_path(), &self.public_path())
+    }
+
     /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is
     /// returned. With retired keys it does not even connect: the server must not learn whether the client comes back.
     ///
@@ -206,22 +224,13 @@ impl Remote {
         self.submit_after(&Item::texts(items), &check, watch)
     }
 
-    /// `check` is called once manifest and public model are here.
     fn submit_after(
         &self,
         texts: &[String],
         check: &dyn Fn() -> Result<(), ServeError>,
         watch: OnEvent<'_>,
     ) -> Result<Digest, ServeError> {
-        if self.options.replace_retired
-            && let Some(aside) = set_aside(&self.options.keys)?
-        {
-            watch(RemoteEvent::SetAside(aside));
-        }
-        check_retired(&self.options.keys)?;
-        self.agree(watch)?;
-        check()?;
-        let record = self.keys(watch)?;
+        let record = self.prepared(check, watch)?;
         let (plan, _) = self.plan()?;
         let keys = Digest(record.hash());
         let (job, pending) = self.encrypted(&plan, &keys, texts, watch)?;
@@ -258,12 +267,48 @@ impl Remote {
         Ok(job)
     }
 
+    /// `check` is called once manifest and public model are here.
+    fn prepared(
+        &self,
+        check: &dyn Fn() -> Result<(), ServeError>,
+        watch: OnEvent<'_>,
+    ) -> Result<KeyRecord, ServeError> {
+        if self.options.replace_retired
+            && let Some(aside) = set_aside(&self.options.keys)?
+        {
+            watch(RemoteEvent::SetAside(aside));
+        }
+        check_retired(&self.options.keys)?;
+        self.agree(watch)?;
+        check()?;
+        self.keys(watch)
+    }
+
     /// The job of this id, or of at least its first eight digits.
     ///
     /// # Errors
     /// [`FheJobError::NoSuchJob`] if none was sent with these keys, or its answers have been read.
     pub fn find(&self, id: &str) -> Result<Digest, ServeError> {
         self.outbox.named(id, &self.options.keys)
+    }
+
+    /// How far a job is: one look. Where its reply is here, the server is not asked: it may have been decrypted, and
+    /// asking then would tell the server something about it.
+    ///
+    /// # Errors
+    /// [`FheJobError::PlanChanged`]; [`ServeError::Net`] and similar.
+    pub fn status(&self, job: &Digest) -> Result<JobState, ServeError> {
+        let (plan, params) = self.plan()?;
+        let bytes = exchange::reply_bytes(&plan, &params);
+        match self.has_reply(job, bytes) {
+            true => Ok(JobState::Done { bytes }),
+            false => self.with_link(&plan, &mut |_| (), |link, _| link.status(*job)),
+        }
+    }
+
+    fn has_reply(&self, job: &Digest, bytes: u64) -> bool {
+        let there = fs::metadata(self.outbox.reply(job));
+        there.is_ok_and(|metadata| metadata.len() == bytes)
     }
 
     /// Waits for a job, fetches its reply and decrypts it. After that, whatever the outcome, the same texts are another
@@ -276,7 +321,7 @@ impl Remote {
         let (plan, params) = self.plan()?;
         let path = self.outbox.reply(job);
         let bytes = exchange::reply_bytes(&plan, &params);
-        if fs::metadata(&path).map_or(0, |metadata| metadata.len()) != bytes {
+        if !self.has_reply(job, bytes) {
             self.wait(&plan, job, bytes, watch)?;
             system::check_room(&self.options.keys, bytes)?;
             let mut furthest = None;

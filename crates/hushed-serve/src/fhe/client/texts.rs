@@ -1,53 +1,30 @@
 //! The owner of a secret key encrypts texts and decrypts replies. Nothing derived from a decrypted reply leaves this
 //! module for a server.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use hushed_fhe::FhePlan;
+use hushed_fhe::files::atomic::{Access, AtomicFile, Target};
+use hushed_fhe::files::chunked::open_file;
 use hushed_fhe::files::{FileError, atomic, exchange, owner};
-use hushed_fhe::plan::public_plan::{AnswerRows, Lengths, Params};
-use hushed_fhe::run::client::FheClient;
+use hushed_fhe::plan::public_plan::{AnswerRows, Lengths, hex};
+use hushed_fhe::run::client::Upload;
 use hushed_model::tokens::Decoder;
-use hushed_model::{
-    Matrix, Task, TextError, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, nearness,
-};
+use hushed_model::{Matrix, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, nearness};
 use sha2::{Digest as _, Sha256};
 
+use super::keyring::{FolderKeys, Keyring};
+use super::model::{ClientModel, encoded};
+use super::warning::{Warning, repetitive};
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::fhe::record::{
-    KeyRecord, NotRight, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, check_retired, hold,
-    read, request_path, retired, write,
-};
-use crate::fhe::{FheJobError, PublicModel, read_plan, system};
-use crate::files::make_folder;
+use crate::fhe::record::{NotRight, RequestRecord, VERSION, retired};
+use crate::fhe::{FheJobError, PublicModel, system};
 
 /// Present in every binary that has this code: the build test of the server-only binary looks for it.
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
-
-/// A repetitive text of at least this many tokens is unlike anything in a calibration.
-const REPETITIVE: usize = 16;
-
-/// A warning about a text, before it is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may
-    /// leave the calibrated ranges, and its answer then means nothing.
-    Repetitive {
-        /// Which text, from 0.
-        text: usize,
-    },
-    /// It was cut.
-    Cut {
-        /// Which text, from 0.
-        text: usize,
-    },
-}
 
 /// A batch that was encrypted.
 #[derive(Clone, Debug)]
@@ -103,6 +80,23 @@ pub struct Answer {
     pub canary: Option<CanaryOutcome>,
     /// Ciphertexts decrypted with this key so far.
     pub decryptions: u64,
+}
+
+impl Answer {
+    /// Refuses the answers of a batch whose canary is wrong.
+    ///
+    /// # Errors
+    /// [`FheJobError::WrongCanary`].
+    pub fn check_canary(&self) -> Result<(), ServeError> {
+        match self.canary.filter(|canary| !canary.is_good()) {
+            Some(canary) => Err(FheJobError::WrongCanary {
+                found: canary.cosine,
+                least: canary.least,
+            }
+            .into()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A decoder's head: its public table of token vectors.
@@ -166,82 +160,6 @@ impl Head {
     }
 }
 
-/// What belongs together at a client.
-struct Owned {
-    plan: FhePlan,
-    params: Params,
-    public: PublicModel,
-    client: FheClient,
-    record: KeyRecord,
-}
-
-impl Owned {
-    fn open(plan: &Path, path: &Path, folder: &Path) -> Result<Owned, ServeError> {
-        let (plan, params) = read_plan(plan)?;
-        let record = KeyRecord::read(folder)?;
-        let ours = Digest(plan.hash()).to_string();
-        if record.plan != ours {
-            return Err(FheJobError::KeysOfOtherPlan {
-                path: folder.to_owned(),
-                theirs: record.plan,
-                ours,
-            }
-            .into());
-        }
-        let public = PublicModel::read(path, &plan.public_sha256)?;
-        let (embedding, norm) = (public.embedding().clone(), public.norm().cloned());
-        let pool = public.public().pool;
-        let classes = public.public().labels().map(<[String]>::len);
-        let decodes = public.public().task() == Task::Generate;
-        if classes != plan.logits || decodes != plan.answer.is_some() {
-            let path = path.to_owned();
-            return Err(FheJobError::BadPublic { path }.into());
-        }
-        let client = FheClient::new(plan.clone(), &params, embedding, norm, pool);
-        Ok(Owned {
-            client: client.map_err(FheJobError::from)?,
-            plan,
-            params,
-            public,
-            record,
-        })
-    }
-
-    /// The tokens of a text, within the manifest's rows.
-    fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
-        let public = self.public.public();
-        let limit = public.max_tokens.min(self.plan.rows);
-        let tokenizer = public.tokenizer();
-        let tokenizer = tokenizer.map_err(|source| ServeError::Text { index, source })?;
-        encoded(tokenizer, index, text, limit, too_long)
-    }
-
-    fn canary(&self) -> Result<Option<TokenIds>, ServeError> {
-        let canary = self.plan.canary.as_ref();
-        let texts = canary.map(|canary| self.tokens(0, &canary.text, TooLong::Refuse));
-        texts.transpose()
-    }
-}
-
-fn encoded(
-    tokenizer: &Tokenizer,
-    index: usize,
-    text: &str,
-    limit: usize,
-    too_long: TooLong,
-) -> Result<TokenIds, ServeError> {
-    let tokens = tokenizer.encode(text, limit, too_long);
-    tokens.map_err(|source| match source {
-        TextError::TooLong { tokens, limit } => FheJobError::TextTooLong {
-            index,
-            tokens,
-            limit,
-        }
-        .into(),
-        source => ServeError::Text { index, source },
-    })
-}
-
 /// SHA-256 of the token ids of texts, each after their number.
 pub(super) fn hash_of_ids(texts: &[TokenIds]) -> Digest {
     let mut hash = Sha256::new();
@@ -282,82 +200,128 @@ pub fn encrypt(
     options: &EncryptOptions<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Encrypted, ServeError> {
-    let EncryptOptions {
-        plan,
-        public,
-        keys: folder,
-        texts,
-        too_long,
-        lengths,
-        out,
-    } = *options;
-    let owned = Owned::open(plan, public, folder)?;
-    owned.record.check_time()?;
-    check_retired(folder)?;
-    let planned = named(owned.plan.lengths);
-    if let Some(asked) = lengths.filter(|asked| *asked != planned) {
-        return Err(FheJobError::OtherLengths { planned, asked }.into());
-    }
-    owned.client.check_bound().map_err(FheJobError::from)?;
-    let limit = owned.plan.texts(&owned.params).map_err(FheJobError::from)?;
-    if texts.len() > limit {
-        let texts = texts.len();
-        return Err(FheJobError::TooManyTexts { texts, limit }.into());
-    }
-    let mut warnings = Vec::new();
-    let mut tokens = Vec::with_capacity(texts.len());
-    for (text, content) in texts.iter().enumerate() {
-        let ids = owned.tokens(text, content, too_long)?;
-        if too_long == TooLong::Cut && owned.tokens(text, content, TooLong::Refuse).is_err() {
-            warnings.push(Warning::Cut { text });
-        }
-        if repetitive(ids.ids()) {
-            warnings.push(Warning::Repetitive { text });
-        }
-        tokens.push(ids);
-    }
-    let canary = owned.canary()?;
-    let upload = owned
-        .client
-        .pack(&tokens, canary.as_ref())
-        .map_err(FheJobError::from)?;
-    atomic::refuse_existing(out).map_err(FheJobError::from)?;
-    let bytes = exchange::request_bytes(&owned.plan, &owned.params).map_err(FheJobError::from)?;
-    system::check_room(out.parent().unwrap_or(Path::new(".")), bytes)?;
-    let secret = folder.join(SECRET);
-    let keys = owned.record.hash();
-    let (id, content) = owner::encrypt(
-        out,
-        &owned.client,
-        &owned.params,
-        &secret,
-        keys,
-        &upload,
-        progress,
-    )
-    .map_err(FheJobError::from)?;
-    let lengths: Vec<usize> = tokens.iter().map(|ids| ids.ids().len()).collect();
-    make_folder(&folder.join(REQUESTS))?;
-    let record = RequestRecord {
-        version: VERSION,
-        content: Digest(content).to_string(),
-        tokens: lengths.clone(),
-        canary: canary.map(|ids| ids.ids().len()),
-        texts: Some(hash_of_ids(&tokens).to_string()),
+    let model = ClientModel::read(options.plan, options.public)?;
+    let mut keys = FolderKeys::open(options.keys)?.released();
+    let texts = Texts {
+        texts: options.texts,
+        too_long: options.too_long,
+        lengths: options.lengths,
     };
-    if let Err(error) = write(&request_path(folder, &id), &record) {
+    let prepared = texts.prepare(&model, &keys)?;
+    let out = options.out;
+    atomic::refuse_existing(out).map_err(FheJobError::from)?;
+    system::check_room(out.parent().unwrap_or(Path::new(".")), prepared.bytes)?;
+    let file = AtomicFile::create(out, Access::Usual).map_err(FheJobError::from)?;
+    let encrypted = prepared.encrypt(file, out, &mut keys, progress);
+    if encrypted.is_err() {
         // No request is left whose reply could not be decrypted.
         let _ = std::fs::remove_file(out);
-        return Err(error);
     }
-    Ok(Encrypted {
-        id: hushed_fhe::plan::public_plan::hex(&id),
-        content: Digest(content),
-        bytes,
-        tokens: lengths,
-        declared: upload.declared(),
-        warnings,
-    })
+    encrypted
+}
+
+/// Texts to encrypt.
+#[derive(Clone, Copy)]
+pub struct Texts<'a> {
+    /// The texts.
+    pub texts: &'a [String],
+    /// What to do with texts that are too long.
+    pub too_long: TooLong,
+    /// What the server may learn of lengths (`public`, `bucket`, `private`); a manifest that says otherwise is refused.
+    pub lengths: Option<&'static str>,
+}
+
+/// Texts that can be encrypted. No `Debug`: it holds their numbers.
+pub(super) struct Prepared<'a> {
+    upload: Upload<'a>,
+    tokens: Vec<usize>,
+    /// [`hash_of_ids`].
+    ids: Digest,
+    canary: Option<usize>,
+    warnings: Vec<Warning>,
+    /// Of the request.
+    bytes: u64,
+}
+
+impl Texts<'_> {
+    /// All that can be refused is refused here.
+    pub(super) fn prepare<'m>(
+        &self,
+        model: &'m ClientModel,
+        keys: &impl Keyring,
+    ) -> Result<Prepared<'m>, ServeError> {
+        model.check_keys(keys)?;
+        keys.record().check_time()?;
+        if keys.record().is_retired() {
+            return Err(retired(keys.record(), keys.path()));
+        }
+        let (plan, params, client) = (model.plan(), model.params(), model.client());
+        let planned = named(plan.lengths);
+        if let Some(asked) = self.lengths.filter(|asked| *asked != planned) {
+            return Err(FheJobError::OtherLengths { planned, asked }.into());
+        }
+        client.check_bound().map_err(FheJobError::from)?;
+        let limit = plan.texts(params).map_err(FheJobError::from)?;
+        let (texts, too_long) = (self.texts, self.too_long);
+        if texts.len() > limit {
+            let texts = texts.len();
+            return Err(FheJobError::TooManyTexts { texts, limit }.into());
+        }
+        let mut warnings = Vec::new();
+        let mut tokens = Vec::with_capacity(texts.len());
+        for (text, content) in texts.iter().enumerate() {
+            let ids = model.tokens(text, content, too_long)?;
+            if too_long == TooLong::Cut && model.tokens(text, content, TooLong::Refuse).is_err() {
+                warnings.push(Warning::Cut { text });
+            }
+            if repetitive(ids.ids()) {
+                warnings.push(Warning::Repetitive { text });
+            }
+            tokens.push(ids);
+        }
+        let canary = model.canary()?;
+        let upload = client.pack(&tokens, canary.as_ref());
+        Ok(Prepared {
+            upload: upload.map_err(FheJobError::from)?,
+            tokens: tokens.iter().map(|ids| ids.ids().len()).collect(),
+            ids: hash_of_ids(&tokens),
+            canary: canary.map(|ids| ids.ids().len()),
+            warnings,
+            bytes: exchange::request_bytes(plan, params).map_err(FheJobError::from)?,
+        })
+    }
+}
+
+impl Prepared<'_> {
+    /// Encrypts to `out`, which errors call `path`, and remembers the request with the keys.
+    pub(super) fn encrypt(
+        self,
+        out: impl Target,
+        path: &Path,
+        keys: &mut impl Keyring,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Encrypted, ServeError> {
+        let (params, record) = (self.upload.client().params(), keys.record());
+        let (set, secret) = (record.hash(), keys.secret(params, record.decryptions)?);
+        let encrypted = owner::encrypt(out, path, &secret, set, &self.upload, progress);
+        let (id, content) = encrypted.map_err(FheJobError::from)?;
+        let record = RequestRecord {
+            version: VERSION,
+            content: Digest(content).to_string(),
+            tokens: self.tokens.clone(),
+            canary: self.canary,
+            texts: Some(self.ids.to_string()),
+        };
+        keys.remember(&id, record)?;
+        Ok(Encrypted {
+            id: hex(&id),
+            content: Digest(content),
+            bytes: self.bytes,
+            tokens: self.tokens,
+            declared: self.upload.declared(),
+            warnings: self.warnings,
+        })
+    }
 }
 
 /// Decrypts a reply. The key's count of decryptions is saved before the first.
@@ -377,84 +341,75 @@ pub fn decrypt(
     folder: &Path,
     reply: &Path,
 ) -> Result<Answer, ServeError> {
-    let owned = Owned::open(plan, public, folder)?;
-    let keys = owned.record.hash();
-    // Read once: what is decrypted is what was checked.
-    let hashed = hash_of(reply)?;
-    let read_whole = exchange::read_reply(reply, &owned.plan, &owned.params, &keys);
-    let (head, ciphertexts) = read_whole.map_err(FheJobError::from)?;
-    let theirs = hash_of(reply)?;
-    // Another process has put another there meanwhile.
-    if theirs != hashed {
-        return Err(FheJobError::File(FileError::Other {
-            path: reply.to_owned(),
-            what: "content",
-            theirs,
-            ours: hashed,
-        })
-        .into());
-    }
-    let remembered = request_path(folder, &head.id);
-    if !remembered.is_file() {
+    let model = ClientModel::read(plan, public)?;
+    // A process that wants to encrypt meanwhile waits for the outcome.
+    let mut keys = FolderKeys::open(folder)?;
+    let source = open_file(reply).map_err(FheJobError::from)?;
+    decrypt_with(&model, &mut keys, source, reply)
+}
+
+/// [`decrypt`], of a source and the bytes that it has; errors call it `path`.
+pub(super) fn decrypt_with(
+    model: &ClientModel,
+    keys: &mut impl Keyring,
+    (source, bytes): (impl Read, u64),
+    path: &Path,
+) -> Result<Answer, ServeError> {
+    model.check_keys(keys)?;
+    let (plan, params) = (model.plan(), model.params());
+    // What is decrypted is what is hashed.
+    let mut source = Hashed::new(source);
+    let set = keys.record().hash();
+    let read = exchange::read_reply_from((&mut source, bytes), path, plan, params, &set);
+    let (head, ciphertexts) = read.map_err(FheJobError::from)?;
+    let Some(request) = keys.request(&head.id)? else {
         return Err(FheJobError::UnknownRequest {
-            id: hushed_fhe::plan::public_plan::hex(&head.id),
-            path: folder.to_owned(),
+            id: hex(&head.id),
+            path: keys.path().to_owned(),
         }
         .into());
-    }
-    let request: RequestRecord = read(&remembered)?;
+    };
     let theirs = Digest(head.request).to_string();
     if theirs != request.content {
         return Err(FheJobError::File(FileError::Other {
-            path: reply.to_owned(),
+            path: path.to_owned(),
             what: "request",
             theirs,
             ours: request.content,
         })
         .into());
     }
-    let places = owned
-        .plan
-        .places(&owned.params)
-        .map_err(FheJobError::from)?;
+    let places = plan.places(params).map_err(FheJobError::from)?;
     let mut lengths = request.tokens.clone();
     lengths.resize(places, 0);
     if let (Some(last), Some(canary)) = (lengths.last_mut(), request.canary) {
         *last = canary;
     }
-    let held = hold(folder)?;
-    atomic::clear_drafts(&folder.join(RECORD));
-    let mut record = KeyRecord::read(folder)?;
+    let mut record = keys.record().clone();
     let opening = NotRight {
         request: request.content.clone(),
-        reply: hashed,
+        reply: source.hash().to_string(),
     };
     let other = |open: &NotRight| open.request == opening.request && *open != opening;
     if record.not_right.iter().any(other) {
-        return Err(retired(&record, folder));
+        return Err(retired(&record, keys.path()));
     }
     let before = record.decryptions;
-    record.decryptions = before.saturating_add(owned.plan.reply.ciphertexts as u64);
-    let has_canary = owned.plan.canary.is_some() && request.canary.is_some();
+    record.decryptions = before.saturating_add(plan.reply.ciphertexts as u64);
+    let has_canary = plan.canary.is_some() && request.canary.is_some();
     if has_canary && !record.not_right.contains(&opening) {
         record.not_right.push(opening.clone());
     }
-    record.write(folder)?;
-    let rows = owner::open(
-        &ciphertexts,
-        &owned.client,
-        &owned.params,
-        &folder.join(SECRET),
-        before,
-        &lengths,
-    )
-    .map_err(FheJobError::from)?;
-    let public = owned.public.public();
+    keys.keep(record)?;
+    let secret = keys.secret(params, before)?;
+    let rows = owner::open(&ciphertexts, model.client(), &secret, &lengths);
+    let rows = rows.map_err(FheJobError::from)?;
+    let public = model.public().public();
     let mut answers: Vec<Option<Vec<f64>>> = rows
         .into_iter()
         .map(|row| row.map(|row| public.finish(row)))
         .collect();
-    let canary = match (&owned.plan.canary, request.canary) {
+    let canary = match (&plan.canary, request.canary) {
         (Some(canary), Some(_)) => answers.pop().flatten().map(|answer| CanaryOutcome {
             cosine: match public.labels() {
                 Some(_) => nearness(&answer, &canary.embedding, length(&canary.embedding)),
@@ -465,38 +420,46 @@ pub fn decrypt(
         _ => None,
     };
     if canary.is_some_and(|canary| canary.is_good()) {
+        let mut record = keys.record().clone();
         record.not_right.retain(|open| *open != opening);
-        record.write(folder)?;
+        keys.keep(record)?;
     }
-    // A process that wants to encrypt meanwhile waits for the outcome.
-    drop(held);
     let texts = request.tokens.len();
     Ok(Answer {
         embeddings: answers.into_iter().take(texts).flatten().collect(),
         tokens: request.tokens,
-        head: (owned.plan.answer).and_then(|_| Head::of(&owned.public, owned.plan.rows)),
-        rows: owned.plan.answer,
+        head: (plan.answer).and_then(|_| Head::of(model.public(), plan.rows)),
+        rows: plan.answer,
         texts: request.texts,
         labels: public.labels().map(<[String]>::to_vec),
         canary,
-        decryptions: record.decryptions,
+        decryptions: keys.record().decryptions,
     })
 }
 
-/// SHA-256 of a file, in hexadecimal.
-fn hash_of(path: &Path) -> Result<String, ServeError> {
-    let hash = || -> io::Result<String> {
-        let (mut file, mut hash) = (File::open(path)?, Sha256::new());
-        let mut piece = vec![0; 1 << 16];
-        loop {
-            match file.read(&mut piece)? {
-                0 => return Ok(Digest(hash.finalize().into()).to_string()),
-                n => hash.update(&piece[..n]),
-            }
-        }
-    };
-    let hashed = hash().map_err(FileError::io("read", path));
-    Ok(hashed.map_err(FheJobError::from)?)
+/// A source whose bytes are hashed as they are read.
+struct Hashed<R> {
+    source: R,
+    hash: Sha256,
+}
+
+impl<R> Hashed<R> {
+    fn new(source: R) -> Hashed<R> {
+        let hash = Sha256::new();
+        Hashed { source, hash }
+    }
+
+    fn hash(self) -> Digest {
+        Digest(self.hash.finalize().into())
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(bytes)?;
+        self.hash.update(bytes.get(..count).unwrap_or_default());
+        Ok(count)
+    }
 }
 
 /// As arguments name them.
@@ -505,30 +468,5 @@ fn named(lengths: Lengths) -> &'static str {
         Lengths::Public => "public",
         Lengths::Bucket(_) => "bucket",
         Lengths::Private => "private",
-    }
-}
-
-fn repetitive(ids: &[u32]) -> bool {
-    let mut counts: HashMap<u32, usize> = HashMap::new();
-    ids.iter()
-        .for_each(|id| *counts.entry(*id).or_default() += 1);
-    let most = counts.values().copied().max().unwrap_or(0);
-    ids.len() >= REPETITIVE && (2 * most > ids.len() || 4 * counts.len() <= ids.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repetition_is_seen() {
-        assert!(repetitive(&[7; 16]));
-        assert!(!repetitive(&[7; 15]));
-        // "a b c a b c …"
-        let thrice: Vec<u32> = (0..100).map(|i| i % 3).collect();
-        assert!(repetitive(&thrice));
-        let halves: Vec<u32> = (0..100).map(|i| i % 50).collect();
-        assert!(!repetitive(&halves));
-        assert!(!repetitive(&(0..100).collect::<Vec<u32>>()));
     }
 }

@@ -1,0 +1,473 @@
+//! Files and batches of clients, and the texts that wait for a run. All of it is in memory, and wiped when it goes.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::lines::{ENDPOINT, Line, Model, parse};
+use crate::http::refusal::Refusal;
+use crate::sessions::failure::Failure;
+use crate::sessions::texts::Caller;
+
+/// Most files and batches of all clients, and bytes of files.
+const MOST_FILES: usize = 1000;
+const MOST_BATCHES: usize = 1000;
+const MOST_BYTES: usize = 256 << 20;
+/// What OpenAI promises to answer within; here a run takes what it takes.
+const WINDOW: u64 = 86_400;
+
+/// What decides when a run begins, and how much waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Texts of a run.
+    pub places: usize,
+    /// How long the first text of a run waits for others.
+    pub gather: Duration,
+    /// Texts that wait.
+    pub waiting: usize,
+}
+
+/// A text that waits for a run, or is in one.
+pub struct Item {
+    batch: String,
+    line: usize,
+    index: usize,
+    /// The text.
+    pub text: Zeroizing<String>,
+    since: Instant,
+}
+
+/// Files, batches, and what waits.
+pub struct Board {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    limits: Limits,
+    model: Model,
+}
+
+#[derive(Default)]
+struct Inner {
+    files: BTreeMap<String, File>,
+    batches: BTreeMap<String, Batch>,
+    queue: VecDeque<Item>,
+    closed: bool,
+}
+
+struct File {
+    caller: Caller,
+    name: String,
+    purpose: &'static str,
+    created: u64,
+    bytes: Arc<Zeroizing<Vec<u8>>>,
+}
+
+struct Batch {
+    caller: Caller,
+    input: String,
+    metadata: Value,
+    lines: Vec<Line>,
+    /// Texts without an answer.
+    left: usize,
+    counts: [usize; 3],
+    state: State,
+    created: u64,
+    /// When it reached its last state.
+    ended: Option<u64>,
+    errors: Vec<Value>,
+    output: Option<String>,
+    error_file: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InProgress,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// Total, completed, failed.
+type Counts = [usize; 3];
+
+impl Board {
+    /// An empty one.
+    pub fn new(model: Model, limits: Limits) -> Board {
+        Board {
+            inner: Mutex::default(),
+            changed: Condvar::new(),
+            limits,
+            model,
+        }
+    }
+
+    /// What lines are checked against.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Texts that wait.
+    pub fn waiting(&self) -> usize {
+        self.lock().queue.len()
+    }
+
+    /// Takes a file in.
+    pub fn upload(&self, caller: Caller, name: &str, bytes: &[u8]) -> Result<Value, Refusal> {
+        let bytes = Zeroizing::new(bytes.to_vec());
+        let mut inner = self.lock();
+        let id = inner.keep(caller, name.to_owned(), "batch", bytes)?;
+        inner.file_object(caller, &id)
+    }
+
+    /// What a file is.
+    pub fn file(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
+        self.lock().file_object(caller, id)
+    }
+
+    /// All files of a client.
+    pub fn files(&self, caller: Caller) -> Value {
+        let inner = self.lock();
+        let own = inner.files.iter().filter(|(_, file)| file.caller == caller);
+        list(own.map(|(id, file)| file.object(id)))
+    }
+
+    /// The bytes of a file.
+    pub fn content(&self, caller: Caller, id: &str) -> Result<Arc<Zeroizing<Vec<u8>>>, Refusal> {
+        let inner = self.lock();
+        Ok(Arc::clone(&inner.file(caller, id)?.bytes))
+    }
+
+    /// Deletes a file.
+    pub fn delete(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
+        let mut inner = self.lock();
+        inner.file(caller, id)?;
+        inner.files.remove(id);
+        Ok(json!({ "id": id, "object": "file", "deleted": true }))
+    }
+
+    /// Makes a batch of a file's requests, and queues their texts.
+    pub fn create(&self, caller: Caller, input: &str, metadata: Value) -> Result<Value, Refusal> {
+        let bytes = self.content(caller, input)?;
+        // Tokenizing takes a while: not under the lock.
+        let parsed = parse(&bytes, &self.model);
+        let mut inner = self.lock();
+        if inner.closed {
+            return Err(Failure::stopping().into());
+        }
+        if inner.batches.len() >= MOST_BATCHES {
+            return Err(full("batches"));
+        }
+        let id = fresh("batch_")?;
+        let mut batch = Batch {
+            caller,
+            input: input.to_owned(),
+            metadata,
+            lines: Vec::new(),
+            left: 0,
+            counts: Counts::default(),
+            state: State::InProgress,
+            created: now(),
+            ended: None,
+            errors: Vec::new(),
+            output: None,
+            error_file: None,
+        };
+        match parsed {
+            Err(faults) => {
+                batch.errors = faults.iter().map(|fault| fault.object()).collect();
+                batch.end(State::Failed);
+            }
+            Ok((lines, texts)) => {
+                let refused = lines.iter().filter(|line| line.is_refused()).count();
+                batch.counts = [lines.len(), 0, refused];
+                batch.left = texts.iter().map(Vec::len).sum();
+                if inner.queue.len() + batch.left > self.limits.waiting {
+                    let message = "too many texts wait already: send fewer, or see --max-waiting";
+                    let status = StatusCode::TOO_MANY_REQUESTS;
+                    return Err(Refusal::new(status, "queue-full", message));
+                }
+                batch.lines = lines;
+                let since = Instant::now();
+                for (line, texts) in texts.into_iter().enumerate() {
+                    for (index, text) in texts.into_iter().enumerate() {
+                        inner.queue.push_back(Item {
+                            batch: id.clone(),
+                            line,
+                            index,
+                            text,
+                            since,
+                        });
+                    }
+                }
+            }
+        }
+        let done = batch.state == State::InProgress && batch.left == 0;
+        inner.batches.insert(id.clone(), batch);
+        if done {
+            inner.complete(&id, &self.model.named.model);
+        }
+        self.changed.notify_all();
+        inner.batch_object(caller, &id)
+    }
+
+    /// How far a batch is.
+    pub fn batch(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
+        self.lock().batch_object(caller, id)
+    }
+
+    /// All batches of a client.
+    pub fn batches(&self, caller: Caller) -> Value {
+        let inner = self.lock();
+        let own = inner.batches.iter().filter(|(_, b)| b.caller == caller);
+        list(own.map(|(id, batch)| batch.object(id)))
+    }
+
+    /// Takes the texts of a batch out of the queue. One that is in a run is run to its end, and not kept.
+    pub fn cancel(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
+        let mut inner = self.lock();
+        inner.batch_object(caller, id)?;
+        let inner = &mut *inner;
+        if let Some(batch) = inner.batches.get_mut(id)
+            && batch.state == State::InProgress
+        {
+            batch.end(State::Cancelled);
+            inner.queue.retain(|item| item.batch != id);
+        }
+        inner.batch_object(caller, id)
+    }
+
+    /// The texts of the next run: once there are as many as it has places, or the first has waited long enough. `None`
+    /// when the board is closed.
+    pub fn take(&self) -> Option<Vec<Item>> {
+        let mut inner = self.lock();
+        loop {
+            if inner.closed {
+                return None;
+            }
+            let waited = inner.queue.front().map(|item| item.since.elapsed());
+            let left = waited.map(|waited| self.limits.gather.saturating_sub(waited));
+            let full = inner.queue.len() >= self.limits.places;
+            inner = match left {
+                Some(left) if full || left.is_zero() => {
+                    let count = inner.queue.len().min(self.limits.places);
+                    return Some(inner.queue.drain(..count).collect());
+                }
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(inner, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self
+                    .changed
+                    .wait(inner)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Hands out the answers of a run, in the order of its texts.
+    pub fn answered(&self, items: &[Item], answers: Vec<Zeroizing<Vec<f32>>>) {
+        let mut inner = self.lock();
+        let mut done = Vec::new();
+        for (item, values) in items.iter().zip(answers) {
+            let Some(batch) = inner.batches.get_mut(&item.batch) else {
+                continue;
+            };
+            if batch.state != State::InProgress {
+                continue;
+            }
+            if let Some(line) = batch.lines.get_mut(item.line) {
+                line.answer(item.index, values);
+            }
+            batch.left = batch.left.saturating_sub(1);
+            if batch.left == 0 {
+                done.push(item.batch.clone());
+            }
+        }
+        for id in done {
+            inner.complete(&id, &self.model.named.model);
+        }
+    }
+
+    /// Fails the batches of a run.
+    pub fn failed(&self, items: &[Item], failure: &Failure) {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        for item in items {
+            if let Some(batch) = inner.batches.get_mut(&item.batch)
+                && batch.state == State::InProgress
+            {
+                batch.errors = vec![json!({
+                    "code": failure.name, "message": failure.message, "line": null, "param": null,
+                })];
+                batch.end(State::Failed);
+            }
+        }
+        // Their texts in later runs have nobody who waits for them.
+        let batches = &inner.batches;
+        let lives = |item: &Item| {
+            let batch = batches.get(&item.batch);
+            batch.is_some_and(|batch| batch.state == State::InProgress)
+        };
+        inner.queue.retain(lives);
+    }
+
+    /// Takes nothing more in, and ends the worker's wait.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn keep(
+        &mut self,
+        caller: Caller,
+        name: String,
+        purpose: &'static str,
+        bytes: Zeroizing<Vec<u8>>,
+    ) -> Result<String, Refusal> {
+        let taken: usize = self.files.values().map(|file| file.bytes.len()).sum();
+        if self.files.len() >= MOST_FILES || taken + bytes.len() > MOST_BYTES {
+            return Err(full("files"));
+        }
+        let id = fresh("file-")?;
+        let file = File {
+            caller,
+            name,
+            purpose,
+            created: now(),
+            bytes: Arc::new(bytes),
+        };
+        self.files.insert(id.clone(), file);
+        Ok(id)
+    }
+
+    fn file(&self, caller: Caller, id: &str) -> Result<&File, Refusal> {
+        let file = self.files.get(id).filter(|file| file.caller == caller);
+        file.ok_or_else(|| unknown("file"))
+    }
+
+    fn file_object(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
+        Ok(self.file(caller, id)?.object(id))
+    }
+
+    fn batch_object(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
+        let batch = self.batches.get(id).filter(|b| b.caller == caller);
+        Ok(batch.ok_or_else(|| unknown("batch"))?.object(id))
+    }
+
+    /// Writes the answers of a batch that has all of them into files.
+    fn complete(&mut self, id: &str, model: &str) {
+        let Some(batch) = self.batches.get_mut(id) else {
+            return;
+        };
+        let (mut output, mut errors) = (Zeroizing::new(Vec::new()), Zeroizing::new(Vec::new()));
+        for (line, number) in batch.lines.iter().zip(1..) {
+            let request = format!("{id}_{number}");
+            match line.is_refused() {
+                true => line.write(&request, model, &mut errors),
+                false => line.write(&request, model, &mut output),
+            }
+        }
+        batch.lines.clear();
+        let [total, _, refused] = batch.counts;
+        batch.counts = [total, total - refused, refused];
+        let caller = batch.caller;
+        let mut keep = |name: String, bytes: Zeroizing<Vec<u8>>| match bytes.is_empty() {
+            true => Ok(None),
+            false => self.keep(caller, name, "batch_output", bytes).map(Some),
+        };
+        let kept = keep(format!("{id}_output.jsonl"), output)
+            .and_then(|output| Ok((output, keep(format!("{id}_error.jsonl"), errors)?)));
+        if let Some(batch) = self.batches.get_mut(id) {
+            match kept {
+                Ok((output, errors)) => {
+                    (batch.output, batch.error_file) = (output, errors);
+                    batch.end(State::Completed);
+                }
+                Err(refusal) => {
+                    let error = json!({ "code": refusal.name, "message": refusal.message, "line": null, "param": null });
+                    batch.errors = vec![error];
+                    batch.end(State::Failed);
+                }
+            }
+        }
+    }
+}
+
+impl File {
+    fn object(&self, id: &str) -> Value {
+        json!({
+            "id": id, "object": "file", "bytes": self.bytes.len(), "created_at": self.created,
+            "filename": self.name, "purpose": self.purpose, "status": "processed",
+        })
+    }
+}
+
+impl Batch {
+    fn end(&mut self, state: State) {
+        self.state = state;
+        self.ended = Some(now());
+        self.lines.clear();
+    }
+
+    fn object(&self, id: &str) -> Value {
+        let ended = |state| self.ended.filter(|_| self.state == state);
+        let state = match self.state {
+            State::InProgress => "in_progress",
+            State::Completed => "completed",
+            State::Failed => "failed",
+            State::Cancelled => "cancelled",
+        };
+        let [total, completed, failed] = self.counts;
+        let errors =
+            (!self.errors.is_empty()).then(|| json!({ "object": "list", "data": self.errors }));
+        json!({
+            "id": id, "object": "batch", "endpoint": ENDPOINT, "input_file_id": self.input,
+            "completion_window": "24h", "status": state, "errors": errors, "metadata": self.metadata,
+            "output_file_id": self.output, "error_file_id": self.error_file,
+            "created_at": self.created, "in_progress_at": self.created, "expires_at": self.created + WINDOW,
+            "completed_at": ended(State::Completed), "failed_at": ended(State::Failed),
+            "cancelled_at": ended(State::Cancelled), "cancelling_at": null, "expired_at": null, "finalizing_at": null,
+            "request_counts": { "total": total, "completed": completed, "failed": failed },
+        })
+    }
+}
+
+fn list(data: impl Iterator<Item = Value>) -> Value {
+    let data: Vec<Value> = data.collect();
+    json!({ "object": "list", "data": data, "has_more": false })
+}
+
+fn unknown(what: &str) -> Refusal {
+    let message =
+        format!("there is no such {what}: a gateway that was stopped has forgotten its own");
+    Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+fn full(what: &str) -> Refusal {
+    let message = format!("the gateway keeps no more {what}: delete some");
+    Refusal::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", message)
+}
+
+/// An id that nobody guesses.
+fn fresh(prefix: &str) -> Result<String, Refusal> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| Failure::defect())?;
+    let digits = random.iter().map(|byte| format!("{byte:02x}"));
+    Ok(prefix.chars().map(String::from).chain(digits).collect())
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,215 @@
+//! The lines of a batch: requests for embeddings as JSONL, and their answers as JSONL.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::BTreeSet;
+
+use hushed_model::TextError;
+use hushed_serve::ServeError;
+use hushed_serve::fhe::{ClientModel, FheJobError};
+use hushed_serve::{Category, TooLong};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::http::fields::Fields;
+use crate::http::refusal::Refusal;
+use crate::http::wanted::{Embeddings, Named, Wanted};
+
+/// The one endpoint of batches.
+pub const ENDPOINT: &str = "/v1/embeddings";
+/// Most faults that are listed.
+const FAULTS: usize = 100;
+/// Longest `custom_id`.
+const CUSTOM_ID: usize = 512;
+
+/// What the lines are checked against.
+pub struct Model {
+    /// Manifest and public model.
+    pub client: ClientModel,
+    /// Its name.
+    pub named: Named,
+    /// What to do with texts that are too long.
+    pub too_long: TooLong,
+}
+
+/// A request of a batch, and its answers as they come.
+pub struct Line {
+    custom_id: String,
+    base64: bool,
+    /// Tokens of each text.
+    tokens: Vec<usize>,
+    answers: Vec<Option<Zeroizing<Vec<f32>>>>,
+    /// Why it is not answered.
+    refusal: Option<Refusal>,
+}
+
+/// A line that is no request: the whole batch fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    code: &'static str,
+    message: String,
+    line: usize,
+}
+
+impl Fault {
+    /// OpenAI's object of it; lines count from 1.
+    pub fn object(&self) -> Value {
+        json!({ "code": self.code, "message": self.message, "line": self.line, "param": null })
+    }
+}
+
+/// Lines, and the texts of each.
+pub type Parsed = (Vec<Line>, Vec<Vec<Zeroizing<String>>>);
+
+/// Reads the lines of a file. A line that is a request and asks for what is not supported, or has a text that cannot be
+/// run, is refused alone.
+///
+/// # Errors
+/// Lines that are no requests of this endpoint, and ids that come twice.
+pub fn parse(bytes: &[u8], model: &Model) -> Result<Parsed, Vec<Fault>> {
+    let (mut lines, mut texts, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ids = BTreeSet::new();
+    for (number, line) in (1..).zip(bytes.split(|b| *b == b'\n')) {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        match request(line, &mut ids) {
+            Ok((custom_id, body)) => {
+                let (line, asked) = Line::of(custom_id, body, model);
+                lines.push(line);
+                texts.push(asked);
+            }
+            Err((code, message)) if faults.len() < FAULTS => faults.push(Fault {
+                code,
+                message,
+                line: number,
+            }),
+            Err(_) => {}
+        }
+    }
+    if lines.is_empty() && faults.is_empty() {
+        faults.push(Fault {
+            code: "empty_file",
+            message: "the file has no requests".to_owned(),
+            line: 1,
+        });
+    }
+    match faults.is_empty() {
+        true => Ok((lines, texts)),
+        false => Err(faults),
+    }
+}
+
+type Wrong = (&'static str, String);
+
+/// The id and the body of a line.
+fn request(line: &[u8], ids: &mut BTreeSet<String>) -> Result<(String, Fields), Wrong> {
+    let json = |refusal: Refusal| ("invalid_json_line", refusal.message);
+    let mut fields = Fields::parse(line).map_err(json)?;
+    let invalid = |message: &str| ("invalid_request", message.to_owned());
+    let id = fields.text("custom_id").ok().flatten();
+    let id = id.filter(|id| (1..=CUSTOM_ID).contains(&id.len()));
+    let id = id.ok_or_else(|| invalid("`custom_id` must be a string of 1 to 512 bytes"))?;
+    if fields.text("method").ok().flatten().as_deref() != Some("POST") {
+        return Err(invalid("`method` must be \"POST\""));
+    }
+    if fields.text("url").ok().flatten().as_deref() != Some(ENDPOINT) {
+        return Err(invalid("`url` must be \"/v1/embeddings\""));
+    }
+    let Some(Value::Object(body)) = fields.take("body") else {
+        return Err(invalid("`body` must be an object"));
+    };
+    fields
+        .finish()
+        .map_err(|refusal| ("invalid_request", refusal.message))?;
+    match ids.insert(id.clone()) {
+        true => Ok((id, Fields::of(body))),
+        false => Err((
+            "duplicate_custom_id",
+            "this `custom_id` was used before".to_owned(),
+        )),
+    }
+}
+
+impl Line {
+    fn of(custom_id: String, body: Fields, model: &Model) -> (Line, Vec<Zeroizing<String>>) {
+        let width = model.client.plan().width;
+        let checked = Wanted::of(body, &model.named, width).and_then(|wanted| {
+            let counted = wanted.texts.iter().enumerate().map(|(index, text)| {
+                let counted = model.client.count(index, text, model.too_long);
+                counted.map_err(|error| refused(&error))
+            });
+            Ok((counted.collect::<Result<Vec<_>, _>>()?, wanted))
+        });
+        let line = Line {
+            custom_id,
+            base64: false,
+            tokens: Vec::new(),
+            answers: Vec::new(),
+            refusal: None,
+        };
+        match checked {
+            Err(refusal) => {
+                let refusal = Some(refusal);
+                (Line { refusal, ..line }, Vec::new())
+            }
+            Ok((tokens, wanted)) => {
+                let line = Line {
+                    base64: wanted.base64,
+                    answers: tokens.iter().map(|_| None).collect(),
+                    tokens,
+                    ..line
+                };
+                (line, wanted.texts)
+            }
+        }
+    }
+
+    /// Takes the answer to a text.
+    pub fn answer(&mut self, index: usize, values: Zeroizing<Vec<f32>>) {
+        if let Some(place) = self.answers.get_mut(index) {
+            *place = Some(values);
+        }
+    }
+
+    /// Whether it has no answer because of itself.
+    pub fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// The line of its answer, once it has all, or of its refusal. `id` is one of this gateway's.
+    pub fn write(&self, id: &str, model: &str, out: &mut Vec<u8>) {
+        let (status, body) = match &self.refusal {
+            Some(refusal) => (refusal.status.as_u16(), refusal.openai()),
+            None => {
+                let values = self
+                    .answers
+                    .iter()
+                    .map(|a| a.as_ref().map_or(&[][..], |a| a));
+                let answers: Vec<_> = values.zip(self.tokens.iter().copied()).collect();
+                let embeddings = Embeddings::new(model, &answers, self.base64);
+                (200, serde_json::to_value(embeddings).unwrap_or_default())
+            }
+        };
+        let line = json!({
+            "id": id, "custom_id": self.custom_id, "error": null,
+            "response": { "status_code": status, "request_id": id, "body": body },
+        });
+        out.extend_from_slice(line.to_string().as_bytes());
+        out.push(b'\n');
+    }
+}
+
+/// 400 with the place of a text, never its words.
+fn refused(error: &ServeError) -> Refusal {
+    let name = match error {
+        ServeError::Fhe(FheJobError::TextTooLong { .. })
+        | ServeError::Text {
+            source: TextError::TooManyBytes { .. },
+            ..
+        } => "context_length_exceeded",
+        error if error.category() == Category::Input => "text-refused",
+        error => error.name(),
+    };
+    let status = axum::http::StatusCode::BAD_REQUEST;
+    Refusal::new(status, name, error.to_string())
+}

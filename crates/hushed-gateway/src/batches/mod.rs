@@ -1,0 +1,151 @@
+//! A gateway before a server that computes under encryption: OpenAI's batches, gathered into encrypted ones.
+//!
+//! ```text
+//! POST /v1/files, /v1/batches → board: lines checked, texts queued ─ gathered → worker: one encrypted batch at a time
+//! GET /v1/batches/{id}, /v1/files/{id}/content ← board: answers as JSONL ←──────────┘
+//! ```
+//!
+//! Nothing that is decrypted goes back to the server: a batch whose canary is wrong fails here, and so do all later
+//! ones, without a word to the server.
+
+pub mod board;
+pub mod lines;
+mod work;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hushed_serve::fhe::{Remote, RemoteEvent, RemoteOptions};
+use hushed_serve::{Digest, ServeError, Task};
+
+use crate::config::GatewayConfig;
+use crate::error::GatewayError;
+use crate::http::{self, Door, Edge};
+use crate::listen::{self, Behind, Bound};
+use board::{Board, Limits};
+use lines::Model;
+
+/// Everything about a gateway of batches. No `Debug`: it holds the server's token.
+pub struct BatchConfig {
+    /// Where it listens, who may come in, the model's name, the length of the queue. Its way to a server is not used.
+    pub gateway: GatewayConfig,
+    /// The server, and the key folder.
+    pub remote: RemoteOptions,
+    /// How long the first text of a run waits for others.
+    pub gather: Duration,
+}
+
+/// A gateway of batches that listens.
+pub struct BatchGateway {
+    bound: Bound,
+    edge: Arc<Edge>,
+    worker: Worker,
+}
+
+struct Worker {
+    board: Arc<Board>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl BatchGateway {
+    /// Listens, and gets manifest, public model and keys, which may be made now: hours, the first time, in which
+    /// requests wait.
+    ///
+    /// # Errors
+    /// [`GatewayError`]; [`GatewayError::NoRoute`] for a model that does not embed.
+    pub fn bind(config: BatchConfig) -> Result<Self, GatewayError> {
+        let BatchConfig {
+            gateway,
+            remote,
+            gather,
+        } = config;
+        gateway.check()?;
+        let bound = Bound::open(&gateway)?;
+        let door = Door::new(&gateway, bound.address())?;
+        let too_long = remote.too_long;
+        let remote = Remote::new(remote);
+        remote.ready(&mut |event| {
+            if let RemoteEvent::Ordered(order) = event {
+                let (keys, bytes) = (order.keys, order.bytes);
+                tracing::info!(keys, bytes, "keys are being made");
+            }
+        })?;
+        let client = remote.model()?;
+        if client.task() != Task::Embed {
+            return Err(GatewayError::NoRoute);
+        }
+        let limits = Limits {
+            places: client.places()?,
+            gather,
+            waiting: gateway.max_waiting,
+        };
+        let hash = Digest(client.plan().hash());
+        let named = http::wanted::Named::new(gateway.model_name, hash);
+        let model = Model {
+            client,
+            named,
+            too_long,
+        };
+        let board = Arc::new(Board::new(model, limits));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (worked, raised) = (Arc::clone(&board), Arc::clone(&stop));
+        let thread = thread::Builder::new().name("hushed batches".to_owned());
+        let thread = thread.spawn(move || work::work(&worked, &remote, &raised));
+        Ok(Self {
+            bound,
+            edge: Arc::new(Edge::new(door)),
+            worker: Worker {
+                thread: thread.map_err(ServeError::Thread)?,
+                board,
+                stop,
+            },
+        })
+    }
+
+    /// Where it listens; `None` on a Unix socket.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.bound.address()
+    }
+
+    /// Whether it speaks TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.bound.has_tls()
+    }
+
+    /// The name of the model in the APIs.
+    #[must_use]
+    pub fn model_name(&self) -> &str {
+        &self.worker.board.model().named.model
+    }
+
+    /// Hash of the manifest.
+    #[must_use]
+    pub fn manifest(&self) -> Digest {
+        self.worker.board.model().named.hash
+    }
+
+    /// Answers requests until `stop` is raised. A run under way at the server goes on there.
+    ///
+    /// # Errors
+    /// [`GatewayError::Runtime`] if the system refuses what the loop needs.
+    pub fn run(self, stop: &AtomicBool) -> Result<(), GatewayError> {
+        let routes = http::batches::routes(Arc::clone(&self.worker.board));
+        let router = http::entered(routes, self.edge);
+        listen::run(self.bound, router, stop, self.worker)
+    }
+}
+
+impl Behind for Worker {
+    fn close(self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.board.close();
+        // A worker that panicked has been heard of.
+        let _ = self.thread.join();
+    }
+}

@@ -1,0 +1,154 @@
+//! What a request for embeddings asks, and its answer, in OpenAI's JSON: alone, or as a line of a batch.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hushed_serve::Digest;
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+use super::fields::{Fields, wrong};
+use super::refusal::Refusal;
+
+const TOKEN_IDS: &str = "lists of token ids are not supported: they are of another model's vocabulary. Send strings \
+                         (LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False))";
+
+/// The one model, as requests name it.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Its name.
+    pub model: String,
+    /// What its name may be as well: the hash of its bundle, or of its manifest.
+    pub hash: Digest,
+}
+
+/// A request for embeddings.
+pub struct Wanted {
+    /// The texts, at least one.
+    pub texts: Vec<Zeroizing<String>>,
+    /// Whether the numbers are to be little-endian float32 in base64.
+    pub base64: bool,
+}
+
+#[derive(Serialize)]
+pub struct Embeddings<'a> {
+    object: &'static str,
+    data: Vec<Embedding<'a>>,
+    model: &'a str,
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct Embedding<'a> {
+    object: &'static str,
+    index: usize,
+    embedding: Numbers<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Numbers<'a> {
+    Float(&'a [f32]),
+    /// Little-endian float32.
+    Base64(String),
+}
+
+#[derive(Serialize)]
+struct Usage {
+    prompt_tokens: usize,
+    total_tokens: usize,
+}
+
+impl Wanted {
+    /// The fields of a body, for a model of this width.
+    ///
+    /// # Errors
+    /// 400 by field, 404 for another model.
+    pub fn of(mut fields: Fields, named: &Named, width: usize) -> Result<Wanted, Refusal> {
+        named.check(&mut fields)?;
+        let texts = fields.texts("input", TOKEN_IDS)?;
+        let base64 = match fields.text("encoding_format")?.as_deref() {
+            None | Some("float") => false,
+            Some("base64") => true,
+            Some(_) => return Err(wrong("encoding_format", "\"float\" or \"base64\"")),
+        };
+        if let Some(dimensions) = fields.whole("dimensions")?
+            && dimensions != width as u64
+        {
+            let message = format!("this model has {width} dimensions, and no others");
+            return Err(Refusal::field("dimensions", "unsupported", message));
+        }
+        // Whose end user it is: nobody here asks.
+        fields.take("user");
+        fields.finish()?;
+        match texts.is_empty() {
+            true => Err(Refusal::field("input", "missing", "`input` is empty")),
+            false => Ok(Wanted { texts, base64 }),
+        }
+    }
+}
+
+impl<'a> Embeddings<'a> {
+    /// Answers with the tokens of their texts, in order.
+    pub fn new(model: &'a str, answers: &[(&'a [f32], usize)], base64: bool) -> Embeddings<'a> {
+        let tokens = answers.iter().map(|(_, tokens)| tokens).sum();
+        let data = answers
+            .iter()
+            .zip(0..)
+            .map(|((values, _), index)| Embedding {
+                object: "embedding",
+                index,
+                embedding: match base64 {
+                    false => Numbers::Float(values),
+                    true => {
+                        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+                        Numbers::Base64(STANDARD.encode(bytes))
+                    }
+                },
+            });
+        Embeddings {
+            object: "list",
+            data: data.collect(),
+            model,
+            usage: Usage {
+                prompt_tokens: tokens,
+                total_tokens: tokens,
+            },
+        }
+    }
+}
+
+impl Named {
+    /// This name, or one made of the hash.
+    pub fn new(model: Option<String>, hash: Digest) -> Named {
+        let digits: String = hash.to_string().chars().take(12).collect();
+        let model = model.unwrap_or_else(|| format!("hushed-{digits}"));
+        Named { model, hash }
+    }
+
+    /// That a request is for this model. Without a name it is for the only one there is.
+    pub fn check(&self, fields: &mut Fields) -> Result<(), Refusal> {
+        match fields.text("model")? {
+            Some(name) if !self.is(&name) => Err(self.unknown()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it has this name.
+    pub fn is(&self, name: &str) -> bool {
+        name == self.model || name == self.hash.to_string()
+    }
+
+    /// 404.
+    pub fn unknown(&self) -> Refusal {
+        let message = format!(
+            "there is no such model; this gateway has `{}` (--model-name renames it)",
+            self.model
+        );
+        Refusal {
+            param: Some("model".to_owned()),
+            ..Refusal::new(StatusCode::NOT_FOUND, "model_not_found", message)
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Batches under encryption, left with a server and fetched later.
+
+use std::path::PathBuf;
+
+use hushed_serve::TooLong;
+use hushed_serve::fhe::wire::JobState;
+use hushed_serve::fhe::{KeygenOptions, Remote, RemoteEvent, RemoteOptions, Warning};
+use hushed_serve::{Digest, ServeError};
+use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
+
+use crate::connection::Connection;
+use crate::errors;
+use crate::work::{self, Reporter};
+
+/// Where a batch goes, with which keys: `hushed._settings.Batching`.
+#[derive(FromPyObject)]
+pub struct Batching {
+    connection: Connection,
+    keys: PathBuf,
+    manifest: Option<PathBuf>,
+    public: Option<PathBuf>,
+    make_keys: bool,
+    days: u32,
+    max_keys: usize,
+    max_key_bytes: u64,
+    truncate: bool,
+    lengths: Option<String>,
+}
+
+/// State, jobs ahead, layers done, layers in all, seconds left, why it failed.
+type Status = (&'static str, u32, f64, u32, u32, Option<String>);
+
+/// The job of a batch, and the lines that warn of its texts.
+type Submitted = (String, Vec<String>);
+
+/// The answers as native float32, one after the other.
+type Numbers<'py> = Bound<'py, PyByteArray>;
+
+/// Encrypts texts and leaves them with the server. `progress(what, done, of)` is called meanwhile.
+#[pyfunction]
+pub fn batch_submit(
+    py: Python<'_>,
+    batching: Batching,
+    texts: Vec<String>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Submitted> {
+    let call = move |reporter: Reporter<_, Step>| -> Result<Submitted, ServeError> {
+        let mut warnings = Vec::new();
+        let job = batching.remote()?.submit(&texts, &mut |event| {
+            if let RemoteEvent::Encrypted(sent) = &event {
+                warnings = Warning::lines(&sent.warnings, usize::MAX);
+            }
+            if let Some(step) = step(&event) {
+                reporter.progress(step);
+            }
+        })?;
+        Ok((job.to_string(), warnings))
+    };
+    let show = |_: Python<'_>, step: Step| match &progress {
+        Some(progress) => progress.call1(step).map(|_| ()),
+        None => Ok(()),
+    };
+    // What an interrupted call has begun ends with the process; the same call goes on from there.
+    work::run(py, call, show, || ())?.map_err(|error| errors::serve(py, &error))
+}
+
+/// How far a job is.
+#[pyfunction]
+pub fn batch_status(py: Python<'_>, batching: Batching, job: String) -> PyResult<Status> {
+    let state = act(py, batching, job, |remote, job| remote.status(job))?;
+    Ok(match state {
+        JobState::Unknown => ("unknown", 0, 0.0, 0, 0, None),
+        JobState::Queued { ahead, left } => ("queued", ahead, 0.0, 0, left, None),
+        JobState::Running {
+            layer,
+            of,
+            part,
+            left,
+        } => {
+            let done = f64::from(layer) + f64::from(part) / 1000.0;
+            ("running", 0, done, of, left, None)
+        }
+        JobState::Done { .. } => ("done", 0, 0.0, 0, 0, None),
+        JobState::Failed(failure) => ("failed", 0, 0.0, 0, 0, Some(failure.to_string())),
+    })
+}
+
+/// The answers of a job that is done.
+#[pyfunction]
+pub fn batch_result(
+    py: Python<'_>,
+    batching: Batching,
+    job: String,
+) -> PyResult<(Numbers<'_>, usize)> {
+    let answer = act(py, batching, job, |remote, job| {
+        let answer = remote.collect(job, &mut |_| ())?;
+        answer.check_canary()?;
+        Ok(answer)
+    })?;
+    let numbers = answer.embeddings.iter().flatten();
+    let bytes: Vec<u8> = numbers.flat_map(|&x| (x as f32).to_ne_bytes()).collect();
+    Ok((PyByteArray::new(py, &bytes), answer.embeddings.len()))
+}
+
+/// Deletes what is kept of a job.
+#[pyfunction]
+pub fn batch_forget(py: Python<'_>, batching: Batching, job: String) -> PyResult<()> {
+    act(py, batching, job, |remote, job| remote.forget(job))
+}
+
+/// Does something with a job of these keys.
+fn act<T: Send + 'static>(
+    py: Python<'_>,
+    batching: Batching,
+    job: String,
+    act: impl FnOnce(&Remote, &Digest) -> Result<T, ServeError> + Send + 'static,
+) -> PyResult<T> {
+    let call = move || {
+        let remote = batching.remote()?;
+        let job = remote.find(&job)?;
+        act(&remote, &job)
+    };
+    work::quietly(py, call)?.map_err(|error| errors::serve(py, &error))
+}
+
+/// What is under way, how much of it is done, and of how much.
+type Step = (&'static str, u64, u64);
+
+fn step(event: &RemoteEvent) -> Option<Step> {
+    match *event {
+        RemoteEvent::Keys(done, of) => Some(("making keys", done as u64, of as u64)),
+        RemoteEvent::Encrypting(done, of) => Some(("encrypting", done as u64, of as u64)),
+        RemoteEvent::Sending { what, done, of } => match what {
+            "keys" => Some(("sending keys", done, of)),
+            _ => Some(("sending texts", done, of)),
+        },
+        _ => None,
+    }
+}
+
+impl Batching {
+    fn remote(self) -> Result<Remote, ServeError> {
+        let make_keys = self.make_keys.then(|| KeygenOptions {
+            most_keys: self.max_keys,
+            most_bytes: self.max_key_bytes,
+            ..KeygenOptions::days(self.days)
+        });
+        // Python has seen to it that it is one of these.
+        let named = ["public", "bucket", "private"].into_iter();
+        let lengths = self.lengths.as_deref();
+        Ok(Remote::new(RemoteOptions {
+            plan: self.manifest,
+            public: self.public,
+            make_keys,
+            too_long: match self.truncate {
+                true => TooLong::Cut,
+                false => TooLong::Refuse,
+            },
+            lengths: lengths.and_then(|given| named.clone().find(|name| *name == given)),
+            ..RemoteOptions::new(self.connection.config()?, self.keys)
+        }))
+    }
+}

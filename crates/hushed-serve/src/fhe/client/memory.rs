@@ -1,0 +1,224 @@
+//! A client's keys in memory: the bytes that would be in a key folder's files, without a folder.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use hushed_fhe::files::owner::{self, SecretKey};
+use hushed_fhe::files::{FileError, secret};
+use hushed_fhe::plan::public_plan::{Params, hex};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::keygen::{KeyOrder, KeygenOptions, new_record, times};
+use super::keyring::{Keyring, RequestId};
+use super::model::ClientModel;
+use super::texts::{Answer, Encrypted, Texts, decrypt_with};
+use crate::error::ServeError;
+use crate::fhe::FheJobError;
+use crate::fhe::record::{KeyRecord, RequestRecord, VERSION};
+
+/// What errors call what is in memory.
+const KEYS: &str = "<keys>";
+const SECRET: &str = "<secret key>";
+const STATE: &str = "<state of the keys>";
+const REQUEST: &str = "<request>";
+const REPLY: &str = "<reply>";
+
+/// The secret key and the state of keys, as bytes ([`MemoryKeys::into_stored`]).
+pub struct StoredParts {
+    /// The secret key, for a place that only its owner can read.
+    pub secret: Zeroizing<Vec<u8>>,
+    /// Its state: how often it was used, which replies were not right, which requests it made. Not secret, but private:
+    /// it has the number of tokens of each text.
+    pub state: Vec<u8>,
+}
+
+/// Stores a state where the secret key is stored.
+pub type SaveState = Box<dyn FnMut(&[u8]) -> io::Result<()> + Send>;
+
+/// A client's keys in memory. Neither `Debug` nor `Clone`; the secret key is erased on drop.
+///
+/// What a key folder guarantees holds here as well: decryptions are counted and capped, and a canary that is not right
+/// retires the keys, from before the decryption until that very reply is seen to be right.
+///
+/// **Keys that are not stored** ([`MemoryKeys::generate`]) are the easy case: the state lives exactly as long as the
+/// secret key, and there is nothing to do.
+///
+/// **Keys that are stored** outlive this process with their state, or the guarantees are lost: a count that goes back
+/// lets a key be used too often, and a forgotten canary lets a server that spoils answers learn the key bit by bit. So
+/// a stored key comes back only with something that saves its state ([`MemoryKeys::restore`]), which is called before
+/// each use of the secret key; if it fails, nothing is decrypted. Who stores keys is responsible for three things:
+///
+/// * when `save` returns, the state is as durable as the secret key, and replaces the one before;
+/// * no backup brings an older state back beside the same secret key: delete both, or neither;
+/// * one [`MemoryKeys`] at a time is made of them, also across machines. ([`MemoryKeys::into_stored`] takes `self`.)
+///
+/// Nothing that follows from a decrypted reply, not even whether it could be decrypted, may reach the server. Retired
+/// keys are replaced only if a person decides it, as `hushed embed --new-keys` asks one.
+pub struct MemoryKeys {
+    secret: Arc<SecretKey>,
+    state: State,
+    save: Option<SaveState>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    version: u32,
+    record: KeyRecord,
+    /// By their ids, in hexadecimal.
+    requests: BTreeMap<String, RequestRecord>,
+}
+
+impl MemoryKeys {
+    /// Makes keys that end with this value. The evaluation keys, for the server, go to `out`: the bytes of a key
+    /// folder's `evaluation.keys`. `progress` is called with keys done and in all.
+    ///
+    /// # Errors
+    /// [`FheJobError::TooManyKeys`]; [`FheJobError::File`] if `out` fails: what it has by then is worth nothing.
+    pub fn generate(
+        model: &ClientModel,
+        options: KeygenOptions,
+        out: &mut impl io::Write,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<MemoryKeys, ServeError> {
+        let (plan, params, path) = (model.plan(), model.params(), Path::new(KEYS));
+        let order = KeyOrder::of(plan, params, path)?;
+        order.check(options)?;
+        let times = times(options);
+        let made = owner::make_keys_to(out, path, plan, params, times, progress);
+        let (secret, id) = made.map_err(FheJobError::from)?;
+        Ok(MemoryKeys {
+            secret: Arc::new(secret),
+            state: State {
+                version: VERSION,
+                record: new_record(plan, &id, times, order.bytes),
+                requests: BTreeMap::new(),
+            },
+            save: None,
+        })
+    }
+
+    /// Keys that were stored. `save` is called with each new state before the secret key is used.
+    ///
+    /// # Errors
+    /// [`FheJobError::File`] for bytes that are no secret key of the model's parameters, [`FheJobError::Record`] for
+    /// those that are no state, [`FheJobError::KeysOfOtherPlan`].
+    pub fn restore(
+        model: &ClientModel,
+        secret: &[u8],
+        state: &[u8],
+        save: SaveState,
+    ) -> Result<MemoryKeys, ServeError> {
+        let state: State = serde_json::from_slice(state).map_err(|source| FheJobError::Record {
+            path: STATE.into(),
+            source,
+        })?;
+        let (params, done) = (model.params().rlwe(), state.record.decryptions);
+        let secret = secret::from_bytes(secret, Path::new(SECRET), params, done);
+        let keys = MemoryKeys {
+            secret: Arc::new(secret.map_err(FheJobError::from)?),
+            state,
+            save: Some(save),
+        };
+        model.check_keys(&keys)?;
+        Ok(keys)
+    }
+
+    /// What to store, instead of these keys.
+    ///
+    /// # Errors
+    /// [`FheJobError::Record`], which does not happen.
+    pub fn into_stored(self) -> Result<StoredParts, ServeError> {
+        Ok(StoredParts {
+            state: self.state.to_json()?,
+            secret: self.secret.to_bytes(),
+        })
+    }
+
+    /// The record of the keys: their id, when they expire, how often they were used, whether they are retired.
+    #[must_use]
+    pub fn record(&self) -> &KeyRecord {
+        &self.state.record
+    }
+
+    /// Encrypts texts to `out`: the bytes of a request's file. `progress` is called with ciphertexts done and in all.
+    ///
+    /// # Errors
+    /// As [`super::encrypt`]. What `out` has by then is no request.
+    pub fn encrypt(
+        &mut self,
+        model: &ClientModel,
+        texts: Texts<'_>,
+        out: &mut impl io::Write,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Encrypted, ServeError> {
+        let prepared = texts.prepare(model, self)?;
+        prepared.encrypt(out, Path::new(REQUEST), self, progress)
+    }
+
+    /// Decrypts the bytes of a reply's file.
+    ///
+    /// # Errors
+    /// As [`super::decrypt`]; [`FheJobError::File`] if the state could not be saved: then nothing was decrypted.
+    pub fn decrypt(&mut self, model: &ClientModel, reply: &[u8]) -> Result<Answer, ServeError> {
+        let source = (reply, reply.len() as u64);
+        decrypt_with(model, self, source, Path::new(REPLY))
+    }
+
+    /// Saves a state before it becomes that of these keys.
+    fn become_state(&mut self, state: State) -> Result<(), ServeError> {
+        if let Some(save) = &mut self.save {
+            let bytes = state.to_json()?;
+            let saved = save(&bytes).map_err(FileError::io("save", Path::new(STATE)));
+            saved.map_err(FheJobError::from)?;
+        }
+        self.state = state;
+        Ok(())
+    }
+}
+
+impl Keyring for MemoryKeys {
+    fn path(&self) -> &Path {
+        Path::new(KEYS)
+    }
+
+    fn record(&self) -> &KeyRecord {
+        &self.state.record
+    }
+
+    fn keep(&mut self, record: KeyRecord) -> Result<(), ServeError> {
+        let state = State {
+            record,
+            ..self.state.clone()
+        };
+        self.become_state(state)
+    }
+
+    /// It counts by itself.
+    fn secret(&self, _: &Params, _: u64) -> Result<Arc<SecretKey>, ServeError> {
+        Ok(Arc::clone(&self.secret))
+    }
+
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, ServeError> {
+        Ok(self.state.requests.get(&hex(id)).cloned())
+    }
+
+    fn remember(&mut self, id: &RequestId, request: RequestRecord) -> Result<(), ServeError> {
+        let mut state = self.state.clone();
+        state.requests.insert(hex(id), request);
+        self.become_state(state)
+    }
+}
+
+impl State {
+    fn to_json(&self) -> Result<Vec<u8>, ServeError> {
+        let bytes = serde_json::to_vec_pretty(self).map_err(|source| FheJobError::Record {
+            path: STATE.into(),
+            source,
+        });
+        Ok(bytes?)
+    }
+}
