@@ -81,6 +81,10 @@ pub(super) fn verify(
     for (text, x) in embedded.iter().enumerate() {
         for (which, rows) in &mut found {
             progress(Event::Text { text, rung: *which });
+            if alive[text] == 0 {
+                rows.push(Vec::new());
+                continue;
+            }
             let seed = (*which == Which::Predicted).then_some(options.seed);
             let answer = match run(x, seed) {
                 Ok(answer) => answer,
