@@ -7,6 +7,7 @@ use hushed_model::TextError;
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{ClientModel, FheJobError};
 use hushed_serve::{Category, TooLong};
+use serde::Serialize;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -178,25 +179,52 @@ impl Line {
 
     /// The line of its answer, once it has all, or of its refusal. `id` is one of this gateway's.
     pub fn write(&self, id: &str, model: &str, out: &mut Vec<u8>) {
-        let (status, body) = match &self.refusal {
-            Some(refusal) => (refusal.status.as_u16(), refusal.openai()),
+        let written = match &self.refusal {
+            Some(refusal) => self.answered(id, refusal.status.as_u16(), refusal.openai()),
             None => {
                 let values = self
                     .answers
                     .iter()
                     .map(|a| a.as_ref().map_or(&[][..], |a| a));
                 let answers: Vec<_> = values.zip(self.tokens.iter().copied()).collect();
-                let embeddings = Embeddings::new(model, &answers, self.base64);
-                (200, serde_json::to_value(embeddings).unwrap_or_default())
+                self.answered(id, 200, Embeddings::new(model, &answers, self.base64))
             }
         };
-        let line = json!({
-            "id": id, "custom_id": self.custom_id, "error": null,
-            "response": { "status_code": status, "request_id": id, "body": body },
-        });
-        out.extend_from_slice(line.to_string().as_bytes());
+        out.extend_from_slice(&written);
         out.push(b'\n');
     }
+
+    fn answered(&self, id: &str, status_code: u16, body: impl Serialize) -> Vec<u8> {
+        let response = Response {
+            status_code,
+            request_id: id,
+            body,
+        };
+        let answered = Answered {
+            id,
+            custom_id: &self.custom_id,
+            error: None,
+            response,
+        };
+        // Numbers and strings always have a JSON form.
+        serde_json::to_vec(&answered).unwrap_or_default()
+    }
+}
+
+#[derive(Serialize)]
+struct Answered<'a, B> {
+    id: &'a str,
+    custom_id: &'a str,
+    /// Of OpenAI's own failures.
+    error: Option<()>,
+    response: Response<'a, B>,
+}
+
+#[derive(Serialize)]
+struct Response<'a, B> {
+    status_code: u16,
+    request_id: &'a str,
+    body: B,
 }
 
 /// 400 with the place of a text, never its words.
