@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use hushed_serve::{
-    Client, Finish, GenerateOptions, Generated, Prompt, Protocol, read_prefix,
-};
+use hushed_serve::{Client, Finish, GenerateOptions, Generated, Prompt, Protocol, read_prefix};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};

@@ -164,6 +164,20 @@ impl Report {
     }
 }
 
+/// What a plan for so many texts is asked for.
+fn planned(rows: usize, texts: usize, lengths: Lengths) -> FheOptions {
+    FheOptions {
+        rows,
+        texts,
+        lengths,
+        answer: AnswerRows::Last,
+        max_memory: None,
+        uplink: f64::INFINITY,
+        prices: reference(rayon::current_num_threads()),
+        placement: None,
+    }
+}
+
 /// Steps of a layer that are compared.
 const STEPS: usize = 6;
 
@@ -295,16 +309,7 @@ impl<'a> Subject<'a> {
 
     /// The options of a plan for these texts.
     fn options(&self) -> FheOptions {
-        FheOptions {
-            rows: self.rows,
-            texts: self.lengths.len(),
-            lengths: self.known,
-            answer: AnswerRows::Last,
-            max_memory: None,
-            uplink: f64::INFINITY,
-            prices: reference(rayon::current_num_threads()),
-            placement: None,
-        }
+        planned(self.rows, self.lengths.len(), self.known)
     }
 
     /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by

@@ -9,13 +9,13 @@ use hushed_model::{Matrix, Model, TokenIds};
 use super::answers::answers;
 use super::clear::Clear;
 use super::range::is_range;
-use super::{Event, Options, OutOfRange, Report, Which};
+use super::{Event, Options, OutOfRange, Report, Which, planned};
 use crate::choices::Choices;
 use crate::error::FheError;
 use crate::inputs::bound_of_inputs;
 use crate::packing::PackingError;
 use crate::plan::public_plan::Lengths;
-use crate::plan::{FheOptions, packed_placement, reference, shortened};
+use crate::plan::{packed_placement, shortened};
 use crate::simulate::{Batch, Simulator};
 
 /// The rungs without the encrypted one, over requests of `together` texts.
@@ -40,15 +40,7 @@ pub(super) fn verify(
     if let Some((text, &found)) = alive.iter().enumerate().find(|(_, l)| **l > rows) {
         return Err(PackingError::RowCount { text, found, rows }.into());
     }
-    let planned = FheOptions {
-        rows,
-        texts: together,
-        lengths: options.lengths,
-        max_memory: None,
-        uplink: f64::INFINITY,
-        prices: reference(rayon::current_num_threads()),
-        placement: None,
-    };
+    let planned = planned(rows, together, options.lengths);
     let placement = packed_placement(&program, &choices, params, &planned)?;
     let placement = placement.ok_or_else(|| FheError::Unsupported {
         what: format!("{together} texts in one request of packed rows"),

@@ -477,9 +477,9 @@ fn left(gone: &OutOfRange) -> String {
     };
     let (rung, message) = (words(gone.rung), &gone.message);
     match gone.layer {
-        Some(layer) => format!(
-            "{who} in layer {layer}, with {rung}, and is left out from there: {message}"
-        ),
+        Some(layer) => {
+            format!("{who} in layer {layer}, with {rung}, and is left out from there: {message}")
+        }
         None => format!("{who}, with {rung}, and is left out: {message}"),
     }
 }

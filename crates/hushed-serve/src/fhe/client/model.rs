@@ -5,7 +5,7 @@ use std::path::Path;
 use hushed_fhe::FhePlan;
 use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::run::client::FheClient;
-use hushed_model::{Task, TextError, TokenIds, TooLong};
+use hushed_model::{Task, TextError, TokenIds, Tokenizer, TooLong};
 
 use super::keyring::Keyring;
 use crate::digest::Digest;
