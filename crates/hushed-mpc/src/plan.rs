@@ -88,18 +88,25 @@ impl From<usize> for Before {
 }
 
 impl Memory {
-    /// The memory of the largest passes that a server admits: one text of `tokens` rows, or several of `pass` rows
-    /// together.
+    /// The memory of the largest passes that a server admits: one text of `tokens` rows, behind `public` ones, or
+    /// several of `pass` rows together.
     ///
     /// # Errors
-    /// As [`Plan::twopc`].
-    pub fn largest(program: &Program, tokens: usize, pass: usize) -> Result<Memory, RunError> {
+    /// As [`Plan::twopc`] and [`Plan::next_token`].
+    pub fn largest(
+        program: &Program,
+        (public, tokens): (usize, usize),
+        pass: usize,
+    ) -> Result<Memory, RunError> {
+        let tokens = tokens.max(1);
+        if predicts_tokens(program) {
+            let before = Before { public, held: 0 };
+            let mut memory = Plan::next_token(program, before, &[tokens], Terms::default())?.memory;
+            memory.weights += memory::cached(program, public);
+            return Ok(memory);
+        }
         // Attention grows with the square of a text's length: as many of the longest texts as fit are the worst.
-        let texts = match predicts_tokens(program) {
-            true => 1,
-            false => (pass / tokens.max(1)).max(1),
-        };
-        let texts = vec![tokens.max(1); texts];
+        let texts = vec![tokens; (pass / tokens).max(1)];
         Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
     }
 }

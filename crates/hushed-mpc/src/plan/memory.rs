@@ -59,7 +59,7 @@ fn weights(program: &Program) -> u64 {
 }
 
 /// Bytes of the keys and values that a party holds of a text of this many rows, where the next pass reads them.
-fn cached(program: &Program, rows: usize) -> u64 {
+pub(crate) fn cached(program: &Program, rows: usize) -> u64 {
     let blocks = program.steps().iter().map(|step| match &step.block {
         Block::Attention(a) if a.mask == Mask::Causal => a.key.outputs + a.value.outputs,
         _ => 0,
@@ -123,14 +123,19 @@ mod tests {
         };
         let program = network_shapes(&minilm, Pool::Mean).program();
         for (tokens, client, server) in MEASURED {
-            let found = Memory::largest(&program, tokens, tokens).unwrap();
+            let found = Memory::largest(&program, (0, tokens), tokens).unwrap();
             let off = |found: u64, measured: f64| (found as f64 / 1e6 / measured - 1.0).abs();
             assert!(off(found.client, client) < 0.1, "{tokens}: {found:?}");
             assert!(off(found.server(1), server) < 0.17, "{tokens}: {found:?}");
         }
         // Two texts of a pass need more than one, and less than two alone.
-        let one = Memory::largest(&program, 64, 64).unwrap();
-        let two = Memory::largest(&program, 64, 128).unwrap();
+        let one = Memory::largest(&program, (0, 64), 64).unwrap();
+        let two = Memory::largest(&program, (0, 64), 128).unwrap();
         assert!(two.client > one.client && two.client < 2 * one.client);
+        // A public prefix takes memory at the server once, and scores against it in every session.
+        let program = hushed_model::testing::published_generator();
+        let of = |public| Memory::largest(&program, (public, 64), 64).unwrap();
+        assert_eq!(of(512).weights - of(0).weights, 512 * 12 * 2 * 768 * 8);
+        assert!(of(512).session > of(0).session);
     }
 }

@@ -64,15 +64,6 @@ impl Server {
             Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
             None => None,
         };
-        if let Some(memory) = config.max_memory {
-            hold_ready(
-                &layers,
-                &model,
-                config,
-                (max_tokens, index.as_ref()),
-                memory,
-            )?;
-        }
         let program = model.program();
         let prefix = match &config.public_prefix {
             Some(path) => Some(Offered::read(path, &model, &program)?),
@@ -81,6 +72,15 @@ impl Server {
         // A text has the positions that are left.
         let prefixed = prefix.as_ref().map_or(0, |p| p.prefix.rows());
         let max_tokens = max_tokens.min(model.public.max_tokens - prefixed);
+        if let Some(memory) = config.max_memory {
+            hold_ready(
+                &layers,
+                &model,
+                config,
+                ((prefixed, max_tokens), index.as_ref()),
+                memory,
+            )?;
+        }
         let table = match (config.public_table, model.embedding()) {
             (true, Some(e)) => Some(table::hash(e)?),
             (true, None) => {
@@ -179,12 +179,13 @@ fn hold_ready(
     layers: &Layers,
     model: &Model,
     config: &ServerConfig,
-    (max_tokens, index): (usize, Option<&Index>),
+    (rows, index): ((usize, usize), Option<&Index>),
     memory: u64,
 ) -> Result<(), ServeError> {
+    let (_, max_tokens) = rows;
     let pass = config.max_pass_tokens.max(max_tokens);
     let program = model.program();
-    let mut shape = Memory::largest(&program, max_tokens, pass)?;
+    let mut shape = Memory::largest(&program, rows, pass)?;
     if let Some(index) = index {
         let wanted = Wanted {
             top: index.documents().min(usize::from(MAX_TOP)),
