@@ -325,9 +325,10 @@ knows nothing. `calibration-fhe.json` is what `hushed calibrate --protocol fhe -
 | largest \\|score\\| and \\|gate\\| there | {scores:.2f} and {gates:.2f} |
 {hashes}
 
-`items.jsonl` has 63 items of four endings for `hushed encrypt --choices`, 252 texts: a prompt of `held-out.txt`, how the
-text goes on, and how three other texts do, as `scripts/make_choices.py` cut them. It is small, and most wrong endings
-are about something else: it shows that choices under encryption are those in the clear, and measures no ability.
+`items.jsonl` has 63 items of four endings for `hushed encrypt --choices`, 252 texts: a prompt of `held-out.txt`, how
+the text goes on, and how three other texts do, as `scripts/make_choices.py` cut them. It is small, and most wrong
+endings are about something else: it shows that choices under encryption are those in the clear, and measures no
+ability.
 """
 
 

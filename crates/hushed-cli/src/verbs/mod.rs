@@ -11,10 +11,8 @@ mod fhe;
 mod gateway;
 mod generate;
 mod index;
-mod next;
 mod params;
 mod plan;
-mod score;
 mod search;
 mod serve;
 mod verify;
@@ -40,11 +38,11 @@ pub enum Verb {
     Index(index::Args),
     Keygen(fhe::keygen::Args),
     Keys(fhe::keys::Args),
-    Next(next::Args),
+    Next(fhe::next::Args),
     Params(params::Args),
     Plan(plan::Args),
     Run(fhe::run::Args),
-    Score(score::Args),
+    Score(fhe::score::Args),
     Search(search::Args),
     Serve(serve::Args),
     Verify(verify::Args),

@@ -3,8 +3,8 @@
 //! Columns between halves of a layer are the residual stream, refreshed. After the last layer they are not: the last
 //! norm and the packing of last rows take the levels that are left.
 //!
-//! Where the placement spills vectors, the primes of the residual stream that a half's sum reads are on disk from before
-//! its norm, and the norm's result takes the place of the columns.
+//! Where the placement spills vectors, the primes of the residual stream that a half's sum reads are on disk from
+//! before its norm, and the norm's result takes the place of the columns.
 
 use hushed_model::{
     Attention, Block, FeedForward, ModelError, Norm, Pool, Program, Step, StepId, same,

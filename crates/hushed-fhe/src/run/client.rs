@@ -203,9 +203,9 @@ impl FheClient {
         Ok(x)
     }
 
-    /// The pooled row, the logits, or a decoder's hidden states (of the last row, or of all, one after another), of each
-    /// place that has a text, with the model's own factors, not scaled to unit length (the model's `finish` does that), made of numbers rounded to
-    /// [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
+    /// The pooled row, the logits, or a decoder's hidden states (of the last row, or of all, one after another), of
+    /// each place that has a text, with the model's own factors, not scaled to unit length (the model's `finish` does
+    /// that), made of numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
     ///
     /// # Errors
     /// [`FheError::Ckks`] if decryption is refused, [`FheError::Packing`] for another reply than the plan's.

@@ -5,4 +5,6 @@ pub mod embed;
 pub mod encrypt;
 pub mod keygen;
 pub mod keys;
+pub mod next;
 pub mod run;
+pub mod score;

@@ -83,7 +83,11 @@ pub fn attention_spilled<S: Slots>(
     layer: &SigmoidLayer<'_>,
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, &x, layer)?;
-    let source = Source::spilled(&run, &x.columns)?;
+    let project = |part: Part| {
+        run.site(part.site());
+        run.project(part, &x.columns)
+    };
+    let source = Source::spilled(on, &layer.block.heads, project)?;
     drop(x);
     let mut waiting = Vec::with_capacity(layer.block.heads.count);
     run.heads(source, |h, o| {
@@ -160,9 +164,9 @@ impl Limbs {
 }
 
 /// One layer over one batch.
-pub(super) struct Run<'a, S: Slots> {
-    pub on: &'a S,
-    pub layer: &'a SigmoidLayer<'a>,
+struct Run<'a, S: Slots> {
+    on: &'a S,
+    layer: &'a SigmoidLayer<'a>,
     query: LinearMap,
     key: LinearMap,
     value: LinearMap,
@@ -205,7 +209,7 @@ impl<'a, S: Slots> Run<'a, S> {
         })
     }
 
-    pub fn site(&self, step: &'static str) {
+    fn site(&self, step: &'static str) {
         self.on.at(self.layer.at.part(step));
     }
 
@@ -217,13 +221,17 @@ impl<'a, S: Slots> Run<'a, S> {
     ) -> Result<(), FheError> {
         let SigmoidLayer { layout, baby, .. } = *self.layer;
         let heads = &self.layer.block.heads;
+        let mut take = |part: Part| {
+            self.site(part.site());
+            source.take(self.on, part, |x| self.project(part, x))
+        };
         for group in 0..heads.keys {
-            let keys = self.keys(source.take(self, Part::Key(group))?)?;
-            let values = source.take(self, Part::Value(group))?;
+            let keys = self.keys(take(Part::Key(group))?)?;
+            let values = take(Part::Value(group))?;
             let values = Pairs::from_vectors(layout, values, heads.width);
             let values = std::iter::repeat_n(values, heads.shared());
             for (h, values) in (group * heads.shared()..).zip(values) {
-                let query = source.take(self, Part::Query(h))?;
+                let query = take(Part::Query(h))?;
                 let weights = self.weights(h, query, &keys)?;
                 self.site("attend");
                 each(h, attend_turned(self.on, weights, values, baby)?)?;
@@ -233,8 +241,7 @@ impl<'a, S: Slots> Run<'a, S> {
     }
 
     /// Queries, keys or values, from the columns.
-    pub fn project(&self, part: Part, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
-        self.site(part.site());
+    fn project(&self, part: Part, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
         let shared = self.layer.block.heads.shared();
         match part {
             Part::Query(h) => {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::attention::Run;
+use hushed_model::Heads;
+
 use crate::error::FheError;
 use crate::packing::PackingError;
 use crate::slots::Slots;
@@ -39,24 +40,28 @@ pub(super) enum Source<'a, S: Slots> {
 
 impl<S: Slots> Source<'_, S> {
     /// Queries, keys and values of all heads, spilled.
-    pub fn spilled(run: &Run<'_, S>, x: &[S::Value]) -> Result<Self, FheError> {
-        let heads = &run.layer.block.heads;
+    pub fn spilled(
+        on: &S,
+        heads: &Heads,
+        project: impl Fn(Part) -> Result<Vec<S::Value>, FheError>,
+    ) -> Result<Self, FheError> {
         let queries = (0..heads.count).map(Part::Query);
         let keys = (0..heads.keys).flat_map(|group| [Part::Key(group), Part::Value(group)]);
-        let store = |part| Ok((part, run.on.store(run.project(part, x)?)?));
+        let store = |part| Ok((part, on.store(project(part)?)?));
         let parts = queries.chain(keys).map(store);
         Ok(Source::Spilled(parts.collect::<Result<_, FheError>>()?))
     }
 
     /// Each part can be taken once.
-    pub fn take(&mut self, run: &Run<'_, S>, part: Part) -> Result<Vec<S::Value>, FheError> {
+    pub fn take(
+        &mut self,
+        on: &S,
+        part: Part,
+        project: impl FnOnce(&[S::Value]) -> Result<Vec<S::Value>, FheError>,
+    ) -> Result<Vec<S::Value>, FheError> {
         match self {
-            Source::Columns(x) => run.project(part, x),
-            Source::Spilled(parts) => {
-                run.site(part.site());
-                let stored = parts.remove(&part).ok_or(PackingError::Mismatch)?;
-                run.on.load(stored)
-            }
+            Source::Columns(x) => project(x),
+            Source::Spilled(parts) => on.load(parts.remove(&part).ok_or(PackingError::Mismatch)?),
         }
     }
 }

@@ -262,8 +262,8 @@ fn ending(prompt: &TokenIds, whole: &TokenIds) -> Option<usize> {
 /// That items can be encrypted for this manifest, and chosen from by its answer: before anything is sent.
 ///
 /// # Errors
-/// [`FheJobError::OtherAnswer`], [`FheJobError::NotShared`], [`FheJobError::TextTooLong`] for a text of more tokens than
-/// the manifest has rows; files that cannot be read.
+/// [`FheJobError::OtherAnswer`], [`FheJobError::NotShared`], [`FheJobError::TextTooLong`] for a text of more tokens
+/// than the manifest has rows; files that cannot be read.
 pub fn check_items(plan: &Path, public: &Path, items: &[Item]) -> Result<(), ServeError> {
     let (plan, _) = read_plan(plan)?;
     Wanted::Likelihoods.check(&plan)?;

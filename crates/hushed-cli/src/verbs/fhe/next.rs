@@ -2,8 +2,8 @@
 
 use hushed_serve::fhe::Wanted;
 
-use super::fhe::decrypt::{Next, View};
-use super::fhe::embed::{BatchArgs, Sent};
+use super::decrypt::{Next, View};
+use super::embed::{BatchArgs, Sent};
 use crate::connect::ConnectArgs;
 use crate::error::CliError;
 use crate::input::{Asked, Truncate};

@@ -3,8 +3,8 @@
 use hushed_model::TooLong;
 use hushed_serve::fhe::Wanted;
 
-use super::fhe::decrypt::View;
-use super::fhe::embed::{BatchArgs, Sent};
+use super::decrypt::View;
+use super::embed::{BatchArgs, Sent};
 use crate::connect::ConnectArgs;
 use crate::error::CliError;
 use crate::input::Scorable;
