@@ -491,6 +491,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             at: step.id,
             block: f,
             choice: &self.choice(step.id)?.activation,
+            sub_norm: None,
             after: After::Norm(norm),
             hidden_block: self.placement.hidden_block,
             polynomials: &self.polynomials,

@@ -16,7 +16,7 @@ use super::margins;
 use super::measure::{ColumnSeen, NormSeen, Span};
 use crate::choices::{DecoderChoice, DecoderLayerChoice, ScoresChoice};
 use crate::ops::decoder::rms::row_of;
-use crate::{ActivationChoice, FheError, Interval};
+use crate::{ActivationChoice, FheError, Interval, NormChoice};
 
 /// Margin of scores, of their width.
 const SCORES: f64 = 0.1;
@@ -52,7 +52,12 @@ pub(crate) fn measure(
     more: &[TokenIds],
 ) -> Result<DecoderSeen, FheError> {
     let mut seen = DecoderSeen::default();
-    let norms: HashMap<StepId, &Norm> = program.norms().collect();
+    let inside = program.steps().iter().filter_map(|step| match &step.block {
+        Block::Attention(a) => Some((step.id.part("norm"), a.sub_norm.as_ref()?)),
+        Block::FeedForward(f) => Some((step.id.part("norm"), f.sub_norm.as_ref()?)),
+        _ => None,
+    });
+    let norms: HashMap<StepId, &Norm> = program.norms().chain(inside).collect();
     let sums: Vec<StepId> = program
         .steps()
         .iter()
@@ -137,6 +142,12 @@ impl DecoderSeen {
         let mut layers: Vec<DecoderLayerChoice> = Vec::new();
         let (mut norms, mut sums) = (Vec::new(), Vec::new());
         let (mut scores, mut arguments) = (Vec::new(), Vec::new());
+        let inside = |id: StepId, n: Option<&Norm>| -> Result<Option<NormChoice>, FheError> {
+            let Some(n) = n else { return Ok(None) };
+            let id = id.part("norm");
+            let seen = self.norms.get(&id).ok_or_else(|| unmeasured(id))?;
+            Ok(Some(margins::norm(seen, n.width, 0.0)?))
+        };
         for step in program.steps() {
             match &step.block {
                 Block::Norm(n) => {
@@ -150,21 +161,25 @@ impl DecoderSeen {
                     let largest = self.sums.get(&step.id).ok_or_else(|| unmeasured(step.id))?;
                     sums.push(margins::up(RESIDUAL * largest));
                 }
-                Block::Attention(_) => {
+                Block::Attention(a) => {
+                    let norm = inside(step.id, a.sub_norm.as_ref())?;
                     let id = step.id.part("weigh");
                     let seen = self.scores.get(&id).ok_or_else(|| unmeasured(id))?;
-                    scores.push(ScoresChoice {
+                    let choice = ScoresChoice {
                         degree: degrees.scores,
                         heads: seen.iter().map(interval).collect(),
-                    });
+                    };
+                    scores.push((choice, norm));
                 }
-                Block::FeedForward(_) => {
+                Block::FeedForward(f) => {
+                    let norm = inside(step.id, f.sub_norm.as_ref())?;
                     let id = step.id.part("activation");
                     let seen = self.arguments.get(&id).ok_or_else(|| unmeasured(id))?;
-                    arguments.push(ActivationChoice {
+                    let choice = ActivationChoice {
                         degree: degrees.activation,
                         columns: seen.iter().map(margins::argument).collect(),
-                    });
+                    };
+                    arguments.push((choice, norm));
                 }
                 _ => {}
             }
@@ -175,10 +190,12 @@ impl DecoderSeen {
             let id = StepId::outside("layer");
             layers.push(DecoderLayerChoice {
                 attention_norm: norms.next().ok_or_else(|| unmeasured(id))?,
-                scores,
+                scores: scores.0,
+                attention_sub_norm: scores.1,
                 attention_bound: bounds[0],
                 feed_forward_norm: norms.next().ok_or_else(|| unmeasured(id))?,
-                activation,
+                activation: activation.0,
+                feed_forward_sub_norm: activation.1,
                 feed_forward_bound: bounds[1],
             });
         }

@@ -46,7 +46,8 @@ const TRIED: [Degrees; 6] = [
     },
 ];
 
-/// Levels of attention besides its sigmoid: norm, map, turn, scores, P·V; the last map is ternary, or one more.
+/// Levels of attention besides its sigmoid: norm, map, turn, scores, P·V; the last map is ternary, or one more, and a
+/// norm inside the block is one more.
 const ATTENTION: usize = 5;
 /// Of feed-forward: norm, maps, gate.
 const FEED_FORWARD: usize = 3;
@@ -129,6 +130,8 @@ impl Search<'_> {
             noisy = Some(judged(Some(self.options.seed))?.0);
         }
         let map = usize::from(!program.linears().any(|w| w.ternary));
+        let inside = program.attentions().any(|a| a.sub_norm.is_some());
+        let map = map + usize::from(inside);
         Ok(Candidate {
             name: format!(
                 "sigmoid {}, activation {}",

@@ -22,12 +22,18 @@ pub struct DecoderLayerChoice {
     pub attention_norm: NormChoice,
     /// The sigmoid of scores.
     pub scores: ScoresChoice,
+    /// The norm of what attention's output map reads, if the model has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_sub_norm: Option<NormChoice>,
     /// Bound on the residual stream after attention.
     pub attention_bound: f64,
     /// The norm before feed-forward.
     pub feed_forward_norm: NormChoice,
     /// The activation of the gate.
     pub activation: ActivationChoice,
+    /// The norm of what the feed-forward's last map reads, if the model has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed_forward_sub_norm: Option<NormChoice>,
     /// Bound on the residual stream after feed-forward.
     pub feed_forward_bound: f64,
 }

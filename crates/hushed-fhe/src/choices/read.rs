@@ -81,6 +81,13 @@ impl Choices {
             let each = decoder.layers.iter().zip(blocks).enumerate();
             return each.into_iter().try_for_each(|(i, (choice, blocks))| {
                 let columns = choice.activation.columns.len();
+                let ours = [&choice.attention_sub_norm, &choice.feed_forward_sub_norm];
+                let theirs = [&blocks.0.sub_norm, &blocks.1.sub_norm];
+                if ours.map(Option::is_some) != theirs.map(Option::is_some) {
+                    return unusable(format!(
+                        "of layer {i} the calibration has other norms inside blocks than the model"
+                    ));
+                }
                 sizes(i, choice.scores.heads.len(), columns, blocks)
             });
         }
@@ -161,6 +168,14 @@ impl DecoderChoice {
                 1,
                 MAX_DEGREE,
             )?;
+            for (norm, what) in [
+                (&layer.attention_sub_norm, "norm inside attention"),
+                (&layer.feed_forward_sub_norm, "norm inside feed-forward"),
+            ] {
+                if let Some(norm) = norm {
+                    norm.validate(&at(what))?;
+                }
+            }
             for head in &layer.scores.heads {
                 proper(&at("scores"), *head)?;
             }

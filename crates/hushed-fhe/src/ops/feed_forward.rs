@@ -15,9 +15,11 @@
 //! There are no rotations. MOAI holds all hidden columns (3072 ciphertexts); a block of 64 takes at most 0.8 GiB at N =
 //! 2^16.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use hushed_ckks::Scale;
+use hushed_ckks::poly::Arithmetic;
 use hushed_model::{FeedForward, StepId, same};
 
 use rayon::prelude::*;
@@ -27,6 +29,7 @@ use crate::error::FheError;
 use crate::ops::activation::{Polynomials, activation, argument_scale, levels, unit_map};
 use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::{After, Last};
+use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::norm::product;
 use crate::slots::Slots;
@@ -40,6 +43,8 @@ pub struct FeedForwardLayer<'a> {
     pub block: &'a FeedForward,
     /// Degree of the activation and the interval of each hidden column.
     pub choice: &'a ActivationChoice,
+    /// A decoder's norm before the second map, if it has one.
+    pub sub_norm: Option<SubNorm<'a>>,
     /// What reads it.
     pub after: After<'a>,
     /// Hidden columns at a time.
@@ -59,12 +64,12 @@ pub fn feed_forward<S: Slots>(
     layer: &FeedForwardLayer<'_>,
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, x, layer)?;
-    let mut partial = None;
+    let mut read = (None, None);
     for block in run.blocks() {
         let y = run.hidden_columns(&x.columns, block.clone())?;
-        partial = Some(run.down(&y, block, partial)?);
+        run.down(&y, block, &mut read)?;
     }
-    run.finish(partial)
+    run.finish(read)
 }
 
 /// As [`feed_forward`], bit for bit, with less in memory: hidden columns are spilled, so that the columns they are made
@@ -111,13 +116,13 @@ fn stored<S: Slots, K>(
         waiting.push((block, on.store(y)?));
     }
     let kept = keep(x, run.limbs.result)?;
-    let mut partial = None;
+    let mut read = (None, None);
     for (block, y) in waiting {
         on.at(run.down_at);
         let y = on.load(y)?;
-        partial = Some(run.down(&y, block, partial)?);
+        run.down(&y, block, &mut read)?;
     }
-    Ok((run.finish(partial)?, kept))
+    Ok((run.finish(read)?, kept))
 }
 
 /// One layer's maps and scales.
@@ -156,11 +161,13 @@ impl Limbs {
         let activated = below(on, columns, 1 + levels(choice.degree))?;
         let gated = block.gate.is_some();
         let products = below(on, activated, usize::from(gated))?;
-        let down = layer.after.levels(&block.down, gated);
+        let norm = layer.sub_norm.as_ref();
+        let ternary = gated && norm.is_none_or(SubNorm::keeps_ternary);
+        let down = below(on, products, layer.after.levels(&block.down, ternary))?;
         Ok(Limbs {
             activated,
             products,
-            result: below(on, products, down)?,
+            result: norm.map_or(Ok(down), |norm| norm.limbs(on, down))?,
         })
     }
 }
@@ -186,10 +193,10 @@ impl<'a, S: Slots> Run<'a, S> {
         let FeedForwardLayer {
             at, block, choice, ..
         } = *layer;
-        if block.sub_norm.is_some() {
+        if block.sub_norm.is_some() != layer.sub_norm.is_some() {
             return Err(FheError::Unsupported {
                 what: format!("{at}: a norm inside a block"),
-                remedy: "models without sub-norms can be run",
+                remedy: "decoders with sub-norms can be run, and encoders without",
             });
         }
         let hidden = block.up.outputs;
@@ -199,9 +206,11 @@ impl<'a, S: Slots> Run<'a, S> {
         let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
         let limbs = Limbs::of(on, start, layer)?;
         let gated = block.gate.is_some();
-        let down = layer
-            .after
-            .last(on, down_at, &block.down, limbs.products, gated)?;
+        let (after, w) = match &layer.sub_norm {
+            Some(norm) => norm.last(layer.after, &block.down)?,
+            None => (layer.after, Cow::Borrowed(&block.down)),
+        };
+        let down = after.last(on, down_at, &w, limbs.products, gated)?;
         let (argument_of, factor) = match &block.gate {
             Some(gate) => (gate, Some(x.folded(on, up_at, &block.up)?)),
             None => (&block.up, None),
@@ -272,26 +281,41 @@ impl<'a, S: Slots> Run<'a, S> {
         both.map(|(y, factor)| product(on, &y, &factor)).collect()
     }
 
-    /// Adds the products of a block of hidden columns to the sums of the second map.
+    /// Adds the products of a block of hidden columns to the sums of the second map, and their squares to those of the
+    /// norm before it.
     fn down(
         &self,
         y: &[S::Value],
         block: Range<usize>,
-        partial: Option<S::Partial>,
-    ) -> Result<S::Partial, FheError> {
+        (partial, squares): &mut Read<S>,
+    ) -> Result<(), FheError> {
         self.on.at(self.down_at);
+        if let Some(norm) = &self.layer.sub_norm {
+            *squares = Some(norm.add(self.on, squares.take(), y)?);
+        }
         let first = block.start == 0;
         let mut map = self.down.map().columns(block);
         if first {
             map.bias.clone_from(&self.down.map().bias);
         }
-        self.down.add(self.on, &map, y, partial)
+        *partial = Some(self.down.add(self.on, &map, y, partial.take())?);
+        Ok(())
     }
 
-    fn finish(&self, partial: Option<S::Partial>) -> Result<Vec<S::Value>, FheError> {
-        self.down.finish(self.on, partial)
+    fn finish(&self, (partial, squares): Read<S>) -> Result<Vec<S::Value>, FheError> {
+        let y = self.down.finish(self.on, partial)?;
+        match &self.layer.sub_norm {
+            Some(norm) => norm.finish(self.on, squares, y),
+            None => Ok(y),
+        }
     }
 }
+
+/// Sums of the second map over some hidden columns, and of their squares.
+type Read<S> = (
+    Option<<S as Slots>::Partial>,
+    Option<<S as Arithmetic>::Sum>,
+);
 
 #[cfg(test)]
 #[path = "feed_forward_tests.rs"]

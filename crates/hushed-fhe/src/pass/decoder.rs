@@ -22,6 +22,7 @@ use crate::ops::decoder::attention::{SigmoidLayer, attention, attention_spilled}
 use crate::ops::decoder::last::last;
 use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
 use crate::ops::decoder::rows::rows;
+use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
 use crate::ops::levels::above;
 use crate::ops::pool::Pooled;
@@ -175,6 +176,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             at: id,
             block,
             choice: &choice.scores,
+            sub_norm: self.sub_norm(id, &block.sub_norm, &choice.attention_sub_norm)?,
             after: After::Sum(choice.attention_bound),
             layout: self.layout,
             baby: self.placement.scores_baby,
@@ -199,6 +201,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             at: id,
             block,
             choice: &choice.activation,
+            sub_norm: self.sub_norm(id, &block.sub_norm, &choice.feed_forward_sub_norm)?,
             after: After::Sum(choice.feed_forward_bound),
             hidden_block: self.placement.hidden_block,
             polynomials: &self.polynomials,
@@ -255,6 +258,25 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             x = self.layer(i, x)?;
         }
         self.finish(&x)
+    }
+
+    /// The norm inside the block `at`, if it has one.
+    fn sub_norm(
+        &self,
+        at: StepId,
+        norm: &'a Option<Norm>,
+        choice: &'a Option<NormChoice>,
+    ) -> Result<Option<SubNorm<'a>>, FheError> {
+        match (norm, choice) {
+            (None, None) => Ok(None),
+            (Some(norm), Some(choice)) => Ok(Some(SubNorm {
+                at: at.part("sub_norm"),
+                norm,
+                choice,
+                statistics: self.placement.statistics,
+            })),
+            _ => Err(super::absent(at)),
+        }
     }
 
     /// The normalised columns for the block `at`, and the columns for the sum after it: with `result`, which has the
@@ -335,8 +357,9 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         if !last {
             return Ok(limbs);
         }
-        let needed =
-            FEED_FORWARD + crate::ops::activation::levels(layer.activation.degree) + STATISTIC;
+        let inside = usize::from(layer.feed_forward_sub_norm.is_some());
+        let activation = crate::ops::activation::levels(layer.activation.degree);
+        let needed = FEED_FORWARD + inside + activation + STATISTIC;
         let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
         Ok(limbs.max(least?))
     }

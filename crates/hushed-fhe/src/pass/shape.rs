@@ -12,8 +12,8 @@ use crate::ops::decoder::attention::causal_sigmoid;
 /// That a program can be run: before anything is planned, and without its numbers.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for a program of another shape; of a decoder also for softmax attention, norms inside
-/// blocks, biases, and a head that is not the table of token vectors.
+/// [`FheError::Unsupported`] for a program of another shape; of a decoder also for softmax attention,
+/// biases, and a head that is not the table of token vectors.
 pub fn can_run(program: &Program) -> Result<(), FheError> {
     if let Some(head) = program.vocabulary() {
         return decoder(program, head);
@@ -36,10 +36,6 @@ fn decoder(program: &Program, head: &Linear) -> Result<(), FheError> {
     Parts::of(program)?;
     for block in program.attentions() {
         causal_sigmoid(StepId::outside("attention"), block)?;
-    }
-    if program.feed_forwards().any(|f| f.sub_norm.is_some()) {
-        let remedy = "decoders with sub_norms false can be run; use protocol 2pc for others";
-        return refused("a norm inside a decoder's feed-forward", remedy);
     }
     let tokens = program.embedding().and_then(|table| table.tokens.as_ref());
     match (tokens, &head.weights) {
@@ -130,14 +126,8 @@ mod tests {
         // Of the last layer only the last row: another circuit.
         assert!(can_run(&good.program()).is_err());
         type Change = fn(&mut DecoderNetwork);
-        let changes: [(&str, Change); 5] = [
+        let changes: [(&str, Change); 3] = [
             ("sigmoid", |n| n.layers[1].attention.weigh = Weigh::Softmax),
-            ("sigmoid", |n| {
-                n.layers[0].attention.sub_norm = Some(n.norm.clone())
-            }),
-            ("feed-forward", |n| {
-                n.layers[1].feed_forward.sub_norm = Some(n.norm.clone());
-            }),
             ("biases", |n| {
                 let query = &mut n.layers[0].attention.query;
                 query.bias = Some(vec![0.5; query.outputs].into());

@@ -53,9 +53,11 @@ fn decoder(program: &Program) -> DecoderChoice {
             degree: 31,
             heads: vec![between(-8.0, 8.0); a.heads.count],
         },
+        attention_sub_norm: a.sub_norm.as_ref().map(|n| norm(n.width, 0.05)),
         attention_bound: 16.0,
         feed_forward_norm: norm(width, 0.05),
         activation: activation(31, f.up.outputs),
+        feed_forward_sub_norm: f.sub_norm.as_ref().map(|n| norm(n.width, 0.05)),
         feed_forward_bound: 16.0,
     };
     let layers = program.attentions().zip(program.feed_forwards());

@@ -9,6 +9,7 @@
 //! | σ, a polynomial that is 0 at −1 | l − 3 − ⌈log2(degree + 1)⌉ = e | |
 //! | P·V, V projected where it is used, in pairs | e − 1 | gain of the norm before |
 //! | output, of pairs split into columns | e − 2; e − 1 where it is ternary | 1/bound |
+//! | where there is a norm before it, its root: [`super::sub_norm`] | one fewer | |
 //!
 //! σ works slot by slot, so it may be taken before the rotation that would bring a diagonal home, and P·V wants it
 //! before that rotation: no diagonal is rotated, once there and once back. Key switches of a head, besides
@@ -17,6 +18,8 @@
 //!
 //! A softmax would need sums over rows in the same frames; only the sigmoid is here.
 
+use std::borrow::Cow;
+
 use hushed_ckks::poly::{Polynomial, evaluate};
 use hushed_lower::LinearMap;
 use hushed_model::{Attention, Mask, StepId, Weigh, same};
@@ -24,6 +27,7 @@ use rayon::prelude::*;
 
 use super::rope::{Turned, seen, turns};
 use super::source::{Part, Source};
+use super::sub_norm::SubNorm;
 use crate::choices::fits;
 use crate::choices::{Interval, ScoresChoice};
 use crate::error::FheError;
@@ -44,6 +48,8 @@ pub struct SigmoidLayer<'a> {
     pub block: &'a Attention,
     /// Intervals and degree.
     pub choice: &'a ScoresChoice,
+    /// The norm before the output's map, if there is one.
+    pub sub_norm: Option<SubNorm<'a>>,
     /// What reads it.
     pub after: After<'a>,
     /// The packing; the last row of each text is row m − 1.
@@ -55,20 +61,18 @@ pub struct SigmoidLayer<'a> {
 /// What [`After`] makes of the attention's output, by columns.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for another function or mask than a causal sigmoid, biases, and sub-norms; shapes that
-/// differ; too few levels.
+/// [`FheError::Unsupported`] for another function or mask than a causal sigmoid; shapes that differ; too few levels.
 pub fn attention<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
     layer: &SigmoidLayer<'_>,
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, x, layer)?;
-    let mut partial = None;
+    let mut read = Read::default();
     run.heads(Source::Columns(&x.columns), |h, o| {
-        partial = Some(run.output(h, o, partial.take())?);
-        Ok(())
+        run.output(h, o, &mut read)
     })?;
-    run.output.finish(on, partial)
+    run.finish(read)
 }
 
 /// As [`attention`], bit for bit, with less in memory: queries, keys and values of all heads are made first and
@@ -95,13 +99,28 @@ pub fn attention_spilled<S: Slots>(
         waiting.push((h, on.store(o.into_vectors())?));
         Ok(())
     })?;
-    let mut partial = None;
+    let mut read = Read::default();
     for (h, o) in waiting {
         run.site("output");
         let o = Pairs::from_vectors(layer.layout, on.load(o)?, layer.block.heads.width);
-        partial = Some(run.output(h, o, partial)?);
+        run.output(h, o, &mut read)?;
     }
-    run.output.finish(on, partial)
+    run.finish(read)
+}
+
+/// What the output's map has made of some heads, and the squares of these if there is a norm before it.
+struct Read<S: Slots> {
+    partial: Option<S::Partial>,
+    squares: Option<S::Sum>,
+}
+
+impl<S: Slots> Default for Read<S> {
+    fn default() -> Self {
+        Read {
+            partial: None,
+            squares: None,
+        }
+    }
 }
 
 /// Primes of the result, of columns with `columns` primes.
@@ -119,13 +138,13 @@ pub fn result_limbs<S: Slots>(
 /// The bias of a causal sigmoid.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for other weights, masks, and norms inside.
+/// [`FheError::Unsupported`] for other weights and masks.
 pub fn causal_sigmoid(at: StepId, block: &Attention) -> Result<f64, FheError> {
-    match (block.weigh, block.mask, &block.sub_norm) {
-        (Weigh::Sigmoid { bias }, Mask::Causal, None) => Ok(bias),
+    match (block.weigh, block.mask) {
+        (Weigh::Sigmoid { bias }, Mask::Causal) => Ok(bias),
         _ => Err(FheError::Unsupported {
-            what: format!("{at}: attention other than by a causal sigmoid without a norm inside"),
-            remedy: "decoders with attention_weights \"sigmoid\" and sub_norms false can be run",
+            what: format!("{at}: attention other than by a causal sigmoid"),
+            remedy: "decoders with attention_weights \"sigmoid\" can be run",
         }),
     }
 }
@@ -153,12 +172,15 @@ impl Limbs {
         let turned = below(on, columns, 2)?;
         let weights = below(on, turned, 1 + levels(layer.choice.degree))?;
         let attended = below(on, weights, 1)?;
-        let output = layer.after.levels(&layer.block.output, true);
+        let norm = layer.sub_norm.as_ref();
+        let ternary = norm.is_none_or(SubNorm::keeps_ternary);
+        let output = layer.after.levels(&layer.block.output, ternary);
+        let read = below(on, attended, output)?;
         Ok(Limbs {
             turned,
             weights,
             attended,
-            result: below(on, attended, output)?,
+            result: norm.map_or(Ok(read), |norm| norm.limbs(on, read))?,
         })
     }
 }
@@ -195,8 +217,11 @@ impl<'a, S: Slots> Run<'a, S> {
         };
         let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
         let limbs = Limbs::of(on, columns, layer)?;
-        let output =
-            (layer.after).last(on, at.part("output"), &block.output, limbs.attended, true)?;
+        let (after, w) = match &layer.sub_norm {
+            Some(norm) => norm.last(layer.after, &block.output)?,
+            None => (layer.after, Cow::Borrowed(&block.output)),
+        };
+        let output = after.last(on, at.part("output"), &w, limbs.attended, true)?;
         Ok(Run {
             on,
             layer,
@@ -408,18 +433,27 @@ impl<'a, S: Slots> Run<'a, S> {
     }
 
     /// Adds the part of head `h` to the sums of the output's map.
-    fn output(
-        &self,
-        h: usize,
-        o: Pairs<S::Value>,
-        partial: Option<S::Partial>,
-    ) -> Result<S::Partial, FheError> {
+    fn output(&self, h: usize, o: Pairs<S::Value>, read: &mut Read<S>) -> Result<(), FheError> {
         self.site("output");
         let width = self.layer.block.heads.width;
         let columns = o.into_columns(self.on)?;
+        let columns = columns.vectors();
+        if let Some(norm) = &self.layer.sub_norm {
+            read.squares = Some(norm.add(self.on, read.squares.take(), columns)?);
+        }
         let mut map = self.output.map().columns(h * width..(h + 1) * width);
         map.bias = None;
-        self.output.add(self.on, &map, columns.vectors(), partial)
+        let partial = read.partial.take();
+        read.partial = Some(self.output.add(self.on, &map, columns, partial)?);
+        Ok(())
+    }
+
+    fn finish(&self, read: Read<S>) -> Result<Vec<S::Value>, FheError> {
+        let y = self.output.finish(self.on, read.partial)?;
+        match &self.layer.sub_norm {
+            Some(norm) => norm.finish(self.on, read.squares, y),
+            None => Ok(y),
+        }
     }
 }
 

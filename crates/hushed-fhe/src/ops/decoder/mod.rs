@@ -13,5 +13,6 @@ pub mod rows;
 mod source;
 #[cfg(test)]
 mod spill_tests;
+pub mod sub_norm;
 #[cfg(test)]
 mod tests;

@@ -63,7 +63,8 @@ pub fn rms_norm<S: Slots>(
     let c = |v: S::Value| on.read_as(on.drop_to(&v, limbs)?, choice.scale * bound);
     let columns = x.columns.into_par_iter().map(c);
     let columns: Vec<S::Value> = columns.collect::<Result<_, _>>()?;
-    let v = statistic(on, at, &columns, norm, choice, statistics)?;
+    let squares = squares(on, None, &columns)?;
+    let v = statistic(on, at, squares, norm, choice, statistics)?;
     let scale = columns.first().map_or(on.default_scale(), |c| on.scale(c));
     // So that the columns are at the default scale.
     let target = scale_of(on.default_scale().value() * divisor(on, limbs)? / scale.value())?;
@@ -108,7 +109,7 @@ pub fn normed_limbs<S: Slots>(
 }
 
 /// v^{−1/2} at scale `target`.
-fn root<S: Slots>(
+pub(super) fn root<S: Slots>(
     on: &S,
     v: &S::Value,
     choice: &NormChoice,
@@ -146,22 +147,36 @@ fn root_again<S: Slots>(
     on.finish(sum)
 }
 
-/// v, refreshed.
-fn statistic<S: Slots>(
+/// Adds Σ c² of columns to `sum`.
+pub(super) fn squares<S: Slots>(
+    on: &S,
+    sum: Option<S::Sum>,
+    columns: &[S::Value],
+) -> Result<S::Sum, FheError> {
+    let mut sum = match sum {
+        Some(sum) => sum,
+        None => {
+            let wide = columns.first().map(|c| (on.limbs(c), on.scale(c)));
+            let (high, scale) = wide.unwrap_or((on.floor(), on.default_scale()));
+            on.sum(high, scale.times(scale))?
+        }
+    };
+    for c in columns {
+        on.add_product(&mut sum, c, c, Weight::ONE)?;
+    }
+    Ok(sum)
+}
+
+/// v of Σ c², refreshed.
+pub(super) fn statistic<S: Slots>(
     on: &S,
     at: StepId,
-    columns: &[S::Value],
+    squares: S::Sum,
     norm: &Norm,
     choice: &NormChoice,
     limbs: usize,
 ) -> Result<S::Value, FheError> {
-    let wide = columns.first().map(|c| (on.limbs(c), on.scale(c)));
-    let (high, scale) = wide.unwrap_or((on.floor(), on.default_scale()));
-    let mut sum = on.sum(high, scale.times(scale))?;
-    for c in columns {
-        on.add_product(&mut sum, c, c, Weight::ONE)?;
-    }
-    let v = on.within(on.finish(sum)?, 1.0);
+    let v = on.within(on.finish(squares)?, 1.0);
     // The scale of v is that of u over (κB)², above the one that a refresh takes.
     let low = on.limbs(&v);
     let wide = scale_of(on.default_scale().value() * divisor(on, low)?)?;

@@ -1,12 +1,14 @@
 //! What goes to disk changes no byte of a decoder's answer, and no operation; and what a batch of a real size holds.
 
 use hushed_ckks::{Ciphertext, CkksParams};
-use hushed_model::NetworkConfig;
 use hushed_model::testing::{ternary_config as config, ternary_network as network};
+use hushed_model::{NetworkConfig, cosine};
 
 use super::tests::{SLOTS, Subject, columns, sums, test_params};
 use crate::choices::Choices;
+use crate::clear::last_row;
 use crate::files::spill::SpillFolder;
+use crate::ops::pool::{Factor, unpack};
 use crate::packing::Interleave;
 use crate::pass::Viewer;
 use crate::plan::placement::Placement;
@@ -38,8 +40,12 @@ fn peak(counts: &Counts, site: &str) -> u64 {
 
 #[test]
 fn what_is_put_on_disk_changes_no_byte_of_a_decoders_answer() {
-    for keys in [2, 1] {
-        let subject = Subject::new(&config(2, keys), SLOTS, (15, 15));
+    for (keys, sub_norms) in [(2, false), (1, false), (2, true)] {
+        let config = NetworkConfig {
+            sub_norms,
+            ..config(2, keys)
+        };
+        let subject = Subject::new(&config, SLOTS, (15, 15));
         let on = Simulator::new(&test_params(), SLOTS)
             .unwrap()
             .with_errors(5);
@@ -80,12 +86,24 @@ fn what_is_put_on_disk_changes_no_byte_of_a_decoders_answer() {
     }
 }
 
-/// The same under a key: bytes of the answer, operations of the engine, and what a simulation says of the disk.
+/// The same under a key, with norms inside blocks and without: bytes of the answer, operations of the engine, what a
+/// simulation says of the disk, and the answer beside the clear model's.
 #[test]
 fn a_decoder_under_a_key_gives_the_same_bytes_from_disk() {
+    for sub_norms in [false, true] {
+        under_a_key(&NetworkConfig {
+            sub_norms,
+            ..config(2, 1)
+        });
+    }
+}
+
+fn under_a_key(config: &NetworkConfig) {
     let params = test_params();
     let slots = params.slots();
-    let subject = Subject::new(&config(2, 1), slots, (15, 15));
+    let subject = Subject::new(config, slots, (15, 15));
+    let inside = subject.program.attentions().all(|a| a.sub_norm.is_some());
+    assert_eq!(inside, config.sub_norms);
     let sent = columns(
         &subject.program,
         &subject.texts,
@@ -131,6 +149,15 @@ fn a_decoder_under_a_key_gives_the_same_bytes_from_disk() {
         (bytes(Op::Store), bytes(Op::Load), counts.disk)
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    let opened: Vec<Vec<f64>> = before.iter().map(|ct| keys.open(ct)).collect();
+    let (layout, lengths) = (subject.layout, vec![1; subject.texts.len()]);
+    let width = subject.program.width();
+    let found = unpack(layout, &lengths, width, Factor::One, &opened).unwrap();
+    for (text, found) in subject.texts.iter().zip(&found) {
+        let cosine = cosine(found, &last_row(&subject.program, text).unwrap());
+        assert!(cosine > 0.999, "{cosine}");
+    }
 }
 
 /// A model of 256 columns, 4 heads of 64 and 4 layers over texts of 128 rows, at N = 2^16: the bootstraps of a batch,
@@ -161,12 +188,14 @@ fn what_a_batch_of_256_columns_takes() {
                 degree,
                 heads: vec![interval; 4],
             },
+            attention_sub_norm: None,
             attention_bound: 8.0,
             feed_forward_norm: norm.clone(),
             activation: crate::ActivationChoice {
                 degree,
                 columns: vec![interval.into(); 704],
             },
+            feed_forward_sub_norm: None,
             feed_forward_bound: 8.0,
         };
         let mut choices = Choices::unnamed(128, Vec::new(), None);

@@ -148,8 +148,12 @@ impl Subject {
 #[test]
 fn a_simulated_decoder_is_the_clear_one() {
     let (_, params) = crate::plan::public_plan::insecure_plan(9, 14, 16).unwrap();
-    for (heads, keys) in [(2, 2), (2, 1)] {
-        let subject = Subject::new(&config(heads, keys), SLOTS, (31, 31));
+    for (heads, keys, sub_norms) in [(2, 2, false), (2, 1, false), (2, 2, true), (2, 1, true)] {
+        let config = NetworkConfig {
+            sub_norms,
+            ..config(heads, keys)
+        };
+        let subject = Subject::new(&config, SLOTS, (31, 31));
         let exact = Simulator::new(&params, SLOTS).unwrap();
         let with_errors = Simulator::new(&params, SLOTS).unwrap().with_errors(5);
         for on in [exact, with_errors] {
@@ -202,6 +206,7 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
             at: StepId::outside("attention"),
             block,
             choice: &choice,
+            sub_norm: None,
             after: crate::ops::after::After::Sum(8.0),
             layout,
             baby,

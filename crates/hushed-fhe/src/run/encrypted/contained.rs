@@ -386,6 +386,7 @@ impl Step for Block {
             at,
             block: &self.f,
             choice: &self.columns,
+            sub_norm: None,
             after: After::Norm(&self.norm),
             hidden_block: 8,
             polynomials: &p,
