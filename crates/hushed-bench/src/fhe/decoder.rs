@@ -1,6 +1,6 @@
 //! The kernels of a ternary decoder that ENSI (arXiv 2509.09424) measures, in its sizes: a product with a ternary
-//! matrix (Figure 7), the sigmoid of a ciphertext (Table I), RMSNorm (Table II). All slots are full: with m rows a text there
-//! are slots/m texts, and `seconds_per_text` is of one.
+//! matrix (Figure 7), the sigmoid of a ciphertext (Table I), RMSNorm (Table II). All slots are full: with m rows a text
+//! there are slots/m texts, and `seconds_per_text` is of one.
 
 use std::time::Instant;
 
@@ -30,8 +30,8 @@ pub fn ternary_products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-/// 64 sums of 768 columns, in blocks of columns: one is encrypted and stands for all, as time does not depend on what is
-/// in them.
+/// 64 sums of 768 columns, in blocks of columns: one is encrypted and stands for all, as time does not depend on what
+/// is in them.
 fn ternary(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     const ROWS: usize = 2048;
     const INPUTS: usize = 768;
