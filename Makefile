@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -20,8 +20,14 @@ setup: ## check the tools and fetch what is needed, once; everything works offli
 build: setup ## build the `hushed` command
 	@cargo build --release --locked -p hushed-cli
 
-wheel: setup ## build the Python package in dist/
+wheel: setup ## build the Python package, wheel and source, in dist/
 	@cargo xtask wheel
+
+static: setup ## build a static `hushed-server` in dist/ and try it in an empty root (deploy/)
+	@scripts/static_server.sh
+
+man: build ## write the manual pages in dist/man
+	@"$${CARGO_TARGET_DIR:-target}/release/hushed" man dist/man
 
 run: build ## try it: a private search on this machine; QUERY="…" asks your own question
 	@python3 scripts/demo.py

@@ -100,8 +100,8 @@ fn minilm_one_text_in_packed_rows() {
             let near = cosine(&exact[0], found);
             assert!(near > 0.9999, "{text:?}: {near}");
         }
-        // A head with a fixed pattern used to pass through the first inverse, which multiplied the errors of its places by
-        // thousands: replies were certified to three bits after the point.
+        // A head with a fixed pattern used to pass through the first inverse, which multiplied the errors of its places
+        // by thousands: replies were certified to three bits after the point.
         let size = polynomials.iter().map(|x| x * x).sum::<f64>().sqrt();
         let apart: f64 = polynomials
             .iter()
