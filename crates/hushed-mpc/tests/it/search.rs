@@ -10,6 +10,10 @@ use hushed_mpc::{Clear, Hit, Index, Input, Terms, Wanted, search};
 const DOCUMENTS: usize = 77;
 const RECORD: usize = 20;
 
+/// Documents whose scores are nearer may change places. The private embedding of the tiny model is some 10^−3 off, 16
+/// columns of a random network; a score is off by as much, and the roundings of shares differ from run to run.
+const NEAR: f64 = 5e-3;
+
 /// Random vectors of length one, documents × width.
 fn vectors(width: usize) -> Vec<f32> {
     let mut rng = SecretRng::insecure_from_seed(9);
@@ -69,7 +73,7 @@ fn agree(hits: &[Hit], clear: &[(usize, f64)]) {
             .find(|(p, _)| *p == hit.place as usize)
             .unwrap();
         assert!(
-            hit.place as usize == place || (found.1 - cosine).abs() < 1e-3,
+            hit.place as usize == place || (found.1 - cosine).abs() < NEAR,
             "{} of {} for {place} of {cosine}",
             hit.place,
             found.1
