@@ -14,10 +14,16 @@ use crate::http::refusal::Refusal;
 use crate::sessions::failure::Failure;
 use crate::sessions::texts::Caller;
 
-/// Most files and batches of all clients, and bytes of files.
+/// Most uploaded files of all clients, batches, and bytes of files: of those that are there and of those that batches
+/// under way will write.
 const MOST_FILES: usize = 1000;
 const MOST_BATCHES: usize = 1000;
 const MOST_BYTES: usize = 256 << 20;
+/// Most bytes of a number in an answer, its comma included, and of what is around the numbers of a text.
+const NUMBER: usize = 24;
+const AROUND: usize = 2048;
+/// The purpose of an uploaded file.
+const UPLOAD: &str = "batch";
 /// What OpenAI promises to answer within; here a run takes what it takes.
 const WINDOW: u64 = 86_400;
 
@@ -73,6 +79,8 @@ struct Batch {
     lines: Vec<Line>,
     /// Texts without an answer.
     left: usize,
+    /// Bytes that its answers may take, while it is under way.
+    reserved: usize,
     counts: [usize; 3],
     state: State,
     created: u64,
@@ -119,7 +127,11 @@ impl Board {
     pub fn upload(&self, caller: Caller, name: &str, bytes: &[u8]) -> Result<Value, Refusal> {
         let bytes = Zeroizing::new(bytes.to_vec());
         let mut inner = self.lock();
-        let id = inner.keep(caller, name.to_owned(), "batch", bytes)?;
+        let uploads = inner.files.values().filter(|file| file.purpose == UPLOAD);
+        if uploads.count() >= MOST_FILES || inner.taken() + bytes.len() > MOST_BYTES {
+            return Err(full("files"));
+        }
+        let id = inner.keep(caller, name.to_owned(), UPLOAD, bytes)?;
         inner.file_object(caller, &id)
     }
 
@@ -158,6 +170,7 @@ impl Board {
         if inner.closed {
             return Err(Failure::stopping().into());
         }
+        inner.forget_an_ended_batch();
         if inner.batches.len() >= MOST_BATCHES {
             return Err(full("batches"));
         }
@@ -168,6 +181,7 @@ impl Board {
             metadata,
             lines: Vec::new(),
             left: 0,
+            reserved: 0,
             counts: Counts::default(),
             state: State::InProgress,
             created: now(),
@@ -189,6 +203,11 @@ impl Board {
                     let message = "too many texts wait already: send fewer, or see --max-waiting";
                     let status = StatusCode::TOO_MANY_REQUESTS;
                     return Err(Refusal::new(status, "queue-full", message));
+                }
+                let each = self.model.client.plan().width * NUMBER + AROUND;
+                batch.reserved = (batch.left + lines.len()) * each;
+                if inner.taken() + batch.reserved > MOST_BYTES {
+                    return Err(full("files"));
                 }
                 batch.lines = lines;
                 let since = Instant::now();
@@ -327,6 +346,26 @@ impl Board {
 }
 
 impl Inner {
+    /// Bytes of files, and of those that batches under way will write.
+    fn taken(&self) -> usize {
+        let there: usize = self.files.values().map(|file| file.bytes.len()).sum();
+        there + self.batches.values().map(|b| b.reserved).sum::<usize>()
+    }
+
+    /// Makes room for a batch where there is none: the one that ended first is forgotten, its files are not.
+    fn forget_an_ended_batch(&mut self) {
+        if self.batches.len() < MOST_BATCHES {
+            return;
+        }
+        let ended = self
+            .batches
+            .iter()
+            .filter_map(|(id, b)| Some((b.ended?, id)));
+        if let Some(id) = ended.min().map(|(_, id)| id.clone()) {
+            self.batches.remove(&id);
+        }
+    }
+
     fn keep(
         &mut self,
         caller: Caller,
@@ -334,10 +373,6 @@ impl Inner {
         purpose: &'static str,
         bytes: Zeroizing<Vec<u8>>,
     ) -> Result<String, Refusal> {
-        let taken: usize = self.files.values().map(|file| file.bytes.len()).sum();
-        if self.files.len() >= MOST_FILES || taken + bytes.len() > MOST_BYTES {
-            return Err(full("files"));
-        }
         let id = fresh("file-")?;
         let file = File {
             caller,
@@ -416,6 +451,7 @@ impl Batch {
     fn end(&mut self, state: State) {
         self.state = state;
         self.ended = Some(now());
+        self.reserved = 0;
         self.lines.clear();
     }
 

@@ -125,6 +125,19 @@ async fn content(
     }
 }
 
+/// OpenAI's limits of `metadata`, which the gateway keeps as long as the batch.
+fn small(metadata: &Value) -> bool {
+    let pair = |(name, value): (&String, &Value)| {
+        let text = value.as_str();
+        name.chars().count() <= 64 && text.is_some_and(|text| text.chars().count() <= 512)
+    };
+    match metadata {
+        Value::Null => true,
+        Value::Object(pairs) => pairs.len() <= 16 && pairs.iter().all(pair),
+        _ => false,
+    }
+}
+
 /// `POST /v1/batches`
 async fn create(
     State(board): State<Arc<Board>>,
@@ -145,6 +158,11 @@ async fn create(
         }
         fields.only("completion_window", |window| window == "24h")?;
         let metadata = fields.take("metadata").unwrap_or_default();
+        if !small(&metadata) {
+            let message =
+                "`metadata` takes 16 texts of up to 512 characters under names of up to 64";
+            return Err(Refusal::field("metadata", "wrong-type", message));
+        }
         fields.finish()?;
         // Tokenizing takes a while, and the one thread of HTTP has others to serve.
         let made = tokio::task::spawn_blocking(move || board.create(caller, &input, metadata));
