@@ -42,24 +42,35 @@ impl Offered {
 
     pub fn lengths(&self) -> &'static str {
         match self.file {
-            "plan.json" => "public",
+            "plan.json" | "one.json" => "public",
             _ => "private",
         }
     }
 
-    /// A model, its calibration, public part and plans, with lengths public and private; made once for all tests.
-    pub fn both() -> &'static [Offered; 2] {
-        static OFFERED: OnceLock<(TempDir, [Offered; 2])> = OnceLock::new();
+    /// A model, its calibration, public part and plans: of a batch with lengths public and private, and of one text
+    /// alone in packed rows; made once for all tests.
+    fn all() -> &'static [Offered; 3] {
+        static OFFERED: OnceLock<(TempDir, [Offered; 3])> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let both = ["plan.json", "private.json"].map(|file| Offered {
+            let all = ["plan.json", "private.json", "one.json"].map(|file| Offered {
                 folder: folder.path().to_owned(),
                 file,
             });
-            both[0].make(tiny_folder);
-            (folder, both)
+            all[0].make(tiny_folder);
+            (folder, all)
         });
         &made.1
+    }
+
+    /// Of a batch, with lengths public and private.
+    pub fn both() -> &'static [Offered] {
+        &Offered::all()[..2]
+    }
+
+    /// Of one text alone.
+    pub fn one() -> &'static Offered {
+        &Offered::all()[2]
     }
 
     /// As another process has made it.
@@ -71,7 +82,7 @@ impl Offered {
     }
 
     pub fn get() -> &'static Offered {
-        &Offered::both()[0]
+        &Offered::all()[0]
     }
 
     /// A decoder that was made for encryption, in the same way; its server learns no lengths.
@@ -149,21 +160,23 @@ impl Offered {
             text: canary.clone(),
             least_cosine: 0.99,
         };
-        let files = match decodes {
-            true => [
-                ("private.json", Lengths::Private, AnswerRows::Last),
-                ("rows.json", Lengths::Private, AnswerRows::Rows),
+        let (all, last) = (usize::MAX, AnswerRows::Last);
+        let files: &[_] = match decodes {
+            true => &[
+                ("private.json", Lengths::Private, last, all),
+                ("rows.json", Lengths::Private, AnswerRows::Rows, all),
             ],
-            false => [
-                ("plan.json", Lengths::Public, AnswerRows::Last),
-                ("private.json", Lengths::Private, AnswerRows::Last),
+            false => &[
+                ("plan.json", Lengths::Public, last, all),
+                ("private.json", Lengths::Private, last, all),
+                ("one.json", Lengths::Public, last, 1),
             ],
         };
-        for (file, lengths, answer) in files {
+        for &(file, lengths, answer, places) in files {
             let canary = canary(answer);
             let options = FheOptions {
                 rows: ROWS,
-                texts: usize::MAX,
+                texts: places,
                 lengths,
                 answer,
                 max_memory: None,
@@ -175,9 +188,12 @@ impl Offered {
                 FhePlanReport::new(&program, &choices, false, &params, &bootstrap, &options);
             let mut placement = report.unwrap().placement;
             assert!(!placement.spills());
-            // As where memory is short: of one plan one half of a layer, of the other both.
-            placement.spill_attention = true;
-            placement.spill_feed_forward = !lengths.encrypted() || answer == AnswerRows::Rows;
+            assert_eq!(placement.columns > 1, places == 1);
+            if places > 1 {
+                // As where memory is short: of one plan one half of a layer, of the other both.
+                placement.spill_attention = true;
+                placement.spill_feed_forward = !lengths.encrypted() || answer == AnswerRows::Rows;
+            }
             let plan = Offer {
                 program: &program,
                 choices: &choices,
@@ -193,7 +209,8 @@ impl Offered {
                     ROWS,
                     Some(tokens(&canary.text)),
                 ),
-                canary: Some(canary.clone()),
+                // One text leaves no place for it.
+                canary: (places > 1).then(|| canary.clone()),
                 exposures: vec!["the server sees what it sees".to_owned()],
             };
             fhe::write_plan(&self.path(file), &plan.plan().unwrap()).unwrap();
@@ -264,10 +281,11 @@ pub fn texts() -> Vec<String> {
     sample().into_iter().take(9).collect()
 }
 
-pub fn assert_close(offered: &Offered, answer: &Answer) {
+/// That an answer is that of the clear model to these texts.
+pub fn assert_close(offered: &Offered, texts: &[String], answer: &Answer) {
     let model = Model::load(&offered.path("model")).unwrap();
     let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
-    let clear = model.embed(texts().iter().map(tokens).collect()).unwrap();
+    let clear = model.embed(texts.iter().map(tokens).collect()).unwrap();
     assert_eq!(answer.embeddings.len(), clear.len());
     for (found, expected) in answer.embeddings.iter().zip(&clear) {
         assert!(

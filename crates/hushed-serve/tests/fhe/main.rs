@@ -9,4 +9,5 @@ mod decoder;
 mod decoder_rows;
 mod fhe;
 mod memory;
+mod one;
 mod remote;

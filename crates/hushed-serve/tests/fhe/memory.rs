@@ -113,7 +113,7 @@ fn a_run_in_memory_gives_the_bytes_of_files() {
     assert_eq!(name(keys.decrypt(&model, &reply[1..])), "file-damaged");
     assert_eq!(keys.record().decryptions, 0);
     let answer = keys.decrypt(&model, &reply).unwrap();
-    assert_close(offered, &answer);
+    assert_close(offered, &texts(), &answer);
     assert!(answer.check_canary().is_ok() && answer.decryptions > 0);
     assert_eq!(keys.record().decryptions, answer.decryptions);
     let mut strangers = client(&model).0;

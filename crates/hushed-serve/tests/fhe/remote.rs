@@ -102,7 +102,7 @@ fn texts_go_out_and_answers_come_back() {
         }
     });
     let answer = answer.unwrap();
-    assert_close(offered, &answer);
+    assert_close(offered, &texts(), &answer);
     assert!(answer.canary.unwrap().is_good());
     assert!(matches!(states.last(), Some(JobState::Done { .. })));
     let layers = states.iter().filter_map(|state| match state {
@@ -201,7 +201,11 @@ fn an_upload_that_breaks_goes_on_where_it_was() {
         })
         .collect();
     assert_eq!(starts, [4 << 20, 8 << 20]);
-    assert_close(offered, &remote.collect(&job, &mut quiet).unwrap());
+    assert_close(
+        offered,
+        &texts(),
+        &remote.collect(&job, &mut quiet).unwrap(),
+    );
     let uploads = work.join("store/owners/anyone/uploads");
     assert_eq!(fs::read_dir(uploads).unwrap().count(), 0);
 }
@@ -274,7 +278,7 @@ fn a_server_that_was_killed_goes_on_with_the_same_bytes() {
     let remote = Remote::new(options(&server.address.to_string(), &server.pin));
     keep_request(work, &keys, &job.to_string());
     let answer = remote.collect(&job, &mut quiet).unwrap();
-    assert_close(offered, &answer);
+    assert_close(offered, &texts(), &answer);
     let id = job.to_string();
     let reply = fs::read(keys.join(format!("jobs/{id}.reply"))).unwrap();
     assert!(reply == reply_through_files(offered, work, &keys));
