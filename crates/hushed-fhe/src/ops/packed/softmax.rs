@@ -154,11 +154,13 @@ impl<'a> PackedSoftmax<'a> {
         let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
         let inverse = self.first.evaluate(on, &sum, inverse_scale)?;
         let inverse = on.drop_to(&inverse, limbs)?;
+        // A pattern's e is 1 but for the error of the second inverse.
+        let most = self.second.eval(1.0).recip().max(1.0);
         let square = |(v, p): (usize, S::Value)| -> Result<S::Value, FheError> {
             let y = on.within(product(on, &p, &inverse)?, 1.0);
             drop(p);
             let e = on.add_vector(product(on, &y, &y)?, &self.pattern(on, v))?;
-            Ok(on.within(e, 1.0))
+            Ok(on.within(e, most))
         };
         let e = p.into_par_iter().enumerate().map(square);
         let exponentials = e.collect::<Result<Vec<_>, FheError>>()?;
