@@ -10,7 +10,7 @@ use hushed_fhe::calibrate::{Options, Sample, calibrate, weights_sha256};
 use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
 use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, named};
-use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
+use hushed_fhe::plan::{FheOptions, FhePlanReport, packed_placement, reference};
 use hushed_fhe::run::job::bootstrap;
 use hushed_model::testing::{tiny_folder, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong, cosine};
@@ -174,7 +174,7 @@ impl Offered {
         };
         for &(file, lengths, answer, places) in files {
             let canary = canary(answer);
-            let options = FheOptions {
+            let mut options = FheOptions {
                 rows: ROWS,
                 texts: places,
                 lengths,
@@ -184,6 +184,7 @@ impl Offered {
                 prices: reference(2),
                 placement: None,
             };
+            options.placement = packed_placement(&program, &choices, &params, &options).unwrap();
             let report =
                 FhePlanReport::new(&program, &choices, false, &params, &bootstrap, &options);
             let mut placement = report.unwrap().placement;
