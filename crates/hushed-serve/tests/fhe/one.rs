@@ -67,7 +67,7 @@ fn keys_of_a_batch_are_refused() {
         options.files.keys = keys.join("keys/evaluation.keys");
         name(fhe::run(&options, &|_| {}))
     };
-    assert_eq!(with(&mine, &theirs), "other-file");
+    assert_eq!(with(&mine, &theirs), "keys-incomplete");
 }
 
 #[test]
