@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use hushed_fhe::answer_in_clear;
 use hushed_fhe::calibrate::{Options, Sample, calibrate, weights_sha256};
@@ -16,7 +16,8 @@ use hushed_model::testing::{tiny_folder, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong, cosine};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
-    self, Answer, ContextOptions, KeyRecord, KeygenOptions, PublicModel, RunFiles, RunOptions,
+    self, Answer, ContextOptions, JobEvent, KeyRecord, KeygenOptions, PublicModel, RunFiles,
+    RunOptions,
 };
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -260,6 +261,31 @@ impl Offered {
             },
             &mut |_, _| {},
         )
+    }
+
+    /// Runs request `id` whole, and again from the checkpoint after its first layer: to the same bytes.
+    pub fn run_and_resume(&self, work: &Path, id: &str) {
+        let options = self.options(work);
+        let checkpoint = work.join(format!("checkpoints/{}.checkpoint", id));
+        let kept = work.join("after-a-layer");
+        fhe::run(&options, &|event| {
+            if let JobEvent::Layer { layer: 0, .. } = event {
+                fs::copy(&checkpoint, &kept).unwrap();
+            }
+        })
+        .unwrap();
+        let whole = fs::read(work.join("reply")).unwrap();
+        fs::remove_file(work.join("reply")).unwrap();
+        fs::rename(&kept, &checkpoint).unwrap();
+        let resumed = Mutex::new(None);
+        fhe::run(&options, &|event| {
+            if let JobEvent::Resumed { layer } = event {
+                *resumed.lock().unwrap() = Some(layer);
+            }
+        })
+        .unwrap();
+        assert_eq!(*resumed.lock().unwrap(), Some(1));
+        assert!(whole == fs::read(work.join("reply")).unwrap());
     }
 
     pub fn decrypt(&self, work: &Path) -> Result<Answer, ServeError> {

@@ -2,14 +2,13 @@
 //! the client, a run that goes on from a checkpoint, and what is refused on the way.
 
 use std::fs;
-use std::sync::Mutex;
 
 use crate::offered::{Offered, sample};
 use hushed_fhe::calibrate::embed;
 use hushed_fhe::{AnswerRows, Choices, FhePlan, PlanFileError, answer_in_clear};
 use hushed_model::{Model, TokenIds, TooLong, cosine, likeliest};
 use hushed_serve::ServeError;
-use hushed_serve::fhe::{self, FheJobError, JobEvent, PublicModel};
+use hushed_serve::fhe::{self, FheJobError, PublicModel};
 
 fn name<T>(result: Result<T, ServeError>) -> &'static str {
     result.err().unwrap().name()
@@ -38,27 +37,7 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
     let sent = offered.encrypt(work, &texts()).unwrap();
     // Nothing of lengths, though no ciphertext says which rows are tokens.
     assert!(sent.declared.iter().all(|&length| length == 0));
-    let options = offered.options(work);
-    let checkpoint = work.join(format!("checkpoints/{}.checkpoint", sent.id));
-    let kept = work.join("after-a-layer");
-    fhe::run(&options, &|event| {
-        if let JobEvent::Layer { layer: 0, .. } = event {
-            fs::copy(&checkpoint, &kept).unwrap();
-        }
-    })
-    .unwrap();
-    let whole = fs::read(work.join("reply")).unwrap();
-    fs::remove_file(work.join("reply")).unwrap();
-    fs::rename(&kept, &checkpoint).unwrap();
-    let resumed = Mutex::new(None);
-    fhe::run(&options, &|event| {
-        if let JobEvent::Resumed { layer } = event {
-            *resumed.lock().unwrap() = Some(layer);
-        }
-    })
-    .unwrap();
-    assert_eq!(*resumed.lock().unwrap(), Some(1));
-    assert!(whole == fs::read(work.join("reply")).unwrap());
+    offered.run_and_resume(work, &sent.id);
 
     let answer = offered.decrypt(work).unwrap();
     assert!(answer.canary.unwrap().is_good());

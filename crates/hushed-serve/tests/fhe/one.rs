@@ -3,12 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
 use crate::fhe_server::{Running, config};
 use crate::offered::{Offered, assert_close, texts};
 use hushed_serve::ServeError;
-use hushed_serve::fhe::{self, JobEvent, Remote};
+use hushed_serve::fhe::{self, Remote};
 
 fn name<T>(result: Result<T, ServeError>) -> &'static str {
     result.err().unwrap().name()
@@ -25,27 +24,7 @@ fn a_text_is_answered_and_a_resumed_run_has_the_same_bytes() {
     assert_eq!(name(offered.encrypt(work, &texts()[..2])), "too-many-texts");
     let sent = offered.encrypt(work, &texts()[..1]).unwrap();
     assert_eq!(sent.declared, sent.tokens);
-    let options = offered.options(work);
-    let checkpoint = work.join(format!("checkpoints/{}.checkpoint", sent.id));
-    let kept = work.join("after-a-layer");
-    fhe::run(&options, &|event| {
-        if let JobEvent::Layer { layer: 0, .. } = event {
-            fs::copy(&checkpoint, &kept).unwrap();
-        }
-    })
-    .unwrap();
-    let whole = fs::read(work.join("reply")).unwrap();
-    fs::remove_file(work.join("reply")).unwrap();
-    fs::rename(&kept, &checkpoint).unwrap();
-    let resumed = Mutex::new(None);
-    fhe::run(&options, &|event| {
-        if let JobEvent::Resumed { layer } = event {
-            *resumed.lock().unwrap() = Some(layer);
-        }
-    })
-    .unwrap();
-    assert_eq!(*resumed.lock().unwrap(), Some(1));
-    assert!(whole == fs::read(work.join("reply")).unwrap());
+    offered.run_and_resume(work, &sent.id);
     let answer = offered.decrypt(work).unwrap();
     assert!(answer.canary.is_none());
     assert_close(offered, &texts()[..1], &answer);
