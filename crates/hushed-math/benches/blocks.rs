@@ -28,10 +28,11 @@ struct Shape {
     polynomials: usize,
 }
 
-const SHAPES: [Shape; 5] = [
+const SHAPES: [Shape; 6] = [
     shape("128x768x3072, 16x4", 64, 16, 48, 768, 2),
     shape("16x384x1536, 64x8", 512, 64, 6, 192, 2),
     shape("12 heads 128x64x128, 16x4", 64, 16, 4, 12 * 32, 2),
+    shape("12 heads 128x64x128, 32x2", 64, 32, 2, 12 * 64, 2),
     shape("4x384x1536, 128x16", 2048, 128, 3, 96, 2),
     shape("1x50257x768, 4096x2", 8192, 4096, 13, 384, 2),
 ];

@@ -21,6 +21,9 @@ use zeroize::Zeroize;
 /// Words of values of short factors that are put at once.
 const TOGETHER: usize = 1 << 13;
 
+/// Terms of a sum whose operands are less than its values.
+const FEW_TERMS: usize = 8;
+
 /// Words of products by their values that are held at once, at least: half of a second-level cache.
 const LEAST_VALUES: usize = 1 << 17;
 
@@ -89,7 +92,12 @@ impl BlockPlan {
 
     /// Room for `polynomials` times `terms` long ones.
     pub fn polynomials(&self, polynomials: usize, terms: usize) -> PointMatrix {
-        PointMatrix::right(self.points(), polynomials * self.count(), terms)
+        PointMatrix::right(self.points(), polynomials * self.panels() * RIGHT, terms)
+    }
+
+    /// Panels of the blocks of one polynomial, which begin with a panel: the last may be part empty.
+    fn panels(&self) -> usize {
+        self.count().div_ceil(RIGHT)
     }
 
     /// Puts the short factors of a panel of lines in the terms from `first` on: term by term, line by line of the
@@ -130,17 +138,20 @@ impl BlockPlan {
         term: usize,
         coefficients: &[&[u64]],
     ) {
-        let count = coefficients.len() * self.count();
-        assert_eq!(count, polynomials.lines(), "every polynomial");
+        let lines = coefficients.len() * self.panels() * RIGHT;
+        assert_eq!(lines, polynomials.lines(), "every polynomial");
         let mut values = Words::zero(RIGHT * self.points());
-        for (panel, first) in (0..count).step_by(RIGHT).enumerate() {
-            let blocks = values.chunks_exact_mut(self.points());
-            for (block, values) in (first..count).zip(blocks) {
-                let whole = coefficients[block / self.count()];
-                self.cut(whole, block % self.count(), values);
-                self.short.forward(values);
+        for (number, whole) in coefficients.iter().enumerate() {
+            for panel in 0..self.panels() {
+                let blocks = panel * RIGHT..self.count().min((panel + 1) * RIGHT);
+                let lines = values.chunks_exact_mut(self.points());
+                for (block, values) in blocks.zip(lines) {
+                    self.cut(whole, block, values);
+                    self.short.forward(values);
+                }
+                let panel = number * self.panels() + panel;
+                self.gemm.put(polynomials, panel, term, &values);
             }
-            self.gemm.put(polynomials, panel, term, &values);
         }
     }
 
@@ -165,7 +176,7 @@ impl BlockPlan {
 
     /// For the lines of `panels` (of [`BlockPlan::PANEL`] lines each, those that there are) of the factors, and every
     /// long polynomial: the sum over the terms of their products, to `out`, line by line, polynomial by polynomial: all
-    /// n coefficients, or every s-th to slices of n/s words.
+    /// n coefficients, or, of the same polynomials for all lines, every s-th to slices of n/s words.
     ///
     /// # Panics
     /// Unless `out` has a slice of n or n/s words for each, or as [`PointGemm::multiply`].
@@ -177,44 +188,120 @@ impl BlockPlan {
         out: &mut [&mut [u64]],
     ) {
         let lines = factors.lines().min(panels.end * Self::PANEL) - panels.start * Self::PANEL;
-        let count = polynomials.lines() / self.count();
+        let count = polynomials.lines() / (self.panels() * RIGHT);
         assert_eq!(out.len(), lines * count, "room for every sum");
-        let lengths = [self.degree, self.degree / self.step];
-        let fit = out.iter().all(|out| lengths.contains(&out.len()));
-        assert!(fit, "coefficients of a polynomial");
-        let words = self.count() * self.points();
-        // The more lines at once, the less often the polynomials come from memory, and the more do their products go
-        // there.
-        let budget = (words * count * factors.terms() / 2).clamp(LEAST_VALUES, MOST_VALUES);
-        let together = (budget / (words * count * Self::PANEL)).max(1);
-        let mut values = Words::scratch(lines.min(together * Self::PANEL) * count * words);
+        for polynomial in 0..count {
+            let first = polynomial * self.panels();
+            let rights = first..first + self.panels();
+            let out = out.iter_mut().skip(polynomial).step_by(count);
+            let mut out: Vec<&mut [u64]> = out.map(|out| &mut **out).collect();
+            let length = out.first().map_or(self.degree, |out| out.len());
+            let fit = length == self.degree || length == self.degree / self.step;
+            assert!(
+                fit && out.iter().all(|out| out.len() == length),
+                "coefficients of a polynomial"
+            );
+            let all = [panels.clone(), rights];
+            if length == self.degree {
+                self.multiply_whole(factors, polynomials, all, &mut out);
+            } else {
+                self.multiply_sparse(factors, polynomials, all, &mut out);
+            }
+        }
+    }
+
+    /// All coefficients of one polynomial, whose panels are `rights`, for the lines of `panels`.
+    fn multiply_whole(
+        &self,
+        factors: &PointMatrix,
+        polynomials: &PointMatrix,
+        [panels, rights]: [Range<usize>; 2],
+        out: &mut [&mut [u64]],
+    ) {
+        let points = self.points();
+        let words = rights.len() * RIGHT * points;
+        // Of few terms the values of one panel at a time, which stay in a cache until they are transformed. Of many, the
+        // more lines at once, the less often the polynomials come from memory.
+        let (blocks, together) = match factors.terms() <= FEW_TERMS {
+            true => (1, 1),
+            false => {
+                let budget = (words * factors.terms()).clamp(LEAST_VALUES, MOST_VALUES);
+                (rights.len(), (budget / (words * Self::PANEL)).max(1))
+            }
+        };
+        let most = together.min(panels.len()) * Self::PANEL * blocks * RIGHT * points;
+        let mut values = Words::scratch(most);
         let chunks = panels.clone().step_by(together);
-        for (first, out) in chunks.zip(out.chunks_mut(together * Self::PANEL * count)) {
+        for (first, out) in chunks.zip(out.chunks_mut(together * Self::PANEL)) {
             let panels = first..panels.end.min(first + together);
-            let values = &mut values[..out.len() * words];
-            self.gemm.multiply(factors, panels, polynomials, values);
-            for (values, out) in values.chunks_exact_mut(words).zip(out) {
-                match out.len() == self.degree {
-                    true => self.take(values, out),
-                    false => self.take_sparse(values, out),
+            for right in rights.clone().step_by(blocks) {
+                let begin = (right - rights.start) * RIGHT;
+                let count = (blocks * RIGHT).min(self.count() - begin);
+                let rights = right..rights.end.min(right + blocks);
+                let values = &mut values[..out.len() * rights.len() * RIGHT * points];
+                self.gemm
+                    .multiply(factors, panels.clone(), polynomials, rights.clone(), values);
+                let lines = values.chunks_exact_mut(rights.len() * RIGHT * points);
+                for (values, out) in lines.zip(out.iter_mut()) {
+                    let blocks = values.chunks_exact_mut(points).take(count);
+                    let out = out[begin * self.kept()..].chunks_mut(self.kept());
+                    for (block, out) in blocks.zip(out) {
+                        self.short.inverse(block);
+                        out.copy_from_slice(&block[self.overlap..][..out.len()]);
+                    }
                 }
             }
         }
         values.zeroize();
     }
 
-    /// The coefficients of a polynomial from the values of its blocks.
-    fn take(&self, values: &mut [u64], out: &mut [u64]) {
-        let blocks = values.chunks_exact_mut(self.points());
-        for (block, out) in blocks.zip(out.chunks_mut(self.kept())) {
-            self.short.inverse(block);
-            out.copy_from_slice(&block[self.overlap..][..out.len()]);
+    /// Every s-th coefficient of one polynomial, as [`BlockPlan::multiply_whole`].
+    fn multiply_sparse(
+        &self,
+        factors: &PointMatrix,
+        polynomials: &PointMatrix,
+        [panels, rights]: [Range<usize>; 2],
+        out: &mut [&mut [u64]],
+    ) {
+        let (points, blocks, wanted) = (
+            self.points(),
+            self.panels() * RIGHT,
+            self.points() / self.step,
+        );
+        let mut values = Words::scratch(if self.sums_in_registers() {
+            0
+        } else {
+            Self::PANEL * blocks * points
+        });
+        let mut sums = Words::scratch(Self::PANEL * blocks * wanted);
+        for (panel, out) in panels.zip(out.chunks_mut(Self::PANEL)) {
+            let (panel, rights) = (panel..panel + 1, rights.clone());
+            let sums = &mut sums[..out.len() * blocks * wanted];
+            if self.sums_in_registers() {
+                self.gemm
+                    .multiply_runs(factors, panel, polynomials, rights, self.step, sums);
+            } else {
+                let values = &mut values[..out.len() * blocks * points];
+                self.gemm
+                    .multiply(factors, panel, polynomials, rights, values);
+                self.sparse.sums(values, sums);
+            }
+            // The sums of blocks that there are not, at the end of each line, go.
+            let mut kept = 0;
+            for line in 0..out.len() {
+                let begin = line * blocks * wanted;
+                sums.copy_within(begin..begin + self.count() * wanted, kept);
+                kept += self.count() * wanted;
+            }
+            self.sparse
+                .take_each(&mut sums[..kept], self.overlap / self.step, out);
+            sums[kept..].zeroize();
         }
+        values.zeroize();
     }
 
-    /// Every s-th coefficient of a polynomial from the values of its blocks.
-    fn take_sparse(&self, values: &[u64], out: &mut [u64]) {
-        self.sparse.take_each(values, self.overlap / self.step, out);
+    fn sums_in_registers(&self) -> bool {
+        self.step.is_multiple_of(8)
     }
 }
 

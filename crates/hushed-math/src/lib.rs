@@ -29,7 +29,7 @@ pub use convert::BaseConverter;
 pub use error::MathError;
 pub use kernels::{
     GemmMethod, GemmScratch, LimbGemm, PackedWeights, PointGemm, PointMatrix, Pointwise,
-    digits_limit, product_small,
+    digits_limit, product, product_small,
 };
 pub use machine::{cache, cpu, process};
 pub use modulus::Modulus;

@@ -8,12 +8,12 @@ mod protocol;
 
 use std::borrow::Borrow;
 
+use hushed_math::product;
 use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
 use hushed_twopc::TwopcError;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::NormShape;
-use hushed_twopc::he::product::local::product;
 use hushed_twopc::he::{Encrypted, Layout, MatmulShape, OltShape, OltSpec, Packing, Window};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;

@@ -20,7 +20,7 @@ pub use gemm::{GemmScratch, LimbGemm, Method as GemmMethod, PackedWeights, digit
 pub(crate) use points::{LEFT, RIGHT};
 pub use points::{PointGemm, PointMatrix};
 pub use pointwise::Pointwise;
-pub use ring::product_small;
+pub use ring::{product, product_small};
 
 #[cfg(test)]
 mod tests;

@@ -68,6 +68,32 @@ impl Place {
     }
 }
 
+/// Groups of points over which a sum goes, and from one to the next in the words of a left and of a right operand.
+pub(crate) struct Run {
+    pub(crate) groups: usize,
+    pub(crate) terms: usize,
+    pub(crate) strides: [usize; 2],
+}
+
+impl Run {
+    pub(crate) fn of_one(terms: usize) -> Run {
+        Run {
+            groups: 1,
+            terms,
+            strides: [0; 2],
+        }
+    }
+
+    /// Whether the panels that begin at `left` and `right` have these groups.
+    pub(crate) fn is_within(&self, left: &[u64], right: &[u64]) -> bool {
+        let last = self.groups.saturating_sub(1);
+        let fits = |words: &[u64], stride: usize, lines: usize| {
+            last * stride + self.terms * lines * GROUP <= words.len()
+        };
+        fits(left, self.strides[0], LEFT) && fits(right, self.strides[1], RIGHT)
+    }
+}
+
 /// Products modulo q, with the kernel chosen at construction.
 pub struct PointGemm {
     modulus: Modulus,
@@ -144,9 +170,27 @@ impl PointMatrix {
     /// Panel `panel` at the points of `group`, some of its terms.
     fn panel(&self, group: usize, panel: usize, terms: Range<usize>) -> &[u64] {
         let size = self.panel * GROUP;
-        let first = group * self.stride() + panel * self.terms * size;
-        &self.words[first + terms.start * size..first + terms.end * size]
+        &self.from_panel(group, panel, terms.start)[..terms.len() * size]
     }
+
+    /// What there is from term `term` of panel `panel` at the points of `group` on.
+    fn from_panel(&self, group: usize, panel: usize, term: usize) -> &[u64] {
+        let size = self.panel * GROUP;
+        &self.words[group * self.stride() + (panel * self.terms + term) * size..]
+    }
+
+    /// Lines of `panels` that there are.
+    fn lines_of(&self, panels: &Range<usize>) -> usize {
+        self.lines.min(panels.end * self.panel) - panels.start * self.panel
+    }
+}
+
+/// # Panics
+/// If the operands differ in points or terms or are not a left and a right one.
+fn check_sides(left: &PointMatrix, right: &PointMatrix) {
+    assert!(left.panel == LEFT && right.panel == RIGHT, "left and right");
+    let same = left.points == right.points && left.terms == right.terms;
+    assert!(same, "as many points and terms");
 }
 
 impl Drop for PointMatrix {
@@ -210,8 +254,8 @@ impl PointGemm {
         }
     }
 
-    /// Writes the products of the left lines of `panels`, those that there are, with all right lines:
-    /// the values of left line l, from the first of `panels` on, and right line r at (l·R + r)·points, R right lines.
+    /// Writes the products of the left lines of `panels` with the right lines of `rights`, panels too, those that there
+    /// are: the values of the l-th and the r-th of them at (l·R + r)·points, R right lines.
     ///
     /// # Panics
     /// If the operands differ in points or terms or are not a left and a right one, or `out` has not the length that
@@ -221,29 +265,28 @@ impl PointGemm {
         left: &PointMatrix,
         panels: Range<usize>,
         right: &PointMatrix,
+        rights: Range<usize>,
         out: &mut [u64],
     ) {
+        check_sides(left, right);
         let (points, terms) = (left.points, left.terms);
-        assert!(left.panel == LEFT && right.panel == RIGHT, "left and right");
-        let same = points == right.points && terms == right.terms;
-        assert!(same, "as many points and terms");
-        let lines = left.lines.min(panels.end * LEFT) - panels.start * LEFT;
-        assert_eq!(out.len(), lines * right.lines * points, "room for all");
+        let (lefts, count) = (left.lines_of(&panels), right.lines_of(&rights));
+        assert_eq!(out.len(), lefts * count * points, "room for all");
         if terms == 0 {
             out.fill(0);
         }
         for groups in (0..points / GROUP).step_by(ROW) {
             let groups = groups..(points / GROUP).min(groups + ROW);
-            for right_panel in 0..right.lines.div_ceil(RIGHT) {
-                for left_panel in panels.clone() {
-                    let l = (left_panel - panels.start) * LEFT;
-                    let r = right_panel * RIGHT;
+            for (number, right_panel) in rights.clone().enumerate() {
+                let r = number * RIGHT;
+                for (number, left_panel) in panels.clone().enumerate() {
+                    let l = number * LEFT;
                     for group in groups.clone() {
                         let place = Place {
-                            lines: LEFT.min(lines - l),
-                            columns: RIGHT.min(right.lines - r),
-                            first: (l * right.lines + r) * points + group * GROUP,
-                            stride: [right.lines * points, points],
+                            lines: LEFT.min(lefts - l),
+                            columns: RIGHT.min(count - r),
+                            first: (l * count + r) * points + group * GROUP,
+                            stride: [count * points, points],
                         };
                         for start in (0..terms).step_by(TERMS) {
                             let terms = start..terms.min(start + TERMS);
@@ -255,6 +298,89 @@ impl PointGemm {
                 }
             }
         }
+    }
+
+    /// As [`PointGemm::multiply`], of `points` in a row the sum of the values: that of run i of the l-th and the r-th
+    /// line at (l·R + r)·I + i, I runs. No value leaves a register before it is summed.
+    ///
+    /// # Panics
+    /// As there, or unless `points` is a multiple of 8 that divides those of the operands.
+    pub fn multiply_runs(
+        &self,
+        left: &PointMatrix,
+        panels: Range<usize>,
+        right: &PointMatrix,
+        rights: Range<usize>,
+        points: usize,
+        out: &mut [u64],
+    ) {
+        check_sides(left, right);
+        let whole = points.is_multiple_of(GROUP) && left.points.is_multiple_of(points);
+        assert!(whole, "whole runs");
+        let (lefts, count) = (left.lines_of(&panels), right.lines_of(&rights));
+        let runs = left.points / points;
+        assert_eq!(out.len(), lefts * count * runs, "room for all");
+        for (number, right_panel) in rights.enumerate() {
+            let r = number * RIGHT;
+            for (number, left_panel) in panels.clone().enumerate() {
+                let l = number * LEFT;
+                for run in 0..runs {
+                    let groups = run * points / GROUP..(run + 1) * points / GROUP;
+                    let sums = self.run(left, left_panel, right, right_panel, groups);
+                    for (i, sums) in sums.chunks_exact(RIGHT).enumerate().take(lefts - l) {
+                        for (j, &sum) in sums.iter().enumerate().take(count - r) {
+                            out[((l + i) * count + r + j) * runs + run] = sum;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The products of two panels, summed over the points of `groups`.
+    fn run(
+        &self,
+        left: &PointMatrix,
+        left_panel: usize,
+        right: &PointMatrix,
+        right_panel: usize,
+        groups: Range<usize>,
+    ) -> [u64; LEFT * RIGHT] {
+        let mut all = [0; LEFT * RIGHT];
+        // Of residues below 2^52 and sums of eight.
+        let add = |all: &mut u64, sum: u64| *all = self.modulus.reduce(*all + sum);
+        for start in (0..left.terms).step_by(TERMS) {
+            let terms = start..left.terms.min(start + TERMS);
+            #[cfg(target_arch = "x86_64")]
+            if let Some(points) = &self.ifma {
+                let together = TERMS / terms.len();
+                for first in groups.clone().step_by(together) {
+                    let run = Run {
+                        groups: together.min(groups.end - first),
+                        terms: terms.len(),
+                        strides: [left.stride(), right.stride()],
+                    };
+                    let mut sums = [0; LEFT * RIGHT];
+                    let l = left.from_panel(first, left_panel, start);
+                    let r = right.from_panel(first, right_panel, start);
+                    points.run(l, r, &run, &mut sums);
+                    all.iter_mut()
+                        .zip(sums)
+                        .for_each(|(all, sum)| add(all, sum));
+                }
+                continue;
+            }
+            let mut sums: Sums = [[0; GROUP]; LEFT * RIGHT];
+            for group in groups.clone() {
+                let l = left.panel(group, left_panel, terms.clone());
+                let r = right.panel(group, right_panel, terms.clone());
+                self.tile_of_sums(l, r, &mut sums);
+            }
+            for (all, sums) in all.iter_mut().zip(sums) {
+                add(all, sums.iter().sum());
+            }
+        }
+        all
     }
 
     /// The products of two panels, at most [`TERMS`] terms, to `out` or added to it.

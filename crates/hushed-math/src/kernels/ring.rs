@@ -1,10 +1,69 @@
-//! Matrix products modulo 2^64 by small signed integers, of what one party holds alone.
+//! Matrix products modulo 2^64 of what one party holds alone: its share by its own share or weights.
 //!
-//! With w' = w + 2^31 ≥ 0 and x = hi·2^32 + lo, x·w = lo·w' + 2^32·(hi·w') − 2^31·x: two 32×32 → 64 bit products a
+//! By small signed integers: with w' = w + 2^31 ≥ 0 and x = hi·2^32 + lo, x·w = lo·w' + 2^32·(hi·w') − 2^31·x: two 32×32 → 64 bit products a
 //! term, which vector units have where a 64-bit product is several instructions; hi·w' counts modulo 2^32 only. One
 //! body, compiled for each width of registers. Constant time: no branch or index depends on a value.
 
 use crate::machine::cpu::Cpu;
+
+/// X·Y modulo 2^64 for X of k×m and Y of m×n words, row-major; k×n words.
+///
+/// # Panics
+/// Unless `x` and `y` have k·m and m·n words.
+pub fn product(x: &[u64], y: &[u64], k: usize, m: usize, n: usize) -> Vec<u64> {
+    product_with(Cpu::get(), x, y, k, m, n)
+}
+
+fn product_with(cpu: Cpu, x: &[u64], y: &[u64], k: usize, m: usize, n: usize) -> Vec<u64> {
+    assert!(
+        x.len() == k * m && y.len() == m * n,
+        "matrices of k·m and m·n"
+    );
+    let mut out = vec![0; k * n];
+    let _ = cpu;
+    #[cfg(target_arch = "x86_64")]
+    if cpu.ifma().is_some() || cpu.fma().is_some_and(|have| have.wide()) {
+        // SAFETY: either token proves AVX-512 F and DQ.
+        unsafe { words_eight(x, y, m, n, &mut out) }
+        return out;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if cpu.fma().is_some() {
+        // SAFETY: the token proves AVX2.
+        unsafe { words_four(x, y, m, n, &mut out) }
+        return out;
+    }
+    words(x, y, m, n, &mut out);
+    out
+}
+
+/// # Safety
+/// The processor has AVX-512 F and DQ, whose 64-bit products are one instruction.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512dq")]
+unsafe fn words_eight(x: &[u64], y: &[u64], m: usize, n: usize, out: &mut [u64]) {
+    words(x, y, m, n, out);
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn words_four(x: &[u64], y: &[u64], m: usize, n: usize, out: &mut [u64]) {
+    words(x, y, m, n, out);
+}
+
+/// A row of Y at a time, added to a row of the result.
+#[inline(always)]
+fn words(x: &[u64], y: &[u64], m: usize, n: usize, out: &mut [u64]) {
+    for (row, out) in x.chunks_exact(m.max(1)).zip(out.chunks_exact_mut(n.max(1))) {
+        for (&a, y) in row.iter().zip(y.chunks_exact(n.max(1))) {
+            for (o, &b) in out.iter_mut().zip(y) {
+                *o = o.wrapping_add(a.wrapping_mul(b));
+            }
+        }
+    }
+}
 
 /// Columns whose sums go on together and share the halves of x.
 const COLUMNS: usize = 4;
@@ -100,21 +159,42 @@ fn dot_four(x: &[u64], w: [&[i32]; COLUMNS]) -> [u64; COLUMNS] {
 mod tests {
     use super::*;
 
+    const SHAPES: [(usize, usize, usize); 6] = [
+        (1, 1, 1),
+        (3, 5, 2),
+        (2, 8, 7),
+        (4, 33, 4),
+        (1, 50, 9),
+        (0, 3, 2),
+    ];
+
+    fn word(i: usize) -> u64 {
+        (i as u64 + 1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(31)
+    }
+
+    #[test]
+    fn products_of_words_equal_wide_integers_on_every_kernel() {
+        for (k, m, n) in SHAPES {
+            let mut x: Vec<u64> = (0..k * m).map(word).collect();
+            x.iter_mut().take(1).for_each(|x| *x = u64::MAX);
+            let y: Vec<u64> = (0..m * n).map(|i| word(i + 1000)).collect();
+            let term = |i: usize, j: usize, c: usize| {
+                (u128::from(x[i * m + j]) * u128::from(y[j * n + c])) as u64
+            };
+            let sum = |e: usize| (0..m).fold(0u64, |s, j| s.wrapping_add(term(e / n, j, e % n)));
+            let expected: Vec<u64> = (0..k * n).map(sum).collect();
+            for cpu in Cpu::variants() {
+                let found = product_with(cpu, &x, &y, k, m, n);
+                assert_eq!(found, expected, "{}", cpu.kernel_name());
+            }
+        }
+    }
+
     #[test]
     fn products_equal_wide_integers_on_every_kernel() {
-        for (k, m, n) in [
-            (1, 1, 1),
-            (3, 5, 2),
-            (2, 8, 7),
-            (4, 33, 4),
-            (1, 50, 9),
-            (0, 3, 2),
-        ] {
-            let word = |i: usize| {
-                (i as u64 + 1)
-                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                    .rotate_left(31)
-            };
+        for (k, m, n) in SHAPES {
             let mut x: Vec<u64> = (0..k * m).map(word).collect();
             x.iter_mut().take(1).for_each(|x| *x = u64::MAX);
             let mut w: Vec<i32> = (0..m * n).map(|i| word(i + 1000) as i32).collect();

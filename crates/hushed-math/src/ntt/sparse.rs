@@ -71,7 +71,10 @@ impl EveryCoefficient {
     }
 
     /// `out` ← the sums of s values in a row modulo q.
-    fn sums(&self, values: &[u64], out: &mut [u64]) {
+    ///
+    /// # Panics
+    /// Unless there are s values for each sum.
+    pub fn sums(&self, values: &[u64], out: &mut [u64]) {
         let mut wide = Words::scratch(out.len());
         sums(self.cpu, values, self.step, &mut wide);
         self.plan.pointwise().reduce(out, &wide);
@@ -90,39 +93,47 @@ impl EveryCoefficient {
         self.plan.pointwise().mul_scalar_assign(out, self.inverse);
     }
 
-    /// As [`EveryCoefficient::take`] for several polynomials, n values each, to as many pieces of `out`, of n/s −
-    /// `skipped` words but for the last, which may be shorter.
+    /// From the sums modulo q of s values in a row: coefficients of several polynomials after each other to each of
+    /// `out`, n/s − `skipped` of each polynomial as [`EveryCoefficient::take`] has them, of the last as many as there is
+    /// room for. The sums are erased.
     ///
     /// # Panics
-    /// Unless there are n values for each piece of `out`, or if all coefficients are skipped.
-    pub fn take_each(&self, values: &[u64], skipped: usize, out: &mut [u64]) {
-        let (words, degree) = (self.plan.n(), self.step * self.plan.n());
-        let pieces = out.chunks_mut(words - skipped);
-        let count = pieces.len();
-        assert_eq!(values.len(), count * degree, "values for each piece");
+    /// Unless there are n/s sums for each piece of `out`, or if all coefficients are skipped.
+    pub fn take_each(&self, sums: &mut [u64], skipped: usize, out: &mut [&mut [u64]]) {
+        let words = self.plan.n();
+        let kept = words - skipped;
+        let pieces: usize = out.iter().map(|out| out.len().div_ceil(kept)).sum();
+        assert_eq!(sums.len(), pieces * words, "sums for each piece");
+        let pieces = out.iter_mut().flat_map(|out| out.chunks_mut(kept));
         if self.matrix.is_empty() {
-            for (values, out) in values.chunks_exact(degree).zip(pieces) {
-                self.take(values, skipped, out);
+            for (sums, out) in sums.chunks_exact_mut(words).zip(pieces) {
+                self.plan.inverse(sums);
+                out.copy_from_slice(&sums[skipped..][..out.len()]);
+                self.plan.pointwise().mul_scalar_assign(out, self.inverse);
             }
-            return;
+            return sums.zeroize();
         }
-        let mut all = Words::scratch(2 * count * words);
-        let (sums, columns) = all.split_at_mut(count * words);
-        self.sums(values, sums);
+        let mut pieces: Vec<&mut [u64]> = pieces.collect();
+        let count = pieces.len();
+        let mut all = Words::scratch((words + 1) * count);
+        let (columns, found) = all.split_at_mut(words * count);
         for (i, column) in columns.chunks_exact_mut(count).enumerate() {
             let sums = sums.iter().skip(i).step_by(words);
             column.iter_mut().zip(sums).for_each(|(c, s)| *c = *s);
         }
         let columns: Vec<&[u64]> = columns.chunks_exact(count).collect();
-        let found = &mut sums[..count];
-        for (j, row) in (0..words - skipped).zip(self.matrix.chunks_exact(words).skip(skipped)) {
+        for (j, row) in (0..kept).zip(self.matrix.chunks_exact(words).skip(skipped)) {
             found.fill(0);
             let pointwise = self.plan.pointwise();
             pointwise.dot_scalars_assign(found, &columns, row);
-            let out = out.iter_mut().skip(j).step_by(words - skipped);
-            out.zip(found.iter()).for_each(|(o, f)| *o = *f);
+            for (piece, found) in pieces.iter_mut().zip(found.iter()) {
+                if let Some(out) = piece.get_mut(j) {
+                    *out = *found;
+                }
+            }
         }
         all.zeroize();
+        sums.zeroize();
     }
 }
 
@@ -158,11 +169,15 @@ mod tests {
                     assert_eq!(out, expected[skipped..][..out.len()]);
                     // Three polynomials, the third of which ends early.
                     let (three, kept) = (values.repeat(3), expected.len() - skipped);
-                    let mut out = vec![0; 2 * kept + kept.div_ceil(2)];
-                    every.take_each(&three, skipped, &mut out);
-                    for out in out.chunks(kept) {
+                    let mut sums = vec![0; 3 * expected.len()];
+                    every.sums(&three, &mut sums);
+                    let mut out = [kept, kept + kept.div_ceil(2)].map(|length| vec![0; length]);
+                    let [first, others] = &mut out;
+                    every.take_each(&mut sums, skipped, &mut [first, others]);
+                    for out in out.iter().flat_map(|out| out.chunks(kept)) {
                         assert_eq!(out, &expected[skipped..][..out.len()]);
                     }
+                    assert!(sums.iter().all(|sum| *sum == 0));
                 }
             }
         }

@@ -6,6 +6,9 @@ use crate::words::Words;
 use std::sync::Arc;
 use zeroize::Zeroize;
 
+/// Words of a strip, which stays in a first-level cache beside those of a few moduli.
+const STRIP: usize = 1024;
+
 impl RnsPoly<Coeff> {
     /// The polynomial with these integer coefficients under every modulus of `ids`; constant time in them.
     ///
@@ -85,8 +88,7 @@ impl RnsPoly<Coeff> {
     /// If there is only one modulus.
     pub fn divide_by_last_and_round(mut self) -> RnsPoly<Coeff> {
         let ones = vec![1; self.ids.len() - 1];
-        let mut lifted = self.divide_by_last(&ones);
-        lifted.zeroize();
+        self.divide_by_last(&ones);
         self.truncated()
     }
 
@@ -102,25 +104,32 @@ impl RnsPoly<Coeff> {
         self.truncate_limbs(stay)
     }
 
-    /// The quotient under all moduli but the last, in place; returns the remainders.
-    fn divide_by_last(&mut self, scalars: &[u64]) -> Words {
+    /// The quotient under all moduli but the last, in place. A strip at a time under all of them, so that the remainders
+    /// come from memory once.
+    fn divide_by_last(&mut self, scalars: &[u64]) {
         let last = self.ids.len() - 1;
         assert!(last > 0, "a modulus to divide by and one to stay");
         assert_eq!(scalars.len(), last, "one scalar a modulus that stays");
         let p = *self.basis.modulus(self.ids[last]);
-        let mut lifted = Words::scratch(self.n());
-        let (stay, dropped) = self.data.split_at_mut(last);
-        for ((&id, limb), &scalar) in self.ids.iter().zip(stay).zip(scalars) {
-            let plan = self.basis.plan(id);
-            let q = plan.modulus();
+        let factor = |(&id, &scalar): (&usize, &u64)| {
+            let q = self.basis.modulus(id);
             // By Fermat: the moduli of a basis are distinct primes.
-            let inverse = q.pow(q.reduce(p.value()), q.value() - 2);
-            plan.pointwise().lift_centred(&mut lifted, &dropped[0], &p);
-            let factor = q.mul(inverse, scalar);
-            plan.pointwise()
-                .sub_mul_scalar_assign(limb, &lifted, factor);
+            q.mul(q.pow(q.reduce(p.value()), q.value() - 2), scalar)
+        };
+        let factors: Vec<u64> = self.ids.iter().zip(scalars).map(factor).collect();
+        let n = self.n();
+        let mut lifted = Words::scratch(n.min(STRIP));
+        let (stay, dropped) = self.data.split_at_mut(last);
+        for start in (0..n).step_by(STRIP) {
+            let words = start..n.min(start + STRIP);
+            let lifted = &mut lifted[..words.len()];
+            for ((&id, limb), &factor) in self.ids.iter().zip(&mut *stay).zip(&factors) {
+                let pointwise = self.basis.plan(id).pointwise();
+                pointwise.lift_centred(lifted, &dropped[0][words.clone()], &p);
+                pointwise.sub_mul_scalar_assign(&mut limb[words.clone()], lifted, factor);
+            }
         }
-        lifted
+        lifted.zeroize();
     }
 
     /// All limbs but the last, which is erased.

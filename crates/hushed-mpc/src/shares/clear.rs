@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use hushed_math::product_small;
 use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
 use hushed_twopc::func::softmax::{self, SCORES};
 use hushed_twopc::he::MatmulShape;
-use hushed_twopc::he::product::local::product_small;
 use hushed_twopc::share::{Ring, Share};
 
 use super::{Known, Shares, products, rows_times};

@@ -108,9 +108,10 @@ impl RingScale {
         for (j, &inverse) in self.inverses.iter().enumerate() {
             let m = self.params.basis().modulus(j);
             let half = m.mul(m.reduce(half), inverse);
-            for (out, &r) in out.limb_mut(j).iter_mut().zip(remainders.iter()) {
-                *out = m.sub(half, m.mul(m.reduce(r), inverse));
-            }
+            let (pointwise, out) = (self.params.basis().plan(j).pointwise(), out.limb_mut(j));
+            pointwise.reduce(out, &remainders);
+            pointwise.mul_scalar_assign(out, inverse);
+            out.iter_mut().for_each(|x| *x = m.sub(half, *x));
         }
         Ok(out)
     }

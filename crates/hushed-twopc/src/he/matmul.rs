@@ -11,12 +11,12 @@ use super::encode::{View, encode_right};
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
 use super::layout::{Layout, OltSpec};
 use super::product::Multiplier;
-use super::product::local::product;
 use super::window::{Encrypted, OltPlan, OltShape, Packing};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, SecretWords, Share};
+use hushed_math::product;
 use std::borrow::Borrow;
 use zeroize::Zeroizing;
 

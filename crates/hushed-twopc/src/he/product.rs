@@ -11,7 +11,6 @@
 mod arriving;
 pub(super) mod blocks;
 mod leaf;
-pub mod local;
 pub(super) mod values;
 
 use super::layout::{LEAVES_TOGETHER, Layout};

@@ -4,7 +4,7 @@
 
 use super::limb::{SHORT, Wide};
 use super::{Limb, load, store};
-use crate::kernels::points::{GROUP, LEFT, Place, RIGHT, TERMS};
+use crate::kernels::points::{GROUP, LEFT, Place, RIGHT, Run, TERMS};
 use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
@@ -41,6 +41,20 @@ impl Points {
                 tile(&self.0, terms, (l, r), add, to, place);
             }
         }
+    }
+
+    /// The sums of two panels over all points of `run`, before a last reduction: below 8q.
+    pub(crate) fn run(
+        &self,
+        left: &[u64],
+        right: &[u64],
+        run: &Run,
+        sums: &mut [u64; LEFT * RIGHT],
+    ) {
+        let Run { groups, terms, .. } = *run;
+        assert!(groups * terms <= TERMS && run.is_within(left, right));
+        // SAFETY: the token of `new` proves the instruction sets; the assertion bounds the panels.
+        unsafe { whole_run(&self.0, left.as_ptr(), right.as_ptr(), run, sums) }
     }
 }
 
@@ -110,7 +124,7 @@ unsafe fn tile(
 ) {
     let mut halves: Halves = [const { MaybeUninit::uninit() }; LEFT * RIGHT];
     // SAFETY: by the contract of this function.
-    unsafe { multiply(terms, l, r, &mut halves) }
+    unsafe { multiply(&Run::of_one(terms), l, r, &mut halves) }
     let wide = Wide::new(limb);
     for (i, halves) in halves.chunks_exact(RIGHT).enumerate().take(place.lines) {
         for (j, halves) in halves.iter().enumerate().take(place.columns) {
@@ -132,6 +146,34 @@ unsafe fn tile(
     }
 }
 
+/// As [`tile`], over the points of a run: a sum of eight lanes each.
+///
+/// # Safety
+/// The processor has AVX-512 IFMA; the panels have what `run` says, at most [`TERMS`] terms in all.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn whole_run(
+    limb: &Limb,
+    left: *const u64,
+    right: *const u64,
+    run: &Run,
+    sums: &mut [u64; LEFT * RIGHT],
+) {
+    let mut halves: Halves = [const { MaybeUninit::uninit() }; LEFT * RIGHT];
+    // SAFETY: by the contract of this function.
+    unsafe { multiply(run, left, right, &mut halves) }
+    let (wide, short) = (Wide::new(limb), run.groups * run.terms <= SHORT);
+    for (sum, halves) in sums.iter_mut().zip(&halves) {
+        // SAFETY: `multiply` wrote all.
+        let [low, high] = unsafe { halves.assume_init() };
+        let lanes = if short {
+            wide.reduce_short(low, high)
+        } else {
+            wide.reduce(low, high)
+        };
+        *sum = _mm512_reduce_add_epi64(lanes) as u64;
+    }
+}
+
 /// Writes all of `halves`. Not inlined, and the sums are written once at the end, for the reason at the matrix product
 /// of one modulus (`gemm.rs`).
 ///
@@ -139,22 +181,26 @@ unsafe fn tile(
 /// As [`tile`].
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn multiply(terms: usize, mut left: *const u64, mut right: *const u64, halves: &mut Halves) {
+unsafe fn multiply(run: &Run, left: *const u64, right: *const u64, halves: &mut Halves) {
     let mut low = [[_mm512_setzero_si512(); RIGHT]; LEFT];
     let mut high = low;
-    for _ in 0..terms {
+    for group in 0..run.groups {
         // SAFETY: by the contract of this function.
         unsafe {
-            let r: [__m512i; RIGHT] = std::array::from_fn(|i| load(right.add(GROUP * i)));
-            for i in 0..LEFT {
-                let l = load(left.add(GROUP * i));
-                for j in 0..RIGHT {
-                    low[i][j] = _mm512_madd52lo_epu64(low[i][j], l, r[j]);
-                    high[i][j] = _mm512_madd52hi_epu64(high[i][j], l, r[j]);
+            let mut left = left.add(group * run.strides[0]);
+            let mut right = right.add(group * run.strides[1]);
+            for _ in 0..run.terms {
+                let r: [__m512i; RIGHT] = std::array::from_fn(|i| load(right.add(GROUP * i)));
+                for i in 0..LEFT {
+                    let l = load(left.add(GROUP * i));
+                    for j in 0..RIGHT {
+                        low[i][j] = _mm512_madd52lo_epu64(low[i][j], l, r[j]);
+                        high[i][j] = _mm512_madd52hi_epu64(high[i][j], l, r[j]);
+                    }
                 }
+                left = left.add(LEFT * GROUP);
+                right = right.add(RIGHT * GROUP);
             }
-            left = left.add(LEFT * GROUP);
-            right = right.add(RIGHT * GROUP);
         }
     }
     for i in 0..LEFT {

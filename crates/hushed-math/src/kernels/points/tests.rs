@@ -77,13 +77,13 @@ fn products_equal_wide_integers_for_shapes_around_the_panels() {
                     let values = lines(&right, RIGHT, panel, 0..terms, terms, points);
                     gemm.put(&mut r, panel, 0, &values);
                 }
-                let panels = lefts.div_ceil(LEFT);
+                let (panels, right_panels) = (lefts.div_ceil(LEFT), rights.div_ceil(RIGHT));
                 for panels in [0..panels, 0..1, panels - 1..panels] {
                     let lines = panels.start * LEFT..lefts.min(panels.end * LEFT);
                     let mut out = vec![7; lines.len() * rights * points];
-                    gemm.multiply(&l, panels, &r, &mut out);
+                    gemm.multiply(&l, panels.clone(), &r, 0..right_panels, &mut out);
                     let mut found = out.iter();
-                    for line in lines {
+                    for line in lines.clone() {
                         for right in 0..rights {
                             for t in 0..points {
                                 assert_eq!(
@@ -94,6 +94,23 @@ fn products_equal_wide_integers_for_shapes_around_the_panels() {
                                 );
                             }
                         }
+                    }
+                    // The last panel of the right, and sums of the values of each product.
+                    let last = right_panels - 1..right_panels;
+                    let begin = last.start * RIGHT;
+                    let each = points * (rights - begin);
+                    let mut out_last = vec![7; lines.len() * each];
+                    gemm.multiply(&l, panels.clone(), &r, last.clone(), &mut out_last);
+                    let whole = out.chunks_exact(rights * points);
+                    let whole = whole.flat_map(|line| &line[begin * points..]);
+                    assert!(out_last.iter().eq(whole));
+                    for run in [8, points] {
+                        let mut sums = vec![7; lines.len() * each / run];
+                        gemm.multiply_runs(&l, panels.clone(), &r, last.clone(), run, &mut sums);
+                        let expected = out_last
+                            .chunks_exact(run)
+                            .map(|v| v.iter().sum::<u64>() % q);
+                        assert!(sums.iter().copied().eq(expected), "{}", cpu.kernel_name());
                     }
                 }
             }
@@ -113,8 +130,11 @@ fn sums_at_the_bound_do_not_overflow() {
             gemm.put(&mut l, 0, 0, &vec![q - 1; terms * LEFT * 8]);
             gemm.put(&mut r, 0, 0, &vec![q - 1; terms * RIGHT * 8]);
             let mut out = [0; 8];
-            gemm.multiply(&l, 0..1, &r, &mut out);
+            gemm.multiply(&l, 0..1, &r, 0..1, &mut out);
             assert_eq!(out, [terms as u64; 8], "{}", cpu.kernel_name());
+            let mut sum = [0];
+            gemm.multiply_runs(&l, 0..1, &r, 0..1, 8, &mut sum);
+            assert_eq!(sum, [8 * terms as u64], "{}", cpu.kernel_name());
         }
     }
 }
@@ -124,6 +144,6 @@ fn sums_at_the_bound_do_not_overflow() {
 fn operands_have_their_sides() {
     let gemm = PointGemm::with_cpu(Modulus::new(257).unwrap(), Cpu::portable());
     let (l, r) = (PointMatrix::left(8, 1, 1), PointMatrix::left(8, 1, 1));
-    gemm.multiply(&l, 0..1, &r, &mut [0; 8]);
+    gemm.multiply(&l, 0..1, &r, 0..1, &mut [0; 8]);
     const { assert!(LEFT != RIGHT) }
 }
