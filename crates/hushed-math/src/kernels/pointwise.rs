@@ -5,6 +5,10 @@ use super::portable;
 use super::{fma, ifma};
 use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
+use zeroize::Zeroize;
+
+/// Words that go through two kernels one after the other.
+const STRIP: usize = 256;
 
 /// Word-by-word operations modulo one q, with the kernel chosen at construction.
 ///
@@ -246,6 +250,25 @@ impl Pointwise {
     pub fn lift_centred(&self, out: &mut [u64], x: &[u64], from: &Modulus) {
         same_length(out, x);
         run!(self.lift_centred(out, x, from))
+    }
+
+    /// a_i ← (a_i − c_i)·s for the integer c_i of (−p/2, p/2) that x_i in [0, p) stands for, p = `from`, and one residue
+    /// s in [0, q): a division by p, of which x is the remainder.
+    pub fn sub_centred_mul_scalar_assign(&self, a: &mut [u64], x: &[u64], from: &Modulus, s: u64) {
+        same_length(a, x);
+        self.check_scalar(s);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(limb) = &self.ifma {
+            let back = self.modulus.mul(s, self.modulus.reduce(from.value()));
+            return limb.sub_centred_mul_scalar_assign(a, x, from, [s, back]);
+        }
+        let mut lifted = [0; STRIP];
+        for (a, x) in a.chunks_mut(STRIP).zip(x.chunks(STRIP)) {
+            let lifted = &mut lifted[..x.len()];
+            self.lift_centred(lifted, x, from);
+            self.sub_mul_scalar_assign(a, lifted, s);
+        }
+        lifted.zeroize();
     }
 
     /// out_i ← x_i mod q for any signed x_i.

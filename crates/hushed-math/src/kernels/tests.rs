@@ -171,6 +171,18 @@ fn any_word_is_reduced_and_any_residue_lifted() {
                         "{x} of {top} under {q}"
                     );
                 }
+                for s in [0, 1, q / 2, q - 1] {
+                    let mut a = words(x.len(), q, &mut rng);
+                    let wanted = a.iter().zip(&out).map(|(&a, &c)| {
+                        (u128::from(a) + u128::from(q - c)) * u128::from(s) % u128::from(q)
+                    });
+                    let wanted: Vec<u128> = wanted.collect();
+                    p.sub_centred_mul_scalar_assign(&mut a, &x, &from, s);
+                    assert!(
+                        a.iter().map(|&a| u128::from(a)).eq(wanted),
+                        "{top} under {q}"
+                    );
+                }
             }
         }
     }

@@ -2,12 +2,8 @@
 
 use super::{Coeff, RnsPoly};
 use crate::rns::RnsBasis;
-use crate::words::Words;
 use std::sync::Arc;
 use zeroize::Zeroize;
-
-/// Words of a strip, which stays in a first-level cache beside those of a few moduli.
-const STRIP: usize = 1024;
 
 impl RnsPoly<Coeff> {
     /// The polynomial with these integer coefficients under every modulus of `ids`; constant time in them.
@@ -104,8 +100,7 @@ impl RnsPoly<Coeff> {
         self.truncate_limbs(stay)
     }
 
-    /// The quotient under all moduli but the last, in place. A strip at a time under all of them, so that the remainders
-    /// come from memory once.
+    /// The quotient under all moduli but the last, in place.
     fn divide_by_last(&mut self, scalars: &[u64]) {
         let last = self.ids.len() - 1;
         assert!(last > 0, "a modulus to divide by and one to stay");
@@ -117,19 +112,11 @@ impl RnsPoly<Coeff> {
             q.mul(q.pow(q.reduce(p.value()), q.value() - 2), scalar)
         };
         let factors: Vec<u64> = self.ids.iter().zip(scalars).map(factor).collect();
-        let n = self.n();
-        let mut lifted = Words::scratch(n.min(STRIP));
         let (stay, dropped) = self.data.split_at_mut(last);
-        for start in (0..n).step_by(STRIP) {
-            let words = start..n.min(start + STRIP);
-            let lifted = &mut lifted[..words.len()];
-            for ((&id, limb), &factor) in self.ids.iter().zip(&mut *stay).zip(&factors) {
-                let pointwise = self.basis.plan(id).pointwise();
-                pointwise.lift_centred(lifted, &dropped[0][words.clone()], &p);
-                pointwise.sub_mul_scalar_assign(&mut limb[words.clone()], lifted, factor);
-            }
+        for ((&id, limb), &factor) in self.ids.iter().zip(stay).zip(&factors) {
+            let pointwise = self.basis.plan(id).pointwise();
+            pointwise.sub_centred_mul_scalar_assign(limb, &dropped[0], &p, factor);
         }
-        lifted.zeroize();
     }
 
     /// All limbs but the last, which is erased.

@@ -85,6 +85,19 @@ impl Limb {
         unsafe { lift_centred(&self.constants, out, x, from.value()) }
     }
 
+    /// `back` is s·p mod q.
+    pub(crate) fn sub_centred_mul_scalar_assign(
+        &self,
+        a: &mut [u64],
+        x: &[u64],
+        from: &Modulus,
+        [s, back]: [u64; 2],
+    ) {
+        assert_eq!(a.len(), x.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { sub_centred_mul_scalar(&self.constants, a, x, from.value(), [s, back]) }
+    }
+
     pub(crate) fn reduce_signed(&self, out: &mut [u64], x: &[i64]) {
         assert_eq!(out.len(), x.len());
         // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
@@ -227,6 +240,35 @@ unsafe fn lift_centred(c: &Constants, out: &mut [u64], x: &[u64], p: u64) {
         let borrow = _mm512_mask_cmplt_epu64_mask(above, r, p);
         let r = _mm512_mask_sub_epi64(r, above, r, p);
         _mm512_mask_add_epi64(r, borrow, r, lanes.q)
+    });
+}
+
+/// (a − x)·s, and s·p more where x > p/2 stands for x − p. With k·q > p the difference a + kq − x is above zero and
+/// below q + p + q < 2^52; the product is below 2q, and the sum below 3q.
+///
+/// # Safety
+/// As [`lift_centred`].
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn sub_centred_mul_scalar(
+    c: &Constants,
+    a: &mut [u64],
+    x: &[u64],
+    p: u64,
+    [s, back]: [u64; 2],
+) {
+    let lanes = Lanes::new(c);
+    let (half, above_p) = (splat(p / 2), splat((p / c.q + 1) * c.q));
+    let factor = Factor {
+        w: splat(s),
+        shoup: splat(shoup52(s, c.q)),
+    };
+    let back = splat(back);
+    let (to, from) = (a.as_mut_ptr(), x.as_ptr());
+    map!(a.len(), to, [a = to, x = from] => {
+        let product = lanes.mul(_mm512_sub_epi64(_mm512_add_epi64(a, above_p), x), factor);
+        let above = _mm512_cmpgt_epu64_mask(x, half);
+        let sum = _mm512_and_si512(_mm512_mask_add_epi64(product, above, product, back), lanes.mask);
+        csub(csub(sum, lanes.q2), lanes.q)
     });
 }
 
