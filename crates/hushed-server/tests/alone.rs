@@ -40,28 +40,28 @@ fn symbol_names(elf: &[u8]) -> &[u8] {
     &elf[start..start + length]
 }
 
-/// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, where all that is not ours
-/// lies already. Our crates are compiled once more, as their features are others; so with little optimisation, which
-/// decides what is inlined and not what is there. The kernels keep theirs: the program serves a text.
+/// Our crates in the server, but for the kernels.
+const OURS: [&str; 10] = [
+    "ckks", "fhe", "lower", "model", "mpc", "net", "rlwe", "serve", "server", "twopc",
+];
+
+/// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, where most of what is not
+/// ours lies already. Our crates are compiled once more, as their features are others; so with little optimisation,
+/// which decides what is inlined and not what is there. A level for the whole profile would compile all that is not
+/// ours again. The kernels keep theirs: the program serves a text.
 fn build() -> PathBuf {
     let here = Path::new(env!("CARGO_BIN_EXE_hushed-server"));
     let target = here.parent().and_then(Path::parent).unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args([
-            "build",
-            "--locked",
-            "--offline",
-            "-p",
-            "hushed-server",
-            "--config",
-            "profile.dev.opt-level=1",
-            "--config",
-            "profile.dev.package.hushed-math.opt-level=2",
-            "--config",
-            "profile.dev.incremental=false",
-            "--target-dir",
-        ])
+    let mut command = Command::new(cargo);
+    command.args(["build", "--locked", "--offline", "-p", "hushed-server"]);
+    command.args(["--config", "profile.dev.incremental=false"]);
+    for name in OURS {
+        let level = format!("profile.dev.package.hushed-{name}.opt-level=1");
+        command.args(["--config", &level]);
+    }
+    let built = command
+        .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
