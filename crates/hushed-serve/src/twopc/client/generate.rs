@@ -79,6 +79,9 @@ pub enum Finish {
     Length,
 }
 
+/// The likeliest tokens after a pass, and its cost.
+type Pass = (Vec<u32>, Cost);
+
 /// A text that is being continued: an iterator of tokens. Dropped before its end it leaves the session ready for
 /// another text; after an error the session is over.
 pub struct Generation<'a> {
@@ -92,7 +95,7 @@ pub struct Generation<'a> {
     /// Tokens that may still be handed out.
     left: usize,
     /// With `pad_output`: what all passes gave, once they have been run.
-    ready: Option<VecDeque<Result<(Vec<u32>, Cost), ServeError>>>,
+    ready: Option<VecDeque<Result<Pass, ServeError>>>,
     temperature: u16,
     seed: u64,
     terms: Terms,
@@ -268,7 +271,7 @@ impl Generation<'_> {
     }
 
     /// One pass: the ids of the likeliest tokens, of which the first follows.
-    fn pass(&mut self) -> Result<(Vec<u32>, Cost), ServeError> {
+    fn pass(&mut self) -> Result<Pass, ServeError> {
         let began = Instant::now();
         let before = self.client.stats();
         let new = std::mem::replace(&mut self.new, TokenIds::new(Vec::new()));
@@ -305,7 +308,7 @@ impl Generation<'_> {
     }
 
     /// The next token, before those that it leads: of a pass that is run now, or of one that was.
-    fn ids(&mut self) -> Result<(Vec<u32>, Cost), ServeError> {
+    fn ids(&mut self) -> Result<Pass, ServeError> {
         if !self.pad_output {
             return self.pass();
         }
