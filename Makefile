@@ -38,8 +38,8 @@ generate: build ## continue a private text with a small GPT-2; PROMPT="…" is y
 test: setup ## run every check and every test (about 20 minutes)
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test
 
-accuracy: build ## how close private answers are to clear ones, over 131 sentences (long)
-	@python3 scripts/accuracy.py
+accuracy: build ## how close private answers are to clear ones: sentences, tokens, digits (long); PART=tokens does one
+	@python3 scripts/accuracy.py $$PART
 
 encrypted: build ## try `fhe`: one layer of the real model under encryption, a quarter of an hour (LAYERS, ROWS change it)
 	@python3 scripts/encrypted_run.py --layers "$${LAYERS:-1}" --rows "$${ROWS:-32}"

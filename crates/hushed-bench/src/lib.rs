@@ -223,7 +223,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "layer",
-        about: "one encoder layer with random weights",
+        about: "one layer with random weights; of LLaMA-7B with --only llama-7b",
         kind: Kind::Model(model::layers),
     },
     Suite {

@@ -1,5 +1,5 @@
-//! Encoder layers, whole models and a vision transformer with random weights of realistic ranges, and where their time
-//! and bytes go.
+//! Layers, whole models and a vision transformer with random weights of realistic ranges, and where their time and
+//! bytes go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use hushed_math::cpu::Cpu;
 use hushed_model::{
-    Item, Matrix, NetworkConfig, Pixels, Pool, Program, TokenIds, cosine, network_shapes, plain,
-    random_network, random_vit, vit_shapes,
+    Item, Matrix, NetworkConfig, Pixels, Pool, Program, TokenIds, cosine, llama_shapes,
+    network_shapes, plain, random_llama, random_network, random_vit, vit_shapes,
 };
 use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_net::{Party, Session};
@@ -20,13 +20,16 @@ use crate::machine;
 /// The preset that reads an image.
 const VISION: &str = "vit-base";
 
+/// The preset of a decoder, of which a layer that all rows go through is measured.
+const DECODER: &str = "llama-7b";
+
 /// What to run.
 pub struct ModelCase {
-    /// `minilm`, `bert-base`, `bert-large`, `vit-base`.
+    /// `minilm`, `bert-base`, `bert-large`, `vit-base`, `llama-7b`.
     preset: &'static str,
     config: NetworkConfig,
     tokens: usize,
-    /// One encoder layer, without embedding and pooling.
+    /// One layer, without embedding and pooling.
     layer: bool,
 }
 
@@ -37,7 +40,10 @@ impl Whole for ModelCase {
 
     /// What takes minutes and several gigabytes, only where it is named.
     fn wanted(&self, how: How<'_>) -> bool {
-        let long = !self.layer && ["bert-large", VISION].contains(&self.preset);
+        let long = match self.layer {
+            true => self.preset == DECODER,
+            false => ["bert-large", VISION].contains(&self.preset),
+        };
         how.wants(&self.params()) && (!long || how.only.is_some())
     }
 
@@ -53,11 +59,13 @@ impl ModelCase {
 
     /// Its program with shapes only, or with random numbers.
     fn program(&self, numbers: bool) -> Program {
-        match (self.preset == VISION, numbers) {
-            (true, false) => vit_shapes(&self.config).program(),
-            (true, true) => random_vit(&self.config, 1).program(),
-            (false, false) => network_shapes(&self.config, Pool::Mean).program(),
-            (false, true) => random_network(&self.config, Pool::Mean, 1).program(),
+        match (self.preset, numbers) {
+            (VISION, false) => vit_shapes(&self.config).program(),
+            (VISION, true) => random_vit(&self.config, 1).program(),
+            (DECODER, false) => llama_shapes(&self.config).program_of_all_rows(),
+            (DECODER, true) => random_llama(&self.config, 1).program_of_all_rows(),
+            (_, false) => network_shapes(&self.config, Pool::Mean).program(),
+            (_, true) => random_network(&self.config, Pool::Mean, 1).program(),
         }
     }
 
@@ -74,6 +82,7 @@ pub fn layers() -> Vec<Box<dyn Whole>> {
         ("minilm", 128),
         ("bert-base", 128),
         ("bert-large", 128),
+        (DECODER, 8),
     ];
     let one = |(preset, tokens)| {
         let mut config = config(preset);
@@ -115,8 +124,10 @@ fn boxed(case: ModelCase) -> Box<dyn Whole> {
 }
 
 fn config(preset: &str) -> NetworkConfig {
-    if preset == VISION {
-        return NetworkConfig::vit_base();
+    match preset {
+        VISION => return NetworkConfig::vit_base(),
+        DECODER => return NetworkConfig::llama_7b(),
+        _ => {}
     }
     let (layers, width, heads, hidden) = match preset {
         "minilm" => (6, 384, 12, 1536),

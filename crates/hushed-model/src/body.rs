@@ -35,6 +35,14 @@ impl Body {
         }
     }
 
+    /// The steps where every row of a decoder gives logits.
+    pub fn program_of_all_logits(&self) -> Program {
+        match self {
+            Body::Decoder(decoder) => decoder.program_of_all_logits(),
+            Body::Encoder(_) | Body::Vision(_) => self.program(),
+        }
+    }
+
     /// Token vectors and positions, where it reads texts.
     pub fn embedding(&self) -> Option<&Embedding> {
         match self {

@@ -40,20 +40,25 @@ impl DecoderNetwork {
     /// The steps. Of the last layer only the last row of each text goes through query, output and feed-forward, and
     /// through the last norm and the head.
     pub fn program(&self) -> Program {
-        self.program_by(Queries::Last)
+        self.program_by(Queries::Last, Some(Pool::Last))
     }
 
     /// The same where all rows go through the last layer: where a row is not less work, and for what is said of all
     /// rows.
     pub fn program_of_all_rows(&self) -> Program {
-        self.program_by(Queries::All)
+        self.program_by(Queries::All, Some(Pool::Last))
     }
 
-    fn program_by(&self, read: Queries) -> Program {
+    /// The same where every row gives the logits of the token after it: for what is said of a text's own tokens.
+    pub fn program_of_all_logits(&self) -> Program {
+        self.program_by(Queries::All, None)
+    }
+
+    fn program_by(&self, read: Queries, pool: Option<Pool>) -> Program {
         let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
         let mut last = layers(&mut p, x, &self.layers, read);
-        if read == Queries::All {
-            last = p.step("last", Block::Pool(Pool::Last), &[last]);
+        if let Some(pool) = pool.filter(|_| read == Queries::All) {
+            last = p.step("last", Block::Pool(pool), &[last]);
         }
         let last = p.step("norm", Block::Norm(self.norm.clone()), &[last]);
         p.step("head", Block::Vocabulary(self.head.clone()), &[last]);

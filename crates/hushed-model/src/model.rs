@@ -89,6 +89,11 @@ impl Model {
         self.declared(self.body.program_of_all_rows())
     }
 
+    /// The same where every row of a decoder gives the logits of the token after it.
+    pub fn program_of_all_logits(&self) -> Program {
+        self.declared(self.body.program_of_all_logits())
+    }
+
     fn declared(&self, program: Program) -> Program {
         match self.public.config.norms.is_empty() {
             true => program,

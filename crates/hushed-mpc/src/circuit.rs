@@ -20,6 +20,7 @@ pub(crate) mod prefix;
 pub(crate) mod product;
 pub(crate) mod search;
 pub(crate) mod token;
+pub(crate) mod top;
 
 use hushed_model::{
     Activation, Attention, Block, Classifier, FeedForward, Linear, Norm, NormKind, Pool, Program,

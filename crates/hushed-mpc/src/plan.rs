@@ -15,12 +15,12 @@ use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
 use crate::circuit::cache::Cache;
-use crate::circuit::token::{next_token, open_largest, predicts_tokens};
-use crate::{Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
+use crate::circuit::token::{next_tokens, open_largest, predicts_tokens};
+use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
-use exposures::{exposures, logit_exposures, prefix_exposure, search_exposures};
+use exposures::{exposures, open_more, prefix_exposure, search_exposures};
 pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
@@ -135,33 +135,41 @@ impl Plan {
         if predicts_tokens(program) {
             return Plan::next_token(program, 0, tokens, terms);
         }
+        if classes(program).is_some() {
+            return Plan::classes(program, tokens, terms, Answers::Label);
+        }
         let mut counting = Counting::new()?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
-        match classes(program) {
-            Some(_) => drop(open_largest(&mut counting, &pooled, None)?),
-            None => drop(open(&mut counting, &pooled, unit)?),
-        }
+        open(&mut counting, &pooled, unit)?;
         Ok(Plan::of(program, counting, 0, tokens, terms))
     }
 
-    /// The plan of one pass of a classifier whose operator opens all logits.
+    /// The plan of one pass of a classifier whose operator opens this.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for a model that is no classifier, and as [`Plan::twopc`].
-    pub fn logits(program: &Program, tokens: &[usize], terms: Terms) -> Result<Plan, RunError> {
+    pub fn classes(
+        program: &Program,
+        tokens: &[usize],
+        terms: Terms,
+        answers: Answers,
+    ) -> Result<Plan, RunError> {
         let Some(classes) = classes(program) else {
             return Err(RunError::Unsupported {
                 site: "the answer".to_owned(),
-                what: "logits: the model is no classifier",
+                what: "classes: the model is no classifier",
             });
         };
         let mut counting = Counting::new()?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let logits = run(&mut counting, program, &input, |_, _| ())?;
-        open(&mut counting, &logits, false)?;
+        match answers.top() {
+            Some(top) => drop(open_largest(&mut counting, &logits, None, top)?),
+            None => drop(open(&mut counting, &logits, false)?),
+        }
         let mut plan = Plan::of(program, counting, 0, tokens, terms);
-        logit_exposures(&mut plan.exposures, tokens.len(), classes);
+        open_more(&mut plan.exposures, answers, tokens.len(), classes);
         Ok(plan)
     }
 
@@ -175,16 +183,37 @@ impl Plan {
         rows: &[usize],
         terms: Terms,
     ) -> Result<Plan, RunError> {
+        Plan::next_tokens(program, before, rows, terms, Answers::Label)
+    }
+
+    /// As [`Plan::next_token`], where the operator opens this.
+    ///
+    /// # Errors
+    /// As [`next_tokens`]; [`RunError::Unsupported`] for logits.
+    pub fn next_tokens(
+        program: &Program,
+        before: impl Into<Before>,
+        rows: &[usize],
+        terms: Terms,
+        answers: Answers,
+    ) -> Result<Plan, RunError> {
+        let top = answers.top().ok_or_else(|| RunError::Unsupported {
+            site: "the answer".to_owned(),
+            what: "logits: the model is no classifier",
+        })?;
         let Before { public, held } = before.into();
         let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
+        let pass = |rows: &[usize], cache: &mut _, counting: &mut _| {
+            let input = Input::Lengths(rows.to_vec(), terms);
+            next_tokens(counting, program, cache, &input, None, top)
+        };
         if held > 0 {
-            let before = Input::Lengths(vec![held], terms);
-            next_token(&mut Counting::new()?, program, &mut cache, &before, None)?;
+            pass(&[held], &mut cache, &mut Counting::new()?)?;
         }
         let mut counting = Counting::new()?;
-        let input = Input::Lengths(rows.to_vec(), terms);
-        next_token(&mut counting, program, &mut cache, &input, None)?;
+        pass(rows, &mut cache, &mut counting)?;
         let mut plan = Plan::of(program, counting, held, rows, terms);
+        open_more(&mut plan.exposures, answers, 1, 0);
         plan.exposures.extend(prefix_exposure(public));
         Ok(plan)
     }

@@ -1,5 +1,6 @@
 //! Where accuracy goes: the same texts in the clear, with approximated functions and rounded numbers, and privately,
-//! compared after every stage.
+//! compared after every stage. Of a model that generates the token that follows each row of a text is compared, found
+//! privately as when it generates, with all rows of the text in one pass.
 //!
 //! Both parties run here, in two threads on fresh keys, and their shares are combined: a tool for the holder of the
 //! weights, never part of a session with another party.
@@ -9,11 +10,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use hushed_model::plain;
 use hushed_model::tokens::TokenIds;
-use hushed_model::{Block, Model, Step};
+use hushed_model::{Block, Model, Step, largest};
 use hushed_net::memory_pair;
 use hushed_twopc::share::Share;
 use serde::Serialize;
 
+use crate::circuit::token::{open_largest, predicts_tokens};
 use crate::{Acts, Clear, Input, Layers, Protocol, RunError, Terms, run};
 
 /// Errors of one stage over all texts, relative to the root mean square of the clear values there.
@@ -42,12 +44,30 @@ pub struct Answer {
     pub private: Vec<f64>,
 }
 
+/// The token after a row of a text, of a model that generates.
+#[derive(Clone, Debug, Serialize)]
+pub struct Position {
+    /// The text.
+    pub text: usize,
+    /// The row.
+    pub row: usize,
+    /// The likeliest token in the clear.
+    pub clear: u32,
+    /// The one that was found privately.
+    pub private: u32,
+    /// By how much the clear logit of the likeliest token leads all others.
+    pub margin: f64,
+}
+
 /// What [`verify`] finds.
+#[derive(Default)]
 pub struct Report {
     /// Stage by stage.
     pub stages: Vec<Stage>,
-    /// Text by text.
+    /// Text by text; none of a model that generates.
     pub answers: Vec<Answer>,
+    /// Every row of every text, of a model that generates.
+    pub positions: Vec<Position>,
 }
 
 impl Report {
@@ -69,6 +89,14 @@ struct Sums {
     protocol: f64,
     total: f64,
     worst: f64,
+}
+
+/// What a party gives to the comparison.
+enum Sent {
+    /// Its share after a stage.
+    Stage(Acts<Share>),
+    /// At the client: the tokens that follow the rows of a text.
+    Tokens(Vec<u32>),
 }
 
 /// Runs the texts three ways. `progress` is called after every text.
@@ -115,7 +143,10 @@ pub fn verify(
 
 /// Whether a stage ends here.
 fn ends(step: &Step) -> bool {
-    matches!(step.block, Block::Norm(_) | Block::Pool(_))
+    matches!(
+        step.block,
+        Block::Norm(_) | Block::Pool(_) | Block::Vocabulary(_)
+    )
 }
 
 /// One party's runs, with a copy of its share after every stage.
@@ -123,17 +154,24 @@ fn party(
     party: &mut Protocol,
     model: &Model,
     inputs: &[Input],
-    out: &Sender<Acts<Share>>,
+    out: &Sender<Sent>,
 ) -> Result<(), RunError> {
-    let program = model.program();
+    let program = model.program_of_all_logits();
     for input in inputs {
         // A closed channel means that the other side of `verify` has stopped: nothing is left to compare.
         let mut open = true;
-        run(party, &program, input, |step, x| {
+        let last = run(party, &program, input, |step, x| {
             if ends(step) && open {
-                open = out.send(x.clone()).is_ok();
+                open = out.send(Sent::Stage(x.clone())).is_ok();
             }
         })?;
+        if predicts_tokens(&program) {
+            let tokens = open_largest(party, &last, None, 1)?;
+            if let Some(tokens) = tokens {
+                let tokens = tokens.into_iter().flatten().collect();
+                open = open && out.send(Sent::Tokens(tokens)).is_ok();
+            }
+        }
         if !open {
             return Ok(());
         }
@@ -144,14 +182,14 @@ fn party(
 fn compare(
     model: &Model,
     texts: &[TokenIds],
-    client: &Receiver<Acts<Share>>,
-    server: &Receiver<Acts<Share>>,
+    client: &Receiver<Sent>,
+    server: &Receiver<Sent>,
     progress: &mut impl FnMut(usize),
 ) -> Result<Report, RunError> {
-    let program = model.program();
+    let program = model.program_of_all_logits();
     let stages: Vec<&Step> = program.steps().iter().filter(|s| ends(s)).collect();
     let mut sums: Vec<Sums> = stages.iter().map(|_| Sums::default()).collect();
-    let mut answers = Vec::with_capacity(texts.len());
+    let mut report = Report::default();
     let mut in_clear = Clear::default();
     for (done, text) in texts.iter().enumerate() {
         let (mut clear, mut approx) = (Vec::new(), Vec::new());
@@ -168,31 +206,60 @@ fn compare(
         })?;
         let mut last = Vec::new();
         for ((sum, clear), approx) in sums.iter_mut().zip(&clear).zip(&approx) {
-            let (Ok(a), Ok(b)) = (client.recv(), server.recv()) else {
-                return Ok(Report {
-                    stages: Vec::new(),
-                    answers,
-                });
+            let (Ok(Sent::Stage(a)), Ok(Sent::Stage(b))) = (client.recv(), server.recv()) else {
+                return Ok(report);
             };
             // The server's has the numbers of a norm that waits.
             last = b.opened(&a).values();
             sum.add(clear, approx, &last);
         }
-        let end = |v: &[Vec<f64>]| model.public.finish(v.last().cloned().unwrap_or_default());
-        answers.push(Answer {
-            clear: end(&clear),
-            approximated: end(&approx),
-            private: model.public.finish(last),
-        });
+        let (clear, approx) = (clear.pop().unwrap_or_default(), approx.pop());
+        if predicts_tokens(&program) {
+            let Ok(Sent::Tokens(tokens)) = client.recv() else {
+                return Ok(report);
+            };
+            let rows = clear.chunks_exact(model.body.outputs().max(1));
+            let positions = rows.zip(tokens).enumerate();
+            let position = |(row, (logits, private))| Position::new((done, row), logits, private);
+            report.positions.extend(positions.map(position));
+        } else {
+            let end = |v: Vec<f64>| model.public.finish(v);
+            report.answers.push(Answer {
+                clear: end(clear),
+                approximated: end(approx.unwrap_or_default()),
+                private: end(last),
+            });
+        }
         progress(done + 1);
     }
     let stages = stages.iter().zip(sums);
-    Ok(Report {
-        stages: stages
-            .map(|(step, s)| s.stage(step.id.to_string()))
-            .collect(),
-        answers,
-    })
+    report.stages = stages
+        .map(|(step, s)| s.stage(step.id.to_string()))
+        .collect();
+    Ok(report)
+}
+
+impl Position {
+    fn new((text, row): (usize, usize), logits: &[f64], private: u32) -> Position {
+        let clear = largest(logits);
+        let (mut first, mut second) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+        for &logit in logits {
+            second = second.max(first.min(logit));
+            first = first.max(logit);
+        }
+        Position {
+            text,
+            row,
+            clear,
+            private,
+            margin: first - second,
+        }
+    }
+
+    /// Whether both found the same token.
+    pub fn agrees(&self) -> bool {
+        self.clear == self.private
+    }
 }
 
 impl Sums {

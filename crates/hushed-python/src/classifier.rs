@@ -57,7 +57,11 @@ impl Classifier {
         let (kept, seen) = (Arc::clone(&self.kept), Arc::clone(&stop));
         let call = move |_: work::Reporter<_, ()>| -> Result<Vec<String>, ServeError> {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.classify(&texts, &how.options(), &seen)
+            let classes = kept.classify(&texts, &how.options(), &seen)?;
+            Ok(classes
+                .iter()
+                .map(|class| class.name().to_owned())
+                .collect())
         };
         let done = work::run(
             py,

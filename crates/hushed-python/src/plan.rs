@@ -22,7 +22,7 @@ pub fn plan(
         bucket,
         public_table,
         max_tokens: 1,
-        logits: false,
+        answers: Default::default(),
         prefix: None,
     };
     let planned = work::quietly(py, move || Plan::of_folder(&folder, &request))?;

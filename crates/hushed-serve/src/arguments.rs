@@ -9,7 +9,8 @@ use crate::folders;
 use crate::session::allowance::rate::{ClientTexts, TextRate};
 use crate::session::config::{ClientAccess, Entrance, ServerIdentity};
 use crate::session::deadlines::Deadlines;
-use crate::twopc::{Answers, ServerConfig};
+use crate::twopc::ServerConfig;
+use hushed_mpc::Answers;
 
 /// How texts are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -129,8 +130,15 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_INDEX")]
     pub index: Option<PathBuf>,
 
-    /// What clients of a classifier get of each text or image; logits tell more of the weights
-    #[arg(long, value_enum, default_value = "label", env = "HUSHED_ANSWERS")]
+    /// What clients get of each text or image that is classified, or each token of a continued text: `label`, the
+    /// place of the largest logit; `top:K`, those of the K largest; of a classifier also `logits`, all of them. Each
+    /// counts as a text against the limits; logits tell most of the weights
+    #[arg(
+        long,
+        value_name = "label|top:K|logits",
+        default_value = "label",
+        env = "HUSHED_ANSWERS"
+    )]
     pub answers: Answers,
 
     /// With a model that generates: a file (UTF-8, taken as it is) whose text stands before every text that is

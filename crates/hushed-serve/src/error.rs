@@ -271,16 +271,21 @@ pub enum ServeError {
         /// Which limit.
         name: &'static str,
     },
-    /// Logits of a model that does not classify.
-    #[error("only a classifier has logits to open: leave out --answers")]
-    NotAClassifier,
-    /// A limit of texts below one row of logits.
+    /// Something to open that the model does not have.
     #[error(
-        "each logit counts as a text, {classes} for one answer, and a session may have {limit}: no text could ever run; raise --max-texts"
+        "the model has nothing to open for --answers {answers}: logits are of classifiers, top:K of classifiers and of models that generate, with K at most their classes or tokens"
     )]
-    LessThanARow {
-        /// Of the model.
-        classes: usize,
+    OtherAnswers {
+        /// What was asked for.
+        answers: hushed_mpc::Answers,
+    },
+    /// A limit of texts below what one answer counts as.
+    #[error(
+        "each place or logit that is opened counts as a text, {charge} for one answer, and a session may have {limit}: no text could ever run; raise --max-texts"
+    )]
+    LessThanAnAnswer {
+        /// Of an answer.
+        charge: usize,
         /// Of the operator.
         limit: usize,
     },
@@ -343,8 +348,8 @@ impl ServeError {
             ) => Category::Folder,
             Self::NoPaddingBehindPrefix
             | Self::Model(ModelError::NotAGenerator)
-            | Self::NotAClassifier
-            | Self::LessThanARow { .. } => Category::Usage,
+            | Self::OtherAnswers { .. }
+            | Self::LessThanAnAnswer { .. } => Category::Usage,
             Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
             Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
@@ -436,8 +441,8 @@ impl ServeError {
             Self::NothingAllowed { .. }
             | Self::NotForImages { .. }
             | Self::LessThanABatch { .. }
-            | Self::LessThanARow { .. }
-            | Self::NotAClassifier
+            | Self::LessThanAnAnswer { .. }
+            | Self::OtherAnswers { .. }
             | Self::EmptyOption { .. }
             | Self::NoPaddingBehindPrefix
             | Self::TooManyDocuments { .. }

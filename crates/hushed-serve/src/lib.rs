@@ -64,7 +64,7 @@ pub use twopc::{
     GenerateOptions, Generated, Generation, Kept, OnProgress, Options, Pass, Progress, Spent,
     Watch,
 };
-pub use twopc::{Answers, IndexFault, IndexFile, Server, ServerConfig, read_prefix};
+pub use twopc::{IndexFault, IndexFile, Server, ServerConfig, read_prefix};
 
 pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, Task, TooLong};
 pub use hushed_mpc::{Hit, StepCost, Wanted};

@@ -1,5 +1,6 @@
 //! `hushed classify`: private texts or images in, the names of their classes out, with a server that sees neither.
 
+use hushed_mpc::Answers;
 use hushed_serve::{Answered, Class, Client};
 use serde_json::json;
 
@@ -13,7 +14,8 @@ use crate::passes::{PassArgs, Sum, progress};
 #[derive(clap::Args)]
 #[command(
     after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone, unless the server's operator allows it
-(`serve --answers logits`): then all are, and each counts as a text against the server's limits. `embed --protocol fhe` gives them all.
+(`serve --answers logits`): then all are, and each counts as a text against the server's limits. With `serve --answers top:K` the answer is the
+names of the K largest, in order, each of which counts as a text. `embed --protocol fhe` gives all logits.
 The server learns what it learns of `hushed embed`: how many texts there are and when, and how many tokens each has.
 Of images (PNG or JPEG) it learns how many there are and when: all have the size that its model reads, whatever the size of the file.
 
@@ -43,8 +45,11 @@ impl Args {
             self.connect.server(),
             client.bundle_hash()
         ));
-        if client.opens_logits() {
-            out.note("the server opens all logits, and counts each as a text");
+        let answers = client.answers();
+        if answers != Answers::Label {
+            out.note(&format!(
+                "the server opens more than the label ({answers}), and counts each place or logit as a text"
+            ));
         }
         // All images are decoded before the first is asked about.
         let images = match &given {
@@ -52,7 +57,7 @@ impl Args {
             Read::Images(files) => Some(pixels(client.public(), files)?),
         };
         let (bar, advance) = progress(out, &client, given.len(), "classifying");
-        let (mut sum, logits) = (Sum::default(), client.opens_logits());
+        let mut sum = Sum::default();
         let mut written = Ok(());
         let options = self.passes.options();
         let labels = client.public().labels().map(<[String]>::to_vec);
@@ -76,7 +81,7 @@ impl Args {
         let stats = client.close()?;
         written?;
         let mut end = sum.json(setup, &stats);
-        if logits {
+        if answers == Answers::Logits {
             end["labels"] = json!(labels);
         }
         out.summary(end, &sum.text(setup, &stats))
@@ -94,15 +99,18 @@ fn show(
         "text_index": index,
         "tokens": tokens,
         "padded_tokens": answer.rows,
-        "label": class.name,
+        "label": class.name(),
         "seconds": answer.pass.cost.time.as_secs_f64(),
         "texts_in_pass": answer.pass.texts,
     });
     if let Some(logits) = &class.logits {
         object["logits"] = json!(logits);
     }
+    if class.top.len() > 1 {
+        object["top"] = json!(class.top);
+    }
     out.result(object, || match &class.logits {
         Some(logits) => answer_text(index, tokens, logits, labels),
-        None => format!("text {index}, {tokens} tokens: {}", class.name),
+        None => format!("text {index}, {tokens} tokens: {}", class.top.join(", ")),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hushed_mpc::Answers;
 use hushed_serve::{Client, Finish, GenerateOptions, Generated, Prompt, Protocol, read_prefix};
 use serde_json::json;
 
@@ -19,7 +20,8 @@ Each token is one pass through the model, and its id is opened to this client al
 passes there are and when. So it also learns where the text ends, if that is before --max-tokens. With --bucket N it
 learns the prompt's length rounded up to a multiple of N. With --pad-output all passes are run before anything is shown, and it does not
 learn where the text ends. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`), so that a refusal can
-come in the middle of an answer.
+come in the middle of an answer. Where the server has `--answers top:K`, --json gives the ids of the K likeliest tokens of each pass as \"top\",
+and each of them counts.
 
 With --chat or --messages the model's chat template, which comes with its public part, makes a text of the conversation on this machine.
 The server learns the number of its tokens, as of any prompt. A message that holds one of the model's special tokens is refused.
@@ -100,6 +102,12 @@ impl Args {
             self.connect.server(),
             client.bundle_hash()
         ));
+        let answers = client.answers();
+        if answers != Answers::Label {
+            out.note(&format!(
+                "the server opens {answers} of each token, and counts each as a text"
+            ));
+        }
         if let Some(prefix) = client.public_prefix() {
             out.note(&format!(
                 "the server puts a public prefix before the text: {} tokens, sha256 {}",
@@ -192,6 +200,7 @@ fn show(out: &Output, index: usize, token: &Generated) -> Result<(), CliError> {
             json!({
                 "token": index,
                 "id": token.id,
+                "top": (token.top.len() > 1).then_some(&token.top),
                 "text": token.text,
                 "seconds": token.cost.time.as_secs_f64(),
                 "bytes_up": token.cost.stats.bytes_sent,

@@ -5,8 +5,9 @@ mod fhe;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use hushed_mpc::Answers;
 use hushed_mpc::plan::{Entry, Plan, Request};
-use hushed_serve::{Answers, read_prefix};
+use hushed_serve::read_prefix;
 use serde_json::{Value, json};
 
 use crate::connect::at_least_one;
@@ -78,8 +79,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
-    /// With a classifier: what is opened of a text or image, as by `serve --answers`
-    #[arg(long, value_enum, default_value = "label", env = "HUSHED_ANSWERS")]
+    /// With a classifier or a model that generates: what is opened, as by `serve --answers`
+    #[arg(
+        long,
+        value_name = "label|top:K|logits",
+        default_value = "label",
+        env = "HUSHED_ANSWERS"
+    )]
     answers: Answers,
 
     /// Show every step of the model
@@ -124,7 +130,7 @@ impl Args {
             bucket: self.bucket.map(|n| n as usize),
             public_table: self.public_table,
             max_tokens: self.max_tokens,
-            logits: self.answers == Answers::Logits,
+            answers: self.answers,
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
         };
         let plans = Plan::of_folder(&self.dir, &request)?;

@@ -212,6 +212,13 @@ fn images_get_the_labels_of_the_clear_model() {
         json_lines(&hushed(&[&["classify"], &connection_to[..], &images[..]].concat()).stdout);
     let logits = rows.iter().filter_map(|row| row["logits"].as_array());
     assert_eq!(logits.count(), 3);
+    let two = Server::start(&model, &["--answers", "top:2"]);
+    let to_two = ["--server", &two.address, "--pin", &two.pin, "--json"];
+    let ranked = json_lines(&hushed(&[&["classify"], &to_two[..], &images[..]].concat()).stdout);
+    for (row, label) in ranked.iter().zip(&clear) {
+        let top = row["top"].as_array().expect("names");
+        assert!(top.len() == 2 && top[0] == **label && top[1] != top[0]);
+    }
     assert_eq!(
         rows.iter()
             .filter_map(|row| row["label"].as_str())

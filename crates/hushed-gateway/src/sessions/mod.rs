@@ -136,7 +136,9 @@ impl Sessions {
             public_table: config.public_table,
         };
         let batch = config.batch.min(client.texts_left()).max(1);
-        let pace = Pace::new(client.public(), terms, client.setup().time);
+        let public = client.public_prefix().map_or(0, |p| p.tokens as usize);
+        let opened = (public, client.answers());
+        let pace = Pace::new(client.public(), terms, client.setup().time, opened);
         let shared = Arc::new(Shared {
             public: client.public().clone(),
             bundle: client.bundle_hash(),

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Index, RunError, Terms, Wanted};
-use hushed_serve::Public;
+use hushed_mpc::{Answers, Before, Index, RunError, Terms, Wanted};
+use hushed_serve::{Public, Task};
 
 /// Weight of the last pass in the ratio: a change of load shows after a few passes, one slow pass does not decide.
 const LAST: f64 = 0.3;
@@ -21,6 +21,11 @@ pub struct Pace {
     program: hushed_model::Program,
     terms: Terms,
     unit: bool,
+    generates: bool,
+    /// Rows of the server's public prefix.
+    public: usize,
+    /// What the server opens of a pass.
+    answers: Answers,
     /// Planned seconds by (rows that have been run before, new rows).
     planned: Mutex<HashMap<(usize, usize), f64>>,
     measured: Mutex<Measured>,
@@ -34,15 +39,23 @@ struct Measured {
 }
 
 impl Pace {
-    /// For a model, whose sessions take `setup` to set up.
+    /// For a model, whose sessions take `setup` to set up, behind a public prefix of `public` tokens.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for a model without a protocol.
-    pub fn new(public: &Public, terms: Terms, setup: Duration) -> Result<Self, RunError> {
+    pub fn new(
+        model: &Public,
+        terms: Terms,
+        setup: Duration,
+        (public, answers): (usize, Answers),
+    ) -> Result<Self, RunError> {
         let pace = Self {
-            program: hushed_model::Model::shapes_only(public).program(),
+            program: hushed_model::Model::shapes_only(model).program(),
             terms,
-            unit: public.normalise,
+            unit: model.normalise,
+            generates: model.task() == Task::Generate,
+            public,
+            answers,
             planned: Mutex::default(),
             measured: Mutex::new(Measured {
                 ratio: None,
@@ -114,9 +127,13 @@ impl Pace {
     }
 
     fn plan(&self, held: usize, rows: usize) -> Result<f64, RunError> {
-        let plan = match held {
-            0 => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,
-            _ => Plan::next_token(&self.program, held, &[rows], self.terms)?,
+        let plan = match self.generates {
+            true => {
+                let public = self.public;
+                let before = Before { public, held };
+                Plan::next_tokens(&self.program, before, &[rows], self.terms, self.answers)?
+            }
+            false => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,
         };
         Ok(plan.seconds)
     }
@@ -133,7 +150,21 @@ mod tests {
     use super::*;
 
     fn pace(public: &Public) -> Pace {
-        Pace::new(public, Terms::default(), Duration::from_secs(1)).unwrap()
+        let alone = (0, Answers::Label);
+        Pace::new(public, Terms::default(), Duration::from_secs(1), alone).unwrap()
+    }
+
+    /// The sums of what comes first, behind a prefix and where more is opened.
+    #[test]
+    fn a_public_prefix_and_what_is_opened_cost_more() {
+        let public = &tiny_generator().public;
+        let first = |how| {
+            let pace = Pace::new(public, Terms::default(), Duration::from_secs(1), how);
+            pace.unwrap().answer(4, 3).iter().sum::<f64>()
+        };
+        let alone = first((0, Answers::Label));
+        assert!(first((20, Answers::Label)) > alone);
+        assert!(first((0, Answers::Top(5))) > alone);
     }
 
     #[test]

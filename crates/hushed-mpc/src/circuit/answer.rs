@@ -1,10 +1,79 @@
 //! The whole way from a party's input to the client's answer.
 
+use std::fmt;
+use std::str::FromStr;
+
 use hushed_model::{Model, Task};
 
 use crate::circuit::token::open_largest;
 use crate::circuit::{open, run};
 use crate::{Input, Protocol, RunError};
+
+/// Most places of largest numbers that are opened of a row.
+pub const MAX_TOP: u16 = 100;
+
+/// What is opened of a row of logits: more than the first place by the operator's word alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answers {
+    /// The place of the largest.
+    #[default]
+    Label,
+    /// The places of so many of the largest, in order: from 1 to [`MAX_TOP`].
+    Top(u16),
+    /// All logits, of a classifier.
+    Logits,
+}
+
+impl Answers {
+    /// How many places are opened; `None` where logits are.
+    pub fn top(self) -> Option<usize> {
+        match self {
+            Self::Label => Some(1),
+            Self::Top(top) => Some(top.into()),
+            Self::Logits => None,
+        }
+    }
+
+    /// What a row of this many logits counts as against a client's limit of texts: every place or logit that is opened.
+    pub fn charge(self, logits: usize) -> usize {
+        self.top().unwrap_or(logits)
+    }
+
+    /// Whether a model for this has so much to open, of rows of this many logits.
+    pub fn suits(self, task: Task, logits: usize) -> bool {
+        match (self, task) {
+            (Self::Label, _) | (Self::Logits, Task::Classify) => true,
+            (Self::Top(top), Task::Classify | Task::Generate) => usize::from(top) <= logits,
+            (Self::Top(_) | Self::Logits, _) => false,
+        }
+    }
+}
+
+impl FromStr for Answers {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let top = || text.strip_prefix("top:")?.parse::<u16>().ok();
+        match text {
+            "label" => Ok(Self::Label),
+            "logits" => Ok(Self::Logits),
+            _ => match top() {
+                Some(top @ 1..=MAX_TOP) => Ok(Self::Top(top)),
+                _ => Err("label, logits, or top:K with K from 1 to 100"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Label => f.write_str("label"),
+            Self::Top(top) => write!(f, "top:{top}"),
+            Self::Logits => f.write_str("logits"),
+        }
+    }
+}
 
 /// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has
 /// shapes only). The client gets one embedding a text, the server `None`.
@@ -28,21 +97,22 @@ pub fn embeddings(
     }))
 }
 
-/// As [`embeddings`], for a classifier: the client gets the number of a class a text, that of the largest logit. No
-/// logit is opened.
+/// As [`embeddings`], for a classifier: the client gets the numbers of the classes of the `top` largest logits of each
+/// text, from the largest. No logit is opened.
 ///
 /// # Errors
-/// Those of the run; [`RunError::Unsupported`] for a model that is no classifier.
+/// Those of the run; [`RunError::Unsupported`] for a model that is no classifier, for no class or more than there are.
 pub fn labels(
     party: &mut Protocol,
     model: &Model,
     input: &Input,
-) -> Result<Option<Vec<u32>>, RunError> {
+    top: usize,
+) -> Result<Option<Vec<Vec<u32>>>, RunError> {
     if model.public.task() != Task::Classify {
         return Err(unsupported("labels: the model is no classifier"));
     }
     let logits = run(party, &model.program(), input, |_, _| ())?;
-    open_largest(party, &logits, None)
+    open_largest(party, &logits, None, top)
 }
 
 /// As [`labels`], with all logits of each text opened to the client, rounded to 2^−12: by the operator's word alone, as
@@ -76,12 +146,38 @@ fn unsupported(what: &'static str) -> RunError {
 
 #[cfg(test)]
 mod tests {
+    use super::Answers;
     use hushed_twopc::func::norm::UNIT_ROW;
     use hushed_twopc::testing::share;
 
     use crate::circuit::round_and_open;
     use crate::formats::{ANSWER, LINEAR, RAW_ANSWER};
     use crate::testing::run_pair;
+
+    #[test]
+    fn what_is_opened_is_read_as_it_is_written() {
+        for answers in [
+            Answers::Label,
+            Answers::Logits,
+            Answers::Top(1),
+            Answers::Top(100),
+        ] {
+            assert_eq!(answers.to_string().parse(), Ok(answers));
+        }
+        for wrong in [
+            "",
+            "top",
+            "top:",
+            "top:0",
+            "top:101",
+            "top:-1",
+            "top:x",
+            "Label",
+            "top:70000",
+        ] {
+            assert!(wrong.parse::<Answers>().is_err(), "{wrong}");
+        }
+    }
 
     /// Both kinds of answer, for a value in many sharings: the result depends on the value alone. A truncation by each
     /// party would give one of two words, depending on the low bits of its share.

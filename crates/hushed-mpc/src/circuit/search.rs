@@ -11,14 +11,11 @@ use hushed_twopc::func::norm::UNIT_ROW;
 use hushed_twopc::share::Ring;
 
 use crate::circuit::run;
-use crate::circuit::token::known_place;
+use crate::circuit::top::open_top;
 use crate::formats::{COSINE, RECORD, RECORD_BITS, RECORD_GUARD, UNIT};
 use crate::index::{Index, RecordText};
 use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
-
-/// What is taken from a document that has been found: with its cosine at most 1, no other is below it then.
-const FOUND: f64 = -4.0;
 
 /// Records that are fetched at once.
 const TOGETHER: usize = 8;
@@ -79,67 +76,25 @@ pub fn search<S: Shares>(
         let unit = on.unit_rows(share, format, 1, index.width())?;
         on.rescale(&unit, UNIT_ROW.frac - UNIT.frac, UNIT.ring)
     })?;
-    let mut cosines = on.step(StepId::outside("documents"), |on| {
+    let cosines = on.step(StepId::outside("documents"), |on| {
         let products = on.cosines(&query, index)?;
         Ok(on.narrow(&products, 2 * UNIT.frac - COSINE.frac, COSINE.ring))
     })?;
-    let mut places = Some(Vec::with_capacity(wanted.top));
-    // A place that no document has ends the search after its last message, so that its time shows less to a server that
-    // provoked it.
-    let mut fault = None;
-    for _ in 0..wanted.top {
-        let place = on.step(StepId::outside("nearest"), |on| {
-            nearest(on, &cosines, index)
-        })?;
-        let place = place.map(|place| {
-            place.unwrap_or_else(|wrong| {
-                fault.get_or_insert(wrong);
-                0
-            })
-        });
-        let lowered = on.known(Party::Client, index.documents(), || {
-            let mut row = vec![0; index.documents()];
-            if let Some(at) = place.and_then(|p| row.get_mut(p as usize)) {
-                *at = COSINE.signed(FOUND);
-            }
-            row
-        });
-        cosines = on.add_known(&cosines, &lowered);
-        places = places.zip(place).map(|(mut places, place)| {
-            places.push(place);
-            places
-        });
-    }
+    let shape = (1, index.documents());
+    let places = open_top(on, &cosines, shape, wanted.top, "nearest")?;
+    let places: Option<Vec<u32>> = places.map(|rows| rows.into_iter().flatten().collect());
     let records = match wanted.records {
         true => on.step(StepId::outside("records"), |on| {
             records(on, places.as_deref(), index, wanted.top)
         })?,
         false => None,
     };
-    if let Some(fault) = fault {
-        return Err(fault);
-    }
     let mut records = records.map(Vec::into_iter);
     let hit = |place| Hit {
         place,
         record: records.as_mut().and_then(Iterator::next),
     };
     Ok(places.map(|places| places.into_iter().map(hit).collect()))
-}
-
-/// The place of the largest, opened to the client: an error where no document has it.
-fn nearest<S: Shares>(
-    on: &mut S,
-    cosines: &S::Share,
-    index: &Index,
-) -> Result<Option<Result<u32, RunError>>, RunError> {
-    let documents = index.documents();
-    let bits = usize::BITS - documents.saturating_sub(1).leading_zeros();
-    let ring = Ring::new(bits.max(1));
-    let places = on.largest(cosines, 1, documents)?.reduce_to(ring);
-    let words = on.open(&places, 0, ring)?;
-    let place = words.and_then(|words| words.first().copied());
-    Ok(place.map(|place| known_place(place, documents)))
 }
 
 /// The records at these places, opened to the client.

@@ -4,11 +4,12 @@
 //! largest is looked for, which draws exactly from softmax(logits/T) (Gumbel 1954; Maddison et al. 2014): the server
 //! adds it to its own share, so nothing more is sent, and the client never knows it. See [`Sampler`](crate::Sampler).
 
-use hushed_model::{Block, Program, StepId};
+use hushed_model::{Block, Program};
 use hushed_net::Party;
 use hushed_twopc::share::Ring;
 
 use crate::circuit::cache::Cache;
+use crate::circuit::top::open_top;
 use crate::circuit::{Acts, run_next};
 use crate::formats::{LINEAR, LOGIT};
 use crate::sample::Draw;
@@ -27,6 +28,23 @@ pub fn next_token<S: Shares>(
     input: &Input,
     draw: Option<&Draw<'_>>,
 ) -> Result<Option<u32>, RunError> {
+    let tokens = next_tokens(on, program, cache, input, draw, 1)?;
+    Ok(tokens.and_then(|tokens| tokens.first().copied()))
+}
+
+/// As [`next_token`], with the `top` likeliest tokens, from the likeliest; with a draw as many without repetition, in
+/// the order in which they would be drawn (Kool et al. 2019).
+///
+/// # Errors
+/// As [`next_token`]; [`RunError::Unsupported`] for none, or more than there are.
+pub fn next_tokens<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    cache: &mut Cache<S::Share>,
+    input: &Input,
+    draw: Option<&Draw<'_>>,
+    top: usize,
+) -> Result<Option<Vec<u32>>, RunError> {
     if !predicts_tokens(program) {
         return Err(RunError::Unsupported {
             site: "the last step".to_owned(),
@@ -34,8 +52,8 @@ pub fn next_token<S: Shares>(
         });
     }
     let logits = run_next(on, program, cache, input, |_, _| ())?;
-    let places = open_largest(on, &logits, draw)?;
-    Ok(places.and_then(|places| places.first().copied()))
+    let tokens = open_largest(on, &logits, draw, top)?;
+    Ok(tokens.and_then(|rows| rows.into_iter().next()))
 }
 
 /// Whether a program ends in a number a token of its vocabulary.
@@ -44,40 +62,31 @@ pub(crate) fn predicts_tokens(program: &Program) -> bool {
     matches!(last, Some(Block::Vocabulary(_)))
 }
 
-/// The place of the largest logit of each row, opened to the client.
+/// The places of the `top` largest logits of each row, opened to the client.
 pub(crate) fn open_largest<S: Shares>(
     on: &mut S,
     logits: &Acts<S::Share>,
     draw: Option<&Draw<'_>>,
-) -> Result<Option<Vec<u32>>, RunError> {
+    top: usize,
+) -> Result<Option<Vec<Vec<u32>>>, RunError> {
     let (x, format) = logits.share();
     debug_assert_eq!(format, LINEAR);
     let (rows, columns) = (logits.rows().total(), logits.width());
-    let places = on.step(StepId::outside("largest"), |on| {
-        let shift = LINEAR.frac - LOGIT.frac;
-        let x = on.narrow(x, shift, Ring::new(LINEAR.ring.bits() - shift));
-        let x = x.reduce_to(LOGIT.ring);
-        let x = match draw {
-            Some(draw) => {
-                let noise = on.known(Party::Server, rows * columns, || draw.noise(rows * columns));
-                on.add_known(&x, &noise)
-            }
-            None => x,
-        };
-        let ring = Ring::new((usize::BITS - columns.saturating_sub(1).leading_zeros()).max(1));
-        let places = on.largest(&x, rows, columns)?.reduce_to(ring);
-        on.open(&places, 0, ring)
-    })?;
-    let known = |place| known_place(place, columns);
-    places
-        .map(|words| words.into_iter().map(known).collect())
-        .transpose()
-}
-
-/// A place that has been opened, if it is one of `places`.
-pub(crate) fn known_place(place: u64, places: usize) -> Result<u32, RunError> {
-    match usize::try_from(place) {
-        Ok(p) if p < places => Ok(p as u32),
-        _ => Err(RunError::NoSuchPlace { place, places }),
+    if !(1..=columns).contains(&top) {
+        return Err(RunError::Unsupported {
+            site: "the answer".to_owned(),
+            what: "none of the largest logits, or more than there are",
+        });
     }
+    let shift = LINEAR.frac - LOGIT.frac;
+    let x = on.narrow(x, shift, Ring::new(LINEAR.ring.bits() - shift));
+    let x = x.reduce_to(LOGIT.ring);
+    let x = match draw {
+        Some(draw) => {
+            let noise = on.known(Party::Server, rows * columns, || draw.noise(rows * columns));
+            on.add_known(&x, &noise)
+        }
+        None => x,
+    };
+    open_top(on, &x, (rows, columns), top, "largest")
 }

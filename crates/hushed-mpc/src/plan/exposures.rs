@@ -4,7 +4,7 @@ use hushed_model::{Block, Program};
 
 use super::Exposure;
 use crate::circuit::token::predicts_tokens;
-use crate::{Terms, Wanted};
+use crate::{Answers, Terms, Wanted};
 
 /// What the client gets of a model that embeds.
 const EMBEDDING: &str = "its embedding";
@@ -13,14 +13,30 @@ const EMBEDDING: &str = "its embedding";
 const CLASS_OF_TEXT: &str = "the class of its text, that of the largest logit; no logit";
 const CLASS_OF_IMAGE: &str = "the class of its image, that of the largest logit; no logit";
 
-/// Changes the list where all logits of so many texts or images are opened.
-pub(super) fn logit_exposures(all: &mut [Exposure], texts: usize, classes: usize) {
-    let answer = |e: &&mut Exposure| [CLASS_OF_TEXT, CLASS_OF_IMAGE].contains(&e.sees.as_str());
-    if let Some(answer) = all.iter_mut().find(answer) {
-        answer.sees = format!(
-            "all logits ({texts} x {classes} numbers, each counted as a text by the server's limits), rounded to 2^-12: the operator has allowed it with --answers logits; many of them describe the head"
-        );
-    }
+/// The same of models that generate.
+const TOKENS: &str = "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit";
+
+/// Changes the list where the operator opens more than the largest of the `logits` numbers of each of so many texts or
+/// images.
+pub(super) fn open_more(all: &mut [Exposure], answers: Answers, texts: usize, logits: usize) {
+    let plain =
+        |e: &&mut Exposure| [CLASS_OF_TEXT, CLASS_OF_IMAGE, TOKENS].contains(&e.sees.as_str());
+    let Some(answer) = all.iter_mut().find(plain) else {
+        return;
+    };
+    let of = match answer.sees == TOKENS {
+        true => "the tokens",
+        false => "the classes",
+    };
+    answer.sees = match answers {
+        Answers::Label => return,
+        Answers::Top(top) => format!(
+            "{of} of the {top} largest logits of each pass or text, in order, each counted as a text by the server's limits: the operator has allowed it with --answers top:{top}; no logit"
+        ),
+        Answers::Logits => format!(
+            "all logits ({texts} x {logits} numbers, each counted as a text by the server's limits), rounded to 2^-12: the operator has allowed it with --answers logits; many of them describe the head"
+        ),
+    };
 }
 
 /// The list, for texts of these numbers of rows.
@@ -66,9 +82,7 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
     list(
         "client",
         match head {
-            Some(Block::Vocabulary(_)) => {
-                "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit"
-            }
+            Some(Block::Vocabulary(_)) => TOKENS,
             Some(Block::Classes(_)) => CLASS_OF_IMAGE,
             Some(Block::Head(_)) => CLASS_OF_TEXT,
             _ => EMBEDDING,

@@ -6,7 +6,7 @@ use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
 
 use super::{Before, Plan};
 use crate::formats::MAX_TOKENS;
-use crate::{Prefix, RunError, Terms};
+use crate::{Answers, Prefix, RunError, Terms};
 
 /// The fewest tokens of a text between special ones: these two and one of its own.
 const FEWEST: usize = 3;
@@ -24,8 +24,8 @@ pub struct Request {
     pub public_table: bool,
     /// Tokens that a model of text adds, at least 1; with other models 1.
     pub max_tokens: usize,
-    /// The operator opens all logits of a classifier.
-    pub logits: bool,
+    /// What the operator opens of a row of logits.
+    pub answers: Answers,
     /// A public text before the prompt of a model of text.
     pub prefix: Option<String>,
 }
@@ -69,9 +69,11 @@ pub enum PlanError {
     /// A public prefix for a model that generates nothing.
     #[error("only models that generate text take a public prefix")]
     NoPrefix,
-    /// Logits of a model that does not classify.
-    #[error("only classifiers have logits that can be opened")]
-    NoLogits,
+    /// Something to open that the model does not have.
+    #[error(
+        "the model has nothing to open for {0}: logits are of classifiers, top:K of classifiers and of models that generate, with K at most their classes or tokens"
+    )]
+    OtherAnswers(Answers),
     /// Several texts to continue.
     #[error("one text is continued at a time: give one number of tokens")]
     OneText,
@@ -98,9 +100,7 @@ impl Plan {
         if request.images > 0 {
             return Err(PlanError::Texts);
         }
-        if request.logits && public.task() != Task::Classify {
-            return Err(PlanError::NoLogits);
-        }
+        opens(&public, request.answers)?;
         if request.tokens.is_empty() || request.bucket == Some(0) || request.max_tokens == 0 {
             return Err(PlanError::Nothing);
         }
@@ -138,20 +138,23 @@ impl Plan {
         let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
         let rows: Vec<usize> = request.tokens.iter().map(up).collect();
         let program = Model::shapes_only(&public).program();
-        let before = |held| Before {
-            public: prefix,
-            held,
+        let next = |held, rows: &[usize]| {
+            let before = Before {
+                public: prefix,
+                held,
+            };
+            Plan::next_tokens(&program, before, rows, terms, request.answers)
         };
         let first = match generates {
-            true => Plan::next_token(&program, before(0), &rows, terms)?,
-            false if request.logits => Plan::logits(&program, &rows, terms)?,
+            true => next(0, &rows)?,
+            false if public.task() == Task::Classify => {
+                Plan::classes(&program, &rows, terms, request.answers)?
+            }
             false => Plan::twopc(&program, &rows, terms, public.normalise)?,
         };
         let held = rows.iter().sum::<usize>();
-        let next = |i| Ok(Plan::next_token(&program, before(held + i), &[1], terms)?);
-        std::iter::once(Ok(first))
-            .chain((0..later).map(next))
-            .collect()
+        let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
+        std::iter::once(Ok(first)).chain(later).collect()
     }
 
     /// The plan of a pass over images, which all have the same rows.
@@ -174,9 +177,17 @@ impl Plan {
             return Err(PlanError::NoTerms);
         }
         let program = Model::shapes_only(public).program();
-        Ok(vec![match request.logits {
-            true => Plan::logits(&program, &rows, terms)?,
-            false => Plan::twopc(&program, &rows, terms, false)?,
-        }])
+        opens(public, request.answers)?;
+        let plan = Plan::classes(&program, &rows, terms, request.answers)?;
+        Ok(vec![plan])
+    }
+}
+
+/// That a model has this to open.
+fn opens(public: &Public, answers: Answers) -> Result<(), PlanError> {
+    let logits = Model::shapes_only(public).body.outputs();
+    match answers.suits(public.task(), logits) {
+        true => Ok(()),
+        false => Err(PlanError::OtherAnswers(answers)),
     }
 }

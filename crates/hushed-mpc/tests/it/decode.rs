@@ -9,8 +9,8 @@ use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, NetworkConfig, PlainActs, Program, plain, vit_shapes};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Before, Cache, Clear, Input, Prefix, RunError, Sampler, Shares, StepCost, Terms, TextCache,
-    next_token, run, run_next,
+    Answers, Before, Cache, Clear, Input, Prefix, RunError, Sampler, Shares, StepCost, Terms,
+    TextCache, next_token, next_tokens, run, run_next,
 };
 use hushed_net::memory_pair;
 use hushed_twopc::cost::FRAME_BYTES;
@@ -218,6 +218,44 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize) {
         let seen = steps(&client, &server, &watch).into_iter();
         assert_eq!(seen.map(|s| (s.site, s.rounds)).collect::<Vec<_>>(), rounds);
     });
+}
+
+/// By the operator's word the likeliest tokens in their order, and what the plan says.
+#[test]
+fn the_likeliest_tokens_come_in_their_order() {
+    const TOP: usize = 5;
+    let (program, shapes) = (program(), shapes());
+    let (near, far) = memory_pair();
+    let (near_ot, far_ot) = IdealPair::new();
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+            let input = Input::Lengths(vec![prompt().len()], Terms::default());
+            let found = next_tokens(&mut on, &program, &mut Cache::default(), &input, None, TOP);
+            assert_eq!(found.unwrap(), None, "the server learns no token");
+        });
+        let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
+        let input = texts(&prompt(), Terms::default());
+        let found = next_tokens(&mut on, &shapes, &mut Cache::default(), &input, None, TOP);
+        let answers = Answers::Top(TOP as u16);
+        let rows = [prompt().len()];
+        let plan = Plan::next_tokens(&shapes, 0, &rows, Terms::default(), answers).unwrap();
+        assert_eq!(payload(on.costs()), planned(&plan));
+        found.unwrap().unwrap()
+    });
+    let clear = logits(&program, &prompt());
+    let mut order = clear.clone();
+    order.sort_by(|a, b| b.total_cmp(a));
+    let distinct: std::collections::BTreeSet<&u32> = found.iter().collect();
+    assert_eq!((found.len(), distinct.len()), (TOP, TOP));
+    for (&token, logit) in found.iter().zip(order) {
+        assert!(logit - clear[token as usize] < 0.05, "{found:?}");
+    }
+    let (mut on, input) = (Clear::default(), texts(&prompt(), Terms::default()));
+    for top in [0, clear.len() + 1] {
+        let refused = next_tokens(&mut on, &program, &mut Cache::default(), &input, None, top);
+        assert!(matches!(refused.err(), Some(RunError::Unsupported { .. })));
+    }
 }
 
 /// The server alone adds noise: the client, which has none, gets what both together give in the clear.

@@ -51,11 +51,13 @@ fn labels_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     let mut seen = std::collections::BTreeSet::new();
     for some in [&all[..1], &all[1..]] {
         let input = Input::Images(some.to_vec());
-        let (found, steps) = pass(&model, &input, labels);
+        let (found, steps) = pass(&model, &input, |party, model, input| {
+            labels(party, model, input, 1)
+        });
         assert_planned_for(&model, &vec![17; some.len()], Terms::default(), &steps);
         let clear = model.embed(some.to_vec()).unwrap();
         assert_eq!(found.len(), some.len());
-        for (label, logits) in found.iter().zip(&clear) {
+        for (label, logits) in found.iter().flatten().zip(&clear) {
             let first = largest(logits);
             let others = logits.iter().enumerate();
             let others = others
@@ -142,7 +144,7 @@ fn what_does_not_fit_is_refused() {
             bucket,
             public_table: false,
             max_tokens: 1,
-            logits: false,
+            answers: Default::default(),
             prefix: None,
         };
         Plan::of_folder(&folder, &request)

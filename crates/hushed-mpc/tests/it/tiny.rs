@@ -9,10 +9,10 @@ use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{
     Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine,
 };
-use hushed_mpc::plan::Plan;
+use hushed_mpc::plan::{Exposure, Plan};
 use hushed_mpc::{
-    Acts, Clear, Input, Protocol, PublicTable, RunError, StepCost, Terms, embeddings, labels,
-    logits, out_of_range,
+    Acts, Answers, Clear, Input, Protocol, PublicTable, RunError, StepCost, Terms, embeddings,
+    labels, logits, out_of_range,
 };
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
@@ -238,12 +238,12 @@ fn classifiers_give_labels_and_nothing_else() {
             let input = Input::Lengths(lengths, Terms::default());
             let refused = embeddings(&mut server, &model, &input).err();
             assert!(matches!(refused, Some(RunError::Unsupported { .. })));
-            assert_eq!(labels(&mut server, &model, &input).unwrap(), None);
+            assert_eq!(labels(&mut server, &model, &input, 1).unwrap(), None);
         });
         let mut client = backend(near, Box::new(near_ot), Arc::default()).unwrap();
         let input = Input::Texts(texts.clone(), Terms::default());
         let before = client.ctx().session.stats();
-        let found = labels(&mut client, &shapes, &input).unwrap().unwrap();
+        let found = labels(&mut client, &shapes, &input, 1).unwrap().unwrap();
         let spent = client.ctx().session.stats().since(&before);
         server.join().unwrap();
         assert_eq!(
@@ -255,7 +255,7 @@ fn classifiers_give_labels_and_nothing_else() {
             plan.bytes_down
         );
         let clear = model.embed(texts).unwrap();
-        for (label, logits) in found.iter().zip(&clear) {
+        for (label, logits) in found.iter().flatten().zip(&clear) {
             let largest = logits.iter().copied().fold(f64::MIN, f64::max);
             assert!(
                 largest - logits[*label as usize] < 0.02,
@@ -263,6 +263,36 @@ fn classifiers_give_labels_and_nothing_else() {
             );
         }
     });
+}
+
+/// By the operator's word the largest classes in their order, and what the plan says.
+#[test]
+fn classifiers_give_the_largest_classes_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+    let model = Model::load(folder.path()).unwrap();
+    let program = Model::shapes_only(&model.public).program();
+    let texts = tokens(&model);
+    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
+    let input = Input::Texts(texts.clone(), Terms::default());
+    let (found, steps) = pass(&model, &input, |party, model, input| {
+        labels(party, model, input, TINY_LABELS.len())
+    });
+    let answers = Answers::Top(TINY_LABELS.len() as u16);
+    let plan = Plan::classes(&program, &lengths, Terms::default(), answers).unwrap();
+    assert_is(&plan, &steps);
+    let opened = |e: &Exposure| e.who == "client" && e.sees.contains("3 largest");
+    assert!(plan.exposures.iter().any(opened));
+    for (places, logits) in found.iter().zip(&model.embed(texts).unwrap()) {
+        let mut all = places.clone();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+        let logits = places.iter().map(|&p| logits[p as usize]);
+        let logits: Vec<f64> = logits.collect();
+        assert!(logits.windows(2).all(|pair| pair[1] - pair[0] < 0.02));
+    }
+    let more = Plan::classes(&program, &lengths, Terms::default(), Answers::Top(4));
+    assert!(matches!(more.err(), Some(RunError::Unsupported { .. })));
 }
 
 /// By the operator's word all logits: near those of the clear model, and what the plan says.
@@ -276,7 +306,8 @@ fn classifiers_give_logits_where_they_are_to() {
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     let input = Input::Texts(texts.clone(), Terms::default());
     let (found, steps) = pass(&model, &input, logits);
-    let plan = Plan::logits(&program, &lengths, Terms::default()).unwrap();
+    let all = Answers::Logits;
+    let plan = Plan::classes(&program, &lengths, Terms::default(), all).unwrap();
     assert_is(&plan, &steps);
     assert!(
         plan.exposures
@@ -293,7 +324,7 @@ fn classifiers_give_logits_where_they_are_to() {
         assert!(found.iter().all(|logit| (logit * 4096.0).fract() == 0.0));
     }
     let encoder = tiny_model().program();
-    assert!(Plan::logits(&encoder, &lengths, Terms::default()).is_err());
+    assert!(Plan::classes(&encoder, &lengths, Terms::default(), all).is_err());
 }
 
 #[test]

@@ -1,8 +1,32 @@
 //! The three-way comparison on the tiny model: its stages, its order of errors, its answers.
 
 use hushed_model::testing::tiny_model;
-use hushed_model::tokens::TooLong;
+use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_mpc::verify::verify;
+
+/// Every row of two texts gives the token of the clear model, and that of a text cut off after it.
+#[test]
+fn tokens_of_every_row_of_a_text() {
+    for model in crate::decode::models() {
+        let texts: Vec<TokenIds> = [vec![5, 60, 0, 17, 17, 42, 9], vec![7, 7, 8]]
+            .map(TokenIds::new)
+            .into();
+        let report = verify(&model, &texts, |_| ()).unwrap();
+        assert!(report.answers.is_empty());
+        assert_eq!(report.positions.len(), 7 + 3);
+        assert_eq!(report.stages.last().unwrap().stage, "head");
+        for at in &report.positions {
+            let text = TokenIds::new(texts[at.text].ids()[..=at.row].to_vec());
+            let logits = model.embed(vec![text]).unwrap().remove(0);
+            let behind = |token: u32| logits[at.clear as usize] - logits[token as usize];
+            assert_eq!(at.clear, hushed_model::largest(&logits));
+            let others = (0..logits.len() as u32).filter(|&t| t != at.clear);
+            let margin = others.map(behind).fold(f64::INFINITY, f64::min);
+            assert!((at.margin - margin).abs() < 1e-10);
+            assert!(at.agrees() == (at.private == at.clear) && behind(at.private) < 0.05);
+        }
+    }
+}
 
 #[test]
 fn stages_and_answers_of_the_tiny_model() {

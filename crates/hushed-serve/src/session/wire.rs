@@ -7,6 +7,7 @@
 
 mod refusal;
 
+use hushed_mpc::{Answers, MAX_TOP};
 use hushed_net::Kind;
 
 use crate::digest::Digest;
@@ -123,8 +124,8 @@ pub struct Welcome {
     pub table: Option<Digest>,
     /// The documents that may be searched, where there are any.
     pub index: Option<IndexFacts>,
-    /// A classifier opens all logits; otherwise the label alone.
-    pub logits: bool,
+    /// What is opened of a text that is classified or continued.
+    pub answers: Answers,
     /// The public prefix of every text that is continued, where there is one.
     pub prefix: Option<PrefixFacts>,
 }
@@ -201,7 +202,14 @@ impl Reply {
                     out.extend_from_slice(&index.documents.to_le_bytes());
                     out.extend_from_slice(&index.record_bytes.to_le_bytes());
                 }
-                out.push(u8::from(w.logits));
+                match w.answers {
+                    Answers::Label => out.push(0),
+                    Answers::Logits => out.push(1),
+                    Answers::Top(top) => {
+                        out.push(2);
+                        out.extend_from_slice(&top.to_le_bytes());
+                    }
+                }
                 out.push(u8::from(w.prefix.is_some()));
                 if let Some(prefix) = &w.prefix {
                     out.extend_from_slice(&prefix.tokens.to_le_bytes());
@@ -247,11 +255,7 @@ impl Reply {
                     }),
                     _ => return Err(WireFault::Undefined { field: "index" }),
                 },
-                logits: match reader.array("answers")? {
-                    [0] => false,
-                    [1] => true,
-                    _ => return Err(WireFault::Undefined { field: "answers" }),
-                },
+                answers: answers(&mut reader)?,
                 prefix: match reader.array("prefix")? {
                     [0] => None,
                     [1] => Some(prefix(&mut reader)?),
@@ -303,6 +307,19 @@ impl Confirm {
         reader.finish()?;
         Ok(Self { tag, wants_bundle })
     }
+}
+
+fn answers(reader: &mut Reader<'_>) -> Result<Answers, WireFault> {
+    let field = "answers";
+    Ok(match reader.array(field)? {
+        [0] => Answers::Label,
+        [1] => Answers::Logits,
+        [2] => match u16::from_le_bytes(reader.array(field)?) {
+            top @ 1..=MAX_TOP => Answers::Top(top),
+            _ => return Err(WireFault::Undefined { field }),
+        },
+        _ => return Err(WireFault::Undefined { field }),
+    })
 }
 
 fn prefix(reader: &mut Reader<'_>) -> Result<PrefixFacts, WireFault> {

@@ -22,14 +22,14 @@ use std::time::Instant;
 use hushed_model::{
     ImageError, Item, Model, Pixels, Program, Public, Task, TokenIds, TooLong, largest,
 };
-use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels, logits};
+use hushed_mpc::{Answers, Input, Layers, Protocol, RunError, embeddings, labels, logits};
 use hushed_net::{Expect, Stats};
 
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{ClientConfig, open, patiently};
 use crate::session::deadlines::Deadlines;
-use crate::session::wire::{PrefixFacts, Refusal, Welcome};
+use crate::session::wire::{PrefixFacts, Refusal, Welcome, WireFault};
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use greet::{greet, pinned};
 
@@ -43,7 +43,7 @@ pub use search::Found;
 static MARKER: [u8; 27] = *b"hushed-serve client is here";
 
 /// A pass: an answer a text at the client.
-type Run<T> = fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError>;
+type Run<'a, T> = &'a dyn Fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError>;
 
 /// A session with a server.
 pub struct Client {
@@ -75,13 +75,17 @@ impl Client {
         let pinned = pinned(config.bundle.as_ref())?;
         let mut session = open(config)?;
         let (welcome, bundle) = greet(&mut session, config, pinned)?;
+        let model = Model::shapes_only(bundle.public());
+        if !(welcome.answers).suits(model.public.task(), model.body.outputs()) {
+            let fault = WireFault::Undefined { field: "answers" };
+            return Err(ServeError::malformed("reply")(fault));
+        }
         session.set_limits(config.deadlines.within(config.deadlines.setup));
         let mut backend = Protocol::establish(session, Arc::<Layers>::default())?;
         let setup = Cost {
             time: began.elapsed(),
             stats: backend.ctx().session.stats(),
         };
-        let model = Model::shapes_only(bundle.public());
         Ok(Self {
             backend,
             program: model.program(),
@@ -123,25 +127,22 @@ impl Client {
         self.welcome.max_pass_tokens as usize
     }
 
-    /// The server opens all logits of a text or image that is classified, each of which counts as a text; otherwise
-    /// the label alone.
+    /// What the server opens of a text or image that is classified, or of a token.
     #[must_use]
-    pub fn opens_logits(&self) -> bool {
-        self.welcome.logits
+    pub fn answers(&self) -> Answers {
+        self.welcome.answers
     }
 
     /// What an answer counts as, in texts.
-    pub(super) fn charge(&self) -> usize {
-        match self.welcome.logits {
-            true => self.public().labels().map_or(1, <[String]>::len),
-            false => 1,
-        }
+    fn charge(&self) -> usize {
+        self.answers().charge(self.model.body.outputs()).max(1)
     }
 
-    /// Texts that this session may still run; an answer with logits counts as many.
+    /// Texts, or tokens of an answer, that this session may still run: fewer than the server's limit where each
+    /// [answer](Client::answers) counts as several.
     #[must_use]
     pub fn texts_left(&self) -> usize {
-        (self.welcome.max_texts as usize).saturating_sub(self.texts)
+        (self.welcome.max_texts as usize).saturating_sub(self.texts) / self.charge()
     }
 
     /// What the server puts before every text that is continued.
@@ -195,11 +196,11 @@ impl Client {
         }
         let options = options.into();
         let ids = self.checked(texts, &options)?;
-        self.each_of(&ids, &options, progress, embeddings, each)
+        self.each_of(&ids, &options, progress, &embeddings, each)
     }
 
     /// The class of each text, with the text's index as it comes: the name of the largest logit, the only thing that is
-    /// opened, unless the [server opens logits](Client::opens_logits).
+    /// opened, unless the server opens [more](Client::answers).
     ///
     /// # Errors
     /// As [`Client::embed`].
@@ -268,7 +269,6 @@ impl Client {
     }
 
     fn enough_left(&self, texts: usize) -> Result<(), ServeError> {
-        let texts = texts.saturating_mul(self.charge());
         match self.texts_left() {
             limit if texts > limit => Err(ServeError::TooManyTexts { texts, limit }),
             _ => Ok(()),
@@ -286,7 +286,7 @@ impl Client {
         if self.public().task() != Task::Embed {
             return Err(self.other_task());
         }
-        self.each_of(ids, options, progress, embeddings, each)
+        self.each_of(ids, options, progress, &embeddings, each)
     }
 
     /// As [`Client::classify_each`] for what [`Client::tokens`] gave, at most [`Client::texts_left`].
@@ -299,7 +299,7 @@ impl Client {
         self.classes_of(ids, options, None, each)
     }
 
-    /// Classes, with logits where they are opened.
+    /// Classes, with what else is opened.
     fn classes_of<I: Clone + Into<Item>>(
         &mut self,
         items: &[I],
@@ -308,17 +308,25 @@ impl Client {
         mut each: impl FnMut(usize, Answered<Class>),
     ) -> Result<(), ServeError> {
         let names = self.labels()?;
-        let class = |place: u32, logits| Class {
-            name: names.get(place as usize).cloned().unwrap_or_default(),
-            logits,
-        };
-        match self.welcome.logits {
-            true => self.each_of(items, options, progress, logits, |index, answer| {
-                each(index, answer.classed(|row| class(largest(&row), Some(row))));
+        let name = |place: &u32| names.get(*place as usize).cloned().unwrap_or_default();
+        match self.answers().top() {
+            None => self.each_of(items, options, progress, &logits, |index, answer| {
+                let class = |row: Vec<f64>| Class {
+                    top: vec![name(&largest(&row))],
+                    logits: Some(row),
+                };
+                each(index, answer.classed(class));
             }),
-            false => self.each_of(items, options, progress, labels, |index, answer| {
-                each(index, answer.classed(|place| class(place, None)));
-            }),
+            Some(top) => {
+                let run: Run<_> = &|party, model, input| labels(party, model, input, top);
+                self.each_of(items, options, progress, run, |index, answer| {
+                    let class = |places: Vec<u32>| Class {
+                        top: places.iter().map(name).collect(),
+                        logits: None,
+                    };
+                    each(index, answer.classed(class));
+                })
+            }
         }
     }
 
@@ -334,7 +342,7 @@ impl Client {
         items: &[I],
         options: &Options,
         progress: Option<OnProgress>,
-        run: Run<T>,
+        run: Run<'_, T>,
         mut each: impl FnMut(usize, Answered<T>),
     ) -> Result<(), ServeError> {
         if options.public_table {
@@ -452,7 +460,7 @@ impl Client {
         first: usize,
         texts: &[Item],
         options: &Options,
-        run: Run<T>,
+        run: Run<'_, T>,
     ) -> Result<Vec<Answered<T>>, ServeError> {
         let began = Instant::now();
         let terms = options.terms();
@@ -548,6 +556,8 @@ mod tests {
         tiny_generator_folder(folder.path()).unwrap();
         let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
         config.max_tokens = Some(8);
+        config.max_texts = 5;
+        config.answers = Answers::Top(3);
         let server = Server::bind(&config).unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -583,6 +593,20 @@ mod tests {
             let other = Refusal::OtherTask { task };
             assert!(matches!(ask(embed), Some(ServeError::Refused(r)) if r == other));
             assert!(ask(next(true, 8)).is_none());
+            // Three tokens are opened a pass, and each counts.
+            let mut client = Client::connect(&config).unwrap();
+            assert_eq!(client.texts_left(), 1);
+            client.welcome.max_texts = u32::MAX;
+            let two = GenerateOptions {
+                max_tokens: 2,
+                ..GenerateOptions::default()
+            };
+            let mut generation = client.generate("a", &two).unwrap();
+            let token = generation.next().unwrap().unwrap();
+            assert_eq!((token.top.len(), token.top[0]), (3, token.id));
+            let refused = generation.next().unwrap().err();
+            let limit = Refusal::TooManyTexts { limit: 5 };
+            assert!(matches!(refused, Some(ServeError::Refused(r)) if r == limit));
             stop.store(true, Ordering::SeqCst);
         });
     }

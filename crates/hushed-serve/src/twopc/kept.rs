@@ -11,7 +11,7 @@ use hushed_model::{Public, Task};
 use hushed_mpc::Wanted;
 use hushed_net::NetError;
 
-use super::client::{Client, Found, Options};
+use super::client::{Class, Client, Found, Options};
 use super::encoder::IDLE;
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -25,8 +25,6 @@ pub struct Kept {
     bundle: Digest,
     max_tokens: usize,
     max_texts: usize,
-    /// What an answer counts as, in texts.
-    charge: usize,
     documents: usize,
     client: Option<Client>,
     process: u32,
@@ -48,7 +46,6 @@ impl Kept {
             bundle: client.bundle_hash(),
             max_tokens: client.max_tokens(),
             max_texts: client.texts_left(),
-            charge: client.charge().max(1),
             documents: client.documents(),
             client: Some(client),
             process: std::process::id(),
@@ -120,17 +117,17 @@ impl Kept {
         texts: &[S],
         options: &Options,
         stop: &Arc<AtomicBool>,
-    ) -> Result<Vec<String>, ServeError> {
+    ) -> Result<Vec<Class>, ServeError> {
         options.check()?;
         if texts.is_empty() {
             return Ok(Vec::new());
         }
         let ids = self.run(1, |client| client.tokens(texts, options))?;
         let mut classes = Vec::with_capacity(ids.len());
-        for part in ids.chunks((self.max_texts / self.charge).max(1)) {
-            self.run(part.len() * self.charge, |client| {
+        for part in ids.chunks(self.max_texts.max(1)) {
+            self.run(part.len(), |client| {
                 client.stop_when(Arc::clone(stop));
-                client.classify_tokens(part, options, |_, class| classes.push(class.values.name))
+                client.classify_tokens(part, options, |_, class| classes.push(class.values))
             })?;
         }
         Ok(classes)

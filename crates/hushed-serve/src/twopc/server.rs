@@ -19,7 +19,7 @@ use crate::twopc::index::IndexFile;
 use crate::twopc::prefix::Offered;
 use crate::twopc::table;
 use crate::twopc::wire::MAX_TOP;
-pub use config::{Answers, ServerConfig};
+pub use config::ServerConfig;
 use session::Shared;
 
 /// A server that listens.
@@ -49,14 +49,14 @@ impl Server {
             let name = "a limit of tokens below the rows of an image, --max-tokens,";
             return Err(ServeError::NotForImages { name });
         }
-        let classes = model.public.labels().map_or(0, <[String]>::len);
-        let logits = config.answers == Answers::Logits;
-        if logits && model.public.task() != Task::Classify {
-            return Err(ServeError::NotAClassifier);
+        let (answers, logits) = (config.answers, model.body.outputs());
+        if !answers.suits(model.public.task(), logits) {
+            return Err(ServeError::OtherAnswers { answers });
         }
-        if logits && classes > config.max_texts {
-            return Err(ServeError::LessThanARow {
-                classes,
+        let charge = answers.charge(logits);
+        if charge > config.max_texts {
+            return Err(ServeError::LessThanAnAnswer {
+                charge,
                 limit: config.max_texts,
             });
         }
@@ -92,8 +92,8 @@ impl Server {
         Ok(Self {
             shared: Shared {
                 index,
-                charge: if logits { classes } else { 1 },
-                logits,
+                charge,
+                answers,
                 prefix,
                 listener,
                 max_tokens,

@@ -24,7 +24,7 @@ pub const MAX_PASS_TEXTS: usize = 256;
 pub const MAX_REQUEST: usize = 4 + 4 * MAX_PASS_TEXTS;
 
 /// Most documents of a search.
-pub const MAX_TOP: u16 = 100;
+pub use hushed_mpc::MAX_TOP;
 
 const PADDED: u8 = 1;
 const PUBLIC_TABLE: u8 = 2;

@@ -1,6 +1,7 @@
 //! Every decoder of foreign bytes on seeds and seeded mutations of them, and the edges by hand.
 
 use hushed_model::testing::{mutations, tiny_folder};
+use hushed_mpc::Answers;
 use hushed_serve::fhe::wire::{self, CHUNK, Download, Failure, JobState, PART, Upload, frames};
 use hushed_serve::session::wire::{
     Confirm, FheWelcome, Hello, IndexFacts, MAX_GREETING, PrefixFacts, Reply, VERSION, Welcome,
@@ -34,7 +35,7 @@ fn welcome() -> Welcome {
             documents: 11,
             record_bytes: 12,
         }),
-        logits: true,
+        answers: Answers::Top(2),
         prefix: Some(PrefixFacts {
             tokens: 13,
             text: Digest([9; 32]),
@@ -305,6 +306,15 @@ fn impossible_fields_are_refused() {
     assert_eq!(fault(&|b| b[104] = 2), token);
     assert_eq!(fault(&|b| b[105] = b' '), token);
     assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
+
+    for answers in [Answers::Top(0), Answers::Top(101)] {
+        let reply = Reply::Welcome(Welcome {
+            answers,
+            ..welcome()
+        });
+        let fault = WireFault::Undefined { field: "answers" };
+        assert_eq!(Reply::decode(&reply.encode()), Err(fault));
+    }
 
     let undefined = |field| Err(WireFault::Undefined { field });
     let decode = |bytes: &[u8]| Request::decode(bytes);

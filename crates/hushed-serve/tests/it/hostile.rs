@@ -145,7 +145,7 @@ fn servers_that_are_none() {
             max_texts: 8,
             table: None,
             index: None,
-            logits: false,
+            answers: Default::default(),
             prefix: None,
         })
         .encode()

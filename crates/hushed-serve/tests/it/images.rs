@@ -36,7 +36,7 @@ fn labels_are_those_of_the_clear_model() {
             .classify_images_each(&images, batch, None, |index, answer| {
                 assert_eq!((answer.tokens, answer.rows), (17, 17));
                 assert_eq!(answer.pass.first, index / batch * batch);
-                found.push(answer.values.name);
+                found.push(answer.values.name().to_owned());
             })
             .unwrap();
         let names = model.public.labels().unwrap();

@@ -20,7 +20,7 @@ fn classify(kept: &mut Kept, texts: &[&str]) -> Result<Vec<String>, ServeError> 
     kept.run(texts.len(), |client| {
         let mut classes = Vec::new();
         client.classify_each(texts, TooLong::Refuse, None, |_, answer| {
-            classes.push(answer.values.name)
+            classes.push(answer.values.name().to_owned())
         })?;
         Ok(classes)
     })

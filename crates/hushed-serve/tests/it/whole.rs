@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::Running;
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_golden};
 use hushed_model::{Model, cosine};
+use hushed_mpc::Answers;
 use hushed_serve::{
-    Answers, Bundle, BundlePin, Category, Options, Progress, Refusal, ServeError, ServerConfig,
-    Task, TooLong,
+    Bundle, BundlePin, Category, Options, Progress, Refusal, ServeError, ServerConfig, Task,
+    TooLong,
 };
 
 const TEXTS: [&str; 3] = [
@@ -235,7 +236,7 @@ fn labels_are_those_of_the_clear_model() {
     let mut found = Vec::new();
     client
         .classify_each(&TEXTS, batch, None, |_, answer| {
-            found.push(answer.values.name)
+            found.push(answer.values.name().to_owned())
         })
         .unwrap();
     client.close().unwrap();
@@ -246,6 +247,49 @@ fn labels_are_those_of_the_clear_model() {
         let place = TINY_LABELS.iter().position(|name| name == label).unwrap();
         let largest = logits.iter().copied().fold(f64::MIN, f64::max);
         assert!(largest - logits[place] < 0.02, "{label} {logits:?}");
+    }
+}
+
+/// By the operator's word: the names of the largest logits in order, each of which counts as a text.
+#[test]
+fn the_largest_classes_are_opened_where_the_operator_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+    let server = Running::start(|config| {
+        config.model = folder.path().to_owned();
+        config.answers = Answers::Top(2);
+        config.max_texts = 2 * TEXTS.len() + 1;
+    });
+    let mut client = server.connect().unwrap();
+    assert_eq!(client.texts_left(), TEXTS.len());
+    let mut found = Vec::new();
+    client
+        .classify_each(&TEXTS, TooLong::Refuse, None, |_, answer| {
+            found.push(answer.values.top)
+        })
+        .unwrap();
+    assert_eq!(client.texts_left(), 0);
+    let model = Model::load(folder.path()).unwrap();
+    for (text, top) in TEXTS.iter().zip(&found) {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let logits = model.embed(vec![ids]).unwrap().remove(0);
+        let of =
+            |name: &String| logits[TINY_LABELS.iter().position(|label| label == name).unwrap()];
+        let mut order = logits.clone();
+        order.sort_by(|a, b| b.total_cmp(a));
+        assert!(top.len() == 2 && top[0] != top[1]);
+        for (name, logit) in top.iter().zip(&order) {
+            assert!(logit - of(name) < 0.02, "{top:?} {logits:?}");
+        }
+    }
+    for (answers, model) in [
+        (Answers::Top(4), folder.path().to_owned()),
+        (Answers::Top(1), tiny_golden("roberta")),
+    ] {
+        let mut config = ServerConfig::local(model, folder.path().join("certificates"));
+        config.answers = answers;
+        let refused = hushed_serve::Server::bind(&config).err().unwrap();
+        assert_eq!(refused.name(), "limit");
     }
 }
 
@@ -261,7 +305,7 @@ fn logits_are_opened_where_the_operator_says_so() {
         config.max_texts = TEXTS.len() * classes + classes - 1;
     });
     let mut client = server.connect().unwrap();
-    assert!(client.opens_logits());
+    assert_eq!(client.answers(), Answers::Logits);
     let mut found = Vec::new();
     let batch = Options {
         batch: 2,
@@ -277,12 +321,12 @@ fn logits_are_opened_where_the_operator_says_so() {
         let logits = class.logits.as_ref().unwrap();
         let off = logits.iter().zip(&clear).map(|(a, b)| (a - b).abs());
         assert!(off.fold(0.0, f64::max) < 0.01);
-        let place = TINY_LABELS.iter().position(|name| *name == class.name);
+        let place = TINY_LABELS.iter().position(|name| *name == class.name());
         let largest = logits.iter().copied().fold(f64::MIN, f64::max);
         assert!(logits[place.unwrap()] >= largest);
     }
     // Not one more answer is left, for the client or for who ignores what the welcome said.
-    assert_eq!(client.texts_left(), classes - 1);
+    assert_eq!(client.texts_left(), 0);
     let refused = client.classify_each(&["a"], TooLong::Refuse, None, |_, _| ());
     assert!(matches!(
         refused.err().unwrap(),
@@ -300,6 +344,6 @@ fn logits_are_opened_where_the_operator_says_so() {
             .category()
     };
     assert_eq!(refused(&|c| c.max_texts = classes - 1), Category::Usage);
-    let generator = hushed_model::testing::tiny_golden("gpt2");
+    let generator = tiny_golden("gpt2");
     assert_eq!(refused(&|c| c.model = generator.clone()), Category::Usage);
 }

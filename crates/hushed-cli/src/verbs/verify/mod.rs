@@ -21,7 +21,8 @@ use crate::output::Output;
 and is never done with a server; there is no option for one.
 
 2pc: the error of a stage is relative to the root mean square of its clear values. `approximation` is due to the functions behind GELU and
-softmax and to fixed-point rounding, `protocol` to the shares, which round at random.
+softmax and to fixed-point rounding, `protocol` to the shares, which round at random. Of a model that generates the likeliest token after
+every row of every text is found privately and compared with that in the clear, and rows where they differ are named.
 
 fhe: the model runs in the clear; with the polynomials of a calibration; with simulated errors of rescales and bootstraps; and, with
 --encrypted, on ciphertexts, each step of which is decrypted. Errors are relative to the root mean square of the clear values of the step.
@@ -34,6 +35,7 @@ cosines with the scores, in the clear and privately, and that of private with cl
 Examples:
   hushed verify models/all-MiniLM-L6-v2 --input data/sample.txt
   hushed verify models/all-MiniLM-L6-v2 --labels pairs.tsv --json
+  hushed verify data/gpt2-small --input data/decoder-small/held-out.txt
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --calibration data/calibration-fhe-minilm.json --input data/sample.txt \\
       --rows 32 --truncate --plot verify.svg
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/search/documents.txt --queries data/search/queries.txt

@@ -8,6 +8,9 @@ use super::labels::rank_correlation;
 use crate::error::CliError;
 use crate::output::Output;
 
+/// By how much a clear logit leads where a private run must find the same token.
+const SURE: f64 = 0.05;
+
 /// Runs and reports; `scores` are those of consecutive pairs of texts, if there are labels.
 pub fn run(
     out: &Output,
@@ -32,6 +35,14 @@ pub fn run(
             )
         })?;
     }
+    for at in report.positions.iter().filter(|at| !at.agrees()) {
+        out.result(json!({ "differs": at }), || {
+            format!(
+                "text {:<4} row {:<4} token {} privately, {} in the clear by {:.4}",
+                at.text, at.row, at.private, at.clear, at.margin
+            )
+        })?;
+    }
     for stage in &report.stages {
         out.result(json!({ "stage": stage }), || {
             format!(
@@ -40,7 +51,40 @@ pub fn run(
             )
         })?;
     }
-    end(out, &report, scores)
+    match report.positions.is_empty() {
+        true => end(out, &report, scores),
+        false => end_of_tokens(out, tokens.len(), &report),
+    }
+}
+
+/// Of a model that generates: how many of the tokens that follow are the same.
+fn end_of_tokens(out: &Output, texts: usize, report: &Report) -> Result<(), CliError> {
+    let same = |sure: bool| {
+        let those = report
+            .positions
+            .iter()
+            .filter(|at| !sure || at.margin > SURE);
+        let agree = those.clone().filter(|at| at.agrees()).count();
+        (those.count(), agree)
+    };
+    let ((all, agree), (sure, sure_agree)) = (same(false), same(true));
+    let worst = report.worst_stage().map(|s| s.stage.clone());
+    let object = json!({
+        "texts": texts,
+        "positions": all,
+        "agree": agree,
+        "sure": sure,
+        "sure_agree": sure_agree,
+        "worst_stage": worst,
+    });
+    out.summary(
+        object,
+        &format!(
+            "{texts} texts: of {all} tokens that follow a row, {agree} are those of the clear model; of {sure} whose clear logit leads by more \
+             than {SURE}, {sure_agree}; most is lost in {}",
+            worst.as_deref().unwrap_or("no stage")
+        ),
+    )
 }
 
 fn end(out: &Output, report: &Report, scores: &[f64]) -> Result<(), CliError> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hushed_model::testing::tiny_model;
-use hushed_mpc::Terms;
+use hushed_mpc::{Answers, Terms};
 
 use hushed_serve::{TooLong, Wanted};
 
@@ -29,7 +29,13 @@ impl Queue {
         let model = tiny_model();
         Self {
             texts: Texts::new(LIMITS, [7; 32]),
-            pace: Pace::new(&model.public, Terms::default(), Duration::ZERO).unwrap(),
+            pace: Pace::new(
+                &model.public,
+                Terms::default(),
+                Duration::ZERO,
+                (0, Answers::Label),
+            )
+            .unwrap(),
             patience: Duration::from_secs(100),
         }
     }

@@ -35,10 +35,18 @@ pub struct Answered<T> {
 /// The class of a text or image. No `Debug`: it is private.
 #[derive(Clone, PartialEq)]
 pub struct Class {
-    /// The name of the largest logit.
-    pub name: String,
+    /// The names of the largest logits, from the largest: as many as the server's operator has opened, at least one.
+    pub top: Vec<String>,
     /// All logits, in the order of the model's classes, where the server's operator has them opened.
     pub logits: Option<Vec<f64>>,
+}
+
+impl Class {
+    /// The name of the largest logit.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.top.first().map_or("", String::as_str)
+    }
 }
 
 impl<T> Answered<T> {

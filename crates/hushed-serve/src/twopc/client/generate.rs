@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hushed_model::{Decoder, Message, Prompt, Task, TokenIds, Tokenizer};
-use hushed_mpc::{Input, Prefix, Terms, TextCache, next_token, pads_in_front};
+use hushed_mpc::{Input, Prefix, Terms, TextCache, next_tokens, pads_in_front};
 
 use super::stop::Stops;
 use super::{Client, Cost};
@@ -58,6 +58,8 @@ impl Default for GenerateOptions {
 pub struct Generated {
     /// Its id.
     pub id: u32,
+    /// The likeliest tokens of its pass, itself first: as many as the server's operator has opened, at least one.
+    pub top: Vec<u32>,
     /// What it adds to the text: whole characters, so that it may be empty, and the next one's longer.
     pub text: String,
     /// Why it is the last one, if it is.
@@ -77,6 +79,9 @@ pub enum Finish {
     Length,
 }
 
+/// The likeliest tokens after a pass, and its cost.
+type Pass = (Vec<u32>, Cost);
+
 /// A text that is being continued: an iterator of tokens. Dropped before its end it leaves the session ready for
 /// another text; after an error the session is over.
 pub struct Generation<'a> {
@@ -90,7 +95,7 @@ pub struct Generation<'a> {
     /// Tokens that may still be handed out.
     left: usize,
     /// With `pad_output`: what all passes gave, once they have been run.
-    ready: Option<VecDeque<Result<(u32, Cost), ServeError>>>,
+    ready: Option<VecDeque<Result<Pass, ServeError>>>,
     temperature: u16,
     seed: u64,
     terms: Terms,
@@ -265,8 +270,8 @@ impl Generation<'_> {
         self.seed
     }
 
-    /// One pass: the id of the token that follows.
-    fn pass(&mut self) -> Result<(u32, Cost), ServeError> {
+    /// One pass: the ids of the likeliest tokens, of which the first follows.
+    fn pass(&mut self) -> Result<Pass, ServeError> {
         let began = Instant::now();
         let before = self.client.stats();
         let new = std::mem::replace(&mut self.new, TokenIds::new(Vec::new()));
@@ -281,15 +286,17 @@ impl Generation<'_> {
         self.client.ask(&request)?;
         let client = &mut *self.client;
         let input = Input::Texts(vec![new], self.terms);
-        let id = next_token(
+        let top = next_tokens(
             &mut client.backend,
             &client.program,
             &mut self.text,
             &input,
             None,
+            client.welcome.answers.top().unwrap_or(1),
         )?;
-        let id = id.ok_or(ServeError::NoAnswer)?;
-        client.texts += 1;
+        let top = top.ok_or(ServeError::NoAnswer)?;
+        let id = *top.first().ok_or(ServeError::NoAnswer)?;
+        client.texts += client.charge();
         client.used = Instant::now();
         client.backend.forget_costs();
         self.new = TokenIds::new(vec![id]);
@@ -297,11 +304,11 @@ impl Generation<'_> {
             time: began.elapsed(),
             stats: client.stats().since(&before),
         };
-        Ok((id, cost))
+        Ok((top, cost))
     }
 
-    /// The next token's id: of a pass that is run now, or of one that was.
-    fn id(&mut self) -> Result<(u32, Cost), ServeError> {
+    /// The next token, before those that it leads: of a pass that is run now, or of one that was.
+    fn ids(&mut self) -> Result<Pass, ServeError> {
         if !self.pad_output {
             return self.pass();
         }
@@ -317,7 +324,8 @@ impl Generation<'_> {
     }
 
     fn token(&mut self) -> Result<Generated, ServeError> {
-        let (id, cost) = self.id()?;
+        let (top, cost) = self.ids()?;
+        let id = *top.first().ok_or(ServeError::NoAnswer)?;
         self.left -= 1;
         let ends = self.client.public().end_token == Some(id);
         let mut text = match &mut self.decoder {
@@ -339,6 +347,7 @@ impl Generation<'_> {
         self.ended = last.is_some();
         Ok(Generated {
             id,
+            top,
             text,
             last,
             cost,

@@ -2,19 +2,10 @@
 
 use std::path::PathBuf;
 
+use hushed_mpc::Answers;
+
 use crate::error::ServeError;
 use crate::session::config::Entrance;
-
-/// What is opened of a text that is classified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "arguments", derive(clap::ValueEnum))]
-pub enum Answers {
-    /// The label: the place of the largest logit
-    #[default]
-    Label,
-    /// All logits; each counts as a text against the limits
-    Logits,
-}
 
 /// Everything about a server.
 #[derive(Clone, Debug)]
@@ -34,7 +25,7 @@ pub struct ServerConfig {
     pub public_table: bool,
     /// An index of documents that clients may search (`hushed index`).
     pub index: Option<PathBuf>,
-    /// What a classifier opens.
+    /// What is opened of a text that is classified or continued; each place or logit counts as a text.
     pub answers: Answers,
     /// A text before every one that is continued, which is no secret: it is run once, in the clear.
     pub public_prefix: Option<PathBuf>,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
-    Index, Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, Wanted, embeddings,
-    labels, logits, next_token, search,
+    Answers, Index, Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, Wanted,
+    embeddings, labels, logits, next_tokens, search,
 };
 use hushed_net::{Expect, Party, Session, Stats};
 
@@ -50,8 +50,8 @@ pub(super) struct Shared {
     pub(super) index: Option<Index>,
     /// What an answer to one text or image counts as, in texts.
     pub(super) charge: usize,
-    /// All logits of a classifier are opened.
-    pub(super) logits: bool,
+    /// What is opened of it.
+    pub(super) answers: Answers,
     /// What stands before every text that is continued.
     pub(super) prefix: Option<Offered>,
 }
@@ -108,7 +108,7 @@ fn greet(
             documents: narrow(index.documents()),
             record_bytes: narrow(index.record_bytes()),
         }),
-        logits: shared.logits,
+        answers: shared.answers,
         prefix: shared.prefix.as_ref().map(|prefix| prefix.facts),
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
@@ -222,15 +222,17 @@ impl Passes<'_> {
         self.pass(texts, tokens, |backend| {
             let input = Input::Lengths(rows, terms);
             match shared.task() {
-                Task::Classify if shared.logits => drop(logits(backend, &shared.model, &input)?),
-                Task::Classify => drop(labels(backend, &shared.model, &input)?),
+                Task::Classify => match shared.answers.top() {
+                    Some(top) => drop(labels(backend, &shared.model, &input, top)?),
+                    None => drop(logits(backend, &shared.model, &input)?),
+                },
                 Task::Embed | Task::Generate => drop(embeddings(backend, &shared.model, &input)?),
             }
             Ok(())
         })
     }
 
-    /// The token after the next rows of a text. It counts as a text: what is opened is what tells of the model.
+    /// The token after the next rows of a text. Each token that is opened counts as a text: they tell of the model.
     fn next(&mut self, next: &Next) -> Result<(), Stop> {
         let shared = self.shared;
         let mut text = match (next.begins, self.text.take()) {
@@ -250,14 +252,21 @@ impl Passes<'_> {
         };
         let rows = next.rows as usize;
         let ours = self.for_this(shared.task() == Task::Generate);
-        self.agreed(ours, &[text.rows().saturating_add(rows)], 1, terms)?;
+        self.agreed(
+            ours,
+            &[text.rows().saturating_add(rows)],
+            shared.charge,
+            terms,
+        )?;
+        self.done.texts += shared.charge - 1;
         let temperature = f64::from(next.temperature) / 1000.0;
         let last = (text.public() + text.rows() + rows).saturating_sub(1);
         let draw = shared.sampler.draw(temperature, next.seed, last);
         let draw = (next.temperature > 0).then_some(&draw);
         self.pass(1, rows, |backend| {
             let input = Input::Lengths(vec![rows], terms);
-            next_token(backend, &shared.program, &mut text, &input, draw)?;
+            let top = shared.answers.top().unwrap_or(1);
+            next_tokens(backend, &shared.program, &mut text, &input, draw, top)?;
             Ok(())
         })?;
         self.text = Some(text);
