@@ -1,12 +1,15 @@
 //! A client's generator, and a text that it continues.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use hushed_serve::{Finish, GenerateOptions, Kept, Message, Prompt, Role, ServeError, Task};
+use hushed_serve::{
+    Finish, GenerateOptions, Kept, Message, Prompt, Role, ServeError, Task, read_prefix,
+};
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
@@ -24,6 +27,7 @@ struct Wanted {
     stop: Vec<String>,
     bucket: Option<usize>,
     pad_output: bool,
+    public_prefix: Option<PathBuf>,
     public_table: bool,
 }
 
@@ -128,6 +132,8 @@ enum Said {
 impl Generator {
     fn start(&self, py: Python<'_>, said: Said, wanted: Wanted) -> PyResult<Generation> {
         work::first_process(py)?;
+        let options = wanted.options();
+        let options = options.map_err(|error| errors::serve(py, &error))?;
         // At most one pass is ahead of what is taken: its piece waits here before the next pass begins.
         let (send, pieces) = sync_channel(0);
         let text = Arc::new(Text {
@@ -137,7 +143,7 @@ impl Generator {
         });
         self.begin(&text);
         let (kept, stop) = (Arc::clone(&self.kept), Arc::clone(&text.stop));
-        let body = move || go(&kept, &said, &wanted.options(), &stop, &send);
+        let body = move || go(&kept, &said, &options, &stop, &send);
         let named = thread::Builder::new().name("hushed call".to_owned());
         named.spawn(body).map_err(|error| {
             let message = format!("could not start a thread: {error}; is there a limit on them?");
@@ -236,17 +242,18 @@ impl Drop for Text {
 }
 
 impl Wanted {
-    fn options(&self) -> GenerateOptions {
-        GenerateOptions {
+    fn options(&self) -> Result<GenerateOptions, ServeError> {
+        let public_prefix = self.public_prefix.as_deref().map(read_prefix).transpose()?;
+        Ok(GenerateOptions {
             max_tokens: self.max_tokens,
             bucket: self.bucket,
             temperature: self.temperature,
             seed: self.seed,
             stop: self.stop.clone(),
             pad_output: self.pad_output,
-            public_prefix: None,
+            public_prefix,
             public_table: self.public_table,
-        }
+        })
     }
 }
 

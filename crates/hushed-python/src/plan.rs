@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use hushed_mpc::plan::{Plan, Request};
+use hushed_serve::read_prefix;
 use pyo3::prelude::*;
 
 use crate::{errors, work};
@@ -15,7 +16,9 @@ pub fn plan(
     tokens: Vec<usize>,
     bucket: Option<usize>,
     public_table: bool,
+    public_prefix: Option<PathBuf>,
 ) -> PyResult<String> {
+    let prefix = public_prefix.as_deref().map(read_prefix).transpose();
     let request = Request {
         tokens,
         images: 0,
@@ -23,7 +26,7 @@ pub fn plan(
         public_table,
         max_tokens: 1,
         answers: Default::default(),
-        prefix: None,
+        prefix: prefix.map_err(|error| errors::serve(py, &error))?,
     };
     let planned = work::quietly(py, move || Plan::of_folder(&folder, &request))?;
     let plans = planned.map_err(|error| errors::plan(py, error))?;

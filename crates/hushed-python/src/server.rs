@@ -23,6 +23,7 @@ struct Serving {
     max_texts: usize,
     public_table: bool,
     index: Option<PathBuf>,
+    public_prefix: Option<PathBuf>,
 }
 
 /// A server that runs until it is closed.
@@ -131,6 +132,7 @@ impl Serving {
         config.max_texts = self.max_texts;
         config.public_table = self.public_table;
         config.index = self.index;
+        config.public_prefix = self.public_prefix;
         config
     }
 }

@@ -59,6 +59,30 @@ def test_a_text_ends_before_a_stop_string(generator):
     assert "".join(stopped) == whole[: whole.index(whole[1])] and stopped.finish == "stop"
 
 
+def test_a_text_goes_on_behind_a_public_prefix(tmp_path):
+    prefix, other = tmp_path / "prefix.txt", tmp_path / "other.txt"
+    prefix.write_text("Hello world, hello again: ")
+    other.write_text("Something else")
+    with hushed.serve(GOLDEN / "gpt2", public_prefix=prefix) as server:
+        def text(expected):
+            with hushed.Generator(server.address, pin=server.pin, public_prefix=expected) as generator:
+                return "".join(generator.generate("Hello", max_tokens=4))
+
+        assert text(None) == text(str(prefix))
+        with pytest.raises(hushed.HushedError) as refused:
+            text(other)
+        assert refused.value.name == "other-prefix"
+        with pytest.raises(hushed.HushedError) as missing:
+            text(tmp_path / "none.txt")
+        assert missing.value.name == "file"
+    alone, behind = (hushed.plan(GOLDEN / "gpt2", 4, public_prefix=file) for file in (None, prefix))
+    assert behind["bytes_up"] > alone["bytes_up"] and "public prefix" in str(behind["exposures"])
+    with pytest.raises(hushed.HushedError):
+        hushed.plan(GOLDEN / "gpt2", 4, public_prefix=tmp_path / "none.txt")
+    with pytest.raises(hushed.HushedError):
+        hushed.serve(GOLDEN / "roberta", public_prefix=prefix)
+
+
 def test_a_conversation_becomes_the_text_that_its_template_makes(talker):
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
     with hushed.Generator(talker.address, pin=talker.pin) as generator:

@@ -6,7 +6,18 @@ from typing import Iterable, Iterator, List, Mapping, NoReturn, Optional, Sequen
 from . import _native
 from ._errors import InputError
 from ._session import Session
-from ._settings import Connection, PathLike, Wanted, at_least, bucket_of, close_quietly, flag, is_unicode, texts_of
+from ._settings import (
+    Connection,
+    PathLike,
+    Wanted,
+    at_least,
+    bucket_of,
+    close_quietly,
+    flag,
+    is_unicode,
+    texts_of,
+    variable,
+)
 
 
 class Generator(Session):
@@ -17,9 +28,10 @@ class Generator(Session):
     ...         print(piece, end="", flush=True)
 
     The server learns the number of tokens of the prompt (rounded up with ``bucket``), and the number of passes and when
-    they run: so where the text ends, unless ``pad_output`` is set. Arguments of the connection are those of
-    :class:`SentenceEncoder`. One text is continued at a time. It cannot be pickled, and refuses to work in a process
-    that was forked from its own.
+    they run: so where the text ends, unless ``pad_output`` is set. ``public_prefix`` is a file with the public text that
+    the server must have before every one (:func:`serve`); without it the generator takes what the server has. Arguments
+    of the connection are those of :class:`SentenceEncoder`. One text is continued at a time. It cannot be pickled, and
+    refuses to work in a process that was forked from its own.
     """
 
     def __init__(
@@ -34,6 +46,7 @@ class Generator(Session):
         bundle: Optional[PathLike] = None,
         cache_dir: Optional[PathLike] = None,
         bucket: Optional[int] = None,
+        public_prefix: Optional[PathLike] = None,
         public_table: Optional[bool] = None,
     ) -> None:
         connection = Connection.of(
@@ -41,6 +54,7 @@ class Generator(Session):
         )
         self._server = connection.server
         self._bucket = bucket_of(bucket)
+        self._public_prefix = public_prefix or variable("HUSHED_PUBLIC_PREFIX")
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
         self._native: _native.Generator = _native.Generator(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
@@ -101,6 +115,7 @@ class Generator(Session):
             stop=texts_of([stop] if isinstance(stop, str) else stop),
             bucket=self._bucket,
             pad_output=bool(pad_output),
+            public_prefix=self._public_prefix,
             public_table=self._public_table,
         )
 

@@ -59,13 +59,15 @@ def serve(
     max_texts: int = 1000,
     public_table: bool = False,
     index: Optional[PathLike] = None,
+    public_prefix: Optional[PathLike] = None,
 ) -> Server:
     """Serves a model folder on this machine's loopback, by protocol ``2pc``, until the server is closed.
 
     ``certificates`` is a folder for the development certificate, made there on first use; without it the certificate
     is made in a temporary folder, and the pin is another each time. Port 0 takes any free one. ``tokens`` is a file of
-    the bearer tokens that clients need. ``index`` is an index of
-    documents (``hushed index``) that clients may search. The limits are those of ``hushed serve``.
+    the bearer tokens that clients need. ``index`` is an index of documents (``hushed index``) that clients may search,
+    ``public_prefix`` a file whose text, which is no secret, stands before every one that is continued. The limits are
+    those of ``hushed serve``.
 
     >>> with hushed.serve("models/all-MiniLM-L6-v2") as server:
     ...     enc = hushed.SentenceEncoder(server.address, pin=server.pin)
@@ -85,6 +87,7 @@ def serve(
         max_texts=at_least(1, max_texts, "max_texts"),
         public_table=bool(public_table),
         index=index,
+        public_prefix=public_prefix,
     )
     try:
         return Server(serving, temporary)

@@ -88,6 +88,7 @@ class Wanted:
     stop: List[str]
     bucket: Optional[int]
     pad_output: bool
+    public_prefix: Optional[PathLike]
     public_table: bool
 
 
@@ -105,6 +106,7 @@ class Serving:
     max_texts: int
     public_table: bool
     index: Optional[PathLike]
+    public_prefix: Optional[PathLike]
 
 
 def variable(name: str) -> Optional[str]:
