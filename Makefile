@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man publish-check clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -10,7 +10,7 @@ export PROMPT
 export TOKENS
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## check the tools and fetch what is needed, once; everything works offline afterwards
 	@scripts/setup.sh
@@ -22,6 +22,9 @@ build: setup ## build the `hushed` command
 
 wheel: setup ## build the Python package, wheel and source, in dist/
 	@cargo xtask wheel
+
+publish-check: setup ## package every crate as for crates.io and build it from its package, without publishing
+	cargo publish --workspace --dry-run --locked
 
 static: setup ## build a static `hushed-server` in dist/ and try it in an empty root (deploy/)
 	@scripts/static_server.sh
