@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man publish-check clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man publish-check book clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -79,6 +79,9 @@ secrets: ## check that no secret decides time, a branch or an address (needs val
 
 doc: ## build the documentation of the code in target/doc
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items
+
+book: ## make a book of the documents in target/book, links checked (needs mdbook)
+	@python3 scripts/book.py
 
 peers: ## measure other libraries beside ours (benches/peers)
 	@scripts/setup.sh
