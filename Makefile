@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man publish-check book clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man publish-check book page-test clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -82,6 +82,9 @@ doc: ## build the documentation of the code in target/doc
 
 book: ## make a book of the documents in target/book, links checked (needs mdbook)
 	@python3 scripts/book.py
+
+page-test: build ## use the gateway's page in a headless browser (needs chromium)
+	@python3 scripts/page_test.py
 
 peers: ## measure other libraries beside ours (benches/peers)
 	@scripts/setup.sh
