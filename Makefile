@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man publish-check book page-test clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man book publish-check page-test wheel-manylinux test-pythons clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -23,6 +23,9 @@ build: setup ## build the `hushed` command
 wheel: setup ## build the Python package, wheel and source, in dist/
 	@cargo xtask wheel
 
+wheel-manylinux: setup ## build the wheel for older Linux systems in dist/ (needs the network once: zig comes from PyPI)
+	@scripts/manylinux_wheel.sh
+
 publish-check: setup ## package every crate as for crates.io and build it from its package, without publishing
 	cargo publish --workspace --dry-run --locked
 
@@ -40,6 +43,9 @@ generate: build ## continue a private text with a small GPT-2; PROMPT="…" is y
 
 test: setup ## run every check and every test (about 20 minutes)
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test
+
+test-pythons: setup ## test the Python package on Python 3.9 and 3.13 as well, where they are installed
+	@scripts/other_pythons.sh
 
 accuracy: build ## how close private answers are to clear ones, over 131 sentences (long)
 	@python3 scripts/accuracy.py
