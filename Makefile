@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man book publish-check page-test wheel-manylinux test-pythons clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -10,7 +10,7 @@ export PROMPT
 export TOKENS
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## check the tools and fetch what is needed, once; everything works offline afterwards
 	@scripts/setup.sh
@@ -22,6 +22,12 @@ build: setup ## build the `hushed` command
 
 wheel: setup ## build the Python package, wheel and source, in dist/
 	@cargo xtask wheel
+
+wheel-manylinux: setup ## build the wheel for older Linux systems in dist/ (needs the network once: zig comes from PyPI)
+	@scripts/manylinux_wheel.sh
+
+publish-check: setup ## package every crate as for crates.io and build it from its package, without publishing
+	cargo publish --workspace --dry-run --locked
 
 static: setup ## build a static `hushed-server` in dist/ and try it in an empty root (deploy/)
 	@scripts/static_server.sh
@@ -37,6 +43,9 @@ generate: build ## continue a private text with a small GPT-2; PROMPT="…" is y
 
 test: setup ## run every check and every test (about 20 minutes)
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test
+
+test-pythons: setup ## test the Python package on Python 3.9 and 3.13 as well, where they are installed
+	@scripts/other_pythons.sh
 
 accuracy: build ## how close private answers are to clear ones: sentences, tokens, digits (long); PART=tokens does one
 	@python3 scripts/accuracy.py $$PART
@@ -76,6 +85,12 @@ secrets: ## check that no secret decides time, a branch or an address (needs val
 
 doc: ## build the documentation of the code in target/doc
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items
+
+book: ## make a book of the documents in target/book, links checked (needs mdbook)
+	@python3 scripts/book.py
+
+page-test: build ## use the gateway's page in a headless browser (needs chromium)
+	@python3 scripts/page_test.py
 
 peers: ## measure other libraries beside ours (benches/peers)
 	@scripts/setup.sh

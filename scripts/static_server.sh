@@ -12,6 +12,13 @@ target=${CARGO_TARGET_DIR:-target}
 RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" cargo build --locked --profile "$profile" --target "$host" -p hushed-server
 mkdir -p dist
 cp "$target/$host/$folder/hushed-server" dist/hushed-server
+cargo xtask third-party hushed-server dist/THIRD-PARTY.txt
+cat >>dist/THIRD-PARTY.txt <<END
+
+--------------------------------------------------------------------------------
+The GNU C library, linked statically: LGPL-2.1-or-later. Its source is at https://www.gnu.org/software/libc, and the source of this
+program, from which \`make static\` links it with any version of that library, is where you have this program from.
+END
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT INT TERM

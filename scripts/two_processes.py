@@ -64,20 +64,38 @@ def cosine(a, b):
     return dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
 
 
-class Server:
-    """`hushed serve` on a free port of loopback, for the length of a `with` block."""
+class Listening:
+    """A verb that listens on a free port of loopback, for the length of a `with` block."""
 
-    def __init__(self, model, *options):
-        self.command = [binary(), "serve", model, "--listen", "127.0.0.1:0", "--json", "--quiet", *options]
+    def __init__(self, verb, *options):
+        self.command = [binary(), verb, *map(str, options), "--listen", "127.0.0.1:0", "--json", "--quiet"]
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             event = json.loads(line)
             if event.get("event") == "listening":
-                self.address, self.pin = event["address"], event["certificate_sha256"]
+                self.address, self.pin = event["address"], event.get("certificate_sha256")
                 return self
-        raise Failed(f"the server ended with {self.process.wait()} before it listened: see the message above")
+        verb = self.command[1]
+        raise Failed(f"`hushed {verb}` ended with {self.process.wait()} before it listened: see the message above")
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            print("it did not end within 30 s of SIGTERM and was killed", file=sys.stderr)
+        self.process.stdout.close()
+
+
+class Server(Listening):
+    """`hushed serve`."""
+
+    def __init__(self, model, *options):
+        super().__init__("serve", model, *options)
 
     def embed(self, texts, *options):
         """(embeddings, what the session cost) of private texts."""
@@ -95,13 +113,3 @@ class Server:
         if process.returncode != 0:
             raise Failed(f"`hushed generate` ended with {process.returncode}: see the message above")
         return rows[:-1], rows[-1]
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            print("the server did not end within 30 s of SIGTERM and was killed", file=sys.stderr)
-        self.process.stdout.close()

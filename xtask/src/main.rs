@@ -1,12 +1,14 @@
 //! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]`,
-//! `cargo xtask python`, `cargo xtask wheel` and `cargo xtask test`.
+//! `cargo xtask python`, `cargo xtask python-wheel`, `cargo xtask wheel`,
+//! `cargo xtask third-party` and `cargo xtask test`.
 //!
 //! `check` runs what continuous integration runs, cheapest first, one line a check, and goes on
 //! after a failure so that one run shows everything. `--fast` leaves out clippy, the only check
 //! that compiles. `secrets` asks of the release build whether secrets decide time or jumps, with `--watch` by valgrind
-//! too. `python` builds the Python package and runs its tests; `wheel` builds it for a release, in `dist/`. `test` runs
-//! `check` and `secrets`, then every test of the workspace and of the Python package, and ends with one line
-//! `N passed, N failed, N skipped`.
+//! too. `python` builds the Python package and runs its tests, `python-wheel` only builds it; `wheel` builds it for a
+//! release, in `dist/`.
+//! `third-party` writes the licences of what a package links. `test` runs `check` and `secrets`, then every test of the
+//! workspace and of the Python package, and ends with one line `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +21,7 @@ mod rules;
 mod secrets;
 mod source;
 mod suite;
+mod third_party;
 mod width;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +30,7 @@ use std::process::{Command, ExitCode};
 /// What a check found: a summary for its one line, or the list of what is wrong.
 pub type Outcome = Result<String, Vec<String>>;
 
-const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--watch] | cargo xtask python | cargo xtask wheel | cargo xtask test [cargo test arguments]";
+const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--watch] | cargo xtask python | cargo xtask python-wheel | cargo xtask wheel | cargo xtask third-party PACKAGE FILE | cargo xtask test [cargo test arguments]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -43,7 +46,12 @@ fn main() -> ExitCode {
         ["secrets"] => secrets(&root, false),
         ["secrets", "--watch"] => secrets(&root, true),
         ["python"] => python::test(&root).failed == 0,
+        ["python-wheel"] => told("wheel", python::wheel(&root)),
         ["wheel"] => told("wheel", python::release(&root)),
+        ["third-party", package, file] => {
+            let written = third_party::write(&root, package, Path::new(file));
+            told("third-party", written.map_err(|problem| vec![problem]))
+        }
         ["test", rest @ ..] => {
             let checked = check(&root, false);
             let kept = secrets(&root, false);

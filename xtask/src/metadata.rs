@@ -1,6 +1,6 @@
 //! What cargo knows of the workspace: packages, licences, sources, dependencies.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -28,6 +28,8 @@ pub struct Package {
     pub licence: Option<String>,
     /// `None` for a folder of this repository.
     pub source: Option<String>,
+    /// Where its sources are.
+    pub folder: PathBuf,
     pub member: bool,
     pub dependencies: Vec<Dependency>,
 }
@@ -74,6 +76,10 @@ fn package(value: &Value, members: &[&str]) -> Package {
         version: text(value, "version").unwrap_or_default(),
         licence: text(value, "license"),
         source: text(value, "source"),
+        folder: PathBuf::from(text(value, "manifest_path").unwrap_or_default())
+            .parent()
+            .map(Path::to_path_buf)
+            .unwrap_or_default(),
         member: text(value, "id").is_some_and(|id| members.contains(&id.as_str())),
         dependencies: list(value, "dependencies").map(dependency).collect(),
     }

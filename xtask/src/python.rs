@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-use crate::Outcome;
+use crate::{Outcome, third_party};
 
 const PINS: &str = "crates/hushed-python/tests/requirements.txt";
 const FETCHED: &str = ".python/wheels";
 const MANIFEST: &str = "crates/hushed-python/Cargo.toml";
 const TESTS: &str = "crates/hushed-python/tests";
+/// The licences of what the wheel links, which pyproject.toml wants there. Git does not keep it.
+const THIRD_PARTY: &str = "crates/hushed-python/THIRD-PARTY.txt";
 
 /// What pytest counted.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -27,9 +29,8 @@ pub struct Tested {
 
 /// Builds the wheel, installs it and runs its tests.
 pub fn test(root: &Path) -> Tested {
-    let home = target(root).join("python");
-    let python = match environment(root, &home) {
-        Ok(python) => python,
+    let (home, python, wheel) = match dev_wheel(root) {
+        Ok(built) => built,
         Err(Lack::Missing(why)) => {
             println!("skipped: the Python package: {why}");
             return Tested {
@@ -39,11 +40,6 @@ pub fn test(root: &Path) -> Tested {
         }
         Err(Lack::Failed(why)) => return broken(&why),
     };
-    let dist = home.join("dist");
-    let wheel = match build(root, &python, &dist, "dev") {
-        Ok(wheel) => wheel,
-        Err(why) => return broken(&why),
-    };
     let install = ["--no-index", "--no-deps", "--force-reinstall"];
     let mut install = pip(&python, &install);
     if let Err(why) = succeed(install.arg(&wheel), "installing the wheel") {
@@ -52,12 +48,24 @@ pub fn test(root: &Path) -> Tested {
     run(root, &python, &home)
 }
 
+/// The wheel that the tests use, in the target folder.
+pub fn wheel(root: &Path) -> Outcome {
+    let (_, _, wheel) = dev_wheel(root).map_err(|lack| vec![lack.why()])?;
+    Ok(wheel.display().to_string())
+}
+
+/// The folder of the package's builds, the interpreter of its environment, and the wheel.
+fn dev_wheel(root: &Path) -> Result<(PathBuf, PathBuf, PathBuf), Lack> {
+    let home = target(root).join("python");
+    let python = environment(root, &home)?;
+    let wheel = build(root, &python, &home.join("dist"), "dev").map_err(Lack::Failed)?;
+    Ok((home, python, wheel))
+}
+
 /// The wheel of a release and the archive of its sources, in `dist/`.
 pub fn release(root: &Path) -> Outcome {
     let home = target(root).join("python");
-    let python = environment(root, &home).map_err(|lack| match lack {
-        Lack::Missing(why) | Lack::Failed(why) => vec![why],
-    })?;
+    let python = environment(root, &home).map_err(|lack| vec![lack.why()])?;
     let dist = root.join("dist");
     let wheel = build(root, &python, &dist, "release").map_err(|why| vec![why])?;
     let archive = sources(root, &python, &dist).map_err(|why| vec![why])?;
@@ -87,6 +95,14 @@ enum Lack {
     Missing(String),
     /// It has, and something went wrong.
     Failed(String),
+}
+
+impl Lack {
+    fn why(self) -> String {
+        match self {
+            Self::Missing(why) | Self::Failed(why) => why,
+        }
+    }
 }
 
 /// The interpreter of the virtual environment, which is made if it is not there or of other pins.
@@ -142,6 +158,7 @@ fn build(root: &Path, python: &Path, dist: &Path, profile: &str) -> Result<PathB
     for old in files(dist, "whl") {
         fs::remove_file(&old).map_err(|error| format!("{}: {error}", old.display()))?;
     }
+    third_party::write(root, "hushed-python", &root.join(THIRD_PARTY))?;
     let mut maturin = Command::new(python);
     maturin
         .args([

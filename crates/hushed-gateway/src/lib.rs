@@ -42,10 +42,8 @@ impl Gateway {
     /// # Errors
     /// [`GatewayError`]: the listening side before the server, so that the cheap refusals come first.
     pub fn bind(config: &GatewayConfig) -> Result<Self, GatewayError> {
-        config.check()?;
-        let bound = Bound::open(config)?;
-        let door = Door::new(config, bound.address())?;
-        let sessions = Sessions::open(config)?;
+        let (bound, door) = front(config)?;
+        let sessions = Sessions::open(config, door.keys())?;
         let served = Served::new(config, door, &sessions);
         Ok(Self {
             bound,
@@ -93,4 +91,12 @@ impl Gateway {
         let router = http::router(Arc::clone(&self.served));
         listen::run(self.bound, router, stop, self.sessions)
     }
+}
+
+/// Listens, and knows who may come in.
+fn front(config: &GatewayConfig) -> Result<(Bound, Door), GatewayError> {
+    config.check()?;
+    let bound = Bound::open(config)?;
+    let door = Door::new(config, bound.address())?;
+    Ok((bound, door))
 }

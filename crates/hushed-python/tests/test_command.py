@@ -1,5 +1,6 @@
 """The command in the wheel, and the plan that it prints."""
 
+import importlib.metadata
 import json
 import pathlib
 import subprocess
@@ -36,6 +37,18 @@ def test_lengths_that_have_no_plan(folder):
         with pytest.raises(kind) as caught:
             hushed.plan(folder, tokens=tokens)
         assert caught.value.name == name
+
+
+def test_the_wheel_has_the_licences_of_what_it_links():
+    package = importlib.metadata.distribution("hushed")
+    folder = pathlib.Path(package.locate_file(f"hushed-{package.version}.dist-info/licenses"))
+    assert "Apache License" in (folder / "LICENSE").read_text()
+    assert "Copyright the Hushed authors" in (folder / "NOTICE").read_text()
+    third_party = (folder / "THIRD-PARTY.txt").read_text()
+    # Rust, C inside a crate, and what only a client's side links.
+    for part in ["\nrustls v", "third_party/fiat/LICENSE", "\npyo3 v", "\naxum v"]:
+        assert part in third_party, part
+    assert set(package.metadata.get_all("License-File")) == {"LICENSE", "NOTICE", "THIRD-PARTY.txt"}
 
 
 def test_the_wheel_has_the_command(folder):

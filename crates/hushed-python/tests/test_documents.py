@@ -96,6 +96,35 @@ def test_targets_of_make_exist():
     assert named and named <= targets, named - targets
 
 
+def anchors(document):
+    """What links may lead to in a document: its headings, as GitHub names them."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_lead_somewhere():
+    wrong, seen = [], 0
+    for document in [*DOCUMENTS, *ROOT.glob("*.md")]:
+        text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^()\s]+)\)", text):
+            target, _, anchor = link.partition("#")
+            if ":" in target:
+                continue
+            there = (document.parent / target).resolve() if target else document
+            seen += 1
+            if not there.exists() or anchor and anchor not in anchors(there):
+                wrong.append(f"{document.name}: {link}")
+    assert not wrong, "\n".join(wrong)
+    assert seen > 100, "the documents link to each other"
+
+
+def test_the_list_of_documents_has_all():
+    index = (ROOT / "docs" / "index.md").read_text()
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"]({page.name}) |" not in index]
+    assert missing == ["index.md"]
+
+
 def test_the_quickstart_runs(folder, server, tmp_path):
     """Lines of README and quickstart that need neither a build nor another machine, with the tiny model."""
     (tmp_path / "texts.txt").write_text("one\nanother\n")

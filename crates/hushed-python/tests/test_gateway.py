@@ -55,13 +55,18 @@ def cosines(a, b):
     return hushed.SentenceEncoder.similarity_pairwise(a, b)
 
 
+def short(published):
+    """Four texts that are not too long, and their answers."""
+    texts, answers = zip(*[case for case in published if len(case[0]) < 60][:4])
+    assert len(texts) == 4
+    return list(texts), answers
+
+
 def test_openai_embeds(gateway, published):
     client = gateway.openai()
     (model,) = client.models.list().data
-    # Those that are not too long.
-    texts, answers = zip(*[case for case in published if len(case[0]) < 60][:4])
-    assert len(texts) == 4
-    got = client.embeddings.create(model=model.id, input=list(texts))
+    texts, answers = short(published)
+    got = client.embeddings.create(model=model.id, input=texts)
     assert cosines([e.embedding for e in got.data], answers).min() >= 0.9999
     assert got.usage.prompt_tokens == got.usage.total_tokens >= 3 * len(texts)
     plain = client.embeddings.create(model=model.id, input=texts[0], encoding_format="float")
@@ -74,6 +79,23 @@ def test_hugging_face_embeds(gateway, published):
     assert cosines(client.feature_extraction(text), [answer]).min() >= 0.9999
     same, different = client.sentence_similarity(text, other_sentences=[text, other])
     assert same == pytest.approx(1, abs=1e-5) and different < 0.9999
+
+
+def test_langchain_embeds(gateway, published):
+    langchain_openai = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    way = dict(base_url=gateway.url + "/v1", api_key="none", model=gateway.openai().models.list().data[0].id)
+    embeddings = langchain_openai.OpenAIEmbeddings(**way, check_embedding_ctx_length=False)
+    texts, answers = short(published)
+    assert cosines(embeddings.embed_documents(texts), answers).min() >= 0.9999
+    assert cosines([embeddings.embed_query(texts[0])], answers[:1])[0] >= 0.9999
+
+
+def test_llama_index_embeds(gateway, published):
+    llama_index = pytest.importorskip("llama_index.embeddings.openai_like", reason="make test-pythons installs it")
+    model = gateway.openai().models.list().data[0].id
+    embedding = llama_index.OpenAILikeEmbedding(model_name=model, api_base=gateway.url + "/v1", api_key="none")
+    texts, answers = short(published)
+    assert cosines(embedding.get_text_embedding_batch(texts), answers).min() >= 0.9999
 
 
 def test_what_outlasts_its_client_is_refused_and_nothing_runs(gateway):

@@ -1,7 +1,9 @@
 """Documents searched with private queries."""
 
+import json
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -11,13 +13,19 @@ DOCUMENTS = ["hello private world", "the quick brown fox", "a", "jumps over the 
 
 
 @pytest.fixture(scope="module")
-def library(folder, tmp_path_factory):
-    """A server of the tiny model with documents."""
+def index(folder, tmp_path_factory):
+    """The documents, for the tiny model."""
     documents = tmp_path_factory.mktemp("documents") / "documents.txt"
     documents.write_text("\n".join(DOCUMENTS))
     index = documents.with_suffix(".index")
     made = [sys.executable, "-m", "hushed", "index", folder, documents, "--record-bytes", "12", "--out", index]
     subprocess.run([str(part) for part in made], check=True, timeout=300)
+    return index
+
+
+@pytest.fixture(scope="module")
+def library(folder, index):
+    """A server of them."""
     with hushed.serve(folder, index=index) as server:
         yield server
 
@@ -46,3 +54,29 @@ def test_what_cannot_be_searched_is_refused(searcher, server):
         with pytest.raises(hushed.RefusedError) as error:
             none.search("hello")
         assert error.value.name == "no-index"
+
+
+def test_a_server_that_is_killed_in_a_search_is_an_error_and_the_next_search_works(folder, index, tmp_path):
+    def serve(port):
+        arguments = [folder, "--index", index, "--cert-dir", tmp_path, "--listen", f"127.0.0.1:{port}", "--json"]
+        program = [sys.executable, "-m", "hushed", "serve", *map(str, arguments)]
+        process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return process, json.loads(process.stdout.readline())
+
+    process, listening = serve(0)
+    with hushed.Searcher(listening["address"], pin=listening["certificate_sha256"]) as searcher:
+        assert searcher.search("hello private world", top=1)[0].place == 0
+        threading.Timer(0.1, process.kill).start()
+        with pytest.raises((hushed.NetworkError, hushed.RefusedError)):
+            # A search takes longer than a tenth of a second, or the next one is met.
+            while True:
+                searcher.search("hello", top=4)
+        process.wait(60)
+        process.stdout.close()
+        process, _ = serve(listening["address"].rsplit(":", 1)[1])
+        try:
+            assert searcher.search("hello private world", top=1)[0].place == 0
+        finally:
+            process.terminate()
+            process.wait(60)
+            process.stdout.close()

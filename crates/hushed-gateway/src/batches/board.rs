@@ -3,16 +3,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::lines::{ENDPOINT, Line, Model, parse};
+use crate::http::now;
 use crate::http::refusal::Refusal;
 use crate::sessions::failure::Failure;
-use crate::sessions::texts::Caller;
+use crate::sessions::share::{Caller, Share};
 
 /// Most uploaded files of all clients, batches, and bytes of files: of those that are there and of those that batches
 /// under way will write.
@@ -35,11 +36,13 @@ pub struct Limits {
     /// How long the first text of a run waits for others.
     pub gather: Duration,
     /// Texts that wait.
-    pub waiting: usize,
+    pub share: Share,
 }
 
 /// A text that waits for a run, or is in one.
 pub struct Item {
+    /// Who waits for it.
+    pub caller: Caller,
     batch: String,
     line: usize,
     index: usize,
@@ -199,7 +202,9 @@ impl Board {
                 let refused = lines.iter().filter(|line| line.is_refused()).count();
                 batch.counts = [lines.len(), 0, refused];
                 batch.left = texts.iter().map(Vec::len).sum();
-                if inner.queue.len() + batch.left > self.limits.waiting {
+                let own = inner.queue.iter().filter(|item| item.caller == caller);
+                let (own, waiting) = (own.count(), inner.queue.len());
+                if !self.limits.share.admits(batch.left, own, waiting) {
                     let message = "too many texts wait already: send fewer, or see --max-waiting";
                     let status = StatusCode::TOO_MANY_REQUESTS;
                     return Err(Refusal::new(status, "queue-full", message));
@@ -214,6 +219,7 @@ impl Board {
                 for (line, texts) in texts.into_iter().enumerate() {
                     for (index, text) in texts.into_iter().enumerate() {
                         inner.queue.push_back(Item {
+                            caller,
                             batch: id.clone(),
                             line,
                             index,
@@ -311,6 +317,12 @@ impl Board {
         }
     }
 
+    /// Whether somebody still waits for one of these texts.
+    pub fn is_wanted(&self, items: &[Item]) -> bool {
+        let inner = self.lock();
+        items.iter().any(|item| inner.lives(item))
+    }
+
     /// Fails the batches of a run.
     pub fn failed(&self, items: &[Item], failure: &Failure) {
         let mut inner = self.lock();
@@ -326,12 +338,9 @@ impl Board {
             }
         }
         // Their texts in later runs have nobody who waits for them.
-        let batches = &inner.batches;
-        let lives = |item: &Item| {
-            let batch = batches.get(&item.batch);
-            batch.is_some_and(|batch| batch.state == State::InProgress)
-        };
-        inner.queue.retain(lives);
+        let mut queue = std::mem::take(&mut inner.queue);
+        queue.retain(|item| inner.lives(item));
+        inner.queue = queue;
     }
 
     /// Takes nothing more in, and ends the worker's wait.
@@ -346,6 +355,11 @@ impl Board {
 }
 
 impl Inner {
+    fn lives(&self, item: &Item) -> bool {
+        let batch = self.batches.get(&item.batch);
+        batch.is_some_and(|batch| batch.state == State::InProgress)
+    }
+
     /// Bytes of files, and of those that batches under way will write.
     fn taken(&self) -> usize {
         let there: usize = self.files.values().map(|file| file.bytes.len()).sum();
@@ -500,10 +514,4 @@ fn fresh(prefix: &str) -> Result<String, Refusal> {
     getrandom::fill(&mut random).map_err(|_| Failure::defect())?;
     let digits = random.iter().map(|byte| format!("{byte:02x}"));
     Ok(prefix.chars().map(String::from).chain(digits).collect())
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs())
 }

@@ -23,8 +23,9 @@ use hushed_serve::{Digest, ServeError, Task};
 
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
-use crate::http::{self, Door, Edge};
+use crate::http::{self, Edge};
 use crate::listen::{self, Behind, Bound};
+use crate::sessions::share::Share;
 use board::{Board, Limits};
 use lines::Model;
 
@@ -63,9 +64,7 @@ impl BatchGateway {
             remote,
             gather,
         } = config;
-        gateway.check()?;
-        let bound = Bound::open(&gateway)?;
-        let door = Door::new(&gateway, bound.address())?;
+        let (bound, door) = crate::front(&gateway)?;
         let too_long = remote.too_long;
         let remote = Remote::new(remote);
         remote.ready(&mut |event| {
@@ -81,7 +80,7 @@ impl BatchGateway {
         let limits = Limits {
             places: client.places()?,
             gather,
-            waiting: gateway.max_waiting,
+            share: Share::new(gateway.max_waiting, door.keys()),
         };
         let hash = Digest(client.plan().hash());
         let named = http::wanted::Named::new(gateway.model_name, hash);

@@ -8,13 +8,13 @@ use axum::extract::{Multipart, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router, routing};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::fields::Fields;
 use super::refusal::{Refusal, Shape};
 use crate::batches::board::Board;
 use crate::batches::lines::ENDPOINT;
-use crate::sessions::texts::Caller;
+use crate::sessions::share::Caller;
 
 type Answered = Result<Json<Value>, Refusal>;
 
@@ -198,20 +198,11 @@ async fn cancel(
 }
 
 async fn models(State(board): State<Arc<Board>>) -> Json<Value> {
-    Json(json!({ "object": "list", "data": [model_object(&board)] }))
+    board.model().named.list()
 }
 
 async fn model(State(board): State<Arc<Board>>, Path(name): Path<String>) -> Response {
-    let named = &board.model().named;
-    shaped(match named.is(&name) {
-        true => Ok(Json(model_object(&board))),
-        false => Err(named.unknown()),
-    })
-}
-
-fn model_object(board: &Board) -> Value {
-    let named = &board.model().named;
-    json!({ "id": named.model, "object": "model", "created": 0, "owned_by": "hushed", "root": named.hash.to_string() })
+    board.model().named.found(&name)
 }
 
 /// Every route that answers at once.

@@ -5,8 +5,8 @@ mod answer;
 mod chat;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -18,11 +18,12 @@ use zeroize::Zeroizing;
 
 use super::Served;
 use super::fields::{Fields, wrong};
-use super::prepare::{other_task, patience, text_refused};
+use super::prepare::{Asker, asker, other_task, text_refused};
 use super::refusal::{Refusal, Shape};
 use crate::sessions::Queue;
 use crate::sessions::failure::Failure;
 use crate::sessions::generate::{Event, Job};
+use crate::sessions::share::Caller;
 use answer::{Answer, Route, next};
 
 /// OpenAI's defaults.
@@ -53,22 +54,30 @@ enum Text {
 /// `POST /v1/completions`
 pub async fn completions(
     State(served): State<Arc<Served>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let answered = answer(&served, &headers, &body, Route::Completions).await;
+    let asker = asker(&served, caller, &headers);
+    let answered = answer(&served, asker, &body, Route::Completions).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }
 
 /// `POST /v1/chat/completions`
-pub async fn chat(State(served): State<Arc<Served>>, headers: HeaderMap, body: Bytes) -> Response {
-    let answered = answer(&served, &headers, &body, Route::Chat).await;
+pub async fn chat(
+    State(served): State<Arc<Served>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let asker = asker(&served, caller, &headers);
+    let answered = answer(&served, asker, &body, Route::Chat).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }
 
 async fn answer(
     served: &Arc<Served>,
-    headers: &HeaderMap,
+    asker: Asker,
     body: &[u8],
     route: Route,
 ) -> Result<Response, Refusal> {
@@ -76,9 +85,8 @@ async fn answer(
     served.named.check(&mut fields)?;
     let asked = asked(served, fields, route)?;
     let (stream, with_usage) = (asked.stream, asked.usage);
-    let patience = patience(headers, served.patience);
     let submitting = Arc::clone(served);
-    let submitted = tokio::task::spawn_blocking(move || submit(&submitting, asked, patience));
+    let submitted = tokio::task::spawn_blocking(move || submit(&submitting, asked, asker));
     let (prompt_tokens, mut events) = submitted.await.map_err(|_| Failure::defect())??;
     // An error before the first token is a status, not an event.
     let first = next(&mut events).await?;
@@ -211,7 +219,7 @@ fn refuse_others(fields: &mut Fields) -> Result<(), Refusal> {
 fn submit(
     served: &Served,
     asked: Asked,
-    patience: Duration,
+    asker: Asker,
 ) -> Result<(usize, mpsc::Receiver<Event>), Refusal> {
     let Queue::Generate(queue) = &*served.queue else {
         return Err(other_task("this model embeds texts: use /v1/embeddings"));
@@ -261,6 +269,7 @@ fn submit(
     };
     let (events, coming) = mpsc::channel(AHEAD);
     let job = Job {
+        caller: asker.caller,
         prompt,
         rows,
         options: GenerateOptions {
@@ -270,6 +279,6 @@ fn submit(
         planned,
         events,
     };
-    queue.submit(job, counted, &shared.admission(patience))?;
+    queue.submit(job, counted, &shared.admission(asker.patience))?;
     Ok((prompt_tokens, coming))
 }

@@ -15,7 +15,7 @@ use super::names;
 use super::refusal::Refusal;
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
-use crate::sessions::texts::Caller;
+use crate::sessions::share::Caller;
 
 /// Lengths of a key.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
@@ -72,6 +72,11 @@ impl Door {
     /// Whether keys are asked for.
     pub fn has_keys(&self) -> bool {
         self.keys.is_some()
+    }
+
+    /// How many users there can be: a key each, or one without keys.
+    pub fn keys(&self) -> usize {
+        self.keys.as_ref().map_or(1, Vec::len)
     }
 
     /// Whether a request may come in, and who asks.

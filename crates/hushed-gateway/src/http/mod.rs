@@ -87,9 +87,6 @@ pub struct Served {
     pin: Option<String>,
     patience: Duration,
     truncate: bool,
-    max_waiting: usize,
-    /// Seconds since 1970.
-    began: u64,
     answers: AtomicU64,
 }
 
@@ -108,8 +105,6 @@ impl Served {
             },
             patience: config.patience,
             truncate: config.truncate,
-            max_waiting: config.max_waiting,
-            began: now(),
             answers: AtomicU64::new(0),
             shared,
         }
@@ -133,7 +128,7 @@ impl Served {
 }
 
 /// Seconds since 1970.
-fn now() -> u64 {
+pub fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }

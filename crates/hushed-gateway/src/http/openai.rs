@@ -8,14 +8,14 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Served;
 use super::fields::Fields;
-use super::prepare::{Asker, embed, patience};
+use super::prepare::{Asker, asker, embed};
 use super::refusal::{Refusal, Shape};
 use super::wanted::{Embeddings, Wanted};
-use crate::sessions::texts::Caller;
+use crate::sessions::share::Caller;
 
 /// `POST /v1/embeddings`
 pub async fn embeddings(
@@ -24,10 +24,7 @@ pub async fn embeddings(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let asker = Asker {
-        caller,
-        patience: patience(&headers, served.patience),
-    };
+    let asker = asker(&served, caller, &headers);
     let answered = answer(&served, asker, &body).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }
@@ -44,20 +41,10 @@ async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8]) -> Result<Respo
 
 /// `GET /v1/models`
 pub async fn models(State(served): State<Arc<Served>>) -> Json<Value> {
-    Json(json!({ "object": "list", "data": [model_object(&served)] }))
+    served.named.list()
 }
 
 /// `GET /v1/models/{name}`
 pub async fn model(State(served): State<Arc<Served>>, Path(name): Path<String>) -> Response {
-    match served.named.is(&name) {
-        true => Json(model_object(&served)).into_response(),
-        false => served.named.unknown().answer(Shape::OpenAi),
-    }
-}
-
-fn model_object(served: &Served) -> Value {
-    json!({
-        "id": served.named.model, "object": "model", "created": served.began, "owned_by": "hushed",
-        "root": served.shared.bundle.to_string(),
-    })
+    served.named.found(&name)
 }

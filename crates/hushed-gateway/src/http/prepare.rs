@@ -12,7 +12,8 @@ use zeroize::Zeroizing;
 use super::Served;
 use super::refusal::Refusal;
 use crate::sessions::failure::Failure;
-use crate::sessions::texts::{Answer, Caller, Prepared, Ticket};
+use crate::sessions::share::Caller;
+use crate::sessions::texts::{Answer, Prepared, Ticket};
 use crate::sessions::{Queue, Shared};
 
 /// Most texts of a request: OpenAI's limit.
@@ -88,12 +89,13 @@ fn submit(
         let rows = shared.rows(tokens, shared.max_tokens);
         let planned = shared.pace.text(rows);
         prepared.push(Prepared {
+            caller: asker.caller,
             text,
             rows,
             planned,
         });
     }
-    let tickets = queue.submit(asker.caller, prepared, &shared.admission(asker.patience))?;
+    let tickets = queue.submit(prepared, &shared.admission(asker.patience))?;
     served.count_texts(&tickets);
     Ok(tickets)
 }
@@ -129,8 +131,16 @@ pub fn other_task(message: &str) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, "other-task", message)
 }
 
+/// Who asks, by the request's headers.
+pub fn asker(served: &Served, caller: Caller, headers: &HeaderMap) -> Asker {
+    Asker {
+        caller,
+        patience: patience(headers, served.patience),
+    }
+}
+
 /// How long the client waits: as OpenAI's clients state it, or the gateway's default.
-pub fn patience(headers: &HeaderMap, otherwise: Duration) -> Duration {
+fn patience(headers: &HeaderMap, otherwise: Duration) -> Duration {
     let stated = ["x-stainless-read-timeout", "x-stainless-timeout"]
         .into_iter()
         .filter_map(|name| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok())

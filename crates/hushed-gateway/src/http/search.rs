@@ -2,13 +2,12 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use hushed_mpc::Index;
 use hushed_serve::{Found, ServeError, TooLong, Wanted};
 use serde_json::json;
@@ -17,11 +16,12 @@ use zeroize::Zeroizing;
 
 use super::Served;
 use super::fields::{Fields, wrong};
-use super::prepare::{other_task, patience, tokens};
+use super::prepare::{Asker, asker, other_task, tokens};
 use super::refusal::{Refusal, Shape};
 use crate::sessions::Queue;
 use crate::sessions::failure::Failure;
 use crate::sessions::search::Job;
+use crate::sessions::share::Caller;
 
 /// Documents, if the client does not say.
 const TOP: u64 = 5;
@@ -41,24 +41,21 @@ type Coming = oneshot::Receiver<Result<Found, Failure>>;
 /// `POST /v1/search`
 pub async fn search(
     State(served): State<Arc<Served>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let answered = answer(&served, &headers, &body).await;
+    let asker = asker(&served, caller, &headers);
+    let answered = answer(&served, asker, &body).await;
     answered.unwrap_or_else(|refusal| refusal.answer(Shape::OpenAi))
 }
 
-async fn answer(
-    served: &Arc<Served>,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Result<Response, Refusal> {
+async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8]) -> Result<Response, Refusal> {
     let mut fields = Fields::parse(body)?;
     served.named.check(&mut fields)?;
     let asked = asked(served, fields)?;
-    let patience = patience(headers, served.patience);
     let submitting = Arc::clone(served);
-    let submitted = tokio::task::spawn_blocking(move || submit(&submitting, asked, patience));
+    let submitted = tokio::task::spawn_blocking(move || submit(&submitting, asked, asker));
     let coming = submitted.await.map_err(|_| Failure::defect())??;
     let found = coming.await.map_err(|_| Failure::stopping())??;
     let hits = found.hits.iter().zip(1..);
@@ -99,7 +96,7 @@ fn asked(served: &Served, mut fields: Fields) -> Result<Asked, Refusal> {
     })
 }
 
-fn submit(served: &Served, asked: Asked, patience: Duration) -> Result<Coming, Refusal> {
+fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Coming, Refusal> {
     let Queue::Embed(queue) = &*served.queue else {
         return Err(other_task("this model generates text: use /v1/completions"));
     };
@@ -138,6 +135,7 @@ fn submit(served: &Served, asked: Asked, patience: Duration) -> Result<Coming, R
     let index = index.map_err(|error| Failure::from(&ServeError::from(error)))?;
     let (answer, coming) = oneshot::channel();
     let job = Job {
+        caller: asker.caller,
         query: asked.query,
         too_long: asked.too_long,
         rows,
@@ -145,6 +143,6 @@ fn submit(served: &Served, asked: Asked, patience: Duration) -> Result<Coming, R
         wanted,
         answer,
     };
-    queue.submit_search(job, &shared.admission(patience))?;
+    queue.submit_search(job, &shared.admission(asker.patience))?;
     Ok(coming)
 }

@@ -16,10 +16,10 @@ use zeroize::Zeroizing;
 
 use super::Served;
 use super::fields::{Fields, wrong};
-use super::prepare::{Asker, MOST_TEXTS, embed, patience};
+use super::prepare::{Asker, MOST_TEXTS, asker, embed};
 use super::refusal::{Refusal, Shape};
 use crate::sessions::Queue;
-use crate::sessions::texts::Caller;
+use crate::sessions::share::Caller;
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: send strings";
 /// How long `/ready` looks for a server that was not there the last time.
@@ -93,13 +93,6 @@ pub async fn similarity(
         }
     };
     shaped(answered.await)
-}
-
-fn asker(served: &Served, caller: Caller, headers: &HeaderMap) -> Asker {
-    Asker {
-        caller,
-        patience: patience(headers, served.patience),
-    }
 }
 
 fn shaped(answered: Result<Response, Refusal>) -> Response {
@@ -229,6 +222,7 @@ fn parameters(served: &Served, fields: &mut Fields) -> Result<Parameters, Refusa
 pub async fn info(State(served): State<Arc<Served>>) -> Json<Value> {
     let shared = &served.shared;
     let held = served.queue.held();
+    let most = shared.share.most();
     let kind = match &*served.queue {
         Queue::Embed(_) => json!({ "embedding": { "pooling": pooling(&served) } }),
         Queue::Generate(_) => json!({ "generation": {} }),
@@ -240,8 +234,8 @@ pub async fn info(State(served): State<Arc<Served>>) -> Json<Value> {
         "model_type": kind,
         "max_input_length": shared.max_tokens,
         "max_batch_tokens": shared.max_pass_tokens,
-        "max_client_batch_size": served.max_waiting.min(MOST_TEXTS),
-        "max_concurrent_requests": served.max_waiting,
+        "max_client_batch_size": most.min(MOST_TEXTS),
+        "max_concurrent_requests": most,
         "waiting": held.waiting,
         "running": held.running,
         "auto_truncate": served.truncate,

@@ -1,15 +1,19 @@
 //! What a request for embeddings asks, and its answer, in OpenAI's JSON: alone, or as a line of a batch.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use axum::Json;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hushed_serve::Digest;
 use serde::Serialize;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::fields::{Fields, wrong};
-use super::refusal::Refusal;
+use super::now;
+use super::refusal::{Refusal, Shape};
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: they are of another model's vocabulary. Send strings \
                          (LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False))";
@@ -21,6 +25,8 @@ pub struct Named {
     pub model: String,
     /// What its name may be as well: the hash of its bundle, or of its manifest.
     pub hash: Digest,
+    /// When the gateway began, in seconds since 1970.
+    began: u64,
 }
 
 /// A request for embeddings.
@@ -124,7 +130,8 @@ impl Named {
     pub fn new(model: Option<String>, hash: Digest) -> Named {
         let digits: String = hash.to_string().chars().take(12).collect();
         let model = model.unwrap_or_else(|| format!("hushed-{digits}"));
-        Named { model, hash }
+        let began = now();
+        Named { model, hash, began }
     }
 
     /// That a request is for this model. Without a name it is for the only one there is.
@@ -138,6 +145,26 @@ impl Named {
     /// Whether it has this name.
     pub fn is(&self, name: &str) -> bool {
         name == self.model || name == self.hash.to_string()
+    }
+
+    /// OpenAI's list of models.
+    pub fn list(&self) -> Json<Value> {
+        Json(json!({ "object": "list", "data": [self.object()] }))
+    }
+
+    /// The model under this name, in OpenAI's JSON.
+    pub fn found(&self, name: &str) -> Response {
+        match self.is(name) {
+            true => Json(self.object()).into_response(),
+            false => self.unknown().answer(Shape::OpenAi),
+        }
+    }
+
+    fn object(&self) -> Value {
+        json!({
+            "id": self.model, "object": "model", "created": self.began, "owned_by": "hushed",
+            "root": self.hash.to_string(),
+        })
     }
 
     /// 404.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 use super::pace::Pace;
+use super::share::Share;
 
 /// What decides about a request.
 pub struct Admission<'a> {
@@ -20,6 +21,8 @@ pub struct Admission<'a> {
     pub open: bool,
     /// Why none will be opened now, if so.
     pub away: Option<Failure>,
+    /// The places of the queue.
+    pub share: Share,
 }
 
 /// What is there already.
@@ -27,6 +30,8 @@ pub struct Admission<'a> {
 pub struct Load {
     /// How many wait.
     pub waiting: usize,
+    /// How many of these are of who asks.
+    pub own: usize,
     /// Their planned seconds.
     pub planned: f64,
     /// Planned seconds of what runs, and since when.
@@ -62,7 +67,7 @@ pub enum Refused {
     TooMany {
         /// New ones.
         given: usize,
-        /// The queue's length.
+        /// Those that the queue has for one key.
         limit: usize,
     },
     /// The server was asked a moment ago, and this is what it said.
@@ -83,11 +88,12 @@ fn would_fit(fits: usize, of: usize) -> String {
 }
 
 impl Admission<'_> {
-    /// Whether work of these planned seconds, part by part in their order, is taken beside `load`.
+    /// Whether work of these planned seconds, part by part in their order, is taken beside `load`, in so many places of
+    /// the queue.
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn check(&self, planned: &[f64], load: &Load, most: usize) -> Result<(), Refused> {
+    pub fn check(&self, planned: &[f64], places: usize, load: &Load) -> Result<(), Refused> {
         if planned.is_empty() {
             return Ok(());
         }
@@ -110,14 +116,14 @@ impl Admission<'_> {
                 of: planned.len(),
             });
         }
-        if planned.len() > most {
+        if places > self.share.most() {
             return Err(Refused::TooMany {
-                given: planned.len(),
-                limit: most,
+                given: places,
+                limit: self.share.most(),
             });
         }
         let before = self.before(load);
-        let full = load.waiting + planned.len() > most;
+        let full = !self.share.admits(places, load.own, load.waiting);
         if full || before + alone > patience {
             // A place is free when enough of what is before it has been answered.
             let after = match full {

@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
 use super::session::{IDLE, Kept};
+use super::share::Caller;
 use super::{Held, Shared};
 
 /// How long a client may take to read what it is sent: meanwhile nobody else has its session.
@@ -26,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// A prompt that model and server take. No `Debug`: it is private.
 pub struct Job {
+    /// Who asks.
+    pub caller: Caller,
     /// The prompt.
     pub prompt: Prompt,
     /// Its rows, padding included: what the server will see.
@@ -52,11 +55,10 @@ pub enum Event {
 }
 
 /// The queue.
+#[derive(Default)]
 pub struct Prompts {
     state: Mutex<State>,
     changed: Condvar,
-    /// Most that wait.
-    limit: usize,
 }
 
 #[derive(Default)]
@@ -69,21 +71,12 @@ struct State {
 }
 
 enum Next {
-    Job(u64, Job),
+    Job(u64, Box<Job>),
     Idle,
     Closed,
 }
 
 impl Prompts {
-    /// An empty queue for at most `limit` prompts.
-    pub fn new(limit: usize) -> Self {
-        Self {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            limit,
-        }
-    }
-
     /// Takes a prompt whose client waits for its first `counted` tokens.
     ///
     /// # Errors
@@ -99,14 +92,8 @@ impl Prompts {
             return Err(Refused::Stopping);
         }
         state.waiting.retain(|job| !job.events.is_closed());
-        if state.waiting.len() >= self.limit {
-            let after = admission.before(&state.load()).ceil() as u64;
-            return Err(Refused::Busy {
-                after: after.max(1),
-            });
-        }
         let counted = job.planned.get(..counted).unwrap_or(&job.planned);
-        admission.check(counted, &state.load(), usize::MAX)?;
+        admission.check(counted, 1, &state.load(job.caller))?;
         state.waiting.push_back(job);
         drop(state);
         self.changed.notify_one();
@@ -150,7 +137,7 @@ impl Prompts {
                     state.jobs += 1;
                     let planned = job.planned.iter().sum();
                     state.running.push((id, planned, Instant::now()));
-                    return Next::Job(id, job);
+                    return Next::Job(id, Box::new(job));
                 }
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -179,10 +166,12 @@ impl State {
         }
     }
 
-    fn load(&self) -> Load {
+    fn load(&self, caller: Caller) -> Load {
+        let own = self.waiting.iter().filter(|job| job.caller == caller);
         let planned = self.waiting.iter().flat_map(|job| &job.planned);
         Load {
             waiting: self.waiting.len(),
+            own: own.count(),
             planned: planned.sum(),
             running: self
                 .running

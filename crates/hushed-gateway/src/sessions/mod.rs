@@ -11,6 +11,7 @@ pub mod ledger;
 pub mod pace;
 pub mod search;
 mod session;
+pub mod share;
 pub mod texts;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use generate::Prompts;
 use ledger::Ledger;
 use pace::Pace;
 use session::Kept;
+use share::Share;
 use texts::{Limits, Texts};
 
 /// How often a worker that stays away looks whether it may come back.
@@ -80,6 +82,8 @@ pub struct Shared {
     pub sessions: usize,
     /// Most texts of a pass; `None` of a model that generates.
     pub batch: Option<usize>,
+    /// The places of the queue.
+    pub share: Share,
 }
 
 /// The queue, by what the model is for.
@@ -121,11 +125,12 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Connects, so that a wrong address, pin or token is known at once, and starts the workers.
+    /// Connects, so that a wrong address, pin or token is known at once, and starts the workers. So many keys share the
+    /// queue.
     ///
     /// # Errors
     /// As [`Client::connect`]; [`GatewayError::NoRoute`] for a model that is neither for embeddings nor for text.
-    pub fn open(config: &GatewayConfig) -> Result<Self, GatewayError> {
+    pub fn open(config: &GatewayConfig, keys: usize) -> Result<Self, GatewayError> {
         let client = Client::connect(&config.client)?;
         let task = client.public().task();
         if task == Task::Classify {
@@ -160,11 +165,16 @@ impl Sessions {
             away: Away::default(),
             sessions: config.sessions,
             batch: (task != Task::Generate).then_some(batch),
+            share: Share::new(config.max_waiting, keys),
         });
         shared.ledger.session(&client.setup());
+        let limits = Limits {
+            texts: batch,
+            rows: shared.max_pass_tokens,
+        };
         let queue = match task {
-            Task::Generate => Queue::Generate(Prompts::new(config.max_waiting)),
-            _ => Queue::Embed(Texts::new(limits(config, &shared, batch), salt()?)),
+            Task::Generate => Queue::Generate(Prompts::default()),
+            _ => Queue::Embed(Texts::new(limits, salt()?)),
         };
         let mut sessions = Self {
             shared,
@@ -219,6 +229,7 @@ impl Shared {
             batch: self.batch,
             open: self.is_open(),
             away: self.is_away(),
+            share: self.share,
         }
     }
 
@@ -249,14 +260,6 @@ impl Shared {
     pub fn rows(&self, tokens: usize, most: usize) -> usize {
         let bucket = self.how.bucket.unwrap_or(1).max(1);
         tokens.div_ceil(bucket).saturating_mul(bucket).min(most)
-    }
-}
-
-fn limits(config: &GatewayConfig, shared: &Shared, batch: usize) -> Limits {
-    Limits {
-        texts: batch,
-        rows: shared.max_pass_tokens,
-        waiting: config.max_waiting,
     }
 }
 

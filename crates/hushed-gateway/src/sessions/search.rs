@@ -7,9 +7,12 @@ use zeroize::Zeroizing;
 use super::Shared;
 use super::failure::Failure;
 use super::session::Kept;
+use super::share::Caller;
 
 /// A query that model and server take. No `Debug`: it is private.
 pub struct Job {
+    /// Who asks.
+    pub caller: Caller,
     /// The query.
     pub query: Zeroizing<String>,
     /// What to do if it is too long.

@@ -18,6 +18,7 @@ use super::Held;
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
 use super::search::Job;
+use super::share::Caller;
 
 /// How long an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(600);
@@ -29,6 +30,8 @@ const MOST_KEPT: usize = 4096;
 
 /// A text that model and server take. No `Debug`: it is private.
 pub struct Prepared {
+    /// Who asks.
+    pub caller: Caller,
     /// The text.
     pub text: Zeroizing<String>,
     /// Its tokens, padding included: what the server will see.
@@ -89,13 +92,7 @@ pub struct Limits {
     pub texts: usize,
     /// Most rows of a pass; one text alone may have more.
     pub rows: usize,
-    /// Most texts that wait.
-    pub waiting: usize,
 }
-
-/// Who asks: SHA-256 of the key of the API, or zeros where none is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Caller(pub [u8; 32]);
 
 /// The salted SHA-256 of who asks and of a text.
 pub type Key = [u8; 32];
@@ -144,20 +141,20 @@ impl Texts {
         }
     }
 
-    /// Takes the texts of a request, all or none.
+    /// Takes the texts of a request, which are one caller's, all or none.
     ///
     /// # Errors
     /// [`Refused`] by the admission, or because the queue is full; [`Refused::Stopping`].
     pub fn submit(
         &self,
-        caller: Caller,
         texts: Vec<Prepared>,
         admission: &Admission<'_>,
     ) -> Result<Vec<Ticket>, Refused> {
         let keyed: Vec<(Key, Prepared)> = texts
             .into_iter()
-            .map(|text| (self.key(caller, &text.text), text))
+            .map(|text| (self.key(text.caller, &text.text), text))
             .collect();
+        let caller = keyed.first().map(|(_, text)| text.caller);
         let mut state = self.lock();
         if state.closed {
             return Err(Refused::Stopping);
@@ -170,7 +167,7 @@ impl Texts {
                 new.insert(key, text.planned);
             }
         }
-        let load = state.load();
+        let load = state.load(caller.unwrap_or_default());
         // In the order of the request, for "the first so many would fit".
         let mut costs = Vec::with_capacity(new.len());
         for (key, _) in &keyed {
@@ -181,7 +178,7 @@ impl Texts {
         {
             admission.check_joined(&load)?;
         }
-        admission.check(&costs, &load, self.limits.waiting)?;
+        admission.check(&costs, costs.len(), &load)?;
         let tickets = keyed
             .into_iter()
             .map(|(key, text)| state.join(key, text))
@@ -201,7 +198,7 @@ impl Texts {
             return Err(Refused::Stopping);
         }
         state.drop_abandoned();
-        admission.check(&[job.planned], &state.load(), self.limits.waiting)?;
+        admission.check(&[job.planned], 1, &state.load(job.caller))?;
         state.searches.push_back(job);
         drop(state);
         self.changed.notify_one();
@@ -469,8 +466,14 @@ impl State {
         });
     }
 
-    fn load(&self) -> Load {
+    fn load(&self, caller: Caller) -> Load {
         let mut load = self.load_of_first(self.waiting.len());
+        let texts = self.entries.values().filter(|entry| match entry {
+            Entry::Waiting(text, _) => text.caller == caller,
+            _ => false,
+        });
+        let searches = self.searches.iter().filter(|job| job.caller == caller);
+        load.own = texts.count() + searches.count();
         load.waiting += self.searches.len();
         load.planned += self.searches.iter().map(|job| job.planned).sum::<f64>();
         load
@@ -494,6 +497,7 @@ impl State {
             });
         Load {
             waiting,
+            own: 0,
             planned: planned.sum(),
             running: self
                 .running

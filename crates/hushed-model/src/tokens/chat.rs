@@ -6,7 +6,9 @@
 //! it was given; its recursion is bounded, and it runs on a stack of its own.
 //!
 //! Special tokens count in what was rendered. Those are the template's: a message that holds one (`<|im_end|>`) could
-//! pretend to be another's, and is refused. No error holds words of a message.
+//! pretend to be another's, and is refused. A template can also make one of a message that holds none, by what it takes
+//! out, and so can a tokenizer that folds characters: the same conversation with every word blanked must give the same
+//! special tokens. No error holds words of a message.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -77,6 +79,17 @@ pub struct Message {
     pub content: String,
 }
 
+impl Message {
+    /// The same with an `x` for everything but white space.
+    fn blanked(&self) -> Self {
+        let blank = |c: char| if c.is_whitespace() { c } else { 'x' };
+        Self {
+            role: self.role,
+            content: self.content.chars().map(blank).collect(),
+        }
+    }
+}
+
 impl Drop for Message {
     fn drop(&mut self) {
         self.content.zeroize();
@@ -118,6 +131,11 @@ pub enum ChatError {
         /// Which message.
         index: usize,
     },
+    /// The same, but only once the template or the tokenizer has changed a message.
+    #[error(
+        "one of the messages becomes one of the model's special tokens in its chat template: take out what looks like one"
+    )]
+    Becomes,
     /// Nothing to answer, or too much.
     #[error("{messages} messages were given, and a conversation has from 1 to {MAX_MESSAGES}")]
     Messages {
@@ -210,6 +228,11 @@ impl ChatTemplate {
         }
         no_special(messages, tokenizer)?;
         let text = Zeroizing::new(self.on_a_stack(messages, bytes)?);
+        let blank: Vec<Message> = messages.iter().map(Message::blanked).collect();
+        let blank = self.on_a_stack(&blank, bytes)?;
+        if tokenizer.specials_in(&text)? != tokenizer.specials_in(&blank)? {
+            return Err(ChatError::Becomes);
+        }
         Ok(Prompt {
             text,
             rendered: true,

@@ -301,6 +301,13 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The special tokens of what a chat template has made, in order.
+    pub(crate) fn specials_in(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let mut ids = self.with_specials(text)?;
+        ids.retain(|id| self.special.contains(id));
+        Ok(ids)
+    }
+
     /// Special tokens as they are written.
     pub(crate) fn special_words(&self) -> Vec<String> {
         let added = self.library.get_added_tokens_decoder().into_values();

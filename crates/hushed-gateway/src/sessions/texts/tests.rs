@@ -9,12 +9,9 @@ use hushed_serve::{TooLong, Wanted};
 
 use super::*;
 use crate::sessions::pace::Pace;
+use crate::sessions::share::Share;
 
-const LIMITS: Limits = Limits {
-    texts: 3,
-    rows: 20,
-    waiting: 8,
-};
+const LIMITS: Limits = Limits { texts: 3, rows: 20 };
 
 type Found = Result<hushed_serve::Found, Failure>;
 
@@ -22,6 +19,7 @@ struct Queue {
     texts: Texts,
     pace: Pace,
     patience: Duration,
+    share: Share,
 }
 
 impl Queue {
@@ -37,6 +35,7 @@ impl Queue {
             )
             .unwrap(),
             patience: Duration::from_secs(100),
+            share: Share::new(8, 1),
         }
     }
 
@@ -47,12 +46,12 @@ impl Queue {
 
     fn submit_of(&self, caller: Caller, texts: &[(&str, usize)]) -> Result<Vec<Ticket>, Refused> {
         let prepared = texts.iter().map(|&(text, rows)| Prepared {
+            caller,
             text: Zeroizing::new(text.to_owned()),
             rows,
             planned: 1.0,
         });
-        self.texts
-            .submit(caller, prepared.collect(), &self.admission())
+        self.texts.submit(prepared.collect(), &self.admission())
     }
 
     fn admission(&self) -> Admission<'_> {
@@ -63,6 +62,7 @@ impl Queue {
             batch: Some(LIMITS.texts),
             open: true,
             away: None,
+            share: self.share,
         }
     }
 
@@ -70,6 +70,7 @@ impl Queue {
     fn search(&self) -> Result<oneshot::Receiver<Found>, Refused> {
         let (answer, coming) = oneshot::channel();
         let job = Job {
+            caller: Caller::default(),
             query: Zeroizing::new("query".to_owned()),
             too_long: TooLong::Refuse,
             rows: 3,
@@ -258,8 +259,9 @@ fn a_set_up_comes_first_where_no_session_is_open() {
         batch: Some(3),
         open,
         away: None,
+        share: Share::new(8, 1),
     };
-    let check = |admission: Admission<'_>| admission.check(&[1.0], &Load::default(), 9).is_ok();
+    let check = |admission: Admission<'_>| admission.check(&[1.0], 1, &Load::default()).is_ok();
     assert!(check(admission(true, 2)) && !check(admission(false, 2)));
     assert!(check(admission(false, 7)));
 }
@@ -274,6 +276,25 @@ fn a_full_queue_says_when_to_come_again() {
     let _eight = queue.submit(&texts[..8]).unwrap();
     let busy = Refused::Busy { after: 8 };
     assert_eq!(queue.submit(&texts[8..]).err(), Some(busy));
+}
+
+#[test]
+fn one_key_does_not_fill_the_queue_of_several() {
+    let mut queue = Queue::new();
+    queue.share = Share::new(8, 2);
+    let (one, other) = (Caller([1; 32]), Caller([2; 32]));
+    let many = Refused::TooMany { given: 5, limit: 4 };
+    let texts = ["a", "b", "c", "d", "e"].map(|name| (name, 4));
+    assert_eq!(queue.submit_of(one, &texts).err(), Some(many));
+    let _four = queue.submit_of(one, &texts[..4]).unwrap();
+    let busy = Some(Refused::Busy { after: 4 });
+    assert_eq!(queue.submit_of(one, &texts[4..]).err(), busy);
+    // Equal texts take no place.
+    assert!(queue.submit_of(one, &texts[..4]).is_ok());
+    let _two = queue.submit_of(other, &texts[..2]).unwrap();
+    // A search takes one like a text.
+    let _search = queue.search().unwrap();
+    assert!(queue.submit_of(other, &texts[2..3]).is_err());
 }
 
 #[test]
@@ -329,8 +350,11 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
             batch,
             open: true,
             away: None,
+            share: Share::new(8, 1),
         };
-        admission.check(planned, &Load::default(), 99).is_ok()
+        admission
+            .check(planned, planned.len(), &Load::default())
+            .is_ok()
     };
     // The tokens of an answer come one after the other.
     assert!(!fits(None, 7, &[1.0; 8]) && fits(None, 8, &[1.0; 8]));
@@ -341,6 +365,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
     // What waits before it is shared among the sessions.
     let load = Load {
         waiting: 4,
+        own: 0,
         planned: 8.0,
         running: Vec::new(),
     };
@@ -351,6 +376,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
         batch: None,
         open: true,
         away: None,
+        share: Share::new(8, 1),
     };
     assert_eq!(admission.before(&load), 2.0);
 }
@@ -375,8 +401,9 @@ fn who_asks_while_the_server_is_avoided_is_told_at_once() {
         batch: Some(3),
         open: false,
         away: Some(failure.clone()),
+        share: Share::new(8, 1),
     };
-    let check = |planned: &[f64]| admission.check(planned, &Load::default(), 9);
+    let check = |planned: &[f64]| admission.check(planned, planned.len(), &Load::default());
     assert_eq!(check(&[1.0]), Err(Refused::Away(failure)));
     // Answers that are there need no session.
     assert_eq!(check(&[]), Ok(()));
