@@ -47,21 +47,22 @@ impl Bootstrapper {
     /// u + i·v, or u alone, at the lowest primes.
     fn packed(&self, evaluator: &Evaluator, both: &[&Ciphertext]) -> Result<Ciphertext, CkksError> {
         let limbs = self.params.bootstrap_limbs();
-        let mut sum: Option<Ciphertext> = None;
-        let mut magnitude = 0.0_f64;
-        for part in both.iter().rev() {
-            let mut low = self.lowered(evaluator, part, limbs)?;
-            if let Some(mut other) = sum.take() {
-                evaluator.mul_i_assign(&mut other)?;
-                evaluator.add_assign(&mut low, &other)?;
-            }
-            magnitude = magnitude.max(part.noise().magnitude());
-            sum = Some(low);
+        let [first, rest @ ..] = both else {
+            return Err(CkksError::BootstrapLevels {
+                needed: 0,
+                available: 0,
+            });
+        };
+        let mut sum = self.lowered(evaluator, first, limbs)?;
+        let mut magnitude = first.noise().magnitude();
+        for second in rest {
+            let mut other = self.lowered(evaluator, second, limbs)?;
+            evaluator.mul_i_assign(&mut other)?;
+            evaluator.add_assign(&mut other, &sum)?;
+            magnitude = magnitude.max(second.noise().magnitude());
+            // Its scale is that of the second.
+            sum = other;
         }
-        let sum = sum.ok_or(CkksError::BootstrapLevels {
-            needed: 0,
-            available: 0,
-        })?;
         // The parts are bounded each for itself.
         let noise = sum.noise().within(magnitude);
         let sum = sum.with_noise(noise);
