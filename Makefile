@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one calibration decoder-model bench check secrets doc peers fuzz audit static man book publish-check page-test wheel-manylinux test-pythons clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one verify-one calibration decoder-model bench check secrets doc peers fuzz audit static man book publish-check page-test wheel-manylinux test-pythons clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -55,6 +55,9 @@ encrypted: build ## try `fhe`: one layer of the real model under encryption, a q
 
 encrypted-one: build ## try `fhe` on one text alone: minutes, and 5 GiB of keys made once; QUERY="…" asks your own question
 	@python3 scripts/encrypted_one.py
+
+verify-one: build ## simulate one text alone on a hundred unseen texts (half an hour)
+	@python3 scripts/verify_one.py
 
 calibration: build ## make the shipped calibration of `fhe` again (minutes)
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate "$$(scripts/fetch_model.sh)" --protocol fhe \

@@ -283,7 +283,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     fn ternary_finish(&self, partial: Self::Partial) -> Result<Vec<Self::Value>, FheError>;
 
     /// The same vectors with `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`];
-    /// two share a bootstrap. Every slot must be within 1, or comes out wrong.
+    /// two share a bootstrap, and an odd one out takes less than one. Every slot must be within 1, or comes out wrong.
     ///
     /// # Errors
     /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for a value above 1, naming `id`.

@@ -44,6 +44,8 @@ const I: Complex64 = Complex64::new(0.0, 1.0);
 
 /// The inputs of EvalMod for one ciphertext: the parts of its message, or coefficients that equal them modulo q_0.
 pub enum Halves {
+    /// The real part alone.
+    Real(Ciphertext),
     /// Real and imaginary parts, a ciphertext each.
     Apart([Ciphertext; 2]),
     /// Both in the halves of a vector of twice the period.
@@ -55,7 +57,15 @@ impl Halves {
     pub fn as_slice(&self) -> &[Ciphertext] {
         match self {
             Self::Apart(both) => both,
-            Self::Packed(one, _) => std::slice::from_ref(one),
+            Self::Real(one) | Self::Packed(one, _) => std::slice::from_ref(one),
+        }
+    }
+
+    /// Without the imaginary part, if that is a ciphertext of its own.
+    pub(super) fn real_only(self) -> Self {
+        match self {
+            Self::Apart([real, _]) => Self::Real(real),
+            one => one,
         }
     }
 
@@ -65,6 +75,7 @@ impl Halves {
         f: impl Fn(Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
     ) -> Result<Self, CkksError> {
         Ok(match self {
+            Self::Real(one) => Self::Real(f(one)?),
             Self::Apart([real, imaginary]) => {
                 let (real, imaginary) = rayon::join(|| f(real), || f(imaginary));
                 Self::Apart([real?, imaginary?])
@@ -76,6 +87,7 @@ impl Halves {
     /// real + i·imaginary.
     pub(super) fn join(self, evaluator: &Evaluator) -> Result<Ciphertext, CkksError> {
         match self {
+            Self::Real(real) => Ok(real),
             Self::Apart([mut real, mut imaginary]) => {
                 evaluator.mul_i_assign(&mut imaginary)?;
                 evaluator.add_assign(&mut real, &imaginary)?;
@@ -88,17 +100,18 @@ impl Halves {
         }
     }
 
-    /// Real and imaginary parts, a ciphertext each.
-    pub(super) fn part(self, evaluator: &Evaluator) -> Result<[Ciphertext; 2], CkksError> {
+    /// Real and imaginary parts, a ciphertext each; the real one alone if there is no other.
+    pub(super) fn part(self, evaluator: &Evaluator) -> Result<Vec<Ciphertext>, CkksError> {
         match self {
-            Self::Apart(both) => Ok(both),
+            Self::Real(real) => Ok(vec![real]),
+            Self::Apart(both) => Ok(both.into()),
             Self::Packed(packed, group) => {
                 let other = group.exchanged(evaluator, &packed)?;
                 let (real, imaginary) = rayon::join(
                     || group.choose(evaluator, [&packed, &other], [ONE, NONE]),
                     || group.choose(evaluator, [&packed, &other], [NONE, ONE]),
                 );
-                Ok([real?, imaginary?])
+                Ok(vec![real?, imaginary?])
             }
         }
     }

@@ -184,13 +184,13 @@ fn pairs_batches_fewer_levels_and_two_passes() {
     let (cu, cv) = (f.encrypt(&u, least), f.encrypt(&v, least + 1));
     for limbs in [least, least + 2, bootstrapper.output_limbs()] {
         f.evaluator.counters().reset();
-        let pairs = [(&cu, &cv)];
-        let mut pairs = bootstrapper
-            .bootstrap_pairs_to(&f.evaluator, &pairs, limbs)
-            .unwrap();
-        assert_eq!(f.evaluator.counters().snapshot().ct_mul, 12);
-        let [ru, rv] = pairs.pop().unwrap();
-        for (found, expected) in [(&ru, &u), (&rv, &v)] {
+        let vectors = [&cu, &cv, &cu];
+        let all = bootstrapper.bootstrap_real(&f.evaluator, &vectors, limbs);
+        let all = all.unwrap();
+        // An odd one out has its parts in one ciphertext too.
+        assert_eq!(f.evaluator.counters().snapshot().ct_mul, 24);
+        assert_eq!(all.len(), 3);
+        for (found, expected) in all.iter().zip([&u, &v, &u]) {
             assert_eq!(found.limbs(), limbs);
             let (worst, mean) = f.bits(found, expected);
             assert!(worst > 15.0 && mean > 17.0, "{limbs}: {worst} {mean}");

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The two parts are combined again, or returned as they are: two real columns u + i·v share one bootstrap, and an
-//! overflow of one does not reach the other. Messages of fewer slots, which repeat, take less of everything:
-//! `group.rs`.
+//! overflow of one does not reach the other; one alone takes one EvalMod (`real.rs`). Messages of fewer slots, which
+//! repeat, take less of everything: `group.rs`.
 //!
 //! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed
 //! on disk), matrices of 0.6 GiB, and 0.4 GiB for each ciphertext, of which at most four are processed together: a peak
@@ -26,6 +26,7 @@
 mod coeffs_to_slots;
 mod encapsulate;
 mod group;
+mod real;
 mod reduce;
 mod shorter;
 mod slots_to_coeffs;
@@ -50,7 +51,7 @@ use crate::noise::Noise;
 use crate::params::{CkksParams, EPHEMERAL_WEIGHT, log2_failure};
 use crate::poly::{EvalMod, EvalModLiteral};
 use crate::scale::Scale;
-use reduce::{MODULUS, SLACK, plan_relin};
+use reduce::{MODULUS, plan_relin};
 use shorter::Shorter;
 
 /// Unchecked parameters of a bootstrap.
@@ -90,6 +91,18 @@ pub struct Bootstrapper {
 struct Target {
     scale: Scale,
     limbs: usize,
+    /// Whether the last message is real, so that its imaginary part is not reduced.
+    last_real: bool,
+}
+
+impl Target {
+    fn new(scale: Scale, limbs: usize) -> Target {
+        Target {
+            scale,
+            limbs,
+            last_real: false,
+        }
+    }
 }
 
 impl Bootstrapper {
@@ -265,8 +278,8 @@ impl Bootstrapper {
         cts: &[&Ciphertext],
         limbs: usize,
     ) -> Result<Vec<Ciphertext>, CkksError> {
-        let scale = self.output_scale;
-        let halves = self.refresh_at(evaluator, cts, Target { scale, limbs })?;
+        let target = Target::new(self.output_scale, limbs);
+        let halves = self.refresh_at(evaluator, cts, target)?;
         let both = halves.into_iter().zip(cts);
         both.map(|(halves, ct)| self.joined(evaluator, halves, ct))
             .collect()
@@ -289,72 +302,6 @@ impl Bootstrapper {
             noise
         };
         Ok(out.with_noise(noise))
-    }
-
-    /// Two real vectors in one bootstrap: the input is u + i·v, the outputs are u and v.
-    ///
-    /// # Errors
-    /// As [`Bootstrapper::bootstrap`], and [`CkksError::ScaleMismatch`] if the two have different scales.
-    pub fn bootstrap_pair(
-        &self,
-        evaluator: &Evaluator,
-        u: &Ciphertext,
-        v: &Ciphertext,
-    ) -> Result<[Ciphertext; 2], CkksError> {
-        let mut pairs = self.bootstrap_pairs(evaluator, &[(u, v)])?;
-        pairs.pop().ok_or(CkksError::BootstrapLevels {
-            needed: 0,
-            available: 0,
-        })
-    }
-
-    /// As [`Bootstrapper::bootstrap_pair`] for several pairs at once.
-    pub fn bootstrap_pairs(
-        &self,
-        evaluator: &Evaluator,
-        pairs: &[(&Ciphertext, &Ciphertext)],
-    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
-        self.bootstrap_pairs_to(evaluator, pairs, self.output_limbs())
-    }
-
-    /// As [`Bootstrapper::bootstrap_pairs`], to results of `limbs` primes, as [`Bootstrapper::bootstrap_many_to`].
-    ///
-    /// # Errors
-    /// As [`Bootstrapper::bootstrap_pair`] and [`Bootstrapper::bootstrap_many_to`].
-    pub fn bootstrap_pairs_to(
-        &self,
-        evaluator: &Evaluator,
-        pairs: &[(&Ciphertext, &Ciphertext)],
-        limbs: usize,
-    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
-        let packed = pairs
-            .iter()
-            .map(|(u, v)| {
-                let limbs = self.params.bootstrap_limbs();
-                let mut sum = self.lowered(evaluator, v, limbs)?;
-                evaluator.mul_i_assign(&mut sum)?;
-                evaluator.add_assign(&mut sum, &self.lowered(evaluator, u, limbs)?)?;
-                // The parts are bounded each for itself.
-                let magnitude = u.noise().magnitude().max(v.noise().magnitude());
-                let noise = sum.noise().within(magnitude);
-                let sum = sum.with_noise(noise);
-                self.check_range(&sum, SLACK)?;
-                Ok(sum)
-            })
-            .collect::<Result<Vec<_>, CkksError>>()?;
-        let scale = self.output_scale;
-        let packed: Vec<_> = packed.iter().collect();
-        let halves = self.refresh_at(evaluator, &packed, Target { scale, limbs })?;
-        let both = halves.into_iter().zip(packed);
-        both.map(|(halves, ct)| {
-            let magnitude = self.noise(ct).magnitude();
-            let within = |part: Ciphertext| {
-                let noise = part.noise().within(magnitude);
-                part.with_noise(noise)
-            };
-            Ok(halves.part(evaluator)?.map(within))
-        })
-        .collect()
     }
 
     /// Steps 3 to 5 for results of this many primes; `None` if that is the whole chain.
@@ -411,19 +358,24 @@ impl Bootstrapper {
         }
         let mut done = Vec::with_capacity(cts.len());
         let mut low = low.into_iter();
-        for tile in cts.chunks(TILE) {
+        for (number, tile) in cts.chunks(TILE).enumerate() {
             let low = low.by_ref().take(tile.len()).collect();
             let low = self.encapsulated(evaluator, low)?;
+            let last_real = target.last_real && (number + 1) * TILE >= cts.len();
+            let target = Target {
+                last_real,
+                ..target
+            };
             done.extend(match &short {
                 None => {
                     let map = &self.coeffs_to_slots;
-                    self.refresh_tile(evaluator, map, tile, &low, target.scale)?
+                    self.refresh_tile(evaluator, map, tile, &low, target)?
                 }
                 Some((shorter, evaluator)) => {
                     let low = low.into_iter().map(|ct| shorter.enter(ct));
                     let low = low.collect::<Result<Vec<_>, _>>()?;
                     let map = &shorter.coeffs_to_slots;
-                    let parts = self.refresh_tile(evaluator, map, tile, &low, target.scale)?;
+                    let parts = self.refresh_tile(evaluator, map, tile, &low, target)?;
                     let whole = |ct| shorter.leave(ct, &self.params);
                     let parts = parts.into_iter().map(|halves| halves.map(whole));
                     parts.collect::<Result<Vec<_>, CkksError>>()?
@@ -451,12 +403,16 @@ impl Bootstrapper {
         coeffs_to_slots: &CoeffsToSlots,
         cts: &[&Ciphertext],
         low: &[Encapsulated],
-        target: Scale,
+        target: Target,
     ) -> Result<Vec<Halves>, CkksError> {
-        let parts = coeffs_to_slots.apply(evaluator, low)?;
+        let mut parts = coeffs_to_slots.apply(evaluator, low)?;
+        if target.last_real {
+            let last = parts.pop().map(Halves::real_only);
+            parts.extend(last);
+        }
         let work: Vec<_> = parts.into_iter().zip(cts).collect();
         let done = work.into_par_iter().map(|(parts, ct)| {
-            let parts = parts.map(|part| self.reduce_at(evaluator, &part, ct, target))?;
+            let parts = parts.map(|part| self.reduce_at(evaluator, &part, ct, target.scale))?;
             evaluator.counters().bootstrap.one();
             Ok(parts)
         });

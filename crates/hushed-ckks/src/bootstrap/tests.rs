@@ -129,8 +129,8 @@ fn fewer_levels_cost_less_and_are_as_precise() {
     }
     let real: Vec<_> = x.iter().map(|z| z.re.into()).collect();
     let ct = f.encrypt(&real, least);
-    let pairs = bootstrapper.bootstrap_pairs_to(&f.evaluator, &[(&ct, &ct)], least + 1);
-    for half in &pairs.unwrap()[0] {
+    let pair = bootstrapper.bootstrap_real(&f.evaluator, &[&ct, &ct], least + 1);
+    for half in &pair.unwrap() {
         assert_eq!(half.limbs(), least + 1);
         assert!(f.bits(half, &real).0 > 15.0);
     }
@@ -150,18 +150,38 @@ fn fewer_levels_cost_less_and_are_as_precise() {
 }
 
 #[test]
-fn two_real_columns_share_a_bootstrap() {
+fn two_real_vectors_share_a_bootstrap_and_one_alone_takes_one_reduction() {
     let (mut f, bootstrapper) = fixture(4);
     let mut real = || -> Vec<_> { f.random().iter().map(|z| z.re.into()).collect() };
-    let (u, v) = (real(), real());
-    let limbs = f.params.bootstrap_limbs();
-    let (cu, cv) = (f.encrypt(&u, limbs), f.encrypt(&v, limbs + 2));
-    let [ru, rv] = bootstrapper.bootstrap_pair(&f.evaluator, &cu, &cv).unwrap();
-    for (found, expected) in [(ru, u), (rv, v)] {
+    let x: Vec<Vec<_>> = (0..3).map(|_| real()).collect();
+    let least = f.params.bootstrap_limbs();
+    let cts: Vec<_> = (0..3).map(|i| f.encrypt(&x[i], least + i)).collect();
+    let cts: Vec<_> = cts.iter().collect();
+    let (top, counters) = (bootstrapper.output_limbs(), f.evaluator.counters());
+    counters.reset();
+    let all = bootstrapper
+        .bootstrap_real(&f.evaluator, &cts, top)
+        .unwrap();
+    let counts = counters.snapshot();
+    assert_eq!((counts.bootstrap, counts.ct_mul), (2, 36));
+    assert_eq!(all.len(), 3);
+    for (found, expected) in all.iter().zip(&x) {
         assert_eq!(found.limbs(), f.params.fresh_limbs());
-        let (least, mean) = f.bits(&found, &expected);
+        let (least, mean) = f.bits(found, expected);
         assert!(least > 15.0 && mean > 17.0, "least {least}, mean {mean}");
     }
+    // With zeros beside it, and with fewer primes.
+    let zero = Ciphertext::zero(&f.params, least, cts[2].scale()).unwrap();
+    for limbs in [top, least + 1] {
+        let alone = bootstrapper.bootstrap_real(&f.evaluator, &cts[2..], limbs);
+        let beside = bootstrapper.bootstrap_real(&f.evaluator, &[cts[2], &zero], limbs);
+        let (alone, beside) = (alone.unwrap(), beside.unwrap());
+        assert_eq!((alone.len(), alone[0].limbs()), (1, limbs));
+        assert_eq!(alone[0].b().limb(0), beside[0].b().limb(0));
+        assert_eq!(alone[0].a().limb(limbs - 1), beside[0].a().limb(limbs - 1));
+    }
+    let none = bootstrapper.bootstrap_real(&f.evaluator, &[], top).unwrap();
+    assert!(none.is_empty());
 }
 
 /// A modulus of 1.4 times the bound may be that of one part: the sine's error is then more than at the bound.
@@ -186,7 +206,8 @@ fn a_part_beyond_the_bound_has_the_error_that_it_has() {
         "{largest:e} {stated:e}"
     );
     // Of a pair each part is bounded for itself.
-    let refused = bootstrapper.bootstrap_pair(&f.evaluator, &ct, &ct);
+    let top = bootstrapper.output_limbs();
+    let refused = bootstrapper.bootstrap_real(&f.evaluator, &[&ct, &ct], top);
     assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
 }
 

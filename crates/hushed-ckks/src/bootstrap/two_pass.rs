@@ -50,10 +50,10 @@ impl Bootstrapper {
         let noise = difference.noise().within(MARGIN * limit);
         let difference = difference.with_noise(noise);
         // 2^k times the error at 2^−k of the scale is the error at the scale.
-        let target = Target {
-            scale: Scale::new(first.scale().value() / factor)?,
-            limbs: self.output_limbs(),
-        };
+        let target = Target::new(
+            Scale::new(first.scale().value() / factor)?,
+            self.output_limbs(),
+        );
         let mut correction = self.refresh_at(evaluator, &[&difference], target)?;
         let correction = correction.pop().ok_or(CkksError::BootstrapLevels {
             needed: 0,

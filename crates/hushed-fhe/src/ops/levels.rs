@@ -27,6 +27,11 @@ pub(crate) fn above<S: Slots>(on: &S, limbs: usize) -> Result<usize, FheError> {
     Ok(found.ok_or_else(none)?)
 }
 
+/// The fewest primes from which so many rescales lead to `limbs`.
+pub(crate) fn above_by<S: Slots>(on: &S, limbs: usize, levels: usize) -> Result<usize, FheError> {
+    (0..levels).try_fold(limbs, |limbs, _| above(on, limbs))
+}
+
 /// A scale of this value.
 pub(crate) fn scale_of(value: f64) -> Result<Scale, FheError> {
     Scale::new(value).map_err(|e: CkksError| e.into())

@@ -12,7 +12,7 @@ use crate::choices::Choices;
 use crate::inputs::bound_of_inputs;
 use crate::plan::packed::placed;
 use crate::plan::public_plan::Lengths;
-use crate::simulate::{Batch, Simulator, embedded};
+use crate::simulate::{Batch, Op, Simulator, embedded};
 use crate::testing::{Structure, measure};
 
 fn run(
@@ -67,6 +67,13 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
             assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
         }
     }
+    // A layer has two refreshes of columns and four of statistics: Σp, Σe, a root, a variance. The last one's columns
+    // have none, and the upload has one. Two texts a run.
+    let on = Simulator::new(&params, 512).unwrap();
+    run(&on, &program, &measured.choices, (16, 16), bound, &texts).unwrap();
+    let counts = on.tally().counts();
+    assert_eq!(counts.total(Op::Bootstrap), 2 * 12);
+    assert_eq!(counts.total(Op::Refreshed), 2 * 16);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{FheOptions, dry_run};
 use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::activation;
-use crate::ops::levels::above;
+use crate::ops::levels::above_by;
 use crate::packing::Layout;
 use crate::plan::placement::Placement;
 use crate::simulate::Simulator;
@@ -53,7 +53,7 @@ pub(crate) fn placed<S: Slots>(
     degree: usize,
 ) -> Result<Placement, FheError> {
     let levels = FEED_FORWARD + activation::levels(degree);
-    let least = (0..levels).try_fold(on.floor(), |limbs, _| above(on, limbs));
+    let least = above_by(on, on.floor(), levels);
     Ok(Placement {
         upload: on.floor(),
         feed_forward: least?,

@@ -35,6 +35,9 @@ pub struct Prices {
 /// docs/benchmarks.md, with other work on it); packing takes 1.2 s of a core a GB besides.
 pub(super) const DISK: f64 = 0.5e9;
 
+/// What encoding a diagonal of a map takes of encoding a vector with few primes, by the time of whole maps.
+const DIAGONAL: f64 = 0.19;
+
 fn disk() -> f64 {
     DISK
 }
@@ -79,7 +82,11 @@ impl Prices {
             // take two multiply-adds over a third more primes.
             Op::MapBaby => 0.5 * at(|p| p.rotate_hoisted),
             Op::MapGiant => at(|p| p.hoist + 0.75 * p.rotate_hoisted),
-            Op::MapTerm => 2.7 * self.gemm_term * limbs as f64,
+            // The product, and the diagonal, which is encoded for it whatever the primes.
+            Op::MapTerm => {
+                let encode = self.by_limbs.first().map_or(0.0, |p| p.encode);
+                2.7 * self.gemm_term * limbs as f64 + DIAGONAL * encode
+            }
             Op::Tensor => at(|p| p.product),
             // A simulation counts the rescale by itself, and the engine does both in one division.
             Op::Relinearise => at(|p| p.relinearise - p.rescale),

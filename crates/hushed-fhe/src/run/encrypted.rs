@@ -166,28 +166,6 @@ impl Encrypted {
         Ok(numbers.iter().copied().cycle().take(slots).collect())
     }
 
-    /// The bootstraps of one tile: an odd one out goes with zeros.
-    fn refresh_tile(
-        &self,
-        mut tile: Vec<Ciphertext>,
-        limbs: usize,
-    ) -> Result<Vec<Ciphertext>, FheError> {
-        let count = tile.len();
-        if count % 2 == 1
-            && let Some(last) = tile.last()
-        {
-            let zero = Ciphertext::zero(self.evaluator.params(), last.limbs(), last.scale())?;
-            tile.push(zero);
-        }
-        let pairs: Vec<_> = tile
-            .chunks_exact(2)
-            .filter_map(|pair| Some((pair.first()?, pair.last()?)))
-            .collect();
-        let bootstrapper = &self.bootstrapper;
-        let fresh = bootstrapper.bootstrap_pairs_to(&self.evaluator, &pairs, limbs)?;
-        Ok(fresh.into_iter().flatten().take(count).collect())
-    }
-
     /// The lowest primes only, and what the contract says of the slots: products of bounds would say less.
     fn lowered(&self, ct: &Ciphertext) -> Result<Ciphertext, FheError> {
         let low = self.evaluator.drop_to(ct, self.floor())?;
@@ -507,8 +485,10 @@ impl Slots for Encrypted {
         let mut done = Vec::with_capacity(low.len());
         let mut rest = low.into_iter();
         while rest.len() > 0 {
-            let tile = rest.by_ref().take(REFRESH_TILE).collect();
-            let fresh = self.refresh_tile(tile, limbs)?;
+            let tile: Vec<_> = rest.by_ref().take(REFRESH_TILE).collect();
+            let vectors: Vec<_> = tile.iter().collect();
+            let bootstrapper = &self.bootstrapper;
+            let fresh = bootstrapper.bootstrap_real(&self.evaluator, &vectors, limbs)?;
             self.clock.refreshed(fresh.len());
             done.extend(fresh);
         }

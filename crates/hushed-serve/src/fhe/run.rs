@@ -357,15 +357,21 @@ impl RunContext {
             layers: plan.layers,
         });
         let done = pool.install(|| -> Result<_, FheJobError> {
-            let mut keys = |done, of| watch(JobEvent::Keys { done, of });
-            let bootstrapper = Arc::clone(bootstrapper);
-            let mut engine = Engine::load(plan, params, bootstrapper, work.keys, &mut keys)?;
+            // Reading keys keeps one thread busy at most.
+            let (engine, error) = rayon::join(
+                || {
+                    let mut told = |done, of| watch(JobEvent::Keys { done, of });
+                    let bootstrapper = Arc::clone(bootstrapper);
+                    Engine::load(plan, params, bootstrapper, work.keys, &mut told)
+                },
+                || self.simulated_error(),
+            );
+            let (mut engine, error) = (engine?, error?);
             if let Some(folder) = work.spill {
                 engine.spill_to(folder);
             }
             let engine = engine.stopped_by(Arc::clone(work.stop));
             let engine = engine.timed_by(Arc::clone(&predicted.timetable));
-            let error = self.simulated_error()?;
             // Also refused before a reply is sealed, hours later.
             covers(&plan.reply, error)?;
             let engine = engine.erring_by(error);

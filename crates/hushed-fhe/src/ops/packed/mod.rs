@@ -13,8 +13,9 @@
 //! output, with the residual: c               0
 //! ```
 //!
-//! Statistics (Σp, Σe, v, 1/√v) are spread over the places that need them before they are refreshed, with all slots: a
-//! bootstrap of few slots is not used here yet. Masks of rows and of keys are factors of masks that are there anyway.
+//! Statistics (Σp, Σe, v, 1/√v) are spread over the places that need them before they are refreshed, with all slots and
+//! to no more primes than what follows uses: docs/one-text.md says why not with few slots. Masks of rows and of keys
+//! are factors of masks that are there anyway.
 
 pub mod attention;
 pub mod feed_forward;
@@ -27,6 +28,7 @@ pub mod softmax;
 use hushed_model::StepId;
 
 use crate::error::FheError;
+use crate::ops::levels::above_by;
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
@@ -46,6 +48,11 @@ pub fn refreshed_pairs<S: Slots>(
         parts.extend(on.parts(pair)?);
     }
     joined(on, on.refresh(at, parts, limbs)?)
+}
+
+/// Primes of a refreshed statistic that is used at `limbs`, so many rescales later: no more than `most`.
+fn reaching<S: Slots>(on: &S, limbs: usize, levels: usize, most: usize) -> usize {
+    above_by(on, limbs, levels).map_or(most, |found| found.min(most))
 }
 
 /// Real vectors, two a pair.

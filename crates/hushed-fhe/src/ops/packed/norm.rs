@@ -1,22 +1,26 @@
-//! LayerNorm in packed rows. The variance of a row is the sum of the squares of its centred columns over places; it is
-//! spread over the row before it is refreshed, with all slots.
+//! LayerNorm in packed rows. The variance of a row is the sum of the squares of its centred columns over places, spread
+//! over the row. Where columns are refreshed before it, they are refreshed to so many levels that their variance and
+//! its root need no refresh between them; the root, which is then low, has one.
 //!
 //! v = Σ c² in rows that are kept and 1 in others, x̂/bound = c·(√d/bound)·v^{−1/2}, 0 in rows that are not kept.
 
+use hushed_ckks::Scale;
+use hushed_ckks::poly::InverseSqrt;
 use hushed_model::{Norm, NormKind, StepId, same};
 
 use super::rows::{Kept, PackedRows};
+use super::{reaching, refreshed_pairs};
 use crate::choices::{NormChoice, fits};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::levels::{divisor, scale_of};
+use crate::ops::levels::{above_by, below, divisor, scale_of};
 use crate::ops::norm::refreshed;
 use crate::packing::sums::squares;
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
-use super::refreshed_pairs;
-use crate::ops::levels::below;
+/// Levels of the variance: squares, and the mask of their sums.
+const VARIANCE: usize = 2;
 
 /// Room above the largest inverse root of a calibrated variance, at its refresh.
 const ROOM: f64 = 1.5;
@@ -54,12 +58,21 @@ impl PackedNorm<'_> {
     ) -> Result<Acts<S::Value>, FheError> {
         let at = self.at.part("refresh");
         on.at(at);
-        let centred = refreshed_pairs(on, at, centred, limbs)?;
+        let function = self.function(on)?;
+        // Squares, the mask of their sums, the root and its mask.
+        let needed = above_by(on, on.floor(), VARIANCE + function.levels() + 1);
+        let deep = needed.ok().filter(|&needed| needed <= self.statistics);
+        let centred = refreshed_pairs(on, at, centred, limbs.max(deep.unwrap_or(limbs)))?;
         on.at(self.at);
-        let v = self.variance(on, &centred)?;
+        let mut v = self.variance(on, &centred)?;
+        if deep.is_none() {
+            v = refreshed(on, self.at.part("variance"), v, self.statistics)?;
+        }
+        let short = centred.iter().map(|c| on.drop_to(c, limbs));
+        let centred = short.collect::<Result<Vec<_>, FheError>>()?;
         // The largest root, and so the message of the refresh, is below 1.
         let most = ROOM / self.choice.low.sqrt();
-        let root = self.root(on, &v, (1.0 / most, on.default_scale()))?;
+        let root = self.root(on, &function, &v, (1.0 / most, on.default_scale()))?;
         let root = crate::ops::softmax::refreshed(on, self.at.part("root"), vec![root], limbs)?;
         let root = root.into_iter().next().ok_or(PackingError::Mismatch)?;
         self.times(on, centred, on.read_as(root, most * self.factor())?)
@@ -75,12 +88,14 @@ impl PackedNorm<'_> {
         centred: Vec<S::Value>,
     ) -> Result<Acts<S::Value>, FheError> {
         on.at(self.at);
-        let v = self.variance(on, &centred)?;
+        let (v, function) = (self.variance(on, &centred)?, self.function(on)?);
         let first = centred.first().ok_or(PackingError::Mismatch)?;
         let (limbs, scale) = (on.limbs(first), on.scale(first));
+        let primes = reaching(on, limbs, function.levels() + 1, self.statistics);
+        let v = refreshed(on, self.at.part("variance"), v, primes)?;
         let wanted = on.default_scale().value() / 2.0 * divisor(on, limbs)?;
         let target = scale_of(wanted / scale.value())?;
-        let root = self.root(on, &v, (self.factor(), target))?;
+        let root = self.root(on, &function, &v, (self.factor(), target))?;
         self.times(on, centred, root)
     }
 
@@ -88,7 +103,15 @@ impl PackedNorm<'_> {
         (self.norm.width as f64).sqrt() / self.choice.bound
     }
 
-    /// v, refreshed.
+    /// v^{−1/2}.
+    fn function<S: Slots>(&self, on: &S) -> Result<InverseSqrt, FheError> {
+        Ok(match on.only_shapes() {
+            true => fits::root_within(self.choice)?,
+            false => fits::root(self.choice)?,
+        })
+    }
+
+    /// v, [`VARIANCE`] levels below `centred`.
     fn variance<S: Slots>(&self, on: &S, centred: &[S::Value]) -> Result<S::Value, FheError> {
         if self.norm.kind != NormKind::LayerNorm {
             return Err(FheError::Unsupported {
@@ -107,22 +130,18 @@ impl PackedNorm<'_> {
                 false => 1.0,
             }
         });
-        let v = on.within(on.add_vector(v, &added)?, 1.0);
-        refreshed(on, self.at.part("variance"), v, self.statistics)
+        Ok(on.within(on.add_vector(v, &added)?, 1.0))
     }
 
     /// `factor`·v^{−1/2} in rows that are kept, 0 in others, at scale `target`.
     fn root<S: Slots>(
         &self,
         on: &S,
+        function: &InverseSqrt,
         v: &S::Value,
-        (factor, target): (f64, hushed_ckks::Scale),
+        (factor, target): (f64, Scale),
     ) -> Result<S::Value, FheError> {
-        let root = match on.only_shapes() {
-            true => fits::root_within(self.choice)?,
-            false => fits::root(self.choice)?,
-        };
-        let y = root.evaluate(on, v, on.default_scale())?;
+        let y = function.evaluate(on, v, on.default_scale())?;
         let mask = self.rows.numbers(on, |text, row, _| {
             match self.rows.holds(self.kept, text, row) {
                 true => factor,

@@ -10,6 +10,7 @@ use hushed_ckks::poly::{Inverse, SlotPolynomial, evaluate_slots};
 use hushed_model::StepId;
 use rayon::prelude::*;
 
+use super::reaching;
 use super::rows::PackedRows;
 use crate::choices::{AttentionChoice, HeadChoice, fits};
 use crate::error::FheError;
@@ -143,8 +144,9 @@ impl<'a> PackedSoftmax<'a> {
         let p = scores.into_par_iter().enumerate().map(exponential);
         let p = p.collect::<Result<Vec<_>, FheError>>()?;
         on.at(at.part("weigh"));
-        let sum = self.summed(on, at.part("first_sum"), &p, (1.0, statistics))?;
         let from = p.first().map_or(on.floor(), |p| on.limbs(p));
+        let primes = reaching(on, from, self.first.levels(), statistics);
+        let sum = self.summed(on, at.part("first_sum"), &p, (1.0, primes))?;
         let limbs = from.min(below(on, on.limbs(&sum), self.first.levels())?);
         let normalised = below(on, limbs, 1)?;
         // Scales are derived backwards from that of e.
@@ -165,7 +167,10 @@ impl<'a> PackedSoftmax<'a> {
         let e = p.into_par_iter().enumerate().map(square);
         let exponentials = e.collect::<Result<Vec<_>, FheError>>()?;
         let at = at.part("second_sum");
-        let sum = self.summed(on, at, &exponentials, (self.high, statistics))?;
+        // A level below e, where its copies are.
+        let from = exponentials.first().map_or(on.floor(), |e| on.limbs(e));
+        let primes = reaching(on, below(on, from, 1)?, self.second.levels(), statistics);
+        let sum = self.summed(on, at, &exponentials, (self.high, primes))?;
         Ok(PackedWeights { exponentials, sum })
     }
 
@@ -225,7 +230,7 @@ impl<'a> PackedSoftmax<'a> {
         on: &S,
         at: StepId,
         vectors: &[S::Value],
-        (high, statistics): (f64, usize),
+        (high, primes): (f64, usize),
     ) -> Result<S::Value, FheError> {
         let limbs = vectors.iter().map(|x| on.limbs(x)).min();
         let limbs = limbs.unwrap_or(on.floor());
@@ -247,7 +252,7 @@ impl<'a> PackedSoftmax<'a> {
                 _ => 1.0,
             });
         let sum = on.within(on.add_vector(sum, &ones)?, high);
-        let mut sums = refreshed(on, at, vec![sum], statistics)?;
+        let mut sums = refreshed(on, at, vec![sum], primes)?;
         sums.pop().ok_or_else(|| PackingError::Mismatch.into())
     }
 

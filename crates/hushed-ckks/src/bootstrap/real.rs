@@ -1,0 +1,72 @@
+//! Real vectors: two of them, u and v, are one message u + i·v, whose parts come out apart.
+//!
+//! One without a second takes one EvalMod: what CoeffsToSlots makes of the imaginary part is not looked at. That is a
+//! quarter of a bootstrap less (docs/one-text.md has the measurement), with the same keys and the same result to the
+//! bit as beside a vector of zeros.
+
+use crate::bootstrap::reduce::SLACK;
+use crate::bootstrap::{Bootstrapper, Target};
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+use crate::evaluator::Evaluator;
+
+impl Bootstrapper {
+    /// Refreshes real vectors, two a bootstrap, to `limbs` primes as [`Bootstrapper::bootstrap_many_to`]. The last of
+    /// an odd number is alone in its own.
+    ///
+    /// # Errors
+    /// As [`Bootstrapper::bootstrap_many_to`], and [`CkksError::ScaleMismatch`] if two that share a bootstrap have
+    /// different scales.
+    pub fn bootstrap_real(
+        &self,
+        evaluator: &Evaluator,
+        vectors: &[&Ciphertext],
+        limbs: usize,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let packed = vectors.chunks(2).map(|both| self.packed(evaluator, both));
+        let packed = packed.collect::<Result<Vec<_>, CkksError>>()?;
+        let packed: Vec<_> = packed.iter().collect();
+        let target = Target {
+            last_real: vectors.len() % 2 == 1,
+            ..Target::new(self.output_scale, limbs)
+        };
+        let halves = self.refresh_at(evaluator, &packed, target)?;
+        let mut done = Vec::with_capacity(2 * packed.len());
+        for (halves, ct) in halves.into_iter().zip(packed) {
+            let magnitude = self.noise(ct).magnitude();
+            done.extend(halves.part(evaluator)?.into_iter().map(|part| {
+                let noise = part.noise().within(magnitude);
+                part.with_noise(noise)
+            }));
+        }
+        // Sparse slots have both parts in one ciphertext.
+        done.truncate(vectors.len());
+        Ok(done)
+    }
+
+    /// u + i·v, or u alone, at the lowest primes.
+    fn packed(&self, evaluator: &Evaluator, both: &[&Ciphertext]) -> Result<Ciphertext, CkksError> {
+        let limbs = self.params.bootstrap_limbs();
+        let [first, rest @ ..] = both else {
+            return Err(CkksError::BootstrapLevels {
+                needed: 0,
+                available: 0,
+            });
+        };
+        let mut sum = self.lowered(evaluator, first, limbs)?;
+        let mut magnitude = first.noise().magnitude();
+        for second in rest {
+            let mut other = self.lowered(evaluator, second, limbs)?;
+            evaluator.mul_i_assign(&mut other)?;
+            evaluator.add_assign(&mut other, &sum)?;
+            magnitude = magnitude.max(second.noise().magnitude());
+            // Its scale is that of the second.
+            sum = other;
+        }
+        // The parts are bounded each for itself.
+        let noise = sum.noise().within(magnitude);
+        let sum = sum.with_noise(noise);
+        self.check_range(&sum, SLACK)?;
+        Ok(sum)
+    }
+}
