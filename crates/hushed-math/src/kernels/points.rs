@@ -170,11 +170,11 @@ impl PointMatrix {
     /// Panel `panel` at the points of `group`, some of its terms.
     fn panel(&self, group: usize, panel: usize, terms: Range<usize>) -> &[u64] {
         let size = self.panel * GROUP;
-        &self.from_panel(group, panel, terms.start)[..terms.len() * size]
+        &self.panel_from(group, panel, terms.start)[..terms.len() * size]
     }
 
     /// What there is from term `term` of panel `panel` at the points of `group` on.
-    fn from_panel(&self, group: usize, panel: usize, term: usize) -> &[u64] {
+    fn panel_from(&self, group: usize, panel: usize, term: usize) -> &[u64] {
         let size = self.panel * GROUP;
         &self.words[group * self.stride() + (panel * self.terms + term) * size..]
     }
@@ -361,8 +361,8 @@ impl PointGemm {
                         strides: [left.stride(), right.stride()],
                     };
                     let mut sums = [0; LEFT * RIGHT];
-                    let l = left.from_panel(first, left_panel, start);
-                    let r = right.from_panel(first, right_panel, start);
+                    let l = left.panel_from(first, left_panel, start);
+                    let r = right.panel_from(first, right_panel, start);
                     points.run(l, r, &run, &mut sums);
                     all.iter_mut()
                         .zip(sums)
