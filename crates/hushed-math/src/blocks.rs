@@ -220,8 +220,8 @@ impl BlockPlan {
     ) {
         let points = self.points();
         let words = rights.len() * RIGHT * points;
-        // Of few terms the values of one panel at a time, which stay in a cache until they are transformed. Of many, the
-        // more lines at once, the less often the polynomials come from memory.
+        // Of few terms the values of one panel at a time, which stay in a cache until they are transformed. Of many,
+        // the more lines at once, the less often the polynomials come from memory.
         let (blocks, together) = match factors.terms() <= FEW_TERMS {
             true => (1, 1),
             false => {

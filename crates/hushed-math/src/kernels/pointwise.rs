@@ -252,8 +252,8 @@ impl Pointwise {
         run!(self.lift_centred(out, x, from))
     }
 
-    /// a_i ← (a_i − c_i)·s for the integer c_i of (−p/2, p/2) that x_i in [0, p) stands for, p = `from`, and one residue
-    /// s in [0, q): a division by p, of which x is the remainder.
+    /// a_i ← (a_i − c_i)·s for the integer c_i of (−p/2, p/2) that x_i in [0, p) stands for, p = `from`, and one
+    /// residue s in [0, q): a division by p, of which x is the remainder.
     pub fn sub_centred_mul_scalar_assign(&self, a: &mut [u64], x: &[u64], from: &Modulus, s: u64) {
         same_length(a, x);
         self.check_scalar(s);

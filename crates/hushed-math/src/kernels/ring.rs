@@ -1,8 +1,9 @@
 //! Matrix products modulo 2^64 of what one party holds alone: its share by its own share or weights.
 //!
-//! By small signed integers: with w' = w + 2^31 ≥ 0 and x = hi·2^32 + lo, x·w = lo·w' + 2^32·(hi·w') − 2^31·x: two 32×32 → 64 bit products a
-//! term, which vector units have where a 64-bit product is several instructions; hi·w' counts modulo 2^32 only. One
-//! body, compiled for each width of registers. Constant time: no branch or index depends on a value.
+//! By small signed integers: with w' = w + 2^31 ≥ 0 and x = hi·2^32 + lo, x·w = lo·w' + 2^32·(hi·w') − 2^31·x: two
+//! 32×32 → 64 bit products a term, which vector units have where a 64-bit product is several instructions; hi·w' counts
+//! modulo 2^32 only. One body, compiled for each width of registers. Constant time: no branch or index depends on a
+//! value.
 
 use crate::machine::cpu::Cpu;
 

@@ -94,8 +94,8 @@ impl EveryCoefficient {
     }
 
     /// From the sums modulo q of s values in a row: coefficients of several polynomials after each other to each of
-    /// `out`, n/s − `skipped` of each polynomial as [`EveryCoefficient::take`] has them, of the last as many as there is
-    /// room for. The sums are erased.
+    /// `out`, n/s − `skipped` of each polynomial as [`EveryCoefficient::take`] has them, of the last as many as there
+    /// is room for. The sums are erased.
     ///
     /// # Panics
     /// Unless there are n/s sums for each piece of `out`, or if all coefficients are skipped.
