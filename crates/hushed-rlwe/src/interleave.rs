@@ -22,7 +22,8 @@ use hushed_math::{BaseConverter, Coeff, Eval, MathError, Pointwise, RnsPoly};
 use crate::galois::{GaloisKey, KeyShape};
 use crate::params::RlweParams;
 
-/// Words that a node's transform of length four holds of each half of a child: all of them stay in a first-level cache.
+/// Coefficients of each child and half that a node takes at a time: all that it holds of them stays in a first-level
+/// cache.
 const STRIP: usize = 256;
 
 /// Key switches of ciphertexts of some number of primes, prepared.
@@ -155,7 +156,7 @@ impl Workspace {
             terms: (0..terms).map(|_| RnsPoly::scratch(basis, &[0])).collect(),
             sums: [&plan.ids[..1], &plan.ids].map(|ids| RnsPoly::scratch(basis, ids)),
             wanted: vec![0; n],
-            strips: vec![0; 6 * 2 * STRIP.min(n / 2)],
+            strips: vec![0; 8 * STRIP.min(n / 2)],
         }
     }
 
@@ -271,15 +272,20 @@ fn sums_of_two(
     sums: [&mut [u64]; 2],
 ) {
     let [plus, minus] = sums;
-    let n = plus.len();
-    let strip = STRIP.min(n / 2);
-    let (even, odd) = strips.split_at_mut(strip);
-    let odd = &mut odd[..strip];
-    for start in (0..n).step_by(strip) {
-        shifted(pointwise, children.first(), 0, start, even);
-        shifted(pointwise, children.get(1), h, start, odd);
-        pointwise.add(&mut plus[start..start + strip], even, odd);
-        pointwise.sub(&mut minus[start..start + strip], even, odd);
+    let strip = STRIP.min(plus.len() / 2);
+    let rooms = &mut rooms::<2>(strips, strip);
+    let (even, odd) = (Turned::new(children, 0, 0), Turned::new(children, 1, h));
+    let results = plus
+        .chunks_exact_mut(strip)
+        .zip(minus.chunks_exact_mut(strip));
+    for (place, (plus, minus)) in results.enumerate() {
+        sum_and_difference(
+            pointwise,
+            [&even, &odd],
+            place * strip,
+            rooms,
+            [plus, minus],
+        );
     }
 }
 
@@ -293,34 +299,37 @@ fn sums_of_four(
 ) {
     let half = sums[0].len() / 2;
     let strip = STRIP.min(half);
-    // Of each child a strip and the one half the length further on, which multiplication by I makes of it.
-    let mut rooms = strips.chunks_exact_mut(2 * strip);
-    let mut room = || rooms.next().unwrap_or_default();
-    let (even, even_two, odd, odd_two) = (room(), room(), room(), room());
-    let (difference, odd_difference) = (room(), room());
+    let [
+        first,
+        second,
+        even,
+        odd,
+        low_even,
+        low_odd,
+        high_even,
+        high_odd,
+    ] = rooms(strips, strip);
+    let rooms = &mut [first, second];
+    let turned = |place, j| Turned::new(children, place, j * h);
+    let (evens, odds) = (
+        [&turned(0, 0), &turned(1, 2)],
+        [&turned(2, 1), &turned(3, 3)],
+    );
     let [zero, one, two, three] = sums;
     for start in (0..half).step_by(strip) {
-        let order = [(&mut *even, 0), (even_two, 2), (odd, 1), (odd_two, 3)];
-        for (place, (room, j)) in order.into_iter().enumerate() {
-            let (low, high) = room.split_at_mut(strip);
-            let child = children.get(place);
-            shifted(pointwise, child, j * h, start, low);
-            shifted(pointwise, child, j * h, start + half, high);
-        }
-        pointwise.sub(difference, even, even_two);
-        pointwise.add_assign(even, even_two);
-        pointwise.sub(odd_difference, odd, odd_two);
-        pointwise.add_assign(odd, odd_two);
+        // A strip and the one half the length further on, which multiplication by I makes of it.
         let (low, high) = (start..start + strip, start + half..start + half + strip);
-        let parts = [(low.clone(), 0..strip), (high.clone(), strip..2 * strip)];
-        for (to, from) in parts {
-            let (even, odd) = (&even[from.clone()], &odd[from]);
-            pointwise.add(&mut zero[to.clone()], even, odd);
-            pointwise.sub(&mut two[to], even, odd);
+        let parts = [
+            (low.clone(), &mut *low_even, &mut *low_odd),
+            (high.clone(), &mut *high_even, &mut *high_odd),
+        ];
+        for (at, even_difference, odd_difference) in parts {
+            sum_and_difference(pointwise, evens, at.start, rooms, [even, even_difference]);
+            sum_and_difference(pointwise, odds, at.start, rooms, [odd, odd_difference]);
+            pointwise.add(&mut zero[at.clone()], even, odd);
+            pointwise.sub(&mut two[at], even, odd);
         }
         // I·(low, high) = (−high, low).
-        let (low_even, high_even) = difference.split_at(strip);
-        let (low_odd, high_odd) = odd_difference.split_at(strip);
         pointwise.sub(&mut one[low.clone()], low_even, high_odd);
         pointwise.add(&mut one[high.clone()], high_even, low_odd);
         pointwise.add(&mut three[low], low_even, high_odd);
@@ -328,19 +337,56 @@ fn sums_of_four(
     }
 }
 
-/// `out` ← the coefficients of X^shift·c from number `start` on; zeros if there is no c.
-fn shifted(pointwise: &Pointwise, c: Option<&&[u64]>, shift: usize, start: usize, out: &mut [u64]) {
-    let Some(c) = c else {
-        return out.fill(0);
-    };
-    // X^n = −1.
-    let wrapped = shift.saturating_sub(start).min(out.len());
-    let (wrap, rest) = out.split_at_mut(wrapped);
-    if wrapped > 0 {
-        wrap.copy_from_slice(&c[c.len() + start - shift..][..wrapped]);
+/// The first `COUNT` strips of the working memory.
+fn rooms<const COUNT: usize>(strips: &mut [u64], strip: usize) -> [&mut [u64]; COUNT] {
+    let mut rooms = strips.chunks_exact_mut(strip);
+    [(); COUNT].map(|()| rooms.next().unwrap_or_default())
+}
+
+/// X^shift·c; zero if there is no c.
+struct Turned<'a> {
+    c: Option<&'a [u64]>,
+    shift: usize,
+}
+
+impl<'a> Turned<'a> {
+    fn new(children: &[&'a [u64]], place: usize, shift: usize) -> Self {
+        let c = children.get(place).copied();
+        Self { c, shift }
+    }
+
+    /// As many coefficients as `room` has, from number `start` on: those of c where none of them wraps around, else in
+    /// `room`.
+    fn strip<'b>(&'b self, pointwise: &Pointwise, start: usize, room: &'b mut [u64]) -> &'b [u64] {
+        let Some(c) = self.c else {
+            room.fill(0);
+            return room;
+        };
+        if let Some(first) = start.checked_sub(self.shift) {
+            return &c[first..first + room.len()];
+        }
+        // X^n = −1.
+        let wrapped = (self.shift - start).min(room.len());
+        let (wrap, rest) = room.split_at_mut(wrapped);
+        wrap.copy_from_slice(&c[c.len() + start - self.shift..][..wrapped]);
         pointwise.neg_assign(wrap);
+        rest.copy_from_slice(&c[..rest.len()]);
+        room
     }
-    if !rest.is_empty() {
-        rest.copy_from_slice(&c[start + wrapped - shift..][..rest.len()]);
-    }
+}
+
+/// The strips of a + b and a − b from coefficient `start` on.
+fn sum_and_difference(
+    pointwise: &Pointwise,
+    [a, b]: [&Turned<'_>; 2],
+    start: usize,
+    [first, second]: &mut [&mut [u64]; 2],
+    [sum, difference]: [&mut [u64]; 2],
+) {
+    let (a, b) = (
+        a.strip(pointwise, start, first),
+        b.strip(pointwise, start, second),
+    );
+    pointwise.add(sum, a, b);
+    pointwise.sub(difference, a, b);
 }

@@ -94,7 +94,7 @@ impl PreparedGrid {
             .plain_scale
             .unwrap_or(Scale::ONE.times_prime(dropped));
         let ids = rlwe.extended_ids_with(limbs, special);
-        let encoder = CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
+        let encoder = || CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
         let plains = encode(grid, &split, encoder)?;
         let gemms: Vec<LimbGemm> = ids
             .iter()
@@ -231,28 +231,23 @@ impl PreparedGrid {
     }
 }
 
-/// The diagonal of each giant and baby, giant by giant, rotated back by its giant; zeros where the grid has none.
-fn encode(
+/// The diagonal of each giant and baby, giant by giant, rotated back by its giant; zeros where the grid has none. A part
+/// of them a thread, with an encoder each, whose tables are made once.
+fn encode<'a>(
     grid: &MapGrid,
     split: &GridSplit,
-    mut encoder: CompactEncoder<'_>,
+    encoder: impl Fn() -> CompactEncoder<'a> + Sync,
 ) -> Result<Vec<Arc<CompactPlain>>, LinTransError> {
     let period = grid.period();
-    let zero = Arc::new(encoder.encode(&vec![Complex64::ZERO; period])?);
+    let zero = Arc::new(encoder().encode(&vec![Complex64::ZERO; period])?);
     let mut met = BTreeSet::new();
-    let mut plains = Vec::with_capacity(split.giants().len() * split.babies().len());
+    let mut diagonals = Vec::with_capacity(split.giants().len() * split.babies().len());
     for &(giant, output) in split.giants() {
         for &(baby, input) in split.babies() {
             let place = (output, input, grid.signed((giant + baby) as i64));
             // A diagonal belongs to the first pair of steps that reaches it.
             let values = grid.diagonal(place).filter(|_| met.insert(place));
-            let Some(values) = values else {
-                plains.push(Arc::clone(&zero));
-                continue;
-            };
-            let mut rotated = values.to_vec();
-            rotated.rotate_right(giant % period);
-            plains.push(Arc::new(encoder.encode(&rotated)?));
+            diagonals.push((giant % period, values));
         }
     }
     if met.len() < grid.count() {
@@ -262,7 +257,21 @@ fn encode(
             found: met.len(),
         });
     }
-    Ok(plains)
+    let share = diagonals.len().div_ceil(rayon::current_num_threads());
+    let shares = diagonals.par_chunks(share.max(1)).map(|share| {
+        let mut encoder = encoder();
+        let encoded = share.iter().map(|&(giant, values)| {
+            let Some(values) = values else {
+                return Ok(Arc::clone(&zero));
+            };
+            let mut rotated = values.to_vec();
+            rotated.rotate_right(giant);
+            Ok(Arc::new(encoder.encode(&rotated)?))
+        });
+        encoded.collect::<Result<Vec<_>, LinTransError>>()
+    });
+    let shares = shares.collect::<Result<Vec<_>, _>>()?;
+    Ok(shares.into_iter().flatten().collect())
 }
 
 /// One matrix for each run of equal values of limb `j`.
