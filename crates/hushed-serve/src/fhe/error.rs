@@ -111,6 +111,9 @@ pub enum FheJobError {
         /// Hash of this one.
         ours: String,
     },
+    /// A secret key beside the state of another.
+    #[error("the state is that of another secret key: the two are stored together, and only together do they count")]
+    StateOfOtherKeys,
     /// A record of keys or of a request that is damaged.
     #[error("{path:?} is damaged ({source})")]
     Record {
@@ -348,6 +351,7 @@ impl FheJobError {
             | Self::OtherPublic { .. }
             | Self::OtherModel { .. }
             | Self::KeysOfOtherPlan { .. }
+            | Self::StateOfOtherKeys
             | Self::UnknownRequest { .. }
             | Self::OtherLengths { .. }
             | Self::OtherAnswer { .. }
@@ -409,6 +413,7 @@ impl FheJobError {
             Self::OtherPublic { .. } | Self::BadPublic { .. } => "public-model",
             Self::Expired { .. } => "keys-expired",
             Self::KeysOfOtherPlan { .. } => "other-plan",
+            Self::StateOfOtherKeys => "other-keys",
             Self::Record { .. } => "record-damaged",
             Self::UnknownRequest { .. } => "unknown-request",
             Self::TooManyTexts { .. } => "too-many-texts",

@@ -226,6 +226,12 @@ fn stored_keys_keep_count_and_retirement() {
 
     // Bytes that are none of these keys.
     assert_eq!(name(restore(b"{}")), "record-damaged");
+    let mut later: serde_json::Value = serde_json::from_slice(&state).unwrap();
+    later["version"] = 2.into();
+    assert_eq!(name(restore(later.to_string().as_bytes())), "record-damaged");
+    // A new set's state beside the old secret key would forget that it is retired.
+    let fresh = client(&model).0.into_stored().unwrap().state;
+    assert_eq!(name(restore(&fresh)), "other-keys");
     let cut = &secret[..secret.len() - 1];
     let found = MemoryKeys::restore(&model, cut, &state, place.save());
     assert_eq!(name(found), "file-damaged");

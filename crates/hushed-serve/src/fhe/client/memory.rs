@@ -9,6 +9,7 @@ use hushed_fhe::files::owner::{self, SecretKey};
 use hushed_fhe::files::{FileError, secret};
 use hushed_fhe::plan::public_plan::{Params, hex};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::keygen::{KeyOrder, KeygenOptions, new_record, times};
@@ -25,6 +26,9 @@ const SECRET: &str = "<secret key>";
 const STATE: &str = "<state of the keys>";
 const REQUEST: &str = "<request>";
 const REPLY: &str = "<reply>";
+
+/// Separates the hash of a secret key from every other use of its bytes.
+const SECRET_TAG: &[u8] = b"hushed: the secret key of a state\0";
 
 /// The secret key and the state of keys, as bytes ([`MemoryKeys::into_stored`]).
 pub struct StoredParts {
@@ -67,6 +71,8 @@ pub struct MemoryKeys {
 #[serde(deny_unknown_fields)]
 struct State {
     version: u32,
+    /// SHA-256 of the secret key's bytes after [`SECRET_TAG`], in hexadecimal: state and secret key belong together.
+    secret: String,
     record: KeyRecord,
     /// By their ids, in hexadecimal.
     requests: BTreeMap<String, RequestRecord>,
@@ -91,12 +97,13 @@ impl MemoryKeys {
         let made = owner::make_keys_to(out, path, plan, params, times, progress);
         let (secret, id) = made.map_err(FheJobError::from)?;
         Ok(MemoryKeys {
-            secret: Arc::new(secret),
             state: State {
                 version: VERSION,
+                secret: tag(&secret),
                 record: new_record(plan, &id, times, order.bytes),
                 requests: BTreeMap::new(),
             },
+            secret: Arc::new(secret),
             save: None,
         })
     }
@@ -105,21 +112,30 @@ impl MemoryKeys {
     ///
     /// # Errors
     /// [`FheJobError::File`] for bytes that are no secret key of the model's parameters, [`FheJobError::Record`] for
-    /// those that are no state, [`FheJobError::KeysOfOtherPlan`].
+    /// those that are no state of this version, [`FheJobError::StateOfOtherKeys`], [`FheJobError::KeysOfOtherPlan`].
     pub fn restore(
         model: &ClientModel,
         secret: &[u8],
         state: &[u8],
         save: SaveState,
     ) -> Result<MemoryKeys, ServeError> {
-        let state: State = serde_json::from_slice(state).map_err(|source| FheJobError::Record {
+        let record = |source| FheJobError::Record {
             path: STATE.into(),
             source,
-        })?;
+        };
+        let state: State = serde_json::from_slice(state).map_err(record)?;
+        if state.version != VERSION {
+            let version = format!("version {}, and this program reads {VERSION}", state.version);
+            return Err(record(serde::de::Error::custom(version)).into());
+        }
         let (params, done) = (model.params().rlwe(), state.record.decryptions);
         let secret = secret::from_bytes(secret, Path::new(SECRET), params, done);
+        let secret = secret.map_err(FheJobError::from)?;
+        if tag(&secret) != state.secret {
+            return Err(FheJobError::StateOfOtherKeys.into());
+        }
         let keys = MemoryKeys {
-            secret: Arc::new(secret.map_err(FheJobError::from)?),
+            secret: Arc::new(secret),
             state,
             save: Some(save),
         };
@@ -221,4 +237,11 @@ impl State {
         });
         Ok(bytes?)
     }
+}
+
+/// What a state says of its secret key. The key has far more entropy than the hash is long: nothing can be guessed
+/// from it.
+fn tag(secret: &SecretKey) -> String {
+    let hash = Sha256::new_with_prefix(SECRET_TAG);
+    hex(&hash.chain_update(&secret.to_bytes()).finalize())
 }
