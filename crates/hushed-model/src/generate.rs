@@ -89,10 +89,15 @@ pub fn log_probabilities(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>,
         products.sum()
     };
     let logits: Vec<f64> = (0..head.rows()).map(|i| logit(head.row(i))).collect();
+    let all = log_sum(&logits);
+    Ok(logits.into_iter().map(|l| l - all).collect())
+}
+
+/// The logarithm of the sum of the exponentials of logits: a logit less it is the logarithm of its probability.
+pub fn log_sum(logits: &[f64]) -> f64 {
     let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = logits.iter().map(|l| (l - greatest).exp()).sum();
-    let all = greatest + sum.ln();
-    Ok(logits.into_iter().map(|l| l - all).collect())
+    greatest + sum.ln()
 }
 
 /// The place of the largest number, the first of equal ones.

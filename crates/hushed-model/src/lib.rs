@@ -42,7 +42,7 @@ pub use folder::{
     Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, WeightScale,
     check,
 };
-pub use generate::{Ending, greedy, largest, likeliest, log_probabilities};
+pub use generate::{Ending, greedy, largest, likeliest, log_probabilities, log_sum};
 pub use images::{Item, Pixels, Preprocess, Resample};
 pub use matrix::Matrix;
 pub use model::{

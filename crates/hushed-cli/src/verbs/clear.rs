@@ -5,25 +5,29 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use hushed_model::{Ending, Model, ModelError, Task, TokenIds, greedy};
-use hushed_serve::read_prefix;
+use hushed_serve::{fhe, read_prefix};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::images::Given;
-use crate::input::Truncate;
+use crate::input::{Truncate, items, read_lines};
 use crate::output::{Output, answer, answer_text};
+use crate::verbs::fhe::decrypt::{show_choices, show_likelihoods};
 
 /// Tokens that a generator is asked for by default.
 const MAX_TOKENS: usize = 32;
 
 /// Embed, classify or continue texts in the clear, or classify images, with the weights of a model folder
 #[derive(clap::Args)]
-#[command(override_usage = "hushed clear [OPTIONS] <DIR> <TEXT|--input <FILE>|--image <FILE>>")]
+#[command(
+    override_usage = "hushed clear [OPTIONS] <DIR> <TEXT|--input <FILE>|--image <FILE>|--choices <FILE>|--perplexity <FILE>>"
+)]
 #[command(after_help = "Examples:
   hushed clear models/all-MiniLM-L6-v2 \"a small test\"
   hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json
   hushed clear models/gpt2 --max-tokens 32 \"Once upon a time\"
   hushed clear models/gpt2 --public-prefix system.txt \"Which clause covers this?\"
+  hushed clear models/gpt2 --perplexity texts.txt
   hushed clear models/vit-base --image cat.jpg")]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
@@ -32,6 +36,15 @@ pub struct Args {
 
     #[command(flatten)]
     given: Given,
+
+    /// With a model that generates text: a file with one item a line, as `encrypt --choices` takes it; shows the
+    /// likelihood of each ending, the likeliest, and how often that is the right one
+    #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_CHOICES")]
+    choices: Option<PathBuf>,
+
+    /// With a model that generates text: a file with one text a line; shows the likelihood and the perplexity of each
+    #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_PERPLEXITY")]
+    perplexity: Option<PathBuf>,
 
     #[command(flatten)]
     too_long: Truncate,
@@ -47,6 +60,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if self.choices.is_some() || self.perplexity.is_some() {
+            return self.likelihoods(out);
+        }
         let given = self.given.read()?;
         let start = Instant::now();
         let model = Model::load(&self.dir)?;
@@ -86,6 +102,21 @@ impl Args {
                 given.len()
             ),
         )
+    }
+
+    /// The likelihoods of texts or endings.
+    fn likelihoods(&self, out: &Output) -> Result<(), CliError> {
+        let items = self.choices.as_deref().map(items).transpose()?;
+        let texts = self.perplexity.as_deref().map(read_lines).transpose()?;
+        let model = Model::load(&self.dir)?;
+        let (object, words) = match items {
+            Some(items) => show_choices(out, &fhe::chosen_in_clear(&model, &items)?)?,
+            None => {
+                let texts = texts.unwrap_or_default();
+                show_likelihoods(out, &fhe::scored_in_clear(&model, &texts)?)?
+            }
+        };
+        out.summary(object, &format!("in the clear{words}"))
     }
 
     /// Continues each text greedily, showing it as it comes.

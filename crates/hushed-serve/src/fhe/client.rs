@@ -17,7 +17,9 @@ pub use keygen::{KeyOrder, KeygenOptions, keygen};
 pub use memory::{MemoryKeys, SaveState, StoredParts};
 pub use model::ClientModel;
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
-pub use score::{Chosen, Item, Scored, Wanted, check_items, perplexity};
+pub use score::{
+    Chosen, Item, Scored, Wanted, check_items, chosen_in_clear, perplexity, scored_in_clear,
+};
 pub use texts::{
     Answer, CanaryOutcome, EncryptOptions, Encrypted, Head, Likely, Texts, decrypt, encrypt,
 };

@@ -112,7 +112,9 @@ pub enum FheJobError {
         ours: String,
     },
     /// A secret key beside the state of another.
-    #[error("the state is that of another secret key: the two are stored together, and only together do they count")]
+    #[error(
+        "the state is that of another secret key: the two are stored together, and only together do they count"
+    )]
     StateOfOtherKeys,
     /// A record of keys or of a request that is damaged.
     #[error("{path:?} is damaged ({source})")]

@@ -42,7 +42,8 @@ pub use arguments::RunArguments;
 pub use client::{
     Answer, CanaryOutcome, Chosen, ClientModel, EncryptOptions, Encrypted, Head, Item, KeyOrder,
     KeygenOptions, Likely, MemoryKeys, OnEvent, Remote, RemoteEvent, RemoteOptions, SaveState,
-    Scored, StoredParts, Texts, Wanted, Warning, check_items, decrypt, encrypt, keygen, perplexity,
+    Scored, StoredParts, Texts, Wanted, Warning, check_items, chosen_in_clear, decrypt, encrypt,
+    keygen, perplexity, scored_in_clear,
 };
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;

@@ -58,9 +58,13 @@ fn assert_right(model: &Model, answer: &Answer) {
     let texts = Item::texts(&items());
     let scored = answer.scored(&texts).unwrap();
     assert_eq!(scored.len(), texts.len());
+    let in_clear = fhe::scored_in_clear(model, &texts).unwrap();
     let (mut worst, mut sum, mut count) = (0.0_f64, 0.0, 0);
-    for (scored, text) in scored.iter().zip(&texts) {
+    for ((scored, in_clear), text) in scored.iter().zip(&in_clear).zip(&texts) {
         let expected = clear(model, text);
+        assert_eq!(in_clear.log_probabilities.len(), expected.len());
+        let apart = in_clear.log_probabilities.iter().zip(&expected);
+        assert!(apart.into_iter().all(|(a, b)| (a - b).abs() < 1e-9));
         assert_eq!(scored.log_probabilities.len(), expected.len());
         for (a, b) in scored.log_probabilities.iter().zip(&expected) {
             worst = worst.max((a - b).abs());
@@ -78,7 +82,9 @@ fn assert_right(model: &Model, answer: &Answer) {
     );
 
     let chosen = answer.chosen(&items()).unwrap();
-    for (item, chosen) in items().iter().zip(&chosen) {
+    let in_clear = fhe::chosen_in_clear(model, &items()).unwrap();
+    assert_eq!(in_clear.len(), chosen.len());
+    for ((item, chosen), in_clear) in items().iter().zip(&chosen).zip(&in_clear) {
         let prompt = model.tokens(&item.prompt, TooLong::Refuse).unwrap();
         let from = prompt.ids().len();
         let expected: Vec<f64> = item
@@ -90,6 +96,10 @@ fn assert_right(model: &Model, answer: &Answer) {
             })
             .collect();
         assert_eq!(chosen.log_likelihoods.len(), item.endings.len());
+        assert_eq!(in_clear.log_likelihoods.len(), item.endings.len());
+        let same = in_clear.log_likelihoods.iter().zip(&expected);
+        assert!(same.into_iter().all(|(a, b)| (a - b).abs() < 1e-9));
+        assert_eq!(in_clear.tokens, chosen.tokens);
         let apart = chosen.log_likelihoods.iter().zip(&expected);
         let apart = apart.fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
         assert!(apart < 0.2, "{apart}");

@@ -228,7 +228,10 @@ fn stored_keys_keep_count_and_retirement() {
     assert_eq!(name(restore(b"{}")), "record-damaged");
     let mut later: serde_json::Value = serde_json::from_slice(&state).unwrap();
     later["version"] = 2.into();
-    assert_eq!(name(restore(later.to_string().as_bytes())), "record-damaged");
+    assert_eq!(
+        name(restore(later.to_string().as_bytes())),
+        "record-damaged"
+    );
     // A new set's state beside the old secret key would forget that it is retired.
     let fresh = client(&model).0.into_stored().unwrap().state;
     assert_eq!(name(restore(&fresh)), "other-keys");

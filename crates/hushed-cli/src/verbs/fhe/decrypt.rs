@@ -175,7 +175,7 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Res
 }
 
 /// What the last line says of all texts besides, as an object and in words.
-type Whole = (Value, String);
+pub type Whole = (Value, String);
 
 fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, CliError> {
     let labels = opened.labels.as_deref();
@@ -191,7 +191,8 @@ fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, Cli
     Ok((Value::Null, String::new()))
 }
 
-fn show_likelihoods(out: &Output, texts: &[Scored]) -> Result<Whole, CliError> {
+/// Prints the likelihoods of texts.
+pub fn show_likelihoods(out: &Output, texts: &[Scored]) -> Result<Whole, CliError> {
     for (index, text) in texts.iter().enumerate() {
         let (tokens, sum) = (text.log_probabilities.len() + 1, text.log_likelihood());
         let object = json!({
@@ -211,7 +212,8 @@ fn show_likelihoods(out: &Output, texts: &[Scored]) -> Result<Whole, CliError> {
     Ok((json!({ "perplexity": all }), words))
 }
 
-fn show_choices(out: &Output, items: &[Chosen]) -> Result<Whole, CliError> {
+/// Prints the choices of items.
+pub fn show_choices(out: &Output, items: &[Chosen]) -> Result<Whole, CliError> {
     for (index, item) in items.iter().enumerate() {
         let object = json!({
             "item": index, "log_likelihoods": item.log_likelihoods, "tokens": item.tokens, "pick": item.pick,

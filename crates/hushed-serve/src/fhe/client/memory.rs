@@ -125,7 +125,10 @@ impl MemoryKeys {
         };
         let state: State = serde_json::from_slice(state).map_err(record)?;
         if state.version != VERSION {
-            let version = format!("version {}, and this program reads {VERSION}", state.version);
+            let version = format!(
+                "version {}, and this program reads {VERSION}",
+                state.version
+            );
             return Err(record(serde::de::Error::custom(version)).into());
         }
         let (params, done) = (model.params().rlwe(), state.record.decryptions);

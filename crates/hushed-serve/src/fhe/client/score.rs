@@ -10,10 +10,13 @@
 use std::path::Path;
 
 use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan};
-use hushed_model::{TokenIds, TooLong, log_probabilities};
+use hushed_model::{
+    Model, ModelError, Program, Task, TokenIds, TooLong, log_probabilities, log_sum, plain,
+};
 use serde::Deserialize;
 use serde::de::Error as _;
 
+use super::model::encoded;
 use super::texts::{Answer, Head, hash_of_ids};
 use crate::error::ServeError;
 use crate::fhe::{FheJobError, PublicModel, read_plan};
@@ -190,20 +193,11 @@ impl Answer {
     /// As [`Answer::scored`], and [`FheJobError::NotShared`].
     pub fn chosen(&self, items: &[Item]) -> Result<Vec<Chosen>, ServeError> {
         let (head, ids) = self.sent(&Item::texts(items), TooLong::Refuse)?;
-        let mut texts = self.embeddings.iter().zip(&ids);
-        let mut all = Vec::with_capacity(items.len());
-        for (number, item) in items.iter().enumerate() {
-            let prompt = head.tokens(number, &item.prompt, TooLong::Refuse)?;
-            let (mut log_likelihoods, mut tokens) = (Vec::new(), Vec::new());
-            for (rows, ids) in texts.by_ref().take(item.endings.len()) {
-                let ending = ending(&prompt, ids).ok_or(FheJobError::NotShared { item: number })?;
-                let found = head.of_tokens(rows, ids.ids(), prompt.ids().len())?;
-                log_likelihoods.push(found.iter().sum());
-                tokens.push(ending);
-            }
-            all.push(Chosen::of(log_likelihoods, tokens, item.label));
-        }
-        Ok(all)
+        let prompt = |item: usize, text: &str| head.tokens(item, text, TooLong::Refuse);
+        choose(items, &ids, prompt, |text, from| {
+            let rows = self.embeddings.get(text).map_or(&[][..], Vec::as_slice);
+            head.of_tokens(rows, ids[text].ids(), from)
+        })
     }
 
     /// The head, and the tokens of texts that are those of this answer.
@@ -231,6 +225,90 @@ impl Answer {
             false => Err(FheJobError::OtherTexts.into()),
         }
     }
+}
+
+/// [`Answer::scored`] in the clear, by the holder of the model.
+///
+/// # Errors
+/// [`ModelError::NotAGenerator`]; [`ServeError::Text`] for a text that the model cannot read.
+pub fn scored_in_clear(model: &Model, texts: &[String]) -> Result<Vec<Scored>, ServeError> {
+    let clear = InClear::of(model)?;
+    let one = |(index, text): (usize, &String)| {
+        let log_probabilities = clear.of_tokens(&clear.tokens(index, text)?, 1)?;
+        Ok(Scored { log_probabilities })
+    };
+    texts.iter().enumerate().map(one).collect()
+}
+
+/// [`Answer::chosen`] in the clear, by the holder of the model.
+///
+/// # Errors
+/// As [`scored_in_clear`], and [`FheJobError::NotShared`].
+pub fn chosen_in_clear(model: &Model, items: &[Item]) -> Result<Vec<Chosen>, ServeError> {
+    let clear = InClear::of(model)?;
+    let texts = Item::texts(items).into_iter().enumerate();
+    let ids = texts.map(|(index, text)| clear.tokens(index, &text));
+    let ids = ids.collect::<Result<Vec<_>, _>>()?;
+    let prompt = |item: usize, text: &str| clear.tokens(item, text);
+    choose(items, &ids, prompt, |text, from| {
+        clear.of_tokens(&ids[text], from)
+    })
+}
+
+/// A model that gives the logits of all rows.
+struct InClear<'a> {
+    model: &'a Model,
+    program: Program,
+}
+
+impl InClear<'_> {
+    fn of(model: &Model) -> Result<InClear<'_>, ServeError> {
+        if model.public.task() != Task::Generate {
+            return Err(ModelError::NotAGenerator.into());
+        }
+        let program = model.program_of_all_logits();
+        Ok(InClear { model, program })
+    }
+
+    fn tokens(&self, index: usize, text: &str) -> Result<TokenIds, ServeError> {
+        let public = &self.model.public;
+        let tokenizer = public.tokenizer().map_err(ModelError::from)?;
+        encoded(tokenizer, index, text, public.max_tokens, TooLong::Refuse)
+    }
+
+    /// As [`Head::of_tokens`].
+    fn of_tokens(&self, ids: &TokenIds, from: usize) -> Result<Vec<f64>, ServeError> {
+        let logits = plain::run(&self.program, vec![ids.clone()], |_, _| ())?;
+        let one = |(row, &id): (usize, &u32)| {
+            let logits = logits.values.row(row);
+            let logit = logits.get(id as usize).copied();
+            logit.unwrap_or(f64::NEG_INFINITY) - log_sum(logits)
+        };
+        let next = ids.ids().iter().skip(1).enumerate();
+        Ok(next.skip(from.saturating_sub(1)).map(one).collect())
+    }
+}
+
+/// The choices of items by their texts: `ids` has one for each ending, and `found` gives the logarithms of the
+/// probabilities of a text's tokens from a number on.
+fn choose(
+    items: &[Item],
+    ids: &[TokenIds],
+    prompt: impl Fn(usize, &str) -> Result<TokenIds, ServeError>,
+    found: impl Fn(usize, usize) -> Result<Vec<f64>, ServeError>,
+) -> Result<Vec<Chosen>, ServeError> {
+    let mut texts = ids.iter().enumerate();
+    let mut all = Vec::with_capacity(items.len());
+    for (number, item) in items.iter().enumerate() {
+        let prompt = prompt(number, &item.prompt)?;
+        let (mut log_likelihoods, mut tokens) = (Vec::new(), Vec::new());
+        for (text, ids) in texts.by_ref().take(item.endings.len()) {
+            tokens.push(ending(&prompt, ids).ok_or(FheJobError::NotShared { item: number })?);
+            log_likelihoods.push(found(text, prompt.ids().len())?.iter().sum());
+        }
+        all.push(Chosen::of(log_likelihoods, tokens, item.label));
+    }
+    Ok(all)
 }
 
 impl Chosen {

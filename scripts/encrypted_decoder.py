@@ -1,0 +1,80 @@
+"""A batch of private texts through a ternary decoder under encryption, read at all rows: which of four endings is the likeliest.
+
+What `make decoder` shows.
+
+    python3 scripts/encrypted_decoder.py [--max-memory GIB] [--json]
+
+`data/decoder-small`, N = 2^16 at 128 bits: 63 items of four endings, 252 texts of up to 128 tokens, in one run of the server, which takes
+half an hour of two cores and the memory that is asked for. Then the likelihoods in the clear beside it. What was done is kept in
+out/decoder: started again after a crash or Ctrl-C, it goes on from the last whole layer. Exits with 1 when another ending is chosen than
+in the clear, although it leads there by more than twice the largest difference.
+"""
+import argparse
+import json
+import shutil
+import sys
+
+from encrypted_run import shown
+from two_processes import ROOT, Failed, hushed
+
+MODEL = ROOT / "data" / "decoder-small"
+CALIBRATION = MODEL / "calibration-fhe.json"
+ITEMS = MODEL / "items.jsonl"
+CANARY = "a canary sings in the mine"
+
+
+def chosen(rows):
+    """The items of `decrypt` or `clear`, in order."""
+    return [row for row in rows if "log_likelihoods" in row]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--max-memory", type=int, default=17, help="GiB that the run may take (default 17, least 13)")
+    parser.add_argument("--json", action="store_true", help="the comparison as one object besides")
+    options = parser.parse_args()
+    work = ROOT / "out" / "decoder"
+    work.mkdir(parents=True, exist_ok=True)
+    plan, public, keys = work / "manifest.json", work / "model.public", work / "keys"
+    request, reply = work / "request", work / "reply"
+    took = {}
+    if not request.exists():
+        # Half of what an earlier start left belongs to another plan.
+        shutil.rmtree(keys, ignore_errors=True)
+        took["plan"] = shown(
+            "plan", MODEL, "--protocol", "fhe", "--rows", 128, "--texts", 256, "--answer", "rows", "--max-memory", options.max_memory,
+            "--calibration", CALIBRATION, "--manifest", plan, "--public-model", public, "--public-embedding", "--canary", CANARY)
+        took["keygen"] = shown("keygen", "--manifest", plan, "--out", keys)
+        took["encrypt"] = shown(
+            "encrypt", "--manifest", plan, "--public", public, "--keys", keys, "--choices", ITEMS, "--out", request)
+    if not reply.exists():
+        took["run"] = shown(
+            "run", MODEL, "--manifest", plan, "--keys", keys / "evaluation.keys", "--request", request, "--out", reply,
+            "--calibration", CALIBRATION, "--checkpoint", work / "checkpoints", "--spill", work)
+    private = chosen(hushed(
+        "decrypt", "--manifest", plan, "--public", public, "--keys", keys, "--reply", reply, "--choices", ITEMS))
+    clear = chosen(hushed("clear", MODEL, "--choices", ITEMS))
+    pairs = list(zip(private, clear, strict=True))
+    prompts = [json.loads(line) for line in ITEMS.read_text(encoding="utf-8").splitlines()]
+
+    apart = max(abs(a - b) for p, c in pairs for a, b in zip(p["log_likelihoods"], c["log_likelihoods"], strict=True))
+    same = sum(p["pick"] == c["pick"] for p, c in pairs)
+    lost = [c["margin"] for p, c in pairs if p["pick"] != c["pick"]]
+    right = [sum(row["right"] for row in rows) for rows in (private, clear)]
+    for item, row in zip(prompts[:3], private):
+        print(f"{item['prompt']}…{item['endings'][row['pick']]}")
+    print(f"\nthe same ending as in the clear: {same} of {len(pairs)}; right: {right[0]}, in the clear {right[1]}")
+    print(f"sums of log probabilities differ by at most {apart:.4f}")
+    print("\n".join(f"{verb:<10} {seconds:10.1f} s" for verb, seconds in took.items()))
+    if options.json:
+        print(json.dumps({"name": "decoder", "items": len(pairs), "same": same, "right": right, "apart": apart, "seconds": took}))
+    return any(margin > 2 * apart for margin in lost)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failed as problem:
+        sys.exit(f"encrypted_decoder: {problem}")
+    except KeyboardInterrupt:
+        sys.exit(130)
