@@ -246,5 +246,5 @@ impl State {
 /// from it.
 fn tag(secret: &SecretKey) -> String {
     let hash = Sha256::new_with_prefix(SECRET_TAG);
-    hex(&hash.chain_update(&secret.to_bytes()).finalize())
+    hex(&hash.chain_update(secret.to_bytes()).finalize())
 }
