@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one verify-one calibration decoder decoder-model bench check secrets doc peers fuzz audit static man book publish-check page-test wheel-manylinux test-pythons clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one verify-one calibration decoder decoder-model bench check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -31,6 +31,9 @@ publish-check: setup ## package every crate as for crates.io and build it from i
 
 static: setup ## build a static `hushed-server` in dist/ and try it in an empty root (deploy/)
 	@scripts/static_server.sh
+
+image: static ## build the container's image from it and serve a tiny model there (needs podman)
+	@scripts/image.sh
 
 man: build ## write the manual pages in dist/man
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" man dist/man

@@ -12,6 +12,7 @@ target=${CARGO_TARGET_DIR:-target}
 RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" cargo build --locked --profile "$profile" --target "$host" -p hushed-server
 mkdir -p dist
 cp "$target/$host/$folder/hushed-server" dist/hushed-server
+strip --strip-debug dist/hushed-server # four fifths of it are tables of lines
 cargo xtask third-party hushed-server dist/THIRD-PARTY.txt
 cat >>dist/THIRD-PARTY.txt <<END
 

@@ -17,13 +17,17 @@ use crate::output::Output;
 its line, from 0. It is embedded by as many of its tokens as the model takes. What a search returns of it is its record: the first
 --record-bytes bytes of its text, of the same length for all, so that the server does not see which was fetched.
 
+With --vectors the embeddings are not computed but read: a safetensors file whose tensor \"vectors\" (f32) has a row a document, of any length
+but zero. They must be the server's model's own, which nothing checks.
+
 With --add an existing index gets the documents behind its own, with --remove it loses some; later ones then move up.
 
 Examples:
   hushed index models/all-MiniLM-L6-v2 documents.jsonl --out documents.index
   hushed index models/all-MiniLM-L6-v2 notes.txt --record-bytes 0 --out notes.index
   hushed index models/all-MiniLM-L6-v2 more.jsonl --add documents.index --out documents.index
-  hushed index models/all-MiniLM-L6-v2 --add documents.index --remove 3,17 --out documents.index"
+  hushed index models/all-MiniLM-L6-v2 --add documents.index --remove 3,17 --out documents.index
+  hushed index models/all-MiniLM-L6-v2 documents.jsonl --vectors documents.safetensors --out documents.index"
 )]
 pub struct Args {
     /// The model folder, that of the server
@@ -41,6 +45,10 @@ pub struct Args {
     /// Bytes of each document's text that a search returns; 0 returns places alone
     #[arg(long, value_name = "N", default_value_t = 512, conflicts_with = "add")]
     record_bytes: usize,
+
+    /// Embeddings of these documents by the same model, computed elsewhere
+    #[arg(long, value_name = "FILE", requires = "documents")]
+    vectors: Option<PathBuf>,
 
     /// An index whose documents come before these
     #[arg(long, value_name = "FILE")]
@@ -64,9 +72,14 @@ impl Args {
         };
         let removed = index.remove(&self.remove);
         removed.map_err(ServeError::from)?;
-        let bar = out.progress(texts.len() as u64, "embedding");
-        index.add(&model, &texts, || bar.inc(1))?;
-        bar.finish_and_clear();
+        match &self.vectors {
+            Some(path) => index.add_ready(&model, &texts, path)?,
+            None => {
+                let bar = out.progress(texts.len() as u64, "embedding");
+                index.add(&model, &texts, || bar.inc(1))?;
+                bar.finish_and_clear();
+            }
+        }
         index.write(&self.out)?;
         let (documents, bytes) = (index.documents(), index.record_bytes());
         out.summary(

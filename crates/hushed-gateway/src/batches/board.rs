@@ -13,7 +13,7 @@ use super::lines::{ENDPOINT, Line, Model, parse};
 use crate::http::now;
 use crate::http::refusal::Refusal;
 use crate::sessions::failure::Failure;
-use crate::sessions::share::{Caller, Share};
+use crate::sessions::share::{Caller, Share, Turns};
 
 /// Most uploaded files of all clients, batches, and bytes of files: of those that are there and of those that batches
 /// under way will write.
@@ -63,7 +63,9 @@ pub struct Board {
 struct Inner {
     files: BTreeMap<String, File>,
     batches: BTreeMap<String, Batch>,
+    /// Oldest first.
     queue: VecDeque<Item>,
+    turns: Turns,
     closed: bool,
 }
 
@@ -265,8 +267,8 @@ impl Board {
         inner.batch_object(caller, id)
     }
 
-    /// The texts of the next run: once there are as many as it has places, or the first has waited long enough. `None`
-    /// when the board is closed.
+    /// The texts of the next run, for whose places callers take turns: once there are as many as it has places, or the
+    /// first has waited long enough. `None` when the board is closed.
     pub fn take(&self) -> Option<Vec<Item>> {
         let mut inner = self.lock();
         loop {
@@ -278,8 +280,7 @@ impl Board {
             let full = inner.queue.len() >= self.limits.places;
             inner = match left {
                 Some(left) if full || left.is_zero() => {
-                    let count = inner.queue.len().min(self.limits.places);
-                    return Some(inner.queue.drain(..count).collect());
+                    return Some(inner.next_run(self.limits.places));
                 }
                 Some(left) => {
                     let waited = self.changed.wait_timeout(inner, left);
@@ -355,6 +356,18 @@ impl Board {
 }
 
 impl Inner {
+    fn next_run(&mut self, places: usize) -> Vec<Item> {
+        let mut items = Vec::new();
+        while items.len() < places
+            && let Some(at) = self.turns.choose(self.queue.iter().map(|item| item.caller))
+            && let Some(item) = self.queue.remove(at)
+        {
+            self.turns.served(item.caller);
+            items.push(item);
+        }
+        items
+    }
+
     fn lives(&self, item: &Item) -> bool {
         let batch = self.batches.get(&item.batch);
         batch.is_some_and(|batch| batch.state == State::InProgress)
@@ -514,4 +527,28 @@ fn fresh(prefix: &str) -> Result<String, Refusal> {
     getrandom::fill(&mut random).map_err(|_| Failure::defect())?;
     let digits = random.iter().map(|byte| format!("{byte:02x}"));
     Ok(prefix.chars().map(String::from).chain(digits).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_take_turns_for_the_places_of_a_run() {
+        let mut inner = Inner::default();
+        for (caller, line) in [(1, 0), (1, 1), (1, 2), (1, 3), (2, 4), (3, 5)] {
+            inner.queue.push_back(Item {
+                caller: Caller([caller; 32]),
+                batch: String::new(),
+                line,
+                index: 0,
+                text: Zeroizing::default(),
+                since: Instant::now(),
+            });
+        }
+        let lines = |items: Vec<Item>| items.iter().map(|item| item.line).collect::<Vec<_>>();
+        assert_eq!(lines(inner.next_run(4)), [0, 4, 5, 1]);
+        assert_eq!(lines(inner.next_run(4)), [2, 3]);
+        assert!(inner.next_run(4).is_empty());
+    }
 }

@@ -32,7 +32,9 @@ pub struct Load {
     pub waiting: usize,
     /// How many of these are of who asks.
     pub own: usize,
-    /// Their planned seconds.
+    /// How many of those that wait come first, by the turns of the callers.
+    pub first: usize,
+    /// The planned seconds of these.
     pub planned: f64,
     /// Planned seconds of what runs, and since when.
     pub running: Vec<(f64, Instant)>,
@@ -158,15 +160,15 @@ impl Admission<'_> {
         }
     }
 
-    /// Seconds until what is there already has been answered.
+    /// Seconds until what comes first has been answered.
     pub fn before(&self, load: &Load) -> f64 {
         let running = load.running.iter().map(|(planned, since)| {
             (self.pace.seconds(*planned) - since.elapsed().as_secs_f64()).max(0.0)
         });
         let running = running.sum::<f64>() / self.sessions as f64;
         let waiting = match self.batch {
-            Some(_) => self.lanes(load.waiting),
-            None => self.sessions.min(load.waiting).max(1),
+            Some(_) => self.lanes(load.first),
+            None => self.sessions.min(load.first).max(1),
         };
         running + self.seconds(load.planned, waiting)
     }

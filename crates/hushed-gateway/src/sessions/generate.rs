@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
 use super::session::{IDLE, Kept};
-use super::share::Caller;
+use super::share::{Caller, Turns, before};
 use super::{Held, Shared};
 
 /// How long a client may take to read what it is sent: meanwhile nobody else has its session.
@@ -63,7 +63,9 @@ pub struct Prompts {
 
 #[derive(Default)]
 struct State {
+    /// Oldest first.
     waiting: VecDeque<Job>,
+    turns: Turns,
     /// Ids of the jobs under way, planned seconds, and since when.
     running: Vec<(u64, f64, Instant)>,
     jobs: u64,
@@ -131,14 +133,12 @@ impl Prompts {
             if state.closed {
                 return Next::Closed;
             }
-            while let Some(job) = state.waiting.pop_front() {
-                if !job.events.is_closed() {
-                    let id = state.jobs;
-                    state.jobs += 1;
-                    let planned = job.planned.iter().sum();
-                    state.running.push((id, planned, Instant::now()));
-                    return Next::Job(id, Box::new(job));
-                }
+            if let Some(job) = state.take() {
+                let id = state.jobs;
+                state.jobs += 1;
+                let planned = job.planned.iter().sum();
+                state.running.push((id, planned, Instant::now()));
+                return Next::Job(id, Box::new(job));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -159,6 +159,15 @@ impl Prompts {
 }
 
 impl State {
+    /// The oldest prompt of the caller whose turn it is, of those for which somebody waits.
+    fn take(&mut self) -> Option<Job> {
+        self.waiting.retain(|job| !job.events.is_closed());
+        let callers = self.waiting.iter().map(|job| job.caller);
+        let job = self.waiting.remove(self.turns.choose(callers)?)?;
+        self.turns.served(job.caller);
+        Some(job)
+    }
+
     fn fail(&mut self, failure: &Failure) {
         for job in self.waiting.drain(..) {
             // Nothing has been sent to it, so there is room; one that has gone needs no answer.
@@ -168,11 +177,17 @@ impl State {
 
     fn load(&self, caller: Caller) -> Load {
         let own = self.waiting.iter().filter(|job| job.caller == caller);
-        let planned = self.waiting.iter().flat_map(|job| &job.planned);
+        let own = own.count();
+        let planned = self
+            .waiting
+            .iter()
+            .map(|job| (job.caller, job.planned.iter().sum()));
+        let (first, planned) = before(planned, caller, own, own + 1);
         Load {
             waiting: self.waiting.len(),
-            own: own.count(),
-            planned: planned.sum(),
+            own,
+            first,
+            planned,
             running: self
                 .running
                 .iter()

@@ -1,7 +1,9 @@
-//! Who asks, and how much of a queue one key of the API may take, so that others find a place.
+//! Who asks, how much of a queue one key of the API may take, so that others find a place, and whose turn it is.
+
+use std::collections::HashMap;
 
 /// Who asks: SHA-256 of the key of the API, or zeros where none is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Caller(pub [u8; 32]);
 
 /// The places of a queue, and whether several keys share them.
@@ -36,9 +38,83 @@ impl Share {
     }
 }
 
+/// Takes turns among those that have something waiting: next is who has been served longest ago.
+#[derive(Default)]
+pub struct Turns {
+    /// At which count each was served last.
+    served: HashMap<Caller, u64>,
+    count: u64,
+}
+
+impl Turns {
+    /// The place of the first thing of the caller whose turn it is, among what waits; `None` if nothing does. Among
+    /// callers that are equal in this the first wins, so that one alone is served in the order given.
+    pub fn choose(&self, waiting: impl Iterator<Item = Caller>) -> Option<usize> {
+        let served = |caller| self.served.get(&caller).copied().unwrap_or(0);
+        let next = waiting.map(served).enumerate().min_by_key(|&(_, at)| at);
+        next.map(|(place, _)| place)
+    }
+
+    /// Something of this caller's has been taken.
+    pub fn served(&mut self, caller: Caller) {
+        self.count += 1;
+        self.served.insert(caller, self.count);
+    }
+}
+
+/// What comes before something new, of all that waits (who asked, and planned seconds, in its order): of the caller's
+/// own the first `own`, and of every other's, since they take turns, the first `others`. Returns how many these are,
+/// and their planned seconds.
+pub fn before(
+    waiting: impl Iterator<Item = (Caller, f64)>,
+    caller: Caller,
+    own: usize,
+    others: usize,
+) -> (usize, f64) {
+    let mut counts: HashMap<Caller, usize> = HashMap::new();
+    let first = waiting.filter(|&(of, _)| {
+        let count = counts.entry(of).or_default();
+        *count += 1;
+        *count <= if of == caller { own } else { others }
+    });
+    first.fold((0, 0.0), |(n, sum), (_, planned)| (n + 1, sum + planned))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn callers_take_turns_and_one_alone_keeps_its_order() {
+        let [a, b, c] = [1, 2, 3].map(|i| Caller([i; 32]));
+        let order = |mut waiting: Vec<Caller>| {
+            let (mut turns, mut places) = (Turns::default(), Vec::new());
+            while let Some(place) = turns.choose(waiting.iter().copied()) {
+                turns.served(waiting.remove(place));
+                places.push(place);
+            }
+            places
+        };
+        assert_eq!(order(vec![a; 4]), [0, 0, 0, 0]);
+        // a, b, c; a, b; a.
+        assert_eq!(order(vec![a, a, a, b, b, c]), [0, 2, 3, 0, 1, 0]);
+        // Who has had nothing yet comes before who has, whenever it came.
+        let mut turns = Turns::default();
+        turns.served(a);
+        turns.served(b);
+        assert_eq!(turns.choose([b, a].into_iter()), Some(1));
+        assert_eq!(turns.choose([b, a, c].into_iter()), Some(2));
+    }
+
+    #[test]
+    fn of_others_as_many_come_before_as_they_have_turns() {
+        let [a, b] = [1, 2].map(|i| Caller([i; 32]));
+        let waiting = || [(a, 1.0), (a, 2.0), (b, 4.0), (a, 8.0), (b, 16.0)].into_iter();
+        assert_eq!(before(waiting(), a, usize::MAX, 1), (4, 15.0));
+        assert_eq!(before(waiting(), b, usize::MAX, 2), (4, 23.0));
+        assert_eq!(before(waiting(), b, 1, 1), (2, 5.0));
+        assert_eq!(before(waiting(), Caller([3; 32]), 0, 0), (0, 0.0));
+    }
 
     #[test]
     fn one_key_has_all_places_and_several_leave_some() {

@@ -5,6 +5,7 @@
 //! was asked with another key. What is kept is wiped when it is removed. A text for which nobody waits any more leaves
 //! the queue; one that is being run already is run to its end, for a retry.
 
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry as Place;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ use super::Held;
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
 use super::search::Job;
-use super::share::Caller;
+use super::share::{Caller, Turns, before};
 
 /// How long an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(600);
@@ -114,6 +115,7 @@ struct State {
     kept: VecDeque<Key>,
     /// Searches that wait. They run alone, in turn with passes.
     searches: VecDeque<Job>,
+    turns: Turns,
     /// Whether the last that began was one.
     searched: bool,
     /// Passes and searches under way: their ids, planned seconds, and since when.
@@ -167,14 +169,15 @@ impl Texts {
                 new.insert(key, text.planned);
             }
         }
-        let load = state.load(caller.unwrap_or_default());
+        let caller = caller.unwrap_or_default();
+        let load = state.load(caller, new.len(), self.limits.texts);
         // In the order of the request, for "the first so many would fit".
         let mut costs = Vec::with_capacity(new.len());
         for (key, _) in &keyed {
             costs.extend(new.remove(key));
         }
         if costs.is_empty()
-            && let Some(load) = state.load_up_to(&keyed)
+            && let Some(load) = state.load_up_to(caller, &keyed, self.limits.texts)
         {
             admission.check_joined(&load)?;
         }
@@ -198,7 +201,8 @@ impl Texts {
             return Err(Refused::Stopping);
         }
         state.drop_abandoned();
-        admission.check(&[job.planned], 1, &state.load(job.caller))?;
+        let load = state.load(job.caller, 1, self.limits.texts);
+        admission.check(&[job.planned], 1, &load)?;
         state.searches.push_back(job);
         drop(state);
         self.changed.notify_one();
@@ -210,8 +214,8 @@ impl Texts {
         self.lock().running.retain(|(running, ..)| *running != id);
     }
 
-    /// Waits for texts, at most `idle` long, and takes the next pass: the oldest text, and those beside it whose
-    /// lengths are nearest to its own.
+    /// Waits for texts, at most `idle` long, and takes the next pass. Callers take turns for its places: the first has
+    /// the oldest text of its caller, the others that of theirs whose length is nearest to the first one's.
     pub fn next(&self, idle: Duration) -> Next {
         let mut state = self.lock();
         let until = Instant::now() + idle;
@@ -351,30 +355,32 @@ impl State {
     }
 
     fn take(&mut self, limits: &Limits) -> Option<Pass> {
-        let rows = |state: &Self, key: &Key| match state.entries.get(key) {
-            Some(Entry::Waiting(text, _)) => text.rows,
-            _ => 0,
+        let waits = |key: &Key| match self.entries.get(key) {
+            Some(Entry::Waiting(text, _)) => Some((text.caller, text.rows, *key)),
+            _ => None,
         };
-        let oldest = rows(self, self.waiting.front()?);
-        let mut order: Vec<(usize, usize)> = self
-            .waiting
-            .iter()
-            .enumerate()
-            .map(|(at, key)| (rows(self, key).abs_diff(oldest), at))
-            .collect();
-        // The oldest is at distance 0 and place 0, so it is always first.
-        order.sort_unstable();
-        let (mut total, mut chosen) = (0, Vec::new());
-        for (_, at) in order {
-            let more = self.waiting.get(at).map_or(0, |key| rows(self, key));
-            let full = chosen.len() == limits.texts || total + more > limits.rows;
-            if full && !chosen.is_empty() {
+        let mut waiting: Vec<(Caller, usize, Key)> =
+            self.waiting.iter().filter_map(waits).collect();
+        let mut chosen: Vec<(Caller, usize, Key)> = Vec::new();
+        let mut total = 0;
+        while chosen.len() < limits.texts.max(1)
+            && let Some(at) = self.turns.choose(waiting.iter().map(|text| text.0))
+        {
+            let text = waiting.remove(at);
+            total += text.1;
+            if total > limits.rows && !chosen.is_empty() {
                 break;
             }
-            total += more;
-            chosen.push(at);
+            self.turns.served(text.0);
+            if chosen.is_empty() {
+                // Of those that are equal in this the oldest stays first.
+                waiting.sort_by_key(|other| other.1.abs_diff(text.1));
+            }
+            chosen.push(text);
         }
-        chosen.sort_unstable_by(|a, b| b.cmp(a));
+        // The server sees lengths, and not whose turn it was.
+        chosen.sort_by_key(|text| Reverse(text.1));
+        chosen.first()?;
         let mut pass = Pass {
             keys: Vec::new(),
             texts: Vec::new(),
@@ -383,7 +389,7 @@ impl State {
             id: self.passes,
         };
         self.passes += 1;
-        for key in chosen.into_iter().filter_map(|at| self.waiting.remove(at)) {
+        for (_, _, key) in chosen {
             if let Some(Entry::Waiting(text, waiters)) = self.entries.remove(&key) {
                 self.entries.insert(key, Entry::Running(waiters));
                 pass.keys.push(key);
@@ -392,15 +398,18 @@ impl State {
                 pass.planned += text.planned;
             }
         }
+        self.waiting.retain(|key| !pass.keys.contains(key));
         Some(pass)
     }
 
-    /// The oldest search, unless it is the turn of texts.
+    /// The oldest search of the caller whose turn it is, unless it is that of texts.
     fn take_search(&mut self, now: Instant) -> Option<(u64, Job)> {
         if self.searched && !self.waiting.is_empty() {
             return None;
         }
-        let job = self.searches.pop_front()?;
+        let callers = self.searches.iter().map(|job| job.caller);
+        let job = self.searches.remove(self.turns.choose(callers)?)?;
+        self.turns.served(job.caller);
         let id = self.passes;
         self.passes += 1;
         self.running.push((id, job.planned, now));
@@ -466,45 +475,54 @@ impl State {
         });
     }
 
-    fn load(&self, caller: Caller) -> Load {
-        let mut load = self.load_of_first(self.waiting.len());
-        let texts = self.entries.values().filter(|entry| match entry {
-            Entry::Waiting(text, _) => text.caller == caller,
-            _ => false,
-        });
-        let searches = self.searches.iter().filter(|job| job.caller == caller);
-        load.own = texts.count() + searches.count();
-        load.waiting += self.searches.len();
-        load.planned += self.searches.iter().map(|job| job.planned).sum::<f64>();
-        load
+    /// What is there beside so many new texts of a caller's, where a pass takes `batch`.
+    fn load(&self, caller: Caller, new: usize, batch: usize) -> Load {
+        let own = self.waits().filter(|&(of, _)| of == caller).count();
+        let (first, planned) = self.before(caller, own, own + new, batch);
+        Load {
+            waiting: self.waiting.len() + self.searches.len(),
+            own,
+            first,
+            planned,
+            running: self.under_way(),
+        }
     }
 
     /// What runs, and what waits up to the last of these texts; `None` if none of them waits.
-    fn load_up_to(&self, texts: &[(Key, Prepared)]) -> Option<Load> {
+    fn load_up_to(&self, caller: Caller, texts: &[(Key, Prepared)], batch: usize) -> Option<Load> {
         let wanted: HashSet<&Key> = texts.iter().map(|(key, _)| key).collect();
         let last = self.waiting.iter().rposition(|key| wanted.contains(key))?;
-        Some(self.load_of_first(last + 1))
+        let up_to = self.waits().take(last + 1);
+        let own = up_to.filter(|&(of, _)| of == caller).count();
+        let (first, planned) = self.before(caller, own, own, batch);
+        Some(Load {
+            waiting: first,
+            own,
+            first,
+            planned,
+            running: self.under_way(),
+        })
     }
 
-    fn load_of_first(&self, waiting: usize) -> Load {
-        let planned = self
-            .waiting
-            .iter()
-            .take(waiting)
-            .map(|key| match self.entries.get(key) {
-                Some(Entry::Waiting(text, _)) => text.planned,
-                _ => 0.0,
-            });
-        Load {
-            waiting,
-            own: 0,
-            planned: planned.sum(),
-            running: self
-                .running
-                .iter()
-                .map(|&(_, p, since)| (p, since))
-                .collect(),
-        }
+    /// What comes before the last of the caller's first `turns`, of which `own` wait. A pass is filled with what others
+    /// have, so of each of them at least as much as that takes is counted.
+    fn before(&self, caller: Caller, own: usize, turns: usize, batch: usize) -> (usize, f64) {
+        before(self.waits(), caller, own, turns.max(batch))
+    }
+
+    /// Who asked for what waits, texts before searches, and planned seconds.
+    fn waits(&self) -> impl Iterator<Item = (Caller, f64)> {
+        let texts = self.waiting.iter().map(|key| match self.entries.get(key) {
+            Some(Entry::Waiting(text, _)) => (text.caller, text.planned),
+            _ => (Caller::default(), 0.0),
+        });
+        let searches = self.searches.iter();
+        texts.chain(searches.map(|job| (job.caller, job.planned)))
+    }
+
+    fn under_way(&self) -> Vec<(f64, Instant)> {
+        let running = self.running.iter();
+        running.map(|&(_, p, since)| (p, since)).collect()
     }
 }
 

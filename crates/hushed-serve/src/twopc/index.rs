@@ -6,7 +6,8 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use hushed_model::{Model, ModelError, Task, TooLong};
 use hushed_mpc::Index;
@@ -50,6 +51,19 @@ pub enum IndexFault {
     /// Another model's.
     #[error("this index was made with another model: make it again with `hushed index`")]
     OtherModel,
+    /// Embeddings that were computed elsewhere, as they should not be.
+    #[error(
+        "{} is no file of embeddings for these documents: a safetensors file with the tensor `vectors`, f32, of {documents} row(s) of {width}",
+        path.display()
+    )]
+    NotVectors {
+        /// The file.
+        path: PathBuf,
+        /// How many rows are wanted.
+        documents: usize,
+        /// How long.
+        width: usize,
+    },
     /// A model that gives no vectors.
     #[error("only models that embed texts have an index of documents")]
     NoVectors,
@@ -129,14 +143,56 @@ impl IndexFile {
             row
         };
         let rows: Result<Vec<_>, ServeError> = texts.par_iter().enumerate().map(one).collect();
-        for (row, text) in rows?.into_iter().zip(texts) {
+        self.push(rows?, texts);
+        Ok(())
+    }
+
+    /// As [`IndexFile::add`], with embeddings that the same model gave elsewhere: a safetensors file whose tensor
+    /// `vectors` (f32) has a row a document, of any length but zero. Nothing checks that they are this model's.
+    ///
+    /// # Errors
+    /// [`ServeError::File`]; [`IndexFault`]; the index is then as it was.
+    pub fn add_ready<S: AsRef<str>>(
+        &mut self,
+        model: &Model,
+        texts: &[S],
+        path: &Path,
+    ) -> Result<(), ServeError> {
+        self.is_of(model)?;
+        let documents = self.documents() + texts.len();
+        if documents > MAX_DOCUMENTS {
+            return Err(IndexFault::Documents(documents).into());
+        }
+        let bytes = files::read(path, MAX_INDEX_BYTES)?;
+        let file = SafeTensors::deserialize(&bytes);
+        let tensor = file.and_then(|file| file.tensor(VECTORS));
+        let wanted = [texts.len(), self.width];
+        let ready = tensor
+            .ok()
+            .filter(|t| t.dtype() == Dtype::F32 && t.shape() == wanted);
+        let ready = ready.ok_or_else(|| IndexFault::NotVectors {
+            path: path.to_owned(),
+            documents: texts.len(),
+            width: self.width,
+        })?;
+        let (first, ready) = (self.documents(), numbers(&ready));
+        let rows = ready.chunks_exact(self.width).enumerate().map(|(i, row)| {
+            let row: Vec<f64> = row.iter().map(|v| f64::from(*v)).collect();
+            unit(&row, f64::MIN_POSITIVE..f64::MAX).ok_or(IndexFault::Length(first + i))
+        });
+        let rows: Result<Vec<_>, IndexFault> = rows.collect();
+        self.push(rows?, texts);
+        Ok(())
+    }
+
+    fn push<S: AsRef<str>>(&mut self, rows: Vec<Vec<f32>>, texts: &[S]) {
+        for (row, text) in rows.into_iter().zip(texts) {
             self.vectors.extend(row);
             let text = cut(text.as_ref(), self.record_bytes);
             let end = self.records.len() + self.record_bytes;
             self.records.extend_from_slice(text.as_bytes());
             self.records.resize(end, 0);
         }
-        Ok(())
     }
 
     /// Takes documents out, by their places; later ones move up.
@@ -191,10 +247,6 @@ impl IndexFile {
         let tensor = |name, dtype| match tensors.tensor(name) {
             Ok(tensor) if tensor.dtype() == dtype => Ok(tensor),
             _ => Err(broken("a tensor is missing, or of another type")),
-        };
-        let numbers = |tensor: &TensorView<'_>| -> Vec<f32> {
-            let (words, _) = tensor.data().as_chunks::<4>();
-            words.iter().map(|b| f32::from_le_bytes(*b)).collect()
         };
         let vectors = tensor(VECTORS, Dtype::F32)?;
         let records = tensor(RECORDS, Dtype::U8)?;
@@ -303,13 +355,22 @@ fn vector(model: &Model, index: usize, text: &str) -> Result<Vec<f32>, ServeErro
     let ids = model.tokens(text, TooLong::Cut).map_err(failed)?;
     let row = model.embed(vec![ids]).map_err(failed)?.pop();
     let row = row.unwrap_or_default();
-    let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();
     // A run computes √width/length in few bits, and takes lengths below 128 (`hushed_twopc::func::norm`).
     let shortest = (row.len() as f64).sqrt() / 48.0;
-    match (shortest..100.0).contains(&length) {
-        true => Ok(row.iter().map(|v| (v / length) as f32).collect()),
-        false => Err(IndexFault::Length(index).into()),
-    }
+    Ok(unit(&row, shortest..100.0).ok_or(IndexFault::Length(index))?)
+}
+
+/// The row scaled to length one, if its length lies within `lengths`.
+fn unit(row: &[f64], lengths: Range<f64>) -> Option<Vec<f32>> {
+    let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();
+    let scaled = row.iter().map(|v| (v / length) as f32);
+    lengths.contains(&length).then(|| scaled.collect())
+}
+
+/// The numbers of a tensor of f32.
+fn numbers(tensor: &TensorView<'_>) -> Vec<f32> {
+    let (words, _) = tensor.data().as_chunks::<4>();
+    words.iter().map(|b| f32::from_le_bytes(*b)).collect()
 }
 
 /// As much of a text as fits `bytes`, whole characters.
@@ -360,6 +421,42 @@ mod tests {
         let alone = made(&["日本語", "a"], 7);
         assert_eq!(index.vectors, alone.vectors);
         assert_eq!(index.for_server(&model).unwrap().documents(), 2);
+    }
+
+    #[test]
+    fn embeddings_computed_elsewhere_make_the_same_index() {
+        let model = tiny_model();
+        let texts = ["hello", "日本語"];
+        let alone = made(&texts, 7);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors.safetensors");
+        let write = |rows: &[f32], shape: [usize; 2]| {
+            let data: Vec<u8> = rows.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let view = TensorView::new(Dtype::F32, shape.to_vec(), &data).unwrap();
+            std::fs::write(&path, serialize([(VECTORS, view)], None).unwrap()).unwrap();
+        };
+        let mut index = IndexFile::empty(&model, 7).unwrap();
+        // Of another length than one.
+        let long: Vec<f32> = alone.vectors.iter().map(|v| v * 8.0).collect();
+        write(&long, [2, alone.width]);
+        index.add_ready(&model, &texts, &path).unwrap();
+        assert_eq!(index.records, alone.records);
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
+        assert!(index.vectors.iter().zip(&alone.vectors).all(near));
+        // What does not fit changes nothing.
+        let mut refused = |rows: &[f32], shape| {
+            write(rows, shape);
+            let fault = index.add_ready(&model, &texts, &path).err().unwrap();
+            assert_eq!((fault.name(), index.documents()), ("index", 2));
+        };
+        refused(&long[alone.width..], [1, alone.width]);
+        refused(&long, [alone.width, 2]);
+        for bad in [0.0, f32::NAN, f32::INFINITY] {
+            refused(
+                &[&long[alone.width..], &vec![bad; alone.width]].concat(),
+                [2, alone.width],
+            );
+        }
     }
 
     #[test]

@@ -298,6 +298,47 @@ fn one_key_does_not_fill_the_queue_of_several() {
 }
 
 #[test]
+fn keys_take_turns_for_the_places_of_a_pass() {
+    let queue = Queue::new();
+    let (one, other) = (Caller([1; 32]), Caller([2; 32]));
+    let _many = queue
+        .submit_of(one, &[("a", 4), ("b", 4), ("c", 4), ("d", 4), ("e", 4)])
+        .unwrap();
+    let _few = queue.submit_of(other, &[("y", 9), ("z", 5)]).unwrap();
+    let sorted = || {
+        let pass = queue.pass().unwrap();
+        let mut texts: Vec<String> = pass.texts.iter().map(|t| t.to_string()).collect();
+        texts.sort_unstable();
+        // The server does not see whose turn it was.
+        assert!(pass.rows.is_sorted_by(|a, b| a >= b), "{:?}", pass.rows);
+        texts.concat()
+    };
+    // z is nearer in length than y, which is older.
+    assert_eq!(sorted(), "abz");
+    // It is the other's turn, and then it has no more.
+    assert_eq!(sorted(), "cdy");
+    assert_eq!(sorted(), "e");
+    assert!(queue.pass().is_none());
+}
+
+#[test]
+fn what_others_have_beyond_their_turns_does_not_count_before_ones_own() {
+    let mut queue = Queue::new();
+    let (one, other) = (Caller([1; 32]), Caller([2; 32]));
+    let names = ["a", "b", "c", "d", "e", "f"].map(|name| (name, 4));
+    let _six = queue.submit_of(one, &names).unwrap();
+    // A pass of three that is full of the first one's texts, and one's own: four seconds.
+    queue.patience = Duration::from_millis(3500);
+    let refused = queue.submit_of(other, &[("y", 4)]).err();
+    assert_eq!(refused, Some(Refused::Busy { after: 1 }));
+    queue.patience = Duration::from_millis(4500);
+    let _own = queue.submit_of(other, &[("y", 4)]).unwrap();
+    let after = |caller| queue.submit_of(caller, &[("z", 4)]).err();
+    // The first one's seventh comes after six of its own and the other's only one.
+    assert_eq!(after(one), Some(Refused::Busy { after: 4 }));
+}
+
+#[test]
 fn a_closed_queue_tells_who_waits() {
     let queue = Queue::new();
     let tickets = queue
@@ -366,6 +407,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
     let load = Load {
         waiting: 4,
         own: 0,
+        first: 4,
         planned: 8.0,
         running: Vec::new(),
     };
