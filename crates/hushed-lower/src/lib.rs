@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use hushed_model::{Linear, ModelError, Norm, StepId, here, same};
+use hushed_model::{Linear, Matrix, ModelError, Norm, StepId, here, same};
 
 /// A matrix of scalars and a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o.
 #[derive(Clone, PartialEq)]
@@ -39,16 +39,32 @@ impl LinearMap {
     /// # Errors
     /// [`ModelError::ShapesOnly`] where it has no numbers, [`ModelError::Mismatch`] for numbers of another shape.
     pub fn of(id: StepId, layer: &Linear) -> Result<LinearMap, ModelError> {
-        let (weights, bias) = (here(id, &layer.weights)?, here(id, &layer.bias)?);
+        let weights = layer.numbers(id)?;
+        LinearMap::of_rows(id, layer, &weights, 0..layer.outputs)
+    }
+
+    /// Rows `range` of a published layer of these weights ([`Linear::numbers`]).
+    ///
+    /// # Errors
+    /// As [`LinearMap::of`].
+    pub fn of_rows(
+        id: StepId,
+        layer: &Linear,
+        weights: &Matrix<f32>,
+        range: Range<usize>,
+    ) -> Result<LinearMap, ModelError> {
+        let bias = here(id, &layer.bias)?;
         same(id, "rows of weights", weights.rows(), layer.outputs)?;
         same(id, "columns of weights", weights.cols(), layer.inputs)?;
         same(id, "biases", bias.len(), layer.outputs)?;
+        let words = range.start * layer.inputs..range.end * layer.inputs;
+        let wide = |numbers: &[f32]| numbers.iter().map(|&v| f64::from(v)).collect();
         Ok(LinearMap {
-            rows: layer.outputs,
+            rows: range.len(),
             columns: layer.inputs,
-            weights: weights.data().iter().map(|&w| f64::from(w)).collect(),
+            weights: wide(&weights.data()[words]),
             bound: f64::INFINITY,
-            bias: Some(bias.iter().map(|&b| f64::from(b)).collect()),
+            bias: Some(wide(&bias[range])),
         })
     }
 

@@ -338,6 +338,12 @@ pub enum Problem {
         /// In the file.
         found: u64,
     },
+    /// A weights file that is read piece by piece was written meanwhile.
+    #[error("{file}: it was written since this program opened it; start again")]
+    Changed {
+        /// Path inside the folder.
+        file: String,
+    },
     /// A tensor that the architecture needs is not there.
     #[error(
         "the weights: the tensor {name} is missing; is this the model that config.json describes?"

@@ -39,15 +39,15 @@ pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use decoder::DecoderNetwork;
 pub use error::{FolderError, ImageError, ModelError, Problem, TextError};
 pub use folder::{
-    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, WeightScale,
-    check,
+    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Stored, Summary,
+    WeightScale, check,
 };
 pub use generate::{Ending, greedy, largest, likeliest, log_probabilities, log_sum};
 pub use images::{Item, Pixels, Preprocess, Resample};
 pub use matrix::Matrix;
 pub use model::{
     Model, gpt2_shapes, llama_shapes, network_shapes, random_gpt2, random_llama, random_model,
-    random_network, random_vit, vit_shapes,
+    random_network, random_vit, stored_llama, vit_shapes, write_random_llama,
 };
 pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};

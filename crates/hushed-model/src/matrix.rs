@@ -1,6 +1,7 @@
 //! A row-major matrix.
 
 use std::fmt;
+use std::ops::Range;
 
 /// `rows × cols` numbers, row after row.
 #[derive(Clone, PartialEq)]
@@ -48,6 +49,19 @@ impl<T> Matrix<T> {
 }
 
 impl<T: Copy + Default> Matrix<T> {
+    /// These columns as rows. Panics if there are fewer.
+    pub(crate) fn columns(&self, range: Range<usize>) -> Matrix<T> {
+        let mut rows = Matrix::zero(range.len(), self.rows);
+        for i in 0..self.rows {
+            let numbers = &self.row(i)[range.clone()];
+            numbers
+                .iter()
+                .enumerate()
+                .for_each(|(j, &v)| rows.row_mut(j)[i] = v);
+        }
+        rows
+    }
+
     /// All zero.
     pub fn zero(rows: usize, cols: usize) -> Matrix<T> {
         Matrix {

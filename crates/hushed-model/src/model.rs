@@ -1,18 +1,21 @@
 //! A model: its public part and its layers.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 use crate::arch::Architecture;
 use crate::blocks::{Embedding, NormReach, Pool, Tolerance};
 use crate::body::Body;
 use crate::decoder::DecoderNetwork;
-use crate::error::{FolderError, ModelError};
+use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::NetworkConfig;
 use crate::folder::public::Public;
 use crate::folder::report;
+use crate::folder::stored::Files;
+use crate::folder::weights::Weights;
 use crate::images::Item;
-use crate::layers::{self, Random, ShapesOnly};
+use crate::layers::{self, Checking, Leaving, Random, ShapesOnly, Source};
 use crate::network::Network;
 use crate::plain;
 use crate::program::Program;
@@ -32,7 +35,23 @@ impl Model {
     /// Reads a folder with its weights. If anything in it is unsupported, the error lists all of it.
     pub fn load(folder: &Path) -> Result<Model, ModelError> {
         let (public, weights) = report::open(folder)?;
-        let body = layers::body(&public.config, public.pool, &mut &weights);
+        Model::of(folder, public, &mut &weights)
+    }
+
+    /// The same with matrices that stay in the folder's files: each is read when a step needs it, and not kept. What is
+    /// wrong with their numbers shows only then.
+    pub fn open(folder: &Path) -> Result<Model, ModelError> {
+        let (public, weights) = report::open(folder)?;
+        let files = Files::new(folder, weights)?;
+        Model::of(folder, public, &mut Leaving(&files))
+    }
+
+    fn of(
+        folder: &Path,
+        public: Public,
+        source: &mut impl Source<Error = Problem>,
+    ) -> Result<Model, ModelError> {
+        let body = layers::body(&public.config, public.pool, source);
         let body = body.map_err(|problem| FolderError {
             folder: folder.to_owned(),
             problems: vec![problem],
@@ -196,4 +215,40 @@ pub fn llama_shapes(config: &NetworkConfig) -> DecoderNetwork {
 pub fn random_llama(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
     let Ok(llama) = layers::llama(config, &mut Random::new(seed));
     llama
+}
+
+/// Writes the numbers of [`random_llama`], rounded to bf16, to `model.safetensors` in a folder.
+///
+/// # Errors
+/// Those of writing files.
+pub fn write_random_llama(config: &NetworkConfig, seed: u64, folder: &Path) -> io::Result<()> {
+    layers::write_llama(config, seed, folder)
+}
+
+/// The layers of a configuration of LLaMA whose matrices stay in a folder of weights, as [`Model::open`] has them.
+///
+/// # Errors
+/// [`FolderError`] for files that cannot be read or belong to another configuration.
+pub fn stored_llama(config: &NetworkConfig, folder: &Path) -> Result<DecoderNetwork, ModelError> {
+    let mut problems = Vec::new();
+    let weights = Weights::open(folder, &mut problems);
+    if let Some(weights) = &weights {
+        let mut checking = Checking {
+            weights,
+            problems: &mut problems,
+        };
+        let Ok(_) = layers::llama(config, &mut checking);
+    }
+    let refused = |problems| FolderError {
+        folder: folder.to_owned(),
+        problems,
+    };
+    match weights {
+        Some(weights) if problems.is_empty() => {
+            let files = Files::new(folder, weights)?;
+            let read = layers::llama(config, &mut Leaving(&files));
+            Ok(read.map_err(|problem| refused(vec![problem]))?)
+        }
+        _ => Err(refused(problems).into()),
+    }
 }

@@ -546,7 +546,7 @@ impl<S: Shares> Pass<'_, S> {
         step: &Step,
         part: &'static str,
         x: &Acts<S::Share>,
-        product: &Product<'_>,
+        product: &Product,
     ) -> Result<S::Share, RunError> {
         let id = step.id.part(part);
         let rows = x.rows.total();

@@ -120,7 +120,7 @@ pub trait Shares {
         id: StepId,
         x: &Self::Share,
         rows: usize,
-        product: &Product<'_>,
+        product: &Product,
     ) -> Result<Self::Share, RunError>;
 
     /// A row in [`UNIT`](super::formats::UNIT) times the vectors of an index, one number a document, in its ring with

@@ -1,5 +1,6 @@
 //! The numbers of a model as a server holds them for two-party runs: integers that the formats hold.
 
+pub(crate) mod ahead;
 pub(crate) mod embed;
 pub(crate) mod held;
 pub(crate) mod prepare;

@@ -7,9 +7,9 @@ use crate::error::ServeError;
 use crate::fhe::{FheServeArguments, FheServerConfig};
 use crate::folders;
 use crate::session::allowance::rate::{ClientTexts, TextRate};
-use crate::session::config::{ClientAccess, Entrance, ServerIdentity};
+use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
 use crate::session::deadlines::Deadlines;
-use crate::twopc::ServerConfig;
+use crate::twopc::{MAX_PASS_TOKENS, ServerConfig};
 use hushed_mpc::Answers;
 
 /// How texts are run.
@@ -79,7 +79,7 @@ pub struct ServeArguments {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 4,
+        default_value_t = MAX_SESSIONS,
         env = "HUSHED_MAX_SESSIONS"
     )]
     pub max_sessions: usize,
@@ -92,7 +92,7 @@ pub struct ServeArguments {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 256,
+        default_value_t = MAX_PASS_TOKENS,
         env = "HUSHED_MAX_PASS_TOKENS"
     )]
     pub max_pass_tokens: usize,
@@ -148,8 +148,9 @@ pub struct ServeArguments {
     pub public_prefix: Option<PathBuf>,
 
     /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights
-    /// transformed at the start. Without it weights are transformed for each text. With --protocol fhe: what a run may
-    /// take; a job that needs more fails
+    /// transformed at the start; where it does not hold the weights at all, they are read from disk in every pass.
+    /// Without it weights are held, and transformed for each text. With --protocol fhe: what a run may take; a job that
+    /// needs more fails
     #[arg(long, value_name = "SIZE", value_parser = size, env = "HUSHED_MAX_MEMORY")]
     pub max_memory: Option<u64>,
 

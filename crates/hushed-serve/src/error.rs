@@ -354,6 +354,8 @@ impl ServeError {
             Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
+            // Weights that are read in every pass, and cannot be any more.
+            Self::Run(RunError::Model(ModelError::Folder(_))) => Category::Folder,
             Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
             Self::Run(RunError::Stopped) => Category::Refused,
             Self::Run(_) => Category::Defect,
@@ -418,7 +420,11 @@ impl ServeError {
             Self::Model(_) if self.category() == Category::Folder => "model-folder",
             Self::BundleTooLarge { .. }
             | Self::TableTooLarge { .. }
-            | Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => "model-folder",
+            | Self::Run(
+                RunError::Model(ModelError::Folder(_))
+                | RunError::Unsupported { .. }
+                | RunError::OutOfRange(_),
+            ) => "model-folder",
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) | Self::Malformed { .. } => {
                 "peer-misbehaved"
             }

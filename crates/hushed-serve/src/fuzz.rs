@@ -114,6 +114,7 @@ pub fn table(data: &[u8]) {
         placed: true,
         width: 3,
         tokens: None,
+        stored: None,
         offsets: None,
     };
     let whole = 4 * sizes.vocabulary * sizes.width;

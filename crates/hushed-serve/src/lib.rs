@@ -51,7 +51,7 @@ pub use bundle::Bundle;
 pub use digest::{Digest, NotADigest};
 pub use error::{Category, ServeError};
 pub use session::allowance::rate::{ClientTexts, CountsFault, TextRate};
-pub use session::config::{ClientAccess, Entrance, ServerIdentity};
+pub use session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
 #[cfg(feature = "client")]
 pub use session::connect::{BundlePin, ClientConfig, ServerTrust};
 pub use session::deadlines::Deadlines;
@@ -64,7 +64,7 @@ pub use twopc::{
     GenerateOptions, Generated, Generation, Kept, OnProgress, Options, Pass, Progress, Spent,
     Watch,
 };
-pub use twopc::{IndexFault, IndexFile, Server, ServerConfig, read_prefix};
+pub use twopc::{IndexFault, IndexFile, MAX_PASS_TOKENS, Server, ServerConfig, read_prefix};
 
 pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, Task, TooLong};
 pub use hushed_mpc::{Hit, StepCost, Wanted};

@@ -5,9 +5,9 @@ mod fhe;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_mpc::Answers;
 use hushed_mpc::plan::{Entry, Plan, Request};
-use hushed_serve::read_prefix;
+use hushed_mpc::{Answers, Memory};
+use hushed_serve::{MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
 use serde_json::{Value, json};
 
 use crate::connect::at_least_one;
@@ -32,6 +32,7 @@ Examples:
   hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json
   hushed plan models/gpt2 --tokens 32 --max-tokens 20
   hushed plan models/gpt2 --tokens 32 --public-prefix system.txt
+  hushed plan models/llama-7b --tokens 8 --max-memory 8 --max-sessions 1
   hushed plan models/vit-base --images 1 --answers logits
   hushed plan models/all-MiniLM-L6-v2 --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
 )]
@@ -88,6 +89,20 @@ pub struct Args {
     )]
     answers: Answers,
 
+    /// Memory that the server may take, in GiB. 2pc: shows whether `serve --max-memory` holds the weights. fhe: a run
+    /// that needs more spills vectors to disk, and is refused if that is not enough
+    #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..))]
+    max_memory: Option<u32>,
+
+    /// Sessions at once, as by `serve --max-sessions`, for --max-memory in 2pc
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = MAX_SESSIONS,
+        env = "HUSHED_MAX_SESSIONS"
+    )]
+    max_sessions: usize,
+
     /// Show every step of the model
     #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new())]
     steps: bool,
@@ -117,6 +132,7 @@ impl Args {
                     tokens: &self.tokens,
                     bucket: self.bucket.map(|n| n as usize),
                     steps: self.steps,
+                    max_memory: self.limit(),
                 };
                 self.fhe.run(&request, out)
             }
@@ -138,6 +154,11 @@ impl Args {
             return Ok(());
         };
         self.show(out, "plan", first, summary)?;
+        if let Some(limit) = self.limit() {
+            let prefix = request.prefix.as_deref();
+            let memory = Memory::of_folder(&self.dir, prefix, MAX_PASS_TOKENS)?;
+            self.server(out, memory, limit)?;
+        }
         let Some(last) = later.last() else {
             return Ok(());
         };
@@ -147,6 +168,35 @@ impl Args {
         let all = Sum::of(&plans);
         out.result(all.json(self.max_tokens), || {
             format!("all {} tokens: {}", self.max_tokens, all.text())
+        })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.max_memory.map(|gib| u64::from(gib) << 30)
+    }
+
+    /// Where a server with this limit has its weights.
+    fn server(&self, out: &Output, memory: Memory, limit: u64) -> Result<(), CliError> {
+        let (sessions, streams) = (self.max_sessions, memory.streams(self.max_sessions, limit));
+        let (held, streaming) = (memory.server(sessions), memory.streaming(sessions));
+        let needed = if streams { streaming } else { held };
+        let object = json!({ "server": {
+            "weights": if streams { "streamed" } else { "held" }, "sessions": sessions,
+            "bytes": needed, "allowed": limit, "bytes_held": held, "bytes_streamed": streaming,
+        } });
+        out.result(object, || {
+            let place = match streams {
+                true => "reads its weights from disk in every pass",
+                false => "holds its weights",
+            };
+            let enough = if needed > limit { ", more than allowed" } else { "" };
+            format!(
+                "a server of {sessions} sessions in {} GiB {place}: {} MB{enough} ({} MB held, {} MB read from disk)",
+                limit >> 30,
+                needed / 1_000_000,
+                held / 1_000_000,
+                streaming / 1_000_000
+            )
         })
     }
 

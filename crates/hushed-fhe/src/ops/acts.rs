@@ -176,6 +176,7 @@ mod tests {
             outputs: 3,
             weights: weights.map(Arc::new),
             bias: Some(Arc::from([0.5, 0.25, -1.0])),
+            stored: None,
             ternary: false,
         }
     }

@@ -33,6 +33,7 @@ fn linear(seed: usize, size: f64) -> Linear {
         outputs: D,
         weights: Matrix::new(D, D, weights.collect()).map(Arc::new),
         bias: Some((0..D).map(|i| 0.4 * number(i, seed + 50) as f32).collect()),
+        stored: None,
         ternary: false,
     }
 }
@@ -437,6 +438,7 @@ fn budget(b: usize, stored: bool) -> f64 {
         outputs: d,
         weights: Matrix::new(d, d, vec![0.01; d * d]).map(Arc::new),
         bias: Some(vec![0.0; d].into()),
+        stored: None,
         ternary: false,
     };
     let block = Attention {

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -139,7 +140,32 @@ impl Weights<File> {
         }
         (problems.len() == before).then_some(Weights { files, index })
     }
+
+    /// Of each file its size and when it was last written.
+    pub(crate) fn written(&self) -> Result<Vec<Written>, Problem> {
+        let written = |checked: &Checked<File>| {
+            let found = checked.file.metadata();
+            let found = found.and_then(|found| Ok((found.len(), found.modified()?)));
+            found.map_err(|source| unreadable(&checked.name, source))
+        };
+        self.files.iter().map(written).collect()
+    }
+
+    /// That no file was written since this was found.
+    pub(crate) fn unchanged(&self, before: &[Written]) -> Result<(), Problem> {
+        let now = self.written()?;
+        let mut files = self.files.iter().zip(now.iter().zip(before));
+        match files.find(|(_, (now, before))| now != before) {
+            Some((checked, _)) => Err(Problem::Changed {
+                file: checked.name.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
 }
+
+/// Size of a file, and when it was last written.
+pub(crate) type Written = (u64, SystemTime);
 
 fn unreadable(file: &str, source: io::Error) -> Problem {
     let file = file.to_owned();

@@ -76,7 +76,8 @@ impl<S: Source> From<'_, S> {
             self.config.positions,
             self.config.width,
         );
-        let tokens = self.matrix("embeddings.word_embeddings.weight", vocabulary, width)?;
+        let (tokens, stored) =
+            self.numbers("embeddings.word_embeddings.weight", vocabulary, width)?;
         let types = match self.config.token_types {
             0 => None,
             rows => self.matrix("embeddings.token_type_embeddings.weight", rows, width)?,
@@ -103,7 +104,8 @@ impl<S: Source> From<'_, S> {
             positions,
             placed: true,
             width,
-            tokens: tokens.map(Arc::new),
+            tokens,
+            stored,
             offsets: offsets.map(Arc::new),
         })
     }

@@ -7,7 +7,6 @@ use super::{From, Source};
 use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Queries, Weigh};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
-use crate::matrix::Matrix;
 
 /// The decoder of this configuration, with numbers from the source.
 pub(crate) fn gpt2<S: Source>(
@@ -29,14 +28,14 @@ pub(crate) fn gpt2<S: Source>(
 impl<S: Source> From<'_, S> {
     fn tables(&mut self) -> Result<Embedding, S::Error> {
         let c = self.config;
+        let (tokens, stored) = self.numbers("wte.weight", c.vocabulary, c.width)?;
         Ok(Embedding {
             vocabulary: c.vocabulary,
             positions: c.positions,
             placed: true,
             width: c.width,
-            tokens: self
-                .matrix("wte.weight", c.vocabulary, c.width)?
-                .map(Arc::new),
+            tokens,
+            stored,
             offsets: self
                 .matrix("wpe.weight", c.positions, c.width)?
                 .map(Arc::new),
@@ -92,31 +91,18 @@ impl<S: Source> From<'_, S> {
         inputs: usize,
         outputs: usize,
     ) -> Result<[Linear; N], S::Error> {
-        let stored = self.matrix(&format!("{name}.weight"), inputs, N * outputs)?;
+        let (held, stored) = self.numbers(&format!("{name}.weight"), inputs, N * outputs)?;
         let bias = self.vector(&format!("{name}.bias"), N * outputs)?;
-        Ok(std::array::from_fn(|n| Linear {
-            inputs,
-            outputs,
-            weights: stored
-                .as_ref()
-                .map(|stored| Arc::new(transposed(stored, n * outputs, outputs))),
-            bias: bias
-                .as_ref()
-                .map(|bias| bias[n * outputs..][..outputs].into()),
-            ternary: false,
+        Ok(std::array::from_fn(|n| {
+            let own = n * outputs..(n + 1) * outputs;
+            Linear {
+                inputs,
+                outputs,
+                weights: held.as_ref().map(|all| Arc::new(all.columns(own.clone()))),
+                stored: stored.as_ref().map(|all| all.columns(own.clone())),
+                bias: bias.as_ref().map(|bias| bias[own].into()),
+                ternary: false,
+            }
         }))
     }
-}
-
-/// Columns `first .. first + count` as rows.
-fn transposed(stored: &Matrix<f32>, first: usize, count: usize) -> Matrix<f32> {
-    let mut rows = Matrix::zero(count, stored.rows());
-    for i in 0..stored.rows() {
-        let numbers = &stored.row(i)[first..first + count];
-        numbers
-            .iter()
-            .enumerate()
-            .for_each(|(j, &v)| rows.row_mut(j)[i] = v);
-    }
-    rows
 }

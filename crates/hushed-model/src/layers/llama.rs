@@ -1,7 +1,5 @@
 //! The tensors of decoders like LLaMA, as Hugging Face's `LlamaForCausalLM` and `BitNetForCausalLM` call them.
 
-use std::sync::Arc;
-
 use super::{From, Source};
 use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Queries};
 use crate::decoder::{DecoderNetwork, Layer};
@@ -13,13 +11,14 @@ pub(crate) fn llama<S: Source>(
     source: &mut S,
 ) -> Result<DecoderNetwork, S::Error> {
     let mut from = From { config, source };
-    let tokens = from.matrix("embed_tokens.weight", config.vocabulary, config.width)?;
+    let (tokens, stored) = from.numbers("embed_tokens.weight", config.vocabulary, config.width)?;
     let embedding = Embedding {
         vocabulary: config.vocabulary,
         positions: config.positions,
         placed: false,
         width: config.width,
-        tokens: tokens.map(Arc::new),
+        tokens,
+        stored,
         offsets: None,
     };
     Ok(DecoderNetwork {

@@ -5,6 +5,7 @@ mod gpt2;
 mod llama;
 mod random;
 mod vit;
+mod written;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,8 +14,10 @@ use crate::arch::Architecture;
 use crate::blocks::{Embedding, Linear, Norm, NormKind, Pool};
 use crate::body::Body;
 use crate::error::Problem;
+use crate::folder::Stored;
 use crate::folder::config::NetworkConfig;
 use crate::folder::decoder::WeightScale;
+use crate::folder::stored::Files;
 use crate::folder::weights::{ReadAt, Weights};
 use crate::matrix::Matrix;
 
@@ -23,6 +26,7 @@ pub(crate) use gpt2::gpt2;
 pub(crate) use llama::llama;
 pub(crate) use random::Random;
 pub(crate) use vit::vit;
+pub(crate) use written::write_llama;
 
 /// The layers of this configuration, with numbers from the source.
 pub(crate) fn body<S: Source>(
@@ -52,6 +56,11 @@ pub(crate) trait Source {
         shape: [usize; 2],
         scale: WeightScale,
     ) -> Result<Option<Vec<f32>>, Self::Error>;
+
+    /// Where a matrix stays, of a source that leaves matrices where they are.
+    fn left(&self, _: &str, _: [usize; 2]) -> Option<Stored> {
+        None
+    }
 }
 
 /// No numbers at all.
@@ -118,6 +127,32 @@ impl<R: ReadAt> Source for &Weights<R> {
     }
 }
 
+/// Reads vectors, and leaves matrices in the files. Ternary layers are read too: no protocol streams them.
+pub(crate) struct Leaving<'a>(pub &'a Arc<Files>);
+
+impl Source for Leaving<'_> {
+    type Error = Problem;
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Problem> {
+        self.0.weights().read(name, shape).map(Some)
+    }
+
+    fn ternary(
+        &mut self,
+        layer: &str,
+        shape: [usize; 2],
+        scale: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Problem> {
+        self.0.weights().ternary(layer, shape, scale).map(Some)
+    }
+
+    fn left(&self, name: &str, shape: [usize; 2]) -> Option<Stored> {
+        Some(Stored::new(self.0, name, shape))
+    }
+}
+
+/// The numbers of a matrix, or where they stay; neither where only shapes are wanted.
+type Numbers = (Option<Arc<Matrix<f32>>>, Option<Stored>);
+
 /// Makes layers of tensors.
 struct From<'a, S> {
     config: &'a NetworkConfig,
@@ -138,12 +173,12 @@ impl<S: Source> From<'_, S> {
     }
 
     fn linear(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Linear, S::Error> {
+        let (weights, stored) = self.numbers(&format!("{name}.weight"), outputs, inputs)?;
         Ok(Linear {
             inputs,
             outputs,
-            weights: self
-                .matrix(&format!("{name}.weight"), outputs, inputs)?
-                .map(Arc::new),
+            weights,
+            stored,
             bias: self.vector(&format!("{name}.bias"), outputs)?,
             ternary: false,
         })
@@ -157,22 +192,24 @@ impl<S: Source> From<'_, S> {
         outputs: usize,
         biased: bool,
     ) -> Result<Linear, S::Error> {
-        let weights = match self.config.ternary {
+        let (weights, stored) = match self.config.ternary {
             Some(scale) => {
                 let data = self.source.ternary(name, [outputs, inputs], scale)?;
-                data.and_then(|data| Matrix::new(outputs, inputs, data))
+                let weights = data.and_then(|data| Matrix::new(outputs, inputs, data));
+                (weights.map(Arc::new), None)
             }
-            None => self.matrix(&format!("{name}.weight"), outputs, inputs)?,
+            None => self.numbers(&format!("{name}.weight"), outputs, inputs)?,
         };
         let bias = match biased {
             true => self.vector(&format!("{name}.bias"), outputs)?,
-            false => weights.as_ref().map(|_| vec![0.0; outputs].into()),
+            false => no_bias(&weights, &stored, outputs),
         };
         Ok(Linear {
             inputs,
             outputs,
             bias,
-            weights: weights.map(Arc::new),
+            weights,
+            stored,
             ternary: self.config.ternary.is_some(),
         })
     }
@@ -180,20 +217,27 @@ impl<S: Source> From<'_, S> {
     /// The head of a language model, without bias.
     fn head(&mut self, embedding: &Embedding) -> Result<Linear, S::Error> {
         let (inputs, outputs) = (embedding.width, embedding.vocabulary);
-        let weights = match self.config.tied {
-            true => embedding.tokens.clone(),
-            false => self
-                .matrix("lm_head.weight", outputs, inputs)?
-                .map(Arc::new),
+        let (weights, stored) = match self.config.tied {
+            true => (embedding.tokens.clone(), embedding.stored.clone()),
+            false => self.numbers("lm_head.weight", outputs, inputs)?,
         };
-        let bias = weights.as_ref().map(|_| vec![0.0; outputs].into());
+        let bias = no_bias(&weights, &stored, outputs);
         Ok(Linear {
             inputs,
             outputs,
             weights,
+            stored,
             bias,
             ternary: false,
         })
+    }
+
+    /// The numbers of a matrix, or where they stay.
+    fn numbers(&mut self, name: &str, rows: usize, cols: usize) -> Result<Numbers, S::Error> {
+        match self.source.left(name, [rows, cols]) {
+            Some(stored) => Ok((None, Some(stored))),
+            None => Ok((self.matrix(name, rows, cols)?.map(Arc::new), None)),
+        }
     }
 
     fn matrix(
@@ -209,4 +253,13 @@ impl<S: Source> From<'_, S> {
     fn vector(&mut self, name: &str, length: usize) -> Result<Option<Arc<[f32]>>, S::Error> {
         Ok(self.source.tensor(name, &[length])?.map(Arc::from))
     }
+}
+
+/// Zeros for a layer without a bias, where there are numbers.
+fn no_bias(
+    weights: &Option<Arc<Matrix<f32>>>,
+    stored: &Option<Stored>,
+    outputs: usize,
+) -> Option<Arc<[f32]>> {
+    (weights.is_some() || stored.is_some()).then(|| vec![0.0; outputs].into())
 }

@@ -54,6 +54,7 @@ impl<S: Source> From<'_, S> {
                 inputs,
                 outputs: d,
                 weights: weights.map(Arc::new),
+                stored: None,
                 bias: self.vector(&format!("{name}.bias"), d)?,
             },
             class,

@@ -115,7 +115,7 @@ fn embed_after(
     e: &Embedding,
     first: usize,
 ) -> Result<PlainActs, ModelError> {
-    let tokens = here(at, &e.tokens)?;
+    let tokens = e.numbers(at)?;
     let offsets = match e.placed {
         true => Some(here(at, &e.offsets)?),
         false => None,
@@ -230,8 +230,8 @@ pub fn pool(x: &PlainActs, p: &Pool) -> PlainActs {
 /// Shapes that differ, or shapes only.
 pub fn linear(at: StepId, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelError> {
     same(at, "columns", x.values.cols(), w.inputs)?;
-    let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
-    let mut values = product::times_transposed(&x.values, weights); // m × outputs
+    let (weights, bias) = (w.numbers(at)?, here(at, &w.bias)?);
+    let mut values = product::times_transposed(&x.values, &weights); // m × outputs
     for row in values.data_mut().chunks_exact_mut(w.outputs) {
         row.iter_mut()
             .zip(bias.iter())

@@ -346,6 +346,52 @@ fn special_tokens_inside_a_text_are_text() {
     }
 }
 
+/// Matrices that stay in the files give the same answers, as long as the files are as they were.
+#[test]
+fn matrices_are_read_when_they_are_needed() {
+    for name in [
+        "gpt2",
+        "gpt2-sharded",
+        "llama",
+        "llama-tied",
+        "roberta",
+        "vit",
+        "bitnet",
+    ] {
+        let golden = tiny_golden(name);
+        let [held, stored] = [Model::load, Model::open].map(|read| read(&golden).unwrap());
+        if let Some(embedding) = stored.embedding() {
+            assert!(embedding.tokens.is_none() && embedding.stored.is_some());
+            let ids = || vec![TokenIds::new(vec![3, 1, 4, 1, 5])];
+            assert_eq!(
+                held.embed(ids()).unwrap(),
+                stored.embed(ids()).unwrap(),
+                "{name}"
+            );
+        }
+    }
+    let dir = folder();
+    let model = Model::open(dir.path()).unwrap();
+    let ids = model.tokens("hello", TooLong::Refuse).unwrap();
+    model.embed(vec![ids.clone()]).unwrap();
+    let path = dir.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    // Cut off, and then as long as before.
+    for changed in [&bytes[..bytes.len() / 2], &bytes[..]] {
+        fs::write(&path, changed).unwrap();
+        let error = model.embed(vec![ids.clone()]).err().unwrap();
+        let ModelError::Folder(error) = error else {
+            panic!("{error}")
+        };
+        assert!(
+            matches!(&error.problems[..], [Problem::Changed { file }] if file == "model.safetensors")
+        );
+    }
+    // Read anew it is a folder like any other.
+    let again = Model::open(dir.path()).unwrap();
+    again.embed(vec![ids]).unwrap();
+}
+
 #[test]
 fn the_public_part_is_enough_for_shapes_but_not_for_numbers() {
     let dir = folder();

@@ -12,10 +12,11 @@ use crate::weights::ranges;
 use hushed_lower::{LinearMap, affine};
 
 /// A product that the circuit asks for: which layers, not yet their numbers.
-pub struct Product<'a> {
+#[derive(Clone)]
+pub struct Product {
     /// Gain and offset that the operand still has to get.
-    norm: Option<&'a Norm>,
-    parts: Vec<Part<'a>>,
+    norm: Option<Norm>,
+    parts: Vec<Part>,
     /// Columns of the operand.
     pub inputs: usize,
     /// Columns of the result.
@@ -23,10 +24,11 @@ pub struct Product<'a> {
 }
 
 /// One layer of a product.
-enum Part<'a> {
+#[derive(Clone)]
+enum Part {
     /// The layer with factors of its weights and of its bias.
     Layer {
-        linear: &'a Linear,
+        linear: Linear,
         weights: f64,
         bias: f64,
     },
@@ -49,6 +51,9 @@ pub struct Integers {
     pub bias: Vec<i64>,
 }
 
+/// Rows of a layer that are folded and rounded together: those of published models stay in a processor's cache.
+const ROWS: usize = 8;
+
 /// Adds a bias to every row of `words`.
 pub(crate) fn add_bias(words: &mut [u64], bias: &[i64]) {
     for row in words.chunks_exact_mut(bias.len().max(1)) {
@@ -58,14 +63,14 @@ pub(crate) fn add_bias(words: &mut [u64], bias: &[i64]) {
     }
 }
 
-impl<'a> Product<'a> {
-    fn new(norm: Option<&'a Norm>, width: usize, parts: Vec<Part<'a>>) -> Product<'a> {
+impl Product {
+    fn new(norm: Option<&Norm>, width: usize, parts: Vec<Part>) -> Product {
         let outputs = parts.iter().map(|part| match part {
             Part::Layer { linear, .. } => linear.outputs,
             Part::Operand => width,
         });
         Product {
-            norm,
+            norm: norm.cloned(),
             inputs: width,
             outputs: outputs.sum(),
             parts,
@@ -73,7 +78,7 @@ impl<'a> Product<'a> {
     }
 
     /// Query (with the factor of the scores, in units of log 2), key and value; and the operand for the residual sum.
-    pub fn attention_input(norm: Option<&'a Norm>, a: &'a Attention, residual: bool) -> Self {
+    pub fn attention_input(norm: Option<&Norm>, a: &Attention, residual: bool) -> Self {
         let mut parts = vec![
             scaled(&a.query, a.heads.scale * std::f64::consts::LOG2_E),
             scaled(&a.key, 1.0),
@@ -84,13 +89,13 @@ impl<'a> Product<'a> {
     }
 
     /// Key and value alone, where [`Product::query`] reads fewer rows.
-    pub fn keys_and_values(norm: Option<&'a Norm>, a: &'a Attention) -> Self {
+    pub fn keys_and_values(norm: Option<&Norm>, a: &Attention) -> Self {
         let parts = vec![scaled(&a.key, 1.0), scaled(&a.value, 1.0)];
         Product::new(norm, a.key.inputs, parts)
     }
 
     /// Query alone, with the factor of the scores.
-    pub fn query(norm: Option<&'a Norm>, a: &'a Attention) -> Self {
+    pub fn query(norm: Option<&Norm>, a: &Attention) -> Self {
         let factor = a.heads.scale * std::f64::consts::LOG2_E;
         Product::new(norm, a.query.inputs, vec![scaled(&a.query, factor)])
     }
@@ -98,7 +103,7 @@ impl<'a> Product<'a> {
     /// The wide layer of a feed-forward block, scaled as its activation wants its argument, or the gate so and then the
     /// layer; and the operand for the
     /// residual sum.
-    pub fn up(norm: Option<&'a Norm>, f: &'a FeedForward, residual: bool) -> Self {
+    pub fn up(norm: Option<&Norm>, f: &FeedForward, residual: bool) -> Self {
         let scale = Function::of(f).scale();
         let mut parts = match &f.gate {
             Some(gate) => vec![scaled(gate, scale), scaled(&f.up, 1.0)],
@@ -109,9 +114,9 @@ impl<'a> Product<'a> {
     }
 
     /// The layer back, which undoes the activation's scale.
-    pub fn down(f: &'a FeedForward) -> Self {
+    pub fn down(f: &FeedForward) -> Self {
         let part = Part::Layer {
-            linear: &f.down,
+            linear: f.down.clone(),
             weights: 1.0 / Function::of(f).scale(),
             bias: 1.0,
         };
@@ -119,50 +124,65 @@ impl<'a> Product<'a> {
     }
 
     /// A layer as it is.
-    pub fn alone(linear: &'a Linear) -> Self {
+    pub fn alone(linear: &Linear) -> Self {
         Product::reading(None, linear)
     }
 
     /// A layer whose operand still has to get a norm's gain and offset.
-    pub fn reading(norm: Option<&'a Norm>, linear: &'a Linear) -> Self {
+    pub fn reading(norm: Option<&Norm>, linear: &Linear) -> Self {
         Product::new(norm, linear.inputs, vec![scaled(linear, 1.0)])
     }
 
     /// A norm's gain and offset.
-    pub fn affine(norm: &'a Norm) -> Self {
+    pub fn affine(norm: &Norm) -> Self {
         Product::new(Some(norm), norm.width, vec![Part::Operand])
     }
 
-    /// The integers.
+    /// The integers. Of a layer in f64 there are only a few rows at a time.
     ///
     /// # Errors
-    /// [`ModelError::ShapesOnly`] where there are no numbers.
+    /// [`ModelError::ShapesOnly`] where there are no numbers; [`ModelError::Folder`] for stored ones that cannot be
+    /// read.
     pub fn integers(&self, id: StepId) -> Result<Integers, ModelError> {
-        let mut maps = Vec::with_capacity(self.parts.len());
-        let norm = self.norm.map(|norm| affine(id, norm)).transpose()?;
-        for part in &self.parts {
-            let (map, weights, bias) = match part {
-                Part::Layer {
-                    linear,
-                    weights,
-                    bias,
-                } => (LinearMap::of(id, linear)?, *weights, *bias),
-                Part::Operand => (LinearMap::identity(self.inputs), 1.0, 1.0),
-            };
+        let norm = self.norm.as_ref();
+        let norm = norm.map(|norm| affine(id, norm)).transpose()?;
+        let unit = f64::from(1u32 << WEIGHT_FRAC);
+        let mut all = Integers {
+            weights: Vec::new(),
+            bias: Vec::with_capacity(self.outputs),
+        };
+        let mut add = |map: LinearMap, weights: f64, bias: f64| {
             let map = match &norm {
                 Some((gain, offset)) => map.reading(gain, offset),
                 None => map,
             };
-            maps.push(map.scaled(weights, bias));
+            let map = map.scaled(weights, bias);
+            if all.weights.is_empty() {
+                all.weights.reserve_exact(self.outputs * self.inputs);
+            }
+            let integers = map.weights.iter().map(|w| (w * unit).round() as i32);
+            all.weights.extend(integers);
+            let bias = map.bias.into_iter().flatten();
+            all.bias.extend(bias.map(|b| LINEAR.signed(b)));
+        };
+        for part in &self.parts {
+            match part {
+                Part::Layer {
+                    linear,
+                    weights,
+                    bias,
+                } => {
+                    let numbers = linear.numbers(id)?;
+                    for first in (0..linear.outputs).step_by(ROWS) {
+                        let rows = first..(first + ROWS).min(linear.outputs);
+                        let map = LinearMap::of_rows(id, linear, &numbers, rows)?;
+                        add(map, *weights, *bias);
+                    }
+                }
+                Part::Operand => add(LinearMap::identity(self.inputs), 1.0, 1.0),
+            }
         }
-        let map = LinearMap::stacked(maps);
-        let unit = f64::from(1u32 << WEIGHT_FRAC);
-        let integer = |w: &f64| (w * unit).round() as i32;
-        let bias = map.bias.unwrap_or_default();
-        Ok(Integers {
-            weights: map.weights.iter().map(integer).collect(),
-            bias: bias.into_iter().map(|b| LINEAR.signed(b)).collect(),
-        })
+        Ok(all)
     }
 
     /// The product as a party runs it.
@@ -191,9 +211,9 @@ impl<'a> Product<'a> {
     }
 }
 
-fn scaled(linear: &Linear, scale: f64) -> Part<'_> {
+fn scaled(linear: &Linear, scale: f64) -> Part {
     Part::Layer {
-        linear,
+        linear: linear.clone(),
         weights: scale,
         bias: scale,
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hushed_model::{Model, ModelError, Public, PublicFiles, Task};
 
-use super::{Before, Plan};
+use super::{Before, Memory, Plan};
 use crate::formats::MAX_TOKENS;
 use crate::{Answers, Prefix, RunError, Terms};
 
@@ -89,11 +89,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError`].
     pub fn of_folder(folder: &Path, request: &Request) -> Result<Vec<Plan>, PlanError> {
-        let files = PublicFiles::read(folder).map_err(ModelError::from)?;
-        let public = files.parse().map_err(|mut error| {
-            folder.clone_into(&mut error.folder);
-            ModelError::from(error)
-        })?;
+        let public = public_of(folder)?;
         if public.images.is_some() {
             return Plan::of_images(&public, request);
         }
@@ -181,6 +177,40 @@ impl Plan {
         let plan = Plan::classes(&program, &rows, terms, request.answers)?;
         Ok(vec![plan])
     }
+}
+
+impl Memory {
+    /// What a server of a folder's model needs that takes texts as long as the model allows, passes of `pass` rows and
+    /// this public prefix. Reads the folder's public files.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn of_folder(
+        folder: &Path,
+        prefix: Option<&str>,
+        pass: usize,
+    ) -> Result<Memory, PlanError> {
+        let public = public_of(folder)?;
+        let prefix = match prefix {
+            Some(text) => Prefix::tokens(&public, text)?.rows().total,
+            None => 0,
+        };
+        let tokens = public.max_tokens.saturating_sub(prefix).min(MAX_TOKENS);
+        let program = Model::shapes_only(&public).program();
+        Ok(Memory::largest(
+            &program,
+            (prefix, tokens),
+            pass.max(tokens),
+        )?)
+    }
+}
+
+fn public_of(folder: &Path) -> Result<Public, ModelError> {
+    let files = PublicFiles::read(folder)?;
+    Ok(files.parse().map_err(|mut error| {
+        folder.clone_into(&mut error.folder);
+        error
+    })?)
 }
 
 /// That a model has this to open.

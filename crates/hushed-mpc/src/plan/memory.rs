@@ -3,7 +3,7 @@
 //! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its
 //! peak).
 
-use hushed_model::{Block, Embedding, Mask, Program};
+use hushed_model::{Block, Embedding, Linear, Mask, Program};
 use serde::Serialize;
 
 use crate::Entry;
@@ -31,6 +31,10 @@ pub struct Memory {
     pub weights: u64,
     /// Each session at the server.
     pub session: u64,
+    /// The matrices in `weights`: what a server does not hold that reads them from disk in every pass.
+    pub matrices: u64,
+    /// What each of its sessions takes instead.
+    pub stream: u64,
 }
 
 impl Memory {
@@ -38,15 +42,24 @@ impl Memory {
     pub fn server(&self, sessions: usize) -> u64 {
         self.weights + sessions as u64 * self.session
     }
+
+    /// The same where weights are read from disk in every pass.
+    pub fn streaming(&self, sessions: usize) -> u64 {
+        self.weights - self.matrices + sessions as u64 * (self.session + self.stream)
+    }
+
+    /// Whether a server that may take `limit` bytes reads its weights from disk in every pass: it cannot hold them, and
+    /// reading them takes less.
+    pub fn streams(&self, sessions: usize, limit: u64) -> bool {
+        let held = self.server(sessions);
+        held > limit && self.streaming(sessions) < held
+    }
 }
 
-/// Bytes of all layers of the server: the numbers as they were read (f32) and as they are run (i32, norms and residual
-/// columns in them), token vectors and positions included.
-fn weights(program: &Program) -> u64 {
-    let table = |e: &Embedding| {
-        let places = if e.placed { e.positions } else { 0 };
-        (2 * e.vocabulary + places) * e.width
-    };
+/// Bytes of all matrices of the server: the numbers as they were read (f32) and as they are run (i32, norms and
+/// residual columns in them), token vectors included.
+fn matrices(program: &Program) -> u64 {
+    let table = |e: &Embedding| 2 * e.vocabulary * e.width;
     let mut numbers = program.embedding().map_or(0, table);
     for linear in program.linears() {
         numbers += 2 * linear.inputs * linear.outputs;
@@ -56,6 +69,39 @@ fn weights(program: &Program) -> u64 {
     let blocks = blocks.filter(|s| matches!(s.block, Block::Attention(_) | Block::FeedForward(_)));
     numbers += blocks.count() * program.width().pow(2);
     4 * numbers as u64
+}
+
+/// Bytes of the position vectors, as they were read.
+fn positions(program: &Program) -> u64 {
+    let placed = program.embedding().filter(|e| e.placed);
+    4 * placed.map_or(0, |e| e.positions * e.width) as u64
+}
+
+/// Bytes of what a pass reads at a time: one product in use as integers, and the next one as it was read and as
+/// integers, or the table before and after it is transposed.
+fn stream(program: &Program) -> u64 {
+    let size = |linear: &Linear| linear.inputs * linear.outputs;
+    let mut sizes = vec![program.embedding().map_or(0, |e| e.vocabulary * e.width)];
+    for step in program.steps() {
+        match &step.block {
+            Block::Attention(a) => {
+                sizes.extend([
+                    size(&a.query) + size(&a.key) + size(&a.value),
+                    size(&a.output),
+                ]);
+            }
+            Block::FeedForward(f) => {
+                sizes.extend([size(&f.up) + f.gate.as_ref().map_or(0, size), size(&f.down)]);
+            }
+            Block::Head(c) => sizes.extend([size(&c.dense), size(&c.classes)]),
+            Block::Vocabulary(w) | Block::Classes(w) => sizes.push(size(w)),
+            Block::Patches(p) => sizes.push(size(&p.linear)),
+            Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => {}
+        }
+    }
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let most = sizes.first().copied().unwrap_or(0);
+    4 * (2 * most + sizes.get(1).copied().unwrap_or(0)) as u64
 }
 
 /// Bytes of the keys and values that a party holds of a text of this many rows, where the next pass reads them.
@@ -92,14 +138,16 @@ pub(crate) fn estimate(
             + looked_up as u64
             + (cots * CLIENT_COT) as u64
             + cached(program, earlier + rows),
-        weights: SERVER + weights(program),
+        weights: SERVER + positions(program) + matrices(program),
+        matrices: matrices(program),
+        stream: stream(program),
         session: SESSION + held + (cots * SERVER_COT) as u64 + cached(program, earlier + rows),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hushed_model::{NetworkConfig, Pool, network_shapes};
+    use hushed_model::{NetworkConfig, Pool, llama_shapes, network_shapes};
 
     use super::*;
 
@@ -137,5 +185,20 @@ mod tests {
         let of = |public| Memory::largest(&program, (public, 64), 64).unwrap();
         assert_eq!(of(512).weights - of(0).weights, 512 * 12 * 2 * 768 * 8);
         assert!(of(512).session > of(0).session);
+    }
+
+    /// Holding 7 · 10^9 numbers twice takes 54 GB; a session that reads them, little more than the table thrice.
+    #[test]
+    fn a_large_model_streams_where_it_does_not_fit() {
+        let program = llama_shapes(&NetworkConfig::llama_7b()).program();
+        let memory = Memory::largest(&program, (0, 64), 64).unwrap();
+        assert!(memory.server(1) > 53_000_000_000, "{memory:?}");
+        assert_eq!(memory.stream, 3 * 4 * 32_000 * 4096);
+        assert!(memory.streaming(1) < 8_000_000_000, "{memory:?}");
+        assert!(memory.streams(1, 8_000_000_000) && !memory.streams(1, 60_000_000_000));
+        // Many sessions that read a small model take more than its weights.
+        let program = network_shapes(&NetworkConfig::large(), Pool::Mean).program();
+        let memory = Memory::largest(&program, (0, 16), 16).unwrap();
+        assert!(memory.streams(1, 0) && !memory.streams(1000, 0));
     }
 }

@@ -92,17 +92,18 @@ impl Shares for Clear {
     }
 
     fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Share, RunError> {
-        let table = embed::numbers_of(e, table)?;
-        let mut words = Vec::with_capacity(places.len * e.width);
-        for &id in places.values.as_deref().into_iter().flatten() {
-            let first = id as usize * e.width;
-            let row = table.get(first..first + e.width);
-            let row = row.ok_or(ModelError::TokenOutOfRange {
-                vocabulary: e.vocabulary,
-            })?;
-            words.extend(row.iter().map(|v| i64::from(embed::integer(v)) as u64));
-        }
-        Ok(Share::new(EMBEDDING.ring, words))
+        embed::of_numbers(e, table, |table| {
+            let mut words = Vec::with_capacity(places.len * e.width);
+            for &id in places.values.as_deref().into_iter().flatten() {
+                let first = id as usize * e.width;
+                let row = table.get(first..first + e.width);
+                let row = row.ok_or(ModelError::TokenOutOfRange {
+                    vocabulary: e.vocabulary,
+                })?;
+                words.extend(row.iter().map(|v| i64::from(embed::integer(v)) as u64));
+            }
+            Ok(Share::new(EMBEDDING.ring, words))
+        })?
     }
 
     fn product(
@@ -110,7 +111,7 @@ impl Shares for Clear {
         id: StepId,
         x: &Share,
         rows: usize,
-        product: &Product<'_>,
+        product: &Product,
     ) -> Result<Share, RunError> {
         let layer = self.layers.get(id, product)?;
         let (weights, bias) = here(id, &layer.numbers)?;

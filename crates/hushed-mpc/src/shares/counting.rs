@@ -62,7 +62,7 @@ pub struct Length {
 }
 
 /// Called with every product that the circuit asks for.
-type Visitor<'a> = Box<dyn FnMut(StepId, &Product<'_>) -> Result<(), RunError> + 'a>;
+type Visitor<'a> = Box<dyn FnMut(StepId, &Product) -> Result<(), RunError> + 'a>;
 
 /// Adds up what the gadgets of a pass declare.
 pub struct Counting<'a> {
@@ -106,7 +106,7 @@ impl<'a> Counting<'a> {
     #[must_use]
     pub fn telling(
         self,
-        visitor: impl FnMut(StepId, &Product<'_>) -> Result<(), RunError> + 'a,
+        visitor: impl FnMut(StepId, &Product) -> Result<(), RunError> + 'a,
     ) -> Counting<'a> {
         Counting {
             visitor: Some(Box::new(visitor)),
@@ -308,7 +308,7 @@ impl Shares for Counting<'_> {
         id: StepId,
         _: &Length,
         rows: usize,
-        product: &Product<'_>,
+        product: &Product,
     ) -> Result<Length, RunError> {
         if let Some(visitor) = &mut self.visitor {
             visitor(id, product)?;

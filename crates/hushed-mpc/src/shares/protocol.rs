@@ -25,6 +25,7 @@ use crate::circuit::product::{Product, add_bias};
 use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS, TABLE_BITS, WEIGHT_BITS};
 use crate::index::Index;
 use crate::lookup::Table;
+use crate::weights::ahead::Ahead;
 use crate::weights::held::Layers;
 use crate::weights::table::PublicTable;
 use crate::{Input, RunError};
@@ -48,6 +49,8 @@ pub struct Protocol {
     ctx: Ctx,
     he: HeContext,
     layers: Arc<Layers>,
+    /// Of layers that are made in every pass.
+    ahead: Ahead,
     /// The public table, at a client that has it.
     table: Option<PublicTable>,
     costs: Vec<StepCost>,
@@ -63,6 +66,7 @@ impl Protocol {
             ctx,
             he,
             layers,
+            ahead: Ahead::default(),
             table: None,
             costs: Vec::new(),
             observer: None,
@@ -209,6 +213,9 @@ impl Shares for Protocol {
             Some(_) => None,
             None => Some(self.layers.table(e, table)?),
         };
+        if table == Table::Tokens {
+            self.ahead.begin(self.layers.streamed.first());
+        }
         let shape = (table.rows(e), e.width, TABLE_BITS);
         self.rows_at(places, shape, MAIN, held.as_deref())
     }
@@ -239,9 +246,12 @@ impl Shares for Protocol {
         id: StepId,
         x: &Share,
         rows: usize,
-        product: &Product<'_>,
+        product: &Product,
     ) -> Result<Share, RunError> {
-        let layer = self.layers.get(id, product)?;
+        let layer = match self.layers.streamed.as_slice() {
+            [] => self.layers.get(id, product)?,
+            order => Arc::new(self.ahead.layer(order, id, product)?),
+        };
         let (inputs, outputs) = layer.shape;
         let (ctx, he) = (&mut self.ctx, &self.he);
         if ctx.party() == Party::Client {

@@ -1,19 +1,28 @@
 //! The tables of token and position vectors as integers.
 
+use std::sync::Arc;
+
 use hushed_model::{Embedding, StepId, here};
 
 use crate::RunError;
 use crate::formats::EMBEDDING;
 use crate::lookup::Table;
 
-/// The table's numbers.
-pub(crate) fn numbers_of(e: &Embedding, table: Table) -> Result<&[f32], RunError> {
+/// What `of` makes of the table's numbers, which are read now if they are stored.
+pub(crate) fn of_numbers<T>(
+    e: &Embedding,
+    table: Table,
+    of: impl FnOnce(&[f32]) -> T,
+) -> Result<T, RunError> {
+    let at = StepId::outside("embed");
     let numbers = match table {
-        Table::Tokens | Table::PublicTokens => &e.tokens,
-        Table::Positions => &e.offsets,
+        Table::Tokens | Table::PublicTokens => e.numbers(at)?,
+        Table::Positions => Arc::clone(here(at, &e.offsets)?),
     };
-    let numbers = here(StepId::outside("embed"), numbers)?.data();
-    Ok(numbers.get(..table.rows(e) * e.width).unwrap_or(numbers))
+    let numbers = numbers.data();
+    Ok(of(numbers
+        .get(..table.rows(e) * e.width)
+        .unwrap_or(numbers)))
 }
 
 /// A number of the table with [`EMBEDDING`]'s fraction bits. One beyond 32 bits saturates, and is then refused as

@@ -1,5 +1,5 @@
-//! The linear layers of a model as a party holds them: at the server as integers, transformed ahead as far as memory
-//! goes.
+//! The linear layers of a model as a party has them: at the server as integers, transformed ahead as far as memory
+//! goes, or read from its folder in every pass.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +16,11 @@ use crate::lookup::Table;
 use crate::weights::{embed, ranges};
 
 /// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by
-/// its sessions.
+/// its sessions, or made again in every pass.
 #[derive(Default)]
 pub struct Layers {
+    /// Products that are made in every pass, in its order; then nothing else is here.
+    pub(crate) streamed: Vec<(StepId, Product)>,
     by_step: Mutex<HashMap<StepId, Arc<Layer>>>,
     table: Mutex<Option<Arc<PreparedWeights>>>,
     positions: Mutex<Option<Arc<PreparedWeights>>>,
@@ -38,7 +40,7 @@ pub struct Ready {
 }
 
 impl Layers {
-    pub(crate) fn get(&self, id: StepId, product: &Product<'_>) -> Result<Arc<Layer>, RunError> {
+    pub(crate) fn get(&self, id: StepId, product: &Product) -> Result<Arc<Layer>, RunError> {
         // A panic elsewhere cannot leave the map half written.
         let mut map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(layer) = map.get(&id) {
@@ -103,9 +105,15 @@ impl Layers {
             Table::Tokens | Table::PublicTokens => &self.table,
             Table::Positions => &self.positions,
         };
+        if !self.streamed.is_empty() {
+            return Ok(Arc::new(integers(e, table)?));
+        }
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = slot.as_ref() {
             return Ok(table.clone());
+        }
+        if let Some(beyond) = ranges::embedding(e)?.pop() {
+            return Err(beyond.into());
         }
         let table = Arc::new(integers(e, table)?);
         *slot = Some(table.clone());
@@ -115,11 +123,8 @@ impl Layers {
 
 /// A table as integers, rows × width.
 fn integers(e: &Embedding, table: Table) -> Result<PreparedWeights, RunError> {
-    let values = embed::numbers_of(e, table)?.iter();
-    let values = values.map(embed::integer).collect();
-    if let Some(beyond) = ranges::embedding(e)?.pop() {
-        return Err(beyond.into());
-    }
+    let integers = |numbers: &[f32]| numbers.iter().map(embed::integer).collect();
+    let values = embed::of_numbers(e, table, integers)?;
     let weights = PreparedWeights::new(table.rows(e), e.width, TABLE_BITS, values);
     Ok(weights.map_err(TwopcError::from)?)
 }

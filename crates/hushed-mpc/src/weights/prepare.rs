@@ -31,6 +31,20 @@ impl Layers {
         }
         Ok(())
     }
+
+    /// Layers that are made of stored matrices in every pass ([`Model::open`]); nothing is read yet, and [`out_of_range`]
+    /// tells what no format holds.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn streaming(program: &Program) -> Result<Layers, RunError> {
+        let mut layers = Layers::default();
+        each_product(program, |id, product| {
+            layers.streamed.push((id, product.clone()));
+            Ok(())
+        })?;
+        Ok(layers)
+    }
 }
 
 /// Every number of a model that exceeds the formats, at once: gains, offsets and factors are multiplied into the
@@ -59,7 +73,7 @@ pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
 /// Every product that a run asks for.
 fn each_product(
     program: &Program,
-    visit: impl FnMut(StepId, &Product<'_>) -> Result<(), RunError>,
+    visit: impl FnMut(StepId, &Product) -> Result<(), RunError>,
 ) -> Result<(), RunError> {
     let mut counting = Counting::new()?.telling(visit);
     let rows = program.patches().map_or(1, |patches| patches.count + 1);

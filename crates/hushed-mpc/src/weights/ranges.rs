@@ -7,7 +7,7 @@ use crate::RunError;
 use crate::formats::{BIAS_LIMIT, LINEAR, POSITION_LIMIT, TABLE_BITS, WEIGHT_BITS, WEIGHT_FRAC};
 use crate::formats::{EMBEDDING, MAIN};
 use crate::lookup::Table;
-use crate::weights::embed::{integer, numbers_of};
+use crate::weights::embed::{integer, of_numbers};
 
 /// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -50,15 +50,15 @@ pub(crate) fn layer(id: StepId, weights: &[i32], bias: &[i64]) -> Vec<OutOfRange
 
 /// The same of the token vectors and of what positions add.
 pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
-    let table = numbers_of(e, Table::Tokens)?
-        .iter()
-        .map(|v| integer(v).unsigned_abs());
+    let largest = of_numbers(e, Table::Tokens, |table| {
+        table.iter().map(|v| integer(v).unsigned_abs()).max()
+    })?;
     let offsets = e.offsets.as_deref().map(Matrix::data).unwrap_or_default();
     let above = |p: &f32| f64::from(p.abs()) > POSITION_LIMIT;
     let found = [
         (
             "token vectors",
-            table.max() > Some(1 << TABLE_BITS),
+            largest > Some(1 << TABLE_BITS),
             f64::from(1u32 << (TABLE_BITS - EMBEDDING.frac)),
         ),
         (

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use hushed_model::{Embedding, ModelError};
+use hushed_model::{Embedding, ModelError, StepId};
 
 use crate::RunError;
 use crate::formats::TABLE_BITS;
-use crate::lookup::Table;
-use crate::weights::embed::numbers_of;
+use crate::weights::embed::integer;
 
 /// A public table: vocabulary × width integers with the fraction bits of [`crate::formats::EMBEDDING`].
 #[derive(Clone)]
@@ -45,12 +44,13 @@ impl PublicTable {
     ///
     /// # Errors
     /// [`RunError::Model`] if the numbers are not here.
-    pub fn chunks(e: &Embedding) -> Result<impl Iterator<Item = Vec<u8>> + '_, RunError> {
-        let rows = rows_in_chunk(e.width);
-        let values = numbers_of(e, Table::Tokens)?.chunks(rows * e.width);
-        Ok(values.map(|chunk| {
-            let integers = chunk.iter().map(crate::weights::embed::integer);
-            integers.flat_map(i32::to_le_bytes).collect()
+    pub fn chunks(e: &Embedding) -> Result<impl Iterator<Item = Vec<u8>> + use<>, RunError> {
+        let size = (rows_in_chunk(e.width) * e.width).max(1);
+        let numbers = e.numbers(StepId::outside("embed"))?;
+        let chunks = numbers.data().len().div_ceil(size);
+        Ok((0..chunks).map(move |i| {
+            let chunk = numbers.data().iter().skip(i * size).take(size);
+            chunk.flat_map(|v| integer(v).to_le_bytes()).collect()
         }))
     }
 

@@ -181,6 +181,7 @@ impl PublicModel {
             placed: !decodes,
             width,
             tokens: Matrix::new(vocabulary, width, tokens).map(Arc::new),
+            stored: None,
             offsets,
         };
         let norm = (!decodes).then(|| Norm {

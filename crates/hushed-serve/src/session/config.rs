@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use super::allowance::rate::ClientTexts;
 use super::deadlines::Deadlines;
 
+/// Most sessions at once, where nothing else is said.
+pub const MAX_SESSIONS: usize = 4;
+
 /// A server's address, identity and accepted clients.
 #[derive(Clone, Debug)]
 pub struct Entrance {
@@ -32,7 +35,7 @@ impl Entrance {
             listen: "127.0.0.1:0".to_owned(),
             identity: ServerIdentity::Development(certificates.into()),
             access: ClientAccess::Anyone,
-            max_sessions: 4,
+            max_sessions: MAX_SESSIONS,
             texts_per_client: None,
             deadlines: Deadlines::default(),
             metrics_listen: None,

@@ -29,4 +29,4 @@ pub use index::{IndexFault, IndexFile};
 #[cfg(feature = "client")]
 pub use kept::Kept;
 pub use prefix::read_prefix;
-pub use server::{Server, ServerConfig};
+pub use server::{MAX_PASS_TOKENS, Server, ServerConfig};

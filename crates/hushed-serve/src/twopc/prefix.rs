@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hushed_model::tokens::MAX_TEXT_BYTES;
-use hushed_model::{Model, Program};
+use hushed_model::{Program, Public, TokenIds};
 use hushed_mpc::Prefix;
 
 use crate::bundle;
@@ -24,24 +24,42 @@ pub fn read_prefix(path: &Path) -> Result<String, ServeError> {
     })
 }
 
+/// A prefix before it is run.
+pub(super) struct Text {
+    tokens: TokenIds,
+    facts: PrefixFacts,
+}
+
 /// A prefix as a server holds it.
 pub(super) struct Offered {
     pub(super) prefix: Arc<Prefix>,
     pub(super) facts: PrefixFacts,
 }
 
-impl Offered {
-    /// Runs the text of a file.
-    pub(super) fn read(path: &Path, model: &Model, program: &Program) -> Result<Self, ServeError> {
+impl Text {
+    /// The text of a file.
+    pub(super) fn read(path: &Path, public: &Public) -> Result<Self, ServeError> {
         let text = read_prefix(path)?;
-        let tokens = Prefix::tokens(&model.public, &text)?;
-        let prefix = Prefix::run(program, tokens)?;
+        let tokens = Prefix::tokens(public, &text)?;
         Ok(Self {
             facts: PrefixFacts {
-                tokens: u32::try_from(prefix.rows()).unwrap_or(u32::MAX),
+                tokens: u32::try_from(tokens.rows().total).unwrap_or(u32::MAX),
                 text: bundle::hash(text.as_bytes()),
             },
-            prefix: Arc::new(prefix),
+            tokens,
+        })
+    }
+
+    /// Its tokens.
+    pub(super) fn rows(&self) -> usize {
+        self.tokens.rows().total
+    }
+
+    /// Runs it.
+    pub(super) fn run(self, program: &Program) -> Result<Offered, ServeError> {
+        Ok(Offered {
+            prefix: Arc::new(Prefix::run(program, self.tokens)?),
+            facts: self.facts,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The server: one model, many sessions, each in a thread of its own.
 
 mod config;
+mod room;
 mod session;
 
 use std::sync::Arc;
@@ -8,18 +9,17 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::plan::Plan;
-use hushed_mpc::{Index, Layers, Memory, RunError, Sampler, Terms, Wanted, sampled_out_of_range};
+use hushed_mpc::{Index, Layers, RunError, Sampler, out_of_range, sampled_out_of_range};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::listener::Listener;
 use crate::twopc::index::IndexFile;
-use crate::twopc::prefix::Offered;
+use crate::twopc::prefix::Text;
 use crate::twopc::table;
-use crate::twopc::wire::MAX_TOP;
-pub use config::ServerConfig;
+pub use config::{MAX_PASS_TOKENS, ServerConfig};
+use room::Room;
 use session::Shared;
 
 /// A server that listens.
@@ -37,12 +37,7 @@ impl Server {
         // The cheap refusals first: a large model takes seconds to read.
         let listener = Listener::open(&config.entrance)?;
         let bundle = Bundle::from_folder(&config.model)?;
-        let model = Model::load(&config.model)?;
-        let layers = Layers::default();
-        layers.prepare(&model)?;
-        if let Some(beyond) = sampled_out_of_range(&model)?.pop() {
-            return Err(RunError::from(beyond).into());
-        }
+        let mut model = Model::open(&config.model)?;
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
         let max_tokens = max_tokens.min(model.public.max_tokens).min(MAX_TOKENS);
         if model.public.images.is_some() && max_tokens < model.public.max_tokens {
@@ -64,22 +59,51 @@ impl Server {
             Some(path) => Some(IndexFile::read(path)?.for_server(&model)?),
             None => None,
         };
-        let program = model.program();
         let prefix = match &config.public_prefix {
-            Some(path) => Some(Offered::read(path, &model, &program)?),
+            Some(path) => Some(Text::read(path, &model.public)?),
             None => None,
         };
         // A text has the positions that are left.
-        let prefixed = prefix.as_ref().map_or(0, |p| p.prefix.rows());
+        let prefixed = prefix.as_ref().map_or(0, Text::rows);
         let max_tokens = max_tokens.min(model.public.max_tokens - prefixed);
-        if let Some(memory) = config.max_memory {
-            hold_ready(
-                &layers,
-                &model,
-                config,
-                ((prefixed, max_tokens), index.as_ref()),
-                memory,
-            )?;
+        let memory = match config.max_memory {
+            Some(limit) => {
+                let rows = (prefixed, max_tokens);
+                Some(Room::of(
+                    &model.program(),
+                    config,
+                    rows,
+                    index.as_ref(),
+                    limit,
+                )?)
+            }
+            None => None,
+        };
+        let streams = memory.as_ref().is_some_and(Room::streams);
+        let layers = match streams {
+            true => match out_of_range(&model)?.pop() {
+                Some(beyond) => return Err(RunError::from(beyond).into()),
+                None => Layers::streaming(&model.program())?,
+            },
+            false => {
+                model = Model::load(&config.model)?;
+                let layers = Layers::default();
+                layers.prepare(&model)?;
+                layers
+            }
+        };
+        if let Some(beyond) = sampled_out_of_range(&model)?.pop() {
+            return Err(RunError::from(beyond).into());
+        }
+        let program = model.program();
+        let prefix = match prefix {
+            Some(text) => Some(text.run(&program)?),
+            None => None,
+        };
+        match memory {
+            Some(memory) if streams => memory.streamed(),
+            Some(memory) => memory.hold_ready(&layers, &model.public, config, max_tokens)?,
+            None => {}
         }
         let table = match (config.public_table, model.embedding()) {
             (true, Some(e)) => Some(table::hash(e)?),
@@ -172,52 +196,6 @@ impl Server {
             session::serve(shared, entry, socket, peer, outcome)
         })
     }
-}
-
-/// Transforms weights in the memory that sessions do not need.
-fn hold_ready(
-    layers: &Layers,
-    model: &Model,
-    config: &ServerConfig,
-    (rows, index): ((usize, usize), Option<&Index>),
-    memory: u64,
-) -> Result<(), ServeError> {
-    let (_, max_tokens) = rows;
-    let pass = config.max_pass_tokens.max(max_tokens);
-    let program = model.program();
-    let mut shape = Memory::largest(&program, rows, pass)?;
-    if let Some(index) = index {
-        let wanted = Wanted {
-            top: index.documents().min(usize::from(MAX_TOP)),
-            records: index.has_records(),
-        };
-        let search = Plan::search(&program, index, max_tokens, Terms::default(), wanted)?;
-        shape.session = shape.session.max(search.memory.session);
-        shape.weights += index.bytes();
-    }
-    let sessions = shape.server(config.entrance.max_sessions);
-    let usual = match model.public.task() {
-        Task::Generate => 1,
-        Task::Classify if model.public.images.is_some() => max_tokens,
-        Task::Embed | Task::Classify => 16,
-    };
-    let rows = config.ready_tokens.unwrap_or(usual).min(max_tokens);
-    let ready = layers.make_ready(rows, memory.saturating_sub(sessions))?;
-    if sessions > memory {
-        tracing::warn!(
-            needed = sessions,
-            allowed = memory,
-            "sessions may need more memory than allowed: lower --max-sessions, --max-tokens or --max-pass-tokens"
-        );
-    }
-    tracing::info!(
-        matrices = ready.held,
-        of = ready.matrices,
-        bytes = ready.bytes,
-        kept_free = sessions,
-        "weights transformed"
-    );
-    Ok(())
 }
 
 #[cfg(all(test, feature = "client"))]

@@ -6,7 +6,7 @@ use hushed_serve::{
     Category, Client, Finish, GenerateOptions, Generated, Refusal, ServeError, ServerConfig, Task,
 };
 
-use crate::common::{Running, get};
+use crate::common::{Running, eventually, get};
 
 const PROMPT: &str = "the thing";
 
@@ -286,6 +286,64 @@ fn public_tables_and_held_weights() {
         };
         assert_greedy(&ids(&all(&mut client, &options)));
     }
+    client.close().unwrap();
+}
+
+/// A server that may not hold its weights reads them in every pass. When the file is no longer as it was, sessions end
+/// and the server does not.
+#[test]
+fn weights_are_read_from_disk_where_memory_is_short() {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(tiny_golden("llama")).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let start = |max_memory| {
+        Running::start(|config| {
+            config.model = folder.path().to_owned();
+            config.max_memory = max_memory;
+            config.entrance.max_sessions = 1;
+            config.entrance.metrics_listen = Some("127.0.0.1:0".to_owned());
+        })
+    };
+    let ended = |server: &Running, how: &str| {
+        let line = format!("hushed_sessions_total{{end=\"{how}\"}}");
+        eventually("the session is counted", || {
+            get(server.metrics.unwrap(), "GET /metrics HTTP/1.1\r\n\r\n").contains(&line)
+        });
+    };
+    let model = Model::load(folder.path()).unwrap();
+    let [held, streaming] = [None, Some(1)].map(start);
+    let mut client = held.connect().unwrap();
+    all(&mut client, &options(3));
+    let usual = client.stats();
+    client.close().unwrap();
+    let mut client = streaming.connect().unwrap();
+    assert_greedy_of(&model, &ids(&all(&mut client, &options(3))));
+    let sent = |stats: hushed_serve::Stats| (stats.bytes_sent, stats.bytes_received, stats.rounds);
+    assert_eq!(sent(client.stats()), sent(usual));
+    client.close().unwrap();
+    ended(&streaming, "ended");
+
+    let weights = folder.path().join("model.safetensors");
+    let bytes = std::fs::read(&weights).unwrap();
+    std::fs::write(&weights, &bytes[..bytes.len() / 2]).unwrap();
+    for _ in 0..2 {
+        let mut client = None;
+        eventually("the only place is free", || {
+            client = streaming.connect().ok();
+            client.is_some()
+        });
+        let mut client = client.unwrap();
+        let mut generation = client.generate(PROMPT, &options(1)).unwrap();
+        let error = generation.next().unwrap().err().unwrap();
+        assert_eq!(error.category(), Category::Network, "{error}");
+        drop(generation);
+        drop(client);
+        ended(&streaming, "model-folder");
+    }
+    let mut client = held.connect().unwrap();
+    assert_greedy_of(&model, &ids(&all(&mut client, &options(2))));
     client.close().unwrap();
 }
 

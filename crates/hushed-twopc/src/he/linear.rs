@@ -58,6 +58,9 @@ pub struct PreparedWeights {
     ready: Option<Ready>,
 }
 
+/// Rows and columns that are transposed together.
+const SQUARE: usize = 64;
+
 fn expect_count(m: usize, n: usize, found: usize) -> Result<(), HeError> {
     let expected = m.saturating_mul(n);
     if found == expected {
@@ -92,7 +95,18 @@ impl PreparedWeights {
     /// As [`PreparedWeights::transposed`].
     pub fn new(m: usize, n: usize, bits: u32, mut weights: Vec<i32>) -> Result<Self, HeError> {
         expect_count(m, n, weights.len())?;
-        let across = (0..m * n).map(|i| weights[i % m * n + i / m]).collect();
+        let mut across = vec![0; m * n];
+        // Square by square: a column of a large table is in other pages for every row.
+        for (i, j) in (0..m)
+            .step_by(SQUARE)
+            .flat_map(|i| (0..n).step_by(SQUARE).map(move |j| (i, j)))
+        {
+            for row in i..(i + SQUARE).min(m) {
+                for column in j..(j + SQUARE).min(n) {
+                    across[column * m + row] = weights[row * n + column];
+                }
+            }
+        }
         weights.zeroize();
         Self::transposed(m, n, bits, across)
     }

@@ -62,11 +62,6 @@ pub struct Args {
     )]
     calibration: Option<PathBuf>,
 
-    /// fhe: memory that the server may take, in GiB: a run that needs more spills vectors to disk, and is refused if
-    /// that is not enough
-    #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
-    max_memory: Option<u32>,
-
     /// fhe: what the server learns of a text's length; `bucket` with --bucket N. Of a decoder's texts it learns nothing
     #[arg(
         long,
@@ -216,6 +211,8 @@ pub struct Request<'a> {
     pub tokens: &'a [usize],
     pub bucket: Option<usize>,
     pub steps: bool,
+    /// Bytes that the server may take.
+    pub max_memory: Option<u64>,
 }
 
 impl Args {
@@ -267,7 +264,7 @@ impl Args {
                 None => self.lengths(request.bucket)?,
             },
             answer: self.answer.rows(),
-            max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
+            max_memory: request.max_memory,
             uplink: f64::from(self.uplink) * 1e6 / 8.0,
             prices: self.prices(&params, threads)?,
             placement: None,

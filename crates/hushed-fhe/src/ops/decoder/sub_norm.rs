@@ -79,6 +79,7 @@ impl<'a> SubNorm<'a> {
         let gained = Matrix::new(w.outputs, w.inputs, gained.collect());
         let gained = Linear {
             weights: gained.map(Arc::new),
+            stored: None,
             ternary: false,
             ..w.clone()
         };

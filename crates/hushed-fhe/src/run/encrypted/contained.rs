@@ -101,6 +101,7 @@ fn dense(outputs: usize, inputs: usize, weight: impl Fn(usize, usize) -> f32) ->
         outputs,
         weights: Matrix::new(outputs, inputs, numbers).map(Arc::new),
         bias: Some(vec![0.0; outputs].into()),
+        stored: None,
         ternary: false,
     }
 }

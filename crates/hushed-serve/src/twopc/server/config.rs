@@ -7,6 +7,9 @@ use hushed_mpc::Answers;
 use crate::error::ServeError;
 use crate::session::config::Entrance;
 
+/// Most tokens of all texts of a pass together, where nothing else is said.
+pub const MAX_PASS_TOKENS: usize = 256;
+
 /// Everything about a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -30,7 +33,8 @@ pub struct ServerConfig {
     /// A text before every one that is continued, which is no secret: it is run once, in the clear.
     pub public_prefix: Option<PathBuf>,
     /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
-    /// weights. `None` holds none.
+    /// weights. Where they do not fit even as they are, they are read from disk in every pass. `None` holds them, and
+    /// none transformed.
     pub max_memory: Option<u64>,
     /// The number of tokens for which weights are held transformed; `None`: 16, and 1 for a model that generates.
     pub ready_tokens: Option<usize>,
@@ -45,7 +49,7 @@ impl ServerConfig {
             entrance: Entrance::local(certificates),
             model: model.into(),
             max_tokens: None,
-            max_pass_tokens: 256,
+            max_pass_tokens: MAX_PASS_TOKENS,
             max_texts: 1000,
             public_table: false,
             index: None,
