@@ -126,28 +126,28 @@ fn simulated(on: &Simulator, heads: &Heads, pairs: usize) -> f64 {
     most
 }
 
-/// MiniLM's heads, twelve of sixteen that there are places for: one text of 128 rows, two of 64, eight of 16.
+/// MiniLM's heads, twelve of sixteen that there are places for: one text of 128 rows, two of 64, eight of 16. Of twice
+/// the width those of BERT-base, eight that there are places for.
 #[test]
 fn products_of_all_heads_are_exact_in_the_clear() {
     let params = CkksParams::n16_boot().unwrap();
     let on = Simulator::new(&params, params.slots()).unwrap();
-    for (rows, baby) in [(128, 8), (64, 8), (16, 4)] {
+    for (rows, pairs, baby) in [(128, 16, 8), (64, 16, 8), (16, 16, 4), (128, 32, 8)] {
         let layout = Layout::new(params.slots(), rows, 256).unwrap();
         assert_eq!(layout.texts(), 128 / rows);
-        let heads = Heads::new(layout, 16, 4, baby).unwrap();
-        let error = simulated(&on, &heads, 16);
-        // Sums of 512 products of numbers within 1.
+        let heads = Heads::new(layout, pairs, 4, baby).unwrap();
+        let error = simulated(&on, &heads, pairs);
+        // Sums of 512 or 1,024 products of numbers within 1.
         assert!(error < 1e-12, "{rows} rows: {error}");
     }
 }
 
-/// The counts of docs/one-text.md, for heads of 16 pairs and 128 rows.
+/// The counts of docs/one-text.md, for heads of 16 and of 32 pairs and 128 rows.
 #[test]
 fn key_switches_are_as_documented() {
     let params = CkksParams::n16_boot().unwrap();
     let on = Simulator::new(&params, params.slots()).unwrap().counting();
     let layout = Layout::new(params.slots(), 128, 256).unwrap();
-    let heads = Heads::new(layout, 16, 4, 8).unwrap();
     let vector = || on.vector(Vec::new(), on.top()).unwrap();
     let pair = || on.pair(vector(), vector()).unwrap();
     let scale = on.default_scale();
@@ -164,19 +164,24 @@ fn key_switches_are_as_documented() {
         ];
         ops.map(|op| counts.total(op))
     };
-    let found = counted(&|| {
-        let scores = scores(&on, &heads, pair(), pair(), scale).unwrap();
-        assert_eq!(scores.len(), 8);
-    });
-    assert_eq!(found, [6 + 15 + 96, 28 + 12, 6, 8, 32]);
-    let weights = || (0..8).map(|_| vector()).collect();
-    let found = counted(&|| {
-        let out = attend(&on, &heads, weights(), pair(), scale).unwrap();
-        // Three levels.
-        use hushed_ckks::poly::Arithmetic;
-        assert_eq!(on.limbs(&out), on.top() - 3);
-    });
-    assert_eq!(found, [15 + 54 + 48, 28, 3, 0, 16]);
+    for (pairs, vectors, summed, expanded) in [(16, 8, [96, 6], 54), (32, 4, [224, 3], 59)] {
+        let heads = Heads::new(layout, pairs, 4, 8).unwrap();
+        let found = counted(&|| {
+            let scores = scores(&on, &heads, pair(), pair(), scale).unwrap();
+            assert_eq!(scores.len(), vectors);
+        });
+        let [summed, turned] = summed;
+        let conjugates = vectors as u64;
+        assert_eq!(found, [6 + 15 + summed, 28 + 12, turned, conjugates, 32]);
+        let weights = || (0..vectors).map(|_| vector()).collect();
+        let found = counted(&|| {
+            let out = attend(&on, &heads, weights(), pair(), scale).unwrap();
+            // Three levels.
+            use hushed_ckks::poly::Arithmetic;
+            assert_eq!(on.limbs(&out), on.top() - 3);
+        });
+        assert_eq!(found, [15 + expanded + 48, 28, 3, 0, 16]);
+    }
 }
 
 #[test]

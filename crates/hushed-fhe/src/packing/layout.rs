@@ -167,6 +167,26 @@ impl Spread {
         self.width
     }
 
+    /// The places of `count` such matrices, the vectors of one after those of another.
+    ///
+    /// # Errors
+    /// [`PackingError::Mismatch`] where the last vector is not full: columns of the next would come before its end.
+    pub fn repeated(&self, count: usize) -> Result<Spread, PackingError> {
+        match self.is_even() {
+            true => Ok(Spread {
+                width: count * self.width,
+                used: self.used,
+                vectors: count * self.vectors,
+            }),
+            false => Err(PackingError::Mismatch),
+        }
+    }
+
+    /// Whether all vectors hold the same number of columns.
+    pub fn is_even(&self) -> bool {
+        self.width == 2 * self.used * self.vectors
+    }
+
     /// The place of a column: vector, place, and which part of the pair.
     pub fn place(&self, column: usize) -> (usize, usize, usize) {
         let pair = column / 2;

@@ -55,8 +55,8 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     /// A pass over texts with these rows. The client divided its columns by `input_bound`, and by 2.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads or columns do not fit the
-    /// layout: more columns than one vector has places for, pairs of columns a head that are no power of two.
+    /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads do not fit the layout: pairs of
+    /// columns a head that are no power of two, or more than rows; vectors of which one would hold fewer heads.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -66,12 +66,15 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         let layers = program.layers();
-        let mut pairs = 1;
+        let mut columns = rows.layout().spread(program.width(), 1)?;
         for layer in &layers {
             supported(program, layer.clone())?;
             let step = program.steps().get(layer.start);
             if let Some((id, Block::Attention(a))) = step.map(|s| (s.id, &s.block)) {
-                pairs = heads_of(a, &rows).map_err(|_| unfit(id, a, &rows))?.pairs();
+                let whole = |pairs| rows.layout().spread(program.width(), pairs);
+                let spread = heads_of(a, &rows).and_then(|heads| whole(heads.pairs()));
+                let spread = spread.ok().filter(Spread::is_even);
+                columns = spread.ok_or_else(|| unfit(id, a, &rows))?;
             }
         }
         if choices.classifier.is_some() {
@@ -80,7 +83,6 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 remedy: "plan a batch: leave out --texts",
             });
         }
-        let columns = rows.layout().spread(program.width(), pairs)?;
         Ok(PackedPass {
             on,
             program,
@@ -169,6 +171,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 choice: &layer.choice.attention,
                 norm: &layer.choice.attention_norm,
                 rows: &self.rows,
+                columns: self.columns,
                 kept,
                 statistics,
             },

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_model::testing::{model_folder, tiny_config};
-use hushed_model::{Matrix, Model, Pool, Program, TokenIds, TooLong, cosine, random_network};
+use hushed_model::{
+    Matrix, Model, NetworkConfig, Pool, Program, TokenIds, TooLong, cosine, random_network,
+};
 
 use crate::FheError;
 use crate::choices::Choices;
 use crate::inputs::bound_of_inputs;
 use crate::plan::packed::placed;
-use crate::plan::public_plan::Lengths;
+use crate::plan::public_plan::{AnswerRows, Lengths};
+use crate::plan::{FheOptions, assumed_choices, dry_run, packed_placement, reference};
 use crate::simulate::{Batch, Op, Simulator, embedded};
 use crate::testing::{Structure, measure};
 
@@ -57,23 +60,63 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
     let measured = measure(&network, &texts, &structure, 16, (15, 15));
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
     let bound = bound_of_inputs(&program, 16).unwrap();
-    for noisy in [false, true] {
-        let mut on = Simulator::new(&params, 512).unwrap();
-        if noisy {
-            on = on.with_errors(1);
-        }
-        let found = run(&on, &program, &measured.choices, (16, 16), bound, &texts).unwrap();
-        for (a, b) in measured.pooled.iter().zip(&found) {
-            assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
+    // Columns in one vector, two and four.
+    for vectors in [1, 2, 4] {
+        for noisy in [false, true] {
+            let mut on = Simulator::new(&params, 512).unwrap();
+            if noisy {
+                on = on.with_errors(1);
+            }
+            let shape = (16, 16 / vectors);
+            let found = run(&on, &program, &measured.choices, shape, bound, &texts).unwrap();
+            for (a, b) in measured.pooled.iter().zip(&found) {
+                assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
+            }
+            // A layer has two refreshes of columns and four of statistics: Σp and Σe of each vector, a root, a
+            // variance. The last one's columns have none, and the upload has one. Two vectors a bootstrap.
+            let (runs, n) = (if vectors == 1 { 2 } else { 1 }, vectors as u64);
+            let counts = on.tally().counts();
+            let bootstraps = 2 * n + 2 * n.div_ceil(2) + 2;
+            assert_eq!(counts.total(Op::Bootstrap), runs * 2 * bootstraps);
+            assert_eq!(
+                counts.total(Op::Refreshed),
+                runs * 2 * (2 * 2 * n + 2 * n + 2)
+            );
         }
     }
-    // A layer has two refreshes of columns and four of statistics: Σp, Σe, a root, a variance. The last one's columns
-    // have none, and the upload has one. Two texts a run.
-    let on = Simulator::new(&params, 512).unwrap();
-    run(&on, &program, &measured.choices, (16, 16), bound, &texts).unwrap();
-    let counts = on.tally().counts();
-    assert_eq!(counts.total(Op::Bootstrap), 2 * 12);
-    assert_eq!(counts.total(Op::Refreshed), 2 * 16);
+}
+
+/// Heads of 64 columns, six of them in each of two vectors.
+#[test]
+fn one_text_of_768_columns_is_planned() {
+    let config = NetworkConfig {
+        layers: 2,
+        vocabulary: 8,
+        positions: 128,
+        ..NetworkConfig::base()
+    };
+    let program = random_network(&config, Pool::Mean, 1).program();
+    let choices = assumed_choices(&program, 128);
+    let params = CkksParams::preset("n16-boot-14x40").unwrap();
+    let options = |texts: usize| FheOptions {
+        rows: 128,
+        texts,
+        lengths: Lengths::Public,
+        answer: AnswerRows::Last,
+        max_memory: None,
+        uplink: 1e7,
+        prices: reference(2),
+        placement: None,
+    };
+    let placed = |texts| packed_placement(&program, &choices, &params, &options(texts)).unwrap();
+    let placement = placed(1).unwrap();
+    assert_eq!(placement.columns, 256);
+    let run = dry_run(&program, &choices, &params, &options(1), &placement).unwrap();
+    assert_eq!(run.reply, 2);
+    assert_eq!(run.counts.total(Op::Bootstrap), 2 * 8);
+    // Eight texts: a head of each in a vector. More are a batch.
+    assert_eq!(placed(8).unwrap().columns, 32);
+    assert_eq!(placed(9), None);
 }
 
 #[test]

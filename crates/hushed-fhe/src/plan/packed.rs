@@ -10,7 +10,6 @@ use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::levels::above_by;
-use crate::packing::Layout;
 use crate::plan::placement::Placement;
 use crate::simulate::Simulator;
 use crate::slots::Slots;
@@ -18,8 +17,8 @@ use crate::slots::Slots;
 /// Levels of a feed-forward in packed rows without its activation: a norm, two maps, squares, the mask of their sums.
 const FEED_FORWARD: usize = 5;
 
-/// The placement of packed rows for a few texts: `None` where so many texts do not fit beside each other, and a batch
-/// is what to plan.
+/// The placement of packed rows for a few texts: `None` where so many texts do not fit beside each other, a head of
+/// each in a vector, and a batch is what to plan.
 ///
 /// # Errors
 /// [`FheError::Levels`] for a model that is too deep; [`FheError::Unsupported`] for one that packed rows do not take.
@@ -29,11 +28,10 @@ pub fn packed_placement(
     params: &Arc<CkksParams>,
     options: &FheOptions,
 ) -> Result<Option<Placement>, FheError> {
-    let columns = program.width().div_ceil(2).next_power_of_two();
-    let layout = Layout::new(params.slots(), options.rows, columns);
-    if !layout.is_ok_and(|layout| options.texts <= layout.texts()) || columns == 1 {
+    let slots = params.slots() / options.rows.max(1) / options.texts.max(1);
+    let Some(columns) = places(program, slots) else {
         return Ok(None);
-    }
+    };
     let on = Simulator::new(params, params.slots())?.counting();
     let degree = choices.layers.iter().map(|l| l.activation.degree).max();
     let placement = placed(&on, columns, degree.unwrap_or(1));
@@ -41,6 +39,21 @@ pub fn packed_placement(
     // Refuses what cannot run.
     dry_run(program, choices, params, options, &placement)?;
     Ok(Some(placement))
+}
+
+/// Places of a row of a text: as many as pairs of columns, so that one vector holds them, or fewer where there is no
+/// room in `slots`, such that vectors hold equally many whole heads.
+fn places(program: &Program, slots: usize) -> Option<usize> {
+    let heads = program.attentions().next().map(|a| a.heads);
+    let (count, pairs) = heads.map_or((1, 1), |heads| (heads.count, heads.width / 2));
+    let pairs = pairs.max(1);
+    let all = program.width().div_ceil(2).next_power_of_two();
+    let sizes = std::iter::successors(Some(all), |places| Some(places / 2));
+    let mut sizes = sizes.take_while(|&places| places >= pairs.max(2));
+    sizes.find(|&places| {
+        let vectors = count.div_ceil(places / pairs).max(1);
+        places <= slots && count.is_multiple_of(vectors)
+    })
 }
 
 /// Packed rows of `columns` places. `degree`: the greatest of an activation.

@@ -402,7 +402,7 @@ impl FhePlan {
     /// Where columns are in packed rows; none in a batch.
     ///
     /// # Errors
-    /// [`PlanFileError::Unusable`] for more columns than one vector has places for.
+    /// [`PlanFileError::Unusable`] for columns that do not fill vectors evenly.
     pub fn packed(&self, params: &CkksParams) -> Result<Option<(Layout, Spread)>, PlanFileError> {
         let (columns, width) = (self.placement.columns, self.width);
         if columns == 1 {
@@ -413,10 +413,10 @@ impl FhePlan {
             given: format!("{columns} for {width} columns"),
         };
         let layout = self.layout(params)?;
-        // All of them are in use, so that heads are whole.
+        // Vectors hold equally many whole heads.
         let spread = layout.spread(width, 1).map_err(|_| refused())?;
         let plain = self.lengths == Lengths::Public && self.logits.is_none();
-        match plain && spread.vectors() == 1 && width.is_multiple_of(2) {
+        match plain && spread.is_even() {
             true => Ok(Some((layout, spread))),
             false => Err(refused()),
         }

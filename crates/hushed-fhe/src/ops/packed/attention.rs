@@ -31,23 +31,23 @@ pub struct PackedAttention<'a> {
     pub norm: &'a NormChoice,
     /// The texts.
     pub rows: &'a PackedRows,
+    /// Where the columns are, heads whole.
+    pub columns: Spread,
     /// Rows whose results are used; others are 0.
     pub kept: Kept,
     /// Primes of refreshed sums.
     pub statistics: usize,
 }
 
-/// How the heads of a model lie in packed rows.
+/// How the heads of a model lie in packed rows, as many beside each other as a row has places for.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`] if they do not fit: pairs of columns a head that are no power of two, or more columns
-/// than one vector has places for.
+/// [`PackingError::Mismatch`] if they do not fit: pairs of columns a head that are no power of two, more of them than
+/// rows or places.
 pub fn heads_of(block: &Attention, rows: &PackedRows) -> Result<Heads, PackingError> {
     let (layout, pairs) = (rows.layout(), block.heads.width / 2);
     let inner = block.heads.count * block.heads.width;
-    let fits = block.heads.width.is_multiple_of(2)
-        && inner <= 2 * layout.columns()
-        && inner == block.query.inputs;
+    let fits = block.heads.width.is_multiple_of(2) && inner == block.query.inputs;
     if !fits || pairs == 0 {
         return Err(PackingError::Mismatch);
     }
@@ -76,33 +76,35 @@ pub fn attention<S: Slots>(
     let heads = heads_of(block, rows)?;
     let (found, count) = (layer.choice.heads.len(), block.heads.count);
     same(at, "heads of the calibration", found, count)?;
-    let softmax = PackedSoftmax::new(on, &heads, rows, layer.choice)?;
-    let columns = rows.layout().spread(block.query.inputs, heads.pairs())?;
-    let [x0] = x.columns.as_slice() else {
-        return Err(PackingError::Mismatch.into());
-    };
+    let softmax = PackedSoftmax::new(on, &heads, &layer.columns, rows, layer.choice)?;
+    let x0 = x.columns.first().ok_or(PackingError::Mismatch)?;
     enough(on, at, on.limbs(x0), layer)?;
     on.at(at.part("query_key"));
     let (maps, through) = inputs(on, x, layer, &softmax)?;
-    let [q, k, v] = projected(on, x, rows, &maps, heads.pairs())?;
+    let [q, k, v] = projected(on, x, layer, &maps)?;
     on.at(at.part("scores"));
     let argument = argument_scale(on, below(on, on.limbs(x0), 4)?)?;
-    let scores = scores(on, &heads, q, k, argument)?;
-    let PackedWeights { exponentials, sum } = softmax.weights(on, at, scores, layer.statistics)?;
+    let of_vector = |(q, k)| scores(on, &heads, q, k, argument);
+    let scores = q.into_iter().zip(k).map(of_vector);
+    let scores = scores.collect::<Result<Vec<_>, FheError>>()?;
+    let PackedWeights { exponentials, sums } = softmax.weights(on, at, scores, layer.statistics)?;
     on.at(at.part("attend"));
     let kept = rows.mask(on, layer.kept);
-    let lowest = exponentials.iter().chain([&v]).map(|x| on.limbs(x)).min();
-    let limbs = lowest.unwrap_or(on.floor());
+    let all = exponentials.iter().flatten().chain(&v);
+    let limbs = all.map(|x| on.limbs(x)).min().unwrap_or(on.floor());
     // Copies, then the product that 1/Σe meets, after its mask. The result is at the scale of x.
     let (copied, met) = (below(on, limbs, 1)?, below(on, limbs, 2)?);
-    let attended = softmax.weight_scale(on)?.times(on.scale(&v)).value() / divisor(on, copied)?;
-    let target = scale_of(on.scale(x0).value() * divisor(on, met)? / attended)?;
-    let inverse = softmax.second_inverse(on, &sum, target)?;
-    let inverse = on.drop_to(&inverse, copied.min(on.limbs(&inverse)))?;
-    let y = attend_times(on, &heads, exponentials, v, &inverse, &kept)?;
+    let mut attended = Vec::with_capacity(v.len());
+    for ((e, v), sum) in exponentials.into_iter().zip(v).zip(&sums) {
+        let scale = softmax.weight_scale(on)?.times(on.scale(&v)).value() / divisor(on, copied)?;
+        let target = scale_of(on.scale(x0).value() * divisor(on, met)? / scale)?;
+        let inverse = softmax.second_inverse(on, sum, target)?;
+        let inverse = on.drop_to(&inverse, copied.min(on.limbs(&inverse)))?;
+        attended.push(attend_times(on, &heads, e, v, &inverse, &kept)?);
+    }
     on.at(at.part("output"));
     let output = output(on, layer, &through)?;
-    summed(on, x, layer, &columns, (y, &output))
+    summed(on, x, layer, (&attended, &output))
 }
 
 /// Levels from the exponentials, or the first inverse, to the output: y, e, copies, P·V, × 1/Σe, output.
@@ -171,30 +173,25 @@ fn inputs<S: Slots>(
     Ok((LinearMap::stacked(vec![query, key, value]), through))
 }
 
+/// Q, the conjugate of K, and V: vectors as those of x.
 fn projected<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
-    rows: &PackedRows,
+    layer: &PackedAttention<'_>,
     maps: &LinearMap,
-    pairs: usize,
-) -> Result<[S::Value; 3], FheError> {
-    let (layout, width) = (rows.layout(), x.gain.len());
-    let (columns, stacked) = (
-        layout.spread(width, pairs)?,
-        layout.spread(3 * width, pairs)?,
-    );
-    // A matrix a vector: all their columns are in use.
-    if columns.vectors() != 1 || stacked.vectors() != 3 || 2 * stacked.used() != width {
-        return Err(PackingError::Mismatch.into());
-    }
+) -> Result<[Vec<S::Value>; 3], FheError> {
+    let columns = layer.columns;
     let term = Term {
         places: columns,
         vectors: &x.columns,
         map: maps,
     };
     let bias = (maps.bias.as_deref().unwrap_or_default(), Kept::All);
-    let all = linear(on, rows, &stacked, &[term], bias, on.default_scale())?;
-    all.try_into().map_err(|_| PackingError::Mismatch.into())
+    let out = columns.repeated(3)?;
+    let mut q = linear(on, layer.rows, &out, &[term], bias, on.default_scale())?;
+    let mut k = q.split_off(columns.vectors());
+    let v = k.split_off(columns.vectors());
+    Ok([q, k, v])
 }
 
 /// The output's map, centred for the norm, with the bias of V.
@@ -219,11 +216,11 @@ fn summed<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
     layer: &PackedAttention<'_>,
-    columns: &Spread,
-    (y, output): (S::Value, &LinearMap),
+    (y, output): (&[S::Value], &LinearMap),
 ) -> Result<Vec<S::Value>, FheError> {
-    let rest = residual(on, x, layer.norm.scale);
-    let (limbs, mut vectors) = (on.limbs(&y), x.columns.clone());
+    let (rest, columns) = (residual(on, x, layer.norm.scale), layer.columns);
+    let limbs = y.iter().map(|y| on.limbs(y)).min().unwrap_or(on.floor());
+    let mut vectors = x.columns.clone();
     if layer.kept == Kept::Later {
         // A first row may be far beyond the norm's range.
         let mask = layer.rows.mask(on, layer.kept);
@@ -235,17 +232,18 @@ fn summed<S: Slots>(
     }
     let terms = [
         Term {
-            places: *columns,
-            vectors: std::slice::from_ref(&y),
+            places: columns,
+            vectors: y,
             map: output,
         },
         Term {
-            places: *columns,
+            places: columns,
             vectors: &vectors,
             map: &rest,
         },
     ];
     let bias = biases(output, &rest);
     let target = scale_of(on.default_scale().value() / 2.0)?;
-    linear(on, layer.rows, columns, &terms, (&bias, layer.kept), target)
+    let bias = (&bias[..], layer.kept);
+    linear(on, layer.rows, &columns, &terms, bias, target)
 }

@@ -1,6 +1,7 @@
 //! Softmax of all heads at once, in packed rows: [`crate::ops::softmax`] with a polynomial a place.
 //!
-//! Scores of heads lie beside each other, so each head's exponential is in the coefficients of its places. Its
+//! Scores of heads lie beside each other, so each head's exponential is in the coefficients of its places. Where heads
+//! take several vectors of columns, so do scores, and the sums of two vectors share a refresh. A head's
 //! normalisation is of one range for all heads, the widest: the calibration gives all heads of a layer the same number
 //! of steps, which is what the widest needs. Padding is excluded from the sums by masks, which are exact; what it holds
 //! meets values of 0. A head with a fixed pattern has no exponential: its pattern is added instead.
@@ -17,9 +18,9 @@ use crate::error::FheError;
 use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::norm::product;
 use crate::ops::softmax::refreshed;
-use crate::packing::PackingError;
 use crate::packing::heads::Heads;
 use crate::packing::sums::over_places;
+use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
 /// The ends of a second interval where no head has a softmax.
@@ -32,12 +33,14 @@ const ABOVE: f64 = 1.03;
 pub struct PackedSoftmax<'a> {
     heads: &'a Heads,
     rows: &'a PackedRows,
-    exponential: SlotPolynomial,
+    /// One a vector of columns.
+    exponentials: Vec<SlotPolynomial>,
     first: Inverse,
     second: Inverse,
     /// Upper end of the second sums, at least 1.
     high: f64,
-    kinds: Vec<Kind>,
+    /// By vector of columns, then by head of it.
+    kinds: Vec<Vec<Kind>>,
 }
 
 /// What a head computes: t = factor·s + offset.
@@ -48,42 +51,52 @@ enum Kind {
     Absent,
 }
 
-/// Exponentials e, not normalised, and Σe, refreshed.
+/// Exponentials e, not normalised, and Σe, refreshed, by vector of columns.
 pub struct PackedWeights<V> {
     /// e, as [`crate::packing::heads::scores`] has the scores.
-    pub exponentials: Vec<V>,
+    pub exponentials: Vec<Vec<V>>,
     /// Σe in all places of its head.
-    pub sum: V,
+    pub sums: Vec<V>,
 }
+
+/// Which vector of scores: that of columns, and which of theirs.
+type At = (usize, usize);
 
 impl<'a> PackedSoftmax<'a> {
     /// The functions of a layer's choice.
     ///
     /// # Errors
-    /// [`PackingError::Mismatch`] for more heads than a row has places for; [`FheError::Poly`] for intervals without a
-    /// fit.
+    /// [`PackingError::Mismatch`] for more heads than columns; [`FheError::Poly`] for intervals without a fit.
     pub fn new<S: Slots>(
         on: &S,
         heads: &'a Heads,
+        columns: &Spread,
         rows: &'a PackedRows,
         choice: &AttentionChoice,
     ) -> Result<Self, FheError> {
-        if choice.heads.len() > heads.count() {
+        let each = columns.used() / heads.pairs();
+        if each == 0 || choice.heads.len() > each * columns.vectors() {
             return Err(PackingError::Mismatch.into());
         }
-        let mut kinds: Vec<Kind> = choice.heads.iter().map(Kind::of).collect();
-        kinds.resize(heads.count(), Kind::Absent);
-        let exponential = match on.only_shapes() {
-            true => SlotPolynomial::new(choice.degree, &[])?,
+        let kinds = choice.heads.chunks(each);
+        let kinds = kinds.map(|heads| heads.iter().map(Kind::of).collect());
+        let exponentials = match on.only_shapes() {
+            true => vec![SlotPolynomial::new(choice.degree, &[])?; columns.vectors()],
             false => {
                 let fit = |head: &HeadChoice| match head {
                     HeadChoice::Previous => Ok(None),
                     _ => fits::exponential(head, choice.degree).map(Some),
                 };
                 let fitted: Vec<_> = choice.heads.par_iter().map(fit).collect::<Result<_, _>>()?;
-                let places = 0..heads.layout().columns();
-                let at = places.map(|u| fitted.get(u / heads.pairs()).and_then(Option::as_ref));
-                SlotPolynomial::new(choice.degree, &at.collect::<Vec<_>>())?
+                let of_vector = |fitted: &[Option<_>]| {
+                    let places = 0..heads.layout().columns();
+                    let at = places.map(|u| fitted.get(u / heads.pairs()).and_then(Option::as_ref));
+                    SlotPolynomial::new(choice.degree, &at.collect::<Vec<_>>())
+                };
+                fitted
+                    .chunks(each)
+                    .map(of_vector)
+                    .collect::<Result<_, _>>()?
             }
         };
         let mut lowest: Option<f64> = None;
@@ -105,16 +118,16 @@ impl<'a> PackedSoftmax<'a> {
             second: Inverse::with_steps(low, high, choice.second_steps)?,
             heads,
             rows,
-            exponential,
+            exponentials,
             first,
             high,
-            kinds,
+            kinds: kinds.collect(),
         })
     }
 
     /// Factor of the scores of head `head` in t: part of the queries' map.
     pub fn factor(&self, head: usize) -> f64 {
-        match self.kinds.get(head) {
+        match self.kinds.iter().flatten().nth(head) {
             Some(Kind::Learned { factor, .. }) => *factor,
             _ => 0.0,
         }
@@ -128,7 +141,7 @@ impl<'a> PackedSoftmax<'a> {
         scale_of(on.default_scale().value() / self.high)
     }
 
-    /// e and Σe from `scores` times [`PackedSoftmax::factor`], vector by vector.
+    /// e and Σe from `scores` times [`PackedSoftmax::factor`], by vector of columns.
     ///
     /// # Errors
     /// Too few levels; where values are visible, [`FheError::Range`] for sums above 1.
@@ -136,42 +149,48 @@ impl<'a> PackedSoftmax<'a> {
         &self,
         on: &S,
         at: StepId,
-        scores: Vec<S::Value>,
+        scores: Vec<Vec<S::Value>>,
         statistics: usize,
     ) -> Result<PackedWeights<S::Value>, FheError> {
         on.at(at.part("exp"));
-        let exponential = |(v, s): (usize, S::Value)| self.exponential(on, v, s);
-        let p = scores.into_par_iter().enumerate().map(exponential);
-        let p = p.collect::<Result<Vec<_>, FheError>>()?;
+        let p = each(scores, |at, s| self.exponential(on, at, s))?;
         on.at(at.part("weigh"));
-        let from = p.first().map_or(on.floor(), |p| on.limbs(p));
+        let first = p.iter().flatten().next().ok_or(PackingError::Mismatch)?;
+        let (from, p_scale) = (on.limbs(first), on.scale(first));
         let primes = reaching(on, from, self.first.levels(), statistics);
-        let sum = self.summed(on, at.part("first_sum"), &p, (1.0, primes))?;
-        let limbs = from.min(below(on, on.limbs(&sum), self.first.levels())?);
+        let sums = self.summed(on, at.part("first_sum"), &p, (1.0, primes))?;
+        let mut limbs = from;
+        for sum in &sums {
+            limbs = limbs.min(below(on, on.limbs(sum), self.first.levels())?);
+        }
         let normalised = below(on, limbs, 1)?;
         // Scales are derived backwards from that of e.
         let target = self.weight_scale(on)?.value();
         let y_scale = (target * divisor(on, normalised)?).sqrt();
-        let p_scale = p.first().map_or(on.default_scale(), |p| on.scale(p));
         let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
-        let inverse = self.first.evaluate(on, &sum, inverse_scale)?;
-        let inverse = on.drop_to(&inverse, limbs)?;
+        let inverses = sums.iter().map(|sum| {
+            let inverse = self.first.evaluate(on, sum, inverse_scale)?;
+            on.drop_to(&inverse, limbs)
+        });
+        let inverses = inverses.collect::<Result<Vec<_>, FheError>>()?;
+        drop(sums);
         // A pattern's e is 1 but for the error of the second inverse.
         let most = self.second.eval(1.0).recip().max(1.0);
-        let square = |(v, p): (usize, S::Value)| -> Result<S::Value, FheError> {
-            let y = on.within(product(on, &p, &inverse)?, 1.0);
+        let square = |at: At, p: S::Value| {
+            let inverse = inverses.get(at.0).ok_or(PackingError::Mismatch)?;
+            let y = on.within(product(on, &p, inverse)?, 1.0);
             drop(p);
-            let e = on.add_vector(product(on, &y, &y)?, &self.pattern(on, v))?;
+            let e = on.add_vector(product(on, &y, &y)?, &self.pattern(on, at))?;
             Ok(on.within(e, most))
         };
-        let e = p.into_par_iter().enumerate().map(square);
-        let exponentials = e.collect::<Result<Vec<_>, FheError>>()?;
+        let exponentials = each(p, square)?;
         let at = at.part("second_sum");
         // A level below e, where its copies are.
-        let from = exponentials.first().map_or(on.floor(), |e| on.limbs(e));
+        let first = exponentials.iter().flatten().next();
+        let from = first.map_or(on.floor(), |e| on.limbs(e));
         let primes = reaching(on, below(on, from, 1)?, self.second.levels(), statistics);
-        let sum = self.summed(on, at, &exponentials, (self.high, primes))?;
-        Ok(PackedWeights { exponentials, sum })
+        let sums = self.summed(on, at, &exponentials, (self.high, primes))?;
+        Ok(PackedWeights { exponentials, sums })
     }
 
     /// 1/Σe at scale `target`.
@@ -187,17 +206,17 @@ impl<'a> PackedSoftmax<'a> {
         self.second.evaluate(on, sum, target)
     }
 
-    /// p of vector `vector` of the scores.
+    /// p of one vector of the scores.
     fn exponential<S: Slots>(
         &self,
         on: &S,
-        vector: usize,
+        at: At,
         scores: S::Value,
     ) -> Result<S::Value, FheError> {
         let shift = self.rows.numbers(on, |text, row, place| {
-            match self.kind(place) {
+            match self.kind(at.0, place) {
                 // Padding has the least exponential: 0 is outside some intervals.
-                Kind::Learned { offset, .. } => match self.sees(vector, text, row, place) {
+                Kind::Learned { offset, .. } => match self.sees(at.1, text, row, place) {
                     true => offset,
                     false => -1.0,
                 },
@@ -205,18 +224,19 @@ impl<'a> PackedSoftmax<'a> {
             }
         });
         let t = on.within(on.add_vector(scores, &shift)?, 1.0);
-        let p = evaluate_slots(on, &t, &self.exponential, on.default_scale())?;
+        let polynomial = self.exponentials.get(at.0).ok_or(PackingError::Mismatch)?;
+        let p = evaluate_slots(on, &t, polynomial, on.default_scale())?;
         Ok(on.within(p, 1.0))
     }
 
     /// e of the heads with a fixed pattern, 0 in others: row i attends to row i − 1, and row 0 to itself, such that the
     /// weight is 1 after the inverse of Σe = 1. It does not go through the first inverse: that leaves an error of its
     /// own in every place, and near the ends of a wide range it multiplies errors by the width.
-    fn pattern<S: Slots>(&self, on: &S, vector: usize) -> Vec<f64> {
+    fn pattern<S: Slots>(&self, on: &S, at: At) -> Vec<f64> {
         let one = 1.0 / self.second.eval(1.0);
         self.rows.numbers(on, |_, row, place| {
-            let key = (row + self.heads.diagonal(vector, place)) % self.heads.layout().rows();
-            match self.kind(place) {
+            let key = (row + self.heads.diagonal(at.1, place)) % self.heads.layout().rows();
+            match self.kind(at.0, place) {
                 Kind::Previous if key == row.saturating_sub(1) => one,
                 _ => 0.0,
             }
@@ -229,43 +249,58 @@ impl<'a> PackedSoftmax<'a> {
         &self,
         on: &S,
         at: StepId,
-        vectors: &[S::Value],
+        weights: &[Vec<S::Value>],
         (high, primes): (f64, usize),
-    ) -> Result<S::Value, FheError> {
-        let limbs = vectors.iter().map(|x| on.limbs(x)).min();
-        let limbs = limbs.unwrap_or(on.floor());
+    ) -> Result<Vec<S::Value>, FheError> {
         let scale = scale_of(on.default_scale().value() / high)?;
-        let mut sum = on.sum(limbs, scale_of(scale.value() * divisor(on, limbs)?)?)?;
-        for (vector, x) in vectors.iter().enumerate() {
-            let mask = self.rows.numbers(on, |text, row, place| {
-                let learned = matches!(self.kind(place), Kind::Learned { .. });
-                f64::from(u8::from(learned && self.sees(vector, text, row, place)))
-            });
-            on.add_multiples(&mut sum, x, &mask)?;
+        let mut sums = Vec::with_capacity(weights.len());
+        for (of, vectors) in weights.iter().enumerate() {
+            let limbs = vectors.iter().map(|x| on.limbs(x)).min();
+            let limbs = limbs.unwrap_or(on.floor());
+            let mut sum = on.sum(limbs, scale_of(scale.value() * divisor(on, limbs)?)?)?;
+            for (vector, x) in vectors.iter().enumerate() {
+                let mask = self.rows.numbers(on, |text, row, place| {
+                    let learned = matches!(self.kind(of, place), Kind::Learned { .. });
+                    f64::from(u8::from(learned && self.sees(vector, text, row, place)))
+                });
+                on.add_multiples(&mut sum, x, &mask)?;
+            }
+            let (layout, pairs) = (self.heads.layout(), self.heads.pairs());
+            let sum = over_places(on, layout, &on.finish(sum)?, (pairs, 1.0), &[], scale)?;
+            let ones = self
+                .rows
+                .numbers(on, |text, _, place| match self.kind(of, place) {
+                    Kind::Learned { .. } if self.rows.length(text) > 0 => 0.0,
+                    _ => 1.0,
+                });
+            sums.push(on.within(on.add_vector(sum, &ones)?, high));
         }
-        let (layout, pairs) = (self.heads.layout(), self.heads.pairs());
-        let sum = over_places(on, layout, &on.finish(sum)?, (pairs, 1.0), &[], scale)?;
-        let ones = self
-            .rows
-            .numbers(on, |text, _, place| match self.kind(place) {
-                Kind::Learned { .. } if self.rows.length(text) > 0 => 0.0,
-                _ => 1.0,
-            });
-        let sum = on.within(on.add_vector(sum, &ones)?, high);
-        let mut sums = refreshed(on, at, vec![sum], primes)?;
-        sums.pop().ok_or_else(|| PackingError::Mismatch.into())
+        refreshed(on, at, sums, primes)
     }
 
-    fn kind(&self, place: usize) -> Kind {
-        let kind = self.kinds.get(place / self.heads.pairs());
+    fn kind(&self, vector: usize, place: usize) -> Kind {
+        let kinds = self.kinds.get(vector);
+        let kind = kinds.and_then(|kinds| kinds.get(place / self.heads.pairs()));
         kind.copied().unwrap_or(Kind::Absent)
     }
 
-    /// Whether the key of a slot of vector `vector` is a token.
+    /// Whether the key of a slot of vector `vector` of the scores is a token.
     fn sees(&self, vector: usize, text: usize, row: usize, place: usize) -> bool {
         let key = row + self.heads.diagonal(vector, place);
         key % self.heads.layout().rows() < self.rows.length(text)
     }
+}
+
+/// `f` of every vector, all at once.
+fn each<V: Send>(
+    vectors: Vec<Vec<V>>,
+    f: impl Fn(At, V) -> Result<V, FheError> + Sync,
+) -> Result<Vec<Vec<V>>, FheError> {
+    let of_one = |(of, vectors): (usize, Vec<V>)| {
+        let vectors = vectors.into_par_iter().enumerate();
+        vectors.map(|(vector, x)| f((of, vector), x)).collect()
+    };
+    vectors.into_par_iter().enumerate().map(of_one).collect()
 }
 
 impl Kind {

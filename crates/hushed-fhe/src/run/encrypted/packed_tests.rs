@@ -72,10 +72,10 @@ impl Subject {
         }
     }
 
-    fn options(&self, lengths: Lengths) -> FheOptions {
+    fn options(&self, lengths: Lengths, texts: usize) -> FheOptions {
         FheOptions {
             rows: ROWS,
-            texts: 1,
+            texts,
             lengths,
             answer: AnswerRows::Last,
             max_memory: None,
@@ -85,9 +85,9 @@ impl Subject {
         }
     }
 
-    fn plan(&self) -> FhePlan {
+    fn plan(&self, texts: usize) -> FhePlan {
         let (_, keys) = bootstrap(&self.params).unwrap();
-        let options = self.options(Lengths::Public);
+        let options = self.options(Lengths::Public, texts);
         let (program, choices) = (&self.network.program(), &self.choices);
         let placement = packed_placement(program, choices, &self.params, &options);
         let offer = Offer {
@@ -120,14 +120,25 @@ impl Subject {
 /// Fixed patterns, a replaced row and padding in it.
 #[test]
 fn one_text_is_answered_as_the_model_answers_it() {
+    answered(1);
+}
+
+/// As columns that one vector has no places for.
+#[test]
+fn columns_in_two_vectors_are_answered_too() {
+    answered(2);
+}
+
+/// `count` texts, and as many vectors of columns.
+fn answered(count: usize) {
     let subject = Subject::new();
-    let plan = subject.plan();
+    let plan = subject.plan(count);
     let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
     assert_eq!(
         (plan.placement.columns, plan.request_ciphertexts()),
-        (16, 1)
+        (16 / count, count)
     );
-    assert_eq!(plan.places(&subject.params).unwrap(), 1);
+    assert_eq!(plan.places(&subject.params).unwrap(), count);
     let program = subject.network.program();
     let batch = Batch {
         program: &program,
@@ -138,7 +149,7 @@ fn one_text_is_answered_as_the_model_answers_it() {
     };
     let on = Simulator::new(&subject.params, subject.params.slots()).unwrap();
     let on = on.with_errors(2);
-    let texts = &subject.embedded[..1];
+    let texts = &subject.embedded[..count];
     let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
     let planned = plan.key_plan(&subject.params).unwrap();
@@ -146,7 +157,7 @@ fn one_text_is_answered_as_the_model_answers_it() {
     let mut rng = seeded(7);
     let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
     let client = subject.client(&plan);
-    let upload = client.pack(&subject.texts[..1], None).unwrap();
+    let upload = client.pack(&subject.texts[..count], None).unwrap();
     let sent = (0..upload.count()).map(|i| {
         let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
         sent.expand()
@@ -184,27 +195,36 @@ fn one_text_is_answered_as_the_model_answers_it() {
         .map(|ct| ct.clone().with_noise(noise))
         .collect();
     let opened = client.open(keys.decryptor(), &received, upload.lengths());
-    let opened = opened.unwrap().remove(0).unwrap();
-    let near = cosine(&opened, &subject.pooled[0]);
-    assert!(near > 0.9999, "{near}");
-    let apart = distance(&opened, &simulated[0]);
-    assert!(apart < 2e-3, "{apart}");
+    let opened = opened.unwrap().into_iter().map(Option::unwrap);
+    let opened: Vec<Vec<f64>> = opened.collect();
+    assert_eq!(opened.len(), count);
+    for ((opened, pooled), simulated) in opened.iter().zip(&subject.pooled).zip(&simulated) {
+        let near = cosine(opened, pooled);
+        assert!(near > 0.9999, "{near}");
+        let apart = distance(opened, simulated);
+        assert!(apart < 2e-3, "{apart}");
+    }
 
     // What is not the answer is zero before noise is added.
     let columns = pass.columns();
+    let mut vectors = Vec::new();
     for ct in &answer {
         let slots = keys.decryptor().decrypt_raw(ct).unwrap();
+        let first = count * layout.columns();
         for (slot, z) in slots.iter().enumerate() {
-            if slot >= columns.used() {
+            if slot >= first || slot % layout.columns() >= columns.used() {
                 assert!(z.norm() < 1e-4, "slot {slot}: {z}");
             }
         }
-        let found = unpack(layout, columns, 1, &[slots]).unwrap();
-        assert!(distance(&found[0], &opened) < 1e-3);
+        vectors.push(slots);
+    }
+    let found = unpack(layout, columns, count, &vectors).unwrap();
+    for (found, opened) in found.iter().zip(&opened) {
+        assert!(distance(found, opened) < 1e-3);
     }
 
     // What is planned is what was done.
-    let options = subject.options(Lengths::Public);
+    let options = subject.options(Lengths::Public, count);
     let run = dry_run(
         &program,
         &subject.choices,
@@ -232,23 +252,22 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let program = subject.network.program();
     let (choices, params) = (&subject.choices, &subject.params);
     let place = |options: &FheOptions| packed_placement(&program, choices, params, options);
-    let private = place(&subject.options(Lengths::Private)).err().unwrap();
+    let private = place(&subject.options(Lengths::Private, 1)).err().unwrap();
     assert!(private.to_string().contains("public lengths"), "{private}");
     // More texts than there is room for are a batch.
-    let mut many = subject.options(Lengths::Public);
-    many.texts = 2;
+    let many = subject.options(Lengths::Public, 5);
     assert_eq!(place(&many).unwrap(), None);
     // A deeper softmax than a chain of 14 levels has.
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;
-    let options = subject.options(Lengths::Public);
+    let options = subject.options(Lengths::Public, 1);
     let refused = packed_placement(&program, &deep, params, &options).err();
     assert!(
         matches!(refused, Some(FheError::Levels { .. })),
         "{refused:?}"
     );
 
-    let plan = subject.plan();
+    let plan = subject.plan(1);
     let client = subject.client(&plan);
     let long = TokenIds::new(vec![1; ROWS + 1]);
     let refused = client.pack(&[long], None).err().unwrap();
@@ -263,7 +282,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
         client.pack(&two, None).err().unwrap(),
         FheError::Packing(PackingError::TooMany { room: 1, .. })
     ));
-    // A plan with fewer places than columns, and one that hides lengths.
+    // A plan with fewer places than columns of its reply, and one that hides lengths.
     for change in [
         |p: &mut FhePlan| p.placement.columns = 8,
         |p: &mut FhePlan| p.placement.columns = 3,
