@@ -91,7 +91,7 @@ def test_langchain_embeds(gateway, published):
 
 
 def test_llama_index_embeds(gateway, published):
-    llama_index = pytest.importorskip("llama_index.embeddings.openai_like", reason="make test-pythons installs it")
+    llama_index = pytest.importorskip("llama_index.embeddings.openai_like", reason="LlamaIndex is not installed")
     model = gateway.openai().models.list().data[0].id
     embedding = llama_index.OpenAILikeEmbedding(model_name=model, api_base=gateway.url + "/v1", api_key="none")
     texts, answers = short(published)
