@@ -15,8 +15,6 @@ for version in 3.9 3.13; do
         rm -rf "$venv"
         "$python" -m venv "$venv"
         "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r "$pins"
-        # Too large for every run of the tests.
-        [ "$version" = 3.9 ] || "$venv/bin/pip" install --quiet --disable-pip-version-check llama-index-core==0.14.25 llama-index-embeddings-openai-like==0.4.0
         cp "$pins" "$venv/made"
     fi
     "$venv/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall "$home"/dist/*.whl

@@ -91,7 +91,7 @@ def test_langchain_embeds(gateway, published):
 
 
 def test_llama_index_embeds(gateway, published):
-    llama_index = pytest.importorskip("llama_index.embeddings.openai_like", reason="make test-pythons installs it")
+    llama_index = pytest.importorskip("llama_index.embeddings.openai_like", reason="LlamaIndex is not installed")
     model = gateway.openai().models.list().data[0].id
     embedding = llama_index.OpenAILikeEmbedding(model_name=model, api_base=gateway.url + "/v1", api_key="none")
     texts, answers = short(published)
@@ -105,7 +105,8 @@ def test_what_outlasts_its_client_is_refused_and_nothing_runs(gateway):
     model = client.models.list().data[0].id
     with pytest.raises(openai.APIStatusError) as caught:
         client.embeddings.create(model=model, input=texts)
-    assert caught.value.status_code == 413 and "of 1000 would be ready" in caught.value.message
+    # "The first 3 of 1000", or on a slow machine "not even the first".
+    assert caught.value.status_code == 413 and "would be ready" in caught.value.message
     assert gateway.passes() == before
 
 

@@ -18,5 +18,6 @@ def test_embeddings_are_the_published_ones(server, published):
     assert hushed.SentenceEncoder.similarity_pairwise(vectors, answers).min() >= 0.9999
     query = embedding.get_query_embedding(texts[0])
     assert hushed.SentenceEncoder.similarity_pairwise([query], answers[:1])[0] >= 0.9999
-    assert asyncio.run(embedding.aget_query_embedding(texts[0])) == pytest.approx(query, abs=1e-3)
+    later = asyncio.run(embedding.aget_query_embedding(texts[0]))
+    assert hushed.SentenceEncoder.similarity_pairwise([later], answers[:1])[0] >= 0.9999
     assert embedding.embed_batch_size == 8 and embedding.model_name.startswith("hushed-")
