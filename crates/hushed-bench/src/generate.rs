@@ -1,9 +1,10 @@
-//! GPT-2 of its published size with random weights: the first token after a prompt, and a later one from the cache.
+//! GPT-2 and LLaMA-7B of their published sizes with random weights: the first token after a prompt, and of GPT-2 a
+//! later one from the cache.
 
 use std::sync::Arc;
 
 use hushed_math::cpu::Cpu;
-use hushed_model::{NetworkConfig, TokenIds, gpt2_shapes, random_gpt2};
+use hushed_model::{NetworkConfig, TokenIds, gpt2_shapes, llama_shapes, random_gpt2};
 use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, TextCache, next_token};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
@@ -11,12 +12,19 @@ use serde_json::{Value, json};
 use super::{BenchError, How, Whole, median};
 use crate::machine;
 use crate::model::{operations, total};
+use crate::stored::Stored;
+
+const GPT2: &str = "gpt2";
+const LLAMA: &str = "llama-7b";
 
 /// A prompt, and the token that is measured.
 pub struct GenerateCase {
+    model: &'static str,
     /// Tokens of the prompt.
     prompt: usize,
     token: Token,
+    /// Its weights, at the server of one that reads them from disk.
+    stored: Option<Stored>,
 }
 
 /// Which token.
@@ -31,16 +39,22 @@ enum Token {
 }
 
 pub fn cases() -> Vec<Box<dyn Whole>> {
-    let case = |(prompt, token)| {
-        let case: Box<dyn Whole> = Box::new(GenerateCase { prompt, token });
+    let case = |(model, prompt, token)| {
+        let case: Box<dyn Whole> = Box::new(GenerateCase {
+            model,
+            prompt,
+            token,
+            stored: None,
+        });
         case
     };
     let cases = [
-        (64, Token::First),
-        (128, Token::First),
-        (32, Token::Later),
-        (128, Token::Later),
-        (128, Token::Held),
+        (GPT2, 64, Token::First),
+        (GPT2, 128, Token::First),
+        (GPT2, 32, Token::Later),
+        (GPT2, 128, Token::Later),
+        (GPT2, 128, Token::Held),
+        (LLAMA, 8, Token::First),
     ];
     cases.map(case).into()
 }
@@ -52,11 +66,23 @@ impl Whole for GenerateCase {
             Token::Later => "later",
             Token::Held => "later, weights held transformed",
         };
-        json!({ "model": "gpt2", "prompt": self.prompt, "token": token, "weights": "random" })
+        let weights = match self.model {
+            LLAMA => "random, read from disk",
+            _ => "random",
+        };
+        json!({ "model": self.model, "prompt": self.prompt, "token": token, "weights": weights })
     }
 
     fn wanted(&self, how: How<'_>) -> bool {
-        how.wants(&self.params())
+        let named = how.only.is_some_and(|only| only.contains("llama"));
+        how.wants(&self.params()) && (self.model != LLAMA || named)
+    }
+
+    fn prepare(&mut self) -> Result<(), BenchError> {
+        if self.model == LLAMA {
+            self.stored = Some(Stored::new(&NetworkConfig::llama_7b())?);
+        }
+        Ok(())
     }
 
     fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
@@ -69,12 +95,20 @@ fn measure(
     session: Session,
     runs: usize,
 ) -> Result<(Session, Value), BenchError> {
-    let config = NetworkConfig::gpt2();
-    let program = match session.party() {
-        Party::Client => gpt2_shapes(&config).program(),
-        Party::Server => random_gpt2(&config, 1).program(),
+    let config = match case.model {
+        LLAMA => NetworkConfig::llama_7b(),
+        _ => NetworkConfig::gpt2(),
     };
-    let layers = Arc::new(Layers::default());
+    let program = match (&case.stored, session.party()) {
+        (Some(stored), _) => stored.program(&config)?,
+        (None, Party::Client) if case.model == LLAMA => llama_shapes(&config).program(),
+        (None, Party::Client) => gpt2_shapes(&config).program(),
+        (None, Party::Server) => random_gpt2(&config, 1).program(),
+    };
+    let layers = Arc::new(match &case.stored {
+        Some(_) => Layers::streaming(&program)?,
+        None => Layers::default(),
+    });
     let mut backend = Protocol::establish(session, Arc::clone(&layers))?;
     let mut text = TextCache::default();
     let pass = |backend: &mut Protocol, text: &mut TextCache, rows: usize| {
@@ -85,8 +119,11 @@ fn measure(
         };
         next_token(backend, &program, text, &input, None)
     };
-    // The first run makes the integers of the weights, and is thrown away.
-    pass(&mut backend, &mut text, case.prompt)?;
+    // The first run makes the integers of the weights, and is thrown away; those that are read from disk every run
+    // makes.
+    if case.model != LLAMA {
+        pass(&mut backend, &mut text, case.prompt)?;
+    }
     let later = case.token != Token::First;
     if case.token == Token::Held && !backend.ctx().is_client() {
         layers.make_ready(1, u64::MAX)?;

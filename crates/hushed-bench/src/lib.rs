@@ -17,6 +17,7 @@ mod pair;
 mod party;
 mod products;
 mod search;
+mod stored;
 
 use std::io;
 
@@ -70,6 +71,8 @@ pub enum BenchError {
     NoThreads { threads: usize },
     #[error("there is no measurement `{name}`: `hushed-bench --list` lists them")]
     NoSuchBench { name: String },
+    #[error("the weights of this measurement could not be written: {0}")]
+    Weights(#[source] io::Error),
     #[error("the output could not be written: {0}")]
     Write(#[source] io::Error),
 }
@@ -80,7 +83,7 @@ impl BenchError {
         match self {
             Self::NoSuchBench { .. } => 2,
             Self::Net(_) => 5,
-            Self::Write(_) => 8,
+            Self::Write(_) | Self::Weights(_) => 8,
             _ => 70,
         }
     }
@@ -147,6 +150,10 @@ pub trait Case {
 pub trait Whole {
     fn params(&self) -> Value;
 
+    /// What the server does before the two parties meet.
+    fn prepare(&mut self) -> Result<(), BenchError> {
+        Ok(())
+    }
     /// Whether it is to be run: what takes long only where it is named.
     fn wanted(&self, how: How<'_>) -> bool;
 
@@ -233,7 +240,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "generate",
-        about: "GPT-2 with random weights: the first token after a prompt, and a later one",
+        about: "GPT-2 with random weights: the first token after a prompt, and a later one; LLaMA-7B, whose weights are read from disk (13.5 GB in TMPDIR, or in HUSHED_BENCH_WEIGHTS), with --only llama-7b",
         kind: Kind::Model(generate::cases),
     },
     Suite {

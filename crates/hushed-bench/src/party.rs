@@ -79,6 +79,15 @@ pub fn run_party(
     how: How<'_>,
     mut say: impl FnMut(Value) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
+    let mut wholes = match suite.kind {
+        Kind::Model(cases) => cases(),
+        Kind::Local(_) | Kind::Pair(_) => Vec::new(),
+    };
+    wholes.retain(|case| case.wanted(how));
+    if address.is_none() {
+        // Before the two meet: neither waits a minute for the other.
+        wholes.iter_mut().try_for_each(|case| case.prepare())?;
+    }
     let session = meet_peer(address, how.net, &mut say)?;
     let session = match suite.kind {
         Kind::Local(_) => session,
@@ -92,9 +101,9 @@ pub fn run_party(
             }
             peer.ctx.session
         }
-        Kind::Model(cases) => {
+        Kind::Model(_) => {
             let mut session = session;
-            for case in cases().iter().filter(|case| case.wanted(how)) {
+            for case in &wholes {
                 machine::forget_peak();
                 let row;
                 (session, row) = case.measure(session, how.runs)?;

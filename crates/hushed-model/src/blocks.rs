@@ -6,10 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::error::ModelError;
 use crate::folder::Stored;
 use crate::matrix::Matrix;
-use crate::program::{StepId, here};
 
 /// `Y = X·Wᵀ + b`.
 #[derive(Clone)]
@@ -27,27 +25,6 @@ pub struct Linear {
     /// Declared ternary: every weight is −s, 0 or s, with one s > 0 for the layer. What a private run makes of it does
     /// not depend on which weight is which.
     pub ternary: bool,
-}
-
-impl Linear {
-    /// The weights, `outputs × inputs`, read now if they are stored.
-    ///
-    /// # Errors
-    /// [`ModelError::ShapesOnly`]; [`ModelError::Folder`] for files that cannot be read any more.
-    pub fn numbers(&self, at: StepId) -> Result<Arc<Matrix<f32>>, ModelError> {
-        numbers(at, &self.weights, &self.stored)
-    }
-}
-
-fn numbers(
-    at: StepId,
-    held: &Option<Arc<Matrix<f32>>>,
-    stored: &Option<Stored>,
-) -> Result<Arc<Matrix<f32>>, ModelError> {
-    match (held, stored) {
-        (None, Some(stored)) => Ok(Arc::new(stored.read()?)),
-        (held, _) => here(at, held).cloned(),
-    }
 }
 
 /// The table of token vectors, and the position vectors if there are any.
@@ -68,16 +45,6 @@ pub struct Embedding {
     /// `positions × width`, added to row i of every text; BERT's token type 0 is already in it. `None` as above, and
     /// where the embedding is not `placed`.
     pub offsets: Option<Arc<Matrix<f32>>>,
-}
-
-impl Embedding {
-    /// The token vectors, `vocabulary × width`, read now if they are stored.
-    ///
-    /// # Errors
-    /// As [`Linear::numbers`].
-    pub fn numbers(&self, at: StepId) -> Result<Arc<Matrix<f32>>, ModelError> {
-        numbers(at, &self.tokens, &self.stored)
-    }
 }
 
 /// The patches of an image as rows: each a linear map of the patch's numbers, with a class token before them, and a

@@ -20,6 +20,7 @@ mod layers;
 pub mod matrix;
 pub mod model;
 pub mod network;
+mod numbers;
 pub mod plain;
 pub mod program;
 pub mod rows;

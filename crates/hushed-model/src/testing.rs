@@ -21,7 +21,10 @@ use crate::folder::decoder::WeightScale;
 use crate::layers::{self, Random, Source};
 use crate::model::{Model, network_shapes};
 
-pub use gpt2::{published_generator, tiny_generator, tiny_generator_config, tiny_generator_folder};
+pub use gpt2::{
+    large_generator, published_generator, tiny_generator, tiny_generator_config,
+    tiny_generator_folder,
+};
 pub use ternary::{ternary_config, ternary_network};
 pub use wide::{beyond_formats, wide_decoders};
 

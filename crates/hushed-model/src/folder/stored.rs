@@ -83,7 +83,8 @@ impl Stored {
     /// Reads it.
     ///
     /// # Errors
-    /// [`FolderError`]: a file that cannot be read, that was written since it was opened, or with numbers that are none.
+    /// [`FolderError`]: a file that cannot be read, that was written since it was opened, or with numbers that are
+    /// none.
     pub fn read(&self) -> Result<Matrix<f32>, FolderError> {
         let shape = [self.rows, self.cols];
         let numbers = self.files.read(&self.name, &shape).and_then(|numbers| {

@@ -147,7 +147,8 @@ pub(crate) fn estimate(
 
 #[cfg(test)]
 mod tests {
-    use hushed_model::{NetworkConfig, Pool, llama_shapes, network_shapes};
+    use hushed_model::testing::large_generator;
+    use hushed_model::{NetworkConfig, Pool, network_shapes};
 
     use super::*;
 
@@ -190,7 +191,7 @@ mod tests {
     /// Holding 7 · 10^9 numbers twice takes 54 GB; a session that reads them, little more than the table thrice.
     #[test]
     fn a_large_model_streams_where_it_does_not_fit() {
-        let program = llama_shapes(&NetworkConfig::llama_7b()).program();
+        let program = large_generator();
         let memory = Memory::largest(&program, (0, 64), 64).unwrap();
         assert!(memory.server(1) > 53_000_000_000, "{memory:?}");
         assert_eq!(memory.stream, 3 * 4 * 32_000 * 4096);

@@ -32,8 +32,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Layers that are made of stored matrices in every pass ([`Model::open`]); nothing is read yet, and [`out_of_range`]
-    /// tells what no format holds.
+    /// Layers that are made of stored matrices in every pass ([`Model::open`]); nothing is read yet, and
+    /// [`out_of_range`] tells what no format holds.
     ///
     /// # Errors
     /// As [`run`].
