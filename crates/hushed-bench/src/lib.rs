@@ -319,6 +319,11 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(fhe::models),
     },
     Suite {
+        name: "fhe-text",
+        about: "CKKS: an encoder layer with random weights for one text of 128 tokens, in packed rows; a minute or two on two cores",
+        kind: Kind::Local(fhe::texts),
+    },
+    Suite {
         name: "roofline",
         about: "CKKS: modular products a byte and a second of each primitive, beside the machine's peaks",
         kind: Kind::Local(ckks::roofline),
@@ -326,7 +331,7 @@ pub const SUITES: &[Suite] = &[
 ];
 
 /// Measurements that take too long for `all`.
-pub const LONG: &[&str] = &["fhe-layer", "fhe-model"];
+pub const LONG: &[&str] = &["fhe-layer", "fhe-model", "fhe-text"];
 
 /// How the sizes of a suite are run.
 #[derive(Clone, Copy)]

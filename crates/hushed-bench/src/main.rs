@@ -27,7 +27,7 @@ Examples:
 Exit codes: 0 done, 2 wrong usage, 5 network or peer, 8 output not written, 70 a defect of this program. See docs/errors.md."
 )]
 struct Args {
-    /// What to measure; `all` for everything but `fhe-layer` and `fhe-model`
+    /// What to measure; `all` for everything but `fhe-layer`, `fhe-model` and `fhe-text`
     #[arg(required_unless_present = "list")]
     name: Option<String>,
 

@@ -6,6 +6,7 @@
 //! a step, with keys and matrices. A search ([`search`]) places refreshes and sizes what is held at once.
 
 mod assumed;
+mod curve;
 pub mod declared;
 mod exposure;
 pub mod keys;
@@ -33,6 +34,7 @@ use hushed_rlwe::hybrid::KeyUse;
 use serde::Serialize;
 
 pub use assumed::assumed_choices;
+pub use curve::{Curve, CurvePoint, Goal};
 pub use exposure::FheExposure;
 pub use measure::measure_prices;
 pub use memory::FheMemory;

@@ -11,6 +11,7 @@ mod model;
 mod norm;
 mod scores;
 mod softmax;
+mod text;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,6 +39,7 @@ pub use model::models;
 pub use norm::norms;
 pub use scores::scores;
 pub use softmax::softmaxes;
+pub use text::texts;
 
 /// Rows of each text.
 const ROWS: usize = 128;
@@ -92,7 +94,16 @@ impl Bed {
         scale: Scale,
     ) -> Result<Ciphertext, BenchError> {
         let values: Vec<Complex64> = values.iter().map(|&v| v.into()).collect();
-        let plain = self.on.encoder().encode(&values, limbs, scale)?;
+        self.encrypt_pairs(&values, limbs, scale)
+    }
+
+    fn encrypt_pairs(
+        &mut self,
+        values: &[Complex64],
+        limbs: usize,
+        scale: Scale,
+    ) -> Result<Ciphertext, BenchError> {
+        let plain = self.on.encoder().encode(values, limbs, scale)?;
         Ok(self.encryptor.encrypt(&plain, &mut self.rng)?)
     }
 

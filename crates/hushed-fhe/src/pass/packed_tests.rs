@@ -14,7 +14,10 @@ use crate::choices::Choices;
 use crate::inputs::bound_of_inputs;
 use crate::plan::packed::placed;
 use crate::plan::public_plan::{AnswerRows, Lengths};
-use crate::plan::{FheOptions, assumed_choices, dry_run, packed_placement, reference};
+use crate::plan::{
+    FheOptions, FhePlanReport, assumed_choices, dry_run, packed_placement, reference,
+};
+use crate::run::job::bootstrap;
 use crate::simulate::{Batch, Op, Simulator, embedded};
 use crate::testing::{Structure, measure};
 
@@ -36,6 +39,19 @@ fn run(
         bound,
     };
     batch.run(on, rows, texts, None)
+}
+
+fn options(texts: usize) -> FheOptions {
+    FheOptions {
+        rows: 128,
+        texts,
+        lengths: Lengths::Public,
+        answer: AnswerRows::Last,
+        max_memory: None,
+        uplink: 1e7,
+        prices: reference(2),
+        placement: None,
+    }
 }
 
 fn some(count: usize, length: usize) -> Vec<TokenIds> {
@@ -98,16 +114,6 @@ fn one_text_of_768_columns_is_planned() {
     let program = random_network(&config, Pool::Mean, 1).program();
     let choices = assumed_choices(&program, 128);
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
-    let options = |texts: usize| FheOptions {
-        rows: 128,
-        texts,
-        lengths: Lengths::Public,
-        answer: AnswerRows::Last,
-        max_memory: None,
-        uplink: 1e7,
-        prices: reference(2),
-        placement: None,
-    };
     let placed = |texts| packed_placement(&program, &choices, &params, &options(texts)).unwrap();
     let placement = placed(1).unwrap();
     assert_eq!(placement.columns, 256);
@@ -128,6 +134,20 @@ fn minilm_one_text_in_packed_rows() {
     let program = network.program();
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
     let bound = bound_of_inputs(&program, 128).unwrap();
+    // Of the run as it was when columns took one vector only: its operations, and so its bytes, are the same.
+    let mut options = options(1);
+    options.placement = packed_placement(&program, &choices, &params, &options).unwrap();
+    let (_, keys) = bootstrap(&params).unwrap();
+    let plan = FhePlanReport::new(&program, &choices, false, &params, &keys, &options).unwrap();
+    let work = [
+        plan.work.bootstraps(),
+        plan.work.rotations,
+        plan.work.relinearisations,
+        plan.work.products,
+        plan.work.rescales,
+        plan.rotation_keys as u64,
+    ];
+    assert_eq!(work, [36, 5018, 1200, 2634, 1925, 129]);
     for text in [
         "Does the museum open on public holidays?",
         "Der Zug nach Basel fährt heute von Gleis 7.",

@@ -52,6 +52,43 @@ fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, Fhe
     )
 }
 
+/// Each goal chooses the plan that is least in it; few texts are answered soonest.
+#[test]
+fn a_curve_has_a_plan_for_every_number_of_texts() {
+    let network = small();
+    let params = CkksParams::n16_boot().unwrap();
+    let program = network.program();
+    let options = options(Lengths::Public);
+    let choices = assumed_choices(&program, options.rows);
+    let keys = EvalKeyPlan::new();
+    let curve = |goal: Goal, options: &FheOptions| {
+        let model = (&program, &choices, true);
+        goal.plan(model, &params, &keys, options).unwrap()
+    };
+    let soonest = curve(Goal::Latency, &options);
+    let texts: Vec<usize> = soonest.points.iter().map(|p| p.texts).collect();
+    // Sixteen places for all columns, or four for one head; then a batch.
+    assert_eq!(texts, [128, 256, 512, 2048]);
+    assert_eq!(soonest.report.texts, 128);
+    assert_eq!(soonest.options.placement.unwrap().columns, 16);
+    for (curve, cost) in [
+        (soonest.points, (|p| p.seconds) as fn(&CurvePoint) -> f64),
+        (curve(Goal::Throughput, &options).points, |p| {
+            p.seconds_per_text
+        }),
+    ] {
+        let chosen = curve.iter().find(|p| p.chosen).unwrap();
+        assert_eq!(curve.iter().filter(|p| p.chosen).count(), 1);
+        assert!(curve.iter().all(|p| cost(chosen) <= cost(p)));
+    }
+    // What packed rows do not take is a batch.
+    let private = FheOptions {
+        lengths: Lengths::Private,
+        ..options
+    };
+    assert_eq!(curve(Goal::Latency, &private).points.len(), 1);
+}
+
 #[test]
 fn a_plan_counts_what_the_circuit_does() {
     let plan = plan(&options(Lengths::Public)).unwrap();

@@ -155,6 +155,7 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Res
     let mut object = json!({
         "texts": opened.embeddings.len(), "decryptions": opened.decryptions, "labels": opened.labels,
         "canary": canary.map(|c| json!({ "cosine": c.cosine, "least": c.least, "good": c.is_good() })),
+        "unchecked": canary.is_none(),
     });
     let (more, words) = found;
     if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
@@ -162,7 +163,7 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Res
     }
     let told = match canary {
         Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
-        None => "the manifest has no canary".to_owned(),
+        None => "unchecked, as the manifest has no canary".to_owned(),
     };
     out.summary(
         object,

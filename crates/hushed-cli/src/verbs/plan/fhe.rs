@@ -12,8 +12,8 @@ use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
 use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, hex};
 use hushed_fhe::plan::{
-    FheOptions, FhePlanReport, Prices, Step, assumed_choices, measure_prices, packed_placement,
-    reference,
+    CurvePoint, FheOptions, FhePlanReport, Goal, Prices, Step, assumed_choices, measure_prices,
+    packed_placement, reference,
 };
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, MAX_BYTES, answer_in_clear, can_run};
@@ -52,6 +52,18 @@ pub struct Args {
         help_heading = "With --protocol fhe"
     )]
     texts: Option<usize>,
+
+    /// fhe: plan every number of texts that can be run at a time, print what each costs, and choose the one that
+    /// answers soonest, or takes the fewest seconds a text
+    #[arg(
+        long,
+        value_name = "GOAL",
+        value_enum,
+        conflicts_with = "texts",
+        env = "HUSHED_GOAL",
+        help_heading = "With --protocol fhe"
+    )]
+    goal: Option<Least>,
 
     /// fhe: what `hushed calibrate --protocol fhe` wrote; degrees and steps are assumed without it
     #[arg(
@@ -187,6 +199,15 @@ pub enum Learns {
     Private,
 }
 
+/// What a plan is to be least in.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Least {
+    /// Seconds of a run: few texts at a time
+    Latency,
+    /// Seconds a text: many at a time
+    Throughput,
+}
+
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Measure {
@@ -276,7 +297,22 @@ impl Args {
         if self.texts.is_some() && program.vocabulary().is_none() {
             options.placement = packed_placement(&program, used, &params, &options)?;
         }
-        let plan = FhePlanReport::new(&program, used, assumed, &params, &bootstrap, &options)?;
+        let plan = match self.goal {
+            Some(least) => {
+                let goal = match least {
+                    Least::Latency => Goal::Latency,
+                    Least::Throughput => Goal::Throughput,
+                };
+                let model = (&program, used, assumed);
+                let curve = goal.plan(model, &params, &bootstrap, &options)?;
+                for point in &curve.points {
+                    out.result(json!({ "curve": point }), || priced(point))?;
+                }
+                options = curve.options;
+                curve.report
+            }
+            None => FhePlanReport::new(&program, used, assumed, &params, &bootstrap, &options)?,
+        };
 
         if request.steps {
             for step in &plan.steps {
@@ -421,6 +457,18 @@ pub fn read_choices(path: &Path) -> Result<Choices, CliError> {
         return Err(CliError::InputTooLarge { path, limit });
     }
     Ok(Choices::from_json(&read(path)?).map_err(FheError::from)?)
+}
+
+fn priced(point: &CurvePoint) -> String {
+    format!(
+        "{:>5} texts at a time  {:>8.0} s  {:>7.1} s a text  keys {:>6.2} GiB  memory {:>6.1} GiB{}",
+        point.texts,
+        point.seconds,
+        point.seconds_per_text,
+        gib(point.key_bytes),
+        gib(point.memory),
+        if point.chosen { "  chosen" } else { "" },
+    )
 }
 
 fn describe(step: &Step) -> String {
