@@ -231,8 +231,8 @@ impl PreparedGrid {
     }
 }
 
-/// The diagonal of each giant and baby, giant by giant, rotated back by its giant; zeros where the grid has none. A part
-/// of them a thread, with an encoder each, whose tables are made once.
+/// The diagonal of each giant and baby, giant by giant, rotated back by its giant; zeros where the grid has none. Each
+/// thread encodes a part of them, with an encoder of its own, whose tables are made once.
 fn encode<'a>(
     grid: &MapGrid,
     split: &GridSplit,
