@@ -3,29 +3,41 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_serve::{Kept, ServeError, Task};
+use hushed_mpc::Answers;
+use hushed_serve::{Class, Kept, ServeError, Task};
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
 use crate::encoder::How;
-use crate::{errors, work};
+use crate::{errors, plan, work};
 
 /// A classifier; its lock lets one call run at a time.
 #[pyclass(frozen, module = "hushed._native")]
 pub struct Classifier {
     kept: Arc<Mutex<Kept>>,
     labels: Vec<String>,
+    /// What is given of each text.
+    answers: Answers,
     max_tokens: usize,
     bundle: String,
+}
+
+/// What is given of a text: its label, the likeliest labels, or all logits in the order of the labels.
+#[derive(IntoPyObject)]
+enum Answer {
+    Label(String),
+    Top(Vec<String>),
+    Logits(Vec<f64>),
 }
 
 #[pymethods]
 impl Classifier {
     #[new]
-    fn new(py: Python<'_>, connection: Connection) -> PyResult<Self> {
+    fn new(py: Python<'_>, connection: Connection, answers: &str) -> PyResult<Self> {
         let opened = work::quietly(py, move || Kept::open(connection.config()?, Task::Classify))?;
         let kept = opened.map_err(|error| errors::serve(py, &error))?;
         Ok(Self {
+            answers: plan::enough(py, answers, kept.answers())?,
             labels: kept.public().labels().unwrap_or_default().to_vec(),
             max_tokens: kept.max_tokens(),
             bundle: kept.bundle().to_string(),
@@ -51,17 +63,13 @@ impl Classifier {
         &self.bundle
     }
 
-    /// The class of each text.
-    fn classify(&self, py: Python<'_>, texts: Vec<String>, how: How) -> PyResult<Vec<String>> {
+    /// The answer to each text.
+    fn classify(&self, py: Python<'_>, texts: Vec<String>, how: How) -> PyResult<Vec<Answer>> {
         let stop = Arc::new(AtomicBool::new(false));
         let (kept, seen) = (Arc::clone(&self.kept), Arc::clone(&stop));
-        let call = move |_: work::Reporter<_, ()>| -> Result<Vec<String>, ServeError> {
+        let call = move |_: work::Reporter<_, ()>| -> Result<Vec<Class>, ServeError> {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let classes = kept.classify(&texts, &how.options(), &seen)?;
-            Ok(classes
-                .iter()
-                .map(|class| class.name().to_owned())
-                .collect())
+            kept.classify(&texts, &how.options(), &seen)
         };
         let done = work::run(
             py,
@@ -69,13 +77,44 @@ impl Classifier {
             |_, ()| Ok(()),
             || stop.store(true, Ordering::Relaxed),
         )?;
-        done.map_err(|error| errors::serve(py, &error))
+        let classes = done.map_err(|error| errors::serve(py, &error))?;
+        let answers = classes.into_iter().map(|class| self.answer(class));
+        // A later session of a server that was started again.
+        answers
+            .collect::<Option<_>>()
+            .ok_or_else(|| errors::usage(py, "usage", "the server opens less than it did before"))
     }
 
     /// Ends the session, if one is open.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         close(py, &self.kept)
     }
+}
+
+impl Classifier {
+    /// What is wanted of a text; `None` if less was opened.
+    fn answer(&self, class: Class) -> Option<Answer> {
+        let Some(wanted) = self.answers.top() else {
+            return class.logits.map(Answer::Logits);
+        };
+        if self.answers == Answers::Label {
+            return Some(Answer::Label(class.name().to_owned()));
+        }
+        let mut top = match class.logits {
+            Some(logits) => ranked(&self.labels, &logits),
+            None if class.top.len() < wanted => return None,
+            None => class.top,
+        };
+        top.truncate(wanted);
+        Some(Answer::Top(top))
+    }
+}
+
+/// Labels, that of the largest logit first.
+fn ranked(labels: &[String], logits: &[f64]) -> Vec<String> {
+    let mut pairs: Vec<_> = labels.iter().zip(logits).collect();
+    pairs.sort_by(|a, b| b.1.total_cmp(a.1));
+    pairs.into_iter().map(|(label, _)| label.clone()).collect()
 }
 
 /// Ends a session, if one is open.

@@ -13,7 +13,7 @@ use hushed_serve::{
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
-use crate::{classifier, errors, work};
+use crate::{classifier, errors, plan, work};
 
 /// How often Python's signal handlers get a chance.
 const LOOK: Duration = Duration::from_millis(50);
@@ -61,17 +61,20 @@ struct Text {
     /// Raised to end its pass at the next step.
     stop: Arc<AtomicBool>,
     finish: Mutex<Option<&'static str>>,
+    /// The likeliest tokens of the pass whose piece was taken last.
+    top: Mutex<Vec<u32>>,
 }
 
-/// What comes of a pass: what it adds to the text, and why it is the last, if it is.
-type Piece = Result<(String, Option<Finish>), ServeError>;
+/// What comes of a pass: what it adds to the text, its likeliest tokens, and why it is the last, if it is.
+type Piece = Result<(String, Vec<u32>, Option<Finish>), ServeError>;
 
 #[pymethods]
 impl Generator {
     #[new]
-    fn new(py: Python<'_>, connection: Connection) -> PyResult<Self> {
+    fn new(py: Python<'_>, connection: Connection, answers: &str) -> PyResult<Self> {
         let opened = work::quietly(py, move || Kept::open(connection.config()?, Task::Generate))?;
         let kept = opened.map_err(|error| errors::serve(py, &error))?;
+        plan::enough(py, answers, kept.answers())?;
         Ok(Self {
             max_tokens: kept.max_tokens(),
             bundle: kept.bundle().to_string(),
@@ -140,6 +143,7 @@ impl Generator {
             pieces: Mutex::new(Some(pieces)),
             stop: Arc::default(),
             finish: Mutex::default(),
+            top: Mutex::default(),
         });
         self.begin(&text);
         let (kept, stop) = (Arc::clone(&self.kept), Arc::clone(&text.stop));
@@ -171,7 +175,7 @@ impl Generation {
         loop {
             let text = Arc::clone(&self.text);
             match py.detach(move || text.next()) {
-                Some(Ok(Ok((piece, _)))) => return Ok(Some(piece)),
+                Some(Ok(Ok((piece, ..)))) => return Ok(Some(piece)),
                 Some(Ok(Err(error))) => return Err(errors::serve(py, &error)),
                 Some(Err(RecvTimeoutError::Timeout)) => {}
                 Some(Err(RecvTimeoutError::Disconnected)) => {
@@ -202,6 +206,13 @@ impl Generation {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The ids of the likeliest tokens of the pass whose piece was taken last, its own first.
+    #[getter]
+    fn top(&self) -> Vec<u32> {
+        let top = self.text.top.lock();
+        top.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Ends it before its end.
     fn close(&self) {
         self.text.end();
@@ -213,8 +224,12 @@ impl Text {
     fn next(&self) -> Option<Result<Piece, RecvTimeoutError>> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let piece = pieces.as_ref()?.recv_timeout(LOOK);
+        if let Ok(Ok((_, top, _))) = &piece {
+            let mut last = self.top.lock().unwrap_or_else(PoisonError::into_inner);
+            last.clone_from(top);
+        }
         match &piece {
-            Ok(Ok((_, Some(last)))) => {
+            Ok(Ok((.., Some(last)))) => {
                 let finish = match last {
                     Finish::End => "end",
                     Finish::Stop => "stop",
@@ -276,7 +291,7 @@ fn go(
         };
         for token in generation? {
             let token = token?;
-            if send.send(Ok((token.text, token.last))).is_err() {
+            if send.send(Ok((token.text, token.top, token.last))).is_err() {
                 break;
             }
         }

@@ -2,11 +2,32 @@
 
 use std::path::PathBuf;
 
+use hushed_mpc::Answers;
 use hushed_mpc::plan::{Plan, Request};
 use hushed_serve::read_prefix;
 use pyo3::prelude::*;
 
 use crate::{errors, work};
+
+/// What is opened of a text or token, as it is written.
+pub fn opened(py: Python<'_>, answers: &str) -> PyResult<Answers> {
+    let wrong = |what| errors::usage(py, "usage", &format!("answers={answers:?}: give {what}"));
+    answers.parse().map_err(wrong)
+}
+
+/// What a client wants opened, of a server that opens `found`.
+pub fn enough(py: Python<'_>, wanted: &str, found: Answers) -> PyResult<Answers> {
+    let wanted = opened(py, wanted)?;
+    match found.includes(wanted) {
+        true => Ok(wanted),
+        false => {
+            let message = format!(
+                "the server opens {found}, less than answers=\"{wanted}\": its operator decides (hushed serve --answers)"
+            );
+            Err(errors::usage(py, "usage", &message))
+        }
+    }
+}
 
 /// The plan of one pass over texts of these numbers of tokens, as JSON.
 #[pyfunction]
@@ -17,7 +38,9 @@ pub fn plan(
     bucket: Option<usize>,
     public_table: bool,
     public_prefix: Option<PathBuf>,
+    answers: &str,
 ) -> PyResult<String> {
+    let answers = opened(py, answers)?;
     let prefix = public_prefix.as_deref().map(read_prefix).transpose();
     let request = Request {
         tokens,
@@ -25,7 +48,7 @@ pub fn plan(
         bucket,
         public_table,
         max_tokens: 1,
-        answers: Default::default(),
+        answers,
         prefix: prefix.map_err(|error| errors::serve(py, &error))?,
     };
     let planned = work::quietly(py, move || Plan::of_folder(&folder, &request))?;

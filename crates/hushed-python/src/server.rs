@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use hushed_mpc::Answers;
 use hushed_serve::{ClientAccess, ServeError, ServerConfig};
 use pyo3::prelude::*;
 
-use crate::{errors, work};
+use crate::{errors, plan, work};
 
 /// What to serve: `hushed._settings.Serving`.
 #[derive(FromPyObject)]
@@ -24,6 +25,7 @@ struct Serving {
     public_table: bool,
     index: Option<PathBuf>,
     public_prefix: Option<PathBuf>,
+    answers: String,
 }
 
 /// A server that runs until it is closed.
@@ -41,7 +43,8 @@ pub struct Server {
 impl Server {
     #[new]
     fn new(py: Python<'_>, serving: Serving) -> PyResult<Self> {
-        let started = work::quietly(py, move || Self::start(&serving.config()))?;
+        let answers = plan::opened(py, &serving.answers)?;
+        let started = work::quietly(py, move || Self::start(&serving.config(answers)))?;
         started.map_err(|error| errors::serve(py, &error))
     }
 
@@ -122,7 +125,7 @@ impl Drop for Server {
 
 impl Serving {
     /// A server for this machine alone.
-    fn config(self) -> ServerConfig {
+    fn config(self, answers: Answers) -> ServerConfig {
         let mut config = ServerConfig::local(self.folder, self.certificates);
         config.entrance.listen = format!("127.0.0.1:{}", self.port);
         config.entrance.access = ClientAccess::new(self.tokens, None);
@@ -133,6 +136,7 @@ impl Serving {
         config.public_table = self.public_table;
         config.index = self.index;
         config.public_prefix = self.public_prefix;
+        config.answers = answers;
         config
     }
 }

@@ -201,6 +201,48 @@ def test_classes_are_the_published_ones(judge):
         assert classifier.classify([]) == []
 
 
+def test_operators_open_more_than_the_first_place():
+    cases = json.loads((GOLDEN / "roberta-classifier" / "expected.json").read_text())
+    case = next(case for case in cases if margin(case["answer"]) > 0.05)
+    labels, text, logits = ["no", "perhaps", "yes"], case["text"], case["answer"]
+    ranked = [labels[i] for i in sorted(range(3), key=lambda i: -logits[i])]
+
+    def answers(judge, wanted):
+        with hushed.Classifier(judge.address, pin=judge.pin, truncate=True, answers=wanted) as classifier:
+            return classifier.classify(text)
+
+    with hushed.serve(GOLDEN / "roberta-classifier", answers="logits") as judge:
+        assert answers(judge, "logits") == pytest.approx(logits, abs=0.02)
+        assert answers(judge, "top:2")[0] == ranked[0] == answers(judge, "label")
+    with hushed.serve(GOLDEN / "roberta-classifier", answers="top:2") as judge:
+        top = answers(judge, "top:2")
+        assert len(top) == 2 and top[0] == ranked[0] and set(top) < set(labels)
+        assert answers(judge, "top:1") == [ranked[0]] and answers(judge, "label") == ranked[0]
+        for more in ["top:3", "logits"]:
+            with pytest.raises(hushed.UsageError, match="operator"):
+                answers(judge, more)
+    for wrong in ["top:0", "all", ""]:
+        for call in [hushed.serve, lambda folder, answers: hushed.plan(folder, 4, answers=answers)]:
+            with pytest.raises(hushed.UsageError):
+                call(GOLDEN / "roberta-classifier", answers=wrong)
+    label, more = (hushed.plan(GOLDEN / "roberta-classifier", 4, answers=a) for a in ["label", "logits"])
+    assert label["rounds"] > more["rounds"] and "logit" in str(more["exposures"])
+
+
+def test_operators_open_the_likeliest_tokens(writer):
+    with hushed.serve(GOLDEN / "gpt2", answers="top:3") as server:
+        with hushed.Generator(server.address, pin=server.pin, answers="top:2") as generator:
+            answer = generator.generate("Hello world", max_tokens=2)
+            assert answer.top == []
+            for _ in answer:
+                assert len(set(answer.top)) == 3
+    with hushed.Generator(writer.address, pin=writer.pin) as generator:
+        answer = generator.generate("Hello world", max_tokens=1)
+        assert list(answer) and len(answer.top) == 1
+    with pytest.raises(hushed.UsageError, match="operator"):
+        hushed.Generator(writer.address, pin=writer.pin, answers="top:2")
+
+
 def test_classifiers_renew_their_sessions_and_keep_them_after_a_refusal():
     with hushed.serve(GOLDEN / "roberta-classifier", max_texts=2) as judge:
         with hushed.Classifier(judge.address, pin=judge.pin) as classifier:

@@ -34,6 +34,15 @@ impl Answers {
         }
     }
 
+    /// Whether so much tells what `other` would.
+    pub fn includes(self, other: Answers) -> bool {
+        match (self.top(), other.top()) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(ours), Some(theirs)) => ours >= theirs,
+        }
+    }
+
     /// What a row of this many logits counts as against a client's limit of texts: every place or logit that is opened.
     pub fn charge(self, logits: usize) -> usize {
         self.top().unwrap_or(logits)

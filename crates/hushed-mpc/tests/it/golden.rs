@@ -6,10 +6,14 @@
 use std::sync::Arc;
 
 use crate::common::tiny_of;
+use crate::decode::after;
 use hushed_math::rng::SecretRng;
+use hushed_model::testing::tiny_golden;
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Embedding, Model, Pool};
-use hushed_mpc::{Input, Protocol, PublicTable, Terms, embeddings};
+use hushed_mpc::{
+    Cache, Input, Layers, Prefix, Protocol, PublicTable, Terms, embeddings, next_token,
+};
 use hushed_net::Session;
 use hushed_twopc::Ctx;
 use hushed_twopc::he::HeContext;
@@ -73,6 +77,9 @@ const CASES: [Case; 5] = [
     ),
 ];
 
+/// Of two tokens behind a public prefix.
+const CONTINUED: &str = "7cae7442836dd135d38f1037d61d0424ca9b2d95c6ccbb9418dfad997ef5ac0b";
+
 #[test]
 fn transcripts_of_whole_runs_do_not_change() {
     let found = CASES.map(|(activation, pool, terms, rows, _)| {
@@ -85,41 +92,94 @@ fn transcripts_of_whole_runs_do_not_change() {
     assert_eq!(found, CASES.map(|case| case.4));
 }
 
-/// The hash of all payloads of a pass, keys included, and of the answers.
+/// Two tokens behind a public prefix; the server holds its weights, or reads them in every pass.
+#[test]
+fn transcripts_of_continued_texts_do_not_change() {
+    let folder = tiny_golden("llama");
+    let (held, stored) = (Model::load(&folder).unwrap(), Model::open(&folder).unwrap());
+    let streaming = Layers::streaming(&stored.program()).unwrap();
+    for (model, layers) in [(held, Layers::default()), (stored, streaming)] {
+        let [server, client] = [model.program(), Model::shapes_only(&model.public).program()];
+        let cache = after(&server, &[7, 3, 11, 3, 30]);
+        let known = Cache::after(Arc::new(Prefix::of_rows(5).unwrap()));
+        let passes = [3, 1];
+        let found = hashed(
+            Arc::new(layers),
+            |on| {
+                let (mut cache, mut ids) = (known, vec![5, 40, 17]);
+                for rows in passes {
+                    let new = ids[ids.len() - rows..].to_vec();
+                    let input = Input::Texts(vec![TokenIds::new(new)], PLAIN);
+                    let token = next_token(on, &client, &mut cache, &input, None);
+                    ids.push(token.unwrap().unwrap());
+                }
+                ids.iter().flat_map(|id| id.to_le_bytes()).collect()
+            },
+            |on| {
+                let mut cache = cache;
+                for rows in passes {
+                    let input = Input::Lengths(vec![rows], PLAIN);
+                    next_token(on, &server, &mut cache, &input, None).unwrap();
+                }
+            },
+        );
+        assert_eq!(found, CONTINUED);
+    }
+}
+
+/// The hash of a pass over texts of these rows.
 fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
     let texts: Vec<TokenIds> = rows.iter().map(|&rows| text(model, terms, rows)).collect();
+    let shapes = Model::shapes_only(&model.public);
+    hashed(
+        Arc::default(),
+        |client| {
+            if terms.public_table {
+                client.set_table(table(model.embedding().unwrap()));
+            }
+            let input = Input::Texts(texts, terms);
+            let answers = embeddings(client, &shapes, &input).unwrap().unwrap();
+            let values = answers.iter().flatten();
+            values.flat_map(|value| value.to_le_bytes()).collect()
+        },
+        |server| {
+            let lengths = Input::Lengths(rows.to_vec(), terms);
+            embeddings(server, model, &lengths).unwrap();
+        },
+    )
+}
+
+/// The hash of all payloads of a run, keys included, and of the client's answer.
+fn hashed(
+    layers: Arc<Layers>,
+    client: impl FnOnce(&mut Protocol) -> Vec<u8>,
+    server: impl FnOnce(&mut Protocol) + Send,
+) -> String {
     let ([near, far], heard) = heard_pair();
     let (near_ot, far_ot) = IdealPair::from_seed(7);
-    let shapes = Model::shapes_only(&model.public);
-    let answers = std::thread::scope(|scope| {
-        let lengths = Input::Lengths(rows.to_vec(), terms);
-        scope.spawn(move || {
-            let mut server = party(far, Box::new(far_ot), 2);
-            embeddings(&mut server, model, &lengths).unwrap();
-        });
-        let mut client = party(near, Box::new(near_ot), 1);
-        if terms.public_table {
-            client.set_table(table(model.embedding().unwrap()));
-        }
-        let input = Input::Texts(texts, terms);
-        embeddings(&mut client, &shapes, &input).unwrap().unwrap()
+    let answer = std::thread::scope(|scope| {
+        scope.spawn(move || server(&mut party(far, Box::new(far_ot), 2, layers)));
+        client(&mut party(near, Box::new(near_ot), 1, Arc::default()))
     });
     let mut hash = Sha256::new();
     for payloads in heard.each_ref().map(Heard::take) {
         hash.update(payloads.len().to_le_bytes());
         hash.update(payloads);
     }
-    for value in answers.iter().flatten() {
-        hash.update(value.to_le_bytes());
-    }
+    hash.update(answer);
     let hash = hash.finalize();
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn party(mut session: Session, ot: Box<dyn Correlations>, seed: u64) -> Protocol {
+fn party(
+    mut session: Session,
+    ot: Box<dyn Correlations>,
+    seed: u64,
+    layers: Arc<Layers>,
+) -> Protocol {
     let mut rng = SecretRng::insecure_from_seed(seed);
     let he = HeContext::exchange(&mut session, &mut rng).unwrap();
-    Protocol::new(Ctx::new(session, rng, ot), he, Arc::default())
+    Protocol::new(Ctx::new(session, rng, ot), he, layers)
 }
 
 /// A text of so many rows; where rows are padded, one of them is padding.

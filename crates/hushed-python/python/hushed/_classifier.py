@@ -7,6 +7,8 @@ from . import _native
 from ._session import Session
 from ._settings import Connection, How, PathLike, at_least, bucket_of, close_quietly, flag, texts_of
 
+Answer = Union[str, List[str], List[float]]
+
 
 class Classifier(Session):
     """Classifies texts with a server that sees neither the texts nor their classes; this side uses their labels alone.
@@ -14,7 +16,11 @@ class Classifier(Session):
     >>> hushed.Classifier("127.0.0.1:7450", pin="9f86d0…").classify(["a private text"])
     ['positive']
 
-    Arguments are those of :class:`SentenceEncoder` without ``prompts``. Threads may share a classifier; their calls run one after the
+    ``answers`` is what :meth:`classify` gives of a text: ``"label"``, its class; ``"top:K"``, a list of the K likeliest,
+    from the likeliest; ``"logits"``, a list of numbers in the order of ``labels``. More than the label only where the
+    server's operator opens it (:func:`serve`).
+
+    Other arguments are those of :class:`SentenceEncoder` without ``prompts``. Threads may share a classifier; their calls run one after the
     other. It cannot be pickled, and refuses to work in a process that was forked from its own.
     """
 
@@ -32,6 +38,7 @@ class Classifier(Session):
         bucket: Optional[int] = None,
         truncate: Optional[bool] = None,
         public_table: Optional[bool] = None,
+        answers: str = "label",
     ) -> None:
         connection = Connection.of(
             server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
@@ -40,12 +47,12 @@ class Classifier(Session):
         self._bucket = bucket_of(bucket)
         self._truncate = flag(truncate, "HUSHED_TRUNCATE")
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
-        self._native: _native.Classifier = _native.Classifier(connection)
+        self._native: _native.Classifier = _native.Classifier(connection, str(answers))
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
 
-    def classify(self, texts: Union[str, Iterable[str]], batch_size: int = 8) -> Union[str, List[str]]:
-        """The class of each text, as a list; of one ``str``, its class. ``batch_size`` is the most texts that share a
-        pass; the server sees them in their order."""
+    def classify(self, texts: Union[str, Iterable[str]], batch_size: int = 8) -> Union[Answer, List[Answer]]:
+        """The class of each text, or what else was asked for by ``answers``, as a list; of one ``str`` alone, its own.
+        ``batch_size`` is the most texts that share a pass; the server sees them in their order."""
         single = isinstance(texts, str)
         listed = texts_of([texts] if isinstance(texts, str) else texts)
         how = How(
@@ -54,8 +61,8 @@ class Classifier(Session):
             truncate=self._truncate,
             public_table=self._public_table,
         )
-        classes = self._native.classify(listed, how)
-        return classes[0] if single else classes
+        answers = self._native.classify(listed, how)
+        return answers[0] if single else answers
 
     @property
     def labels(self) -> List[str]:

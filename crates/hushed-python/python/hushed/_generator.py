@@ -29,8 +29,9 @@ class Generator(Session):
 
     The server learns the number of tokens of the prompt (rounded up with ``bucket``), and the number of passes and when
     they run: so where the text ends, unless ``pad_output`` is set. ``public_prefix`` is a file with the public text that
-    the server must have before every one (:func:`serve`); without it the generator takes what the server has. Arguments
-    of the connection are those of :class:`SentenceEncoder`. One text is continued at a time. It cannot be pickled, and
+    the server must have before every one (:func:`serve`); without it the generator takes what the server has. With
+    ``answers="top:K"`` the server must open the K likeliest tokens of each pass, which :attr:`Generation.top` gives.
+    Arguments of the connection are those of :class:`SentenceEncoder`. One text is continued at a time. It cannot be pickled, and
     refuses to work in a process that was forked from its own.
     """
 
@@ -48,6 +49,7 @@ class Generator(Session):
         bucket: Optional[int] = None,
         public_prefix: Optional[PathLike] = None,
         public_table: Optional[bool] = None,
+        answers: str = "label",
     ) -> None:
         connection = Connection.of(
             server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
@@ -56,7 +58,7 @@ class Generator(Session):
         self._bucket = bucket_of(bucket)
         self._public_prefix = public_prefix or variable("HUSHED_PUBLIC_PREFIX")
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
-        self._native: _native.Generator = _native.Generator(connection)
+        self._native: _native.Generator = _native.Generator(connection, str(answers))
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
 
     def generate(
@@ -156,6 +158,12 @@ class Generation(Iterator[str]):
     def finish(self) -> Optional[str]:
         """Why the text ended: ``end`` (the model), ``stop`` or ``length``; ``None`` before its end."""
         return self._native.finish
+
+    @property
+    def top(self) -> List[int]:
+        """The ids of the likeliest tokens of the pass that gave the last piece, its own first: as many as the server's
+        operator opens, at least one; none before the first piece."""
+        return self._native.top
 
     def __next__(self) -> str:
         piece = self._native.next()

@@ -60,14 +60,16 @@ def serve(
     public_table: bool = False,
     index: Optional[PathLike] = None,
     public_prefix: Optional[PathLike] = None,
+    answers: str = "label",
 ) -> Server:
     """Serves a model folder on this machine's loopback, by protocol ``2pc``, until the server is closed.
 
     ``certificates`` is a folder for the development certificate, made there on first use; without it the certificate
     is made in a temporary folder, and the pin is another each time. Port 0 takes any free one. ``tokens`` is a file of
     the bearer tokens that clients need. ``index`` is an index of documents (``hushed index``) that clients may search,
-    ``public_prefix`` a file whose text, which is no secret, stands before every one that is continued. The limits are
-    those of ``hushed serve``.
+    ``public_prefix`` a file whose text, which is no secret, stands before every one that is continued. ``answers`` is
+    what clients get of a text that is classified or continued: ``"label"``, ``"top:K"``, of a classifier also
+    ``"logits"``. The limits are those of ``hushed serve``.
 
     >>> with hushed.serve("models/all-MiniLM-L6-v2") as server:
     ...     enc = hushed.SentenceEncoder(server.address, pin=server.pin)
@@ -88,6 +90,7 @@ def serve(
         public_table=bool(public_table),
         index=index,
         public_prefix=public_prefix,
+        answers=str(answers),
     )
     try:
         return Server(serving, temporary)

@@ -107,6 +107,7 @@ class Serving:
     public_table: bool
     index: Optional[PathLike]
     public_prefix: Optional[PathLike]
+    answers: str
 
 
 def variable(name: str) -> Optional[str]:

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Public, Task};
-use hushed_mpc::Wanted;
+use hushed_mpc::{Answers, Wanted};
 use hushed_net::NetError;
 
 use super::client::{Class, Client, Found, Options};
@@ -26,6 +26,7 @@ pub struct Kept {
     max_tokens: usize,
     max_texts: usize,
     documents: usize,
+    answers: Answers,
     client: Option<Client>,
     process: u32,
 }
@@ -47,6 +48,7 @@ impl Kept {
             max_tokens: client.max_tokens(),
             max_texts: client.texts_left(),
             documents: client.documents(),
+            answers: client.answers(),
             client: Some(client),
             process: std::process::id(),
         };
@@ -84,6 +86,12 @@ impl Kept {
     #[must_use]
     pub fn documents(&self) -> usize {
         self.documents
+    }
+
+    /// What the server opened of each text or token when the first session began.
+    #[must_use]
+    pub fn answers(&self) -> Answers {
+        self.answers
     }
 
     /// Runs `work` in a session that takes `texts` more, if a fresh one does. After an error of the
