@@ -55,8 +55,8 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     /// A pass over texts with these rows. The client divided its columns by `input_bound`, and by 2.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads do not fit the layout: pairs of
-    /// columns a head that are no power of two, or more than rows; vectors of which one would hold fewer heads.
+    /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads do not fit the layout: pairs
+    /// of columns a head that are no power of two, or more than rows; vectors that do not hold equally many heads.
     pub fn new(
         on: &'a S,
         program: &'a Program,
