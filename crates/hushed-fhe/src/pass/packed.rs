@@ -56,7 +56,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     ///
     /// # Errors
     /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads do not fit the layout: pairs
-    /// of columns a head that are no power of two, or more than rows; vectors of which one would hold fewer heads.
+    /// of columns a head that are no power of two, or more than rows; vectors that do not hold equally many heads.
     pub fn new(
         on: &'a S,
         program: &'a Program,
