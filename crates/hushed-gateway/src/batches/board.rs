@@ -359,10 +359,8 @@ impl Inner {
     fn next_run(&mut self, places: usize) -> Vec<Item> {
         let mut items = Vec::new();
         while items.len() < places
-            && let Some(at) = self.turns.choose(self.queue.iter().map(|item| item.caller))
-            && let Some(item) = self.queue.remove(at)
+            && let Some(item) = self.turns.take(&mut self.queue, |item| item.caller)
         {
-            self.turns.served(item.caller);
             items.push(item);
         }
         items

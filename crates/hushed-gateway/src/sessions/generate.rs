@@ -162,10 +162,7 @@ impl State {
     /// The oldest prompt of the caller whose turn it is, of those for which somebody waits.
     fn take(&mut self) -> Option<Job> {
         self.waiting.retain(|job| !job.events.is_closed());
-        let callers = self.waiting.iter().map(|job| job.caller);
-        let job = self.waiting.remove(self.turns.choose(callers)?)?;
-        self.turns.served(job.caller);
-        Some(job)
+        self.turns.take(&mut self.waiting, |job| job.caller)
     }
 
     fn fail(&mut self, failure: &Failure) {

@@ -1,6 +1,6 @@
 //! Who asks, how much of a queue one key of the API may take, so that others find a place, and whose turn it is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Who asks: SHA-256 of the key of the API, or zeros where none is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -53,6 +53,13 @@ impl Turns {
         let served = |caller| self.served.get(&caller).copied().unwrap_or(0);
         let next = waiting.map(served).enumerate().min_by_key(|&(_, at)| at);
         next.map(|(place, _)| place)
+    }
+
+    /// Takes the first thing of the caller whose turn it is out of a queue.
+    pub fn take<T>(&mut self, queue: &mut VecDeque<T>, caller: impl Fn(&T) -> Caller) -> Option<T> {
+        let next = queue.remove(self.choose(queue.iter().map(&caller))?)?;
+        self.served(caller(&next));
+        Some(next)
     }
 
     /// Something of this caller's has been taken.

@@ -407,9 +407,7 @@ impl State {
         if self.searched && !self.waiting.is_empty() {
             return None;
         }
-        let callers = self.searches.iter().map(|job| job.caller);
-        let job = self.searches.remove(self.turns.choose(callers)?)?;
-        self.turns.served(job.caller);
+        let job = self.turns.take(&mut self.searches, |job| job.caller)?;
         let id = self.passes;
         self.passes += 1;
         self.running.push((id, job.planned, now));
