@@ -49,13 +49,16 @@ pub(crate) trait Source {
     type Error;
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Self::Error>;
 
-    /// The weights of a layer that is declared ternary, `outputs × inputs`, its scale multiplied in.
+    /// The weights of a layer that is declared ternary, `outputs × inputs`, its scale multiplied in: a tensor like any
+    /// other, where nothing packs or checks them.
     fn ternary(
         &mut self,
         layer: &str,
         shape: [usize; 2],
-        scale: WeightScale,
-    ) -> Result<Option<Vec<f32>>, Self::Error>;
+        _: WeightScale,
+    ) -> Result<Option<Vec<f32>>, Self::Error> {
+        self.tensor(&format!("{layer}.weight"), &shape)
+    }
 
     /// Where a matrix stays, of a source that leaves matrices where they are.
     fn left(&self, _: &str, _: [usize; 2]) -> Option<Stored> {
@@ -69,15 +72,6 @@ pub(crate) struct ShapesOnly;
 impl Source for ShapesOnly {
     type Error = Infallible;
     fn tensor(&mut self, _: &str, _: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
-        Ok(None)
-    }
-
-    fn ternary(
-        &mut self,
-        _: &str,
-        _: [usize; 2],
-        _: WeightScale,
-    ) -> Result<Option<Vec<f32>>, Infallible> {
         Ok(None)
     }
 }
@@ -133,7 +127,7 @@ pub(crate) struct Leaving<'a>(pub &'a Arc<Files>);
 impl Source for Leaving<'_> {
     type Error = Problem;
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Problem> {
-        self.0.weights().read(name, shape).map(Some)
+        self.0.weights().tensor(name, shape)
     }
 
     fn ternary(
@@ -142,7 +136,7 @@ impl Source for Leaving<'_> {
         shape: [usize; 2],
         scale: WeightScale,
     ) -> Result<Option<Vec<f32>>, Problem> {
-        self.0.weights().ternary(layer, shape, scale).map(Some)
+        Source::ternary(&mut self.0.weights(), layer, shape, scale)
     }
 
     fn left(&self, name: &str, shape: [usize; 2]) -> Option<Stored> {

@@ -9,7 +9,6 @@ use serde_json::{Map, json};
 
 use super::{Random, Source, llama};
 use crate::folder::config::NetworkConfig;
-use crate::folder::decoder::WeightScale;
 use crate::folder::weights::WEIGHTS;
 
 /// Writes the numbers of [`Random`], rounded to bf16, as `model.safetensors`. There is nothing else in the folder.
@@ -44,15 +43,6 @@ impl Source for Shapes {
         self.0.push((name.to_owned(), shape.to_vec()));
         Ok(None)
     }
-
-    fn ternary(
-        &mut self,
-        layer: &str,
-        shape: [usize; 2],
-        _: WeightScale,
-    ) -> Result<Option<Vec<f32>>, Infallible> {
-        self.tensor(&format!("{layer}.weight"), &shape)
-    }
 }
 
 /// Writes what is asked for, and keeps none of it.
@@ -69,15 +59,6 @@ impl<W: Write> Source for Written<W> {
         let bytes: Vec<u8> = numbers.iter().flat_map(|&v| bf16(v)).collect();
         self.out.write_all(&bytes)?;
         Ok(None)
-    }
-
-    fn ternary(
-        &mut self,
-        layer: &str,
-        shape: [usize; 2],
-        _: WeightScale,
-    ) -> Result<Option<Vec<f32>>, io::Error> {
-        self.tensor(&format!("{layer}.weight"), &shape)
     }
 }
 
