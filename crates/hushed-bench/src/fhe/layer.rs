@@ -10,7 +10,7 @@ use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
 use hushed_fhe::{Acts, Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_model::{Matrix, Network, NetworkConfig, PlainActs, Pool, Rows, plain, random_network};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout};
 use crate::ckks::with_threads;
@@ -96,10 +96,6 @@ fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchE
     let (table, columns) = random_columns(&mut bed, network.embedding.width, limbs)?;
     let (result, taken) =
         bed.take(|on| layer(on, network, &choices, &placement, layout, columns))?;
-    let steps = bed.on.clock().seconds().into_iter();
-    let steps: Map<String, Value> = steps
-        .map(|(site, seconds)| (site.to_string(), json!(seconds)))
-        .collect();
     let mut error = 0.0_f64;
     for text in COMPARED {
         error = error.max(compare(&bed, network, layout, &table, &result, text)?);
@@ -117,7 +113,7 @@ fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchE
         "paper_core_seconds_per_text": 32178.0,
         "paper_bootstraps_per_text": 144.6,
         "placement": placement,
-        "steps": steps,
+        "steps": bed.steps(),
     });
     Ok(bed.row("fhe.layer", about, threads, &taken, parts))
 }

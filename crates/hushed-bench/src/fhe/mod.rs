@@ -27,7 +27,7 @@ use hushed_fhe::packing::Interleave;
 use hushed_fhe::simulate::{Counts, Op, Simulator};
 use hushed_fhe::{Encrypted, FheError, KeyDemand};
 use hushed_math::rng::SecretRng;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::BenchError;
 use crate::machine::{forget_peak, peak_memory};
@@ -137,6 +137,14 @@ impl Bed {
 
     fn texts(&self) -> usize {
         self.params.slots() / ROWS
+    }
+
+    /// Seconds of each step of what was run.
+    fn steps(&self) -> Map<String, Value> {
+        let steps = self.on.clock().seconds().into_iter();
+        steps
+            .map(|(site, seconds)| (site.to_string(), json!(seconds)))
+            .collect()
     }
 
     /// A row. `parts`: what else there is to say.

@@ -9,7 +9,7 @@ use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, packed_placement, reference};
 use hushed_fhe::{Acts, Choices, FheError, PackedPass, Placement, Slots};
 use hushed_model::{Matrix, Network, PlainActs, Program, Rows, plain};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::layer::{each_model, input_bound};
 use super::{Bed, Normal, ROWS, counted, rotations};
@@ -73,10 +73,6 @@ fn one(
     let before = processor_seconds();
     let (result, taken) = bed.take(|on| layer(on, run, vectors))?;
     let processor = processor_seconds() - before;
-    let steps = bed.on.clock().seconds().into_iter();
-    let steps: Map<String, Value> = steps
-        .map(|(site, seconds)| (site.to_string(), json!(seconds)))
-        .collect();
     let planned: f64 = plan.ledger(Some(0)).iter().map(|s| s.work.seconds).sum();
     let parts = json!({
         "error": compare(&bed, &program, (layout, &columns), table, &result)?,
@@ -91,7 +87,7 @@ fn one(
         "bootstraps_per_text": taken.counts.bootstrap,
         "key_switches_per_text": taken.counts.key_switch,
         "placement": placement,
-        "steps": steps,
+        "steps": bed.steps(),
     });
     Ok(bed.row("fhe.text", about, threads, &taken, parts))
 }
