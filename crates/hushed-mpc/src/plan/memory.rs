@@ -3,7 +3,7 @@
 //! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its
 //! peak).
 
-use hushed_model::{Block, Embedding, Linear, Mask, Program};
+use hushed_model::{Block, Embedding, Mask, Program};
 use serde::Serialize;
 
 use crate::Entry;
@@ -79,29 +79,11 @@ fn positions(program: &Program) -> u64 {
 
 /// Bytes of what a pass reads at a time: one product in use as integers, and the next one as it was read and as
 /// integers, or the table before and after it is transposed.
-fn stream(program: &Program) -> u64 {
-    let size = |linear: &Linear| linear.inputs * linear.outputs;
-    let mut sizes = vec![program.embedding().map_or(0, |e| e.vocabulary * e.width)];
-    for step in program.steps() {
-        match &step.block {
-            Block::Attention(a) => {
-                sizes.extend([
-                    size(&a.query) + size(&a.key) + size(&a.value),
-                    size(&a.output),
-                ]);
-            }
-            Block::FeedForward(f) => {
-                sizes.extend([size(&f.up) + f.gate.as_ref().map_or(0, size), size(&f.down)]);
-            }
-            Block::Head(c) => sizes.extend([size(&c.dense), size(&c.classes)]),
-            Block::Vocabulary(w) | Block::Classes(w) => sizes.push(size(w)),
-            Block::Patches(p) => sizes.push(size(&p.linear)),
-            Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => {}
-        }
-    }
+fn stream(steps: &[Entry]) -> u64 {
+    let mut sizes: Vec<u64> = steps.iter().map(|step| step.weights).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let most = sizes.first().copied().unwrap_or(0);
-    4 * (2 * most + sizes.get(1).copied().unwrap_or(0)) as u64
+    4 * (2 * most + sizes.get(1).copied().unwrap_or(0))
 }
 
 /// Bytes of the keys and values that a party holds of a text of this many rows, where the next pass reads them.
@@ -140,7 +122,7 @@ pub(crate) fn estimate(
             + cached(program, earlier + rows),
         weights: SERVER + positions(program) + matrices(program),
         matrices: matrices(program),
-        stream: stream(program),
+        stream: stream(steps),
         session: SESSION + held + (cots * SERVER_COT) as u64 + cached(program, earlier + rows),
     }
 }

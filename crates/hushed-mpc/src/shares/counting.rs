@@ -50,6 +50,9 @@ pub struct Entry {
     /// Bytes of ciphertexts that the party that answers holds at once: the encrypted operand, and the sums that make
     /// one response.
     pub held: u64,
+    /// Numbers of the weights or the table that the server multiplies with, of the largest product.
+    #[serde(skip)]
+    pub weights: u64,
     /// Estimated seconds on one core a party, without the network.
     pub seconds: f64,
 }
@@ -83,6 +86,7 @@ struct Work {
     products: u64,
     opened: u64,
     held: u64,
+    weights: u64,
     nanoseconds: u64,
 }
 
@@ -137,6 +141,7 @@ impl<'a> Counting<'a> {
             nanoseconds: rows.plan.nanoseconds,
             // A few ciphertexts of factors, and one response at a time.
             held: 0,
+            weights: 0,
         });
     }
 
@@ -161,6 +166,7 @@ impl<'a> Counting<'a> {
         outputs: usize,
         weight_bits: u32,
     ) -> Result<(), RunError> {
+        self.work.weights = self.work.weights.max((inputs * outputs) as u64);
         self.linear_over(MAIN, rows, inputs, outputs, weight_bits)
     }
 
@@ -189,6 +195,7 @@ impl Work {
         let cost = layout.plan.cost();
         Work {
             held: layout.held_bytes() as u64,
+            weights: 0,
             automorphisms: cost.automorphisms,
             products: cost.products,
             opened: opened as u64,
@@ -201,6 +208,7 @@ impl Work {
         self.products += w.products;
         self.opened += w.opened;
         self.held = self.held.max(w.held);
+        self.weights = self.weights.max(w.weights);
         self.nanoseconds += w.nanoseconds;
     }
 }
@@ -279,6 +287,7 @@ impl Shares for Counting<'_> {
             products: work.products,
             opened: work.opened,
             held: work.held,
+            weights: work.weights,
             seconds: (work.nanoseconds as f64 + cots as f64 * COT_NANOSECONDS) * 1e-9,
         });
         Ok(result)
