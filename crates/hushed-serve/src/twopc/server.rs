@@ -37,7 +37,11 @@ impl Server {
         // The cheap refusals first: a large model takes seconds to read.
         let listener = Listener::open(&config.entrance)?;
         let bundle = Bundle::from_folder(&config.model)?;
-        let mut model = Model::open(&config.model)?;
+        // With a limit it is decided below whether it is read whole.
+        let mut model = match config.max_memory {
+            Some(_) => Model::open(&config.model)?,
+            None => Model::load(&config.model)?,
+        };
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
         let max_tokens = max_tokens.min(model.public.max_tokens).min(MAX_TOKENS);
         if model.public.images.is_some() && max_tokens < model.public.max_tokens {
@@ -86,7 +90,9 @@ impl Server {
                 None => Layers::streaming(&model.program())?,
             },
             false => {
-                model = Model::load(&config.model)?;
+                if memory.is_some() {
+                    model = Model::load(&config.model)?;
+                }
                 let layers = Layers::default();
                 layers.prepare(&model)?;
                 layers
