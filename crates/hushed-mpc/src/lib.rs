@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bias;
 mod choose;
 mod circuit;
 mod establish;
@@ -21,6 +22,7 @@ pub(crate) mod testing;
 pub mod verify;
 mod weights;
 
+pub use bias::{MAX_BIAS, Penalties, PenaltyError};
 pub use choose::fits::{Fit, fits};
 pub use choose::norms::choose_norms;
 pub use choose::sampled::sampled_out_of_range;
@@ -32,7 +34,7 @@ pub use circuit::input::{Input, Terms, pads_in_front};
 pub use circuit::prefix::{MAX_PREFIX, Prefix};
 pub use circuit::product::Product;
 pub use circuit::search::{Hit, Wanted, search};
-pub use circuit::token::{next_token, next_tokens};
+pub use circuit::token::{Adds, next_token, next_tokens};
 pub use circuit::{Acts, open, run, run_next, supported};
 pub use establish::agreement;
 pub use index::Index;

@@ -15,7 +15,7 @@ use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
 use crate::circuit::cache::Cache;
-use crate::circuit::token::{next_tokens, open_largest, predicts_tokens};
+use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens};
 use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
@@ -165,7 +165,7 @@ impl Plan {
         let input = Input::Lengths(tokens.to_vec(), terms);
         let logits = run(&mut counting, program, &input, |_, _| ())?;
         match answers.top() {
-            Some(top) => drop(open_largest(&mut counting, &logits, None, top)?),
+            Some(top) => drop(open_largest(&mut counting, &logits, Adds::default(), top)?),
             None => drop(open(&mut counting, &logits, false)?),
         }
         let mut plan = Plan::of(program, counting, 0, tokens, terms);
@@ -205,7 +205,7 @@ impl Plan {
         let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
         let pass = |rows: &[usize], cache: &mut _, counting: &mut _| {
             let input = Input::Lengths(rows.to_vec(), terms);
-            next_tokens(counting, program, cache, &input, None, top)
+            next_tokens(counting, program, cache, &input, Adds::default(), top)
         };
         if held > 0 {
             pass(&[held], &mut cache, &mut Counting::new()?)?;

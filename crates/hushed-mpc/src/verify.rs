@@ -15,7 +15,7 @@ use hushed_net::memory_pair;
 use hushed_twopc::share::Share;
 use serde::Serialize;
 
-use crate::circuit::token::{open_largest, predicts_tokens};
+use crate::circuit::token::{Adds, open_largest, predicts_tokens};
 use crate::{Acts, Clear, Input, Layers, Protocol, RunError, Terms, run};
 
 /// Errors of one stage over all texts, relative to the root mean square of the clear values there.
@@ -166,7 +166,7 @@ fn party(
             }
         })?;
         if predicts_tokens(&program) {
-            let tokens = open_largest(party, &last, None, 1)?;
+            let tokens = open_largest(party, &last, Adds::default(), 1)?;
             if let Some(tokens) = tokens {
                 let tokens = tokens.into_iter().flatten().collect();
                 open = open && out.send(Sent::Tokens(tokens)).is_ok();

@@ -1,5 +1,6 @@
 //! A client's generator, and a text that it continues.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -8,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use hushed_serve::{
-    Finish, GenerateOptions, Kept, Message, Prompt, Role, ServeError, Task, read_prefix,
+    Finish, GenerateOptions, Kept, Message, Penalties, Prompt, Role, ServeError, Task, read_prefix,
 };
 use pyo3::prelude::*;
 
@@ -24,11 +25,20 @@ struct Wanted {
     max_tokens: usize,
     temperature: f64,
     seed: Option<u64>,
+    penalties: Penalised,
     stop: Vec<String>,
     bucket: Option<usize>,
     pad_output: bool,
     public_prefix: Option<PathBuf>,
     public_table: bool,
+}
+
+/// What is added to logits: `hushed._settings.Penalties`.
+#[derive(FromPyObject)]
+struct Penalised {
+    presence: f64,
+    frequency: f64,
+    logit_bias: BTreeMap<u32, f64>,
 }
 
 /// A generator. One text is continued at a time.
@@ -264,6 +274,11 @@ impl Wanted {
             bucket: self.bucket,
             temperature: self.temperature,
             seed: self.seed,
+            penalties: Penalties {
+                presence: self.penalties.presence,
+                frequency: self.penalties.frequency,
+                logit_bias: self.penalties.logit_bias.clone(),
+            },
             stop: self.stop.clone(),
             pad_output: self.pad_output,
             public_prefix,

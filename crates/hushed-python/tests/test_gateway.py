@@ -184,7 +184,7 @@ def test_what_a_chat_cannot_have_is_refused_by_name(talk):
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     image = [{"type": "image_url", "image_url": {"url": "data:,"}}]
     for name, value in dict(
-        top_p=0.5, n=2, presence_penalty=1, frequency_penalty=1, logit_bias={"1": 1}, tools=[tool], logprobs=True
+        top_p=0.5, n=2, presence_penalty=3, frequency_penalty=-3, logit_bias={"1": 101}, tools=[tool], logprobs=True
     ).items():
         with pytest.raises(openai.BadRequestError, match=name) as caught:
             client.chat.completions.create(**{**asked, name: value})

@@ -52,6 +52,18 @@ def test_the_same_seed_draws_the_same_text(generator):
     assert len({draw(seed) for seed in range(3)}) > 1
 
 
+def test_biases_and_penalties_move_the_logits(generator):
+    def text(**given):
+        return "".join(generator.generate("Hello world", max_tokens=6, **given))
+
+    plain = text()
+    assert text(frequency_penalty=0, logit_bias={}) == plain
+    assert text(presence_penalty=2, frequency_penalty=2) != plain
+    only = generator.generate("Hello world", max_tokens=3, logit_bias={5: 100})
+    list(only)
+    assert only.top == [5]
+
+
 def test_a_text_ends_before_a_stop_string(generator):
     whole = "".join(generator.generate("Hello world", max_tokens=5))
     assert whole
@@ -150,7 +162,7 @@ def test_what_generators_refuse(generator, server, writer):
     with pytest.raises(hushed.RefusedError) as caught:
         list(generator.generate("Hello", max_tokens=10**6))
     assert caught.value.name in ("too-long", "too-many-texts")
-    for wrong in [dict(max_tokens=0), dict(temperature=3.0), dict(seed=-1)]:
+    for wrong in [dict(max_tokens=0), dict(temperature=3.0), dict(seed=-1), dict(logit_bias={5: 101})]:
         with pytest.raises(hushed.UsageError):
             list(generator.generate("Hello", **wrong))
     for wrong in [dict(prompt=b"bytes"), dict(prompt="a", stop=[1]), dict(prompt="a", max_tokens=1.5)]:

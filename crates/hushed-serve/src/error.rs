@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use hushed_model::{ChatError, ImageError, ModelError, TextError};
-use hushed_mpc::RunError;
+use hushed_mpc::{PenaltyError, RunError};
 use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
 
@@ -108,6 +108,9 @@ pub enum ServeError {
         /// The highest.
         most: f64,
     },
+    /// A penalty or a bias that no logit takes.
+    #[error(transparent)]
+    Penalty(#[from] PenaltyError),
     /// A bucket or a batch of size 0.
     #[error("{name} is 0; leave it out, or give at least 1")]
     EmptyOption {
@@ -388,6 +391,7 @@ impl ServeError {
             | Self::OpenToStrangers { .. }
             | Self::EmptyOption { .. }
             | Self::Temperature { .. }
+            | Self::Penalty(_)
             | Self::TooManyDocuments { .. }
             | Self::NoStateFolder
             | Self::NoPlaceForCounts
@@ -452,6 +456,7 @@ impl ServeError {
             | Self::EmptyOption { .. }
             | Self::NoPaddingBehindPrefix
             | Self::TooManyDocuments { .. }
+            | Self::Penalty(_)
             | Self::Temperature { .. } => "limit",
             Self::NoStateFolder | Self::NoPlaceForCounts => "usage",
             Self::File { .. } => "file",

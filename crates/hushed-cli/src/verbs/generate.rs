@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use hushed_mpc::Answers;
-use hushed_serve::{Client, Finish, GenerateOptions, Generated, Prompt, Protocol, read_prefix};
+use hushed_serve::{
+    Client, Finish, GenerateOptions, Generated, Penalties, Prompt, Protocol, read_prefix,
+};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
@@ -29,9 +31,12 @@ The server learns the number of its tokens, as of any prompt. A message that hol
 With --temperature the server draws each token by noise that it adds to its own share: nobody sees the other tokens' probabilities. The same
 --seed, --temperature and --bucket give the same text again, as long as the server runs.
 
+--logit-bias and the penalties are those of OpenAI's API. They are added to the logits on this side: the server learns nothing of them.
+
 Examples:
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Once upon a time\" --max-tokens 20
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"def main(\" --temperature 0.8 --seed 7 --stop \"\\n\\n\"
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"To do:\" --frequency-penalty 0.5 --logit-bias 198=-100
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --input letter.txt
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --chat \"Is this a scam?\" --system \"Answer yes or no.\"
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --messages conversation.json
@@ -69,6 +74,28 @@ pub struct Args {
     /// Draw the same tokens again [default: a fresh one, which is printed]
     #[arg(long, value_name = "S", env = "HUSHED_SEED")]
     seed: Option<u64>,
+
+    /// Take this from the logits of tokens that the answer has, from -2 to 2
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    presence_penalty: f64,
+
+    /// Take this from the logit of a token each time that the answer has it, from -2 to 2
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    frequency_penalty: f64,
+
+    /// Add B, from -100 to 100, to the logit of the token with this id; may be given more than once
+    #[arg(long, value_name = "ID=B", value_parser = bias)]
+    logit_bias: Vec<(u32, f64)>,
 
     /// End before this text (\n is a new line); may be given more than once
     #[arg(long, value_name = "TEXT")]
@@ -120,6 +147,11 @@ impl Args {
             bucket: self.bucket,
             temperature: self.temperature,
             seed: self.seed,
+            penalties: Penalties {
+                presence: self.presence_penalty,
+                frequency: self.frequency_penalty,
+                logit_bias: self.logit_bias.iter().copied().collect(),
+            },
             stop: stop.collect(),
             pad_output: self.pad_output,
             public_prefix,
@@ -191,6 +223,13 @@ impl Args {
             ),
         )
     }
+}
+
+/// The id of a token, and what its logit gets.
+fn bias(text: &str) -> Result<(u32, f64), String> {
+    let parts = text.split_once('=');
+    let read = parts.and_then(|(id, bias)| Some((id.parse().ok()?, bias.parse().ok()?)));
+    read.ok_or_else(|| "the id of a token and a number are expected, like 198=-100".to_owned())
 }
 
 /// A token as it comes: an object a line, or the text itself.

@@ -4,6 +4,7 @@
 mod answer;
 mod chat;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -11,7 +12,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use hushed_serve::{GenerateOptions, Message, Prompt};
+use hushed_serve::{GenerateOptions, Message, Penalties, Prompt};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
@@ -145,6 +146,7 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
                     .ok_or_else(|| wrong("seed", "a whole number"))?,
             ),
         },
+        penalties: penalties(&mut fields, served.shared.public.config.vocabulary)?,
         stop: stops,
         pad_output: served.shared.how.pad_output,
         public_prefix: None,
@@ -183,19 +185,32 @@ fn prompt(fields: &mut Fields) -> Result<Zeroizing<String>, Refusal> {
     }
 }
 
+/// What is added to logits on this machine.
+fn penalties(fields: &mut Fields, tokens: usize) -> Result<Penalties, Refusal> {
+    let logit_bias = match fields.take("logit_bias") {
+        None => BTreeMap::new(),
+        Some(biases) => serde_json::from_value(biases)
+            .map_err(|_| wrong("logit_bias", "an object of token ids and numbers"))?,
+    };
+    let penalties = Penalties {
+        presence: fields.number("presence_penalty")?.unwrap_or(0.0),
+        frequency: fields.number("frequency_penalty")?.unwrap_or(0.0),
+        logit_bias,
+    };
+    penalties
+        .check(tokens)
+        .map_err(|error| Refusal::field(error.field(), "invalid", error.to_string()))?;
+    Ok(penalties)
+}
+
 /// What would change which token is drawn: the server draws it from shares, so nobody here has probabilities.
 fn refuse_others(fields: &mut Fields) -> Result<(), Refusal> {
     let number = |only: f64| move |value: &Value| value.as_f64() == Some(only);
     fields.only("top_p", number(1.0))?;
     fields.only("n", number(1.0))?;
     fields.only("best_of", number(1.0))?;
-    for penalty in ["presence_penalty", "frequency_penalty"] {
-        fields.only(penalty, number(0.0))?;
-    }
+    // A factor, where shares take sums alone.
     fields.only("repetition_penalty", number(1.0))?;
-    fields.only("logit_bias", |value| {
-        value.as_object().is_some_and(serde_json::Map::is_empty)
-    })?;
     fields.only("echo", |value| value == &Value::Bool(false))?;
     fields.only("logprobs", |value| value == &Value::Bool(false))?;
     for name in ["top_k", "min_p", "top_logprobs", "suffix"] {

@@ -102,6 +102,15 @@ fn stop_and_seed() {
         (Some(""), Some("stop"))
     );
 
+    // One token alone, which its penalties do not outweigh.
+    let banned = json!({
+        "prompt": PROMPT, "max_tokens": 4, "temperature": 0, "frequency_penalty": 2, "presence_penalty": 2,
+        "logit_bias": { "5": 100 },
+    });
+    let reply = door.post("/v1/completions", &banned).json();
+    assert_eq!(reply["usage"]["completion_tokens"], 4);
+    assert_ne!(reply["choices"][0]["text"], choice["text"]);
+
     let drawn = json!({ "prompt": PROMPT, "max_tokens": 4, "temperature": 1.5, "seed": 7 });
     let draw = || door.post("/v1/completions", &drawn).json()["choices"][0]["text"].clone();
     assert_eq!(draw(), draw());
@@ -125,10 +134,13 @@ fn what_is_asked_for_in_vain() {
         ("top_p", json!(0.9)),
         ("top_k", json!(5)),
         ("n", json!(2)),
-        ("presence_penalty", json!(0.5)),
-        ("frequency_penalty", json!(-0.5)),
+        ("presence_penalty", json!(2.5)),
+        ("frequency_penalty", json!(-2.5)),
+        ("frequency_penalty", json!("x")),
         ("repetition_penalty", json!(1.1)),
-        ("logit_bias", json!({ "1": 5 })),
+        ("logit_bias", json!({ "1": 101 })),
+        ("logit_bias", json!({ "99999999": 1 })),
+        ("logit_bias", json!({ "the": 1 })),
         ("logprobs", json!(1)),
         ("echo", json!(true)),
         ("best_of", json!(3)),
@@ -253,7 +265,9 @@ fn a_conversation_is_answered_by_its_template() {
         ("tool_choice", json!("auto")),
         ("top_p", json!(0.9)),
         ("n", json!(2)),
-        ("logit_bias", json!({ "1": 5 })),
+        ("logit_bias", json!({ "1": 101 })),
+        ("logit_bias", json!({ "99999999": 1 })),
+        ("logit_bias", json!({ "the": 1 })),
         ("response_format", json!({ "type": "json_object" })),
         ("max_completion_tokens", json!(0)),
     ] {

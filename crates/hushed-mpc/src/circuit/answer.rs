@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use hushed_model::{Model, Task};
 
-use crate::circuit::token::open_largest;
+use crate::circuit::token::{Adds, open_largest};
 use crate::circuit::{open, run};
 use crate::{Input, Protocol, RunError};
 
@@ -121,7 +121,7 @@ pub fn labels(
         return Err(unsupported("labels: the model is no classifier"));
     }
     let logits = run(party, &model.program(), input, |_, _| ())?;
-    open_largest(party, &logits, None, top)
+    open_largest(party, &logits, Adds::default(), top)
 }
 
 /// As [`labels`], with all logits of each text opened to the client, rounded to 2^−12: by the operator's word alone, as

@@ -3,11 +3,13 @@
 //! No logit is opened. A token is drawn at temperature T by adding T times Gumbel noise to every logit before the
 //! largest is looked for, which draws exactly from softmax(logits/T) (Gumbel 1954; Maddison et al. 2014): the server
 //! adds it to its own share, so nothing more is sent, and the client never knows it. See [`Sampler`](crate::Sampler).
+//! The client adds its biases to its own share in the same way. See [`Penalties`](crate::Penalties).
 
 use hushed_model::{Block, Program};
 use hushed_net::Party;
 use hushed_twopc::share::Ring;
 
+use crate::bias::Penalties;
 use crate::circuit::cache::Cache;
 use crate::circuit::top::open_top;
 use crate::circuit::{Acts, run_next};
@@ -15,6 +17,15 @@ use crate::formats::{LINEAR, LOGIT};
 use crate::sample::Draw;
 use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
+
+/// What the parties add to their shares of the logits. Each has its own alone.
+#[derive(Clone, Copy, Default)]
+pub struct Adds<'a> {
+    /// The server's noise.
+    pub draw: Option<&'a Draw<'a>>,
+    /// The client's biases and penalties, with the tokens of the answer so far.
+    pub penalties: Option<(&'a Penalties, &'a [u32])>,
+}
 
 /// Runs the next rows of a text and opens the token that follows the last of them, to the client. `draw`: what the
 /// server adds to the logits; without it the likeliest token is taken. Of equal logits any may be.
@@ -28,12 +39,13 @@ pub fn next_token<S: Shares>(
     input: &Input,
     draw: Option<&Draw<'_>>,
 ) -> Result<Option<u32>, RunError> {
-    let tokens = next_tokens(on, program, cache, input, draw, 1)?;
+    let penalties = None;
+    let tokens = next_tokens(on, program, cache, input, Adds { draw, penalties }, 1)?;
     Ok(tokens.and_then(|tokens| tokens.first().copied()))
 }
 
 /// As [`next_token`], with the `top` likeliest tokens, from the likeliest; with a draw as many without repetition, in
-/// the order in which they would be drawn (Kool et al. 2019).
+/// the order in which they would be drawn (Kool et al. 2019). What the parties add counts in this order.
 ///
 /// # Errors
 /// As [`next_token`]; [`RunError::Unsupported`] for none, or more than there are.
@@ -42,7 +54,7 @@ pub fn next_tokens<S: Shares>(
     program: &Program,
     cache: &mut Cache<S::Share>,
     input: &Input,
-    draw: Option<&Draw<'_>>,
+    adds: Adds<'_>,
     top: usize,
 ) -> Result<Option<Vec<u32>>, RunError> {
     if !predicts_tokens(program) {
@@ -52,7 +64,7 @@ pub fn next_tokens<S: Shares>(
         });
     }
     let logits = run_next(on, program, cache, input, |_, _| ())?;
-    let tokens = open_largest(on, &logits, draw, top)?;
+    let tokens = open_largest(on, &logits, adds, top)?;
     Ok(tokens.and_then(|rows| rows.into_iter().next()))
 }
 
@@ -66,7 +78,7 @@ pub(crate) fn predicts_tokens(program: &Program) -> bool {
 pub(crate) fn open_largest<S: Shares>(
     on: &mut S,
     logits: &Acts<S::Share>,
-    draw: Option<&Draw<'_>>,
+    adds: Adds<'_>,
     top: usize,
 ) -> Result<Option<Vec<Vec<u32>>>, RunError> {
     let (x, format) = logits.share();
@@ -81,10 +93,20 @@ pub(crate) fn open_largest<S: Shares>(
     let shift = LINEAR.frac - LOGIT.frac;
     let x = on.narrow(x, shift, Ring::new(LINEAR.ring.bits() - shift));
     let x = x.reduce_to(LOGIT.ring);
-    let x = match draw {
+    let x = match adds.draw {
         Some(draw) => {
             let noise = on.known(Party::Server, rows * columns, || draw.noise(rows * columns));
             on.add_known(&x, &noise)
+        }
+        None => x,
+    };
+    let added = adds
+        .penalties
+        .and_then(|(penalties, answer)| penalties.words(answer, columns));
+    let x = match added {
+        Some(words) => {
+            let words = on.known(Party::Client, rows * columns, || words.repeat(rows));
+            on.add_known(&x, &words)
         }
         None => x,
     };

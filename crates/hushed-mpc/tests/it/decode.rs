@@ -9,7 +9,7 @@ use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, NetworkConfig, PlainActs, Program, plain, vit_shapes};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Answers, Before, Cache, Clear, Input, Prefix, RunError, Sampler, Shares, StepCost, Terms,
+    Adds, Answers, Before, Cache, Clear, Input, Prefix, RunError, Sampler, Shares, StepCost, Terms,
     TextCache, next_token, next_tokens, run, run_next,
 };
 use hushed_net::memory_pair;
@@ -231,12 +231,26 @@ fn the_likeliest_tokens_come_in_their_order() {
         scope.spawn(|| {
             let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
             let input = Input::Lengths(vec![prompt().len()], Terms::default());
-            let found = next_tokens(&mut on, &program, &mut Cache::default(), &input, None, TOP);
+            let found = next_tokens(
+                &mut on,
+                &program,
+                &mut Cache::default(),
+                &input,
+                Adds::default(),
+                TOP,
+            );
             assert_eq!(found.unwrap(), None, "the server learns no token");
         });
         let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
         let input = texts(&prompt(), Terms::default());
-        let found = next_tokens(&mut on, &shapes, &mut Cache::default(), &input, None, TOP);
+        let found = next_tokens(
+            &mut on,
+            &shapes,
+            &mut Cache::default(),
+            &input,
+            Adds::default(),
+            TOP,
+        );
         let answers = Answers::Top(TOP as u16);
         let rows = [prompt().len()];
         let plan = Plan::next_tokens(&shapes, 0, &rows, Terms::default(), answers).unwrap();
@@ -253,7 +267,14 @@ fn the_likeliest_tokens_come_in_their_order() {
     }
     let (mut on, input) = (Clear::default(), texts(&prompt(), Terms::default()));
     for top in [0, clear.len() + 1] {
-        let refused = next_tokens(&mut on, &program, &mut Cache::default(), &input, None, top);
+        let refused = next_tokens(
+            &mut on,
+            &program,
+            &mut Cache::default(),
+            &input,
+            Adds::default(),
+            top,
+        );
         assert!(matches!(refused.err(), Some(RunError::Unsupported { .. })));
     }
 }

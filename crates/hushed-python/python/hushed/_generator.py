@@ -9,6 +9,7 @@ from ._session import Session
 from ._settings import (
     Connection,
     PathLike,
+    Penalties,
     Wanted,
     at_least,
     bucket_of,
@@ -68,18 +69,24 @@ class Generator(Session):
         max_tokens: int = 32,
         temperature: float = 0.0,
         seed: Optional[int] = None,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        logit_bias: Optional[Mapping[int, float]] = None,
         stop: Union[str, Sequence[str]] = (),
         pad_output: bool = False,
     ) -> "Generation":
         """An iterator of the pieces of text that follow ``prompt``, each as soon as its pass has ended.
 
         ``temperature`` is from 0, which takes the likeliest token, to 2; the same ``seed`` draws the same tokens, until
-        the server is restarted. The text ends before the first of ``stop``. ``pad_output`` runs ``max_tokens`` passes
+        the server is restarted. ``presence_penalty`` and ``frequency_penalty`` are taken from the logits of tokens that the
+        answer has, and ``logit_bias`` is added to those of its ids, as in OpenAI's API: on this side, so the server learns
+        nothing of it. The text ends before the first of ``stop``. ``pad_output`` runs ``max_tokens`` passes
         before the first piece. It begins at once; a later call, or dropping the iterator, ends it.
         """
         # The prompt is text 0, as in the errors of the server's side.
         texts_of([prompt])
-        wanted = self._wanted(max_tokens, temperature, seed, stop, pad_output)
+        penalties = Penalties.of(presence_penalty, frequency_penalty, logit_bias)
+        wanted = self._wanted(max_tokens, temperature, seed, penalties, stop, pad_output)
         return Generation(self._native.generate(prompt, wanted), self)
 
     def chat(
@@ -89,6 +96,9 @@ class Generator(Session):
         max_tokens: int = 32,
         temperature: float = 0.0,
         seed: Optional[int] = None,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        logit_bias: Optional[Mapping[int, float]] = None,
         stop: Union[str, Sequence[str]] = (),
         pad_output: bool = False,
     ) -> "Generation":
@@ -99,7 +109,8 @@ class Generator(Session):
         (``no-chat-template``), and so is a message that holds one of the model's special tokens.
         """
         pairs = messages_of(messages)
-        wanted = self._wanted(max_tokens, temperature, seed, stop, pad_output)
+        penalties = Penalties.of(presence_penalty, frequency_penalty, logit_bias)
+        wanted = self._wanted(max_tokens, temperature, seed, penalties, stop, pad_output)
         return Generation(self._native.chat(pairs, wanted), self)
 
     def _wanted(
@@ -107,6 +118,7 @@ class Generator(Session):
         max_tokens: int,
         temperature: float,
         seed: Optional[int],
+        penalties: Penalties,
         stop: Union[str, Sequence[str]],
         pad_output: bool,
     ) -> Wanted:
@@ -114,6 +126,7 @@ class Generator(Session):
             max_tokens=at_least(1, max_tokens, "max_tokens"),
             temperature=float(temperature),
             seed=None if seed is None else at_least(0, seed, "seed"),
+            penalties=penalties,
             stop=texts_of([stop] if isinstance(stop, str) else stop),
             bucket=self._bucket,
             pad_output=bool(pad_output),

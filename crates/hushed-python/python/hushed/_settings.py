@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any, Iterable, List, Mapping, Optional, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
 from ._errors import InputError, UsageError
 
@@ -79,12 +79,28 @@ class Batching:
 
 
 @dataclass(frozen=True)
+class Penalties:
+    """What is added to logits and taken from them."""
+
+    presence: float
+    frequency: float
+    logit_bias: Dict[int, float]
+
+    @classmethod
+    def of(cls, presence: float, frequency: float, logit_bias: Optional[Mapping[int, float]]) -> "Penalties":
+        """Of arguments; ranges are the extension module's affair."""
+        biases = {at_least(0, id, "a token's id"): float(bias) for id, bias in (logit_bias or {}).items()}
+        return cls(float(presence), float(frequency), biases)
+
+
+@dataclass(frozen=True)
 class Wanted:
     """How a text is continued."""
 
     max_tokens: int
     temperature: float
     seed: Optional[int]
+    penalties: Penalties
     stop: List[str]
     bucket: Optional[int]
     pad_output: bool

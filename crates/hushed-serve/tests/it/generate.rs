@@ -1,9 +1,12 @@
 //! Text continued over a connection.
 
+use std::collections::BTreeMap;
+
 use hushed_model::testing::{tiny_generator, tiny_generator_folder, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong};
 use hushed_serve::{
-    Category, Client, Finish, GenerateOptions, Generated, Refusal, ServeError, ServerConfig, Task,
+    Category, Client, Finish, GenerateOptions, Generated, Penalties, Refusal, ServeError,
+    ServerConfig, Task,
 };
 
 use crate::common::{Running, eventually, get};
@@ -242,6 +245,86 @@ fn draws_repeat_with_their_seed() {
     let first = drawn(&mut client, 1);
     assert_eq!(drawn(&mut client, 1), first);
     assert!((2..6).any(|seed| drawn(&mut client, seed) != first));
+    client.close().unwrap();
+}
+
+/// The client's biases and penalties move the logits as they do in the clear, and cost nothing.
+#[test]
+fn biases_and_penalties_are_the_clients_own() {
+    let model = tiny_generator();
+    let server = start(|_| ());
+    let bytes = |client: &mut Client, penalties| {
+        let options = GenerateOptions {
+            penalties,
+            ..options(6)
+        };
+        let tokens = all(client, &options);
+        let sent: u64 = tokens.iter().map(|token| token.cost.stats.bytes_sent).sum();
+        (ids(&tokens), sent)
+    };
+    // Both the first of their session, which has as many correlations left.
+    let first = |penalties| bytes(&mut server.connect().unwrap(), penalties);
+    let (plain, sent) = first(Penalties::default());
+
+    // No other token.
+    let only = Penalties {
+        logit_bias: BTreeMap::from([(5, 100.0)]),
+        ..Penalties::default()
+    };
+    assert_eq!(first(only), (vec![5; 6], sent));
+
+    let mut client = server.connect().unwrap();
+    let without = Penalties {
+        logit_bias: BTreeMap::from([(plain[0], -100.0)]),
+        ..Penalties::default()
+    };
+    assert!(!bytes(&mut client, without).0.contains(&plain[0]));
+
+    // Penalties, against the clear logits.
+    let penalties = Penalties {
+        presence: 1.5,
+        frequency: 0.75,
+        ..Penalties::default()
+    };
+    let (answer, _) = bytes(&mut client, penalties);
+    let mut text = model
+        .tokens(PROMPT, TooLong::Refuse)
+        .unwrap()
+        .ids()
+        .to_vec();
+    for (i, &token) in answer.iter().enumerate() {
+        let clear = model.embed(vec![TokenIds::new(text.clone())]).unwrap();
+        let mut logits = clear.into_iter().next().unwrap();
+        for (id, logit) in (0..).zip(&mut logits) {
+            let count = answer[..i].iter().filter(|&&before| before == id).count();
+            *logit -= f64::from(u8::from(count > 0)) * 1.5 + 0.75 * count as f64;
+        }
+        let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+        assert!(largest - logits[token as usize] < 0.05, "{answer:?}");
+        text.push(token);
+    }
+    assert_ne!(answer, plain);
+
+    for penalties in [
+        Penalties {
+            presence: f64::NAN,
+            ..Penalties::default()
+        },
+        Penalties {
+            logit_bias: BTreeMap::from([(u32::MAX, 1.0)]),
+            ..Penalties::default()
+        },
+    ] {
+        let options = GenerateOptions {
+            penalties,
+            ..options(6)
+        };
+        let refused = client.generate(PROMPT, &options).err().unwrap();
+        assert_eq!(
+            (refused.name(), refused.category()),
+            ("limit", Category::Usage)
+        );
+    }
     client.close().unwrap();
 }
 

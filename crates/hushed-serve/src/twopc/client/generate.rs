@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hushed_model::{Decoder, Message, Prompt, Task, TokenIds, Tokenizer};
-use hushed_mpc::{Input, Prefix, Terms, TextCache, next_tokens, pads_in_front};
+use hushed_mpc::{Adds, Input, Penalties, Prefix, Terms, TextCache, next_tokens, pads_in_front};
 
 use super::stop::Stops;
 use super::{Client, Cost};
@@ -27,6 +27,8 @@ pub struct GenerateOptions {
     /// With the same seed the same server, until it is restarted, draws the same tokens for the same text, bucket and
     /// temperature; the server sees it. `None` takes a fresh one.
     pub seed: Option<u64>,
+    /// What is added to logits and taken from them on this side: the server learns nothing of it.
+    pub penalties: Penalties,
     /// The text ends before the first of these.
     pub stop: Vec<String>,
     /// Runs as many passes as `max_tokens` says, one right after the other, before the first token is handed out:
@@ -45,6 +47,7 @@ impl Default for GenerateOptions {
             bucket: None,
             temperature: 0.0,
             seed: None,
+            penalties: Penalties::default(),
             stop: Vec::new(),
             pad_output: false,
             public_prefix: None,
@@ -98,6 +101,9 @@ pub struct Generation<'a> {
     ready: Option<VecDeque<Result<Pass, ServeError>>>,
     temperature: u16,
     seed: u64,
+    penalties: Penalties,
+    /// The ids of the answer so far.
+    answer: Vec<u32>,
     terms: Terms,
     pad_output: bool,
     ended: bool,
@@ -108,7 +114,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ServeError`] for a model that does not generate, a text that is empty or too long for what is asked, a
-    /// temperature out of range, more tokens than the session has left.
+    /// temperature or a penalty out of range, more tokens than the session has left.
     pub fn generate(
         &mut self,
         prompt: &str,
@@ -156,6 +162,7 @@ impl Client {
             return Err(self.other_task());
         };
         let temperature = thousandths(options.temperature)?;
+        options.penalties.check(self.public().config.vocabulary)?;
         if options.max_tokens == 0 {
             let name = "the number of tokens";
             return Err(ServeError::EmptyOption { name });
@@ -187,6 +194,8 @@ impl Client {
             ready: None,
             temperature,
             seed,
+            penalties: options.penalties.clone(),
+            answer: Vec::new(),
             terms: Terms {
                 padded: options.bucket.is_some(),
                 public_table: options.public_table,
@@ -291,7 +300,10 @@ impl Generation<'_> {
             &client.program,
             &mut self.text,
             &input,
-            None,
+            Adds {
+                penalties: Some((&self.penalties, &self.answer)),
+                ..Adds::default()
+            },
             client.welcome.answers.top().unwrap_or(1),
         )?;
         let top = top.ok_or(ServeError::NoAnswer)?;
@@ -300,6 +312,7 @@ impl Generation<'_> {
         client.used = Instant::now();
         client.backend.forget_costs();
         self.new = TokenIds::new(vec![id]);
+        self.answer.push(id);
         let cost = Cost {
             time: began.elapsed(),
             stats: client.stats().since(&before),

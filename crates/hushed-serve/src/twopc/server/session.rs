@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
-    Answers, Index, Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, Wanted,
+    Adds, Answers, Index, Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, Wanted,
     embeddings, labels, logits, next_tokens, search,
 };
 use hushed_net::{Expect, Party, Session, Stats};
@@ -266,7 +266,11 @@ impl Passes<'_> {
         self.pass(1, rows, |backend| {
             let input = Input::Lengths(vec![rows], terms);
             let top = shared.answers.top().unwrap_or(1);
-            next_tokens(backend, &shared.program, &mut text, &input, draw, top)?;
+            let adds = Adds {
+                draw,
+                ..Adds::default()
+            };
+            next_tokens(backend, &shared.program, &mut text, &input, adds, top)?;
             Ok(())
         })?;
         self.text = Some(text);

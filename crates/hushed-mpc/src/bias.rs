@@ -1,0 +1,154 @@
+//! What a client adds to logits before the largest is looked for, by OpenAI's names: biases and penalties of tokens.
+//!
+//! The client knows the tokens of the answer, which were opened to it, and what it wishes for: it adds both to its own
+//! share, so nothing is sent and the server learns nothing of it. A client could always do so (SECURITY.md has what the
+//! largest of biased logits tells of the model), and each opened token is counted.
+
+use std::collections::BTreeMap;
+
+use crate::formats::LOGIT;
+
+/// The most that is added to a logit or taken from it: what exceeds it is brought there, so that sums stay within
+/// [`LOGIT`].
+pub const MAX_BIAS: f64 = 256.0;
+
+/// Biases and penalties of one answer. No `Debug`: they are private.
+#[derive(Clone, Default, PartialEq)]
+pub struct Penalties {
+    /// Taken from the logits of tokens that are in the answer: −2 to 2.
+    pub presence: f64,
+    /// Taken from the logit of a token as often as it is in the answer: −2 to 2.
+    pub frequency: f64,
+    /// Added to the logits of these tokens: −100 to 100. As in OpenAI's API, the ends forbid a token or take no other.
+    pub logit_bias: BTreeMap<u32, f64>,
+}
+
+/// A penalty out of its range, or a bias of a token that the model does not have.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PenaltyError {
+    /// Out of range.
+    #[error("{name} is a number from -{most} to {most}")]
+    Range {
+        /// What.
+        name: &'static str,
+        /// The largest magnitude.
+        most: f64,
+    },
+    /// No such token.
+    #[error("logit_bias names the token {id}, and the model has {tokens}")]
+    Token {
+        /// The number given.
+        id: u32,
+        /// How many there are.
+        tokens: usize,
+    },
+}
+
+impl PenaltyError {
+    /// Which of them, by its name in OpenAI's API.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Range { name, .. } => name,
+            Self::Token { .. } => "logit_bias",
+        }
+    }
+}
+
+impl Penalties {
+    /// Refuses what is out of range, for a model of `tokens` tokens.
+    ///
+    /// # Errors
+    /// [`PenaltyError`].
+    pub fn check(&self, tokens: usize) -> Result<(), PenaltyError> {
+        let penalties = [
+            ("presence_penalty", self.presence),
+            ("frequency_penalty", self.frequency),
+        ];
+        let biases = self.logit_bias.values().map(|&bias| ("logit_bias", bias));
+        let limited = penalties.map(|(name, value)| (name, value, 2.0));
+        let limited = limited
+            .into_iter()
+            .chain(biases.map(|(name, value)| (name, value, 100.0)));
+        for (name, value, most) in limited {
+            if !(-most..=most).contains(&value) {
+                return Err(PenaltyError::Range { name, most });
+            }
+        }
+        match self.logit_bias.last_key_value() {
+            Some((&id, _)) if id as usize >= tokens => Err(PenaltyError::Token { id, tokens }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is added to the logits of `tokens` tokens after `answer`, in [`LOGIT`]; `None` if it is nothing.
+    pub(crate) fn words(&self, answer: &[u32], tokens: usize) -> Option<Vec<i64>> {
+        let mut sums = self.logit_bias.clone();
+        if (self.presence, self.frequency) != (0.0, 0.0) {
+            let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
+            for &id in answer {
+                *counts.entry(id).or_default() += 1.0;
+            }
+            for (id, count) in counts {
+                *sums.entry(id).or_default() -= self.presence + self.frequency * count;
+            }
+        }
+        sums.retain(|_, sum| *sum != 0.0);
+        if sums.is_empty() {
+            return None;
+        }
+        let mut words = vec![0; tokens];
+        for (id, sum) in sums {
+            if let Some(word) = words.get_mut(id as usize) {
+                *word = LOGIT.signed(sum.clamp(-MAX_BIAS, MAX_BIAS));
+            }
+        }
+        Some(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_biases_and_penalties() {
+        let one = f64::from(1 << LOGIT.frac) as i64;
+        let penalties = Penalties {
+            presence: 0.5,
+            frequency: 0.25,
+            logit_bias: BTreeMap::from([(1, 3.0), (2, -100.0), (3, 0.0)]),
+        };
+        assert_eq!(penalties.check(4), Ok(()));
+        let words = penalties.words(&[0, 1, 0], 4).unwrap();
+        assert_eq!(words, [-one, 3 * one - 3 * one / 4, -100 * one, 0]);
+        // 2·200 + 2 are more than what is added at most.
+        let many = Penalties {
+            presence: 2.0,
+            frequency: 2.0,
+            ..Penalties::default()
+        };
+        assert_eq!(many.words(&[1; 200], 2), Some(vec![0, -256 * one]));
+        assert!(Penalties::default().words(&[1, 2], 4).is_none());
+        // A token that the model does not have adds nothing.
+        assert_eq!(penalties.words(&[9], 3).map(|words| words.len()), Some(3));
+    }
+
+    #[test]
+    fn what_is_out_of_range() {
+        let with = |presence, frequency, bias| Penalties {
+            presence,
+            frequency,
+            logit_bias: BTreeMap::from([(3, bias)]),
+        };
+        let refused = |penalties: Penalties| match penalties.check(4) {
+            Err(PenaltyError::Range { name, .. }) => name,
+            _ => panic!("must be refused"),
+        };
+        assert_eq!(refused(with(2.1, 0.0, 0.0)), "presence_penalty");
+        assert_eq!(refused(with(0.0, f64::NAN, 0.0)), "frequency_penalty");
+        assert_eq!(refused(with(0.0, 0.0, -101.0)), "logit_bias");
+        let none = PenaltyError::Token { id: 3, tokens: 3 };
+        assert_eq!(with(2.0, -2.0, 100.0).check(3), Err(none));
+    }
+}
