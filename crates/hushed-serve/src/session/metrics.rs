@@ -4,17 +4,21 @@
 //! time; it never reads a body. Nothing it says depends on a text but the number of tokens.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hushed_net::{Listener, Stats};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 
+/// OpenMetrics, which Prometheus reads.
+const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Most bytes of a request.
 const MAX_REQUEST: usize = 4096;
 /// Longest time for a request and its answer.
@@ -22,161 +26,136 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait when the system has no connection to give.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 
+/// Counters by a name of this program, so there are few.
+type ByName = Family<[(&'static str, &'static str); 1], Counter>;
+
 /// A server's counters.
-#[derive(Default)]
 pub(crate) struct Metrics {
-    running: AtomicU64,
-    texts: AtomicU64,
-    tokens: AtomicU64,
-    micros: AtomicU64,
-    sent: AtomicU64,
-    received: AtomicU64,
-    /// By reason; reasons are names of this program, so there are few.
-    refused: Mutex<BTreeMap<&'static str, u64>>,
-    ended: Mutex<BTreeMap<&'static str, u64>>,
-    /// Runs under encryption that wait or run.
-    jobs: AtomicU64,
-    jobs_ended: Mutex<BTreeMap<&'static str, u64>>,
+    registry: Registry,
+    running: Gauge,
+    texts: Counter,
+    tokens: Counter,
+    seconds: Counter<f64, AtomicU64>,
+    sent: Counter,
+    received: Counter,
+    refused: ByName,
+    ended: ByName,
+    jobs: Gauge,
+    jobs_ended: ByName,
 }
 
 /// A session that runs until this is dropped.
-pub(crate) struct Running<'a>(&'a AtomicU64);
+pub(crate) struct Running<'a>(&'a Gauge);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.dec();
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("hushed");
+        let all = Metrics {
+            running: Gauge::default(),
+            texts: Counter::default(),
+            tokens: Counter::default(),
+            seconds: Counter::default(),
+            sent: Counter::default(),
+            received: Counter::default(),
+            refused: Family::default(),
+            ended: Family::default(),
+            jobs: Gauge::default(),
+            jobs_ended: Family::default(),
+            registry: Registry::default(),
+        };
+        for (name, help, gauge) in [
+            (
+                "sessions_running",
+                "Connections that are open",
+                &all.running,
+            ),
+            ("jobs", "Runs under encryption that wait or run", &all.jobs),
+        ] {
+            registry.register(name, help, gauge.clone());
+        }
+        for (name, help, counter) in [
+            ("texts", "Texts that were answered", &all.texts),
+            ("tokens", "Tokens of these texts", &all.tokens),
+            ("text_sent_bytes", "Bytes sent for these texts", &all.sent),
+            (
+                "text_received_bytes",
+                "Bytes received for these texts",
+                &all.received,
+            ),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        let help = "Time that these texts took, waiting included";
+        registry.register("text_seconds", help, all.seconds.clone());
+        for (name, help, family) in [
+            (
+                "jobs_ended",
+                "Runs under encryption that ended, by how",
+                &all.jobs_ended,
+            ),
+            (
+                "sessions",
+                "Sessions that were let in or broke before, by how they ended",
+                &all.ended,
+            ),
+            (
+                "refused",
+                "Sessions that this server refused, by reason",
+                &all.refused,
+            ),
+        ] {
+            registry.register(name, help, family.clone());
+        }
+        Metrics { registry, ..all }
     }
 }
 
 impl Metrics {
     pub(crate) fn running(&self) -> Running<'_> {
-        self.running.fetch_add(1, Ordering::Relaxed);
+        self.running.inc();
         Running(&self.running)
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
-        count(&self.refused, reason);
+        self.refused.get_or_create(&[("reason", reason)]).inc();
     }
 
     pub(crate) fn ended(&self, how: &'static str) {
-        count(&self.ended, how);
+        self.ended.get_or_create(&[("end", how)]).inc();
     }
 
     pub(crate) fn jobs(&self, under_way: usize) {
-        self.jobs.store(under_way as u64, Ordering::Relaxed);
+        self.jobs.set(i64::try_from(under_way).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn job_ended(&self, how: &'static str) {
-        count(&self.jobs_ended, how);
+        self.jobs_ended.get_or_create(&[("end", how)]).inc();
     }
 
     pub(crate) fn pass(&self, texts: usize, tokens: usize, spent: Duration, stats: &Stats) {
-        let micros = u64::try_from(spent.as_micros()).unwrap_or(u64::MAX);
         for (counter, by) in [
             (&self.texts, texts as u64),
             (&self.tokens, tokens as u64),
-            (&self.micros, micros),
             (&self.sent, stats.bytes_sent),
             (&self.received, stats.bytes_received),
         ] {
-            counter.fetch_add(by, Ordering::Relaxed);
+            counter.inc_by(by);
         }
+        self.seconds.inc_by(spent.as_secs_f64());
     }
 
-    /// In the text format of Prometheus, version 0.0.4.
+    /// As OpenMetrics has it.
     pub(crate) fn render(&self) -> String {
         let mut out = String::new();
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut single = |name: &str, kind: &str, help: &str, value: String| {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                out,
-                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
-            );
-        };
-        single(
-            "hushed_sessions_running",
-            "gauge",
-            "Connections that are open.",
-            read(&self.running).to_string(),
-        );
-        single(
-            "hushed_texts_total",
-            "counter",
-            "Texts that were embedded.",
-            read(&self.texts).to_string(),
-        );
-        single(
-            "hushed_tokens_total",
-            "counter",
-            "Tokens of these texts.",
-            read(&self.tokens).to_string(),
-        );
-        single(
-            "hushed_text_seconds_total",
-            "counter",
-            "Time that these texts took, waiting included.",
-            format!("{:.6}", read(&self.micros) as f64 / 1e6),
-        );
-        single(
-            "hushed_text_sent_bytes_total",
-            "counter",
-            "Bytes sent for these texts.",
-            read(&self.sent).to_string(),
-        );
-        single(
-            "hushed_text_received_bytes_total",
-            "counter",
-            "Bytes received for these texts.",
-            read(&self.received).to_string(),
-        );
-        single(
-            "hushed_jobs",
-            "gauge",
-            "Runs under encryption that wait or run.",
-            read(&self.jobs).to_string(),
-        );
-        labelled(
-            &mut out,
-            "hushed_jobs_total",
-            "Runs under encryption that ended, by how.",
-            "end",
-            &self.jobs_ended,
-        );
-        labelled(
-            &mut out,
-            "hushed_sessions_total",
-            "Sessions that were let in or broke before, by how they ended.",
-            "end",
-            &self.ended,
-        );
-        labelled(
-            &mut out,
-            "hushed_refused_total",
-            "Sessions that this server refused, by reason.",
-            "reason",
-            &self.refused,
-        );
+        // Writing to a string cannot fail.
+        let _ = encode(&mut out, &self.registry);
         out
-    }
-}
-
-fn count(map: &Mutex<BTreeMap<&'static str, u64>>, name: &'static str) {
-    let mut map = map.lock().unwrap_or_else(PoisonError::into_inner);
-    *map.entry(name).or_default() += 1;
-}
-
-fn labelled(
-    out: &mut String,
-    name: &str,
-    help: &str,
-    label: &str,
-    map: &Mutex<BTreeMap<&'static str, u64>>,
-) {
-    let map = map.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n");
-    for (value, n) in map.iter() {
-        let _ = writeln!(out, "{name}{{{label}=\"{value}\"}} {n}");
     }
 }
 
@@ -205,19 +184,21 @@ pub(crate) fn serve(
 fn answer(socket: &TcpStream, metrics: &Metrics, stopping: bool) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    let (status, body) = match path(&read_request(socket)?) {
-        Some("/healthz") => ("200 OK", "ok\n".to_owned()),
-        Some("/readyz") if stopping => ("503 Service Unavailable", "stopping\n".to_owned()),
-        Some("/readyz") => ("200 OK", "ready\n".to_owned()),
-        Some("/metrics") => ("200 OK", metrics.render()),
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let (status, kind, body) = match path(&read_request(socket)?) {
+        Some("/healthz") => ("200 OK", TEXT, "ok\n".to_owned()),
+        Some("/readyz") if stopping => ("503 Service Unavailable", TEXT, "stopping\n".to_owned()),
+        Some("/readyz") => ("200 OK", TEXT, "ready\n".to_owned()),
+        Some("/metrics") => ("200 OK", TYPE, metrics.render()),
         Some(_) => (
             "404 Not Found",
+            TEXT,
             "see /healthz, /readyz, /metrics\n".to_owned(),
         ),
-        None => ("400 Bad Request", "GET only\n".to_owned()),
+        None => ("400 Bad Request", TEXT, "GET only\n".to_owned()),
     };
     let response = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
     let mut writer = socket;
