@@ -4,10 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use hushed_math::rng::SecretRng;
+use tempfile::{Builder, TempPath};
 
 use super::FileError;
-use crate::plan::public_plan::hex;
 
 /// What drafts end with. A draft that a killed process left is never read, and may be deleted.
 pub const DRAFT: &str = ".draft";
@@ -15,7 +14,7 @@ pub const DRAFT: &str = ".draft";
 /// A file under a passing name. Dropped without [`AtomicFile::commit`], it is gone.
 pub struct AtomicFile {
     path: PathBuf,
-    draft: PathBuf,
+    draft: TempPath,
     file: Option<BufWriter<File>>,
 }
 
@@ -56,18 +55,15 @@ impl AtomicFile {
     /// # Errors
     /// [`FileError::Io`].
     pub fn create(path: &Path, access: Access) -> Result<AtomicFile, FileError> {
-        // Process ids mean nothing between containers that share a folder, and come again.
-        let mut random = [0; 8];
-        SecretRng::from_os("names of drafts").fill_bytes(&mut random);
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}{DRAFT}", hex(&random)));
-        let draft = path.with_file_name(name);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        if access == Access::Private {
-            private(&mut options);
+        let mut start = path.file_name().unwrap_or_default().to_owned();
+        start.push(".");
+        let mut builder = Builder::new();
+        builder.prefix(&start).suffix(DRAFT);
+        if access == Access::Usual {
+            usual(&mut builder);
         }
-        let file = options.open(&draft).map_err(FileError::io("write", path))?;
+        let draft = builder.tempfile_in(folder_of(path));
+        let (file, draft) = draft.map_err(FileError::io("write", path))?.into_parts();
         #[cfg(all(test, target_os = "linux"))]
         let file = full_disk::instead_of(file);
         Ok(AtomicFile {
@@ -82,27 +78,29 @@ impl AtomicFile {
     /// # Errors
     /// [`FileError::Io`]: what was there before is untouched.
     pub fn commit(mut self) -> Result<(), FileError> {
-        let done = self.synchronise().and_then(|()| {
-            fs::rename(&self.draft, &self.path)?;
-            sync_folder(&self.path)
+        let synchronised = self.synchronise();
+        let AtomicFile { path, draft, .. } = self;
+        let done = synchronised.and_then(|()| {
+            draft.persist(&path)?;
+            sync_folder(&path)
         });
-        done.map_err(FileError::io("write", &self.path))
+        done.map_err(FileError::io("write", &path))
     }
 
     /// As [`AtomicFile::commit`] if there is no file of this name; otherwise that one stays, whoever made it and
-    /// whenever, and this one is gone. Whether it was taken. The file system must have hard links.
+    /// whenever, and this one is gone. Whether it was taken.
     ///
     /// # Errors
     /// [`FileError::Io`].
     pub fn commit_new(mut self) -> Result<bool, FileError> {
-        let done = self
-            .synchronise()
-            .and_then(|()| match fs::hard_link(&self.draft, &self.path) {
-                Ok(()) => sync_folder(&self.path).map(|()| true),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-                Err(error) => Err(error),
-            });
-        done.map_err(FileError::io("write", &self.path))
+        let synchronised = self.synchronise();
+        let AtomicFile { path, draft, .. } = self;
+        let done = synchronised.and_then(|()| match draft.persist_noclobber(&path) {
+            Ok(()) => sync_folder(&path).map(|()| true),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error.into()),
+        });
+        done.map_err(FileError::io("write", &path))
     }
 
     /// All of the draft on disk.
@@ -125,13 +123,6 @@ impl Write for AtomicFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.as_mut().map_or(Ok(()), Write::flush)
-    }
-}
-
-impl Drop for AtomicFile {
-    fn drop(&mut self) {
-        // After a commit there is no draft; one that cannot be removed is harmless.
-        let _ = fs::remove_file(&self.draft);
     }
 }
 
@@ -213,6 +204,16 @@ fn folder_of(path: &Path) -> &Path {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))
 }
+
+/// As the process makes files: a temporary one is its owner's alone.
+#[cfg(unix)]
+fn usual(builder: &mut Builder<'_, '_>) {
+    use std::os::unix::fs::PermissionsExt;
+    builder.permissions(fs::Permissions::from_mode(0o666));
+}
+
+#[cfg(not(unix))]
+fn usual(_: &mut Builder<'_, '_>) {}
 
 /// Makes the file that is created its owner's alone.
 #[cfg(unix)]
