@@ -92,7 +92,7 @@ pub(super) fn exposures(
         .collect();
     if !fixed.is_empty() {
         all.push(see(
-            "everybody",
+            "client, server and network",
             format!(
                 "by the number of operations, which heads attend to the row before whatever the text is: {}",
                 fixed.join(", ")
@@ -108,7 +108,7 @@ pub(super) fn exposures(
         .collect();
     if !frozen.is_empty() {
         all.push(see(
-            "everybody",
+            "client, server and network",
             format!(
                 "by the number of operations, after which layers the first row of a text is a constant: {}",
                 frozen.join(", ")
@@ -116,8 +116,8 @@ pub(super) fn exposures(
         ));
     }
     all.push(see(
-        "everybody",
-        "intervals, constants and coefficients of approximations stay at the server. A text that leaves the calibrated ranges gets garbage for an \
+        "server alone",
+        "intervals, constants and coefficients of approximations. A text that leaves the calibrated ranges gets garbage for an \
          answer, and may spoil the others of its batch"
             .to_owned(),
     ));
