@@ -229,6 +229,10 @@ fn counted(
             };
             (Texts::Columns(rows), width)
         }
+        (columns, _) if program.vocabulary().is_some() => {
+            let texts = Texts::PackedLast(layout, options.answer);
+            (texts, width.div_ceil(2 * columns))
+        }
         (columns, Lengths::Public) => {
             let rows = PackedRows::new(layout, vec![options.rows; layout.texts()])?;
             (Texts::Packed(rows), width.div_ceil(2 * columns))
