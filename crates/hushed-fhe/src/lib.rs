@@ -63,7 +63,9 @@ pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowMasks, RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
-pub use pass::{AnyPass, DecoderPass, Look, PackedPass, Pass, Texts, Viewer, can_run};
+pub use pass::{
+    AnyPass, DecoderPass, Look, PackedDecoderPass, PackedPass, Pass, Texts, Viewer, can_run,
+};
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;
 pub use plan::public_plan::{AnswerRows, FhePlan, PlanFileError};

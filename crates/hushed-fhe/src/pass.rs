@@ -19,6 +19,7 @@
 
 mod decoder;
 mod packed;
+mod packed_decoder;
 mod shape;
 
 use std::ops::Range;
@@ -42,12 +43,14 @@ use crate::ops::mask::{RowMasks, RowsKnown};
 use crate::ops::norm::{ConstantRow, NormPlan, norm, residual};
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Pooled, pool};
-use crate::packing::Interleave;
+use crate::packing::{Interleave, Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 
 pub use decoder::DecoderPass;
 pub use packed::PackedPass;
+pub use packed_decoder::PackedDecoderPass;
+pub(crate) use packed_decoder::halves as packed_halves;
 pub use shape::can_run;
 use shape::{Half, halves, shape, supported};
 
@@ -81,6 +84,8 @@ pub enum Texts<V> {
     Last(Interleave, AnswerRows),
     /// Packed rows.
     Packed(PackedRows),
+    /// Packed rows of texts that end in the last row, answered with these rows.
+    PackedLast(Layout, AnswerRows),
 }
 
 /// A pass in either layout.
@@ -91,13 +96,15 @@ pub enum AnyPass<'a, S: Slots> {
     Packed(Box<PackedPass<'a, S>>),
     /// Of a batch through a decoder.
     Decoder(Box<DecoderPass<'a, S>>),
+    /// In packed rows through a decoder.
+    PackedDecoder(Box<PackedDecoderPass<'a, S>>),
 }
 
 impl<'a, S: Slots> AnyPass<'a, S> {
     /// A pass over these texts.
     ///
     /// # Errors
-    /// As [`Pass::new`], [`PackedPass::new`] and [`DecoderPass::new`].
+    /// As [`Pass::new`], [`PackedPass::new`], [`DecoderPass::new`] and [`PackedDecoderPass::new`].
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -119,6 +126,12 @@ impl<'a, S: Slots> AnyPass<'a, S> {
                 let pass = PackedPass::new(on, program, choices, placement, rows, input_bound)?;
                 AnyPass::Packed(Box::new(pass))
             }
+            Texts::PackedLast(layout, answer) => {
+                let read = (layout, answer);
+                let pass =
+                    PackedDecoderPass::new(on, program, choices, placement, read, input_bound)?;
+                AnyPass::PackedDecoder(Box::new(pass))
+            }
         })
     }
 
@@ -128,7 +141,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => AnyPass::Columns(Box::new(pass.viewed_by(viewer))),
             AnyPass::Decoder(pass) => AnyPass::Decoder(Box::new(pass.viewed_by(viewer))),
-            packed @ AnyPass::Packed(_) => packed,
+            packed @ (AnyPass::Packed(_) | AnyPass::PackedDecoder(_)) => packed,
         }
     }
 
@@ -138,6 +151,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
             AnyPass::Columns(pass) => pass.layers(),
             AnyPass::Packed(pass) => pass.layers(),
             AnyPass::Decoder(pass) => pass.layers(),
+            AnyPass::PackedDecoder(pass) => pass.layers(),
         }
     }
 
@@ -150,6 +164,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
             AnyPass::Columns(pass) => pass.start(vectors),
             AnyPass::Packed(pass) => pass.start(vectors),
             AnyPass::Decoder(pass) => pass.start(vectors),
+            AnyPass::PackedDecoder(pass) => pass.start(vectors),
         }
     }
 
@@ -162,6 +177,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
             AnyPass::Columns(pass) => pass.resume(next, vectors),
             AnyPass::Packed(pass) => pass.resume(next, vectors),
             AnyPass::Decoder(pass) => pass.resume(next, vectors),
+            AnyPass::PackedDecoder(pass) => pass.resume(next, vectors),
         }
     }
 
@@ -174,6 +190,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
             AnyPass::Columns(pass) => pass.layer(i, x),
             AnyPass::Packed(pass) => pass.layer(i, x),
             AnyPass::Decoder(pass) => pass.layer(i, x),
+            AnyPass::PackedDecoder(pass) => pass.layer(i, x),
         }
     }
 
@@ -184,6 +201,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
     pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
         match self {
             AnyPass::Packed(pass) => pass.finish(x),
+            AnyPass::PackedDecoder(pass) => pass.finish(x),
             columns => Ok(columns.pooled(x)?.vectors),
         }
     }
@@ -196,7 +214,16 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => pass.finish(x),
             AnyPass::Decoder(pass) => pass.finish(x),
-            AnyPass::Packed(_) => Err(shape(StepId::outside("answer"))),
+            AnyPass::Packed(_) | AnyPass::PackedDecoder(_) => Err(shape(StepId::outside("answer"))),
+        }
+    }
+
+    /// Where the columns are in packed rows; none in a batch.
+    pub fn packed_columns(&self) -> Option<&Spread> {
+        match self {
+            AnyPass::Packed(pass) => Some(pass.columns()),
+            AnyPass::PackedDecoder(pass) => Some(pass.columns()),
+            AnyPass::Columns(_) | AnyPass::Decoder(_) => None,
         }
     }
 
@@ -208,6 +235,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         match self {
             AnyPass::Columns(pass) => Ok(pass.run(vectors)?.vectors),
             AnyPass::Packed(pass) => pass.run(vectors),
+            AnyPass::PackedDecoder(pass) => pass.run(vectors),
             AnyPass::Decoder(pass) => Ok(pass.run(vectors)?.vectors),
         }
     }

@@ -229,6 +229,10 @@ fn counted(
             };
             (Texts::Columns(rows), width)
         }
+        (columns, _) if program.vocabulary().is_some() => {
+            let texts = Texts::PackedLast(layout, options.answer);
+            (texts, width.div_ceil(2 * columns))
+        }
         (columns, Lengths::Public) => {
             let rows = PackedRows::new(layout, vec![options.rows; layout.texts()])?;
             (Texts::Packed(rows), width.div_ceil(2 * columns))
@@ -300,7 +304,12 @@ impl FhePlanReport {
         };
         let whole = |placement: &Placement| -> Result<_, FheError> {
             let run = dry_run(program, choices, params, options, placement)?;
-            let mut steps = steps::steps(&run.counts, params, &options.prices, width);
+            // Vectors that are refreshed together where columns are.
+            let wide = match placement.columns {
+                1 => width,
+                columns => 2 * width.div_ceil(2 * columns),
+            };
+            let mut steps = steps::steps(&run.counts, params, &options.prices, wide);
             let mut timetable = Timetable::new(&run.counts, params, &options.prices);
             if placement.columns == 1 {
                 let parted = steps::parted(placement, width, params, &options.prices);

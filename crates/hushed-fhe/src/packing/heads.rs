@@ -13,10 +13,17 @@
 //! ```
 //!
 //! The sums over g are split into baby and giant steps as those of a batch ([`super::products`]).
+//!
+//! *Causal* heads ([`Heads::causal`]) count diagonals backwards: number δ of row r is key r − δ. With T = J·B·(giant
+//! step) and t = J·(baby step) + j, a product of copies in the frame of its giant step has in row u query u + T with
+//! key u − t, δ = T + t. The key is not after the query exactly where neither wraps around: u + T < R and u ≥ t. That
+//! is a factor of the queries times one of the keys, so both masks join the plaintexts that turn them by their places,
+//! and no diagonal is apart. Scores stay in these frames: functions work slot by slot, and P·V wants them there.
 
 use hushed_ckks::lintrans::LinTransError;
 use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::{CkksError, Complex64, Scale};
+use rayon::prelude::*;
 
 use super::products::rotations;
 use super::{Layout, PackingError};
@@ -29,6 +36,26 @@ pub struct Heads {
     pairs: usize,
     copies: usize,
     baby: usize,
+    causal: bool,
+}
+
+/// A copy of an operand of causal scores, in a step of their sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turned {
+    /// Queries of a giant step.
+    Query {
+        /// Number of the copy.
+        copy: usize,
+        /// Number of the step.
+        giant: usize,
+    },
+    /// Keys of a baby step.
+    Key {
+        /// Number of the copy.
+        copy: usize,
+        /// Number of the step.
+        baby: usize,
+    },
 }
 
 impl Heads {
@@ -56,7 +83,17 @@ impl Heads {
             pairs,
             copies,
             baby,
+            causal: false,
         })
+    }
+
+    /// The same with diagonals of earlier rows, for [`causal_scores`] and [`attend`]: number δ of row r is key r − δ.
+    #[must_use]
+    pub fn causal(self) -> Heads {
+        Heads {
+            causal: true,
+            ..self
+        }
     }
 
     /// The layout.
@@ -69,11 +106,14 @@ impl Heads {
         self.layout.rows() / self.pairs
     }
 
-    /// The slot of the score of row `row` of a text with row `row + diagonal`: (vector, slot).
+    /// The slot of the score of row `row` of a text with row `row + diagonal`: (vector, slot). Of causal heads, of that
+    /// with row `row − diagonal`.
     pub fn score(&self, [text, row]: [usize; 2], head: usize, diagonal: usize) -> (usize, usize) {
         let (vector, rest) = (diagonal / self.pairs, diagonal % self.pairs);
         let (e, j) = (rest / self.copies, rest % self.copies);
         let place = head * self.pairs + self.inner() * j + e;
+        let rows = self.layout.rows();
+        let row = (row + rows - self.frame(vector)) % rows;
         (vector, self.layout.slot(text, row, place))
     }
 
@@ -87,11 +127,53 @@ impl Heads {
         self.pairs
     }
 
-    /// The diagonal that `place` of vector `vector` of the scores holds: row r has that of key r plus it, modulo R.
+    /// The diagonal that `place` of vector `vector` of the scores holds: row r has that of key r plus it, modulo R; of
+    /// causal heads see [`Heads::sees`].
     pub fn diagonal(&self, vector: usize, place: usize) -> usize {
         let within = place % self.pairs;
         let (j, e) = (within / self.inner(), within % self.inner());
         self.pairs * vector + self.copies * e + j
+    }
+
+    /// Whether the key of a slot of causal scores is not after its query.
+    pub fn sees(&self, vector: usize, row: usize, place: usize) -> bool {
+        let frame = self.frame(vector);
+        let rest = self.diagonal(vector, place).saturating_sub(frame);
+        row >= rest && row + frame < self.layout.rows()
+    }
+
+    /// The row of a text and the pair of its head that a turned copy holds in a slot; none where it is masked.
+    pub fn source(&self, which: Turned, row: usize, place: usize) -> Option<(usize, usize)> {
+        let within = place % self.pairs;
+        let (j, e) = (within / self.inner(), within % self.inner());
+        let (row, copy) = match which {
+            Turned::Query { copy, giant } => {
+                let query = row + giant * self.baby * self.copies;
+                ((query < self.layout.rows()).then_some(query), copy)
+            }
+            Turned::Key { copy, baby } => (row.checked_sub(self.copies * baby + j), copy),
+        };
+        Some((row?, self.inner() * copy + e))
+    }
+
+    /// Rows by which the frame of vector `vector` of causal scores is behind the queries; 0 of others.
+    fn frame(&self, vector: usize) -> usize {
+        let giant = vector * self.inner() / self.baby;
+        if self.causal {
+            giant * self.baby * self.copies
+        } else {
+            0
+        }
+    }
+
+    /// The rotation, in slots, by which row r holds what was in row r + `rows`; of causal heads, in row r − `rows`.
+    fn rotation(&self, rows: usize) -> usize {
+        let (by, slots) = (self.layout.rotation(rows), self.layout.slots());
+        if self.causal {
+            (slots - by) % slots
+        } else {
+            by
+        }
     }
 
     /// E.
@@ -106,13 +188,18 @@ impl Heads {
 
     /// The rotation of giant step number `giant`, in slots.
     fn turn(&self, giant: usize) -> usize {
-        self.layout.rotation(giant * self.baby * self.copies)
+        self.rotation(giant * self.baby * self.copies)
+    }
+
+    /// The rotation of a giant step's sums that scores have, and P·V takes away: none of causal heads.
+    fn home(&self, giant: usize) -> usize {
+        if self.causal { 0 } else { self.turn(giant) }
     }
 
     /// The rotations of the baby steps, in slots.
     fn babies(&self) -> Vec<usize> {
         (0..self.baby)
-            .map(|b| self.layout.rotation(b * self.copies))
+            .map(|b| self.rotation(b * self.copies))
             .collect()
     }
 
@@ -134,7 +221,7 @@ impl Heads {
         let mut grid = self.grid(1, self.copies)?;
         for a in 0..self.copies {
             for j in 0..self.copies {
-                let rows = if sheared { self.layout.rotation(j) } else { 0 };
+                let rows = if sheared { self.rotation(j) } else { 0 };
                 let offset = distance(self.inner(), a, j) + rows as i64;
                 grid.set([a, 0], offset, self.mask(|place, _| place == j))?;
             }
@@ -196,19 +283,78 @@ pub fn scores<S: Slots>(
     k: S::Value,
     target: Scale,
 ) -> Result<Vec<S::Value>, FheError> {
+    let (queries, keys) = operands(on, heads, q, k)?;
+    summed_products(on, heads, queries, keys, target)
+}
+
+/// Q·Kᵀ of causal heads: as [`scores`], with each copy in each step of the sums turned by `turn`, which masks it as
+/// [`Heads::source`] says and takes a level. Slots are those of [`Heads::score`]; where [`Heads::sees`] is false they
+/// are 0. Four levels below the lower of the two.
+///
+/// # Errors
+/// As [`scores`], and those of `turn`; [`PackingError::Mismatch`] for heads that are not causal.
+pub fn causal_scores<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    q: S::Value,
+    k: S::Value,
+    turn: impl Fn(Turned, &S::Value) -> Result<S::Value, FheError> + Sync,
+    target: Scale,
+) -> Result<Vec<S::Value>, FheError> {
+    if !heads.causal {
+        return Err(PackingError::Mismatch.into());
+    }
+    let (queries, keys) = operands(on, heads, q, k)?;
+    let query = |copy, giant| Turned::Query { copy, giant };
+    let queries = turned(queries, query, &turn)?;
+    let keys = turned(keys, |copy, baby| Turned::Key { copy, baby }, &turn)?;
+    summed_products(on, heads, queries, keys, target)
+}
+
+/// Copies of Q by giant steps, and of K by baby steps.
+#[expect(clippy::type_complexity, reason = "two lists by copy and step")]
+fn operands<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    q: S::Value,
+    k: S::Value,
+) -> Result<(Vec<Vec<S::Value>>, Vec<Vec<S::Value>>), FheError> {
     let queries = spread(on, heads.copied(false), q)?;
     let keys = rotations(on, spread(on, heads.copied(true), k)?, &heads.babies())?;
     let back: Vec<usize> = (0..heads.giants())
         .map(|giant| (heads.layout.slots() - heads.turn(giant)) % heads.layout.slots())
         .collect();
-    let queries = rotations(on, queries, &back)?;
+    Ok((rotations(on, queries, &back)?, keys))
+}
+
+/// `turn` of every copy and step.
+fn turned<V: Send + Sync>(
+    copies: Vec<Vec<V>>,
+    which: impl Fn(usize, usize) -> Turned + Sync,
+    turn: &(impl Fn(Turned, &V) -> Result<V, FheError> + Sync),
+) -> Result<Vec<Vec<V>>, FheError> {
+    let of = |(copy, steps): (usize, Vec<V>)| {
+        let steps = steps.into_par_iter().enumerate();
+        steps.map(|(step, v)| turn(which(copy, step), &v)).collect()
+    };
+    copies.into_par_iter().enumerate().map(of).collect()
+}
+
+/// The sums of products of copies, gathered, and their real parts.
+fn summed_products<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    queries: Vec<Vec<S::Value>>,
+    keys: Vec<Vec<S::Value>>,
+    target: Scale,
+) -> Result<Vec<S::Value>, FheError> {
     let grid = on.dot_grid(&queries, &keys)?;
     drop((queries, keys));
     // A real part has twice the scale.
     let half = Scale::new(target.value() / 2.0)?;
     let mut done = Vec::with_capacity(heads.vectors());
     for (giant, sums) in grid.into_iter().enumerate() {
-        let (map, split) = heads.gathered(heads.turn(giant)).map_err(CkksError::from)?;
+        let (map, split) = heads.gathered(heads.home(giant)).map_err(CkksError::from)?;
         for sums in sums.chunks(heads.inner()) {
             for sum in on.maps(&map, &split, sums, half)? {
                 done.push(on.real(&sum)?);
@@ -311,13 +457,16 @@ fn inner<S: Slots>(
     if p.len() != heads.vectors() {
         return Err(PackingError::Mismatch.into());
     }
+    // Copies and rotations cost by primes, and V has more than P.
+    let limbs = p.iter().chain([&v]).map(|x| on.limbs(x)).min();
+    let v = on.drop_to(&v, limbs.unwrap_or(on.floor()))?;
     let values = rotations(on, spread(on, heads.copied(true), v)?, &heads.babies())?;
     // Indexed by the baby step, then by the giant one.
     let mut weights: Vec<Vec<S::Value>> = (0..heads.baby).map(|_| Vec::new()).collect();
     for (vector, p) in p.into_iter().enumerate() {
         let first = vector * heads.inner();
         let (giant, baby) = (first / heads.baby, first % heads.baby);
-        let copies = spread(on, heads.expanded(heads.turn(giant)), p)?;
+        let copies = spread(on, heads.expanded(heads.home(giant)), p)?;
         for (copy, weights) in copies.into_iter().zip(&mut weights[baby..]) {
             weights.push(copy);
         }

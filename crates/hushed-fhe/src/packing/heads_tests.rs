@@ -1,10 +1,11 @@
 //! Attention's products in packed rows, beside their definition in f64; all slots random, those of heads that a model
 //! would not use among them. The encrypted run has the same circuit (`run/encrypted/heads_tests.rs`).
 
-use hushed_ckks::CkksParams;
 use hushed_ckks::maps::GridSplit;
+use hushed_ckks::poly::Arithmetic;
+use hushed_ckks::{CkksParams, Complex64};
 
-use super::heads::{Heads, attend, scores};
+use super::heads::{Heads, Turned, attend, causal_scores, scores};
 use super::{Layout, Spread};
 use crate::simulate::{Op, Simulator, Vector};
 use crate::{FheError, Slots};
@@ -142,6 +143,80 @@ fn products_of_all_heads_are_exact_in_the_clear() {
     }
 }
 
+/// Causal scores of turned queries and keys, and P·V, against their definition: all slots random, every head a head.
+/// Whatever is after its query is exactly 0.
+#[test]
+fn causal_products_are_exact_in_the_clear() {
+    let params = CkksParams::insecure_test(11, 6).unwrap();
+    let on = Simulator::new(&params, 1 << 10).unwrap();
+    let turn = |row: usize, pair: usize| Complex64::cis(0.3 * row as f64 / (1.0 + pair as f64));
+    for (rows, pairs, copies, baby) in [(32, 8, 4, 4), (32, 8, 4, 2), (16, 4, 4, 4), (64, 2, 1, 8)]
+    {
+        let layout = Layout::new(1 << 10, rows, 16).unwrap();
+        let heads = Heads::new(layout, pairs, copies, baby).unwrap().causal();
+        let x = inputs(&heads);
+        let vector = |i: usize| on.vector(x[i].clone(), on.top()).unwrap();
+        let q = on.pair(vector(0), vector(1)).unwrap();
+        let k = on.pair_conjugate(vector(2), vector(3)).unwrap();
+        let v = on.pair(vector(4), vector(5)).unwrap();
+        let turned = |which: Turned, v: &Vector| {
+            let slot = |slot: usize| {
+                let (row, place) = (slot / layout.texts() / 16, slot % 16);
+                let source = heads.source(which, row, place);
+                let turn = source.map_or(Complex64::ZERO, |(row, pair)| turn(row, pair));
+                match which {
+                    Turned::Query { .. } => turn,
+                    Turned::Key { .. } => turn.conj(),
+                }
+            };
+            on.mul_pairs(v, &(0..1 << 10).map(slot).collect::<Vec<_>>(), on.scale(v))
+        };
+        let scale = on.default_scale();
+        let found = causal_scores(&on, &heads, q, k, turned, scale).unwrap();
+        assert_eq!(on.limbs(&found[0]), on.top() - 4);
+        let weights = (0..heads.vectors()).map(|i| vector(COLUMNS + i)).collect();
+        let [re, im] = on
+            .parts(&attend(&on, &heads, weights, v, scale).unwrap())
+            .unwrap();
+        let mut seen = 0;
+        for (text, head) in (0..layout.texts()).flat_map(|t| (0..16 / pairs).map(move |h| (t, h))) {
+            for row in 0..rows {
+                let mut sums = vec![Complex64::ZERO; pairs];
+                for diagonal in 0..rows {
+                    let (number, slot) = heads.score([text, row], head, diagonal);
+                    let (frame, place) = (slot / layout.texts() / 16, slot % 16);
+                    let key = (row + rows - diagonal) % rows;
+                    assert_eq!(heads.sees(number, frame, place), key <= row);
+                    let (mut score, weight) = (0.0, x[COLUMNS + number][slot]);
+                    for (pair, sum) in sums.iter_mut().enumerate() {
+                        let at = |row| layout.slot(text, row, head * pairs + pair);
+                        let z = |i: usize, s: usize| Complex64::new(x[i][s], x[i + 1][s]);
+                        let turned = turn(row, pair) * turn(key, pair).conj();
+                        score += (z(0, at(row)) * z(2, at(key)).conj() * turned).re;
+                        *sum += weight * z(4, at(key));
+                    }
+                    let given = found[number].values()[slot];
+                    match key <= row {
+                        true => assert!((given - score).abs() < 1e-12, "{given} {score}"),
+                        false => assert_eq!(given, 0.0),
+                    }
+                    seen += usize::from(key <= row);
+                }
+                for (pair, sum) in sums.iter().enumerate() {
+                    let slot = layout.slot(text, row, head * pairs + pair);
+                    let given = Complex64::new(re.values()[slot], im.values()[slot]);
+                    assert!((given - sum).norm() < 1e-12, "{given} {sum}");
+                }
+            }
+        }
+        assert_eq!(seen, layout.texts() * (16 / pairs) * rows * (rows + 1) / 2);
+        // Heads that see all rows have no causal scores.
+        let full = Heads::new(layout, pairs, copies, baby).unwrap();
+        let pair = || on.pair(vector(0), vector(1)).unwrap();
+        assert!(causal_scores(&on, &full, pair(), pair(), turned, scale).is_err());
+    }
+}
+
 /// The counts of docs/one-text.md, for heads of 16 and of 32 pairs and 128 rows.
 #[test]
 fn key_switches_are_as_documented() {
@@ -177,7 +252,6 @@ fn key_switches_are_as_documented() {
         let found = counted(&|| {
             let out = attend(&on, &heads, weights(), pair(), scale).unwrap();
             // Three levels.
-            use hushed_ckks::poly::Arithmetic;
             assert_eq!(on.limbs(&out), on.top() - 3);
         });
         assert_eq!(found, [15 + expanded + 48, 28, 3, 0, 16]);

@@ -58,19 +58,19 @@ enum Beside<S: Slots> {
 
 /// The blocks of a decoder's program.
 pub(super) struct Parts<'a> {
-    layers: Vec<Layer<'a>>,
-    norm: (StepId, &'a Norm),
-    last: StepId,
+    pub layers: Vec<Layer<'a>>,
+    pub norm: (StepId, &'a Norm),
+    pub last: StepId,
 }
 
 /// The blocks of a layer, with their names.
-struct Layer<'a> {
-    attention_norm: (StepId, &'a Norm),
-    attention: (StepId, &'a Attention),
-    attention_sum: StepId,
-    feed_forward_norm: (StepId, &'a Norm),
-    feed_forward: (StepId, &'a FeedForward),
-    feed_forward_sum: StepId,
+pub(super) struct Layer<'a> {
+    pub attention_norm: (StepId, &'a Norm),
+    pub attention: (StepId, &'a Attention),
+    pub attention_sum: StepId,
+    pub feed_forward_norm: (StepId, &'a Norm),
+    pub feed_forward: (StepId, &'a FeedForward),
+    pub feed_forward_sum: StepId,
 }
 
 impl<'a, S: Slots> DecoderPass<'a, S> {

@@ -19,6 +19,7 @@ use crate::choices::{Choices, LayerChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;
 use crate::ops::acts::Acts;
+use crate::ops::after::After;
 use crate::ops::packed::attention::{PackedAttention, attention, heads_of};
 use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::norm::{PackedNorm, acts};
@@ -195,7 +196,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             at,
             block,
             choice: &layer.choice.activation,
-            norm: &layer.choice.feed_forward_norm,
+            after: After::Norm(&layer.choice.feed_forward_norm),
             rows: &self.rows,
             kept,
             columns: self.columns,
@@ -301,7 +302,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     }
 }
 
-fn unfit(at: StepId, a: &Attention, rows: &PackedRows) -> FheError {
+pub(super) fn unfit(at: StepId, a: &Attention, rows: &PackedRows) -> FheError {
     let layout = rows.layout();
     FheError::Unsupported {
         what: format!(

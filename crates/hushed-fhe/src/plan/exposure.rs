@@ -40,8 +40,12 @@ pub(super) fn exposures(
         None if decodes && options.answer == AnswerRows::Rows => format!(
             "of each of its texts the hidden states of all rows, {} numbers a token, after the last norm: what the likelihood of its own tokens \
              follows from. They say far more of the weights than last rows or likely tokens would, with every text, and it opens as many ciphertexts \
-             of each reply as there are pairs of columns, all counted",
-            program.width()
+             of each reply as there are {}, all counted",
+            program.width(),
+            match &options.placement {
+                Some(placement) if placement.columns > 1 => "vectors of columns",
+                _ => "pairs of columns",
+            }
         ),
         None if decodes => format!(
             "of each of its texts the hidden state of the last row, {} numbers, after the last norm: all logits of the next token follow from it, \

@@ -6,10 +6,11 @@ use hushed_ckks::CkksParams;
 use hushed_model::{Program, StepId};
 
 use super::{FheOptions, dry_run};
-use crate::choices::Choices;
+use crate::choices::{Choices, DecoderChoice};
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::levels::above_by;
+use crate::pass::packed_halves;
 use crate::plan::placement::Placement;
 use crate::simulate::Simulator;
 use crate::slots::Slots;
@@ -33,9 +34,14 @@ pub fn packed_placement(
         return Ok(None);
     };
     let on = Simulator::new(params, params.slots())?.counting();
-    let degree = choices.layers.iter().map(|l| l.activation.degree).max();
-    let placement = placed(&on, columns, degree.unwrap_or(1));
-    let placement = placement.map_err(|e| e.lacking_at(StepId::outside("feed_forward")))?;
+    let placement = match &choices.decoder {
+        Some(decoder) => placed_decoder(&on, columns, decoder)?,
+        None => {
+            let degree = choices.layers.iter().map(|l| l.activation.degree).max();
+            let placement = placed(&on, columns, degree.unwrap_or(1));
+            placement.map_err(|e| e.lacking_at(StepId::outside("feed_forward")))?
+        }
+    };
     // Refuses what cannot run.
     dry_run(program, choices, params, options, &placement)?;
     Ok(Some(placement))
@@ -53,6 +59,29 @@ fn places(program: &Program, slots: usize) -> Option<usize> {
     sizes.find(|&places| {
         let vectors = count.div_ceil(places / pairs).max(1);
         places <= slots && count.is_multiple_of(vectors)
+    })
+}
+
+/// Packed rows of `columns` places for a decoder: each half of a layer begins as low as it can.
+///
+/// # Errors
+/// Too few levels for either half.
+pub(crate) fn placed_decoder<S: Slots>(
+    on: &S,
+    columns: usize,
+    choices: &DecoderChoice,
+) -> Result<Placement, FheError> {
+    let [attention, feed_forward] = packed_halves(choices);
+    let least = |levels, half| {
+        let least = above_by(on, on.floor(), levels);
+        least.map_err(|error| error.lacking_at(StepId::outside(half)))
+    };
+    Ok(Placement {
+        upload: on.floor(),
+        attention: least(attention, "attention")?,
+        feed_forward: least(feed_forward, "feed_forward")?,
+        columns,
+        ..Placement::plain(on.top(), 1, 2)
     })
 }
 

@@ -232,7 +232,11 @@ impl FheClient {
                 .iter()
                 .map(open)
                 .collect::<Result<Vec<_>, FheError>>()?;
-            let rows = packed_pool::unpack(self.layout, columns, lengths.len(), &vectors)?;
+            let texts = match self.plan.answer {
+                Some(answer) => packed_pool::ends(self.layout, lengths, answer),
+                None => vec![0..1; lengths.len()],
+            };
+            let rows = packed_pool::unpack(self.layout, columns, &texts, &vectors)?;
             return Ok(of(rows));
         }
         let layout = self.plan.interleave(&self.params)?;

@@ -514,6 +514,8 @@ mod heads_tests;
 #[cfg(test)]
 mod lemmas;
 #[cfg(test)]
+mod packed_decoder_tests;
+#[cfg(test)]
 mod packed_tests;
 #[cfg(test)]
 pub(crate) mod testing;

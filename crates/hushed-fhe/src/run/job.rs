@@ -331,7 +331,10 @@ impl Engine {
     fn rows(&self, batch: &Batch) -> Result<Texts<Ciphertext>, FheError> {
         let lengths = || batch.head.lengths.iter().map(|&l| usize::from(l)).collect();
         if let Some((layout, _)) = self.plan.packed(&self.params)? {
-            return Ok(Texts::Packed(PackedRows::new(layout, lengths())?));
+            return Ok(match self.plan.answer {
+                Some(answer) => Texts::PackedLast(layout, answer),
+                None => Texts::Packed(PackedRows::new(layout, lengths())?),
+            });
         }
         let layout = self.plan.interleave(&self.params)?;
         if let Some(answer) = self.plan.answer {
@@ -350,7 +353,7 @@ impl Engine {
         pass: &AnyPass<'_, Encrypted>,
         sent: Vec<SeededCiphertext>,
     ) -> Result<Acts<Ciphertext>, FheError> {
-        if matches!(pass, AnyPass::Packed(_)) {
+        if pass.packed_columns().is_some() {
             return pass.start(sent.into_iter().map(SeededCiphertext::expand).collect());
         }
         self.on.at(StepId::outside("input.columns"));

@@ -9,11 +9,11 @@ use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::decoder::rows;
 use crate::ops::mask::{RowsKnown, token_rows};
-use crate::ops::packed::pool::unpack as unpack_packed;
+use crate::ops::packed::pool::{ends, unpack as unpack_packed};
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Factor, unpack};
-use crate::packing::{Interleave, Layout, Spread};
-use crate::pass::{DecoderPass, PackedPass, Pass, Viewer};
+use crate::packing::{Interleave, Layout, PackingError, Spread};
+use crate::pass::{AnyPass, DecoderPass, Pass, Texts, Viewer};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::slots::Slots;
@@ -90,7 +90,7 @@ impl Batch<'_> {
         viewer: Option<Viewer<'a, Vector>>,
     ) -> Result<Vec<Vec<f64>>, FheError> {
         if self.placement.columns > 1 {
-            return self.packed(on, rows, texts);
+            return self.packed(on, rows, texts, AnswerRows::Last);
         }
         let layout = Interleave::new(on.slots(), rows)?;
         if self.choices.decoder.is_some() {
@@ -137,6 +137,9 @@ impl Batch<'_> {
         rows: usize,
         texts: &[Matrix<f64>],
     ) -> Result<Vec<Vec<f64>>, FheError> {
+        if self.placement.columns > 1 {
+            return self.packed(on, rows, texts, AnswerRows::Rows);
+        }
         let layout = Interleave::new(on.slots(), rows)?;
         self.decoded(on, layout, texts, AnswerRows::Rows)
     }
@@ -170,21 +173,34 @@ impl Batch<'_> {
         )?)
     }
 
-    /// As [`Batch::run`] in packed rows, as many texts at a time as there is room for.
+    /// As [`Batch::run`] in packed rows, as many texts at a time as there is room for; a decoder is read at `read`.
     fn packed(
         &self,
         on: &Simulator,
         rows: usize,
         texts: &[Matrix<f64>],
+        read: AnswerRows,
     ) -> Result<Vec<Vec<f64>>, FheError> {
         let layout = Layout::new(on.slots(), rows, self.placement.columns)?;
+        let decodes = self.choices.decoder.is_some();
         let mut found = Vec::with_capacity(texts.len());
         for texts in texts.chunks(layout.texts()) {
-            let known = PackedRows::new(layout, texts.iter().map(Matrix::rows).collect())?;
+            let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
+            let (known, ends) = match decodes {
+                true => (
+                    Texts::PackedLast(layout, read),
+                    ends(layout, &lengths, read),
+                ),
+                false => {
+                    let ends = vec![0..1; lengths.len()];
+                    (Texts::Packed(PackedRows::new(layout, lengths)?), ends)
+                }
+            };
             let placement = self.placement.clone();
             let (program, choices) = (self.program, self.choices);
-            let pass = PackedPass::new(on, program, choices, placement, known, self.bound)?;
-            let vectors = packed(layout, pass.columns(), texts, 2.0 * self.bound);
+            let mut pass = AnyPass::new(on, program, choices, placement, known, self.bound)?;
+            let columns = *pass.packed_columns().ok_or(PackingError::Mismatch)?;
+            let vectors = packed(layout, &columns, texts, (2.0 * self.bound, decodes));
             let upload = self.placement.upload;
             let vectors = vectors.into_iter().map(|slots| {
                 let part =
@@ -193,23 +209,31 @@ impl Batch<'_> {
             });
             let answer = pass.run(vectors.collect::<Result<_, FheError>>()?)?;
             let opened: Vec<Vec<Complex64>> = answer.iter().map(Vector::pairs).collect();
-            found.extend(unpack_packed(layout, pass.columns(), texts.len(), &opened)?);
+            found.extend(unpack_packed(layout, &columns, &ends, &opened)?);
         }
         Ok(found)
     }
 }
 
-/// The vectors of pairs of texts in packed rows, divided by `bound`; zeros elsewhere.
-pub(crate) fn packed(
+/// The vectors of pairs of texts in packed rows, divided by `bound`; zeros elsewhere. `last`: texts end in the last
+/// row, as a decoder takes them.
+fn packed(
     layout: Layout,
     columns: &Spread,
     texts: &[Matrix<f64>],
-    bound: f64,
+    (bound, last): (f64, bool),
 ) -> Vec<Vec<Complex64>> {
-    let entry = |text: usize, row: usize, column: usize| match texts.get(text) {
-        Some(x) if row < x.rows() => x.row(row)[column] / bound,
-        _ => 0.0,
+    let entry = |text: usize, row: usize, column: usize| {
+        let x = texts.get(text)?;
+        let before = if last {
+            layout.rows().checked_sub(x.rows())?
+        } else {
+            0
+        };
+        let row = row.checked_sub(before).filter(|&row| row < x.rows())?;
+        Some(x.row(row)[column] / bound)
     };
+    let entry = |text, row, column| entry(text, row, column).unwrap_or(0.0);
     let vectors = 0..columns.vectors();
     vectors.map(|v| columns.pack(layout, v, entry)).collect()
 }

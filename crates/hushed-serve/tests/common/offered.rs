@@ -96,15 +96,20 @@ impl Offered {
         &Offered::decoders()[1]
     }
 
-    fn decoders() -> &'static [Offered; 2] {
-        static OFFERED: OnceLock<(TempDir, [Offered; 2])> = OnceLock::new();
+    /// The same, for a prompt or two in packed rows.
+    pub fn decoder_alone() -> &'static Offered {
+        &Offered::decoders()[2]
+    }
+
+    fn decoders() -> &'static [Offered; 3] {
+        static OFFERED: OnceLock<(TempDir, [Offered; 3])> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let both = ["private.json", "rows.json"].map(|file| Offered {
+            let all = ["private.json", "rows.json", "alone.json"].map(|file| Offered {
                 folder: folder.path().to_owned(),
                 file,
             });
-            both[0].make(|to| {
+            all[0].make(|to| {
                 fs::create_dir_all(to)?;
                 for entry in fs::read_dir(tiny_golden("bitnet-sigmoid"))? {
                     let entry = entry?;
@@ -112,7 +117,7 @@ impl Offered {
                 }
                 Ok(())
             });
-            (folder, both)
+            (folder, all)
         });
         &made.1
     }
@@ -166,6 +171,7 @@ impl Offered {
             true => &[
                 ("private.json", Lengths::Private, last, all),
                 ("rows.json", Lengths::Private, AnswerRows::Rows, all),
+                ("alone.json", Lengths::Private, last, 1),
             ],
             false => &[
                 ("plan.json", Lengths::Public, last, all),
@@ -215,8 +221,8 @@ impl Offered {
                     ROWS,
                     Some(tokens(&canary.text)),
                 ),
-                // One text leaves no place for it.
-                canary: (places > 1).then(|| canary.clone()),
+                // One text leaves no place for it; of the decoder there is room for two.
+                canary: (places > 1 || decodes).then(|| canary.clone()),
                 exposures: vec!["the server sees what it sees".to_owned()],
             };
             fhe::write_plan(&self.path(file), &plan.plan().unwrap()).unwrap();

@@ -77,6 +77,30 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
     assert!(error < 1.5 * declared && error > declared / 4.0);
 }
 
+/// In packed rows, with the canary in the second place.
+#[test]
+fn one_prompt_alone_is_answered_and_a_resumed_run_has_the_same_bytes() {
+    let offered = Offered::decoder_alone();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let (plan, params) = fhe::read_plan(&offered.plan()).unwrap();
+    assert!(plan.placement.columns > 1 && plan.places(&params).unwrap() == 2);
+    assert_eq!((plan.request_ciphertexts(), plan.reply.ciphertexts), (1, 1));
+    offered.keygen(&work.join("keys")).unwrap();
+    let texts = texts();
+    assert_eq!(name(offered.encrypt(work, &texts[..2])), "too-many-texts");
+    let sent = offered.encrypt(work, &texts[..1]).unwrap();
+    assert!(sent.declared.iter().all(|&length| length == 0));
+    offered.run_and_resume(work, &sent.id);
+    let answer = offered.decrypt(work).unwrap();
+    assert!(answer.canary.unwrap().is_good());
+    let model = Model::load(&offered.path("model")).unwrap();
+    let tokens = model.tokens(&texts[0], TooLong::Refuse).unwrap();
+    let clear = answer_in_clear(&model, &tokens, AnswerRows::Last).unwrap();
+    let near = cosine(&answer.embeddings[0], &clear);
+    assert!(answer.embeddings.len() == 1 && near > 0.999, "{near}");
+}
+
 #[test]
 fn what_is_refused_of_encoders_is_refused_of_decoders() {
     let offered = Offered::decoder();

@@ -294,7 +294,7 @@ impl Args {
         let used = choices.as_ref().unwrap_or(&plain);
         let (_, bootstrap) = bootstrap(&params)?;
         let assumed = choices.is_none();
-        if self.texts.is_some() && program.vocabulary().is_none() {
+        if self.texts.is_some() {
             options.placement = packed_placement(&program, used, &params, &options)?;
         }
         let plan = match self.goal {

@@ -1,18 +1,21 @@
 //! The feed-forward block in packed rows: hidden columns lie beside each other, each with the polynomial of its
-//! interval in the coefficients of its place. The residual is a term of the second map.
+//! interval in the coefficients of its place. The residual of an encoder is a term of the second map. With a gate the
+//! activation is of the gate, and takes one level more: its product with what `up` gives, which is made at that level.
 
 use hushed_ckks::poly::{SlotPolynomial, evaluate_slots};
-use hushed_model::{FeedForward, StepId, same};
+use hushed_model::{FeedForward, Linear, StepId, same};
 use rayon::prelude::*;
 
 use super::joined;
-use super::linear::{Term, biases, folded, linear, residual};
+use super::linear::{Term, biases, folded, linear, over, residual};
 use super::rows::{Kept, PackedRows};
 use crate::choices::{ActivationChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::{Polynomials, argument_scale, unit_map};
 use crate::ops::acts::{Acts, centred};
-use crate::ops::levels::{below, scale_of};
+use crate::ops::after::After;
+use crate::ops::levels::{above, below, scale_of};
+use crate::ops::norm::product;
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
@@ -24,8 +27,8 @@ pub struct PackedFeedForward<'a> {
     pub block: &'a FeedForward,
     /// Degree of the activation and the interval of each hidden column.
     pub choice: &'a ActivationChoice,
-    /// Of the norm after it, whose κ is in the second map.
-    pub norm: &'a NormChoice,
+    /// What reads it: of a norm its κ and the residual are in the second map.
+    pub after: After<'a>,
     /// The texts.
     pub rows: &'a PackedRows,
     /// Rows whose results are used; the arguments of others are 0.
@@ -37,7 +40,8 @@ pub struct PackedFeedForward<'a> {
 }
 
 impl PackedFeedForward<'_> {
-    /// κ·(y + x − mean) for y = down(f(up(x))), in pairs at half of [`Slots::default_scale`].
+    /// For y = down(f(up(x))), or down(f(gate(x)) ∘ up(x)): before a norm κ·(y + x − mean), before a sum y over its
+    /// bound. In pairs at half of [`Slots::default_scale`].
     ///
     /// # Errors
     /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
@@ -46,10 +50,32 @@ impl PackedFeedForward<'_> {
         same(self.at, "intervals", self.choice.columns.len(), hidden)?;
         same(self.at, "hidden columns", self.block.down.inputs, hidden)?;
         let places = self.rows.layout().spread(hidden, 1)?;
+        let hidden = match &self.block.gate {
+            None => self.activated(on, x, &self.block.up, &places)?,
+            Some(gate) => {
+                let gate = self.activated(on, x, gate, &places)?;
+                self.gated(on, x, gate, &places)?
+            }
+        };
+        let hidden = joined(on, hidden)?;
+        match self.after {
+            After::Norm(norm) => self.down(on, x, &places, (&hidden, norm)),
+            After::Sum(bound) => self.down_alone(on, &places, (&hidden, bound)),
+        }
+    }
+
+    /// The activation of what `w` gives, both parts of each vector of pairs.
+    fn activated<S: Slots>(
+        &self,
+        on: &S,
+        x: &Acts<S::Value>,
+        w: &Linear,
+        places: &Spread,
+    ) -> Result<Vec<S::Value>, FheError> {
         let first = x.columns.first().ok_or(PackingError::Mismatch)?;
         let up = self.at.part("up");
         on.at(up);
-        let map = unit_map(folded(on, up, x, &self.block.up)?, &self.choice.columns)?;
+        let map = unit_map(folded(on, up, x, w)?, &self.choice.columns)?;
         let term = Term {
             places: self.columns,
             vectors: &x.columns,
@@ -59,7 +85,7 @@ impl PackedFeedForward<'_> {
         // Parts are at twice the scale of a pair.
         let argument = argument_scale(on, below(on, on.limbs(first), 1)?)?;
         let target = scale_of(argument.value() / 2.0)?;
-        let arguments = linear(on, self.rows, &places, &[term], bias, target)?;
+        let arguments = linear(on, self.rows, places, &[term], bias, target)?;
         on.at(self.at.part("activation"));
         let mut parts = Vec::with_capacity(2 * arguments.len());
         for (vector, pair) in arguments.iter().enumerate() {
@@ -70,14 +96,70 @@ impl PackedFeedForward<'_> {
                     .map(|(part, t)| (vector, part, t)),
             );
         }
-        let activation = |(vector, part, t): (usize, usize, S::Value)| {
-            let polynomial = self.polynomial(on, &places, vector, part)?;
-            let t = on.within(t, 1.0);
-            evaluate_slots(on, &t, &polynomial, on.scale(first))
+        let target = match self.after {
+            // A sum of maps has operands of one scale.
+            After::Norm(_) => on.scale(first),
+            After::Sum(_) => on.default_scale(),
         };
-        let parts = parts.into_par_iter().map(activation);
-        let hidden = joined(on, parts.collect::<Result<Vec<_>, FheError>>()?)?;
-        self.down(on, x, &places, &hidden)
+        let activation = |(vector, part, t): (usize, usize, S::Value)| {
+            let polynomial = self.polynomial(on, places, vector, part)?;
+            let t = on.within(t, 1.0);
+            evaluate_slots(on, &t, &polynomial, target)
+        };
+        parts.into_par_iter().map(activation).collect()
+    }
+
+    /// The products of the parts of a gate with what `up` gives, one level below.
+    fn gated<S: Slots>(
+        &self,
+        on: &S,
+        x: &Acts<S::Value>,
+        gate: Vec<S::Value>,
+        places: &Spread,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let up = self.at.part("up");
+        on.at(up);
+        let first = gate.first().ok_or(PackingError::Mismatch)?;
+        let from = above(on, on.limbs(first))?;
+        let low = x.columns.iter().map(|v| on.drop_to(v, from));
+        let low = low.collect::<Result<Vec<_>, FheError>>()?;
+        let map = folded(on, up, x, &self.block.up)?;
+        same(up, "columns of the gate", map.rows, places.width())?;
+        let term = Term {
+            places: self.columns,
+            vectors: &low,
+            map: &map,
+        };
+        let bias = (map.bias.as_deref().unwrap_or_default(), self.kept);
+        let target = scale_of(on.default_scale().value() / 2.0)?;
+        let mut factors = Vec::with_capacity(gate.len());
+        for pair in linear(on, self.rows, places, &[term], bias, target)? {
+            factors.extend(on.parts(&pair)?);
+        }
+        on.at(self.at.part("product"));
+        let both = gate.into_par_iter().zip(factors);
+        both.map(|(gate, factor)| product(on, &gate, &factor))
+            .collect()
+    }
+
+    /// The second map over the bound of a sum.
+    fn down_alone<S: Slots>(
+        &self,
+        on: &S,
+        places: &Spread,
+        (hidden, bound): (&[S::Value], f64),
+    ) -> Result<Vec<S::Value>, FheError> {
+        let at = self.at.part("down");
+        on.at(at);
+        let down = over(on, at, &self.block.down, bound)?;
+        let term = Term {
+            places: *places,
+            vectors: hidden,
+            map: &down,
+        };
+        let bias = (down.bias.as_deref().unwrap_or_default(), self.kept);
+        let target = scale_of(on.default_scale().value() / 2.0)?;
+        linear(on, self.rows, &self.columns, &[term], bias, target)
     }
 
     fn down<S: Slots>(
@@ -85,12 +167,12 @@ impl PackedFeedForward<'_> {
         on: &S,
         x: &Acts<S::Value>,
         places: &Spread,
-        hidden: &[S::Value],
+        (hidden, norm): (&[S::Value], &NormChoice),
     ) -> Result<Vec<S::Value>, FheError> {
         let at = self.at.part("down");
         on.at(at);
-        let down = centred(on, at, &self.block.down, self.norm.scale)?;
-        let rest = residual(on, x, self.norm.scale);
+        let down = centred(on, at, &self.block.down, norm.scale)?;
+        let rest = residual(on, x, norm.scale);
         let terms = [
             Term {
                 places: *places,

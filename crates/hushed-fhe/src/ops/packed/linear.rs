@@ -107,6 +107,22 @@ pub fn residual<S: Slots>(on: &S, x: &Acts<S::Value>, kappa: f64) -> LinearMap {
     map.centred().times(kappa)
 }
 
+/// The last map of a block whose result a sum within `bound` reads: the layer over it.
+///
+/// # Errors
+/// [`hushed_model::ModelError::ShapesOnly`] where the layer has no numbers.
+pub fn over<S: Slots>(
+    on: &S,
+    at: StepId,
+    w: &hushed_model::Linear,
+    bound: f64,
+) -> Result<LinearMap, FheError> {
+    match on.only_shapes() {
+        true => Ok(LinearMap::shape(w.outputs, w.inputs)),
+        false => Ok(LinearMap::of(at, w)?.times(1.0 / bound)),
+    }
+}
+
 /// The sum of two maps' biases.
 pub fn biases(a: &LinearMap, b: &LinearMap) -> Vec<f64> {
     let of = |map: &LinearMap, row: usize| {

@@ -13,11 +13,29 @@
 //! output, with the residual: c               0
 //! ```
 //!
+//! A decoder's layer, between refreshes of its residual stream x/bound, k the levels of a polynomial:
+//!
+//! ```text
+//! attention                             levels          feed-forward                     levels
+//! RMSNorm, 1/√v refreshed                    1          RMSNorm, the same                     1
+//! Q, K, V: one grid of maps                  1          gate                                  1
+//! copies                                     1          activation, a polynomial a slot       k
+//! turns by places, and the causal mask       1          × up, made at that level              1
+//! Q·Kᵀ: products, sums                       2          down                                  1
+//! σ, a polynomial a slot                     k          sum                                   0
+//! P·V: copies, products, sums                3
+//! output                                     1          after the last layer: norm,
+//! sum                                        0          of 2 levels, and rows                 2
+//! ```
+//!
+//! Attention takes 10 + k: fourteen with degree 15.
+//!
 //! Statistics (Σp, Σe, v, 1/√v) are spread over the places that need them before they are refreshed, with all slots and
 //! to no more primes than what follows uses: docs/one-text.md says why not with few slots. Masks of rows and of keys
 //! are factors of masks that are there anyway.
 
 pub mod attention;
+pub mod causal;
 pub mod feed_forward;
 mod linear;
 pub mod norm;
@@ -25,12 +43,14 @@ pub mod pool;
 pub mod rows;
 pub mod softmax;
 
-use hushed_model::StepId;
+use hushed_model::{StepId, same};
 
 use crate::error::FheError;
-use crate::ops::levels::above_by;
+use crate::ops::acts::Acts;
+use crate::ops::levels::{above, above_by};
 use crate::packing::PackingError;
 use crate::slots::Slots;
+use rows::PackedRows;
 
 /// Pairs refreshed to `limbs` primes: their parts are, two a bootstrap. They are at half of [`Slots::default_scale`],
 /// so that their parts are at that scale.
@@ -48,6 +68,36 @@ pub fn refreshed_pairs<S: Slots>(
         parts.extend(on.parts(pair)?);
     }
     joined(on, on.refresh(at, parts, limbs)?)
+}
+
+/// x/`bound` + `y`, for x a decoder's residual stream and `y` a block's result over `bound`, in pairs as `y` is. x is
+/// dropped to one level above `y`, and loses it.
+///
+/// # Errors
+/// If x has no level above the block's, or another number of vectors.
+pub fn sum<S: Slots>(
+    on: &S,
+    at: StepId,
+    rows: &PackedRows,
+    x: &Acts<S::Value>,
+    y: Vec<S::Value>,
+    bound: f64,
+) -> Result<Acts<S::Value>, FheError> {
+    same(at, "vectors", y.len(), x.columns.len())?;
+    let factor = x.gain.first().copied().unwrap_or(1.0) / bound;
+    let factors = rows.numbers(on, |_, _, _| factor);
+    let add = |(x, y): (&S::Value, S::Value)| {
+        let x = on.drop_to(x, above(on, on.limbs(&y))?)?;
+        let mut x = on.mul_vector(&x, &factors, on.scale(&y))?;
+        on.add_assign(&mut x, &y)?;
+        Ok(on.within(x, 1.0))
+    };
+    let columns = x.columns.iter().zip(y).map(add);
+    Ok(Acts {
+        columns: columns.collect::<Result<_, FheError>>()?,
+        gain: vec![bound; x.gain.len()],
+        offset: vec![0.0; x.gain.len()],
+    })
 }
 
 /// Primes of a refreshed statistic that is used at `limbs`, so many rescales later: no more than `most`.

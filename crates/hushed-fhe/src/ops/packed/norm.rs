@@ -3,6 +3,9 @@
 //! its root need no refresh between them; the root, which is then low, has one.
 //!
 //! v = Σ c² in rows that are kept and 1 in others, x̂/bound = c·(√d/bound)·v^{−1/2}, 0 in rows that are not kept.
+//!
+//! A decoder's RMSNorm is the same of c = κ·x, with all rows kept: those of padding are 0, their v is κ²·d·ε, where the
+//! root is bounded, and 0 times it is 0.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::InverseSqrt;
@@ -13,6 +16,7 @@ use super::{reaching, refreshed_pairs};
 use crate::choices::{NormChoice, fits};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
+use crate::ops::decoder::rms::root_levels;
 use crate::ops::levels::{above_by, below, divisor, scale_of};
 use crate::ops::norm::refreshed;
 use crate::packing::sums::squares;
@@ -24,6 +28,9 @@ const VARIANCE: usize = 2;
 
 /// Room above the largest inverse root of a calibrated variance, at its refresh.
 const ROOM: f64 = 1.5;
+
+/// The same where rows of padding are kept: a root is largest at 0, 3.5/√low.
+const PADDING_ROOM: f64 = 4.0;
 
 /// A norm in packed rows.
 pub struct PackedNorm<'a> {
@@ -56,26 +63,11 @@ impl PackedNorm<'_> {
         centred: &[S::Value],
         limbs: usize,
     ) -> Result<Acts<S::Value>, FheError> {
+        self.has_means()?;
         let at = self.at.part("refresh");
         on.at(at);
-        let function = self.function(on)?;
-        // Squares, the mask of their sums, the root and its mask.
-        let needed = above_by(on, on.floor(), VARIANCE + function.levels() + 1);
-        let deep = needed.ok().filter(|&needed| needed <= self.statistics);
-        let centred = refreshed_pairs(on, at, centred, limbs.max(deep.unwrap_or(limbs)))?;
-        on.at(self.at);
-        let mut v = self.variance(on, &centred)?;
-        if deep.is_none() {
-            v = refreshed(on, self.at.part("variance"), v, self.statistics)?;
-        }
-        let short = centred.iter().map(|c| on.drop_to(c, limbs));
-        let centred = short.collect::<Result<Vec<_>, FheError>>()?;
-        // The largest root, and so the message of the refresh, is below 1.
-        let most = ROOM / self.choice.low.sqrt();
-        let root = self.root(on, &function, &v, (1.0 / most, on.default_scale()))?;
-        let root = crate::ops::softmax::refreshed(on, self.at.part("root"), vec![root], limbs)?;
-        let root = root.into_iter().next().ok_or(PackingError::Mismatch)?;
-        self.times(on, centred, on.read_as(root, most * self.factor())?)
+        let centred = refreshed_pairs(on, at, centred, self.refreshed_to(on, limbs))?;
+        self.of_refreshed(on, centred, limbs)
     }
 
     /// The norm of `centred` pairs, one level below them; at half of [`Slots::default_scale`].
@@ -87,6 +79,75 @@ impl PackedNorm<'_> {
         on: &S,
         centred: Vec<S::Value>,
     ) -> Result<Acts<S::Value>, FheError> {
+        self.has_means()?;
+        self.of_low(on, centred)
+    }
+
+    /// RMSNorm of a decoder's `x`, which was refreshed to [`PackedNorm::refreshed_to`] of `limbs` primes: one level
+    /// below those. Its inverse root is refreshed.
+    ///
+    /// # Errors
+    /// As [`PackedNorm::after_refresh`]; [`FheError::Unsupported`] for a LayerNorm or an offset.
+    pub fn of_stream<S: Slots>(
+        &self,
+        on: &S,
+        x: &Acts<S::Value>,
+        limbs: usize,
+    ) -> Result<Acts<S::Value>, FheError> {
+        self.of_refreshed(on, self.scaled(on, x)?, limbs)
+    }
+
+    /// The same where `x` has few levels left: one below it, of which two are needed.
+    ///
+    /// # Errors
+    /// As [`PackedNorm::of_stream`].
+    pub fn of_low_stream<S: Slots>(
+        &self,
+        on: &S,
+        x: &Acts<S::Value>,
+    ) -> Result<Acts<S::Value>, FheError> {
+        self.of_low(on, self.scaled(on, x)?)
+    }
+
+    /// Primes of columns whose norm is to be taken at `limbs`: so many that variance and root need no refresh between
+    /// them, if statistics can have as many.
+    pub fn refreshed_to<S: Slots>(&self, on: &S, limbs: usize) -> usize {
+        limbs.max(self.deep(on).unwrap_or(limbs))
+    }
+
+    /// Primes with which squares, the mask of their sums, the root and its mask can follow one another.
+    fn deep<S: Slots>(&self, on: &S) -> Option<usize> {
+        let needed = above_by(on, on.floor(), VARIANCE + root_levels(self.choice) + 1);
+        needed.ok().filter(|&needed| needed <= self.statistics)
+    }
+
+    fn of_refreshed<S: Slots>(
+        &self,
+        on: &S,
+        centred: Vec<S::Value>,
+        limbs: usize,
+    ) -> Result<Acts<S::Value>, FheError> {
+        on.at(self.at);
+        let function = self.function(on)?;
+        let mut v = self.variance(on, &centred)?;
+        if self.deep(on).is_none() {
+            v = refreshed(on, self.at.part("variance"), v, self.statistics)?;
+        }
+        let short = centred.iter().map(|c| on.drop_to(c, limbs));
+        let centred = short.collect::<Result<Vec<_>, FheError>>()?;
+        // The largest root, and so the message of the refresh, is below 1.
+        let room = match self.kept {
+            Kept::All => PADDING_ROOM,
+            _ => ROOM,
+        };
+        let most = room / self.choice.low.sqrt();
+        let root = self.root(on, &function, &v, (1.0 / most, on.default_scale()))?;
+        let root = crate::ops::softmax::refreshed(on, self.at.part("root"), vec![root], limbs)?;
+        let root = root.into_iter().next().ok_or(PackingError::Mismatch)?;
+        self.times(on, centred, on.read_as(root, most * self.factor())?)
+    }
+
+    fn of_low<S: Slots>(&self, on: &S, centred: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         on.at(self.at);
         let (v, function) = (self.variance(on, &centred)?, self.function(on)?);
         let first = centred.first().ok_or(PackingError::Mismatch)?;
@@ -97,6 +158,30 @@ impl PackedNorm<'_> {
         let target = scale_of(wanted / scale.value())?;
         let root = self.root(on, &function, &v, (self.factor(), target))?;
         self.times(on, centred, root)
+    }
+
+    /// κ·x, of vectors x over the bound that is their gain.
+    fn scaled<S: Slots>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        let shifted = (self.norm.offset.iter()).any(|o| o.iter().any(|o| *o != 0.0));
+        if self.norm.kind != NormKind::RmsNorm || shifted {
+            return Err(FheError::Unsupported {
+                what: format!("{}: a norm that shifts rows, in a decoder", self.at),
+                remedy: "decoders with RMSNorm can be run",
+            });
+        }
+        let factor = self.choice.scale * x.gain.first().copied().unwrap_or(1.0);
+        let scaled = x.columns.iter().map(|v| on.read_as(v.clone(), factor));
+        scaled.collect()
+    }
+
+    fn has_means(&self) -> Result<(), FheError> {
+        match self.norm.kind {
+            NormKind::LayerNorm => Ok(()),
+            NormKind::RmsNorm => Err(FheError::Unsupported {
+                what: format!("{}: RMSNorm", self.at),
+                remedy: "models with LayerNorm can be run",
+            }),
+        }
     }
 
     fn factor(&self) -> f64 {
@@ -113,12 +198,6 @@ impl PackedNorm<'_> {
 
     /// v, [`VARIANCE`] levels below `centred`.
     fn variance<S: Slots>(&self, on: &S, centred: &[S::Value]) -> Result<S::Value, FheError> {
-        if self.norm.kind != NormKind::LayerNorm {
-            return Err(FheError::Unsupported {
-                what: format!("{}: RMSNorm", self.at),
-                remedy: "models with LayerNorm can be run",
-            });
-        }
         same(self.at, "vectors", centred.len(), self.columns.vectors())?;
         let kept = self.rows.mask(on, self.kept);
         let scale = on.default_scale();

@@ -1,5 +1,7 @@
 //! Pooling in packed rows: the answer of each text is in its first row, a pair of columns a place, and everything else
-//! is 0 before noise is added.
+//! is 0 before noise is added. A decoder's answer is in its last row, or in all.
+
+use std::ops::Range;
 
 use hushed_ckks::Complex64;
 use hushed_model::{Pool, StepId};
@@ -11,6 +13,7 @@ use crate::ops::levels::above;
 use crate::ops::pool::factor;
 use crate::packing::sums::over_rows;
 use crate::packing::{Layout, PackingError, Spread};
+use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 
 /// The pooled rows, vectors of pairs as the columns lie, from columns that have a level.
@@ -28,21 +31,64 @@ pub fn pool<S: Slots>(
     // Lengths are known.
     factor(how, true)?;
     on.at(at);
-    let limbs = above(on, on.floor())?;
     let share = |text: usize| match how {
         Pool::Mean => 1.0 / rows.length(text).max(1) as f64,
         _ => 1.0,
     };
-    let mut pooled = Vec::with_capacity(x.columns.len());
-    for (vector, v) in x.columns.iter().enumerate() {
-        let mut v = on.drop_to(v, limbs)?;
-        if how == Pool::Mean {
-            v = over_rows(on, rows.layout(), &v)?;
+    let limbs = above(on, on.floor())?;
+    let of = |v: &S::Value| {
+        let v = on.drop_to(v, limbs)?;
+        match how {
+            Pool::Mean => over_rows(on, rows.layout(), &v),
+            _ => Ok(v),
         }
+    };
+    each(on, of, (x, columns), rows, (Kept::First, share))
+}
+
+/// A decoder's hidden states, vectors of pairs as the columns lie, from columns that have a level: of the last row, or
+/// of all, where those of padding are 0.
+///
+/// # Errors
+/// Too few levels.
+pub fn states<S: Slots>(
+    on: &S,
+    at: StepId,
+    x: &Acts<S::Value>,
+    rows: &PackedRows,
+    columns: &Spread,
+    answer: AnswerRows,
+) -> Result<Vec<S::Value>, FheError> {
+    on.at(at);
+    let kept = match answer {
+        AnswerRows::Last => Kept::Last,
+        AnswerRows::Rows => Kept::All,
+    };
+    let limbs = above(on, on.floor())?;
+    each(
+        on,
+        |v| on.drop_to(v, limbs),
+        (x, columns),
+        rows,
+        (kept, |_| 1.0),
+    )
+}
+
+/// `of` each vector times the gains, in rows `kept`, of each text times its share; and the offsets there.
+fn each<S: Slots>(
+    on: &S,
+    of: impl Fn(&S::Value) -> Result<S::Value, FheError>,
+    (x, columns): (&Acts<S::Value>, &Spread),
+    rows: &PackedRows,
+    (kept, share): (Kept, impl Fn(usize) -> f64),
+) -> Result<Vec<S::Value>, FheError> {
+    let mut answer = Vec::with_capacity(x.columns.len());
+    for (vector, v) in x.columns.iter().enumerate() {
+        let v = of(v)?;
         let number = |list: &[f64], text: usize, row: usize, place: usize, part: usize| {
             let column = columns.columns_at(vector, place).map(|both| both[part]);
             let number = column.and_then(|c| list.get(c)).copied().unwrap_or(0.0);
-            f64::from(u8::from(rows.holds(Kept::First, text, row))) * number
+            f64::from(u8::from(rows.holds(kept, text, row))) * number
         };
         let mut parts = Vec::with_capacity(2);
         for (part, v) in on.parts(&v)?.into_iter().enumerate() {
@@ -56,30 +102,46 @@ pub fn pool<S: Slots>(
             let at = |part| number(&x.offset, text, row, place, part);
             Complex64::new(at(0), at(1))
         });
-        pooled.push(on.add_pairs(on.pair(a, b)?, &offsets)?);
+        answer.push(on.add_pairs(on.pair(a, b)?, &offsets)?);
     }
-    Ok(pooled)
+    Ok(answer)
 }
 
-/// The pooled rows of the first `texts` texts from decrypted vectors, as the client reads them.
+/// Rows of texts, of each these, one after another, from decrypted vectors, as the client reads them: of pooled texts
+/// the first, of a decoder's [`ends`].
 ///
 /// # Errors
-/// [`PackingError`] for another number of vectors or slots, or too many texts.
+/// [`PackingError`] for another number of vectors or slots, too many texts, or rows that there are not.
 pub fn unpack(
     layout: Layout,
     columns: &Spread,
-    texts: usize,
+    texts: &[Range<usize>],
     vectors: &[Vec<Complex64>],
 ) -> Result<Vec<Vec<f64>>, PackingError> {
     let whole = vectors.iter().all(|v| v.len() == layout.slots());
-    if !whole || vectors.len() != columns.vectors() || texts > layout.texts() {
+    let inside = texts.iter().all(|rows| rows.end <= layout.rows());
+    if !whole || !inside || vectors.len() != columns.vectors() || texts.len() > layout.texts() {
         return Err(PackingError::Mismatch);
     }
-    let number = |text: usize, column: usize| {
+    let number = |text: usize, row: usize, column: usize| {
         let (vector, place, part) = columns.place(column);
-        let z = vectors[vector][layout.slot(text, 0, place)];
+        let z = vectors[vector][layout.slot(text, row, place)];
         if part == 0 { z.re } else { z.im }
     };
-    let row = |text: usize| (0..columns.width()).map(|c| number(text, c)).collect();
-    Ok((0..texts).map(row).collect())
+    let of = |(text, rows): (usize, &Range<usize>)| {
+        let row = |row| (0..columns.width()).map(move |c| number(text, row, c));
+        rows.clone().flat_map(row).collect()
+    };
+    Ok(texts.iter().enumerate().map(of).collect())
+}
+
+/// The rows that a decoder's texts of these lengths are read at.
+#[must_use]
+pub fn ends(layout: Layout, lengths: &[usize], answer: AnswerRows) -> Vec<Range<usize>> {
+    let rows = layout.rows();
+    let of = |&length: &usize| match answer {
+        AnswerRows::Last => rows - 1..rows,
+        AnswerRows::Rows => rows - length.min(rows)..rows,
+    };
+    lengths.iter().map(of).collect()
 }

@@ -23,6 +23,8 @@ pub enum Kept {
     Later,
     /// The first, of texts that there are.
     First,
+    /// The last of all texts, where those of a decoder end.
+    Last,
 }
 
 impl PackedRows {
@@ -67,6 +69,7 @@ impl PackedRows {
             Kept::Tokens => token,
             Kept::Later => token && row > 0,
             Kept::First => token && row == 0,
+            Kept::Last => row + 1 == self.layout.rows(),
         }
     }
 

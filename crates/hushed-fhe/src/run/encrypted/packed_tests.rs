@@ -218,7 +218,7 @@ fn answered(count: usize) {
         }
         vectors.push(slots);
     }
-    let found = unpack(layout, columns, count, &vectors).unwrap();
+    let found = unpack(layout, columns, &vec![0..1; count], &vectors).unwrap();
     for (found, opened) in found.iter().zip(&opened) {
         assert!(distance(found, opened) < 1e-3);
     }

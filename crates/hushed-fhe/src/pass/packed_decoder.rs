@@ -1,0 +1,304 @@
+//! A decoder in packed rows, layer by layer: one prompt, or a few. As [`super::DecoderPass`], with the steps of
+//! [`crate::ops::packed`].
+
+use hushed_model::{Attention, ModelError, Norm, Program, StepId, same};
+
+use super::decoder::Parts;
+use super::packed::unfit;
+use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
+use crate::error::FheError;
+use crate::ops::activation::{Polynomials, levels};
+use crate::ops::acts::Acts;
+use crate::ops::after::After;
+use crate::ops::levels::above_by;
+use crate::ops::packed::attention::heads_of;
+use crate::ops::packed::causal::PackedCausal;
+use crate::ops::packed::feed_forward::PackedFeedForward;
+use crate::ops::packed::norm::PackedNorm;
+use crate::ops::packed::pool::states;
+use crate::ops::packed::rows::{Kept, PackedRows};
+use crate::ops::packed::{causal, refreshed_pairs, sum};
+use crate::packing::{Layout, Spread};
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
+use crate::slots::Slots;
+
+/// Levels of a feed-forward besides its activation: norm, gate, product, map.
+const FEED_FORWARD: usize = 4;
+
+/// Levels of the norm after the last layer, and of the rows.
+const ANSWER: usize = 2;
+
+/// Runs a decoder over right-aligned texts in packed rows.
+pub struct PackedDecoderPass<'a, S: Slots> {
+    on: &'a S,
+    parts: Parts<'a>,
+    choices: &'a DecoderChoice,
+    placement: Placement,
+    rows: PackedRows,
+    columns: Spread,
+    input_bound: f64,
+    polynomials: Polynomials,
+    answer: AnswerRows,
+}
+
+/// Levels of the two halves of a layer, the deepest of all.
+pub(crate) fn halves(choices: &DecoderChoice) -> [usize; 2] {
+    let most = |of: fn(&DecoderLayerChoice) -> usize| {
+        let degrees = choices.layers.iter().map(of);
+        levels(degrees.max().unwrap_or(1))
+    };
+    [
+        1 + causal::LEVELS + most(|layer| layer.scores.degree),
+        FEED_FORWARD + most(|layer| layer.activation.degree),
+    ]
+}
+
+impl<'a, S: Slots> PackedDecoderPass<'a, S> {
+    /// A pass over texts in this layout, answered with these rows. The client divided its columns by `input_bound`, and
+    /// by 2.
+    ///
+    /// # Errors
+    /// [`FheError::Unsupported`] for a program of another shape, for norms inside blocks, and for heads that do not fit
+    /// the layout; [`crate::ChoicesError`] for choices of another model.
+    pub fn new(
+        on: &'a S,
+        program: &'a Program,
+        choices: &'a Choices,
+        placement: Placement,
+        (layout, answer): (Layout, AnswerRows),
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        let parts = Parts::of(program)?;
+        let absent = || super::absent(StepId::outside("decoder"));
+        let choices = choices.decoder.as_ref().ok_or_else(absent)?;
+        if choices.layers.len() != parts.layers.len() {
+            return Err(absent());
+        }
+        let rows = PackedRows::new(layout, Vec::new())?;
+        let mut columns = layout.spread(program.width(), 1)?;
+        for layer in &parts.layers {
+            let (id, attention) = layer.attention;
+            columns = spread(id, attention, &rows)?;
+            for (id, norm) in [
+                (id, &attention.sub_norm),
+                (layer.feed_forward.0, &layer.feed_forward.1.sub_norm),
+            ] {
+                if norm.is_some() {
+                    return Err(FheError::Unsupported {
+                        what: format!("{id}: a norm inside a block, in packed rows"),
+                        remedy: "plan a batch: leave out --texts",
+                    });
+                }
+            }
+        }
+        Ok(PackedDecoderPass {
+            on,
+            parts,
+            choices,
+            placement,
+            rows,
+            columns,
+            input_bound,
+            polynomials: Polynomials::default(),
+            answer,
+        })
+    }
+
+    /// Number of layers.
+    pub fn layers(&self) -> usize {
+        self.parts.layers.len()
+    }
+
+    /// Where the columns are.
+    pub fn columns(&self) -> &Spread {
+        &self.columns
+    }
+
+    /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
+    ///
+    /// # Errors
+    /// Those of a refresh; another number of vectors than the layout has.
+    pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let on = self.on;
+        let halves = vectors.into_iter().map(|v| on.read_as(v, 2.0));
+        let x = self.stream(halves.collect::<Result<_, FheError>>()?, self.input_bound)?;
+        self.lifted(StepId::outside("input"), x, self.attention_limbs(0)?)
+    }
+
+    /// The vectors that layer `next` reads, from a checkpoint before it.
+    ///
+    /// # Errors
+    /// A layer that the model does not have, another number of vectors.
+    pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        match next.checked_sub(1) {
+            None => self.start(vectors),
+            Some(i) => self.stream(vectors, self.choice(i)?.feed_forward_bound),
+        }
+    }
+
+    /// Layer `i`, from vectors to vectors.
+    ///
+    /// # Errors
+    /// Those of its steps.
+    pub fn layer(&self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let (on, choice) = (self.on, self.choice(i)?);
+        let none = || ModelError::NoSuchLayer {
+            asked: i,
+            layers: self.layers(),
+        };
+        let layer = self.parts.layers.get(i).ok_or_else(none)?;
+
+        let (at, block) = layer.attention;
+        let norm = self.norm(layer.attention_norm, &choice.attention_norm);
+        let n = norm.of_stream(on, &x, self.placement.attention);
+        let run = PackedCausal {
+            at,
+            block,
+            choice: &choice.scores,
+            bound: choice.attention_bound,
+            rows: &self.rows,
+            columns: self.columns,
+        };
+        let y = run.run(on, &n.map_err(|error| error.lacking_at(norm.at))?);
+        let y = y.map_err(|error| error.lacking_at(at))?;
+        let at = layer.attention_sum;
+        on.at(at);
+        let x = sum(on, at, &self.rows, &x, y, choice.attention_bound);
+        let x = x.map_err(|error| error.lacking_at(at))?;
+
+        let norm = self.norm(layer.feed_forward_norm, &choice.feed_forward_norm);
+        let limbs = self.feed_forward_limbs(i)?;
+        let x = self.lifted(at, x, norm.refreshed_to(on, limbs))?;
+        let (at, block) = layer.feed_forward;
+        let n = norm.of_stream(on, &x, limbs);
+        let run = PackedFeedForward {
+            at,
+            block,
+            choice: &choice.activation,
+            after: After::Sum(choice.feed_forward_bound),
+            rows: &self.rows,
+            kept: Kept::All,
+            columns: self.columns,
+            polynomials: &self.polynomials,
+        };
+        let y = run.run(on, &n.map_err(|error| error.lacking_at(norm.at))?);
+        let y = y.map_err(|error| error.lacking_at(at))?;
+        let at = layer.feed_forward_sum;
+        on.at(at);
+        let x = sum(on, at, &self.rows, &x, y, choice.feed_forward_bound);
+        let x = x.map_err(|error| error.lacking_at(at))?;
+        match i + 1 == self.layers() {
+            true => Ok(x),
+            false => self.lifted(at, x, self.attention_limbs(i + 1)?),
+        }
+    }
+
+    /// The normalised rows that are asked for.
+    ///
+    /// # Errors
+    /// Too few levels.
+    pub fn finish(&self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        let norm = self.norm(self.parts.norm, &self.choices.norm);
+        let x = norm.of_low_stream(self.on, x);
+        let x = x.map_err(|error| error.lacking_at(norm.at))?;
+        let at = self.parts.last;
+        let answer = states(self.on, at, &x, &self.rows, &self.columns, self.answer);
+        answer.map_err(|error| error.lacking_at(at))
+    }
+
+    /// From the client's vectors to the answer.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn run(&self, vectors: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        let mut x = self.start(vectors)?;
+        for i in 0..self.layers() {
+            x = self.layer(i, x)?;
+        }
+        self.finish(&x)
+    }
+
+    fn norm(&self, (at, norm): (StepId, &'a Norm), choice: &'a NormChoice) -> PackedNorm<'_> {
+        PackedNorm {
+            at,
+            norm,
+            choice,
+            rows: &self.rows,
+            // Rows of padding are zeros, and stay so.
+            kept: Kept::All,
+            columns: self.columns,
+            statistics: self.placement.statistics,
+        }
+    }
+
+    /// Vectors of the residual stream over `bound`.
+    fn stream(&self, columns: Vec<S::Value>, bound: f64) -> Result<Acts<S::Value>, FheError> {
+        let (id, vectors) = (StepId::outside("input"), self.columns.vectors());
+        same(id, "vectors", columns.len(), vectors)?;
+        let width = self.columns.width();
+        Ok(Acts {
+            columns,
+            gain: vec![bound; width],
+            offset: vec![0.0; width],
+        })
+    }
+
+    /// Refreshed to `limbs` primes, unless they have as many; those of a client may be more.
+    fn lifted(
+        &self,
+        at: StepId,
+        mut x: Acts<S::Value>,
+        limbs: usize,
+    ) -> Result<Acts<S::Value>, FheError> {
+        let (on, at) = (self.on, at.part("refresh"));
+        x.columns = match x.columns.iter().all(|v| on.limbs(v) >= limbs) {
+            true => {
+                let cut = x.columns.iter().map(|v| on.drop_to(v, limbs));
+                cut.collect::<Result<_, FheError>>()?
+            }
+            false => {
+                on.at(at);
+                refreshed_pairs(on, at, &x.columns, limbs)?
+            }
+        };
+        Ok(x)
+    }
+
+    /// Primes that layer `i` begins with.
+    fn attention_limbs(&self, i: usize) -> Result<usize, FheError> {
+        let choice = &self.choice(i)?.attention_norm;
+        let none = ModelError::NoSuchLayer {
+            asked: i,
+            layers: self.layers(),
+        };
+        let layer = self.parts.layers.get(i).ok_or(none)?;
+        let norm = self.norm(layer.attention_norm, choice);
+        Ok(norm.refreshed_to(self.on, self.placement.attention))
+    }
+
+    /// Primes that the feed-forward of layer `i` begins with: after the last, the answer follows.
+    fn feed_forward_limbs(&self, i: usize) -> Result<usize, FheError> {
+        let limbs = self.placement.feed_forward;
+        if i + 1 < self.layers() {
+            return Ok(limbs);
+        }
+        let needed = FEED_FORWARD + levels(self.choice(i)?.activation.degree) + ANSWER;
+        Ok(limbs.max(above_by(self.on, self.on.floor(), needed)?))
+    }
+
+    fn choice(&self, i: usize) -> Result<&'a DecoderLayerChoice, FheError> {
+        let layers = self.choices.layers.len();
+        let choice = self.choices.layers.get(i);
+        Ok(choice.ok_or(ModelError::NoSuchLayer { asked: i, layers })?)
+    }
+}
+
+/// Where the columns are, heads whole.
+fn spread(at: StepId, block: &Attention, rows: &PackedRows) -> Result<Spread, FheError> {
+    let heads = heads_of(block, rows);
+    let width = block.heads.query_columns();
+    let spread = heads.and_then(|heads| rows.layout().spread(width, heads.pairs()));
+    let spread = spread.ok().filter(Spread::is_even);
+    spread.ok_or_else(|| unfit(at, block, rows))
+}

@@ -1,0 +1,281 @@
+//! A whole small decoder in packed rows: simulated, beside the clear model; and planned, encrypted by its client, run
+//! by a server that has evaluation keys only, opened by the client.
+
+use std::sync::Arc;
+
+use hushed_ckks::keys::PublicKey;
+use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_model::testing::{ternary_config, ternary_network};
+use hushed_model::{Matrix, NetworkConfig, Pool, Program, TokenIds, cosine};
+use zeroize::Zeroizing;
+
+use super::testing::{Keys, distance, seeded};
+use crate::FheError;
+use crate::calibrate::decoder::{Degrees, measure};
+use crate::choices::Choices;
+use crate::clear::{all_rows, last_row};
+use crate::inputs::bound_of_inputs;
+use crate::pass::{AnyPass, Texts};
+use crate::plan::offer::Offer;
+use crate::plan::packed::placed_decoder;
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, named};
+use crate::plan::{FheOptions, dry_run, packed_placement, reference};
+use crate::run::client::FheClient;
+use crate::run::job::bootstrap;
+use crate::run::reply::{ReplySecret, seal_reply};
+use crate::simulate::{Batch, Op, Simulator, embedded};
+
+/// 256 slots: two texts of 16 rows and 8 places.
+const PARAMETERS: &str = "insecure-test/9/14";
+const ROWS: usize = 16;
+
+struct Subject {
+    params: Arc<CkksParams>,
+    program: Program,
+    texts: Vec<TokenIds>,
+    choices: Choices,
+}
+
+impl Subject {
+    fn new(config: &NetworkConfig) -> Subject {
+        let program = ternary_network(config, 3).program_of_all_rows();
+        let text = |t: usize, length: usize| {
+            let id = |i: usize| ((i * 31 + t * 17 + i * i * (t + 1)) % config.vocabulary) as u32;
+            TokenIds::new((0..length).map(id).collect())
+        };
+        let lengths = [11, 16, 3, 1].iter().enumerate();
+        let texts: Vec<TokenIds> = lengths.map(|(t, &length)| text(t, length)).collect();
+        let seen = measure(&program, &texts, &[]).unwrap();
+        let degrees = Degrees {
+            scores: 15,
+            activation: 15,
+        };
+        let mut choices = Choices::unnamed(ROWS, Vec::new(), None);
+        choices.decoder = Some(seen.choice(&program, degrees).unwrap());
+        Subject {
+            params: named(PARAMETERS).unwrap(),
+            program,
+            texts,
+            choices,
+        }
+    }
+
+    fn placement(&self, columns: usize) -> Placement {
+        let on = Simulator::new(&self.params, self.params.slots()).unwrap();
+        placed_decoder(&on, columns, self.choices.decoder.as_ref().unwrap()).unwrap()
+    }
+
+    fn embedded(&self) -> Vec<Matrix<f64>> {
+        let texts = self.texts.iter();
+        texts.map(|t| embedded(&self.program, t).unwrap()).collect()
+    }
+
+    fn simulated(
+        &self,
+        on: &Simulator,
+        placement: &Placement,
+        answer: AnswerRows,
+        texts: &[Matrix<f64>],
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        let batch = Batch {
+            program: &self.program,
+            choices: &self.choices,
+            placement,
+            lengths: Lengths::Private,
+            bound: bound_of_inputs(&self.program, ROWS)?,
+        };
+        match answer {
+            AnswerRows::Last => batch.run(on, ROWS, texts, None),
+            AnswerRows::Rows => batch.run_rows(on, ROWS, texts),
+        }
+    }
+
+    fn options(&self, answer: AnswerRows) -> FheOptions {
+        FheOptions {
+            rows: ROWS,
+            texts: 1,
+            lengths: Lengths::Private,
+            answer,
+            max_memory: None,
+            uplink: 1e7,
+            prices: reference(1),
+            placement: None,
+        }
+    }
+
+    fn plan(&self, answer: AnswerRows) -> FhePlan {
+        let (_, keys) = bootstrap(&self.params).unwrap();
+        let options = self.options(answer);
+        let (program, choices) = (&self.program, &self.choices);
+        let placement = packed_placement(program, choices, &self.params, &options);
+        let offer = Offer {
+            program,
+            choices,
+            parameters: PARAMETERS,
+            params: &self.params,
+            bootstrap: &keys,
+            options: &options,
+            placement: &placement.unwrap().unwrap(),
+            public_sha256: [0; 32],
+            calibration_sha256: [1; 32],
+            texts: &self.texts,
+            canary: None,
+            exposures: Vec::new(),
+        };
+        offer.plan().unwrap()
+    }
+}
+
+fn clear(program: &Program, text: &TokenIds, answer: AnswerRows) -> Vec<f64> {
+    let rows = match answer {
+        AnswerRows::Last => last_row(program, text),
+        AnswerRows::Rows => all_rows(program, text),
+    };
+    rows.unwrap()
+}
+
+/// All texts, at the last row and at all rows; columns in one vector, and in two; keys that heads share.
+#[test]
+fn a_simulated_decoder_in_packed_rows_is_the_clear_one() {
+    for (heads, keys, columns) in [(2, 2, 8), (4, 2, 8), (2, 1, 4)] {
+        let subject = Subject::new(&ternary_config(heads, keys));
+        let (texts, placement) = (subject.embedded(), subject.placement(columns));
+        for (answer, noisy) in [(AnswerRows::Last, false), (AnswerRows::Rows, true)] {
+            let mut on = Simulator::new(&subject.params, 256).unwrap();
+            if noisy {
+                on = on.with_errors(1);
+            }
+            let found = subject.simulated(&on, &placement, answer, &texts).unwrap();
+            for (text, found) in subject.texts.iter().zip(&found) {
+                let clear = clear(&subject.program, text, answer);
+                assert_eq!(found.len(), clear.len());
+                for (found, clear) in found.chunks(16).zip(clear.chunks(16)) {
+                    let near = cosine(found, clear);
+                    assert!(near > 0.9995, "{heads} heads over {keys}: {near}");
+                }
+            }
+            // A layer refreshes its columns twice, and a root in each half; the upload is refreshed, the last layer's
+            // columns are not, and the last norm's variance is.
+            let texts = 256 / (ROWS * columns);
+            let runs = subject.texts.len().div_ceil(texts) as u64;
+            let vectors = 8 / columns as u64;
+            let counts = on.tally().counts();
+            assert_eq!(counts.total(Op::Bootstrap), runs * (4 * vectors + 4 + 1));
+        }
+    }
+}
+
+/// A later token changes no row before it.
+#[test]
+fn packed_rows_are_causal() {
+    let mut subject = Subject::new(&ternary_config(2, 2));
+    subject.texts.truncate(2);
+    let placement = subject.placement(8);
+    let on = Simulator::new(&subject.params, 256).unwrap();
+    let run = |subject: &Subject| {
+        let texts = subject.embedded();
+        let found = subject.simulated(&on, &placement, AnswerRows::Rows, &texts);
+        found.unwrap().remove(0)
+    };
+    let before = run(&subject);
+    let mut ids = subject.texts[0].ids().to_vec();
+    ids[7] = (ids[7] + 1) % 97;
+    subject.texts[0] = TokenIds::new(ids);
+    let after = run(&subject);
+    let apart = |row: usize| distance(&before[16 * row..][..16], &after[16 * row..][..16]);
+    assert!((0..7).all(|row| apart(row) < 1e-9));
+    assert!((7..11).all(|row| apart(row) > 1e-3));
+}
+
+/// Two prompts, at all rows, through the files' types; every layer as from a checkpoint.
+#[test]
+fn encrypted_prompts_are_answered_as_the_model_answers_them() {
+    let subject = Subject::new(&ternary_config(2, 2));
+    let answer = AnswerRows::Rows;
+    let plan = subject.plan(answer);
+    let (plan, params) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
+    assert_eq!((plan.placement.columns, plan.request_ciphertexts()), (8, 1));
+    assert_eq!(
+        (plan.places(&params).unwrap(), plan.reply.ciphertexts),
+        (2, 1)
+    );
+    let texts = &subject.embedded()[..2];
+    let on = Simulator::new(&params, params.slots()).unwrap();
+    let on = on.with_errors(2);
+    let simulated = subject.simulated(&on, &plan.placement, answer, texts);
+    let simulated = simulated.unwrap();
+
+    let planned = plan.key_plan(&params).unwrap();
+    let keys = Keys::new(&params, |_| planned);
+    let mut rng = seeded(7);
+    let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
+    let embedding = subject.program.embedding().unwrap().clone();
+    let client = FheClient::new(plan.clone(), &params, embedding, None, Pool::Last).unwrap();
+    let upload = client.pack(&subject.texts[..2], None).unwrap();
+    assert!(upload.declared().iter().all(|&length| length == 0));
+    let sent = upload.encrypt(0, &keys.encryptor, &mut rng).unwrap();
+    let layout = plan.layout(&params).unwrap();
+    let (on, bound) = (&keys.on, plan.input_bound);
+    let read = Texts::PackedLast(layout, answer);
+    let (program, choices) = (&subject.program, &subject.choices);
+    let placement = plan.placement.clone();
+    let mut pass = AnyPass::new(on, program, choices, placement, read, bound).unwrap();
+    on.evaluator().counters().reset();
+    let mut x = pass.start(vec![sent.expand()]).unwrap();
+    for layer in 0..pass.layers() {
+        x = pass.layer(layer, x).unwrap();
+        x = pass.resume(layer + 1, x.columns).unwrap();
+    }
+    let found = pass.finish(&x).unwrap();
+    let done = on.evaluator().counters().snapshot();
+    let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
+    let sealed = seal_reply(&params, &public, &plan.reply, &found, 0.0, &secret, &[b"a"]);
+    let noise = plan.reply_noise();
+    let received: Vec<Ciphertext> = sealed
+        .unwrap()
+        .iter()
+        .map(|ct| ct.clone().with_noise(noise))
+        .collect();
+    let opened = client.open(keys.decryptor(), &received, upload.lengths());
+    for ((text, opened), simulated) in subject.texts.iter().zip(opened.unwrap()).zip(&simulated) {
+        let (opened, clear) = (opened.unwrap(), clear(program, text, answer));
+        assert_eq!(opened.len(), clear.len());
+        let near = cosine(&opened, &clear);
+        assert!(near > 0.9995, "{near}");
+        let apart = distance(&opened, simulated);
+        println!("cosine {near:.7}, from the simulation {apart:.1e}");
+        assert!(apart < 2e-3, "{apart}");
+    }
+    // What is planned is what was done.
+    let options = subject.options(answer);
+    let run = dry_run(program, choices, &params, &options, &plan.placement);
+    assert_eq!(done.bootstrap, run.unwrap().counts.total(Op::Bootstrap));
+}
+
+#[test]
+fn decoders_that_packed_rows_do_not_take_are_refused_by_name() {
+    let config = NetworkConfig {
+        sub_norms: true,
+        ..ternary_config(2, 2)
+    };
+    let subject = Subject::new(&config);
+    let place = |subject: &Subject| {
+        let options = subject.options(AnswerRows::Last);
+        packed_placement(
+            &subject.program,
+            &subject.choices,
+            &subject.params,
+            &options,
+        )
+    };
+    let refused = place(&subject).err().unwrap();
+    assert!(refused.to_string().contains("norm inside"), "{refused}");
+    // Attention has fourteen levels with degree 15, and no more.
+    let mut deep = Subject::new(&ternary_config(2, 2));
+    assert!(place(&deep).unwrap().is_some());
+    let decoder = deep.choices.decoder.as_mut().unwrap();
+    decoder.layers[1].scores.degree = 31;
+    let refused = place(&deep).err().unwrap();
+    assert!(matches!(refused, FheError::Levels { .. }), "{refused}");
+}
