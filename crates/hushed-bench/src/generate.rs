@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use hushed_math::cpu::Cpu;
-use hushed_model::{NetworkConfig, TokenIds, gpt2_shapes, llama_shapes, random_gpt2};
+use hushed_model::{
+    NetworkConfig, Program, TokenIds, gpt2_shapes, largest, llama_shapes, plain, random_gpt2,
+};
 use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, TextCache, next_token};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
@@ -25,6 +27,14 @@ pub struct GenerateCase {
     token: Token,
     /// Its weights, at the server of one that reads them from disk.
     stored: Option<Stored>,
+    /// What the same model says in the clear, at the server.
+    clear: Option<Clear>,
+}
+
+/// The likeliest token in the clear, and by how much its logit leads.
+struct Clear {
+    token: u32,
+    lead: f64,
 }
 
 /// Which token.
@@ -45,6 +55,7 @@ pub fn cases() -> Vec<Box<dyn Whole>> {
             prompt,
             token,
             stored: None,
+            clear: None,
         });
         case
     };
@@ -80,7 +91,10 @@ impl Whole for GenerateCase {
 
     fn prepare(&mut self) -> Result<(), BenchError> {
         if self.model == LLAMA {
-            self.stored = Some(Stored::new(&NetworkConfig::llama_7b())?);
+            let config = NetworkConfig::llama_7b();
+            let stored = Stored::new(&config)?;
+            self.clear = Some(clear(&stored.program(&config)?, self.prompt, &config)?);
+            self.stored = Some(stored);
         }
         Ok(())
     }
@@ -88,6 +102,29 @@ impl Whole for GenerateCase {
     fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError> {
         measure(self, session, runs)
     }
+}
+
+/// Token ids spread over the table.
+fn ids(rows: usize, config: &NetworkConfig) -> TokenIds {
+    let ids = (0..rows as u32).map(|i| (i * 7919 + 101) % config.vocabulary as u32);
+    TokenIds::new(ids.collect())
+}
+
+/// The first token after the prompt in the clear.
+fn clear(program: &Program, prompt: usize, config: &NetworkConfig) -> Result<Clear, BenchError> {
+    let logits = plain::run(program, vec![ids(prompt, config)], |_, _| ())?;
+    let logits = logits.values.data();
+    let token = largest(logits);
+    let lead = |(other, logit): (usize, &f64)| match other == token as usize {
+        true => f64::INFINITY,
+        false => logits[token as usize] - logit,
+    };
+    let lead = logits
+        .iter()
+        .enumerate()
+        .map(lead)
+        .fold(f64::INFINITY, f64::min);
+    Ok(Clear { token, lead })
 }
 
 fn measure(
@@ -112,9 +149,8 @@ fn measure(
     let mut backend = Protocol::establish(session, Arc::clone(&layers))?;
     let mut text = TextCache::default();
     let pass = |backend: &mut Protocol, text: &mut TextCache, rows: usize| {
-        let ids = (0..rows as u32).map(|i| (i * 7919 + 101) % config.vocabulary as u32);
         let input = match backend.ctx().is_client() {
-            true => Input::Texts(vec![TokenIds::new(ids.collect())], Terms::default()),
+            true => Input::Texts(vec![ids(rows, &config)], Terms::default()),
             false => Input::Lengths(vec![rows], Terms::default()),
         };
         next_token(backend, &program, text, &input, None)
@@ -128,19 +164,20 @@ fn measure(
     if case.token == Token::Held && !backend.ctx().is_client() {
         layers.make_ready(1, u64::MAX)?;
     }
+    let mut token = None;
     let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());
     for run in 0..runs + usize::from(later) {
-        let (seen, used) = (backend.costs().len(), machine::processor_seconds());
+        let (seen, used) = (backend.costs().len(), machine::process_seconds());
         if later {
             pass(&mut backend, &mut text, 1)?;
         } else {
             text = TextCache::default();
-            pass(&mut backend, &mut text, case.prompt)?;
+            token = pass(&mut backend, &mut text, case.prompt)?;
         }
         // Of later tokens the first prepares the layouts of one row.
         if !later || run > 0 {
             all_runs.push(backend.costs().iter().skip(seen).cloned().collect());
-            busy.push(machine::processor_seconds() - used);
+            busy.push(machine::process_seconds() - used);
         }
     }
     let seconds = |costs: &Vec<StepCost>| total(costs).0.as_secs_f64();
@@ -159,9 +196,15 @@ fn measure(
             "cpu_seconds": median(busy),
             "peak_rss": machine::peak_memory(),
             "kernel": Cpu::get().kernel_name(),
+            "token": token,
             "ops": all_runs.last().map(|costs| operations(costs)),
         }),
-        false => json!({ "cpu_seconds": median(busy), "peak_rss": machine::peak_memory() }),
+        false => json!({
+            "cpu_seconds": median(busy),
+            "peak_rss": machine::peak_memory(),
+            "clear_token": case.clear.as_ref().map(|clear| clear.token),
+            "clear_lead": case.clear.as_ref().map(|clear| clear.lead),
+        }),
     };
     Ok((backend.into_ctx().session, row))
 }

@@ -43,6 +43,9 @@ pub fn run_pair(
             let memory = of(own("peak_rss"), &theirs["peak_rss"]);
             fields.insert("cpu_seconds".to_owned(), cpu);
             fields.insert("peak_rss".to_owned(), memory);
+            for key in ["clear_token", "clear_lead"] {
+                fields.extend(theirs.get(key).map(|found| (key.to_owned(), found.clone())));
+            }
             fields.insert("net".to_owned(), json!(how.net.name()));
             fields.insert("pinned".to_owned(), json!(pins.is_some()));
         }

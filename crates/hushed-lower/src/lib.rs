@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use hushed_model::{Linear, Matrix, ModelError, Norm, StepId, here, same};
+use hushed_model::{Linear, ModelError, Norm, StepId, here, same};
 
 /// A matrix of scalars and a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o.
 #[derive(Clone, PartialEq)]
@@ -39,32 +39,16 @@ impl LinearMap {
     /// # Errors
     /// [`ModelError::ShapesOnly`] where it has no numbers, [`ModelError::Mismatch`] for numbers of another shape.
     pub fn of(id: StepId, layer: &Linear) -> Result<LinearMap, ModelError> {
-        let weights = layer.numbers(id)?;
-        LinearMap::of_rows(id, layer, &weights, 0..layer.outputs)
-    }
-
-    /// Rows `range` of a published layer of these weights ([`Linear::numbers`]).
-    ///
-    /// # Errors
-    /// As [`LinearMap::of`].
-    pub fn of_rows(
-        id: StepId,
-        layer: &Linear,
-        weights: &Matrix<f32>,
-        range: Range<usize>,
-    ) -> Result<LinearMap, ModelError> {
-        let bias = here(id, &layer.bias)?;
-        same(id, "rows of weights", weights.rows(), layer.outputs)?;
-        same(id, "columns of weights", weights.cols(), layer.inputs)?;
-        same(id, "biases", bias.len(), layer.outputs)?;
-        let words = range.start * layer.inputs..range.end * layer.inputs;
-        let wide = |numbers: &[f32]| numbers.iter().map(|&v| f64::from(v)).collect();
+        let mut weights = Vec::with_capacity(layer.outputs * layer.inputs);
+        layer.each_rows(id, |rows| {
+            weights.extend(rows.iter().map(|&v| f64::from(v)))
+        })?;
         Ok(LinearMap {
-            rows: range.len(),
+            rows: layer.outputs,
             columns: layer.inputs,
-            weights: wide(&weights.data()[words]),
+            weights,
             bound: f64::INFINITY,
-            bias: Some(wide(&bias[range])),
+            bias: Some(biases(id, layer)?),
         })
     }
 
@@ -208,6 +192,16 @@ impl LinearMap {
 pub fn bound_of(weights: &[f64]) -> f64 {
     let largest = weights.iter().fold(0.0_f64, |m, w| m.max(w.abs()));
     largest.max(f64::MIN_POSITIVE).log2().ceil().exp2()
+}
+
+/// The biases of a published layer.
+///
+/// # Errors
+/// As [`LinearMap::of`].
+pub fn biases(id: StepId, layer: &Linear) -> Result<Vec<f64>, ModelError> {
+    let bias = here(id, &layer.bias)?;
+    same(id, "biases", bias.len(), layer.outputs)?;
+    Ok(bias.iter().map(|&v| f64::from(v)).collect())
 }
 
 /// Gain and offset of a norm.

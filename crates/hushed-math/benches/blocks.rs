@@ -11,8 +11,9 @@ use std::hint::black_box;
 
 const DEGREE: usize = 1 << 13;
 
-/// Column blocks that are multiplied together.
+/// Most column blocks that are multiplied together, and words of their values.
 const TOGETHER: usize = 64;
+const WORDS: usize = 1 << 20;
 
 struct Shape {
     name: &'static str,
@@ -28,13 +29,14 @@ struct Shape {
     polynomials: usize,
 }
 
-const SHAPES: [Shape; 6] = [
+const SHAPES: [Shape; 7] = [
     shape("128x768x3072, 16x4", 64, 16, 48, 768, 2),
     shape("16x384x1536, 64x8", 512, 64, 6, 192, 2),
     shape("12 heads 128x64x128, 16x4", 64, 16, 4, 12 * 32, 2),
     shape("12 heads 128x64x128, 32x2", 64, 32, 2, 12 * 64, 2),
     shape("4x384x1536, 128x16", 2048, 128, 3, 96, 2),
     shape("1x50257x768, 4096x2", 8192, 4096, 13, 384, 2),
+    shape("8x4096x4096, 64x16", 1024, 64, 64, 256, 2),
 ];
 
 const fn shape(
@@ -56,7 +58,8 @@ const fn shape(
 }
 
 fn main() {
-    let only = std::env::args().skip(1).find(|a| !a.starts_with('-'));
+    let mut words = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
+    let (only, named) = (words.next(), words.next());
     println!(
         "{:<13} {:<28} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "kernel", "shape, mw x nw", "D", "L", "inputs", "factors", "product", "forward", "all"
@@ -70,7 +73,12 @@ fn main() {
         }
         let modulus = Modulus::new(ntt_primes(50, DEGREE, 1)[0]).expect("a prime below 2^50");
         let ntt = NttPlan::with_cpu(DEGREE, modulus, cpu).expect("a prime with a transform");
-        for shape in &SHAPES {
+        let wanted = |shape: &&Shape| {
+            named
+                .as_ref()
+                .is_none_or(|n| shape.name.contains(n.as_str()))
+        };
+        for shape in SHAPES.iter().filter(wanted) {
             whole(cpu, &ntt, shape);
             let mut length = (2 * shape.prefix).max(128);
             while length < DEGREE && length <= 16 * shape.prefix {
@@ -164,16 +172,28 @@ fn blocks(cpu: Cpu, ntt: &NttPlan, shape: &Shape, length: usize) {
             plan.put_polynomials(&mut long, term, &vec![black_box(&c[..]); shape.polynomials]);
         }
     });
-    let together = TOGETHER.min(shape.columns);
+    let most = (WORDS / (shape.terms * length)).next_multiple_of(BlockPlan::PANEL);
+    let together = TOGETHER.min(shape.columns).min(most);
     let rounds = shape.columns.div_ceil(together) as f64;
-    let mut factors = plan.factors(together, shape.terms);
+    let parts = match shape.polynomials {
+        2 => plan.parts(&long),
+        _ => 1,
+    };
+    let mut factors = plan.factors(together, shape.terms, parts);
     let at_once = plan.terms_together().min(shape.terms);
     let panels = together.div_ceil(BlockPlan::PANEL);
     let transforms = time(|| {
-        for panel in 0..panels {
+        for (part, panel) in (0..parts).flat_map(|part| (0..panels).map(move |panel| (part, panel)))
+        {
             for term in (0..shape.terms).step_by(at_once) {
                 let count = at_once.min(shape.terms - term) * BlockPlan::PANEL;
-                plan.put_factors(&mut factors, panel, term, &black_box(&w).repeat(count));
+                plan.put_factors(
+                    &mut factors,
+                    part,
+                    panel,
+                    term,
+                    &black_box(&w).repeat(count),
+                );
             }
         }
     });
@@ -182,10 +202,24 @@ fn blocks(cpu: Cpu, ntt: &NttPlan, shape: &Shape, length: usize) {
         .take(together * shape.polynomials)
         .map(|length| vec![0; length])
         .collect();
-    let product = time(|| {
-        let mut out: Vec<&mut [u64]> = leaves.iter_mut().map(|leaf| &mut leaf[..]).collect();
-        plan.multiply(&factors, 0..panels, &long, &mut out);
-    });
+    let mut sums = plan.sums(together);
+    // Part by part, as one stays in a cache while other factors pass.
+    let of_parts = (0..parts)
+        .filter(|_| parts > 1)
+        .map(|part| time(|| plan.multiply_part(&factors, part, &long, &mut sums)));
+    let of_parts: f64 = of_parts.sum();
+    let product = of_parts
+        + time(|| {
+            let mut out: Vec<&mut [u64]> = leaves.iter_mut().map(|leaf| &mut leaf[..]).collect();
+            if parts == 1 {
+                plan.multiply(&factors, 0..panels, &long, &mut out);
+                return;
+            }
+            let sums = plan.sums(together);
+            let (mut a, mut b): (Vec<_>, Vec<_>) =
+                out.into_iter().partition(|out| out.len() < DEGREE);
+            plan.finish(sums, &mut a, &mut b);
+        });
     let forward = time(|| {
         for leaf in leaves.iter_mut().skip(1).step_by(2) {
             ntt.forward(black_box(leaf));

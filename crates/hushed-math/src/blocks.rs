@@ -24,6 +24,13 @@ const TOGETHER: usize = 1 << 13;
 /// Terms of a sum whose operands are less than its values.
 const FEW_TERMS: usize = 8;
 
+/// Words of the blocks of polynomials that stay in a last cache, beside the factors that pass: 5 MiB, for it is 32 MiB
+/// where this was measured, and shared with strangers.
+const PART_WORDS: usize = 5 << 17;
+
+/// Least points that are cut into parts.
+const LEAST_CUT: usize = 512;
+
 /// Words of products by their values that are held at once, at least: half of a second-level cache.
 const LEAST_VALUES: usize = 1 << 17;
 
@@ -85,9 +92,21 @@ impl BlockPlan {
         self.points() - self.overlap
     }
 
-    /// Room for `lines` times `terms` short factors.
-    pub fn factors(&self, lines: usize, terms: usize) -> PointMatrix {
-        PointMatrix::left(self.points(), lines, terms)
+    /// Into how many parts the points are cut, so that the blocks of `polynomials` in one stay in a processor's last
+    /// cache while all short factors pass.
+    pub fn parts(&self, polynomials: &PointMatrix) -> usize {
+        let whole = polynomials.words();
+        let cut = 2 * self.prefix <= self.points() && self.points() >= LEAST_CUT;
+        match [1, 2].into_iter().find(|parts| whole / parts <= PART_WORDS) {
+            Some(parts) if cut => parts,
+            None if cut => 4,
+            _ => 1,
+        }
+    }
+
+    /// Room for `lines` times `terms` short factors, by the points of one of `parts`.
+    pub fn factors(&self, lines: usize, terms: usize, parts: usize) -> PointMatrix {
+        PointMatrix::left(self.points() / parts, lines, terms)
     }
 
     /// Room for `polynomials` times `terms` long ones.
@@ -100,24 +119,30 @@ impl BlockPlan {
         self.count().div_ceil(RIGHT)
     }
 
-    /// Puts the short factors of a panel of lines in the terms from `first` on: term by term, line by line of the
-    /// panel, D leading coefficients each. Of the last panel, lines beyond the last may be any.
+    /// Puts the short factors of a panel of lines in the terms from `first` on, by the points of part `part`: term by
+    /// term, line by line of the panel, D leading coefficients each. Of the last panel, lines beyond the last may be
+    /// any.
     ///
     /// # Panics
     /// As [`PointGemm::put`], or if the words are no whole number of factors.
     pub fn put_factors(
         &self,
         factors: &mut PointMatrix,
+        part: usize,
         panel: usize,
         first: usize,
         prefixes: &[u64],
     ) {
         let count = prefixes.len() / self.prefix;
         assert_eq!(prefixes.len(), count * self.prefix, "whole factors");
-        let mut values = Words::scratch(count * self.points());
-        let out = values.chunks_exact_mut(self.points());
+        let (points, parts) = (factors.points(), self.points() / factors.points());
+        let mut values = Words::scratch(count * points);
+        let out = values.chunks_exact_mut(points);
         for (prefix, out) in prefixes.chunks_exact(self.prefix).zip(out) {
-            self.short.forward_strip(prefix, 0, out);
+            match parts {
+                1 => self.short.forward_strip(prefix, 0, out),
+                _ => self.short.forward_part(prefix, part, parts, out),
+            }
         }
         self.gemm.put(factors, panel, first, &values);
         values.zeroize();
@@ -239,20 +264,25 @@ impl BlockPlan {
                 let count = (blocks * RIGHT).min(self.count() - begin);
                 let rights = right..rights.end.min(right + blocks);
                 let values = &mut values[..out.len() * rights.len() * RIGHT * points];
+                let panels = panels.clone();
                 self.gemm
-                    .multiply(factors, panels.clone(), polynomials, rights.clone(), values);
+                    .multiply(factors, panels, polynomials, rights.clone(), 0, values);
                 let lines = values.chunks_exact_mut(rights.len() * RIGHT * points);
                 for (values, out) in lines.zip(out.iter_mut()) {
                     let blocks = values.chunks_exact_mut(points).take(count);
-                    let out = out[begin * self.kept()..].chunks_mut(self.kept());
-                    for (block, out) in blocks.zip(out) {
-                        self.short.inverse(block);
-                        out.copy_from_slice(&block[self.overlap..][..out.len()]);
-                    }
+                    self.keep(blocks, &mut out[begin * self.kept()..]);
                 }
             }
         }
         values.zeroize();
+    }
+
+    /// The coefficients of a line's blocks by their values, which go.
+    fn keep<'a>(&self, blocks: impl Iterator<Item = &'a mut [u64]>, out: &mut [u64]) {
+        for (block, out) in blocks.zip(out.chunks_mut(self.kept())) {
+            self.short.inverse(block);
+            out.copy_from_slice(&block[self.overlap..][..out.len()]);
+        }
     }
 
     /// Every s-th coefficient of one polynomial, as [`BlockPlan::multiply_whole`].
@@ -268,40 +298,121 @@ impl BlockPlan {
             self.panels() * RIGHT,
             self.points() / self.step,
         );
-        let mut values = Words::scratch(if self.sums_in_registers() {
-            0
-        } else {
-            Self::PANEL * blocks * points
+        // Values take room, sums little.
+        let together = match self.sums_in_registers() {
+            true => panels.len(),
+            false => 1,
+        };
+        let lines = out.len().min(together * Self::PANEL);
+        let mut values = Words::scratch(match self.sums_in_registers() {
+            true => 0,
+            false => lines * blocks * points,
         });
-        let mut sums = Words::scratch(Self::PANEL * blocks * wanted);
-        for (panel, out) in panels.zip(out.chunks_mut(Self::PANEL)) {
-            let (panel, rights) = (panel..panel + 1, rights.clone());
+        let mut sums = Words::scratch(lines * blocks * wanted);
+        let chunks = panels.clone().step_by(together.max(1));
+        for (first, out) in chunks.zip(out.chunks_mut((together * Self::PANEL).max(1))) {
+            let panels = first..panels.end.min(first + together);
             let sums = &mut sums[..out.len() * blocks * wanted];
+            let rights = rights.clone();
             if self.sums_in_registers() {
+                let runs = (0, self.step);
                 self.gemm
-                    .multiply_runs(factors, panel, polynomials, rights, self.step, sums);
+                    .multiply_runs(factors, panels, polynomials, rights, runs, sums);
             } else {
                 let values = &mut values[..out.len() * blocks * points];
                 self.gemm
-                    .multiply(factors, panel, polynomials, rights, values);
+                    .multiply(factors, panels, polynomials, rights, 0, values);
                 self.sparse.sums(values, sums);
             }
-            // The sums of blocks that there are not, at the end of each line, go.
-            let mut kept = 0;
-            for line in 0..out.len() {
-                let begin = line * blocks * wanted;
-                sums.copy_within(begin..begin + self.count() * wanted, kept);
-                kept += self.count() * wanted;
-            }
-            self.sparse
-                .take_each(&mut sums[..kept], self.overlap / self.step, out);
-            sums[kept..].zeroize();
+            self.keep_sparse(sums, out);
         }
         values.zeroize();
     }
 
+    /// Every s-th coefficient of the lines' blocks by the sums of their values, which go.
+    fn keep_sparse(&self, sums: &mut [u64], out: &mut [&mut [u64]]) {
+        let (blocks, wanted) = (self.panels() * RIGHT, self.points() / self.step);
+        // Those of blocks that there are not, at the end of each line.
+        let mut kept = 0;
+        for line in 0..out.len() {
+            let begin = line * blocks * wanted;
+            sums.copy_within(begin..begin + self.count() * wanted, kept);
+            kept += self.count() * wanted;
+        }
+        self.sparse
+            .take_each(&mut sums[..kept], self.overlap / self.step, out);
+        sums[kept..].zeroize();
+    }
+
+    /// Room for what `lines` of factors make of two polynomials, part by part.
+    pub fn sums(&self, lines: usize) -> PartSums {
+        let blocks = lines * self.panels() * RIGHT;
+        PartSums {
+            runs: Words::scratch(blocks * self.points() / self.step),
+            values: Words::scratch(blocks * self.points()),
+        }
+    }
+
+    /// As [`BlockPlan::multiply`] of all lines of the factors and two polynomials, for one part of the points.
+    ///
+    /// # Panics
+    /// Unless the sums are for these lines, s is a multiple of 8, and as [`PointGemm::multiply`].
+    pub fn multiply_part(
+        &self,
+        factors: &PointMatrix,
+        part: usize,
+        polynomials: &PointMatrix,
+        sums: &mut PartSums,
+    ) {
+        assert!(self.sums_in_registers(), "whole groups");
+        let panels = 0..factors.lines().div_ceil(Self::PANEL);
+        let (first, second) = (0..self.panels(), self.panels()..2 * self.panels());
+        let runs = (part, self.step);
+        let (gemm, values) = (&self.gemm, &mut sums.values);
+        gemm.multiply_runs(
+            factors,
+            panels.clone(),
+            polynomials,
+            first,
+            runs,
+            &mut sums.runs,
+        );
+        gemm.multiply(factors, panels, polynomials, second, part, values);
+    }
+
+    /// The sums when all parts are there, line by line: every s-th coefficient of the first polynomial, all n of the
+    /// second.
+    ///
+    /// # Panics
+    /// Unless there are slices of n/s and of n words for every line.
+    pub fn finish(&self, mut sums: PartSums, first: &mut [&mut [u64]], second: &mut [&mut [u64]]) {
+        let line = self.panels() * RIGHT * self.points();
+        assert!(first.len() == second.len() && sums.values.len() == line * first.len());
+        self.keep_sparse(&mut sums.runs, first);
+        for (values, out) in sums.values.chunks_exact_mut(line).zip(second) {
+            assert_eq!(out.len(), self.degree, "coefficients of a polynomial");
+            let blocks = values.chunks_exact_mut(self.points()).take(self.count());
+            self.keep(blocks, out);
+        }
+    }
+
     fn sums_in_registers(&self) -> bool {
         self.step.is_multiple_of(8)
+    }
+}
+
+/// What short factors make of two long polynomials while parts of the points come one after the other.
+pub struct PartSums {
+    /// Of the first: sums over s points in a row.
+    runs: Words,
+    /// Of the second.
+    values: Words,
+}
+
+impl Drop for PartSums {
+    fn drop(&mut self) {
+        self.runs.zeroize();
+        self.values.zeroize();
     }
 }
 
@@ -357,14 +468,16 @@ mod tests {
                     let step =
                         [1, 4, 16][length.ilog2() as usize % 3].min(1 << prefix.trailing_zeros());
                     let plan = BlockPlan::new(&ntt, prefix, length, step);
-                    let mut factors = plan.factors(lines, terms);
+                    let mut factors = plan.factors(lines, terms, 1);
                     let mut long = plan.polynomials(polynomials, terms);
+                    let factors_of = |panel: usize, term: usize| -> Vec<u64> {
+                        let lines = (panel * LEFT..(panel + 1) * LEFT).map(|l| l % lines);
+                        lines.flat_map(|l| w[l * terms + term].clone()).collect()
+                    };
                     for panel in 0..2 {
                         for term in 0..terms {
-                            let lines = (panel * LEFT..(panel + 1) * LEFT).map(|l| l % lines);
-                            let w: Vec<u64> =
-                                lines.flat_map(|l| w[l * terms + term].clone()).collect();
-                            plan.put_factors(&mut factors, panel, term, &w);
+                            let w = factors_of(panel, term);
+                            plan.put_factors(&mut factors, 0, panel, term, &w);
                         }
                     }
                     for term in 0..terms {
@@ -385,6 +498,29 @@ mod tests {
                     plan.multiply(&factors, 0..2, &long, &mut sums);
                     for (out, expected) in out.iter().zip(&expected) {
                         assert!(out.iter().eq(expected.iter().step_by(step)));
+                    }
+                    if 2 * prefix > length || length < LEAST_CUT || !plan.sums_in_registers() {
+                        continue;
+                    }
+                    for parts in [1, 2, 4] {
+                        let mut sums = plan.sums(lines);
+                        for part in 0..parts {
+                            let mut factors = plan.factors(lines, terms, parts);
+                            for (panel, term) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                                let w = factors_of(panel, term);
+                                plan.put_factors(&mut factors, part, panel, term, &w);
+                            }
+                            plan.multiply_part(&factors, part, &long, &mut sums);
+                        }
+                        let mut first = vec![vec![1; degree / step]; lines];
+                        let mut second = vec![vec![1; degree]; lines];
+                        let [mut a, mut b] = [&mut first, &mut second]
+                            .map(|all| all.iter_mut().map(|o| &mut o[..]).collect::<Vec<_>>());
+                        plan.finish(sums, &mut a, &mut b);
+                        for (line, expected) in expected.chunks(2).enumerate() {
+                            let sparse = expected[0].iter().step_by(step);
+                            assert!(first[line].iter().eq(sparse) && second[line] == expected[1]);
+                        }
                     }
                 }
             }

@@ -24,12 +24,12 @@ pub mod taint;
 mod words;
 
 pub use automorphism::Automorphism;
-pub use blocks::BlockPlan;
+pub use blocks::{BlockPlan, PartSums};
 pub use convert::BaseConverter;
 pub use error::MathError;
 pub use kernels::{
     GemmMethod, GemmScratch, LimbGemm, PackedWeights, PointGemm, PointMatrix, Pointwise,
-    digits_limit, product, product_small,
+    digits_limit, product, product_small, round_scaled,
 };
 pub use machine::{cache, cpu, process};
 pub use modulus::Modulus;

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, optimization_barrier};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -251,13 +251,16 @@ impl DerefMut for Words {
 }
 
 impl Zeroize for Words {
-    /// Erases the whole buffer, which may be longer than the words.
+    /// Erases the whole buffer, which may be longer than the words. Not word by word as `zeroize` does, which takes as
+    /// long as a good part of a transform.
     fn zeroize(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             // SAFETY: the buffer owns `bytes` initialised bytes, a multiple of a line, aligned to one; the borrow is
             // exclusive.
-            unsafe { std::slice::from_raw_parts_mut(buffer.words.as_ptr(), buffer.bytes / 8) }
-                .zeroize();
+            let all =
+                unsafe { std::slice::from_raw_parts_mut(buffer.words.as_ptr(), buffer.bytes / 8) };
+            all.fill(0);
+            optimization_barrier(all);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::blocks::{Embedding, Linear};
 use crate::error::ModelError;
 use crate::folder::Stored;
 use crate::matrix::Matrix;
-use crate::program::{StepId, here};
+use crate::program::{StepId, here, same};
 
 impl Linear {
     /// The weights, `outputs × inputs`, read now if they are stored.
@@ -15,6 +15,22 @@ impl Linear {
     /// [`ModelError::ShapesOnly`]; [`ModelError::Folder`] for files that cannot be read any more.
     pub fn numbers(&self, at: StepId) -> Result<Arc<Matrix<f32>>, ModelError> {
         numbers(at, &self.weights, &self.stored)
+    }
+
+    /// The weights, some rows at a time, in order: stored ones are not held. What was seen counts only if this
+    /// succeeds.
+    ///
+    /// # Errors
+    /// As [`Linear::numbers`]; [`ModelError::Mismatch`] for numbers of another shape.
+    pub fn each_rows(&self, at: StepId, mut visit: impl FnMut(&[f32])) -> Result<(), ModelError> {
+        if let (None, Some(stored)) = (&self.weights, &self.stored) {
+            return Ok(stored.each_rows(visit)?);
+        }
+        let weights = here(at, &self.weights)?;
+        same(at, "rows of weights", weights.rows(), self.outputs)?;
+        same(at, "columns of weights", weights.cols(), self.inputs)?;
+        visit(weights.data());
+        Ok(())
     }
 }
 

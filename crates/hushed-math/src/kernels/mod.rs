@@ -14,6 +14,7 @@ mod points;
 mod pointwise;
 pub(crate) mod portable;
 mod ring;
+mod round;
 pub(crate) mod sums;
 
 pub use gemm::{GemmScratch, LimbGemm, Method as GemmMethod, PackedWeights, digits_limit};
@@ -21,6 +22,7 @@ pub(crate) use points::{LEFT, RIGHT};
 pub use points::{PointGemm, PointMatrix};
 pub use pointwise::Pointwise;
 pub use ring::{product, product_small};
+pub use round::round_scaled;
 
 #[cfg(test)]
 mod tests;

@@ -37,8 +37,12 @@ pub(crate) const RIGHT: usize = 3;
 /// Terms of a sum between reductions: low halves of 52 bits and a residue stay below 2^63.
 pub(crate) const TERMS: usize = 1024;
 
-/// Groups that are multiplied one after another, so that what is written of one product lies together.
+/// Most groups that are multiplied one after another, so that what is written of one product lies together.
 const ROW: usize = 4;
+
+/// Words of two panels at the points of such groups: they stay in a first-level cache of 32 KiB, so that of the
+/// operands one at most comes from the second while the other's panels pass.
+const RESIDENT: usize = 3 << 10;
 
 /// The sums of one group: line l of the left with line r of the right at l·RIGHT + r.
 pub(crate) type Sums = [[u64; GROUP]; LEFT * RIGHT];
@@ -146,6 +150,16 @@ impl PointMatrix {
         }
     }
 
+    /// Points.
+    pub fn points(&self) -> usize {
+        self.points
+    }
+
+    /// Words of memory.
+    pub(crate) fn words(&self) -> usize {
+        self.words.len()
+    }
+
     /// Lines.
     pub fn lines(&self) -> usize {
         self.lines
@@ -186,11 +200,11 @@ impl PointMatrix {
 }
 
 /// # Panics
-/// If the operands differ in points or terms or are not a left and a right one.
-fn check_sides(left: &PointMatrix, right: &PointMatrix) {
+/// If the operands differ in terms or are not a left and a right one, or the right one has no such part.
+fn check_sides(left: &PointMatrix, right: &PointMatrix, part: usize) {
     assert!(left.panel == LEFT && right.panel == RIGHT, "left and right");
-    let same = left.points == right.points && left.terms == right.terms;
-    assert!(same, "as many points and terms");
+    let same = left.terms == right.terms && (part + 1) * left.points <= right.points;
+    assert!(same, "as many terms, and a part of the points");
 }
 
 impl Drop for PointMatrix {
@@ -255,28 +269,32 @@ impl PointGemm {
     }
 
     /// Writes the products of the left lines of `panels` with the right lines of `rights`, panels too, those that there
-    /// are: the values of the l-th and the r-th of them at (l·R + r)·points, R right lines.
+    /// are: the values of the l-th and the r-th of them at (l·R + r)·points, R right lines and points of the right
+    /// operand. The left one may have fewer: those are of part number `part`.
     ///
     /// # Panics
-    /// If the operands differ in points or terms or are not a left and a right one, or `out` has not the length that
-    /// the lines make.
+    /// If the operands differ in terms or are not a left and a right one, there is no such part, or `out` has not the
+    /// length that the lines make.
     pub fn multiply(
         &self,
         left: &PointMatrix,
         panels: Range<usize>,
         right: &PointMatrix,
         rights: Range<usize>,
+        part: usize,
         out: &mut [u64],
     ) {
-        check_sides(left, right);
-        let (points, terms) = (left.points, left.terms);
+        check_sides(left, right, part);
+        let (points, terms, stride) = (left.points, left.terms, right.points);
+        let before = part * points / GROUP;
         let (lefts, count) = (left.lines_of(&panels), right.lines_of(&rights));
-        assert_eq!(out.len(), lefts * count * points, "room for all");
+        assert_eq!(out.len(), lefts * count * stride, "room for all");
         if terms == 0 {
             out.fill(0);
         }
-        for groups in (0..points / GROUP).step_by(ROW) {
-            let groups = groups..(points / GROUP).min(groups + ROW);
+        let row = (RESIDENT / ((LEFT + RIGHT) * GROUP * terms.max(1))).clamp(1, ROW);
+        for groups in (0..points / GROUP).step_by(row) {
+            let groups = groups..(points / GROUP).min(groups + row);
             for (number, right_panel) in rights.clone().enumerate() {
                 let r = number * RIGHT;
                 for (number, left_panel) in panels.clone().enumerate() {
@@ -285,13 +303,13 @@ impl PointGemm {
                         let place = Place {
                             lines: LEFT.min(lefts - l),
                             columns: RIGHT.min(count - r),
-                            first: (l * count + r) * points + group * GROUP,
-                            stride: [count * points, points],
+                            first: (l * count + r) * stride + (before + group) * GROUP,
+                            stride: [count * stride, stride],
                         };
                         for start in (0..terms).step_by(TERMS) {
                             let terms = start..terms.min(start + TERMS);
                             let l = left.panel(group, left_panel, terms.clone());
-                            let r = right.panel(group, right_panel, terms);
+                            let r = right.panel(before + group, right_panel, terms);
                             self.tile(l, r, start > 0, out, &place);
                         }
                     }
@@ -311,22 +329,25 @@ impl PointGemm {
         panels: Range<usize>,
         right: &PointMatrix,
         rights: Range<usize>,
-        points: usize,
+        (part, points): (usize, usize),
         out: &mut [u64],
     ) {
-        check_sides(left, right);
+        check_sides(left, right, part);
         let whole = points.is_multiple_of(GROUP) && left.points.is_multiple_of(points);
         assert!(whole, "whole runs");
         let (lefts, count) = (left.lines_of(&panels), right.lines_of(&rights));
-        let runs = left.points / points;
+        let (own, runs) = (left.points / points, right.points / points);
         assert_eq!(out.len(), lefts * count * runs, "room for all");
-        for (number, right_panel) in rights.enumerate() {
-            let r = number * RIGHT;
-            for (number, left_panel) in panels.clone().enumerate() {
-                let l = number * LEFT;
-                for run in 0..runs {
-                    let groups = run * points / GROUP..(run + 1) * points / GROUP;
-                    let sums = self.run(left, left_panel, right, right_panel, groups);
+        // The operands of one run, of all lines, are what a cache holds.
+        for run in 0..own {
+            let groups = run * points / GROUP..(run + 1) * points / GROUP;
+            let run = part * own + run;
+            for (number, right_panel) in rights.clone().enumerate() {
+                let r = number * RIGHT;
+                for (number, left_panel) in panels.clone().enumerate() {
+                    let (l, groups) = (number * LEFT, groups.clone());
+                    let panels = [left_panel, right_panel];
+                    let sums = self.run([left, right], panels, groups, part);
                     for (i, sums) in sums.chunks_exact(RIGHT).enumerate().take(lefts - l) {
                         for (j, &sum) in sums.iter().enumerate().take(count - r) {
                             out[((l + i) * count + r + j) * runs + run] = sum;
@@ -337,15 +358,15 @@ impl PointGemm {
         }
     }
 
-    /// The products of two panels, summed over the points of `groups`.
+    /// The products of two panels, summed over the points of `groups` of the left operand.
     fn run(
         &self,
-        left: &PointMatrix,
-        left_panel: usize,
-        right: &PointMatrix,
-        right_panel: usize,
+        [left, right]: [&PointMatrix; 2],
+        [left_panel, right_panel]: [usize; 2],
         groups: Range<usize>,
+        part: usize,
     ) -> [u64; LEFT * RIGHT] {
+        let before = part * left.points / GROUP;
         let mut all = [0; LEFT * RIGHT];
         // Of residues below 2^52 and sums of eight.
         let add = |all: &mut u64, sum: u64| *all = self.modulus.reduce(*all + sum);
@@ -362,7 +383,7 @@ impl PointGemm {
                     };
                     let mut sums = [0; LEFT * RIGHT];
                     let l = left.panel_from(first, left_panel, start);
-                    let r = right.panel_from(first, right_panel, start);
+                    let r = right.panel_from(before + first, right_panel, start);
                     points.run(l, r, &run, &mut sums);
                     all.iter_mut()
                         .zip(sums)
@@ -373,7 +394,7 @@ impl PointGemm {
             let mut sums: Sums = [[0; GROUP]; LEFT * RIGHT];
             for group in groups.clone() {
                 let l = left.panel(group, left_panel, terms.clone());
-                let r = right.panel(group, right_panel, terms.clone());
+                let r = right.panel(before + group, right_panel, terms.clone());
                 self.tile_of_sums(l, r, &mut sums);
             }
             for (all, sums) in all.iter_mut().zip(sums) {

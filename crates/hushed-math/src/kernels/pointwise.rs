@@ -277,6 +277,12 @@ impl Pointwise {
         run!(self.reduce_signed(out, x))
     }
 
+    /// out_i ← x_i mod q for signed x_i of magnitudes below q.
+    pub fn lift_signed(&self, out: &mut [u64], x: &[i64]) {
+        assert_eq!(out.len(), x.len(), "limbs of one length");
+        run!(self.lift_signed(out, x))
+    }
+
     /// out_i ← x_i mod q for any words x_i.
     pub fn reduce(&self, out: &mut [u64], x: &[u64]) {
         same_length(out, x);

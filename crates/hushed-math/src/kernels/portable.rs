@@ -138,6 +138,13 @@ pub(crate) fn reduce_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
     }
 }
 
+/// x + q below zero, by a mask.
+pub(crate) fn lift_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
+    for (y, &x) in out.iter_mut().zip(x) {
+        *y = (x as u64).wrapping_add(modulus.value() & (x >> 63) as u64);
+    }
+}
+
 pub(crate) fn reduce(modulus: &Modulus, out: &mut [u64], x: &[u64]) {
     for (y, &x) in out.iter_mut().zip(x) {
         *y = modulus.reduce(x);

@@ -158,6 +158,15 @@ fn any_word_is_reduced_and_any_residue_lifted() {
                     "{x} under {q}"
                 );
             }
+            let below: Vec<i64> = signed.iter().map(|&x| x % q as i64).collect();
+            p.lift_signed(&mut out, &below);
+            for (&y, &x) in out.iter().zip(&below) {
+                assert_eq!(
+                    i128::from(y),
+                    i128::from(x).rem_euclid(i128::from(q)),
+                    "{x} under {q}"
+                );
+            }
             for from in moduli() {
                 let top = from.value();
                 let x = words(29, top, &mut rng);

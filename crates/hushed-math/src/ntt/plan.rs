@@ -24,6 +24,8 @@ pub struct NttPlan {
     cpu: Cpu,
     pointwise: Pointwise,
     tables: Tables,
+    /// What the second layer multiplies by in each quarter.
+    quarters: [u64; 4],
 }
 
 enum Tables {
@@ -60,6 +62,13 @@ impl NttPlan {
             cpu,
             pointwise: Pointwise::with_cpu(modulus, cpu),
             tables: Tables::new(&modulus, &twiddles, cpu),
+            quarters: [0, 1, 2, 3].map(|quarter| {
+                let twiddle = twiddles.forward.get(2 + quarter / 2).map_or(0, |&w| w);
+                match quarter % 2 {
+                    0 => twiddle,
+                    _ => modulus.neg(twiddle),
+                }
+            }),
         }
     }
 
@@ -141,6 +150,33 @@ impl NttPlan {
             tail.fill(0);
         }
         self.transform(out, (self.n / unit).trailing_zeros() / 2, start / unit);
+    }
+
+    /// The values of one of `parts` equal strips, 1, 2 or 4, of the transform of a polynomial whose first coefficients
+    /// are `prefix`, at most half of them.
+    ///
+    /// # Panics
+    /// If there are other parts, `prefix` is longer, `out` has not n/`parts` words, or a quarter is shorter than 64.
+    pub fn forward_part(&self, prefix: &[u64], part: usize, parts: usize, out: &mut [u64]) {
+        assert!([1, 2, 4].contains(&parts) && part < parts && 2 * prefix.len() <= self.n);
+        let words = self.n / parts;
+        assert_eq!(out.len(), words, "a value a point");
+        if parts == 1 || words.is_multiple_of(self.strip_unit(prefix.len())) {
+            return self.forward_strip(prefix, part * words, out);
+        }
+        let quarter = self.n / 4;
+        assert!(quarter >= LEAST_BLOCK, "strips that kernels take");
+        // The first layer leaves (x, 0) twice, as (x, x), and of the second a quarter has one result of each butterfly.
+        let (x, y) = prefix.split_at(quarter);
+        let first = part * 4 / parts;
+        for (out, &factor) in out.chunks_exact_mut(quarter).zip(&self.quarters[first..]) {
+            let (head, tail) = out.split_at_mut(y.len());
+            head.copy_from_slice(y);
+            self.pointwise.mul_scalar_assign(head, factor);
+            self.pointwise.add_assign(head, &x[..y.len()]);
+            tail.copy_from_slice(&x[y.len()..]);
+        }
+        self.transform(out, 1, first);
     }
 
     /// The granularity of [`NttPlan::forward_strip`] for a polynomial of `prefix` coefficients: a power of two that

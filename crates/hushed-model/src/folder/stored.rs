@@ -41,12 +41,11 @@ impl Files {
         &self.weights
     }
 
-    /// A tensor as f32.
-    fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Problem> {
-        let numbers = self.weights.read(name, shape);
-        // Afterwards, so that what was written meanwhile is seen; first, because it explains a failure to read.
+    /// What was read of the weights, unless they were written meanwhile, which comes first because it explains a
+    /// failure to read.
+    fn unchanged<T>(&self, read: Result<T, Problem>) -> Result<T, Problem> {
         self.weights.unchanged(&self.written)?;
-        numbers
+        read
     }
 }
 
@@ -86,19 +85,42 @@ impl Stored {
     /// [`FolderError`]: a file that cannot be read, that was written since it was opened, or with numbers that are
     /// none.
     pub fn read(&self) -> Result<Matrix<f32>, FolderError> {
-        let shape = [self.rows, self.cols];
-        let numbers = self.files.read(&self.name, &shape).and_then(|numbers| {
+        let numbers = self.files.weights.read(&self.name, &self.shape());
+        let matrix = self.files.unchanged(numbers).and_then(|numbers| {
             Matrix::new(self.rows, self.cols, numbers).ok_or_else(|| Problem::MissingTensor {
                 name: self.name.clone(),
             })
         });
-        let matrix = numbers.map_err(|problem| FolderError {
-            folder: self.files.folder.clone(),
-            problems: vec![problem],
-        })?;
+        let matrix = matrix.map_err(|problem| self.refused(problem))?;
         Ok(match &self.columns {
             Some(range) => matrix.columns(range.clone()),
             None => matrix,
         })
+    }
+
+    /// Reads it, some rows at a time, in order. What was seen counts only if all could be read.
+    ///
+    /// # Errors
+    /// As [`Stored::read`].
+    pub(crate) fn each_rows(&self, mut visit: impl FnMut(&[f32])) -> Result<(), FolderError> {
+        if self.columns.is_some() {
+            // Its rows lie across those of the file.
+            visit(self.read()?.data());
+            return Ok(());
+        }
+        let read = self.files.weights.each(&self.name, &self.shape(), visit);
+        let read = self.files.unchanged(read);
+        read.map_err(|problem| self.refused(problem))
+    }
+
+    fn shape(&self) -> [usize; 2] {
+        [self.rows, self.cols]
+    }
+
+    fn refused(&self, problem: Problem) -> FolderError {
+        FolderError {
+            folder: self.files.folder.clone(),
+            problems: vec![problem],
+        }
     }
 }

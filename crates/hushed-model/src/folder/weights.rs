@@ -23,8 +23,8 @@ use crate::folder::small::read_small;
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// Headers of published models are below 1 MiB; the format's own limit is 100 MB.
 const MAX_HEADER: u64 = 16 << 20;
-/// Bytes read at once: bounds what is allocated beside the result.
-const CHUNK: usize = 1 << 20;
+/// Bytes read at once, if rows are no longer: they and their numbers stay in a second-level cache.
+const CHUNK: usize = 1 << 18;
 
 /// Bytes that can be read at a position: a file, or memory in tests.
 pub(crate) trait ReadAt {
@@ -327,23 +327,44 @@ impl<R: ReadAt> Weights<R> {
 
     /// The numbers of a tensor of this shape, as f32.
     pub(crate) fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Problem> {
-        let (file, info, numbers) = self.place(name, shape)?;
+        let (_, info, numbers) = self.place(name, shape)?;
         let (start, end) = info.data_offsets;
         let mut values = Vec::with_capacity((end - start) / numbers.bytes());
-        let mut buffer = vec![0; CHUNK.min(end - start)];
-        for at in (start..end).step_by(CHUNK) {
-            let part = buffer.get_mut(..CHUNK.min(end - at)).unwrap_or_default();
+        self.each(name, shape, |part| values.extend_from_slice(part))?;
+        Ok(values)
+    }
+
+    /// The same, some rows at a time, in order: whole ones, by the first dimension. Those before a number that is none
+    /// have been seen when it is refused.
+    pub(crate) fn each(
+        &self,
+        name: &str,
+        shape: &[usize],
+        mut visit: impl FnMut(&[f32]),
+    ) -> Result<(), Problem> {
+        let (file, info, numbers) = self.place(name, shape)?;
+        let (start, end) = info.data_offsets;
+        let row = (end - start) / shape.first().copied().unwrap_or(1).max(1);
+        let together = (CHUNK / row.max(1)).max(1) * row.max(1);
+        let mut buffer = vec![0; together.min(end - start)];
+        let mut values = Vec::with_capacity(buffer.len() / numbers.bytes());
+        for at in (start..end).step_by(together) {
+            let part = buffer.get_mut(..together.min(end - at)).unwrap_or_default();
             file.file
                 .read_exact_at(part, file.data_start + at as u64)
                 .map_err(|source| unreadable(&file.name, source))?;
+            values.clear();
             numbers.extend(&mut values, part);
+            // Not one after another: this way eight at a time.
+            let finite = values.iter().fold(true, |all, v: &f32| all & v.is_finite());
+            if !finite {
+                return Err(Problem::NotFinite {
+                    name: name.to_owned(),
+                });
+            }
+            visit(&values);
         }
-        if !values.iter().all(|v: &f32| v.is_finite()) {
-            return Err(Problem::NotFinite {
-                name: name.to_owned(),
-            });
-        }
-        Ok(values)
+        Ok(())
     }
 }
 
@@ -388,14 +409,16 @@ impl Numbers {
     }
 }
 
-/// IEEE binary16 to f32, exactly.
+/// IEEE binary16 to f32, exactly; all cases are computed, so that a loop takes several at a time.
 fn half(bits: u16) -> f32 {
     let sign = u32::from(bits >> 15) << 31;
     let (exponent, fraction) = (u32::from(bits >> 10 & 31), u32::from(bits & 1023));
+    let below = (fraction as f32 * 2f32.powi(-24)).to_bits();
+    let normal = (exponent + 127 - 15) << 23 | fraction << 13;
     let magnitude = match exponent {
-        0 => return f32::from_bits(sign | (fraction as f32 * 2f32.powi(-24)).to_bits()),
-        31 => 0x7f80_0000 | fraction << 13,
-        e => (e + 127 - 15) << 23 | fraction << 13,
+        0 => below,
+        31 => normal | 0x7f80_0000,
+        _ => normal,
     };
     f32::from_bits(sign | magnitude)
 }

@@ -1,7 +1,8 @@
 //! The products of a run: linear layers that read one matrix, side by side, with all that stands around them multiplied
 //! in.
 
-use hushed_model::{Attention, FeedForward, Linear, ModelError, Norm, StepId};
+use hushed_math::round_scaled;
+use hushed_model::{Attention, FeedForward, Linear, ModelError, Norm, NormKind, StepId, same};
 use hushed_twopc::TwopcError;
 use hushed_twopc::he::PreparedWeights;
 
@@ -9,7 +10,7 @@ use crate::RunError;
 use crate::circuit::function::Function;
 use crate::formats::{LINEAR, WEIGHT_BITS, WEIGHT_FRAC};
 use crate::weights::ranges;
-use hushed_lower::{LinearMap, affine};
+use hushed_lower::{affine, biases};
 
 /// A product that the circuit asks for: which layers, not yet their numbers.
 #[derive(Clone)]
@@ -49,10 +50,41 @@ pub struct Integers {
     pub weights: Vec<i32>,
     /// `outputs`, in [`LINEAR`].
     pub bias: Vec<i64>,
+    /// The largest weight in size.
+    pub largest: u32,
 }
 
-/// Rows of a layer that are folded and rounded together: those of published models stay in a processor's cache.
-const ROWS: usize = 8;
+/// The integers so far, and what stands before every row.
+struct Rows {
+    gain: Vec<f64>,
+    offset: Option<Vec<f64>>,
+    /// The next weight.
+    at: usize,
+    all: Integers,
+}
+
+impl Rows {
+    /// For all rows, once it is known that there are numbers.
+    fn make_room(&mut self, outputs: usize) {
+        if self.all.weights.is_empty() {
+            self.all.weights = vec![0; outputs * self.gain.len()];
+        }
+    }
+
+    /// Adds a row of a layer with its bias, and factors of both.
+    fn add(&mut self, row: &[f32], mut b: f64, weights: f64, bias: f64) {
+        if let Some(offset) = &self.offset {
+            let products = row.iter().zip(offset);
+            b += products.map(|(&w, o)| f64::from(w) * o).sum::<f64>();
+        }
+        self.all.bias.push(LINEAR.signed(b * bias));
+        let unit = f64::from(1u32 << WEIGHT_FRAC);
+        let out = &mut self.all.weights[self.at..][..row.len()];
+        let largest = round_scaled(row, &self.gain, weights * unit, out);
+        self.all.largest = self.all.largest.max(largest);
+        self.at += row.len();
+    }
+}
 
 /// Adds a bias to every row of `words`.
 pub(crate) fn add_bias(words: &mut [u64], bias: &[i64]) {
@@ -138,32 +170,31 @@ impl Product {
         Product::new(Some(norm), norm.width, vec![Part::Operand])
     }
 
-    /// The integers. Of a layer in f64 there are only a few rows at a time.
+    /// The integers, rounded once, when all is multiplied in.
     ///
     /// # Errors
     /// [`ModelError::ShapesOnly`] where there are no numbers; [`ModelError::Folder`] for stored ones that cannot be
-    /// read.
+    /// read; [`ModelError::Mismatch`].
     pub fn integers(&self, id: StepId) -> Result<Integers, ModelError> {
-        let norm = self.norm.as_ref();
-        let norm = norm.map(|norm| affine(id, norm)).transpose()?;
-        let unit = f64::from(1u32 << WEIGHT_FRAC);
-        let mut all = Integers {
-            weights: Vec::new(),
-            bias: Vec::with_capacity(self.outputs),
-        };
-        let mut add = |map: LinearMap, weights: f64, bias: f64| {
-            let map = match &norm {
-                Some((gain, offset)) => map.reading(gain, offset),
-                None => map,
-            };
-            let map = map.scaled(weights, bias);
-            if all.weights.is_empty() {
-                all.weights.reserve_exact(self.outputs * self.inputs);
+        let (gain, offset) = match &self.norm {
+            None => (vec![1.0; self.inputs], None),
+            Some(norm) => {
+                let (gain, offset) = affine(id, norm)?;
+                same(id, "gains", gain.len(), self.inputs)?;
+                // RMSNorm has none.
+                let offset = Some(offset).filter(|_| norm.kind == NormKind::LayerNorm);
+                (gain, offset)
             }
-            let integers = map.weights.iter().map(|w| (w * unit).round() as i32);
-            all.weights.extend(integers);
-            let bias = map.bias.into_iter().flatten();
-            all.bias.extend(bias.map(|b| LINEAR.signed(b)));
+        };
+        let mut rows = Rows {
+            gain,
+            offset,
+            at: 0,
+            all: Integers {
+                weights: Vec::new(),
+                bias: Vec::with_capacity(self.outputs),
+                largest: 0,
+            },
         };
         for part in &self.parts {
             match part {
@@ -172,17 +203,27 @@ impl Product {
                     weights,
                     bias,
                 } => {
-                    let numbers = linear.numbers(id)?;
-                    for first in (0..linear.outputs).step_by(ROWS) {
-                        let rows = first..(first + ROWS).min(linear.outputs);
-                        let map = LinearMap::of_rows(id, linear, &numbers, rows)?;
-                        add(map, *weights, *bias);
+                    let mut biases = biases(id, linear)?.into_iter();
+                    rows.make_room(self.outputs);
+                    linear.each_rows(id, |numbers| {
+                        let numbers = numbers.chunks_exact(self.inputs.max(1));
+                        for (row, b) in numbers.zip(&mut biases) {
+                            rows.add(row, b, *weights, *bias);
+                        }
+                    })?;
+                }
+                Part::Operand => {
+                    rows.make_room(self.outputs);
+                    let mut row = vec![0.0; self.inputs];
+                    for i in 0..self.inputs {
+                        row[i] = 1.0;
+                        rows.add(&row, 0.0, 1.0, 1.0);
+                        row[i] = 0.0;
                     }
                 }
-                Part::Operand => add(LinearMap::identity(self.inputs), 1.0, 1.0),
             }
         }
-        Ok(all)
+        Ok(rows.all)
     }
 
     /// The product as a party runs it.
@@ -191,7 +232,7 @@ impl Product {
     /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
     pub(crate) fn layer(&self, id: StepId) -> Result<Layer, RunError> {
         let shape = (self.inputs, self.outputs);
-        let Integers { weights, bias } = match self.integers(id) {
+        let integers = match self.integers(id) {
             Err(ModelError::ShapesOnly { .. }) => {
                 return Ok(Layer {
                     shape,
@@ -200,9 +241,10 @@ impl Product {
             }
             integers => integers?,
         };
-        if let Some(beyond) = ranges::layer(id, &weights, &bias).pop() {
+        if let Some(beyond) = ranges::layer(id, integers.largest, &integers.bias).pop() {
             return Err(beyond.into());
         }
+        let Integers { weights, bias, .. } = integers;
         let weights = PreparedWeights::transposed(self.inputs, self.outputs, WEIGHT_BITS, weights);
         Ok(Layer {
             shape,
@@ -216,5 +258,95 @@ fn scaled(linear: &Linear, scale: f64) -> Part {
         linear: linear.clone(),
         weights: scale,
         bias: scale,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hushed_lower::LinearMap;
+    use hushed_model::Matrix;
+
+    use super::*;
+
+    const INPUTS: usize = 37;
+    const OUTPUTS: usize = 11;
+
+    /// Numbers of many sizes, of which some are ties once they have the fraction bits of weights.
+    fn numbers(count: usize, seed: usize) -> Vec<f32> {
+        let word = |i: usize| {
+            ((i + seed) as u32)
+                .wrapping_mul(0x9e37_79b9)
+                .rotate_left(13)
+        };
+        let number = |i: usize| match word(i) as i32 {
+            w if i % 3 == 0 => (w >> 16) as f32 / 2f32.powi(17),
+            w => w as f32 * 2f32.powi(-33 - (i % 7) as i32),
+        };
+        (0..count).map(number).collect()
+    }
+
+    /// As it is defined: a map in f64, folded step by step, and rounded at the end.
+    fn slow(product: &Product, id: StepId) -> (Vec<i32>, Vec<i64>) {
+        let (mut all, mut biases) = (Vec::new(), Vec::new());
+        for part in &product.parts {
+            let (map, weights, bias) = match part {
+                Part::Layer {
+                    linear,
+                    weights,
+                    bias,
+                } => (LinearMap::of(id, linear).unwrap(), *weights, *bias),
+                Part::Operand => (LinearMap::identity(product.inputs), 1.0, 1.0),
+            };
+            let map = match &product.norm {
+                Some(norm) => {
+                    let (gain, offset) = affine(id, norm).unwrap();
+                    map.reading(&gain, &offset)
+                }
+                None => map,
+            };
+            let map = map.scaled(weights, bias);
+            let unit = f64::from(1u32 << WEIGHT_FRAC);
+            all.extend(map.weights.iter().map(|w| (w * unit).round() as i32));
+            biases.extend(map.bias.into_iter().flatten().map(|b| LINEAR.signed(b)));
+        }
+        (all, biases)
+    }
+
+    #[test]
+    fn integers_are_those_of_the_map_rounded_at_the_end() {
+        let id = StepId::outside("head");
+        let linear = Linear {
+            inputs: INPUTS,
+            outputs: OUTPUTS,
+            weights: Matrix::new(OUTPUTS, INPUTS, numbers(INPUTS * OUTPUTS, 1)).map(Arc::new),
+            stored: None,
+            bias: Some(numbers(OUTPUTS, 2).into()),
+            ternary: false,
+        };
+        let norm = |kind| Norm {
+            kind,
+            width: INPUTS,
+            epsilon: 1e-5,
+            reach: None,
+            gain: Some(numbers(INPUTS, 3).into()),
+            offset: Some(match kind {
+                NormKind::LayerNorm => numbers(INPUTS, 4).into(),
+                NormKind::RmsNorm => vec![0.0; INPUTS].into(),
+            }),
+        };
+        let norms = [NormKind::LayerNorm, NormKind::RmsNorm].map(norm);
+        for norm in [None, Some(&norms[0]), Some(&norms[1])] {
+            for scale in [1.0, -std::f64::consts::LOG2_E / 3.0] {
+                let parts = vec![scaled(&linear, scale), Part::Operand];
+                let product = Product::new(norm, INPUTS, parts);
+                let found = product.integers(id).unwrap();
+                let (weights, bias) = slow(&product, id);
+                assert!(found.weights == weights && found.bias == bias);
+                let largest = weights.iter().map(|w| w.unsigned_abs()).max();
+                assert_eq!(Some(found.largest), largest);
+            }
+        }
     }
 }

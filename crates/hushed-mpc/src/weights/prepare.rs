@@ -2,7 +2,7 @@
 
 use hushed_model::{Block, Model, Program, StepId};
 
-use crate::circuit::product::{Integers, Product};
+use crate::circuit::product::Product;
 use crate::circuit::run;
 use crate::circuit::token::predicts_tokens;
 use crate::lookup::Table;
@@ -63,8 +63,8 @@ pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
         }
     }
     each_product(&program, |id, product| {
-        let Integers { weights, bias } = product.integers(id)?;
-        all.extend(ranges::layer(id, &weights, &bias));
+        let integers = product.integers(id)?;
+        all.extend(ranges::layer(id, integers.largest, &integers.bias));
         Ok(())
     })?;
     Ok(all)

@@ -32,15 +32,14 @@ fn advice(what: &str) -> &'static str {
     }
 }
 
-/// What is too large in a layer as it will be run.
-pub(crate) fn layer(id: StepId, weights: &[i32], bias: &[i64]) -> Vec<OutOfRange> {
-    let weights = weights.iter().map(|w| w.unsigned_abs());
+/// What is too large in a layer as it will be run, by its largest weight in size and its biases.
+pub(crate) fn layer(id: StepId, largest: u32, bias: &[i64]) -> Vec<OutOfRange> {
     let bias = bias.iter().map(|b| b.unsigned_abs());
     let most_bias = (BIAS_LIMIT * f64::from(LINEAR.frac).exp2()) as u64;
     let found = [
         (
             "weights",
-            weights.max() > Some(1 << WEIGHT_BITS),
+            largest > 1 << WEIGHT_BITS,
             f64::from(1u32 << (WEIGHT_BITS - WEIGHT_FRAC)),
         ),
         ("biases", bias.max() > Some(most_bias), BIAS_LIMIT),

@@ -12,6 +12,7 @@
 
 use super::interleave::slot;
 use super::window::{Encrypted, OltPlan, Packing, Window};
+use std::ops::Range;
 
 /// A row-major matrix seen directly or transposed.
 #[derive(Clone, Copy)]
@@ -45,6 +46,20 @@ impl<'a, T: Copy> View<'a, T> {
             row_stride: self.column_stride,
             column_stride: self.row_stride,
         }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Some rows of a column, where columns are whole in memory.
+    pub(super) fn column(&self, column: usize, rows: Range<usize>) -> Option<&'a [T]> {
+        let first = column * self.column_stride;
+        (self.row_stride == 1).then(|| &self.words[first + rows.start..first + rows.end])
     }
 
     fn at(&self, row: usize, column: usize) -> T {
@@ -91,9 +106,21 @@ pub fn encode_right<T: Copy, U: Copy + Default>(
     debug_assert_eq!(out.len(), right_prefix(window));
     out.fill(U::default());
     let (row0, column0) = (beta * mw, gamma * nw);
+    let rows = row0..row0 + mw.min(matrix.rows - row0);
     for c in 0..nw.min(matrix.columns - column0) {
-        for j in 0..mw.min(matrix.rows - row0) {
-            out[c * mw + offset + j] = convert(matrix.at(row0 + j, column0 + c));
+        let out = &mut out[c * mw + offset..][..rows.len()];
+        match matrix.column(column0 + c, rows.clone()) {
+            Some(column) => {
+                out.iter_mut()
+                    .zip(column)
+                    .for_each(|(out, &v)| *out = convert(v));
+            }
+            None => {
+                let column = rows.clone().map(|row| matrix.at(row, column0 + c));
+                out.iter_mut()
+                    .zip(column)
+                    .for_each(|(out, v)| *out = convert(v));
+            }
         }
     }
 }

@@ -21,8 +21,9 @@ use hushed_math::product_small;
 use hushed_math::{BlockPlan, PointMatrix};
 use hushed_net::Party;
 use hushed_rlwe::RlweParams;
+use std::ops::Range;
 use std::sync::Arc;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::{Zeroize, Zeroizing, optimization_barrier};
 
 /// What both parties know of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,8 +187,7 @@ impl PreparedWeights {
         let values = match points {
             Some(points) => {
                 let plans = block_plans(params, plan, limbs, points);
-                let (_, mb, nb) = plan.blocks();
-                ReadyValues::Points(factors(params, plan, &plans, &source, 0, [0..mb, 0..nb]))
+                ReadyValues::Points(factors(params, plan, &plans, &source))
             }
             None => whole(params, plan, limbs, &source),
         };
@@ -208,6 +208,7 @@ impl PreparedWeights {
         };
         let ready = self.ready.as_ref().filter(same);
         Blocks {
+            bits: self.bits,
             view: View::new(&self.weights, self.n, self.m).transposed(),
             window,
             ready: ready.map(|ready| &ready.values),
@@ -223,7 +224,7 @@ fn whole(params: &RlweParams, plan: &OltPlan, limbs: usize, source: &Blocks<'_>)
     for (block, limb_words) in words.chunks_exact_mut(limbs * degree).enumerate() {
         source.block(0, block / nb, block % nb, &mut integers);
         for (limb, out) in limb_words.chunks_exact_mut(degree).enumerate() {
-            super::product::values::transform(params.basis(), limb, &integers, out);
+            super::product::values::transform(params.basis(), limb, source, &integers, out);
         }
     }
     ReadyValues::Whole {
@@ -236,19 +237,56 @@ fn whole(params: &RlweParams, plan: &OltPlan, limbs: usize, source: &Blocks<'_>)
 
 impl Drop for PreparedWeights {
     fn drop(&mut self) {
-        self.weights.zeroize();
+        // Not by `zeroize`, which would write each number and then each byte by itself.
+        self.weights.fill(0);
+        optimization_barrier(&self.weights[..]);
     }
 }
 
 pub(crate) struct Blocks<'a> {
+    bits: u32,
     view: View<'a, i32>,
     window: Window,
     ready: Option<&'a ReadyValues>,
 }
 
 impl Multiplier for Blocks<'_> {
+    fn bits(&self) -> u32 {
+        self.bits
+    }
+
     fn block(&self, _p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
         encode_right(self.view, self.window, 0, beta, gamma, out, i64::from);
+    }
+
+    fn blocks(
+        &self,
+        p: usize,
+        betas: Range<usize>,
+        gamma: usize,
+        (prefix, stride): (usize, usize),
+        out: &mut [i64],
+    ) {
+        let Window { mw, nw, .. } = self.window;
+        let (rows, columns) = (
+            betas.start * mw..betas.end * mw,
+            gamma * nw..(gamma + 1) * nw,
+        );
+        let whole = rows.end <= self.view.rows() && columns.end <= self.view.columns();
+        if !whole {
+            for (beta, out) in betas.zip(out.chunks_mut(stride)) {
+                self.block(p, beta, gamma, &mut out[..prefix]);
+            }
+            return;
+        }
+        // Column by column, each as it lies in memory.
+        for (c, column) in columns.enumerate() {
+            let column = self.view.column(column, rows.clone()).unwrap_or_default();
+            for (block, out) in column.chunks_exact(mw).zip(out.chunks_mut(stride)) {
+                let out = out[c * mw..][..mw].iter_mut();
+                out.zip(block).for_each(|(out, &w)| *out = i64::from(w));
+            }
+        }
     }
 
     fn values(&self, _p: usize, beta: usize, gamma: usize, limb: usize) -> Option<&[u64]> {

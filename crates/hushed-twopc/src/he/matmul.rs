@@ -134,6 +134,10 @@ struct Blocks<'a> {
 }
 
 impl Multiplier for Blocks<'_> {
+    fn bits(&self) -> u32 {
+        self.ring.bits() - 1
+    }
+
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
         let OltShape { m, n, .. } = self.plan.inner_shape();
         let words = &self.words[p * m * n..(p + 1) * m * n];

@@ -50,6 +50,7 @@ pub fn olt_multiplying(
     let source = Blocks {
         values,
         plan: &layout.plan,
+        bits,
     };
     let share = respond(
         &mut ctx.session,
@@ -65,9 +66,14 @@ pub fn olt_multiplying(
 struct Blocks<'a> {
     values: &'a [i64],
     plan: &'a OltPlan,
+    bits: u32,
 }
 
 impl Multiplier for Blocks<'_> {
+    fn bits(&self) -> u32 {
+        self.bits
+    }
+
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
         let OltShape { m, n, .. } = self.plan.inner_shape();
         let values = &self.values[p * m * n..(p + 1) * m * n];

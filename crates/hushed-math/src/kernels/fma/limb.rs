@@ -44,6 +44,7 @@ impl Limb {
         sub(out: &mut [u64], a: &[u64], b: &[u64]);
         add_scalar_assign(a: &mut [u64], s: u64);
         reduce_signed(out: &mut [u64], x: &[i64]);
+        lift_signed(out: &mut [u64], x: &[i64]);
         reduce(out: &mut [u64], x: &[u64]);
     }
 

@@ -104,6 +104,12 @@ impl Limb {
         unsafe { reduce_signed(self, out, x) }
     }
 
+    pub(crate) fn lift_signed(&self, out: &mut [u64], x: &[i64]) {
+        assert_eq!(out.len(), x.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { lift_signed(&self.constants, out, x) }
+    }
+
     pub(crate) fn reduce(&self, out: &mut [u64], x: &[u64]) {
         assert_eq!(out.len(), x.len());
         // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
@@ -342,6 +348,13 @@ unsafe fn reduce_signed(limb: &Limb, out: &mut [u64], x: &[i64]) {
         let difference = _mm512_sub_epi64(r, offset);
         _mm512_mask_add_epi64(difference, _mm512_cmplt_epu64_mask(r, offset), difference, wide.lanes.q)
     });
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn lift_signed(c: &Constants, out: &mut [u64], x: &[i64]) {
+    let q = splat(c.q);
+    let (to, from) = (out.as_mut_ptr(), x.as_ptr());
+    map!(out.len(), to, [x = from] => _mm512_mask_add_epi64(x, _mm512_movepi64_mask(x), x, q));
 }
 
 /// acc + Σ a_i·b_i for at most [`TERMS`] terms: low halves add up to less than 4000·2^52 + 2^50 < 2^64, high halves,

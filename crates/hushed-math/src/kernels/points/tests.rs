@@ -81,7 +81,7 @@ fn products_equal_wide_integers_for_shapes_around_the_panels() {
                 for panels in [0..panels, 0..1, panels - 1..panels] {
                     let lines = panels.start * LEFT..lefts.min(panels.end * LEFT);
                     let mut out = vec![7; lines.len() * rights * points];
-                    gemm.multiply(&l, panels.clone(), &r, 0..right_panels, &mut out);
+                    gemm.multiply(&l, panels.clone(), &r, 0..right_panels, 0, &mut out);
                     let mut found = out.iter();
                     for line in lines.clone() {
                         for right in 0..rights {
@@ -100,13 +100,20 @@ fn products_equal_wide_integers_for_shapes_around_the_panels() {
                     let begin = last.start * RIGHT;
                     let each = points * (rights - begin);
                     let mut out_last = vec![7; lines.len() * each];
-                    gemm.multiply(&l, panels.clone(), &r, last.clone(), &mut out_last);
+                    gemm.multiply(&l, panels.clone(), &r, last.clone(), 0, &mut out_last);
                     let whole = out.chunks_exact(rights * points);
                     let whole = whole.flat_map(|line| &line[begin * points..]);
                     assert!(out_last.iter().eq(whole));
                     for run in [8, points] {
                         let mut sums = vec![7; lines.len() * each / run];
-                        gemm.multiply_runs(&l, panels.clone(), &r, last.clone(), run, &mut sums);
+                        gemm.multiply_runs(
+                            &l,
+                            panels.clone(),
+                            &r,
+                            last.clone(),
+                            (0, run),
+                            &mut sums,
+                        );
                         let expected = out_last
                             .chunks_exact(run)
                             .map(|v| v.iter().sum::<u64>() % q);
@@ -130,10 +137,10 @@ fn sums_at_the_bound_do_not_overflow() {
             gemm.put(&mut l, 0, 0, &vec![q - 1; terms * LEFT * 8]);
             gemm.put(&mut r, 0, 0, &vec![q - 1; terms * RIGHT * 8]);
             let mut out = [0; 8];
-            gemm.multiply(&l, 0..1, &r, 0..1, &mut out);
+            gemm.multiply(&l, 0..1, &r, 0..1, 0, &mut out);
             assert_eq!(out, [terms as u64; 8], "{}", cpu.kernel_name());
             let mut sum = [0];
-            gemm.multiply_runs(&l, 0..1, &r, 0..1, 8, &mut sum);
+            gemm.multiply_runs(&l, 0..1, &r, 0..1, (0, 8), &mut sum);
             assert_eq!(sum, [8 * terms as u64], "{}", cpu.kernel_name());
         }
     }
@@ -144,6 +151,6 @@ fn sums_at_the_bound_do_not_overflow() {
 fn operands_have_their_sides() {
     let gemm = PointGemm::with_cpu(Modulus::new(257).unwrap(), Cpu::portable());
     let (l, r) = (PointMatrix::left(8, 1, 1), PointMatrix::left(8, 1, 1));
-    gemm.multiply(&l, 0..1, &r, 0..1, &mut [0; 8]);
+    gemm.multiply(&l, 0..1, &r, 0..1, 0, &mut [0; 8]);
     const { assert!(LEFT != RIGHT) }
 }

@@ -12,12 +12,15 @@ use super::leaf::{Leaf, Multiplier};
 use crate::he::encode::right_prefix;
 use crate::he::layout::MULTIPLIER_WORDS;
 use crate::he::window::OltPlan;
-use hushed_math::{BlockPlan, PointMatrix, RnsPoly};
+use hushed_math::{BlockPlan, PartSums, PointMatrix, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroizing;
+
+/// Integers that are read one after the other, as they lie in memory, before they are transformed: 1 MiB.
+const READ_TOGETHER: usize = 1 << 17;
 
 /// The ciphertexts of an encrypted operand, or of some of its inner blocks, cut into blocks and transformed.
 pub(crate) struct BlockInputs {
@@ -80,6 +83,9 @@ impl BlockInputs {
 }
 
 /// The leaves of `range`, in order, over the first `limbs` primes.
+///
+/// One prime after the other, and of many blocks one part of the points after the other, so that the ciphertexts, and
+/// the multipliers that are made in one place again and again, stay in the last cache while all columns pass.
 pub(crate) fn leaves(
     params: &RlweParams,
     plan: &OltPlan,
@@ -101,157 +107,228 @@ pub(crate) fn leaves(
         let end = columns.end.min((p + 1) * nb) - p * nb;
         // Whole panels, as multipliers that are held have them.
         for gamma in (first / panel * panel..end).step_by(share) {
-            jobs.push((p, gamma..nb.min(gamma + share)));
+            jobs.push(Job::new(
+                params,
+                plan,
+                inputs,
+                &range,
+                p,
+                gamma..nb.min(gamma + share),
+            ));
         }
     }
-    let job = Job {
-        params,
-        plan,
-        inputs,
-        multiplier,
-        range,
-    };
-    let leaves = jobs
-        .into_par_iter()
-        .map(|(p, gammas)| job.columns(p, gammas));
-    let leaves: Vec<Vec<Leaf>> = leaves.collect();
-    leaves.into_iter().flatten().collect()
+    let together = jobs.len().div_ceil(rayon::current_num_threads()).max(1);
+    for limb in 0..inputs.plans.len() {
+        let held = multiplier.points(limb).is_some();
+        let parts = match inputs.rows.first() {
+            Some(row) if !held => inputs.plans[limb].parts(&row[limb]),
+            _ => 1,
+        };
+        for part in 0..parts {
+            jobs.par_chunks_mut(together).for_each(|jobs| {
+                let mut scratch = Scratch::default();
+                let place = (limb, part, parts);
+                for job in jobs {
+                    job.multiply(params, plan, inputs, multiplier, place, &mut scratch);
+                }
+            });
+        }
+    }
+    let leaves = jobs.into_iter().flat_map(|job| job.numbered(plan));
+    let mut leaves: Vec<_> = leaves
+        .filter(|(number, _)| range.contains(number))
+        .collect();
+    leaves.sort_unstable_by_key(|(number, _)| *number);
+    leaves.into_iter().map(|(_, leaf)| leaf).collect()
 }
 
-struct Job<'a, M> {
-    params: &'a RlweParams,
-    plan: &'a OltPlan,
-    inputs: &'a BlockInputs,
-    multiplier: &'a M,
-    /// The leaves that are wanted.
-    range: Range<usize>,
+/// Columns γ of product `p` whose leaves are made together, and their leaves.
+struct Job {
+    p: usize,
+    /// Begins with a panel.
+    gammas: Range<usize>,
+    /// Row blocks α of which a leaf is wanted.
+    rows: Vec<Row>,
 }
 
-impl<M: Multiplier> Job<'_, M> {
-    /// The leaves of columns γ of product `p` that are in the range, in order. `gammas` begins with a panel.
-    fn columns(&self, p: usize, gammas: Range<usize>) -> Vec<Leaf> {
-        let (kb, _, nb) = self.plan.blocks();
-        let panels = gammas.start / BlockPlan::PANEL..gammas.end.div_ceil(BlockPlan::PANEL);
+/// The leaves of a row block in all columns of a job.
+struct Row {
+    alpha: usize,
+    leaves: Vec<Leaf>,
+    /// While parts of the points of one prime come.
+    sums: Option<PartSums>,
+}
+
+/// What jobs that run one after the other use again: multipliers as integers, as residues, and by their values, erased
+/// at the end.
+#[derive(Default)]
+struct Scratch {
+    integers: Zeroizing<Vec<i64>>,
+    residues: Zeroizing<Vec<u64>>,
+    factors: Option<PointMatrix>,
+}
+
+impl Job {
+    /// Of the leaves in `range`; with room for them.
+    fn new(
+        params: &RlweParams,
+        plan: &OltPlan,
+        inputs: &BlockInputs,
+        range: &Range<usize>,
+        p: usize,
+        gammas: Range<usize>,
+    ) -> Job {
+        let ids = params.ciphertext_ids(inputs.plans.len());
+        let wanted = plan.degree() / plan.window().mw;
+        let room = || Leaf {
+            b: vec![vec![0; wanted]; ids.len()],
+            a: RnsPoly::scratch(params.basis(), &ids),
+        };
+        let rows = (0..plan.blocks().0).filter(|&alpha| {
+            let mut numbers = gammas.clone().map(|gamma| number(plan, p, alpha, gamma));
+            numbers.any(|number| range.contains(&number))
+        });
+        let rows = rows.map(|alpha| Row {
+            alpha,
+            leaves: gammas.clone().map(|_| room()).collect(),
+            sums: None,
+        });
+        Job {
+            p,
+            rows: rows.collect(),
+            gammas,
+        }
+    }
+
+    /// The sums of all leaves modulo prime `limb`, as far as this part of the points makes them.
+    fn multiply(
+        &mut self,
+        params: &RlweParams,
+        plan: &OltPlan,
+        inputs: &BlockInputs,
+        multiplier: &impl Multiplier,
+        (limb, part, parts): (usize, usize, usize),
+        scratch: &mut Scratch,
+    ) {
+        let blocks = &inputs.plans[limb];
+        let panels =
+            self.gammas.start / BlockPlan::PANEL..self.gammas.end.div_ceil(BlockPlan::PANEL);
+        let (_, mb, _) = plan.blocks();
         // What is held is for all inner blocks.
-        let whole = self.inputs.betas.len() == self.plan.blocks().1;
-        let held: Option<Vec<&PointMatrix>> = (0..self.inputs.plans.len())
-            .map(|limb| self.multiplier.points(limb).filter(|_| whole))
-            .collect();
-        let made;
+        let held = multiplier.points(limb).filter(|_| inputs.betas.len() == mb);
         let (factors, panels) = match held {
             Some(held) => (held, panels),
             None => {
-                let all = 0..panels.len();
-                made = factors(
-                    self.params,
-                    self.plan,
-                    &self.inputs.plans,
-                    self.multiplier,
-                    p,
-                    [self.inputs.betas.clone(), gammas.clone()],
-                );
-                (made.iter().collect(), all)
+                let place = (self.p, inputs.betas.clone(), self.gammas.clone());
+                let of = (limb, part, parts);
+                let made = scratch.factors(params, plan, blocks, multiplier, of, place);
+                (made, 0..panels.len())
             }
         };
-        let number = |alpha: usize, gamma: usize| (p * nb + gamma) * kb + alpha;
-        let mut leaves = Vec::with_capacity(kb * gammas.len());
-        for alpha in 0..kb {
-            let wanted = |gamma: &usize| self.range.contains(&number(alpha, *gamma));
-            if !gammas.clone().any(|gamma| wanted(&gamma)) {
+        for row in &mut self.rows {
+            let input = plan.inputs_of(self.p, row.alpha).start / mb;
+            let input = &inputs.rows[input][limb];
+            let pairs = row.leaves.iter_mut();
+            let pairs = pairs.map(|leaf| [&mut leaf.b[limb][..], leaf.a.limb_mut(limb)]);
+            if parts == 1 {
+                let mut out: Vec<&mut [u64]> = pairs.flatten().collect();
+                blocks.multiply(factors, panels.clone(), input, &mut out);
                 continue;
             }
-            let sums = self.row(p, alpha, &factors, panels.clone(), gammas.len());
-            let sums = gammas.clone().zip(sums);
-            leaves.extend(
-                sums.filter(|(g, _)| wanted(g))
-                    .map(|(g, s)| (number(alpha, g), s)),
-            );
+            let mut sums = row
+                .sums
+                .take()
+                .unwrap_or_else(|| blocks.sums(factors.lines()));
+            blocks.multiply_part(factors, part, input, &mut sums);
+            if part + 1 < parts {
+                row.sums = Some(sums);
+            } else {
+                let (mut b, mut a): (Vec<_>, Vec<_>) = pairs.map(|[b, a]| (b, a)).unzip();
+                blocks.finish(sums, &mut b, &mut a);
+            }
         }
-        leaves.sort_unstable_by_key(|(number, _)| *number);
-        leaves.into_iter().map(|(_, leaf)| leaf).collect()
     }
 
-    /// The sums of `count` columns for row block α of product `p`.
-    fn row(
-        &self,
-        p: usize,
-        alpha: usize,
-        factors: &[&PointMatrix],
-        panels: Range<usize>,
-        count: usize,
-    ) -> Vec<Leaf> {
-        let ids = self.params.ciphertext_ids(factors.len());
-        let wanted = self.plan.degree() / self.plan.window().mw;
-        let (_, mb, _) = self.plan.blocks();
-        let row = self.plan.inputs_of(p, alpha).start / mb;
-        let mut sums: Vec<_> = (0..count)
-            .map(|_| {
-                let b = vec![vec![0; wanted]; factors.len()];
-                (b, RnsPoly::scratch(self.params.basis(), &ids))
-            })
-            .collect();
-        let limbs = self
-            .inputs
-            .plans
-            .iter()
-            .zip(factors)
-            .zip(&self.inputs.rows[row]);
-        for (limb, ((plan, factors), blocks)) in limbs.enumerate() {
-            let mut out: Vec<&mut [u64]> = sums
-                .iter_mut()
-                .flat_map(|(b, a)| [&mut b[limb][..], a.limb_mut(limb)])
-                .collect();
-            plan.multiply(factors, panels.clone(), blocks, &mut out);
-        }
-        let leaf = |(b, a)| Leaf { b, a };
-        sums.into_iter().map(leaf).collect()
+    /// The leaves and their numbers.
+    fn numbered(self, plan: &OltPlan) -> impl Iterator<Item = (usize, Leaf)> {
+        let Job { p, gammas, rows } = self;
+        rows.into_iter().flat_map(move |row| {
+            let numbers = gammas
+                .clone()
+                .map(move |gamma| number(plan, p, row.alpha, gamma));
+            numbers.zip(row.leaves)
+        })
     }
 }
 
-/// The multipliers of inner blocks `betas` and columns `gammas` of product `p` by their values, modulo the prime of
-/// each of `plans`: γ by β.
+fn number(plan: &OltPlan, p: usize, alpha: usize, gamma: usize) -> usize {
+    let (kb, _, nb) = plan.blocks();
+    (p * nb + gamma) * kb + alpha
+}
+
+impl Scratch {
+    /// The multipliers of product `p`, inner blocks `betas` and columns `gammas` by their values modulo prime `limb` at
+    /// part `part` of the points: γ by β.
+    fn factors(
+        &mut self,
+        params: &RlweParams,
+        plan: &OltPlan,
+        blocks: &BlockPlan,
+        multiplier: &impl Multiplier,
+        (limb, part, parts): (usize, usize, usize),
+        (p, betas, gammas): (usize, Range<usize>, Range<usize>),
+    ) -> &PointMatrix {
+        let fits = |made: &PointMatrix| (made.lines(), made.terms()) == (gammas.len(), betas.len());
+        let made = match self.factors.take().filter(fits) {
+            Some(made) => self.factors.insert(made),
+            None => {
+                let made = blocks.factors(gammas.len(), betas.len(), parts);
+                self.factors.insert(made)
+            }
+        };
+        let prefix = right_prefix(plan.window());
+        let size = BlockPlan::PANEL * prefix;
+        let together = blocks.terms_together().min(betas.len());
+        let read = (READ_TOGETHER / size).max(1).next_multiple_of(together);
+        let read = read.min(betas.len());
+        self.integers.resize(read * size, 0);
+        self.residues.resize(together * size, 0);
+        let pointwise = params.basis().plan(limb).pointwise();
+        for (panel, first) in gammas.clone().step_by(BlockPlan::PANEL).enumerate() {
+            for start in betas.clone().step_by(read) {
+                let terms = start..betas.end.min(start + read);
+                for (line, gamma) in (first..gammas.end).take(BlockPlan::PANEL).enumerate() {
+                    let out = &mut self.integers[line * prefix..];
+                    multiplier.blocks(p, terms.clone(), gamma, (prefix, size), out);
+                }
+                let integers = &self.integers[..terms.len() * size];
+                for (i, integers) in integers.chunks(together * size).enumerate() {
+                    let residues = &mut self.residues[..integers.len()];
+                    multiplier.residues(pointwise, residues, integers);
+                    let term = start - betas.start + i * together;
+                    blocks.put_factors(made, part, panel, term, residues);
+                }
+            }
+        }
+        made
+    }
+}
+
+/// The multipliers of all blocks of product 0 by their values, modulo the prime of each of `plans`: γ by β.
 pub(crate) fn factors(
     params: &RlweParams,
     plan: &OltPlan,
     plans: &[Arc<BlockPlan>],
     multiplier: &impl Multiplier,
-    p: usize,
-    [betas, gammas]: [Range<usize>; 2],
 ) -> Vec<PointMatrix> {
-    let (mb, prefix) = (betas.len(), right_prefix(plan.window()));
-    let mut made: Vec<PointMatrix> = plans
-        .iter()
-        .map(|plan| plan.factors(gammas.len(), mb))
-        .collect();
-    let together = plans
-        .first()
-        .map_or(1, |plan| plan.terms_together())
-        .min(mb);
-    let size = BlockPlan::PANEL * prefix;
-    let mut integers = Zeroizing::new(vec![0i64; together * size]);
-    let mut residues = Zeroizing::new(vec![0u64; together * size]);
-    for (panel, first) in gammas.clone().step_by(BlockPlan::PANEL).enumerate() {
-        for beta in (0..mb).step_by(together) {
-            let terms = beta..mb.min(beta + together);
-            let integers = &mut integers[..terms.len() * size];
-            let residues = &mut residues[..terms.len() * size];
-            for (beta, integers) in terms.zip(integers.chunks_exact_mut(size)) {
-                let lines = integers.chunks_exact_mut(prefix);
-                for (gamma, integers) in (first..gammas.end).zip(lines) {
-                    multiplier.block(p, betas.start + beta, gamma, integers);
-                }
-            }
-            for (limb, (plan, made)) in plans.iter().zip(&mut made).enumerate() {
-                params
-                    .basis()
-                    .plan(limb)
-                    .pointwise()
-                    .reduce_signed(residues, integers);
-                plan.put_factors(made, panel, beta, residues);
-            }
-        }
-    }
-    made
+    let (_, mb, nb) = plan.blocks();
+    let mut scratch = Scratch::default();
+    let made = plans.iter().enumerate().map(|(limb, blocks)| {
+        let place = (0, 0..mb, 0..nb);
+        scratch.factors(params, plan, blocks, multiplier, (limb, 0, 1), place);
+        scratch.factors.take()
+    });
+    made.flatten().collect()
 }
 
 #[cfg(test)]

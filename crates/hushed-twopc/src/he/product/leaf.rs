@@ -1,13 +1,40 @@
 //! What products are made from and what they give: multipliers in the clear, and leaves.
 
-use hushed_math::{Coeff, PointMatrix, RnsPoly};
+use hushed_math::{Coeff, PointMatrix, Pointwise, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
+use std::ops::Range;
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {
+    /// No coefficient is above 2^`bits` in magnitude: public.
+    fn bits(&self) -> u32;
+
     /// Writes the coefficients of πrhs of block (β, γ) of product `p`: the first [`crate::he::encode::right_prefix`]
     /// ones.
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]);
+
+    /// The same of several inner blocks β of a column, `prefix` coefficients each: one begins `stride` words after the
+    /// one before it.
+    fn blocks(
+        &self,
+        p: usize,
+        betas: Range<usize>,
+        gamma: usize,
+        (prefix, stride): (usize, usize),
+        out: &mut [i64],
+    ) {
+        for (beta, out) in betas.zip(out.chunks_mut(stride)) {
+            self.block(p, beta, gamma, &mut out[..prefix]);
+        }
+    }
+
+    /// Coefficients modulo a prime.
+    fn residues(&self, pointwise: &Pointwise, out: &mut [u64], integers: &[i64]) {
+        match self.bits() < pointwise.modulus().bits() {
+            true => pointwise.lift_signed(out, integers),
+            false => pointwise.reduce_signed(out, integers),
+        }
+    }
 
     /// The block's transform modulo prime `limb`, where it is held ready.
     fn values(&self, _p: usize, _beta: usize, _gamma: usize, _limb: usize) -> Option<&[u64]> {

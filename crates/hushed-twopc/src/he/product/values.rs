@@ -141,7 +141,7 @@ fn residues(
                 .is_none()
             {
                 multiplier.block(column.p, beta, column.gamma, &mut integers);
-                basis.plan(limb).pointwise().reduce_signed(out, &integers);
+                multiplier.residues(basis.plan(limb).pointwise(), out, &integers);
             }
         }
     }
@@ -149,11 +149,14 @@ fn residues(
 }
 
 /// The transform modulo prime `limb` of a polynomial whose first coefficients are `integers` and whose others are zero.
-pub(crate) fn transform(basis: &RnsBasis, limb: usize, integers: &[i64], out: &mut [u64]) {
+pub(crate) fn transform(
+    basis: &RnsBasis,
+    limb: usize,
+    multiplier: &impl Multiplier,
+    integers: &[i64],
+    out: &mut [u64],
+) {
     let mut residues = Zeroizing::new(vec![0u64; integers.len()]);
-    basis
-        .plan(limb)
-        .pointwise()
-        .reduce_signed(&mut residues, integers);
+    multiplier.residues(basis.plan(limb).pointwise(), &mut residues, integers);
     basis.plan(limb).forward_strip(&residues, 0, out);
 }

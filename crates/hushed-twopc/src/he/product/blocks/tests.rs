@@ -12,6 +12,10 @@ const LIMBS: usize = 2;
 struct Integers;
 
 impl Multiplier for Integers {
+    fn bits(&self) -> u32 {
+        40
+    }
+
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
         for (i, out) in out.iter_mut().enumerate() {
             let place = [p, beta, gamma, i].iter().fold(1, |h: u64, &x| {
@@ -26,6 +30,10 @@ impl Multiplier for Integers {
 struct Held(Vec<PointMatrix>);
 
 impl Multiplier for Held {
+    fn bits(&self) -> u32 {
+        40
+    }
+
     fn block(&self, _: usize, _: usize, _: usize, _: &mut [i64]) {
         panic!("what is held is not made again");
     }
@@ -87,16 +95,8 @@ fn check(shape: OltShape, batch: usize, window: Window) {
             range.clone(),
         );
         if batch == 1 {
-            let (_, mb, nb) = plan.blocks();
             let plans = block_plans(&params, &plan, LIMBS, points);
-            let held = Held(factors(
-                &params,
-                &plan,
-                &plans,
-                &Integers,
-                0,
-                [0..mb, 0..nb],
-            ));
+            let held = Held(factors(&params, &plan, &plans, &Integers));
             same(leaves(&params, &plan, &blocks, &held, range.clone()), range);
         }
     }
