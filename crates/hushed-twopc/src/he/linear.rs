@@ -10,8 +10,8 @@ use super::encode::{View, encode_right, right_prefix};
 use super::engine::{collect, expect_words, receive_products, respond, send_inputs};
 use super::error::HeError;
 use super::layout::{Layout, OltSpec};
-use super::product::Multiplier;
 use super::product::blocks::{block_plans, factors};
+use super::product::{Multiplier, erase};
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -23,7 +23,7 @@ use hushed_net::Party;
 use hushed_rlwe::RlweParams;
 use std::ops::Range;
 use std::sync::Arc;
-use zeroize::{Zeroize, Zeroizing, optimization_barrier};
+use zeroize::{Zeroize, Zeroizing};
 
 /// What both parties know of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -233,12 +233,6 @@ fn whole(params: &RlweParams, plan: &OltPlan, limbs: usize, source: &Blocks<'_>)
         degree,
         words,
     }
-}
-
-/// Writes zeros; not by `zeroize`, which writes each number, and of a vector then each byte, by itself.
-pub(super) fn erase(numbers: &mut [i32]) {
-    numbers.fill(0);
-    optimization_barrier(numbers);
 }
 
 impl Drop for PreparedWeights {

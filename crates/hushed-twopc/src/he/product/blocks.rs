@@ -8,10 +8,9 @@
 //! a time, all of whose leaves are made at once. Leaves are left as coefficients, which is what their way into a
 //! response begins with.
 
-use super::leaf::{Leaf, Multiplier};
+use super::leaf::{Leaf, Multiplier, erase};
 use crate::he::encode::right_prefix;
 use crate::he::layout::MULTIPLIER_WORDS;
-use crate::he::linear::erase;
 use crate::he::window::OltPlan;
 use hushed_math::{BlockPlan, PartSums, PointMatrix, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};

@@ -3,7 +3,7 @@
 use hushed_math::{Coeff, PointMatrix, Pointwise, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
 use std::ops::Range;
-use zeroize::Zeroizing;
+use zeroize::{Zeroizing, optimization_barrier};
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {
@@ -14,8 +14,8 @@ pub(crate) trait Multiplier: Sync {
     /// ones.
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]);
 
-    /// Writes the coefficients of several inner blocks β of a column, if they have at most 30 bits, over zeros: `prefix` of
-    /// each, which begin `stride` words after those of the one before.
+    /// Writes the coefficients of several inner blocks β of a column, if they have at most 30 bits, over zeros:
+    /// `prefix` of each, which begin `stride` words after those of the one before.
     fn blocks(
         &self,
         p: usize,
@@ -84,4 +84,10 @@ impl Leaf {
             a: ct.a.into_coeff(),
         }
     }
+}
+
+/// Writes zeros; not by `zeroize`, which writes each number, and of a vector then each byte, by itself.
+pub(in crate::he) fn erase(numbers: &mut [i32]) {
+    numbers.fill(0);
+    optimization_barrier(numbers);
 }
