@@ -283,6 +283,13 @@ impl Pointwise {
         run!(self.lift_signed(out, x))
     }
 
+    /// The same of 32 bits, less than those of q.
+    pub fn lift_small(&self, out: &mut [u64], x: &[i32]) {
+        let fits = out.len() == x.len() && self.modulus.bits() > 32;
+        assert!(fits, "limbs of one length, of a larger modulus");
+        run!(self.lift_small(out, x))
+    }
+
     /// out_i ← x_i mod q for any words x_i.
     pub fn reduce(&self, out: &mut [u64], x: &[u64]) {
         same_length(out, x);

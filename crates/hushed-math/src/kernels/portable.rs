@@ -145,6 +145,14 @@ pub(crate) fn lift_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
     }
 }
 
+#[inline]
+pub(crate) fn lift_small(modulus: &Modulus, out: &mut [u64], x: &[i32]) {
+    for (y, &x) in out.iter_mut().zip(x) {
+        let x = i64::from(x);
+        *y = (x as u64).wrapping_add(modulus.value() & (x >> 63) as u64);
+    }
+}
+
 pub(crate) fn reduce(modulus: &Modulus, out: &mut [u64], x: &[u64]) {
     for (y, &x) in out.iter_mut().zip(x) {
         *y = modulus.reduce(x);

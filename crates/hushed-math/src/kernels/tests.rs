@@ -158,6 +158,14 @@ fn any_word_is_reduced_and_any_residue_lifted() {
                     "{x} under {q}"
                 );
             }
+            if m.bits() > 32 {
+                let small: Vec<i32> = signed.iter().map(|&x| x as i32).collect();
+                p.lift_small(&mut out, &small);
+                for (&y, &x) in out.iter().zip(&small) {
+                    let expected = i128::from(x).rem_euclid(i128::from(q));
+                    assert_eq!(i128::from(y), expected, "{x} under {q}");
+                }
+            }
             let below: Vec<i64> = signed.iter().map(|&x| x % q as i64).collect();
             p.lift_signed(&mut out, &below);
             for (&y, &x) in out.iter().zip(&below) {

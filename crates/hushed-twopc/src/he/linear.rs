@@ -10,8 +10,8 @@ use super::encode::{View, encode_right, right_prefix};
 use super::engine::{collect, expect_words, receive_products, respond, send_inputs};
 use super::error::HeError;
 use super::layout::{Layout, OltSpec};
-use super::product::Multiplier;
 use super::product::blocks::{block_plans, factors};
+use super::product::{Multiplier, erase};
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -23,7 +23,7 @@ use hushed_net::Party;
 use hushed_rlwe::RlweParams;
 use std::ops::Range;
 use std::sync::Arc;
-use zeroize::{Zeroize, Zeroizing, optimization_barrier};
+use zeroize::{Zeroize, Zeroizing};
 
 /// What both parties know of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -237,9 +237,7 @@ fn whole(params: &RlweParams, plan: &OltPlan, limbs: usize, source: &Blocks<'_>)
 
 impl Drop for PreparedWeights {
     fn drop(&mut self) {
-        // Not by `zeroize`, which would write each number and then each byte by itself.
-        self.weights.fill(0);
-        optimization_barrier(&self.weights[..]);
+        erase(&mut self.weights);
     }
 }
 
@@ -261,30 +259,20 @@ impl Multiplier for Blocks<'_> {
 
     fn blocks(
         &self,
-        p: usize,
+        _p: usize,
         betas: Range<usize>,
         gamma: usize,
-        (prefix, stride): (usize, usize),
-        out: &mut [i64],
+        (_, stride): (usize, usize),
+        out: &mut [i32],
     ) {
+        // A column after the other, each as it lies in memory.
         let Window { mw, nw, .. } = self.window;
-        let (rows, columns) = (
-            betas.start * mw..betas.end * mw,
-            gamma * nw..(gamma + 1) * nw,
-        );
-        let whole = rows.end <= self.view.rows() && columns.end <= self.view.columns();
-        if !whole {
-            for (beta, out) in betas.zip(out.chunks_mut(stride)) {
-                self.block(p, beta, gamma, &mut out[..prefix]);
-            }
-            return;
-        }
-        // Column by column, each as it lies in memory.
+        let rows = betas.start * mw..self.view.rows().min(betas.end * mw);
+        let columns = gamma * nw..self.view.columns().min((gamma + 1) * nw);
         for (c, column) in columns.enumerate() {
             let column = self.view.column(column, rows.clone()).unwrap_or_default();
-            for (block, out) in column.chunks_exact(mw).zip(out.chunks_mut(stride)) {
-                let out = out[c * mw..][..mw].iter_mut();
-                out.zip(block).for_each(|(out, &w)| *out = i64::from(w));
+            for (block, out) in column.chunks(mw).zip(out.chunks_mut(stride)) {
+                out[c * mw..][..block.len()].copy_from_slice(block);
             }
         }
     }

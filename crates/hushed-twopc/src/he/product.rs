@@ -18,7 +18,7 @@ use super::window::OltPlan;
 pub(super) use arriving::Arriving;
 use blocks::BlockInputs;
 use hushed_rlwe::{Ciphertext, RlweParams};
-pub(super) use leaf::{Leaf, Multiplier};
+pub(super) use leaf::{Leaf, Multiplier, erase};
 use rayon::prelude::*;
 use std::ops::Range;
 

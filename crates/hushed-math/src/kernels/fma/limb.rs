@@ -45,6 +45,7 @@ impl Limb {
         add_scalar_assign(a: &mut [u64], s: u64);
         reduce_signed(out: &mut [u64], x: &[i64]);
         lift_signed(out: &mut [u64], x: &[i64]);
+        lift_small(out: &mut [u64], x: &[i32]);
         reduce(out: &mut [u64], x: &[u64]);
     }
 

@@ -110,6 +110,12 @@ impl Limb {
         unsafe { lift_signed(&self.constants, out, x) }
     }
 
+    pub(crate) fn lift_small(&self, out: &mut [u64], x: &[i32]) {
+        assert_eq!(out.len(), x.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { lift_small(&self.constants, out, x) }
+    }
+
     pub(crate) fn reduce(&self, out: &mut [u64], x: &[u64]) {
         assert_eq!(out.len(), x.len());
         // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
@@ -355,6 +361,24 @@ unsafe fn lift_signed(c: &Constants, out: &mut [u64], x: &[i64]) {
     let q = splat(c.q);
     let (to, from) = (out.as_mut_ptr(), x.as_ptr());
     map!(out.len(), to, [x = from] => _mm512_mask_add_epi64(x, _mm512_movepi64_mask(x), x, q));
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn lift_small(c: &Constants, out: &mut [u64], x: &[i32]) {
+    let q = splat(c.q);
+    let whole = out.len() - out.len() % 8;
+    for at in (0..whole).step_by(8) {
+        // SAFETY: eight numbers and words from `at` on, of slices of one length.
+        unsafe {
+            let x = _mm512_cvtepi32_epi64(_mm256_loadu_si256(x.as_ptr().add(at).cast()));
+            let lifted = _mm512_mask_add_epi64(x, _mm512_movepi64_mask(x), x, q);
+            _mm512_storeu_si512(out.as_mut_ptr().add(at).cast(), lifted);
+        }
+    }
+    for (y, &x) in out[whole..].iter_mut().zip(&x[whole..]) {
+        let x = i64::from(x);
+        *y = (x as u64).wrapping_add(c.q & (x >> 63) as u64);
+    }
 }
 
 /// acc + Σ a_i·b_i for at most [`TERMS`] terms: low halves add up to less than 4000·2^52 + 2^50 < 2^64, high halves,

@@ -8,7 +8,7 @@
 //! a time, all of whose leaves are made at once. Leaves are left as coefficients, which is what their way into a
 //! response begins with.
 
-use super::leaf::{Leaf, Multiplier};
+use super::leaf::{Leaf, Multiplier, erase};
 use crate::he::encode::right_prefix;
 use crate::he::layout::MULTIPLIER_WORDS;
 use crate::he::window::OltPlan;
@@ -18,9 +18,6 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroizing;
-
-/// Integers that are read one after the other, as they lie in memory, before they are transformed: 1 MiB.
-const READ_TOGETHER: usize = 1 << 17;
 
 /// The ciphertexts of an encrypted operand, or of some of its inner blocks, cut into blocks and transformed.
 pub(crate) struct BlockInputs {
@@ -101,35 +98,38 @@ pub(crate) fn leaves(
     let most = (MULTIPLIER_WORDS / (mb * points * panel)).max(1) * panel;
     let share = columns.len().div_ceil(rayon::current_num_threads());
     let share = share.next_multiple_of(panel).min(most);
+    let work = Work {
+        params,
+        plan,
+        multiplier,
+    };
     let mut jobs = Vec::new();
     for p in columns.start / nb..columns.end.div_ceil(nb) {
         let first = columns.start.max(p * nb) - p * nb;
         let end = columns.end.min((p + 1) * nb) - p * nb;
         // Whole panels, as multipliers that are held have them.
         for gamma in (first / panel * panel..end).step_by(share) {
-            jobs.push(Job::new(
-                params,
-                plan,
-                inputs,
-                &range,
-                p,
-                gamma..nb.min(gamma + share),
-            ));
+            let gammas = gamma..nb.min(gamma + share);
+            jobs.push(work.job(inputs.plans.len(), &range, p, gammas));
         }
     }
     let together = jobs.len().div_ceil(rayon::current_num_threads()).max(1);
+    let small = multiplier.bits() <= 30 && multiplier.points(0).is_none();
+    let parts = match inputs.rows.first() {
+        Some(row) if small => inputs.plans[0].parts(&row[0]),
+        _ => 1,
+    };
+    if parts > 1 {
+        let read = |job: &mut Job| job.read(&work, inputs.betas.clone());
+        jobs.par_iter_mut().for_each(read);
+    }
     for limb in 0..inputs.plans.len() {
-        let held = multiplier.points(limb).is_some();
-        let parts = match inputs.rows.first() {
-            Some(row) if !held => inputs.plans[limb].parts(&row[limb]),
-            _ => 1,
-        };
         for part in 0..parts {
             jobs.par_chunks_mut(together).for_each(|jobs| {
                 let mut scratch = Scratch::default();
                 let place = (limb, part, parts);
                 for job in jobs {
-                    job.multiply(params, plan, inputs, multiplier, place, &mut scratch);
+                    job.multiply(&work, inputs, place, &mut scratch);
                 }
             });
         }
@@ -142,6 +142,13 @@ pub(crate) fn leaves(
     leaves.into_iter().map(|(_, leaf)| leaf).collect()
 }
 
+/// What leaves are made of, beside the ciphertexts.
+struct Work<'a, M> {
+    params: &'a RlweParams,
+    plan: &'a OltPlan,
+    multiplier: &'a M,
+}
+
 /// Columns γ of product `p` whose leaves are made together, and their leaves.
 struct Job {
     p: usize,
@@ -149,6 +156,19 @@ struct Job {
     gammas: Range<usize>,
     /// Row blocks α of which a leaf is wanted.
     rows: Vec<Row>,
+    /// Where every part of the points makes multipliers of them again, their coefficients: panel by panel of columns,
+    /// β by β, line by line.
+    integers: Integers,
+}
+
+/// Coefficients, erased when dropped.
+#[derive(Default)]
+struct Integers(Vec<i32>);
+
+impl Drop for Integers {
+    fn drop(&mut self) {
+        erase(&mut self.0);
+    }
 }
 
 /// The leaves of a row block in all columns of a job.
@@ -168,24 +188,19 @@ struct Scratch {
     factors: Option<PointMatrix>,
 }
 
-impl Job {
-    /// Of the leaves in `range`; with room for them.
-    fn new(
-        params: &RlweParams,
-        plan: &OltPlan,
-        inputs: &BlockInputs,
-        range: &Range<usize>,
-        p: usize,
-        gammas: Range<usize>,
-    ) -> Job {
-        let ids = params.ciphertext_ids(inputs.plans.len());
-        let wanted = plan.degree() / plan.window().mw;
+impl<M: Multiplier> Work<'_, M> {
+    /// Columns `gammas` of product `p`, over so many primes, of the leaves in `range`; with room for them.
+    fn job(&self, limbs: usize, range: &Range<usize>, p: usize, gammas: Range<usize>) -> Job {
+        let ids = self.params.ciphertext_ids(limbs);
+        let wanted = self.plan.degree() / self.plan.window().mw;
         let room = || Leaf {
             b: vec![vec![0; wanted]; ids.len()],
-            a: RnsPoly::scratch(params.basis(), &ids),
+            a: RnsPoly::scratch(self.params.basis(), &ids),
         };
-        let rows = (0..plan.blocks().0).filter(|&alpha| {
-            let mut numbers = gammas.clone().map(|gamma| number(plan, p, alpha, gamma));
+        let rows = (0..self.plan.blocks().0).filter(|&alpha| {
+            let mut numbers = gammas
+                .clone()
+                .map(|gamma| number(self.plan, p, alpha, gamma));
             numbers.any(|number| range.contains(&number))
         });
         let rows = rows.map(|alpha| Row {
@@ -197,36 +212,58 @@ impl Job {
             p,
             rows: rows.collect(),
             gammas,
+            integers: Integers::default(),
+        }
+    }
+}
+
+impl Job {
+    /// Reads the coefficients of all multipliers, as they lie in memory.
+    fn read(&mut self, work: &Work<'_, impl Multiplier>, betas: Range<usize>) {
+        let prefix = right_prefix(work.plan.window());
+        let size = BlockPlan::PANEL * prefix;
+        let panels = self.gammas.len().div_ceil(BlockPlan::PANEL);
+        self.integers = Integers(vec![0; panels * betas.len() * size]);
+        let panels = self.integers.0.chunks_exact_mut(betas.len() * size);
+        for (first, out) in self.gammas.clone().step_by(BlockPlan::PANEL).zip(panels) {
+            let gammas = first..self.gammas.end.min(first + BlockPlan::PANEL);
+            for (line, gamma) in gammas.enumerate() {
+                let out = &mut out[line * prefix..];
+                work.multiplier
+                    .blocks(self.p, betas.clone(), gamma, (prefix, size), out);
+            }
         }
     }
 
     /// The sums of all leaves modulo prime `limb`, as far as this part of the points makes them.
     fn multiply(
         &mut self,
-        params: &RlweParams,
-        plan: &OltPlan,
+        work: &Work<'_, impl Multiplier>,
         inputs: &BlockInputs,
-        multiplier: &impl Multiplier,
         (limb, part, parts): (usize, usize, usize),
         scratch: &mut Scratch,
     ) {
         let blocks = &inputs.plans[limb];
         let panels =
             self.gammas.start / BlockPlan::PANEL..self.gammas.end.div_ceil(BlockPlan::PANEL);
-        let (_, mb, _) = plan.blocks();
+        let (_, mb, _) = work.plan.blocks();
         // What is held is for all inner blocks.
-        let held = multiplier.points(limb).filter(|_| inputs.betas.len() == mb);
+        let held = work
+            .multiplier
+            .points(limb)
+            .filter(|_| inputs.betas.len() == mb);
         let (factors, panels) = match held {
             Some(held) => (held, panels),
             None => {
                 let place = (self.p, inputs.betas.clone(), self.gammas.clone());
+                let read = &self.integers.0;
                 let of = (limb, part, parts);
-                let made = scratch.factors(params, plan, blocks, multiplier, of, place);
+                let made = scratch.factors(work, blocks, of, place, read);
                 (made, 0..panels.len())
             }
         };
         for row in &mut self.rows {
-            let input = plan.inputs_of(self.p, row.alpha).start / mb;
+            let input = work.plan.inputs_of(self.p, row.alpha).start / mb;
             let input = &inputs.rows[input][limb];
             let pairs = row.leaves.iter_mut();
             let pairs = pairs.map(|leaf| [&mut leaf.b[limb][..], leaf.a.limb_mut(limb)]);
@@ -251,7 +288,9 @@ impl Job {
 
     /// The leaves and their numbers.
     fn numbered(self, plan: &OltPlan) -> impl Iterator<Item = (usize, Leaf)> {
-        let Job { p, gammas, rows } = self;
+        let Job {
+            p, gammas, rows, ..
+        } = self;
         rows.into_iter().flat_map(move |row| {
             let numbers = gammas
                 .clone()
@@ -268,15 +307,14 @@ fn number(plan: &OltPlan, p: usize, alpha: usize, gamma: usize) -> usize {
 
 impl Scratch {
     /// The multipliers of product `p`, inner blocks `betas` and columns `gammas` by their values modulo prime `limb` at
-    /// part `part` of the points: γ by β.
+    /// part `part` of the points, of their coefficients if they are read: γ by β.
     fn factors(
         &mut self,
-        params: &RlweParams,
-        plan: &OltPlan,
+        work: &Work<'_, impl Multiplier>,
         blocks: &BlockPlan,
-        multiplier: &impl Multiplier,
         (limb, part, parts): (usize, usize, usize),
         (p, betas, gammas): (usize, Range<usize>, Range<usize>),
+        read: &[i32],
     ) -> &PointMatrix {
         let fits = |made: &PointMatrix| (made.lines(), made.terms()) == (gammas.len(), betas.len());
         let made = match self.factors.take().filter(fits) {
@@ -286,28 +324,33 @@ impl Scratch {
                 self.factors.insert(made)
             }
         };
-        let prefix = right_prefix(plan.window());
+        let prefix = right_prefix(work.plan.window());
         let size = BlockPlan::PANEL * prefix;
         let together = blocks.terms_together().min(betas.len());
-        let read = (READ_TOGETHER / size).max(1).next_multiple_of(together);
-        let read = read.min(betas.len());
-        self.integers.resize(read * size, 0);
         self.residues.resize(together * size, 0);
-        let pointwise = params.basis().plan(limb).pointwise();
+        if read.is_empty() {
+            self.integers.resize(together * size, 0);
+        }
+        let pointwise = work.params.basis().plan(limb).pointwise();
         for (panel, first) in gammas.clone().step_by(BlockPlan::PANEL).enumerate() {
-            for start in betas.clone().step_by(read) {
-                let terms = start..betas.end.min(start + read);
-                for (line, gamma) in (first..gammas.end).take(BlockPlan::PANEL).enumerate() {
-                    let out = &mut self.integers[line * prefix..];
-                    multiplier.blocks(p, terms.clone(), gamma, (prefix, size), out);
+            for term in (0..betas.len()).step_by(together) {
+                let terms = term..betas.len().min(term + together);
+                let residues = &mut self.residues[..terms.len() * size];
+                if read.is_empty() {
+                    let integers = &mut self.integers[..residues.len()];
+                    for (term, integers) in terms.zip(integers.chunks_exact_mut(size)) {
+                        let lines = integers.chunks_exact_mut(prefix);
+                        for (gamma, integers) in (first..gammas.end).zip(lines) {
+                            work.multiplier
+                                .block(p, betas.start + term, gamma, integers);
+                        }
+                    }
+                    work.multiplier.residues(pointwise, residues, integers);
+                } else {
+                    let at = (panel * betas.len() + term) * size;
+                    pointwise.lift_small(residues, &read[at..][..residues.len()]);
                 }
-                let integers = &self.integers[..terms.len() * size];
-                for (i, integers) in integers.chunks(together * size).enumerate() {
-                    let residues = &mut self.residues[..integers.len()];
-                    multiplier.residues(pointwise, residues, integers);
-                    let term = start - betas.start + i * together;
-                    blocks.put_factors(made, part, panel, term, residues);
-                }
+                blocks.put_factors(made, part, panel, term, residues);
             }
         }
         made
@@ -322,10 +365,15 @@ pub(crate) fn factors(
     multiplier: &impl Multiplier,
 ) -> Vec<PointMatrix> {
     let (_, mb, nb) = plan.blocks();
+    let work = Work {
+        params,
+        plan,
+        multiplier,
+    };
     let mut scratch = Scratch::default();
     let made = plans.iter().enumerate().map(|(limb, blocks)| {
         let place = (0, 0..mb, 0..nb);
-        scratch.factors(params, plan, blocks, multiplier, (limb, 0, 1), place);
+        scratch.factors(&work, blocks, (limb, 0, 1), place, &[]);
         scratch.factors.take()
     });
     made.flatten().collect()

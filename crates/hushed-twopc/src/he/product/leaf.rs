@@ -3,6 +3,7 @@
 use hushed_math::{Coeff, PointMatrix, Pointwise, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
 use std::ops::Range;
+use zeroize::{Zeroizing, optimization_barrier};
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {
@@ -13,18 +14,22 @@ pub(crate) trait Multiplier: Sync {
     /// ones.
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]);
 
-    /// The same of several inner blocks β of a column, `prefix` coefficients each: one begins `stride` words after the
-    /// one before it.
+    /// Writes the coefficients of several inner blocks β of a column, if they have at most 30 bits, over zeros:
+    /// `prefix` of each, which begin `stride` words after those of the one before.
     fn blocks(
         &self,
         p: usize,
         betas: Range<usize>,
         gamma: usize,
         (prefix, stride): (usize, usize),
-        out: &mut [i64],
+        out: &mut [i32],
     ) {
+        let mut wide = Zeroizing::new(vec![0; prefix]);
         for (beta, out) in betas.zip(out.chunks_mut(stride)) {
-            self.block(p, beta, gamma, &mut out[..prefix]);
+            self.block(p, beta, gamma, &mut wide);
+            out.iter_mut()
+                .zip(&wide[..])
+                .for_each(|(out, &v)| *out = v as i32);
         }
     }
 
@@ -79,4 +84,10 @@ impl Leaf {
             a: ct.a.into_coeff(),
         }
     }
+}
+
+/// Writes zeros; not by `zeroize`, which writes each number, and of a vector then each byte, by itself.
+pub(in crate::he) fn erase(numbers: &mut [i32]) {
+    numbers.fill(0);
+    optimization_barrier(numbers);
 }

@@ -8,12 +8,12 @@ use hushed_math::rng::{PublicSeed, PublicStream};
 
 const LIMBS: usize = 2;
 
-/// Any integers, 40 bits of them.
-struct Integers;
+/// Any integers of so many bits.
+struct Integers(u32);
 
 impl Multiplier for Integers {
     fn bits(&self) -> u32 {
-        40
+        self.0
     }
 
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
@@ -21,7 +21,7 @@ impl Multiplier for Integers {
             let place = [p, beta, gamma, i].iter().fold(1, |h: u64, &x| {
                 (h ^ x as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
             });
-            *out = place as i64 >> 23;
+            *out = place as i64 >> (63 - self.0);
         }
     }
 }
@@ -43,7 +43,8 @@ impl Multiplier for Held {
     }
 }
 
-fn check(shape: OltShape, batch: usize, window: Window) {
+fn check(shape: OltShape, batch: usize, window: Window, bits: u32) -> usize {
+    let integers = Integers(bits);
     let params = RlweParams::olt_small().unwrap();
     let wire = Wire {
         degree: params.n(),
@@ -67,7 +68,7 @@ fn check(shape: OltShape, batch: usize, window: Window) {
         })
         .collect();
     let all = 0..plan.leaves();
-    let expected = values::leaves(&params, &plan, LIMBS, &inputs, &Integers, all.clone());
+    let expected = values::leaves(&params, &plan, LIMBS, &inputs, &integers, all.clone());
     let points = (4 * window.mw * window.nw)
         .next_power_of_two()
         .clamp(128, params.n());
@@ -75,6 +76,7 @@ fn check(shape: OltShape, batch: usize, window: Window) {
     for ct in inputs {
         blocks.push(ct);
     }
+    let parts = blocks.plans[0].parts(&blocks.rows[0][0]);
     let same = |leaves: Vec<Leaf>, range: Range<usize>| {
         assert_eq!(leaves.len(), range.len());
         for (leaf, expected) in leaves.into_iter().zip(&expected[range]) {
@@ -91,15 +93,16 @@ fn check(shape: OltShape, batch: usize, window: Window) {
     let middle = all.end / 3..all.end - all.end / 3;
     for range in [all.clone(), 0..1, all.end - 1..all.end, middle] {
         same(
-            leaves(&params, &plan, &blocks, &Integers, range.clone()),
+            leaves(&params, &plan, &blocks, &integers, range.clone()),
             range.clone(),
         );
         if batch == 1 {
             let plans = block_plans(&params, &plan, LIMBS, points);
-            let held = Held(factors(&params, &plan, &plans, &Integers));
+            let held = Held(factors(&params, &plan, &plans, &integers));
             same(leaves(&params, &plan, &blocks, &held, range.clone()), range);
         }
     }
+    parts
 }
 
 #[test]
@@ -107,14 +110,27 @@ fn blocks_give_the_leaves_of_values() {
     let n = RlweParams::olt_small().unwrap().n();
     let shape = |k, m, n| OltShape { k, m, n };
     let window = |kw, mw, nw| Window { kw, mw, nw };
-    check(shape(n / 64, 40, 50), 1, window(n / 64, 16, 4));
+    check(shape(n / 64, 40, 50), 1, window(n / 64, 16, 4), 40);
     // Several row blocks, an odd number of columns in the last panel.
-    check(shape(3 * n / 64, 33, 27), 1, window(n / 64, 16, 3));
-    check(shape(n / 512, 64, 70), 1, window(n / 512, 32, 16));
+    check(shape(3 * n / 64, 33, 27), 1, window(n / 64, 16, 3), 40);
+    check(shape(n / 512, 64, 70), 1, window(n / 512, 32, 16), 40);
     // Batches, folded and not.
-    check(shape(n / 64, 40, 9), 3, window(n / 64, 16, 4));
-    check(shape(n / 64, 8, 9), 5, window(n / 64, 32, 2));
-    check(shape(2 * n, 2, 2), 1, window(n, 1, 1));
+    check(shape(n / 64, 40, 9), 3, window(n / 64, 16, 4), 40);
+    check(shape(n / 64, 8, 9), 5, window(n / 64, 32, 2), 40);
+    check(shape(2 * n, 2, 2), 1, window(n, 1, 1), 40);
     // One block.
-    check(shape(2, 300, 5), 1, window(2, n / 4, 2));
+    check(shape(2, 300, 5), 1, window(2, n / 4, 2), 40);
+}
+
+/// Of many blocks the points come part by part: of one product, of a batch whose columns are no whole panels, and of
+/// several row blocks.
+#[test]
+fn parts_of_the_points_give_the_leaves_of_values() {
+    let window = |kw| Window { kw, mw: 64, nw: 16 };
+    for (m, parts) in [(64 * 30, 2), (64 * 60 - 3, 4)] {
+        let shape = |k, n| OltShape { k, m, n };
+        assert_eq!(check(shape(8, 9 * 16), 1, window(8), 21), parts);
+        assert_eq!(check(shape(8, 17), 2, window(8), 30), parts);
+        assert_eq!(check(shape(20, 5), 1, window(8), 21), parts);
+    }
 }
