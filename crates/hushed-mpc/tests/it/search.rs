@@ -123,6 +123,34 @@ fn the_nearest_documents_come_in_order_and_nothing_else_is_sent() {
     assert_is(&plan, &steps);
 }
 
+/// What comes after the embedding costs at most twice as much for five documents as for one.
+#[test]
+fn five_documents_cost_at_most_twice_as_much_as_one() {
+    let model = tiny_model();
+    let (program, width) = (model.program(), model.public.config.width);
+    for documents in [1_000, 10_000, 100_000] {
+        let index = Index::shape(documents, width, 0).unwrap();
+        let cost = |top| {
+            let wanted = Wanted {
+                top,
+                records: false,
+            };
+            let plan = Plan::search(&program, &index, 4, Terms::default(), wanted).unwrap();
+            let after = |site: &&str| ["unit", "documents", "nearest"].contains(site);
+            let steps = plan.steps.iter().filter(|step| after(&step.site.as_str()));
+            steps.fold([0; 3], |[bytes, rounds, cots], step| {
+                let sent = step.bytes_up + step.bytes_down;
+                [bytes + sent, rounds + step.rounds, cots + step.cots]
+            })
+        };
+        let (one, five) = (cost(1), cost(5));
+        println!("{documents} documents: {one:?}, five {five:?}");
+        assert!(five[0] <= 2 * one[0] && five[1] <= 2 * one[1]);
+        // All pairs of few numbers take more OTs, which weigh where the documents are few.
+        assert!(five[2] <= if documents < 10_000 { 3 } else { 2 } * one[2]);
+    }
+}
+
 #[test]
 fn all_documents_can_be_asked_for_and_records_left() {
     let model = tiny_model();
