@@ -512,6 +512,7 @@ impl Refusal {
             Self::Uncounted => "not-counted",
             Self::OtherTask { .. } => "other-task",
             Self::NoIndex => "no-index",
+            Self::NoScores => "no-scores",
             Self::Unknown { .. } => "refused",
         }
     }

@@ -14,18 +14,25 @@ use hushed_twopc::share::Ring;
 use crate::RunError;
 use crate::shares::{Local, Shares};
 
-/// The places of the `top` largest numbers of each row, from the largest, at the client; of equal ones any may come
-/// first. `top` is at most `columns`, and numbers of a row differ by less than half of their ring. `site` names each
-/// place in costs.
+/// What has been found of shared rows, from the largest.
+pub(crate) struct Top<T> {
+    /// The places of each row, at the client.
+    pub places: Option<Vec<Vec<u32>>>,
+    /// The numbers there, still shared: for each rank one a row.
+    pub values: Vec<T>,
+}
+
+/// The `top` largest numbers of each row, their places opened to the client; of equal ones any may come first. `top` is
+/// at most `columns`, and numbers of a row differ by less than half of their ring. `site` names each place in costs.
 pub(crate) fn open_top<S: Shares>(
     on: &mut S,
     x: &S::Share,
     (rows, columns): (usize, usize),
     top: usize,
     site: &'static str,
-) -> Result<Option<Vec<Vec<u32>>>, RunError> {
+) -> Result<Top<S::Share>, RunError> {
     let ring = Ring::new((usize::BITS - columns.saturating_sub(1).leading_zeros()).max(1));
-    let mut found = Some(vec![Vec::with_capacity(top); rows]);
+    let (mut found, mut values) = (Some(vec![Vec::with_capacity(top); rows]), Vec::new());
     let mut trees = Trees::new(x.ring(), rows, columns);
     let mut pool = None;
     // A place that no column has, or that cannot come next, ends the run after its last message, so that its time shows
@@ -38,7 +45,8 @@ pub(crate) fn open_top<S: Shares>(
                 Some(last) => Pool::next(on, last, &trees)?,
             };
             let now = pool.insert(now);
-            let [_, places] = on.largest_of_few(&now.values, &now.columns, rows, now.width)?;
+            let [best, places] = on.largest_of_few(&now.values, &now.columns, rows, now.width)?;
+            values.push(best);
             on.open(&places.reduce_to(ring), 0, ring)
         })?;
         found = found.zip(words).map(|(mut found, words)| {
@@ -52,7 +60,8 @@ pub(crate) fn open_top<S: Shares>(
             found
         });
     }
-    fault.map_or(Ok(found), Err)
+    let places = found;
+    fault.map_or(Ok(Top { places, values }), Err)
 }
 
 /// The numbers among which the next largest of each row is, rows × `width`, with their columns.
@@ -227,7 +236,7 @@ impl Trees {
 #[cfg(test)]
 mod tests {
     use hushed_math::rng::SecretRng;
-    use hushed_twopc::testing::share_signed;
+    use hushed_twopc::testing::{reveal_signed, share_signed};
 
     use super::*;
     use crate::formats::{COSINE, LOGIT};
@@ -251,8 +260,13 @@ mod tests {
                 open_top(party, x, (rows, columns), columns, "nearest").unwrap()
             };
             let (client, server) = run_pair(|party| top(party, &x0), |party| top(party, &x1));
-            assert!(server.is_none());
-            for (row, places) in x.chunks(columns).zip(client.unwrap()) {
+            assert!(server.places.is_none());
+            // The numbers are those at the places.
+            let values = client.values.iter().zip(&server.values);
+            let values: Vec<Vec<i64>> = values.map(|(a, b)| reveal_signed(a, b)).collect();
+            for (r, (row, places)) in x.chunks(columns).zip(client.places.unwrap()).enumerate() {
+                let there = values.iter().map(|of_rank| of_rank[r]);
+                assert!(there.eq(places.iter().map(|&p| row[p as usize])));
                 let mut expected = row.to_vec();
                 expected.sort_by(|a, b| b.cmp(a));
                 let found: Vec<i64> = places.iter().map(|&p| row[p as usize]).collect();

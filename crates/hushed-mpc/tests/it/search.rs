@@ -78,6 +78,10 @@ fn agree(hits: &[Hit], clear: &[(usize, f64)]) {
             hit.place,
             found.1
         );
+        if let Some(score) = hit.score {
+            assert!((score - found.1).abs() < NEAR, "{score} for {}", found.1);
+            assert_eq!((score * 4096.0).fract(), 0.0);
+        }
     }
     let mut places: Vec<u32> = hits.iter().map(|h| h.place).collect();
     places.sort_unstable();
@@ -109,10 +113,12 @@ fn the_nearest_documents_come_in_order_and_nothing_else_is_sent() {
     let wanted = Wanted {
         top: 5,
         records: true,
+        scores: true,
     };
     let text = "the weather is lovely";
     let (hits, steps) = between_two(&model, text, wanted);
     assert_eq!(hits.len(), 5);
+    assert!(hits.iter().all(|hit| hit.score.is_some()));
     agree(&hits, &expected(&model, text));
     for hit in &hits {
         assert_eq!(hit.record.as_deref(), Some(&*record(hit.place as usize)));
@@ -134,6 +140,7 @@ fn five_documents_cost_at_most_twice_as_much_as_one() {
             let wanted = Wanted {
                 top,
                 records: false,
+                scores: false,
             };
             let plan = Plan::search(&program, &index, 4, Terms::default(), wanted).unwrap();
             let after = |site: &&str| ["unit", "documents", "nearest"].contains(site);
@@ -157,10 +164,14 @@ fn all_documents_can_be_asked_for_and_records_left() {
     let wanted = Wanted {
         top: DOCUMENTS,
         records: false,
+        scores: false,
     };
     let (hits, _) = between_two(&model, "hello", wanted);
     assert_eq!(hits.len(), DOCUMENTS);
-    assert!(hits.iter().all(|hit| hit.record.is_none()));
+    assert!(
+        hits.iter()
+            .all(|hit| hit.record.is_none() && hit.score.is_none())
+    );
     agree(&hits, &expected(&model, "hello"));
 }
 
@@ -171,6 +182,7 @@ fn the_clear_circuit_finds_the_same() {
     let wanted = Wanted {
         top: 10,
         records: true,
+        scores: true,
     };
     for text in ["hello", "the weather is lovely", "a"] {
         let ids = model.tokens(text, TooLong::Refuse).unwrap();
@@ -206,7 +218,11 @@ fn what_does_not_fit_is_refused() {
     let shape = Index::shape(DOCUMENTS, model.public.config.width, 0).unwrap();
     let other = Index::shape(DOCUMENTS, 5, 0).unwrap();
     let plan = |index: &Index, top, records| {
-        let wanted = Wanted { top, records };
+        let wanted = Wanted {
+            top,
+            records,
+            scores: false,
+        };
         Plan::search(&model.program(), index, 4, Terms::default(), wanted).is_ok()
     };
     assert!(plan(&shape, 1, false) && plan(&shape, DOCUMENTS, false));

@@ -106,6 +106,7 @@ class Serving:
     max_texts: int
     public_table: bool
     index: Optional[PathLike]
+    search_scores: bool
     public_prefix: Optional[PathLike]
     answers: str
 
