@@ -76,6 +76,7 @@ class Batching:
     max_key_bytes: int
     truncate: bool
     lengths: Optional[str]
+    wanted: Optional[str] = None
 
 
 @dataclass(frozen=True)
