@@ -122,6 +122,7 @@ impl Whole for SearchCase {
         let wanted = Wanted {
             top: TOP,
             records: self.record_bytes > 0,
+            scores: false,
         };
         let mut backend = Protocol::establish(session, Arc::new(Layers::default()))?;
         let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());

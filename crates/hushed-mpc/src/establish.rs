@@ -16,13 +16,13 @@ use super::{Protocol, RunError};
 use crate::circuit::function;
 use crate::formats::{
     ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INVERSE, KEY_BITS, LINEAR, LOGIT,
-    MASKED, MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD,
+    MASKED, MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD, SCORE,
     SUM_BITS, TABLE_BITS, TURN_FRAC, TURNED, UNIT, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
 /// Counts changes of the protocol itself: the order of messages, and everything that the parameters below do not show.
-const PROTOCOL_VERSION: u32 = 12;
+const PROTOCOL_VERSION: u32 = 13;
 
 /// Everything outside the model on which the two parties must agree, as text: the code that starts a session hashes and
 /// compares it.
@@ -65,6 +65,7 @@ fn numbers() -> String {
         // What is opened is rounded by the carry; a peer that truncates must not meet it.
         show("answer rounded", ANSWER),
         show("raw rounded", RAW_ANSWER),
+        show("score rounded", SCORE),
         format!(
             "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED} turn={TURN_FRAC}"
         ),

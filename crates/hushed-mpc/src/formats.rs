@@ -114,6 +114,9 @@ pub const UNIT: Format = Format::new(36, 16);
 /// Their product where the nearest is looked for: within ±1.01, less 4 where a document has been found, so that
 /// differences stay below 2^3.
 pub const COSINE: Format = Format::new(20, 16);
+/// A cosine that is opened: rounded to this exactly, as an answer is.
+pub const SCORE: Format = Format::new(16, 12);
+const _: () = assert!(SCORE.ring.bits() + COSINE.frac - SCORE.frac == COSINE.ring.bits());
 /// A number of a record: three bytes.
 pub const RECORD: Ring = Ring::new(24);
 /// What a response may be off by, with its carry: it is rounded away before a record is opened.

@@ -140,10 +140,12 @@ mod tests {
             words.extend(row.map(|(l, g)| LOGIT.ring.encode(LOGIT.signed(*l) + g)));
         }
         let (x, y) = share(LOGIT.ring, &words, 3);
-        let (client, server) = run_pair(
-            |party| party.largest(&x, DRAWS, logits.len()).unwrap(),
-            |party| party.largest(&y, DRAWS, logits.len()).unwrap(),
-        );
+        let largest = |party: &mut crate::Protocol, x| {
+            let mut levels = party.tournament(x, DRAWS, logits.len()).unwrap();
+            let [_, places] = levels.pop().unwrap();
+            places
+        };
+        let (client, server) = run_pair(|party| largest(party, &x), |party| largest(party, &y));
         let mut counts = [0.0f64; 16];
         for &place in client.add(&server).words() {
             counts[place as usize] += 1.0;

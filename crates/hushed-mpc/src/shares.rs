@@ -214,12 +214,31 @@ pub trait Shares {
         columns: usize,
     ) -> Result<Self::Share, RunError>;
 
-    /// The column of the largest of each row, in the ring of x; of equal ones any.
-    fn largest(
+    /// The levels of a tournament in each row, from x itself to the largest, one a row, each with the columns of its
+    /// elements, in the ring of x: see [`argmax_levels`](hushed_twopc::gadget::argmax_levels).
+    fn tournament(
         &mut self,
         x: &Self::Share,
         rows: usize,
         columns: usize,
+    ) -> Result<Vec<[Self::Share; 2]>, RunError>;
+
+    /// The largest of each row of few numbers, and which of `with` goes with it; of equal ones any.
+    fn largest_of_few(
+        &mut self,
+        x: &Self::Share,
+        with: &Self::Share,
+        rows: usize,
+        columns: usize,
+    ) -> Result<[Self::Share; 2], RunError>;
+
+    /// Of each of the vectors of these lengths that lie one after another in x, the element at a place that the client
+    /// knows.
+    fn pick(
+        &mut self,
+        x: &Self::Share,
+        lengths: &[usize],
+        places: &Known,
     ) -> Result<Self::Share, RunError>;
 
     /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), with its

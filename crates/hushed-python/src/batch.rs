@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use hushed_serve::TooLong;
 use hushed_serve::fhe::wire::JobState;
-use hushed_serve::fhe::{KeygenOptions, Remote, RemoteEvent, RemoteOptions, Warning};
+use hushed_serve::fhe::{
+    Answer, Item, KeygenOptions, OnEvent, Remote, RemoteEvent, RemoteOptions, Wanted, Warning,
+};
 use hushed_serve::{Digest, ServeError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
@@ -26,6 +28,7 @@ pub struct Batching {
     max_key_bytes: u64,
     truncate: bool,
     lengths: Option<String>,
+    wanted: Option<String>,
 }
 
 /// State, jobs ahead, layers done, layers in all, seconds left, why it failed.
@@ -37,6 +40,15 @@ type Submitted = (String, Vec<String>);
 /// The answers as native float32, one after the other.
 type Numbers<'py> = Bound<'py, PyByteArray>;
 
+/// The likeliest tokens: their ids, how they read, the logarithms of their probabilities.
+type Tokens = Vec<(u32, String, f64)>;
+
+/// The logarithms of the probabilities of a text's tokens, their sum, and its perplexity.
+type Likelihood = (Vec<f64>, f64, Option<f64>);
+
+/// The logarithm of the probability of each ending, its tokens, the likeliest, by how much, and whether it is right.
+type Choice = (Vec<f64>, Vec<usize>, usize, f64, Option<bool>);
+
 /// Encrypts texts and leaves them with the server. `progress(what, done, of)` is called meanwhile.
 #[pyfunction]
 pub fn batch_submit(
@@ -45,9 +57,33 @@ pub fn batch_submit(
     texts: Vec<String>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Submitted> {
+    submit(py, progress, move |watch| {
+        batching.remote()?.submit(&texts, watch)
+    })
+}
+
+/// The same of items, each a line as `hushed score --choices` reads it.
+#[pyfunction]
+pub fn batch_submit_items(
+    py: Python<'_>,
+    batching: Batching,
+    items: Vec<String>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Submitted> {
+    submit(py, progress, move |watch| {
+        let items = Item::parse(&items)?;
+        batching.remote()?.submit_items(&items, watch)
+    })
+}
+
+fn submit(
+    py: Python<'_>,
+    progress: Option<Bound<'_, PyAny>>,
+    submit: impl FnOnce(OnEvent<'_>) -> Result<Digest, ServeError> + Send + 'static,
+) -> PyResult<Submitted> {
     let call = move |reporter: Reporter<_, Step>| -> Result<Submitted, ServeError> {
         let mut warnings = Vec::new();
-        let job = batching.remote()?.submit(&texts, &mut |event| {
+        let job = submit(&mut |event| {
             if let RemoteEvent::Encrypted(sent) = &event {
                 warnings = Warning::lines(&sent.warnings, usize::MAX);
             }
@@ -93,14 +129,79 @@ pub fn batch_result(
     batching: Batching,
     job: String,
 ) -> PyResult<(Numbers<'_>, usize)> {
-    let answer = act(py, batching, job, |remote, job| {
-        let answer = remote.collect(job, &mut |_| ())?;
-        answer.check_canary()?;
-        Ok(answer)
-    })?;
+    let answer = opened(py, batching, job, Ok)?;
     let numbers = answer.embeddings.iter().flatten();
     let bytes: Vec<u8> = numbers.flat_map(|&x| (x as f32).to_ne_bytes()).collect();
     Ok((PyByteArray::new(py, &bytes), answer.embeddings.len()))
+}
+
+/// The likeliest tokens after each text of a job that is done, at most `top`.
+#[pyfunction]
+pub fn batch_next(
+    py: Python<'_>,
+    batching: Batching,
+    job: String,
+    top: usize,
+) -> PyResult<Vec<Tokens>> {
+    opened(py, batching, job, move |answer| {
+        // What is not a decoder's has been refused.
+        let texts = answer.head.iter().flat_map(|head| {
+            let texts = 0..answer.embeddings.len();
+            texts.map(|text| head.likeliest(answer.last_row(text), top))
+        });
+        let tokens = texts.map(|found| {
+            let found = found?.into_iter();
+            Ok(found.map(|t| (t.id, t.text, t.log_probability)).collect())
+        });
+        tokens.collect()
+    })
+}
+
+/// How likely the texts of a job that is done are: the same texts again.
+#[pyfunction]
+pub fn batch_score(
+    py: Python<'_>,
+    batching: Batching,
+    job: String,
+    texts: Vec<String>,
+) -> PyResult<Vec<Likelihood>> {
+    opened(py, batching, job, move |answer| {
+        let texts = answer.scored(&texts)?.into_iter();
+        let likelihood = texts.map(|text| {
+            let (sum, perplexity) = (text.log_likelihood(), text.perplexity());
+            (text.log_probabilities, sum, perplexity)
+        });
+        Ok(likelihood.collect())
+    })
+}
+
+/// Which endings are the likeliest, of the items of a job that is done: the same items again.
+#[pyfunction]
+pub fn batch_choose(
+    py: Python<'_>,
+    batching: Batching,
+    job: String,
+    items: Vec<String>,
+) -> PyResult<Vec<Choice>> {
+    opened(py, batching, job, move |answer| {
+        let items = answer.chosen(&Item::parse(&items)?)?.into_iter();
+        let choice = items.map(|c| (c.log_likelihoods, c.tokens, c.pick, c.margin, c.right));
+        Ok(choice.collect())
+    })
+}
+
+/// What is made of the answers of a job that is done, if its canary's is right.
+fn opened<T: Send + 'static>(
+    py: Python<'_>,
+    batching: Batching,
+    job: String,
+    made: impl FnOnce(Answer) -> Result<T, ServeError> + Send + 'static,
+) -> PyResult<T> {
+    act(py, batching, job, |remote, job| {
+        let answer = remote.collect(job, &mut |_| ())?;
+        answer.check_canary()?;
+        made(answer)
+    })
 }
 
 /// Deletes what is kept of a job.
@@ -149,14 +250,19 @@ impl Batching {
         // Python has seen to it that it is one of these.
         let named = ["public", "bucket", "private"].into_iter();
         let lengths = self.lengths.as_deref();
+        let wanted = self.wanted.as_deref().map(|wanted| match wanted {
+            "likelihoods" => Wanted::Likelihoods,
+            _ => Wanted::Next,
+        });
         Ok(Remote::new(RemoteOptions {
             plan: self.manifest,
             public: self.public,
             make_keys,
-            too_long: match self.truncate {
+            too_long: match self.truncate && wanted != Some(Wanted::Likelihoods) {
                 true => TooLong::Cut,
                 false => TooLong::Refuse,
             },
+            wanted,
             lengths: lengths.and_then(|given| named.clone().find(|name| *name == given)),
             ..RemoteOptions::new(self.connection.config()?, self.keys)
         }))

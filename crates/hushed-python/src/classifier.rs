@@ -100,21 +100,13 @@ impl Classifier {
         if self.answers == Answers::Label {
             return Some(Answer::Label(class.name().to_owned()));
         }
-        let mut top = match class.logits {
-            Some(logits) => ranked(&self.labels, &logits),
-            None if class.top.len() < wanted => return None,
-            None => class.top,
-        };
+        let mut top = class.top;
+        if top.len() < wanted {
+            return None;
+        }
         top.truncate(wanted);
         Some(Answer::Top(top))
     }
-}
-
-/// Labels, that of the largest logit first.
-fn ranked(labels: &[String], logits: &[f64]) -> Vec<String> {
-    let mut pairs: Vec<_> = labels.iter().zip(logits).collect();
-    pairs.sort_by(|a, b| b.1.total_cmp(a.1));
-    pairs.into_iter().map(|(label, _)| label.clone()).collect()
 }
 
 /// Ends a session, if one is open.

@@ -22,7 +22,10 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::batch::{batch_forget, batch_result, batch_status, batch_submit};
+    use super::batch::{
+        batch_choose, batch_forget, batch_next, batch_result, batch_score, batch_status,
+        batch_submit, batch_submit_items,
+    };
     #[pymodule_export]
     use super::classifier::Classifier;
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_serve::{Kept, ServeError, Task};
+use hushed_serve::{Kept, ServeError, Task, Wanted};
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
@@ -19,8 +19,8 @@ pub struct Searcher {
     bundle: String,
 }
 
-/// A place and, where it was asked for, a text.
-type Hit = (u32, Option<String>);
+/// A place and, where they were asked for, a text and a score.
+type Hit = (u32, Option<String>, Option<f64>);
 
 #[pymethods]
 impl Searcher {
@@ -54,22 +54,27 @@ impl Searcher {
         &self.bundle
     }
 
-    /// The nearest documents, in order.
+    /// The nearest documents, in order: how many are wanted, and whether with their texts and scores.
     fn search(
         &self,
         py: Python<'_>,
         query: String,
-        top: usize,
-        texts: bool,
+        wanted: (usize, bool, bool),
         how: How,
     ) -> PyResult<Vec<Hit>> {
+        let (top, records, scores) = wanted;
+        let wanted = Wanted {
+            top,
+            records,
+            scores,
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let (kept, seen) = (Arc::clone(&self.kept), Arc::clone(&stop));
         let call = move |_: work::Reporter<_, ()>| -> Result<Vec<Hit>, ServeError> {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = kept.search(&query, top, texts, &how.options(), &seen)?;
+            let found = kept.search(&query, wanted, &how.options(), &seen)?;
             let hits = found.hits.into_iter();
-            Ok(hits.map(|hit| (hit.place, hit.record)).collect())
+            Ok(hits.map(|hit| (hit.place, hit.record, hit.score)).collect())
         };
         let done = work::run(
             py,

@@ -24,6 +24,7 @@ struct Serving {
     max_texts: usize,
     public_table: bool,
     index: Option<PathBuf>,
+    search_scores: bool,
     public_prefix: Option<PathBuf>,
     answers: String,
 }
@@ -135,6 +136,7 @@ impl Serving {
         config.max_texts = self.max_texts;
         config.public_table = self.public_table;
         config.index = self.index;
+        config.search_scores = self.search_scores;
         config.public_prefix = self.public_prefix;
         config.answers = answers;
         config

@@ -2,6 +2,7 @@
 wheel has no others. What is sent, computed and decrypted is tested in Rust, with the same client (hushed-serve,
 tests/fhe)."""
 
+import contextlib
 import json
 import pickle
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 import hushed
+from conftest import GOLDEN
 
 PIN = "0" * 64
 
@@ -98,6 +100,21 @@ def test_servers_that_are_not_there_or_speak_the_other_protocol(tmp_path, server
     assert not list((tmp_path / "keys").iterdir())
 
 
+@contextlib.contextmanager
+def serving(folder, calibration, manifest, public):
+    """A server by fhe: its address and pin."""
+    work = manifest.with_suffix(".served")
+    serve = [sys.executable, "-m", "hushed", "serve", folder, "--protocol", "fhe", "--manifest", manifest]
+    serve += ["--public", public, "--calibration", calibration, "--store", work / "store", "--listen", "127.0.0.1:0"]
+    serve += ["--cert-dir", work / "certificate", "--secret", work / "reply.secret", "--json"]
+    with subprocess.Popen(list(map(str, serve)), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            told = json.loads(process.stdout.readline())
+            yield told["address"], told["certificate_sha256"]
+        finally:
+            process.terminate()
+
+
 @pytest.fixture(scope="module")
 def offered(folder, tmp_path_factory):
     """A server of the tiny model by fhe, with secure parameters: address, pin, manifest."""
@@ -111,15 +128,8 @@ def offered(folder, tmp_path_factory):
         *("plan", folder, "--protocol", "fhe", "--rows", 16, "--calibration", calibration, "--manifest", manifest),
         *("--public-model", public, "--public-embedding", "--canary", "hello world"),
     )
-    serve = [sys.executable, "-m", "hushed", "serve", folder, "--protocol", "fhe", "--manifest", manifest]
-    serve += ["--public", public, "--calibration", calibration, "--store", work / "store", "--listen", "127.0.0.1:0"]
-    serve += ["--cert-dir", work / "certificate", "--secret", work / "reply.secret", "--json"]
-    with subprocess.Popen(list(map(str, serve)), stdout=subprocess.PIPE, text=True) as process:
-        try:
-            told = json.loads(process.stdout.readline())
-            yield told["address"], told["certificate_sha256"], manifest
-        finally:
-            process.terminate()
+    with serving(folder, calibration, manifest, public) as (address, pin):
+        yield address, pin, manifest
 
 
 def test_keys_are_made_only_on_request_and_within_limits(offered, tmp_path):
@@ -140,3 +150,46 @@ def test_keys_are_made_only_on_request_and_within_limits(offered, tmp_path):
     # Keys that have expired.
     expired = keys_of({**RECORD, "expires": 2}, tmp_path / "expired")
     raised(hushed.RefusedError, "keys-expired", hushed.BatchEncoder(address, pin=pin, keys=expired).submit, ["a"])
+
+
+ITEM = {"prompt": "the private", "endings": [" world", " key"], "label": 1}
+
+
+def test_what_is_asked_of_a_decoder_is_checked_first(tmp_path, offered):
+    dec = hushed.BatchDecoder("127.0.0.1:1", pin=PIN, keys=tmp_path)
+    for call in [dec.next, lambda job: dec.score(job, ["a"]), lambda job: dec.choose(job, [ITEM])]:
+        raised(hushed.UsageError, "no-such-job", call, "ab" * 32)
+    raised(hushed.UsageError, "limit", dec.next, "ab" * 32, top=0)
+    for items in ["a", ITEM, ["a"]]:
+        with pytest.raises(TypeError):
+            dec.submit_items(items)
+    for wrong in [{"prompt": "a"}, {**ITEM, "endings": [" b"]}, {**ITEM, "label": 2}, {**ITEM, "more": 1}]:
+        message = raised(hushed.InputError, "choices", dec.submit_items, [ITEM, wrong])
+        assert "line 2" in message
+    # An encoder is no decoder.
+    address, pin, _ = offered
+    dec = hushed.BatchDecoder(address, pin=pin, keys=tmp_path / "keys", make_keys=True)
+    for call in [lambda: dec.submit("a"), lambda: dec.submit("a", likelihoods=True), lambda: dec.submit_items([ITEM])]:
+        raised(hushed.MismatchError, "other-answer", call)
+
+
+def test_a_decoder_answers_what_its_manifest_says(tmp_path):
+    folder, sample, calibration = GOLDEN / "bitnet-sigmoid", tmp_path / "sample.txt", tmp_path / "calibration.json"
+    sample.write_text("the sea is red\na b c d\nhello\nthe world is a sea\nb b b a c\nred sea\nthe the\nd a c\n")
+    command("calibrate", folder, "--protocol", "fhe", "--input", sample, "--rows", 16, "--cosine", 0.9, "--output", calibration)
+    for answer in ["last", "rows"]:
+        manifest, public = tmp_path / f"{answer}.json", tmp_path / f"{answer}.public"
+        command(
+            *("plan", folder, "--protocol", "fhe", "--rows", 16, "--calibration", calibration, "--answer", answer),
+            *("--manifest", manifest, "--public-model", public, "--public-embedding"),
+        )
+        with serving(folder, calibration, manifest, public) as (address, pin):
+            dec = hushed.BatchDecoder(address, pin=pin, keys=tmp_path / f"{answer}-keys", truncate=True)
+            # Keys would be next: what is asked for has been allowed.
+            raised(hushed.UsageError, "no-keys", dec.submit, ["the private world"])
+            allowed = (hushed.UsageError, "no-keys") if answer == "rows" else (hushed.MismatchError, "other-answer")
+            raised(*allowed, dec.submit, ["the private world"], likelihoods=True)
+            raised(*allowed, dec.submit_items, [ITEM])
+            if answer == "rows":
+                message = raised(hushed.InputError, "choices", dec.submit_items, [{**ITEM, "endings": ["x", ""]}])
+                assert "private" not in message

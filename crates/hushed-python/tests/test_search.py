@@ -26,7 +26,7 @@ def index(folder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def library(folder, index):
     """A server of them."""
-    with hushed.serve(folder, index=index) as server:
+    with hushed.serve(folder, index=index, search_scores=True) as server:
         yield server
 
 
@@ -43,6 +43,19 @@ def test_a_document_is_found_by_its_own_text(searcher):
         assert hits[0] == hushed.Hit(place, text[:12]) and len(hits) == 2
     places = [hit.place for hit in searcher.search("hello", top=50, texts=False)]
     assert sorted(places) == [0, 1, 2, 3]
+
+
+def test_scores_come_where_the_operator_gives_them(searcher, folder, index):
+    hits = searcher.search("a", top=4, scores=True)
+    assert hits[0].place == 2 and abs(hits[0].score - 1) < 5e-3
+    scores = [hit.score for hit in hits]
+    assert scores == sorted(scores, reverse=True) and all((score * 4096).is_integer() for score in scores)
+    assert all(hit.score is None for hit in searcher.search("a", top=2))
+    with hushed.serve(folder, index=index) as other:
+        with hushed.Searcher(other.address, pin=other.pin) as without:
+            with pytest.raises(hushed.RefusedError) as error:
+                without.search("a", scores=True)
+            assert error.value.name == "no-scores"
 
 
 def test_what_cannot_be_searched_is_refused(searcher, server):

@@ -132,6 +132,11 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_INDEX")]
     pub index: Option<PathBuf>,
 
+    /// Give clients that ask for it (`search --scores`) the cosine of each document that is found, counted as another
+    /// text: those of a document to as many queries as its vector has numbers give the vector
+    #[arg(long, requires = "index", env = "HUSHED_SEARCH_SCORES", value_parser = clap::builder::FalseyValueParser::new())]
+    pub search_scores: bool,
+
     /// What clients get of each text or image that is classified, or each token of a continued text: `label`, the
     /// place of the largest logit; `top:K`, those of the K largest; of a classifier also `logits`, all of them. Each
     /// counts as a text against the limits; logits tell most of the weights
@@ -241,6 +246,7 @@ impl ServeArguments {
             max_texts: self.max_texts,
             public_table: self.public_table,
             index: self.index.clone(),
+            search_scores: self.search_scores,
             answers: self.answers,
             public_prefix: self.public_prefix.clone(),
             max_memory: self.max_memory,

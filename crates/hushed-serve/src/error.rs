@@ -517,6 +517,7 @@ impl Refusal {
             Self::Uncounted => "not-counted",
             Self::OtherTask { .. } => "other-task",
             Self::NoIndex => "no-index",
+            Self::NoScores => "no-scores",
             Self::Unknown { .. } => "refused",
         }
     }

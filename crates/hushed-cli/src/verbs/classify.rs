@@ -106,7 +106,7 @@ fn show(
     if let Some(logits) = &class.logits {
         object["logits"] = json!(logits);
     }
-    if class.top.len() > 1 {
+    if class.top.len() > 1 && class.logits.is_none() {
         object["top"] = json!(class.top);
     }
     out.result(object, || match &class.logits {

@@ -1,6 +1,6 @@
 //! `hushed search`: a private query in the server's documents.
 
-use hushed_serve::{Client, Options};
+use hushed_serve::{Client, Options, Wanted};
 use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
@@ -15,8 +15,9 @@ use crate::passes::progress;
     after_help = "The server's operator has made an index of documents (`hushed index`) and serves it with --index.
 
 The server learns how many tokens the query has (with --bucket N rounded up to a multiple of N), how many documents are asked for and
-whether their texts are fetched. This client learns the places of the nearest documents, in order, and their texts, but not how near
-they are. Each place counts as a text of this client at the server, and so does each text that is fetched.
+whether their texts and scores are. This client learns the places of the nearest documents, in order, and their texts; how near they are
+only with --scores, where the operator allows it (`serve --search-scores`). Each place counts as a text of this client at the server,
+and so do each text that is fetched and each score.
 
 Examples:
   hushed search --server 127.0.0.1:7450 --pin 9f86d0… \"which contracts end this year?\"
@@ -37,6 +38,10 @@ pub struct Args {
     /// Find places alone, without the documents' texts
     #[arg(long)]
     places: bool,
+
+    /// Also the cosine of each document, rounded to 2^-12, if the server's operator gives them
+    #[arg(long)]
+    scores: bool,
 
     #[command(flatten)]
     too_long: Truncate,
@@ -69,8 +74,11 @@ impl Args {
         let (bar, advance) = progress(out, &client, 1, "searching");
         let found = client.search(
             query.trim_end(),
-            self.top.into(),
-            records,
+            Wanted {
+                top: self.top.into(),
+                records,
+                scores: self.scores,
+            },
             &options,
             Some(advance),
         )?;
@@ -78,9 +86,16 @@ impl Args {
         let stats = client.close()?;
         for (rank, hit) in found.hits.iter().enumerate() {
             let (rank, place) = (rank + 1, hit.place);
-            let object = json!({ "rank": rank, "place": place, "text": hit.record });
+            let mut object = json!({ "rank": rank, "place": place, "text": hit.record });
+            let mut score = String::new();
+            if let Some(cosine) = hit.score {
+                object["score"] = json!(cosine);
+                score = format!("{cosine:.4}  ");
+            }
             let text = hit.record.as_deref().map(shown).unwrap_or_default();
-            out.result(object, || format!("{rank}. document {place}  {text}"))?;
+            out.result(object, || {
+                format!("{rank}. {score}document {place}  {text}")
+            })?;
         }
         let seconds = found.cost.time.as_secs_f64();
         out.summary(

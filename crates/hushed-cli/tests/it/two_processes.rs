@@ -154,10 +154,16 @@ fn documents_are_found_by_a_private_query() {
     assert!(made.status.success());
     assert_eq!(json_lines(&made.stdout)[0]["documents"], 5);
 
-    let server = Server::start(&model, &["--index", &index]);
+    let server = Server::start(&model, &["--index", &index, "--search-scores"]);
     let connection = ["--server", &server.address, "--pin", &server.pin, "--json"];
     let query = "Can I take painkillers with a bad stomach?";
-    let output = hushed(&[&["search", query, "--top", "2"], &connection[..]].concat());
+    let output = hushed(
+        &[
+            &["search", query, "--top", "2", "--scores"],
+            &connection[..],
+        ]
+        .concat(),
+    );
     assert!(
         output.status.success(),
         "{}",
@@ -173,6 +179,11 @@ fn documents_are_found_by_a_private_query() {
         SENTENCES.lines().next().unwrap_or_default()
     );
     assert_eq!((rows.len(), &rows[2]["found"]), (3, &Value::from(2)));
+    let [first, second] = [0, 1].map(|rank| rows[rank]["score"].as_f64().unwrap_or(2.0));
+    assert!(
+        0.3 < second && second <= first && first < 1.0,
+        "{first} {second}"
+    );
 
     std::fs::write(&documents, format!("{lines}no object\n")).expect("it is written");
     let refused = hushed(&["index", &model, &documents, "--out", &index, "--json"]);

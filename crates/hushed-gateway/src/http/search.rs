@@ -33,6 +33,7 @@ struct Asked {
     query: Zeroizing<String>,
     top: usize,
     texts: Option<bool>,
+    scores: bool,
     too_long: TooLong,
 }
 
@@ -59,8 +60,13 @@ async fn answer(served: &Arc<Served>, asker: Asker, body: &[u8]) -> Result<Respo
     let coming = submitted.await.map_err(|_| Failure::defect())??;
     let found = coming.await.map_err(|_| Failure::stopping())??;
     let hits = found.hits.iter().zip(1..);
-    let hits =
-        hits.map(|(hit, rank)| json!({ "rank": rank, "place": hit.place, "text": hit.record }));
+    let hits = hits.map(|(hit, rank)| {
+        let mut object = json!({ "rank": rank, "place": hit.place, "text": hit.record });
+        if let (Some(score), Some(object)) = (hit.score, object.as_object_mut()) {
+            object.insert("score".to_owned(), json!(score));
+        }
+        object
+    });
     let body = json!({
         "object": "list",
         "model": served.named.model,
@@ -83,12 +89,14 @@ fn asked(served: &Served, mut fields: Fields) -> Result<Asked, Refusal> {
         return Err(wrong("top", "a whole number from 1 to 100"));
     }
     let texts = fields.flag("texts")?;
+    let scores = fields.flag("scores")?.unwrap_or(false);
     let truncate = fields.flag("truncate")?.unwrap_or(served.truncate);
     fields.finish()?;
     Ok(Asked {
         query,
         top: top as usize,
         texts,
+        scores,
         too_long: match truncate {
             true => TooLong::Cut,
             false => TooLong::Refuse,
@@ -113,9 +121,17 @@ fn submit(served: &Served, asked: Asked, asker: Asker) -> Result<Coming, Refusal
             "this server's documents have no texts: `\"texts\": false` finds their places",
         ));
     }
+    if asked.scores && !shared.scores {
+        return Err(Refusal::field(
+            "scores",
+            "no-scores",
+            "this server's operator gives no scores (`hushed serve --search-scores`)",
+        ));
+    }
     let wanted = Wanted {
         top: asked.top.min(shared.documents),
         records,
+        scores: asked.scores,
     };
     if wanted.charge() > shared.max_texts {
         let message = format!(

@@ -64,6 +64,8 @@ pub struct Shared {
     pub documents: usize,
     /// Bytes of their texts; 0 if they have none.
     pub record_bytes: usize,
+    /// Whether their scores can be asked for.
+    pub scores: bool,
     /// How texts are run.
     pub how: How,
     /// How long things take.
@@ -152,6 +154,7 @@ impl Sessions {
             max_texts: client.texts_left(),
             documents: client.documents(),
             record_bytes: client.record_bytes(),
+            scores: client.gives_scores(),
             how: How {
                 bucket: config.bucket,
                 public_table: config.public_table,

@@ -19,7 +19,7 @@ pub struct Job {
     pub too_long: TooLong,
     /// Its rows, padding included: what the server will see.
     pub rows: usize,
-    /// How many documents, and whether with their texts.
+    /// How many documents, and whether with their texts and scores.
     pub wanted: Wanted,
     /// Planned seconds.
     pub planned: f64,
@@ -34,9 +34,8 @@ pub fn run(kept: &mut Kept, shared: &Shared, job: &Job) -> Result<Found, Failure
         public_table: shared.how.public_table,
         ..job.too_long.into()
     };
-    let Wanted { top, records } = job.wanted;
     kept.run(job.wanted.charge(), vec![job.rows], |client| {
-        let found = client.search(&job.query, top, records, &options, None)?;
+        let found = client.search(&job.query, job.wanted, &options, None)?;
         let cost = &found.cost;
         shared.ledger.pass(vec![found.rows], cost.time, &cost.stats);
         shared.pace.pass_took(job.planned, cost.time);

@@ -95,7 +95,9 @@ fn what_cannot_be_searched_is_refused() {
         (json!({ "query": ["a"] }), "wrong-type"),
         (json!({ "query": "a", "top": 0 }), "wrong-type"),
         (json!({ "query": "a", "top": 101 }), "wrong-type"),
-        (json!({ "query": "a", "scores": true }), "unsupported"),
+        (json!({ "query": "a", "scores": true }), "no-scores"),
+        (json!({ "query": "a", "scores": 1 }), "wrong-type"),
+        (json!({ "query": "a", "score": true }), "unsupported"),
         (json!({ "query": "a", "texts": true }), "no-index"),
         (json!({ "query": "" }), "text-refused"),
         (

@@ -1,9 +1,9 @@
 //! A private search: a query's embedding stays shared, its products with the server's documents too, and the client
-//! learns which documents are nearest, in order, and nothing of how near they are.
+//! learns which documents are nearest, in order, and how near they are only where the operator allows it.
 //!
-//! Query and documents are vectors of length one, so a product is a cosine. The nearest is found by a tournament
-//! ([`Shares::largest`]) and its place opened to the client, which then lowers its own share there, so that the next
-//! tournament finds the second. The server sees the same messages whichever won.
+//! Query and documents are vectors of length one, so a product is a cosine, and its order and its value need no further
+//! scale. The places of the nearest are opened one after another (`circuit/top.rs`); the server sees the same messages
+//! whichever they are. Scores are the cosines of these alone, rounded exactly.
 
 use hushed_model::{Program, StepId};
 use hushed_net::Party;
@@ -12,7 +12,7 @@ use hushed_twopc::share::Ring;
 
 use crate::circuit::run;
 use crate::circuit::top::open_top;
-use crate::formats::{COSINE, RECORD, RECORD_BITS, RECORD_GUARD, UNIT};
+use crate::formats::{COSINE, RECORD, RECORD_BITS, RECORD_GUARD, SCORE, UNIT};
 use crate::index::{Index, RecordText};
 use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
@@ -21,12 +21,14 @@ use crate::{Input, RunError};
 const TOGETHER: usize = 8;
 
 /// A document that was found. No `Debug`: it is private.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub struct Hit {
     /// Its place in the index, from 0.
     pub place: u32,
     /// Its record, where records were asked for.
     pub record: Option<String>,
+    /// Its cosine to the query, a multiple of 2^−12, where scores were asked for.
+    pub score: Option<f64>,
 }
 
 /// What a search asks of an index, beside the query; the server knows it.
@@ -36,12 +38,14 @@ pub struct Wanted {
     pub top: usize,
     /// Their records as well.
     pub records: bool,
+    /// Their scores as well.
+    pub scores: bool,
 }
 
 impl Wanted {
-    /// What it counts as against a client's limit of texts: every place that is opened, and every record.
+    /// What it counts as against a client's limit of texts: every place that is opened, every record and every score.
     pub fn charge(&self) -> usize {
-        self.top * (1 + usize::from(self.records))
+        self.top * (1 + usize::from(self.records) + usize::from(self.scores))
     }
 }
 
@@ -81,18 +85,30 @@ pub fn search<S: Shares>(
         Ok(on.narrow(&products, 2 * UNIT.frac - COSINE.frac, COSINE.ring))
     })?;
     let shape = (1, index.documents());
-    let places = open_top(on, &cosines, shape, wanted.top, "nearest")?;
-    let places: Option<Vec<u32>> = places.map(|rows| rows.into_iter().flatten().collect());
+    let nearest = open_top(on, &cosines, shape, wanted.top, "nearest")?;
+    let places = nearest.places.map(|rows| rows.into_iter().flatten());
+    let places: Option<Vec<u32>> = places.map(Iterator::collect);
+    let scores = match wanted.scores {
+        true => on.step(StepId::outside("scores"), |on| {
+            let cosines = S::Share::concat(COSINE.ring, &nearest.values);
+            on.open(&cosines, COSINE.frac - SCORE.frac, SCORE.ring)
+        })?,
+        false => None,
+    };
     let records = match wanted.records {
         true => on.step(StepId::outside("records"), |on| {
             records(on, places.as_deref(), index, wanted.top)
         })?,
         false => None,
     };
-    let mut records = records.map(Vec::into_iter);
+    let (mut records, mut scores) = (
+        records.map(Vec::into_iter),
+        scores.map(|s| s.into_iter().map(|word| SCORE.decode(word))),
+    );
     let hit = |place| Hit {
         place,
         record: records.as_mut().and_then(Iterator::next),
+        score: scores.as_mut().and_then(Iterator::next),
     };
     Ok(places.map(|places| places.into_iter().map(hit).collect()))
 }

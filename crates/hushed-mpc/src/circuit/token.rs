@@ -110,5 +110,5 @@ pub(crate) fn open_largest<S: Shares>(
         }
         None => x,
     };
-    open_top(on, &x, (rows, columns), top, "largest")
+    Ok(open_top(on, &x, (rows, columns), top, "largest")?.places)
 }

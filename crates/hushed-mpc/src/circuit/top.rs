@@ -1,7 +1,11 @@
 //! The places of the largest numbers of shared rows, opened to the client one after another.
 //!
-//! The largest is found by a tournament ([`Shares::largest`]) and its place opened to the client, which then lowers its
-//! own share there, so that the next tournament finds the second. The server sees the same messages whichever won.
+//! The largest is found by a tournament ([`Shares::tournament`]) and its place opened to the client. The second is
+//! among those that the largest has met there: one a level, at places that follow from its own, so that the client
+//! alone knows them ([`Shares::pick`]). The third is among these and those that the second had met before, and so on. A
+//! place costs the picking and a comparison of few numbers, instead of another tournament. The client picks as many
+//! every time, and lowers its share of what must not win: what has been found, and what it picked where there was
+//! nothing to pick. The server sees the same messages whichever won.
 
 use hushed_model::StepId;
 use hushed_net::Party;
@@ -10,75 +14,229 @@ use hushed_twopc::share::Ring;
 use crate::RunError;
 use crate::shares::{Local, Shares};
 
-/// The places of the `top` largest numbers of each row, from the largest, at the client; of equal ones any may come
-/// first. Numbers of a row differ by less than half of their ring. `site` names each search in costs.
+/// What has been found of shared rows, from the largest.
+pub(crate) struct Top<T> {
+    /// The places of each row, at the client.
+    pub places: Option<Vec<Vec<u32>>>,
+    /// The numbers there, still shared: for each rank one a row.
+    pub values: Vec<T>,
+}
+
+/// The `top` largest numbers of each row, their places opened to the client; of equal ones any may come first. `top` is
+/// at most `columns`, and numbers of a row differ by less than half of their ring. `site` names each place in costs.
 pub(crate) fn open_top<S: Shares>(
     on: &mut S,
     x: &S::Share,
     (rows, columns): (usize, usize),
     top: usize,
     site: &'static str,
-) -> Result<Option<Vec<Vec<u32>>>, RunError> {
+) -> Result<Top<S::Share>, RunError> {
     let ring = Ring::new((usize::BITS - columns.saturating_sub(1).leading_zeros()).max(1));
-    // More than two numbers of a row differ by, so that a place once found does not win against one that has not been,
-    // and as much as the ring can tell from a number below.
-    let lowered = -(1i64 << (x.ring().bits() - 1)) + 1;
-    let (mut x, mut found) = (x.clone(), Some(vec![Vec::with_capacity(top); rows]));
-    // A place that no column has ends the run after its last message, so that its time shows less to a server that
-    // provoked it.
+    let (mut found, mut values) = (Some(vec![Vec::with_capacity(top); rows]), Vec::new());
+    let mut trees = Trees::new(x.ring(), rows, columns);
+    let mut pool = None;
+    // A place that no column has, or that cannot come next, ends the run after its last message, so that its time shows
+    // less to a server that provoked it.
     let mut fault = None;
-    for rank in 0..top {
+    for _ in 0..top {
         let words = on.step(StepId::outside(site), |on| {
-            let places = on.largest(&x, rows, columns)?.reduce_to(ring);
-            on.open(&places, 0, ring)
+            let now = match pool.take() {
+                None => Pool::first(on, x, rows, columns)?,
+                Some(last) => Pool::next(on, last, &trees)?,
+            };
+            let now = pool.insert(now);
+            let [best, places] = on.largest_of_few(&now.values, &now.columns, rows, now.width)?;
+            values.push(best);
+            on.open(&places.reduce_to(ring), 0, ring)
         })?;
-        let places = words.map(|words| {
-            let known = |place| match known_place(place, columns) {
-                Ok(place) => place,
-                Err(wrong) => {
+        found = found.zip(words).map(|(mut found, words)| {
+            for (r, (row, place)) in found.iter_mut().zip(words).enumerate() {
+                let place = trees.known_place(r, place).unwrap_or_else(|wrong| {
                     fault.get_or_insert(wrong);
                     0
-                }
-            };
-            words.into_iter().map(known).collect::<Vec<u32>>()
-        });
-        if rank + 1 < top {
-            let known = on.known(Party::Client, rows * columns, || {
-                let mut all = vec![0; rows * columns];
-                let places = places.iter().flatten();
-                for (row, &place) in all.chunks_exact_mut(columns.max(1)).zip(places) {
-                    row.iter_mut()
-                        .skip(place as usize)
-                        .take(1)
-                        .for_each(|at| *at = lowered);
-                }
-                all
-            });
-            x = on.add_known(&x, &known);
-        }
-        found = found.zip(places).map(|(mut found, places)| {
-            found
-                .iter_mut()
-                .zip(places)
-                .for_each(|(row, p)| row.push(p));
+                });
+                row.push(place);
+            }
             found
         });
     }
-    fault.map_or(Ok(found), Err)
+    let places = found;
+    fault.map_or(Ok(Top { places, values }), Err)
 }
 
-/// A place that has been opened, if it is one of `places`.
-fn known_place(place: u64, places: usize) -> Result<u32, RunError> {
-    match usize::try_from(place) {
-        Ok(p) if p < places => Ok(p as u32),
-        _ => Err(RunError::NoSuchPlace { place, places }),
+/// The numbers among which the next largest of each row is, rows × `width`, with their columns.
+struct Pool<T> {
+    values: T,
+    columns: T,
+    width: usize,
+    /// What can be picked: the values of every level but the last, then the columns of every level but the first and
+    /// the last. Each level has a vector a row, of the `lengths`.
+    levels: T,
+    lengths: Vec<usize>,
+}
+
+impl<T: Local> Pool<T> {
+    /// The winners of the tournament.
+    fn first<S: Shares<Share = T>>(
+        on: &mut S,
+        x: &T,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Pool<T>, RunError> {
+        let mut levels = on.tournament(x, rows, columns)?;
+        let Some([values, columns]) = levels.pop() else {
+            return Err(RunError::WrongInput);
+        };
+        let (mut parts, mut of_places) = (Vec::new(), Vec::new());
+        for [values, columns] in levels {
+            parts.push(values);
+            of_places.push(columns);
+        }
+        // A number's column in the first level is where it is.
+        parts.extend(of_places.into_iter().skip(1));
+        let lengths = |part: &T| std::iter::repeat_n(part.elements() / rows.max(1), rows);
+        Ok(Pool {
+            values,
+            columns,
+            width: 1,
+            lengths: parts.iter().flat_map(lengths).collect(),
+            levels: T::concat(x.ring(), &parts),
+        })
+    }
+
+    /// With those that the last ones found have met.
+    fn next<S: Shares<Share = T>>(
+        on: &mut S,
+        last: Pool<T>,
+        trees: &Trees,
+    ) -> Result<Pool<T>, RunError> {
+        let (ring, rows, depth) = (last.values.ring(), trees.rows, trees.depth());
+        let (new, width) = (rows * depth, last.width + depth);
+        let places = on.known(Party::Client, last.lengths.len(), || trees.picked());
+        let picked = on.pick(&last.levels, &last.lengths, &places)?;
+        let values = picked.gather(new, || (0..new).collect());
+        let columns = picked.gather(new - rows, || (new..2 * new - rows).collect());
+        let first = on.known(Party::Client, rows, || trees.of_level(0));
+        let first = on.shared(&first, ring);
+        let joined = |parts: &[T]| {
+            let old = last.width;
+            let row = move |r: usize| {
+                let of_levels = (0..depth).map(move |level| rows * (old + level) + r);
+                (r * old..(r + 1) * old).chain(of_levels)
+            };
+            T::concat(ring, parts).gather(rows * width, || (0..rows).flat_map(row).collect())
+        };
+        let values = joined(&[last.values.clone(), values]);
+        let columns = joined(&[last.columns.clone(), first, columns]);
+        let lowered = on.known(Party::Client, rows * width, || trees.lowered.concat());
+        Ok(Pool {
+            values: on.add_known(&values, &lowered),
+            columns,
+            width,
+            ..last
+        })
+    }
+}
+
+/// What the client knows of the tournament of each row. Where others know nothing, it stays as it began.
+struct Trees {
+    rows: usize,
+    /// Of the levels, from all columns to 1.
+    widths: Vec<usize>,
+    /// What is added to a number that must not win: it is the largest at most, so that this takes it below all others,
+    /// as far as the ring can tell from a number above.
+    below: i64,
+    /// For each row what each number of its pool stands for: level and number of a node below which nothing has been
+    /// found; none for one that must not win.
+    nodes: Vec<Vec<Option<(usize, usize)>>>,
+    /// For each row what is added to its next pool.
+    lowered: Vec<Vec<i64>>,
+    /// For each row the numbers of the nodes that are picked next, one a level.
+    next: Vec<Vec<usize>>,
+}
+
+impl Trees {
+    fn new(ring: Ring, rows: usize, columns: usize) -> Trees {
+        let next = |width: &usize| (*width > 1).then(|| width.div_ceil(2));
+        let widths: Vec<usize> = std::iter::successors(Some(columns), next).collect();
+        Trees {
+            rows,
+            nodes: vec![vec![Some((widths.len() - 1, 0))]; rows],
+            widths,
+            below: -(1i64 << (ring.bits() - 1)) + 1,
+            lowered: vec![Vec::new(); rows],
+            next: vec![Vec::new(); rows],
+        }
+    }
+
+    /// Levels with matches.
+    fn depth(&self) -> usize {
+        self.widths.len() - 1
+    }
+
+    /// A place that has been opened of a row, if it can be the next: then what it has met is next to be picked.
+    fn known_place(&mut self, row: usize, place: u64) -> Result<u32, RunError> {
+        let columns = self.widths.first().copied().unwrap_or(0);
+        let wrong = RunError::NoSuchPlace {
+            place,
+            places: columns,
+        };
+        let known = usize::try_from(place).ok().filter(|p| *p < columns);
+        // The node of this column in every level.
+        let mut node = known.unwrap_or(0);
+        let mut path = Vec::with_capacity(self.widths.len());
+        for width in &self.widths {
+            path.push(node);
+            node = if node < width / 2 {
+                node
+            } else {
+                node - width / 2
+            };
+        }
+        let nodes = &mut self.nodes[row];
+        let on_path = |node: &Option<(usize, usize)>| node.is_some_and(|(l, n)| path[l] == n);
+        let won = nodes.iter().position(on_path);
+        let mut lowered = vec![0; nodes.len()];
+        let top = won.and_then(|at| {
+            lowered[at] = self.below;
+            nodes[at].take().map(|(level, _)| level)
+        });
+        self.next[row].clear();
+        for (level, &width) in self.widths[..self.widths.len() - 1].iter().enumerate() {
+            let met = match path[level] {
+                _ if top.is_none_or(|top| level >= top) => None,
+                n if n < width / 2 => Some(n + width / 2),
+                n if n < width / 2 * 2 => Some(n - width / 2),
+                _ => None,
+            };
+            // Where it has met nobody, or somebody larger, its own node, which is not below any that is left.
+            self.next[row].push(met.unwrap_or(path[level]));
+            lowered.push(met.map_or(self.below, |_| 0));
+            nodes.push(met.map(|n| (level, n)));
+        }
+        self.lowered[row] = lowered;
+        match (known, top) {
+            (Some(place), Some(_)) => Ok(place as u32),
+            _ => Err(wrong),
+        }
+    }
+
+    /// The nodes that are picked next of a level, one a row.
+    fn of_level(&self, level: usize) -> Vec<i64> {
+        self.next.iter().map(|nodes| nodes[level] as i64).collect()
+    }
+
+    /// The nodes that are picked next, level by level, and again those of all levels but the first, for their columns.
+    fn picked(&self) -> Vec<i64> {
+        let levels = (0..self.depth()).chain(1..self.depth());
+        levels.flat_map(|level| self.of_level(level)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use hushed_math::rng::SecretRng;
-    use hushed_twopc::testing::share_signed;
+    use hushed_twopc::testing::{reveal_signed, share_signed};
 
     use super::*;
     use crate::formats::{COSINE, LOGIT};
@@ -102,8 +260,13 @@ mod tests {
                 open_top(party, x, (rows, columns), columns, "nearest").unwrap()
             };
             let (client, server) = run_pair(|party| top(party, &x0), |party| top(party, &x1));
-            assert!(server.is_none());
-            for (row, places) in x.chunks(columns).zip(client.unwrap()) {
+            assert!(server.places.is_none());
+            // The numbers are those at the places.
+            let values = client.values.iter().zip(&server.values);
+            let values: Vec<Vec<i64>> = values.map(|(a, b)| reveal_signed(a, b)).collect();
+            for (r, (row, places)) in x.chunks(columns).zip(client.places.unwrap()).enumerate() {
+                let there = values.iter().map(|of_rank| of_rank[r]);
+                assert!(there.eq(places.iter().map(|&p| row[p as usize])));
                 let mut expected = row.to_vec();
                 expected.sort_by(|a, b| b.cmp(a));
                 let found: Vec<i64> = places.iter().map(|&p| row[p as usize]).collect();
@@ -116,15 +279,17 @@ mod tests {
     }
 
     #[test]
-    fn a_place_beyond_the_row_is_an_error() {
-        assert_eq!(known_place(8, 9).unwrap(), 8);
-        let beyond = known_place(9, 9).err();
-        assert!(matches!(
-            beyond,
-            Some(RunError::NoSuchPlace {
-                place: 9,
-                places: 9
-            })
-        ));
+    fn a_place_that_cannot_come_next_is_an_error() {
+        let mut trees = Trees::new(Ring::new(20), 1, 9);
+        let wrong = |trees: &mut Trees, place| {
+            let error = trees.known_place(0, place).err();
+            matches!(error, Some(RunError::NoSuchPlace { places: 9, .. }))
+        };
+        assert_eq!(trees.known_place(0, 8).unwrap(), 8);
+        for place in [8, 9, u64::MAX] {
+            assert!(wrong(&mut trees, place), "{place}");
+        }
+        assert_eq!(trees.known_place(0, 3).unwrap(), 3);
+        assert!(wrong(&mut trees, 3) && wrong(&mut trees, 8));
     }
 }

@@ -138,21 +138,27 @@ pub(super) fn search_exposures(
     let answer = |e: &&mut Exposure| e.who == "client" && e.sees == EMBEDDING;
     if let Some(answer) = all.iter_mut().find(answer) {
         answer.sees = format!(
-            "the places of the {} documents nearest to its text, in order{}; no cosine",
+            "the places of the {} documents nearest to its text, in order{}; {}",
             wanted.top,
             if wanted.records {
                 ", and the beginnings of their texts"
             } else {
                 ""
+            },
+            if wanted.scores {
+                "their cosines, rounded to 2^-12: the operator has allowed it with --search-scores; those of a document to many texts give its vector"
+            } else {
+                "no cosine"
             }
         );
     }
     all.push(Exposure {
         who: "server",
         sees: format!(
-            "how many documents are asked for ({}), and whether their texts are ({}); not which",
+            "how many documents are asked for ({}), and whether their texts ({}) and scores ({}) are; not which",
             wanted.top,
-            if wanted.records { "yes" } else { "no" }
+            if wanted.records { "yes" } else { "no" },
+            if wanted.scores { "yes" } else { "no" }
         ),
     });
     all

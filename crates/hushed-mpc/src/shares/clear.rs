@@ -235,14 +235,56 @@ impl Shares for Clear {
         Ok(Share::new(ring, largest.map(|v| v as u64).collect()))
     }
 
-    fn largest(&mut self, x: &Share, _: usize, columns: usize) -> Result<Share, RunError> {
+    fn tournament(
+        &mut self,
+        x: &Share,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Vec<[Share; 2]>, RunError> {
         let ring = x.ring();
-        let rows = x.words().chunks_exact(columns.max(1));
-        let largest = rows.map(|row| {
-            let values = row.iter().map(|&w| ring.decode(w)).enumerate();
-            values.max_by_key(|&(_, v)| v).map_or(0, |(i, _)| i as u64)
+        let places: Vec<u64> = (0..rows).flat_map(|_| 0..columns as u64).collect();
+        let (mut levels, mut width) = (vec![[x.clone(), Share::new(ring, places)]], columns);
+        while width > 1
+            && let Some([x, places]) = levels.last()
+        {
+            let (half, words) = (width / 2, x.words());
+            let winner = |row: usize, j: usize| {
+                let (a, b) = (row * width + j, row * width + j + half);
+                match j == half || ring.decode(words[a]) >= ring.decode(words[b]) {
+                    true => a + if j == half { half } else { 0 },
+                    false => b,
+                }
+            };
+            let winners = (0..rows).flat_map(|row| (0..width - half).map(move |j| (row, j)));
+            let winners: Vec<usize> = winners.map(|(row, j)| winner(row, j)).collect();
+            let level = [x.gather(&winners), places.gather(&winners)];
+            levels.push(level);
+            width -= half;
+        }
+        Ok(levels)
+    }
+
+    fn largest_of_few(
+        &mut self,
+        x: &Share,
+        with: &Share,
+        rows: usize,
+        columns: usize,
+    ) -> Result<[Share; 2], RunError> {
+        let value = |i: &usize| x.ring().decode(x.words()[*i]);
+        let row = |r: usize| (r * columns..(r + 1) * columns).max_by_key(value);
+        let places: Vec<usize> = (0..rows).filter_map(row).collect();
+        Ok([x.gather(&places), with.gather(&places)])
+    }
+
+    fn pick(&mut self, x: &Share, lengths: &[usize], places: &Known) -> Result<Share, RunError> {
+        let places = places.values.as_ref().ok_or(RunError::WrongInput)?;
+        let mut start = 0;
+        let picked = lengths.iter().zip(places.iter()).map(|(length, place)| {
+            start += length;
+            start - length + *place as usize
         });
-        Ok(Share::new(ring, largest.collect()))
+        Ok(x.gather(&picked.collect::<Vec<_>>()))
     }
 
     fn apply(&mut self, f: &Function, x: &Share) -> Result<Share, RunError> {

@@ -9,7 +9,9 @@ use hushed_twopc::func::inverse::reciprocal_cost;
 use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
 use hushed_twopc::func::softmax::exponentials_cost;
 use hushed_twopc::func::{Format, rescale_cost};
-use hushed_twopc::gadget::{argmax_rows_cost, max_rows_cost, mul_cost, open_rounded_cost};
+use hushed_twopc::gadget::{
+    argmax_levels_cost, largest_of_few_cost, max_rows_cost, mul_cost, open_rounded_cost, pick_cost,
+};
 use hushed_twopc::he::{
     Layout, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, scale_rows_cost,
 };
@@ -428,10 +430,34 @@ impl Shares for Counting<'_> {
         Ok(Length::new(x.ring, rows))
     }
 
-    fn largest(&mut self, x: &Length, rows: usize, columns: usize) -> Result<Length, RunError> {
-        let bits = x.ring.bits();
-        self.add(argmax_rows_cost(rows, columns, x.ring, 0, bits));
-        Ok(Length::new(x.ring, rows))
+    fn tournament(
+        &mut self,
+        x: &Length,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Vec<[Length; 2]>, RunError> {
+        self.add(argmax_levels_cost(rows, columns, x.ring));
+        let next = |width: &usize| (*width > 1).then(|| width.div_ceil(2));
+        let widths = std::iter::successors(Some(columns), next);
+        let level = |width: usize| Length::new(x.ring, rows * width);
+        Ok(widths.map(|w| [level(w), level(w)]).collect())
+    }
+
+    fn largest_of_few(
+        &mut self,
+        x: &Length,
+        _: &Length,
+        rows: usize,
+        columns: usize,
+    ) -> Result<[Length; 2], RunError> {
+        self.add(largest_of_few_cost(rows, columns, x.ring));
+        let one = Length::new(x.ring, rows);
+        Ok([one.clone(), one])
+    }
+
+    fn pick(&mut self, x: &Length, lengths: &[usize], _: &Known) -> Result<Length, RunError> {
+        self.add(pick_cost(lengths, x.ring));
+        Ok(Length::new(x.ring, lengths.len()))
     }
 
     fn apply(&mut self, f: &Function, x: &Length) -> Result<Length, RunError> {

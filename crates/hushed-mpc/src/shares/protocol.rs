@@ -11,7 +11,9 @@ use hushed_twopc::func::inverse::reciprocal;
 use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::softmax::exponentials;
 use hushed_twopc::func::{Format, narrow, rescale};
-use hushed_twopc::gadget::{Sign, argmax_rows, max_rows, mul, open_rounded};
+use hushed_twopc::gadget::{
+    Sign, argmax_levels, largest_of_few, max_rows, mul, open_rounded, pick,
+};
 use hushed_twopc::he::{
     HeContext, LinearShape, MatmulShape, OltShape, PreparedWeights, linear_client, linear_server,
     linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
@@ -375,10 +377,29 @@ impl Shares for Protocol {
         Ok(max_rows(&mut self.ctx, x, rows, columns, 0, bits)?)
     }
 
-    fn largest(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Share, RunError> {
-        let bits = x.ring().bits();
-        let (_, columns) = argmax_rows(&mut self.ctx, x, rows, columns, 0, bits)?;
-        Ok(columns)
+    fn tournament(
+        &mut self,
+        x: &Share,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Vec<[Share; 2]>, RunError> {
+        Ok(argmax_levels(&mut self.ctx, x, rows, columns)?)
+    }
+
+    fn largest_of_few(
+        &mut self,
+        x: &Share,
+        with: &Share,
+        rows: usize,
+        columns: usize,
+    ) -> Result<[Share; 2], RunError> {
+        Ok(largest_of_few(&mut self.ctx, x, with, rows, columns)?)
+    }
+
+    fn pick(&mut self, x: &Share, lengths: &[usize], places: &Known) -> Result<Share, RunError> {
+        let places = places.values.iter().flat_map(|p| p.iter());
+        let places: Zeroizing<Vec<u64>> = Zeroizing::new(places.map(|p| *p as u64).collect());
+        Ok(pick(&mut self.ctx, x, lengths, &places)?)
     }
 
     fn apply(&mut self, f: &Function, x: &Share) -> Result<Share, RunError> {

@@ -78,6 +78,10 @@ fn agree(hits: &[Hit], clear: &[(usize, f64)]) {
             hit.place,
             found.1
         );
+        if let Some(score) = hit.score {
+            assert!((score - found.1).abs() < NEAR, "{score} for {}", found.1);
+            assert_eq!((score * 4096.0).fract(), 0.0);
+        }
     }
     let mut places: Vec<u32> = hits.iter().map(|h| h.place).collect();
     places.sort_unstable();
@@ -109,10 +113,12 @@ fn the_nearest_documents_come_in_order_and_nothing_else_is_sent() {
     let wanted = Wanted {
         top: 5,
         records: true,
+        scores: true,
     };
     let text = "the weather is lovely";
     let (hits, steps) = between_two(&model, text, wanted);
     assert_eq!(hits.len(), 5);
+    assert!(hits.iter().all(|hit| hit.score.is_some()));
     agree(&hits, &expected(&model, text));
     for hit in &hits {
         assert_eq!(hit.record.as_deref(), Some(&*record(hit.place as usize)));
@@ -123,16 +129,49 @@ fn the_nearest_documents_come_in_order_and_nothing_else_is_sent() {
     assert_is(&plan, &steps);
 }
 
+/// What comes after the embedding costs at most twice as much for five documents as for one.
+#[test]
+fn five_documents_cost_at_most_twice_as_much_as_one() {
+    let model = tiny_model();
+    let (program, width) = (model.program(), model.public.config.width);
+    for documents in [1_000, 10_000, 100_000] {
+        let index = Index::shape(documents, width, 0).unwrap();
+        let cost = |top| {
+            let wanted = Wanted {
+                top,
+                records: false,
+                scores: false,
+            };
+            let plan = Plan::search(&program, &index, 4, Terms::default(), wanted).unwrap();
+            let after = |site: &&str| ["unit", "documents", "nearest"].contains(site);
+            let steps = plan.steps.iter().filter(|step| after(&step.site.as_str()));
+            steps.fold([0; 3], |[bytes, rounds, cots], step| {
+                let sent = step.bytes_up + step.bytes_down;
+                [bytes + sent, rounds + step.rounds, cots + step.cots]
+            })
+        };
+        let (one, five) = (cost(1), cost(5));
+        println!("{documents} documents: {one:?}, five {five:?}");
+        assert!(five[0] <= 2 * one[0] && five[1] <= 2 * one[1]);
+        // All pairs of few numbers take more OTs, which weigh where the documents are few.
+        assert!(five[2] <= if documents < 10_000 { 3 } else { 2 } * one[2]);
+    }
+}
+
 #[test]
 fn all_documents_can_be_asked_for_and_records_left() {
     let model = tiny_model();
     let wanted = Wanted {
         top: DOCUMENTS,
         records: false,
+        scores: false,
     };
     let (hits, _) = between_two(&model, "hello", wanted);
     assert_eq!(hits.len(), DOCUMENTS);
-    assert!(hits.iter().all(|hit| hit.record.is_none()));
+    assert!(
+        hits.iter()
+            .all(|hit| hit.record.is_none() && hit.score.is_none())
+    );
     agree(&hits, &expected(&model, "hello"));
 }
 
@@ -143,6 +182,7 @@ fn the_clear_circuit_finds_the_same() {
     let wanted = Wanted {
         top: 10,
         records: true,
+        scores: true,
     };
     for text in ["hello", "the weather is lovely", "a"] {
         let ids = model.tokens(text, TooLong::Refuse).unwrap();
@@ -178,7 +218,11 @@ fn what_does_not_fit_is_refused() {
     let shape = Index::shape(DOCUMENTS, model.public.config.width, 0).unwrap();
     let other = Index::shape(DOCUMENTS, 5, 0).unwrap();
     let plan = |index: &Index, top, records| {
-        let wanted = Wanted { top, records };
+        let wanted = Wanted {
+            top,
+            records,
+            scores: false,
+        };
         Plan::search(&model.program(), index, 4, Terms::default(), wanted).is_ok()
     };
     assert!(plan(&shape, 1, false) && plan(&shape, DOCUMENTS, false));

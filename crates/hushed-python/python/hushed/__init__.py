@@ -8,6 +8,7 @@
 from ._batch import BatchEncoder, JobStatus
 from ._classifier import Classifier
 from ._cost import Cost
+from ._decoder import BatchDecoder, Choice, Likelihood, NextToken
 from ._encoder import SentenceEncoder
 from ._errors import (
     DefectError,
@@ -26,7 +27,9 @@ from ._searcher import Hit, Searcher
 from ._server import Server, serve
 
 __all__ = [
+    "BatchDecoder",
     "BatchEncoder",
+    "Choice",
     "Classifier",
     "Cost",
     "DefectError",
@@ -37,9 +40,11 @@ __all__ = [
     "HushedError",
     "InputError",
     "JobStatus",
+    "Likelihood",
     "LocalError",
     "MismatchError",
     "NetworkError",
+    "NextToken",
     "RefusedError",
     "Searcher",
     "SentenceEncoder",

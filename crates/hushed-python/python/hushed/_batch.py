@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from typing import Any, Callable, Iterable, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -31,21 +31,8 @@ class JobStatus(NamedTuple):
     """Why it failed."""
 
 
-class BatchEncoder:
-    """Embeddings of batches by ``fhe``: the server computes alone, for minutes to hours, while this program may end.
-
-    >>> enc = hushed.BatchEncoder("models.example.org:7450", ca="ca.pem", keys="keys", make_keys=True)
-    >>> job = enc.submit(texts)               # encrypted here, and sent; the id of the job
-    >>> enc.status(job).state
-    'running'
-    >>> enc.result(job).shape                 # hours later, in any process
-    (255, 384)
-
-    ``keys`` is the key folder of ``hushed embed --protocol fhe --keys``: it has the secret key, the server's manifest
-    and what waits for an answer, and must last until the answers are there. ``make_keys=True`` makes keys where there
-    are none. They take gigabytes, are sent once, and expire after ``days``. Nothing is kept in this object, and nothing
-    is connected before the first call. Arguments may come from the environment as for the command (docs/python.md).
-    """
+class Batches:
+    """What batches for encoders and for decoders have in common."""
 
     def __init__(
         self,
@@ -91,6 +78,53 @@ class BatchEncoder:
             lengths=lengths,
         )
 
+    def status(self, job: str) -> JobStatus:
+        """How far a job is. A reply that is here already is ``done``; the server is not asked about it."""
+        state, ahead, layer, layers, left, why = _native.batch_status(self._batching, job_id(job))
+        return JobStatus(state, ahead, layer, layers, left or None, why)
+
+    def forget(self, job: str) -> None:
+        """Deletes what the key folder keeps of a job whose answers are no longer needed."""
+        _native.batch_forget(self._batching, job_id(job))
+
+    def __repr__(self) -> str:
+        return f"<hushed.{type(self).__name__} of {self._batching.connection.server}>"
+
+    def _submitted(self, submitted: Tuple[str, List[str]]) -> str:
+        job, lines = submitted
+        for line in lines:
+            warnings.warn(line, UserWarning, stacklevel=3)
+        return job
+
+    def _wait(self, job: str, timeout: Optional[float]) -> None:
+        """Until a job is neither queued nor running."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            status = self.status(job)
+            if status.state not in ("queued", "running"):
+                return
+            wait = min(15.0, max(1.0, (status.seconds_left or 0) / 50))
+            if until is not None and time.monotonic() + wait > until:
+                raise NetworkError("the job is not done yet: ask again later; it goes on", "timeout")
+            time.sleep(wait)
+
+
+class BatchEncoder(Batches):
+    """Embeddings of batches by ``fhe``: the server computes alone, for minutes to hours, while this program may end.
+
+    >>> enc = hushed.BatchEncoder("models.example.org:7450", ca="ca.pem", keys="keys", make_keys=True)
+    >>> job = enc.submit(texts)               # encrypted here, and sent; the id of the job
+    >>> enc.status(job).state
+    'running'
+    >>> enc.result(job).shape                 # hours later, in any process
+    (255, 384)
+
+    ``keys`` is the key folder of ``hushed embed --protocol fhe --keys``: it has the secret key, the server's manifest
+    and what waits for an answer, and must last until the answers are there. ``make_keys=True`` makes keys where there
+    are none. They take gigabytes, are sent once, and expire after ``days``. Nothing is kept in this object, and nothing
+    is connected before the first call. Arguments may come from the environment as for the command (docs/python.md).
+    """
+
     def submit(
         self,
         sentences: Union[str, Iterable[str]],
@@ -105,15 +139,7 @@ class BatchEncoder:
         their words.
         """
         texts = texts_of([sentences] if isinstance(sentences, str) else sentences)
-        job, lines = _native.batch_submit(self._batching, texts, progress)
-        for line in lines:
-            warnings.warn(line, UserWarning, stacklevel=2)
-        return job
-
-    def status(self, job: str) -> JobStatus:
-        """How far a job is. A reply that is here already is ``done``; the server is not asked about it."""
-        state, ahead, layer, layers, left, why = _native.batch_status(self._batching, _id(job))
-        return JobStatus(state, ahead, layer, layers, left or None, why)
+        return self._submitted(_native.batch_submit(self._batching, texts, progress))
 
     def result(self, job: str, *, timeout: Optional[float] = None) -> "np.ndarray[Any, np.dtype[np.float32]]":
         """The answers, float32 of shape (n, d): waits for the job, fetches the reply and decrypts it here. Of a
@@ -124,28 +150,14 @@ class BatchEncoder:
         keys are retired, and there are no answers: do not tell the server (docs/fhe.md). The answers can be decrypted
         again until :meth:`forget`; each time counts.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            status = self.status(job)
-            if status.state not in ("queued", "running"):
-                break
-            wait = min(15.0, max(1.0, (status.seconds_left or 0) / 50))
-            if until is not None and time.monotonic() + wait > until:
-                raise NetworkError("the job is not done yet: ask again later; it goes on", "timeout")
-            time.sleep(wait)
-        numbers, rows = _native.batch_result(self._batching, _id(job))
+        self._wait(job, timeout)
+        numbers, rows = _native.batch_result(self._batching, job_id(job))
         vectors: "np.ndarray[Any, np.dtype[np.float32]]" = np.frombuffer(numbers, dtype=np.float32)
         return vectors.reshape((rows, -1 if rows else 0))
 
-    def forget(self, job: str) -> None:
-        """Deletes what the key folder keeps of a job whose answers are no longer needed."""
-        _native.batch_forget(self._batching, _id(job))
 
-    def __repr__(self) -> str:
-        return f"<hushed.BatchEncoder of {self._batching.connection.server}>"
-
-
-def _id(job: str) -> str:
+def job_id(job: str) -> str:
+    """The id that ``submit`` returned."""
     if not isinstance(job, str):
         raise TypeError(f"job is the id that submit returned, not {type(job).__name__}")
     return job

@@ -15,13 +15,15 @@ class Hit(NamedTuple):
     """Its place in the server's index, from 0."""
     text: Optional[str]
     """The beginning of its text; ``None`` where texts were not asked for."""
+    score: Optional[float] = None
+    """Its cosine to the query, rounded to 2^-12; ``None`` where scores were not asked for."""
 
 
 class Searcher(Session):
     """Searches a server's documents; the server sees neither the query nor what was found.
 
     >>> hushed.Searcher("127.0.0.1:7450", pin="9f86d0…").search("which contracts end this year?", top=1)
-    [Hit(place=17, text='…')]
+    [Hit(place=17, text='…', score=None)]
 
     Arguments are those of :class:`SentenceEncoder` without ``prompts``. Threads may share a searcher; their calls run one after the other.
     It cannot be pickled, and refuses to work in a process that was forked from its own.
@@ -52,13 +54,15 @@ class Searcher(Session):
         self._native: _native.Searcher = _native.Searcher(connection)
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
 
-    def search(self, query: str, top: int = 5, *, texts: bool = True) -> List[Hit]:
-        """The ``top`` nearest documents (at most 100), the nearest first, with the beginnings of their ``texts``. Each
-        document counts as a text of this client at the server, and so does each text that is fetched."""
+    def search(self, query: str, top: int = 5, *, texts: bool = True, scores: bool = False) -> List[Hit]:
+        """The ``top`` nearest documents (at most 100), the nearest first, with the beginnings of their ``texts``, and
+        with their ``scores`` where the server's operator gives them (``hushed serve --search-scores``). Each document
+        counts as a text of this client at the server, and so do each text that is fetched and each score."""
         if not isinstance(query, str):
             raise TypeError(f"query must be a str, not {type(query).__name__}")
         how = How(batch=1, bucket=self._bucket, truncate=self._truncate, public_table=self._public_table)
-        return [Hit(*hit) for hit in self._native.search(query, at_least(1, top, "top"), texts, how)]
+        wanted = (at_least(1, top, "top"), bool(texts), bool(scores))
+        return [Hit(*hit) for hit in self._native.search(query, wanted, how)]
 
     def __len__(self) -> int:
         """How many documents the server has."""

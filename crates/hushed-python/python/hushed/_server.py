@@ -59,6 +59,7 @@ def serve(
     max_texts: int = 1000,
     public_table: bool = False,
     index: Optional[PathLike] = None,
+    search_scores: bool = False,
     public_prefix: Optional[PathLike] = None,
     answers: str = "label",
 ) -> Server:
@@ -67,7 +68,7 @@ def serve(
     ``certificates`` is a folder for the development certificate, made there on first use; without it the certificate
     is made in a temporary folder, and the pin is another each time. Port 0 takes any free one. ``tokens`` is a file of
     the bearer tokens that clients need. ``index`` is an index of documents (``hushed index``) that clients may search,
-    ``public_prefix`` a file whose text, which is no secret, stands before every one that is continued. ``answers`` is
+    with ``search_scores`` also for the cosines of what is found, ``public_prefix`` a file whose text, which is no secret, stands before every one that is continued. ``answers`` is
     what clients get of a text that is classified or continued: ``"label"``, ``"top:K"``, of a classifier also
     ``"logits"``. The limits are those of ``hushed serve``.
 
@@ -89,6 +90,7 @@ def serve(
         max_texts=at_least(1, max_texts, "max_texts"),
         public_table=bool(public_table),
         index=index,
+        search_scores=bool(search_scores),
         public_prefix=public_prefix,
         answers=str(answers),
     )

@@ -76,6 +76,7 @@ class Batching:
     max_key_bytes: int
     truncate: bool
     lengths: Optional[str]
+    wanted: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class Serving:
     max_texts: int
     public_table: bool
     index: Optional[PathLike]
+    search_scores: bool
     public_prefix: Optional[PathLike]
     answers: str
 

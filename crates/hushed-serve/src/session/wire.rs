@@ -146,6 +146,8 @@ pub struct IndexFacts {
     pub documents: u32,
     /// Bytes of the record of each; 0 where there are none.
     pub record_bytes: u32,
+    /// Whether the operator opens the scores of what is found.
+    pub scores: bool,
 }
 
 /// What a server of runs under encryption offers.
@@ -201,6 +203,7 @@ impl Reply {
                 if let Some(index) = &w.index {
                     out.extend_from_slice(&index.documents.to_le_bytes());
                     out.extend_from_slice(&index.record_bytes.to_le_bytes());
+                    out.push(u8::from(index.scores));
                 }
                 match w.answers {
                     Answers::Label => out.push(0),
@@ -252,6 +255,11 @@ impl Reply {
                     [1] => Some(IndexFacts {
                         documents: u32::from_le_bytes(reader.array("number of documents")?),
                         record_bytes: u32::from_le_bytes(reader.array("bytes of a record")?),
+                        scores: match reader.array("scores")? {
+                            [0] => false,
+                            [1] => true,
+                            _ => return Err(WireFault::Undefined { field: "scores" }),
+                        },
                     }),
                     _ => return Err(WireFault::Undefined { field: "index" }),
                 },

@@ -19,9 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hushed_model::{
-    ImageError, Item, Model, Pixels, Program, Public, Task, TokenIds, TooLong, largest,
-};
+use hushed_model::{ImageError, Item, Model, Pixels, Program, Public, Task, TokenIds, TooLong};
 use hushed_mpc::{Answers, Input, Layers, Protocol, RunError, embeddings, labels, logits};
 use hushed_net::{Expect, Stats};
 
@@ -31,6 +29,7 @@ use crate::session::connect::{ClientConfig, open, patiently};
 use crate::session::deadlines::Deadlines;
 use crate::session::wire::{PrefixFacts, Refusal, Welcome, WireFault};
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
+use answer::by_size;
 use greet::{greet, pinned};
 
 pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress};
@@ -312,7 +311,7 @@ impl Client {
         match self.answers().top() {
             None => self.each_of(items, options, progress, &logits, |index, answer| {
                 let class = |row: Vec<f64>| Class {
-                    top: vec![name(&largest(&row))],
+                    top: by_size(&row).iter().map(name).collect(),
                     logits: Some(row),
                 };
                 each(index, answer.classed(class));

@@ -148,19 +148,18 @@ impl Kept {
     pub fn search(
         &mut self,
         query: &str,
-        top: usize,
-        records: bool,
+        wanted: Wanted,
         options: &Options,
         stop: &Arc<AtomicBool>,
     ) -> Result<Found, ServeError> {
         // What is wrong with `top` is said by the search.
         let found = Wanted {
-            top: top.min(self.documents).min(usize::from(MAX_TOP)),
-            records,
+            top: wanted.top.min(self.documents).min(usize::from(MAX_TOP)),
+            ..wanted
         };
         self.run(found.charge().min(self.max_texts), |client| {
             client.stop_when(Arc::clone(stop));
-            client.search(query, top, records, options, None)
+            client.search(query, wanted, options, None)
         })
     }
 

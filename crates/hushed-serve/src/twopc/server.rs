@@ -122,6 +122,7 @@ impl Server {
         Ok(Self {
             shared: Shared {
                 index,
+                scores: config.search_scores,
                 charge,
                 answers,
                 prefix,

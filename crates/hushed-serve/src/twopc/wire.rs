@@ -30,6 +30,7 @@ const PADDED: u8 = 1;
 const PUBLIC_TABLE: u8 = 2;
 const BEGINS: u8 = 4;
 const RECORDS: u8 = 8;
+const SCORES: u8 = 16;
 
 /// Temperatures are in thousandths, from 0 to 2.
 pub const MAX_TEMPERATURE: u16 = 2000;
@@ -70,6 +71,8 @@ pub struct Search {
     pub top: u16,
     /// Their records as well.
     pub records: bool,
+    /// Their scores as well.
+    pub scores: bool,
 }
 
 /// What a client asks for with [`Request::Next`]; all of it is public.
@@ -124,7 +127,8 @@ impl Request {
                 let flag = |set: bool, flag: u8| if set { flag } else { 0 };
                 let flags = flag(search.padded, PADDED)
                     | flag(search.public_table, PUBLIC_TABLE)
-                    | flag(search.records, RECORDS);
+                    | flag(search.records, RECORDS)
+                    | flag(search.scores, SCORES);
                 let mut out = vec![4, flags];
                 out.extend_from_slice(&search.rows.to_le_bytes());
                 out.extend_from_slice(&search.top.to_le_bytes());
@@ -199,7 +203,7 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
 fn search(reader: &mut Reader<'_>) -> Result<Search, WireFault> {
     let [flags] = reader.array("flags")?;
     let undefined = |field| Err(WireFault::Undefined { field });
-    if flags & !(PADDED | PUBLIC_TABLE | RECORDS) != 0 {
+    if flags & !(PADDED | PUBLIC_TABLE | RECORDS | SCORES) != 0 {
         return undefined("flags");
     }
     let rows = u32::from_le_bytes(reader.array("number of tokens")?);
@@ -216,6 +220,7 @@ fn search(reader: &mut Reader<'_>) -> Result<Search, WireFault> {
         public_table: flags & PUBLIC_TABLE != 0,
         top,
         records: flags & RECORDS != 0,
+        scores: flags & SCORES != 0,
     })
 }
 

@@ -34,6 +34,7 @@ fn welcome() -> Welcome {
         index: Some(IndexFacts {
             documents: 11,
             record_bytes: 12,
+            scores: true,
         }),
         answers: Answers::Top(2),
         prefix: Some(PrefixFacts {
@@ -50,6 +51,7 @@ fn search() -> Search {
         public_table: false,
         top: 5,
         records: true,
+        scores: true,
     }
 }
 
@@ -90,6 +92,7 @@ fn refusals() -> Vec<Refusal> {
             task: hushed_serve::Task::Generate,
         },
         Refusal::NoIndex,
+        Refusal::NoScores,
         Refusal::Unknown { code: 999 },
     ]
 }

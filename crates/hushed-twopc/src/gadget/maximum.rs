@@ -3,8 +3,9 @@
 //! A match of a and b keeps a + 1{a < b}·(b − a). Comparison drops low bits
 //! ([`less_than_public`](super::less_than_public)): a match can be lost by less than 2^(drop_bits−1), so the winner of
 //! ⌈log₂ cols⌉ levels is at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum, and is always one of the row's
-//! elements. That is all a softmax needs, which only wants its arguments not to be large. [`argmax_rows`] carries the
-//! column along: its multiplexer selects both in one message, so that it costs no further round.
+//! elements. That is all a softmax needs, which only wants its arguments not to be large. [`argmax_levels`] carries the
+//! column along: its multiplexer selects both in one message, so that it costs no further round. It keeps what every
+//! level had, because the second largest is among those that the largest has met.
 
 use super::compare::{coarse, msb, msb_cost};
 use super::select::{mux, mux_cost};
@@ -20,7 +21,7 @@ pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_
 
 /// Cost of [`max_of_rows`].
 pub fn max_of_rows_cost(widths: &[usize], ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
-    tournament_cost(widths, ring, drop_bits, keep_bits, 1)
+    tournament_cost(widths, ring, (drop_bits, keep_bits), 1, 1)
 }
 
 /// One element of each row of x (rows × cols, signed), at most ⌈log₂ cols⌉·2^(drop_bits−1) below the row's maximum.
@@ -50,52 +51,53 @@ pub fn max_of_rows(
     drop_bits: u32,
     keep_bits: u32,
 ) -> Result<Share, TwopcError> {
-    let [winners] = tournament(ctx, "max_rows", [x.clone()], widths, drop_bits, keep_bits)?;
+    let bits = (drop_bits, keep_bits);
+    let [winners] = tournament(ctx, "max_rows", [x.clone()], widths, bits, 1, |_| ())?;
     Ok(winners)
 }
 
-/// Cost of [`argmax_rows`].
-pub fn argmax_rows_cost(
-    rows: usize,
-    cols: usize,
-    ring: Ring,
-    drop_bits: u32,
-    keep_bits: u32,
-) -> Cost {
-    tournament_cost(&vec![cols; rows], ring, drop_bits, keep_bits, 2)
+/// Cost of [`argmax_levels`].
+pub fn argmax_levels_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
+    tournament_cost(&vec![cols; rows], ring, (0, ring.bits()), 2, 1)
 }
 
-/// As [`max_rows`], with the column of each winner: (elements, columns), one of each a row, in the ring of x. Of equal
-/// elements any one may win.
+/// The levels of an exact tournament, each with its elements and their columns, both in the ring of x: from x itself,
+/// `cols` a row, to the largest, one a row; of equal elements any one may win. In a level of w a row number j meets
+/// number j + ⌊w/2⌋, and the winner is number j of the next; with an odd w the last one rests and is the last of the
+/// next as well. Differences within a row must be below 2^(ℓ−1).
 ///
 /// # Errors
-/// As [`max_rows`], or if the columns' numbers do not fit the ring.
-pub fn argmax_rows(
+/// [`TwopcError::Misuse`] unless x has rows × cols elements, cols ≥ 1, and the columns' numbers fit the ring.
+pub fn argmax_levels(
     ctx: &mut Ctx,
     x: &Share,
     rows: usize,
     cols: usize,
-    drop_bits: u32,
-    keep_bits: u32,
-) -> Result<(Share, Share), TwopcError> {
+) -> Result<Vec<[Share; 2]>, TwopcError> {
+    let (name, ring) = ("argmax_levels", x.ring());
     let largest = (cols as u64).saturating_sub(1);
-    expect_at_most("argmax_rows", "last column", largest, x.ring().mask())?;
+    expect_at_most(name, "last column", largest, ring.mask())?;
     let columns: Vec<i64> = (0..rows * cols).map(|i| (i % cols) as i64).collect();
-    let columns = Share::public(ctx.party(), x.ring(), &columns);
-    let all = [x.clone(), columns];
-    let widths = vec![cols; rows];
-    let [winners, columns] = tournament(ctx, "argmax_rows", all, &widths, drop_bits, keep_bits)?;
-    Ok((winners, columns))
+    let all = [x.clone(), Share::public(ctx.party(), ring, &columns)];
+    let (bits, widths) = ((0, ring.bits()), vec![cols; rows]);
+    let mut levels = Vec::new();
+    let last = tournament(ctx, name, all, &widths, bits, 1, |level: &[Share; 2]| {
+        levels.push(level.clone());
+    })?;
+    levels.push(last);
+    Ok(levels)
 }
 
-/// The tournament over the first of `all`; the others go with it.
-fn tournament<const N: usize>(
+/// The tournament over the first of `all`, until rows have at most `until`; the others go with it. Comparisons drop and
+/// keep these `bits`. `before` sees what goes into each level.
+pub(super) fn tournament<const N: usize>(
     ctx: &mut Ctx,
     name: &'static str,
     mut all: [Share; N],
     widths: &[usize],
-    drop_bits: u32,
-    keep_bits: u32,
+    (drop_bits, keep_bits): (u32, u32),
+    until: usize,
+    mut before: impl FnMut(&[Share; N]),
 ) -> Result<[Share; N], TwopcError> {
     for &width in widths {
         expect_at_least(name, "columns", width as u64, 1)?;
@@ -104,7 +106,8 @@ fn tournament<const N: usize>(
     for x in &all {
         expect_len(name, "elements", x.len(), widths.iter().sum())?;
     }
-    while widths.iter().any(|width| *width > 1) {
+    while widths.iter().any(|width| *width > until) {
+        before(&all);
         let Level { a, b, kept } = Level::new(&mut widths);
         let apart = all.each_ref().map(|x| x.gather(&b).sub(&x.gather(&a)));
         let less = coarse(ctx, &apart[0].neg(), drop_bits, keep_bits)?;
@@ -151,17 +154,17 @@ impl Level {
     }
 }
 
-fn tournament_cost(
+pub(super) fn tournament_cost(
     widths: &[usize],
     ring: Ring,
-    drop_bits: u32,
-    keep_bits: u32,
+    (drop_bits, keep_bits): (u32, u32),
     carried: usize,
+    until: usize,
 ) -> Cost {
     let compared = keep_bits.min(ring.bits() - drop_bits);
     let mut cost = Cost::ZERO;
     let mut widths = widths.to_vec();
-    while widths.iter().any(|width| *width > 1) {
+    while widths.iter().any(|width| *width > until) {
         let matches = widths.iter().map(|width| width / 2).sum();
         cost = cost + msb_cost(matches, compared) + mux_cost(carried * matches, ring);
         widths
@@ -243,12 +246,32 @@ mod tests {
             x[..cols].fill(-5); // a row of equals
             let (x0, x1) = share_signed(ring, &x, 4);
             let (y0, y1, stats) = run_counted(
-                |ctx| argmax_rows(ctx, &x0, rows, cols, 0, 24).unwrap(),
-                |ctx| argmax_rows(ctx, &x1, rows, cols, 0, 24).unwrap(),
+                |ctx| argmax_levels(ctx, &x0, rows, cols).unwrap(),
+                |ctx| argmax_levels(ctx, &x1, rows, cols).unwrap(),
             );
-            let cost = argmax_rows_cost(rows, cols, ring, 0, 24);
+            let cost = argmax_levels_cost(rows, cols, ring);
             assert_cost(&stats, cost);
-            let (max, at) = (reveal_signed(&y0.0, &y1.0), reveal_signed(&y0.1, &y1.1));
+            let open = |level: usize, k: usize| reveal_signed(&y0[level][k], &y1[level][k]);
+            let last = y0.len() - 1;
+            let (max, at) = (open(last, 0), open(last, 1));
+            // Every level holds elements of the row with their columns, and the pairing is what the header says.
+            let mut width = cols;
+            for level in 0..last {
+                let (now, places) = (open(level, 0), open(level, 1));
+                let next = open(level + 1, 0);
+                for r in 0..rows {
+                    let row = &now[r * width..][..width];
+                    let (half, winners) = (width / 2, &next[r * width.div_ceil(2)..]);
+                    for j in 0..half {
+                        assert_eq!(winners[j], row[j].max(row[j + half]));
+                    }
+                    assert!(width % 2 == 0 || winners[half] == row[width - 1]);
+                    for (j, v) in row.iter().enumerate() {
+                        assert_eq!(x[r * cols + places[r * width + j] as usize], *v);
+                    }
+                }
+                width = width.div_ceil(2);
+            }
             for (r, row) in x.chunks(cols).enumerate() {
                 assert_eq!(max[r], *row.iter().max().unwrap());
                 assert_eq!(row[at[r] as usize], max[r]);
@@ -259,9 +282,6 @@ mod tests {
     #[test]
     fn columns_must_fit_the_ring() {
         let x = Share::zero(Ring::new(2), 5);
-        run_counted(
-            |ctx| assert!(argmax_rows(ctx, &x, 1, 5, 0, 2).is_err()),
-            |_| (),
-        );
+        run_counted(|ctx| assert!(argmax_levels(ctx, &x, 1, 5).is_err()), |_| ());
     }
 }

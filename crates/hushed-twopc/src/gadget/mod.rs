@@ -23,7 +23,9 @@
 //! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |
 //! | [`ole`] | 1 | bits + Σ (ℓ−j) |
 //! | [`table_16`] | 2 | 4 + 15ℓ |
-//! | [`max_rows`], [`argmax_rows`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
+//! | [`max_rows`], [`argmax_levels`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
+//! | [`largest_of_few`] of k | [`msb`], [`all`] of k − 1 bits, [`mux`] | those of k(k−1)/2, k and k |
+//! | [`pick`] one of k | 2⌈log₁₆ k⌉ | (k−1)ℓ and some more |
 //! | [`top_bits`], k of them | as [`msb`] of many below them, and ⌈(k−1)/2⌉ | as [`msb`] below, and 17 for two of them |
 //! | [`to_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |
 //! | [`leading_one`] | of few elements those of one comparison, of others those of [`highest_one`] | of few ℓ − 1 comparisons |
@@ -35,6 +37,8 @@ mod compare;
 mod equal;
 mod maximum;
 mod multiply;
+mod pairs;
+mod pick;
 mod planes;
 mod round;
 mod select;
@@ -54,11 +58,13 @@ pub use boolean::{all, all_cost, and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
 pub use equal::{equal, equal_cost, is_zero, is_zero_cost, one_hot, one_hot_cost};
 pub use maximum::{
-    argmax_rows, argmax_rows_cost, max_of_rows, max_of_rows_cost, max_rows, max_rows_cost,
+    argmax_levels, argmax_levels_cost, max_of_rows, max_of_rows_cost, max_rows, max_rows_cost,
 };
 pub use multiply::{
     Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
 };
+pub use pairs::{largest_of_few, largest_of_few_cost};
+pub use pick::{pick, pick_cost};
 pub use round::{open_rounded, open_rounded_cost, round, round_cost};
 pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost};
 #[cfg(any(test, feature = "testing"))]

@@ -76,7 +76,8 @@ fn rows_over_ferret() {
     let (x0, x1) = share_signed(ring, &x, 1);
     let (i0, i1) = share(Ring::new(5), &ids, 2);
     let run = |ctx: &mut Ctx, x: &Share, ids: &Share| {
-        let (most, at) = argmax_rows(ctx, x, ROWS, COLUMNS, 0, 24).unwrap();
+        let mut levels = argmax_levels(ctx, x, ROWS, COLUMNS).unwrap();
+        let [most, at] = levels.pop().unwrap();
         (most, at, one_hot(ctx, ids, COLUMNS).unwrap())
     };
     let (a, b) = run_pair_over_ferret(|ctx| run(ctx, &x0, &i0), |ctx| run(ctx, &x1, &i1));

@@ -77,6 +77,7 @@ impl Queue {
             wanted: Wanted {
                 top: 1,
                 records: false,
+                scores: false,
             },
             planned: 10.0,
             answer,

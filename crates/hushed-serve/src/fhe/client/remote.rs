@@ -315,10 +315,15 @@ impl Remote {
     /// job; this one is decrypted again from the local copy until it is deleted.
     ///
     /// # Errors
-    /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] once
-    /// the server has been out of reach for [`RemoteOptions::patience`]; those of [`decrypt`].
+    /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`],
+    /// [`FheJobError::OtherAnswer`]; [`ServeError::Net`] once the server has been out of reach for
+    /// [`RemoteOptions::patience`]; those of [`decrypt`].
     pub fn collect(&self, job: &Digest, watch: OnEvent<'_>) -> Result<Answer, ServeError> {
         let (plan, params) = self.plan()?;
+        // Before it is decrypted, which counts.
+        if let Some(wanted) = self.options.wanted {
+            wanted.check(&plan)?;
+        }
         let path = self.outbox.reply(job);
         let bytes = exchange::reply_bytes(&plan, &params);
         if !self.has_reply(job, bytes) {

@@ -155,6 +155,9 @@ pub enum Refusal {
         "it has no documents to search, fewer than were asked for, or none with texts; ask its operator"
     )]
     NoIndex,
+    /// Its operator does not open scores.
+    #[error("it gives no scores of documents; leave out --scores, or ask its operator")]
+    NoScores,
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -205,6 +208,7 @@ impl Refusal {
             Self::Uncounted => (27, 0, none),
             Self::OtherTask { task } => (28, task as u32, none),
             Self::NoIndex => (29, 0, none),
+            Self::NoScores => (30, 0, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -245,6 +249,7 @@ impl Refusal {
                 None => Self::Unknown { code },
             },
             29 => Self::NoIndex,
+            30 => Self::NoScores,
             code => Self::Unknown { code },
         }
     }

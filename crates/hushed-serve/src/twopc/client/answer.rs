@@ -35,7 +35,8 @@ pub struct Answered<T> {
 /// The class of a text or image. No `Debug`: it is private.
 #[derive(Clone, PartialEq)]
 pub struct Class {
-    /// The names of the largest logits, from the largest: as many as the server's operator has opened, at least one.
+    /// The names of the largest logits, from the largest: as many as the server's operator has opened, at least one,
+    /// and all where the logits are.
     pub top: Vec<String>,
     /// All logits, in the order of the model's classes, where the server's operator has them opened.
     pub logits: Option<Vec<f64>>,
@@ -47,6 +48,13 @@ impl Class {
     pub fn name(&self) -> &str {
         self.top.first().map_or("", String::as_str)
     }
+}
+
+/// The places of numbers from the largest; equal ones stay in their order.
+pub(super) fn by_size(numbers: &[f64]) -> Vec<u32> {
+    let mut pairs: Vec<(u32, &f64)> = (0..).zip(numbers).collect();
+    pairs.sort_by(|a, b| b.1.total_cmp(a.1));
+    pairs.into_iter().map(|(place, _)| place).collect()
 }
 
 impl<T> Answered<T> {

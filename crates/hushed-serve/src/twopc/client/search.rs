@@ -44,16 +44,22 @@ impl Client {
         self.welcome.index.map_or(0, |i| i.record_bytes as usize)
     }
 
-    /// The `top` documents nearest to a query, or all if there are fewer, at most [`MAX_TOP`], with their `records`.
-    /// Each document counts as a text of this client, and each record as another.
+    /// Whether the scores of what is found can be asked for.
+    #[must_use]
+    pub fn gives_scores(&self) -> bool {
+        self.welcome.index.is_some_and(|i| i.scores)
+    }
+
+    /// The documents nearest to a query, or all if there are fewer than wanted, at most [`MAX_TOP`]. Each document
+    /// counts as a text of this client, each record as another, and each score as well.
     ///
     /// # Errors
-    /// [`Refusal::NoIndex`] where there are no documents, or none with records; else as [`Client::embed`].
+    /// [`Refusal::NoIndex`] where there are no documents, or none with records; [`Refusal::NoScores`]; else as
+    /// [`Client::embed`].
     pub fn search(
         &mut self,
         query: &str,
-        top: usize,
-        records: bool,
+        wanted: Wanted,
         options: &Options,
         progress: Option<OnProgress>,
     ) -> Result<Found, ServeError> {
@@ -61,19 +67,22 @@ impl Client {
         if self.public().task() != Task::Embed {
             return Err(self.other_task());
         }
-        if top == 0 {
+        if wanted.top == 0 {
             let name = "the number of documents";
             return Err(ServeError::EmptyOption { name });
         }
         let limit = usize::from(MAX_TOP);
-        if top > limit {
+        if wanted.top > limit {
             return Err(ServeError::TooManyDocuments { limit });
         }
-        let top = top.min(self.documents());
-        if top == 0 || records && !self.has_records() {
+        let top = wanted.top.min(self.documents());
+        if top == 0 || wanted.records && !self.has_records() {
             return Err(ServeError::Refused(Refusal::NoIndex));
         }
-        let wanted = Wanted { top, records };
+        if wanted.scores && !self.gives_scores() {
+            return Err(ServeError::Refused(Refusal::NoScores));
+        }
+        let wanted = Wanted { top, ..wanted };
         if wanted.charge() > self.texts_left() {
             return Err(ServeError::TooManyTexts {
                 texts: wanted.charge(),
@@ -100,7 +109,8 @@ impl Client {
             padded: terms.padded,
             public_table: terms.public_table,
             top: top as u16,
-            records,
+            records: wanted.records,
+            scores: wanted.scores,
         });
         self.ask(&request)?;
         let input = Input::Texts(ids, terms);

@@ -28,6 +28,8 @@ pub struct ServerConfig {
     pub public_table: bool,
     /// An index of documents that clients may search (`hushed index`).
     pub index: Option<PathBuf>,
+    /// Opens the scores of the documents that are found to clients that ask for them; each counts as a text.
+    pub search_scores: bool,
     /// What is opened of a text that is classified or continued; each place or logit counts as a text.
     pub answers: Answers,
     /// A text before every one that is continued, which is no secret: it is run once, in the clear.
@@ -53,6 +55,7 @@ impl ServerConfig {
             max_texts: 1000,
             public_table: false,
             index: None,
+            search_scores: false,
             answers: Answers::default(),
             public_prefix: None,
             max_memory: None,

@@ -31,6 +31,7 @@ impl Room {
             let wanted = Wanted {
                 top: index.documents().min(usize::from(MAX_TOP)),
                 records: index.has_records(),
+                scores: config.search_scores,
             };
             let search = Plan::search(program, index, max_tokens, Terms::default(), wanted)?;
             needed.session = needed.session.max(search.memory.session);

@@ -48,6 +48,8 @@ pub(super) struct Shared {
     pub(super) sampler: Sampler,
     /// Documents to search.
     pub(super) index: Option<Index>,
+    /// Whether their scores are opened.
+    pub(super) scores: bool,
     /// What an answer to one text or image counts as, in texts.
     pub(super) charge: usize,
     /// What is opened of it.
@@ -107,6 +109,7 @@ fn greet(
         index: shared.index.as_ref().map(|index| IndexFacts {
             documents: narrow(index.documents()),
             record_bytes: narrow(index.record_bytes()),
+            scores: shared.scores,
         }),
         answers: shared.answers,
         prefix: shared.prefix.as_ref().map(|prefix| prefix.facts),
@@ -277,8 +280,8 @@ impl Passes<'_> {
         Ok(())
     }
 
-    /// The documents nearest to a text. Each place that is opened counts as a text, and so does each record: both tell
-    /// of the documents.
+    /// The documents nearest to a text. Each place that is opened counts as a text, and so do each record and each
+    /// score: all tell of the documents.
     fn search(&mut self, asked: &Search) -> Result<(), Stop> {
         let shared = self.shared;
         let terms = Terms {
@@ -288,12 +291,17 @@ impl Passes<'_> {
         let wanted = Wanted {
             top: usize::from(asked.top),
             records: asked.records,
+            scores: asked.scores,
         };
         let rows = asked.rows as usize;
         let has = |index: &&Index| {
             wanted.top <= index.documents() && (!wanted.records || index.has_records())
         };
         let index = shared.index.as_ref().filter(has).ok_or(Refusal::NoIndex);
+        let index = match wanted.scores && !shared.scores {
+            true => index.and(Err(Refusal::NoScores)),
+            false => index,
+        };
         let charge = wanted.charge();
         self.agreed(index.map(drop), &[rows], charge, terms)?;
         let Ok(index) = index else { return Ok(()) };

@@ -1,0 +1,176 @@
+//! An element of each of several shared vectors, at places that the client alone knows.
+//!
+//! The client finds its own share of the element itself; of the server's it gets a new share by look-ups in tables of
+//! sixteen ([`table_16`](super::table_16)): the low four bits of a place choose one of every sixteen neighbours, the
+//! next four one of sixteen of those. All vectors go through together. Two messages a stage, ⌈log₁₆⌉ stages of the
+//! longest, some ℓ bits an element in all, whatever is picked.
+
+use super::table::{Table, table_16, table_16_cost};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::{TwopcError, expect_len};
+use crate::share::{Ring, SecretWords, Share};
+use hushed_math::bits::Mask;
+use hushed_net::Party;
+use zeroize::Zeroizing;
+
+/// Entries of a table.
+const ENTRIES: usize = 16;
+
+/// Cost of [`pick`].
+pub fn pick_cost(lengths: &[usize], ring: Ring) -> Cost {
+    let mut lengths = lengths.to_vec();
+    let mut cost = Cost::ZERO;
+    while let Some(tables) = stage(&mut lengths) {
+        cost = cost + table_16_cost(tables, Party::Client, ring);
+    }
+    cost
+}
+
+/// Of each of the vectors that lie one after another in `x`, of these `lengths`, the element at the place that the
+/// client has in `places`, below its length; the server's places are ignored. Exact.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless x has Σ `lengths` elements, and the client a place for each vector.
+pub fn pick(
+    ctx: &mut Ctx,
+    x: &Share,
+    lengths: &[usize],
+    places: &[u64],
+) -> Result<Share, TwopcError> {
+    expect_len("pick", "elements", x.len(), lengths.iter().sum())?;
+    let client = ctx.party() == Party::Client;
+    if client {
+        expect_len("pick", "places", places.len(), lengths.len())?;
+    }
+    let (mut lengths, mut x, ring) = (lengths.to_vec(), x.clone(), x.ring());
+    let mut shift = 0;
+    loop {
+        let before = lengths.clone();
+        let Some(tables) = stage(&mut lengths) else {
+            return Ok(x);
+        };
+        let entries = tables_of(&x, &before);
+        let index = |place: &u64| (place >> shift) as u8 & 15;
+        let of_vectors = before.iter().zip(places).filter(|(n, _)| **n > 1);
+        let index: Zeroizing<Vec<u8>> = of_vectors
+            .flat_map(|(n, place)| std::iter::repeat_n(index(place), n.div_ceil(ENTRIES)))
+            .collect::<Vec<_>>()
+            .into();
+        let role = match client {
+            true => Table::Chooser { index: &index },
+            false => Table::Holder { entries: &entries },
+        };
+        let found = table_16(ctx, role, ring, tables)?;
+        // What the client has of the same elements.
+        let own = entries.chunks_exact(ENTRIES).zip(index.iter());
+        let own = own.map(|(entries, index)| {
+            let here = Mask::one_hot::<ENTRIES>(u64::from(*index));
+            let words = entries.iter().zip(here);
+            words.fold(0, |sum: u64, (x, here)| sum.wrapping_add(*x & here))
+        });
+        let found = match client {
+            true => found.add(&Share::new(ring, own.collect())),
+            false => found,
+        };
+        x = with_single(&x, &before, &found);
+        shift += ENTRIES.ilog2();
+    }
+}
+
+/// The lengths after the next stage, and the tables that it takes; none if all vectors have one element.
+fn stage(lengths: &mut [usize]) -> Option<usize> {
+    let mut tables = 0;
+    for n in lengths.iter_mut().filter(|n| **n > 1) {
+        *n = n.div_ceil(ENTRIES);
+        tables += *n;
+    }
+    (tables > 0).then_some(tables)
+}
+
+/// The vectors of several elements in tables, filled up with zeros.
+fn tables_of(x: &Share, lengths: &[usize]) -> SecretWords {
+    let tables = lengths.iter().filter(|n| **n > 1);
+    let all = tables.map(|n| n.next_multiple_of(ENTRIES)).sum();
+    let mut entries = SecretWords::with_room(all);
+    let mut rest = x.words();
+    for &n in lengths {
+        let (vector, later) = rest.split_at(n);
+        rest = later;
+        if n > 1 {
+            let end = entries.len() + n.next_multiple_of(ENTRIES);
+            entries.extend_from_slice(vector);
+            entries.resize(end, 0);
+        }
+    }
+    entries
+}
+
+/// What was found, with the vectors of one element in their places.
+fn with_single(x: &Share, lengths: &[usize], found: &Share) -> Share {
+    let (mut at, mut next) = (0, x.len());
+    let mut places = Vec::with_capacity(lengths.len());
+    for &n in lengths {
+        let of_this = match n {
+            1 => at..at + 1,
+            _ => next..next + n.div_ceil(ENTRIES),
+        };
+        next += if n > 1 { of_this.len() } else { 0 };
+        at += n;
+        places.extend(of_this);
+    }
+    Share::concat(x.ring(), &[x, found]).gather(&places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_cost, reveal, run_counted, share};
+    use hushed_math::rng::SecretRng;
+
+    #[test]
+    fn elements_are_picked_by_places_of_the_client() {
+        for lengths in [
+            vec![1],
+            vec![2],
+            vec![16, 17],
+            vec![1, 300, 1, 256, 5],
+            vec![4097, 2049, 2],
+        ] {
+            let ring = Ring::new(20);
+            let mut rng = SecretRng::insecure_from_seed(lengths.len() as u64);
+            let n = lengths.iter().sum::<usize>();
+            let x: Vec<u64> = (0..n).map(|_| ring.reduce(rng.next_u64())).collect();
+            let (x0, x1) = share(ring, &x, 6);
+            let mut any = |&n: &usize| rng.next_u64() % n as u64;
+            let random: Vec<u64> = lengths.iter().map(&mut any).collect();
+            let first = vec![0; lengths.len()];
+            let last: Vec<u64> = lengths.iter().map(|n| *n as u64 - 1).collect();
+            for places in [random, first, last] {
+                let (y0, y1, stats) = run_counted(
+                    |ctx| pick(ctx, &x0, &lengths, &places).unwrap(),
+                    |ctx| pick(ctx, &x1, &lengths, &[]).unwrap(),
+                );
+                assert_cost(&stats, pick_cost(&lengths, ring));
+                let mut start = 0;
+                let want = lengths.iter().zip(&places).map(|(n, place)| {
+                    start += n;
+                    x[start - n + *place as usize]
+                });
+                assert_eq!(reveal(&y0, &y1), want.collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_and_places_are_checked() {
+        let x = Share::zero(Ring::new(8), 5);
+        run_counted(
+            |ctx| {
+                assert!(pick(ctx, &x, &[4], &[0]).is_err());
+                assert!(pick(ctx, &x, &[5], &[]).is_err());
+            },
+            |ctx| assert!(pick(ctx, &x, &[6], &[]).is_err()),
+        );
+    }
+}
