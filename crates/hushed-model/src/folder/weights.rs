@@ -574,6 +574,25 @@ mod tests {
     }
 
     #[test]
+    fn long_tensors_come_in_whole_rows_in_their_order() {
+        let (rows, columns) = (3, CHUNK / 8);
+        let numbers: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
+        let data: Vec<u8> = numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let header = format!(
+            r#"{{"a":{{"dtype":"F32","shape":[{rows},{columns}],"data_offsets":[0,{}]}}}}"#,
+            data.len()
+        );
+        let bytes = file(&header, &data);
+        let weights = open(&bytes).ok().unwrap();
+        let mut parts = Vec::new();
+        let seen = weights.each("a", &[rows, columns], |part| parts.push(part.to_vec()));
+        assert!(seen.is_ok() && parts.concat() == numbers);
+        let lengths: Vec<usize> = parts.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [2 * columns, columns]);
+        assert_eq!(weights.read("a", &[rows, columns]).ok(), Some(numbers));
+    }
+
+    #[test]
     fn a_file_that_shrinks_is_an_error() {
         let bytes = file(
             r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#,

@@ -119,7 +119,11 @@ impl PreparedWeights {
     pub fn transposed(m: usize, n: usize, bits: u32, weights: Vec<i32>) -> Result<Self, HeError> {
         expect_count(m, n, weights.len())?;
         let limit = 1u32 << bits.min(30);
-        if bits > 30 || weights.iter().any(|w| w.unsigned_abs() > limit) {
+        // Not one after another: this way several at a time.
+        let beyond = weights
+            .iter()
+            .fold(false, |beyond, w| beyond | (w.unsigned_abs() > limit));
+        if bits > 30 || beyond {
             return Err(HeError::Weight { bits });
         }
         Ok(Self {

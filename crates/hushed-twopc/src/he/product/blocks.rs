@@ -15,8 +15,9 @@ use crate::he::window::OltPlan;
 use hushed_math::{BlockPlan, PartSums, PointMatrix, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
 use rayon::prelude::*;
+use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
 /// The ciphertexts of an encrypted operand, or of some of its inner blocks, cut into blocks and transformed.
@@ -29,6 +30,8 @@ pub(crate) struct BlockInputs {
     rows: Vec<Vec<PointMatrix>>,
     /// Ciphertexts so far.
     arrived: usize,
+    /// Room for coefficients of multipliers, used again and again while the leaves are made.
+    rooms: Mutex<Vec<Integers>>,
 }
 
 /// The plans of the blocks of `plan`'s products, one for each of the first `limbs` primes.
@@ -59,7 +62,26 @@ impl BlockInputs {
             betas,
             rows: Vec::new(),
             arrived: 0,
+            rooms: Mutex::default(),
         }
+    }
+
+    /// Room for so many coefficients at least, zeros.
+    fn room(&self, count: usize) -> Integers {
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = rooms.iter().position(|room| room.0.len() >= count);
+        let Some(place) = fits else {
+            return Integers(vec![0; count]);
+        };
+        let mut room = rooms.swap_remove(place);
+        drop(rooms);
+        room.0[..count].fill(0);
+        room
+    }
+
+    fn give_back(&self, room: Integers) {
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.push(room);
     }
 
     /// Takes the next ciphertext.
@@ -120,7 +142,7 @@ pub(crate) fn leaves(
         _ => 1,
     };
     if parts > 1 {
-        let read = |job: &mut Job| job.read(&work, inputs.betas.clone());
+        let read = |job: &mut Job| job.read(&work, inputs);
         jobs.par_iter_mut().for_each(read);
     }
     for limb in 0..inputs.plans.len() {
@@ -132,6 +154,11 @@ pub(crate) fn leaves(
                     job.multiply(&work, inputs, place, &mut scratch);
                 }
             });
+        }
+    }
+    for job in &mut jobs {
+        if parts > 1 {
+            inputs.give_back(mem::take(&mut job.integers));
         }
     }
     let leaves = jobs.into_iter().flat_map(|job| job.numbered(plan));
@@ -219,11 +246,12 @@ impl<M: Multiplier> Work<'_, M> {
 
 impl Job {
     /// Reads the coefficients of all multipliers, as they lie in memory.
-    fn read(&mut self, work: &Work<'_, impl Multiplier>, betas: Range<usize>) {
+    fn read(&mut self, work: &Work<'_, impl Multiplier>, inputs: &BlockInputs) {
+        let betas = &inputs.betas;
         let prefix = right_prefix(work.plan.window());
         let size = BlockPlan::PANEL * prefix;
         let panels = self.gammas.len().div_ceil(BlockPlan::PANEL);
-        self.integers = Integers(vec![0; panels * betas.len() * size]);
+        self.integers = inputs.room(panels * betas.len() * size);
         let panels = self.integers.0.chunks_exact_mut(betas.len() * size);
         for (first, out) in self.gammas.clone().step_by(BlockPlan::PANEL).zip(panels) {
             let gammas = first..self.gammas.end.min(first + BlockPlan::PANEL);
