@@ -227,6 +227,14 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
+    /// Where the numbers of an answer are in packed rows; none in a batch.
+    pub fn packed_answers(&self) -> Option<&Spread> {
+        match self {
+            AnyPass::Packed(pass) => Some(pass.answers()),
+            _ => self.packed_columns(),
+        }
+    }
+
     /// From the client's vectors to the answer.
     ///
     /// # Errors

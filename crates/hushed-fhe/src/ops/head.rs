@@ -124,7 +124,7 @@ impl HeadActivation {
     }
 
     /// Of a vector of t, at [`Slots::default_scale`].
-    fn evaluate<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
+    pub(crate) fn evaluate<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
         let (times, target) = (EXTENDED as f64, on.default_scale());
         // One level for the change to the scale of polynomials.
         let levels = 1 + self.parts.iter().map(Polynomial::depth).sum::<usize>();
@@ -167,12 +167,7 @@ pub fn head<S: Slots>(
     layout: Interleave,
     first: &OwnedMask<S::Value>,
 ) -> Result<Pooled<S::Value>, FheError> {
-    if c.activation != Activation::Tanh {
-        return Err(FheError::Unsupported {
-            what: format!("{at}: a pooler with {:?}", c.activation),
-            remedy: "poolers with tanh can be run",
-        });
-    }
+    supported(at, c)?;
     let arguments = arguments(on, at, x, c, choice, layout)?;
     let site = at.part("refresh");
     on.at(site);
@@ -186,6 +181,17 @@ pub fn head<S: Slots>(
     let site = at.part("classes");
     on.at(site);
     logits(on, site, &pooled?, c, layout, first)
+}
+
+/// That the function is tanh.
+pub(crate) fn supported(at: StepId, c: &Classifier) -> Result<(), FheError> {
+    match c.activation {
+        Activation::Tanh => Ok(()),
+        other => Err(FheError::Unsupported {
+            what: format!("{at}: a pooler with {other:?}"),
+            remedy: "poolers with tanh can be run",
+        }),
+    }
 }
 
 /// The arguments of tanh divided by the reach, packed, at [`Slots::default_scale`].

@@ -6,7 +6,7 @@
 //! | norm | x̂/bound, one level below the refresh before it |
 //! | feed-forward with its sum | κ·(y + x − mean) in pairs |
 //! | norm | x̂/bound, refreshed to the level at which attention begins; not after the last layer |
-//! | pooling | the first row of each text |
+//! | pooling, or a classifier's head | the first row of each text |
 
 use std::ops::Range;
 
@@ -22,6 +22,7 @@ use crate::ops::acts::Acts;
 use crate::ops::after::After;
 use crate::ops::packed::attention::{PackedAttention, attention, heads_of};
 use crate::ops::packed::feed_forward::PackedFeedForward;
+use crate::ops::packed::head::head;
 use crate::ops::packed::norm::{PackedNorm, acts};
 use crate::ops::packed::pool::pool;
 use crate::ops::packed::refreshed_pairs;
@@ -39,6 +40,7 @@ pub struct PackedPass<'a, S: Slots> {
     placement: Placement,
     rows: PackedRows,
     columns: Spread,
+    answers: Spread,
     input_bound: f64,
     polynomials: Polynomials,
 }
@@ -78,12 +80,10 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 columns = spread.ok_or_else(|| unfit(id, a, &rows))?;
             }
         }
-        if choices.classifier.is_some() {
-            return Err(FheError::Unsupported {
-                what: "a classifier on packed rows".to_owned(),
-                remedy: "plan a batch: leave out --texts",
-            });
-        }
+        let answers = match program.classifier() {
+            Some(c) => rows.layout().spread(c.classes.outputs, 1)?,
+            None => columns,
+        };
         Ok(PackedPass {
             on,
             program,
@@ -92,6 +92,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             placement,
             rows,
             columns,
+            answers,
             input_bound,
             polynomials: Polynomials::default(),
         })
@@ -105,6 +106,11 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     /// Where the columns are.
     pub fn columns(&self) -> &Spread {
         &self.columns
+    }
+
+    /// Where the numbers of an answer are.
+    pub fn answers(&self) -> &Spread {
+        &self.answers
     }
 
     /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
@@ -204,7 +210,11 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         };
         let centred = feed_forward.run(on, &x);
         let centred = centred.map_err(|error| error.lacking_at(at))?;
-        let second = norm(layer.feed_forward_norm, &layer.choice.feed_forward_norm);
+        let mut second = norm(layer.feed_forward_norm, &layer.choice.feed_forward_norm);
+        if i + 1 == self.layers.len() && self.choices.classifier.is_some() {
+            // A head reads first rows only: others may be beyond its reach.
+            second.kept = Kept::First;
+        }
         let x = second.at_level(on, centred);
         let x = x.map_err(|error| error.lacking_at(second.at))?;
         self.ended(i, &layer, x)
@@ -247,7 +257,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         Ok(x)
     }
 
-    /// From the client's vectors to the pooled rows.
+    /// From the client's vectors to the answer.
     ///
     /// # Errors
     /// Those of the layers.
@@ -259,18 +269,25 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         self.finish(&x)
     }
 
-    /// The pooled rows, from the vectors of the last layer.
+    /// The pooled rows or logits, from the vectors of the last layer.
     ///
     /// # Errors
-    /// Those of [`pool`].
+    /// Those of [`pool`] and [`head`].
     pub fn finish(&self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+        let (on, rows, columns) = (self.on, &self.rows, &self.columns);
         let last = self.program.steps().last();
-        let Some((id, Block::Pool(how))) = last.map(|step| (step.id, &step.block)) else {
-            return Err(shape(
-                last.map_or(StepId::outside("answer"), |step| step.id),
-            ));
+        let Some((id, block)) = last.map(|step| (step.id, &step.block)) else {
+            return Err(shape(StepId::outside("answer")));
         };
-        let answer = pool(self.on, id, x, *how, &self.rows, &self.columns);
+        let answer = match block {
+            Block::Pool(how) => pool(on, id, x, *how, rows, columns),
+            Block::Head(c) => {
+                let choice = self.choices.classifier.as_ref();
+                let choice = choice.ok_or_else(|| absent(id))?;
+                head(on, id, x, (c, choice), rows, columns)
+            }
+            _ => Err(shape(id)),
+        };
         answer.map_err(|error| error.lacking_at(id))
     }
 

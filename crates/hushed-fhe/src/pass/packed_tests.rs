@@ -4,15 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::testing::{model_folder, tiny_config};
+use hushed_model::testing::{TINY_LABELS, model_folder, tiny_classifier_config, tiny_config};
 use hushed_model::{
-    Matrix, Model, NetworkConfig, Pool, Program, TokenIds, TooLong, cosine, random_network,
+    Matrix, Model, NetworkConfig, Pool, Program, TokenIds, TooLong, cosine, length, nearness,
+    plain, random_network,
 };
 
 use crate::FheError;
 use crate::choices::Choices;
 use crate::inputs::bound_of_inputs;
 use crate::plan::packed::placed;
+use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::plan::{
     FheOptions, FhePlanReport, assumed_choices, dry_run, packed_placement, reference,
@@ -98,6 +100,51 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
                 counts.total(Op::Refreshed),
                 runs * 2 * (2 * 2 * n + 2 * n + 2)
             );
+        }
+    }
+}
+
+/// Logits beside those of the model, and of the same texts in a batch.
+#[test]
+fn a_tiny_classifier_in_packed_rows_is_the_model() {
+    for layers in [1, 2] {
+        let mut config = tiny_classifier_config(&TINY_LABELS);
+        config.layers = layers;
+        let network = random_network(&config, Pool::First, 5);
+        let program = network.program();
+        let tokens = some(4, 13);
+        let texts: Vec<Matrix<f64>> = tokens
+            .iter()
+            .map(|t| embedded(&program, t).unwrap())
+            .collect();
+        let measured = measure(&network, &texts, &Structure::default(), 16, (15, 15));
+        let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
+        let bound = bound_of_inputs(&program, 16).unwrap();
+        let batch = Batch {
+            program: &program,
+            choices: &measured.choices,
+            placement: &Placement::plain(params.fresh_limbs(), 16, 8),
+            lengths: Lengths::Public,
+            bound,
+        };
+        let on = Simulator::new(&params, 64).unwrap();
+        let batch = batch.run(&on, 16, &texts, None).unwrap();
+        // Columns in one vector, and in two.
+        for columns in [16, 8] {
+            let on = Simulator::new(&params, 256).unwrap();
+            let shape = (16, columns);
+            let found = run(&on, &program, &measured.choices, shape, bound, &texts).unwrap();
+            for ((text, found), batch) in tokens.iter().zip(&found).zip(&batch) {
+                let clear = plain::run(&program, vec![text.clone()], |_, _| ()).unwrap();
+                let clear = clear.values.row(0);
+                for other in [clear, batch] {
+                    let near = nearness(found, other, length(clear));
+                    assert!(
+                        found.len() == 3 && near > 0.999_99,
+                        "{layers} layers: {near}"
+                    );
+                }
+            }
         }
     }
 }

@@ -417,11 +417,28 @@ impl FhePlan {
         let spread = layout.spread(width, 1).map_err(|_| refused())?;
         // Of a decoder's texts nobody has to know where they begin.
         let known = self.lengths == Lengths::Public || self.answer.is_some();
-        let plain = known && self.logits.is_none();
-        match plain && spread.is_even() {
+        match known && spread.is_even() {
             true => Ok(Some((layout, spread))),
             false => Err(refused()),
         }
+    }
+
+    /// Where the numbers of an answer are in packed rows; none in a batch.
+    ///
+    /// # Errors
+    /// As [`FhePlan::packed`]; [`PlanFileError::Unusable`] without logits.
+    pub fn packed_answers(&self, params: &CkksParams) -> Result<Option<Spread>, PlanFileError> {
+        let packed = self.packed(params)?;
+        let answers = packed.map(|(layout, columns)| match self.logits {
+            Some(classes) => layout.spread(classes, 1),
+            None => Ok(columns),
+        });
+        answers
+            .transpose()
+            .map_err(|error| PlanFileError::Unusable {
+                what: "logits",
+                given: error.to_string(),
+            })
     }
 
     /// Vectors that a layer reads and a checkpoint holds: columns, or those of packed rows.
@@ -540,11 +557,11 @@ impl FhePlan {
             "primes of the upload",
             self.placement.upload.to_string(),
         )?;
-        let packed = self.packed(params)?;
+        let packed = self.packed_answers(params)?;
         let reply = &self.reply;
         // As many as the outputs fill: each more would be one more opening of the key.
         let ciphertexts = match (packed, self.answer) {
-            (Some((_, columns)), _) => columns.vectors(),
+            (Some(answers), _) => answers.vectors(),
             (None, Some(AnswerRows::Rows)) => self.width.div_ceil(2),
             (None, _) => self.outputs().div_ceil(self.rows.max(1)),
         };

@@ -34,8 +34,8 @@ pub struct FheClient {
     params: Arc<CkksParams>,
     encoder: Arc<Encoder>,
     layout: Layout,
-    /// Where columns are in packed rows; none in a batch.
-    packed: Option<Spread>,
+    /// Where columns and the numbers of an answer are in packed rows; none in a batch.
+    packed: Option<(Spread, Spread)>,
     embedding: Embedding,
     norm: Option<Norm>,
     pool: Pool,
@@ -64,6 +64,7 @@ impl FheClient {
         pool: Pool,
     ) -> Result<FheClient, FheError> {
         let (layout, packed) = (plan.layout(params)?, plan.packed(params)?);
+        let packed = packed.map(|(_, columns)| columns);
         let at = StepId::outside("embed");
         same(at, "columns", embedding.width, plan.width)?;
         if let Some(norm) = &norm {
@@ -74,7 +75,7 @@ impl FheClient {
             encoder: Arc::new(Encoder::new(params)),
             params: Arc::clone(params),
             layout,
-            packed: packed.map(|(_, columns)| columns),
+            packed: packed.zip(plan.packed_answers(params)?),
             plan,
             embedding,
             norm,
@@ -161,7 +162,7 @@ impl FheClient {
             }
             _ => 0.0,
         };
-        if let Some(columns) = &self.packed {
+        if let Some((columns, _)) = &self.packed {
             // A vector of pairs is two vectors of numbers.
             let vectors = (0..columns.vectors()).flat_map(|v| {
                 let pairs = columns.pack(self.layout, v, entry);
@@ -227,7 +228,7 @@ impl FheClient {
         };
         // What the ciphertext carries of its error is the plan's word: it can only leave less.
         let open = |ct| Ok(decryptor.open(ct, Opening::Bits(bits))?.values);
-        if let Some(columns) = &self.packed {
+        if let Some((_, answers)) = &self.packed {
             let vectors = reply
                 .iter()
                 .map(open)
@@ -236,7 +237,7 @@ impl FheClient {
                 Some(answer) => packed_pool::ends(self.layout, lengths, answer),
                 None => vec![0..1; lengths.len()],
             };
-            let rows = packed_pool::unpack(self.layout, columns, &texts, &vectors)?;
+            let rows = packed_pool::unpack(self.layout, answers, &texts, &vectors)?;
             return Ok(of(rows));
         }
         let layout = self.plan.interleave(&self.params)?;

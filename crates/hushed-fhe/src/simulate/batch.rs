@@ -209,7 +209,8 @@ impl Batch<'_> {
             });
             let answer = pass.run(vectors.collect::<Result<_, FheError>>()?)?;
             let opened: Vec<Vec<Complex64>> = answer.iter().map(Vector::pairs).collect();
-            found.extend(unpack_packed(layout, &columns, &ends, &opened)?);
+            let answers = pass.packed_answers().unwrap_or(&columns);
+            found.extend(unpack_packed(layout, answers, &ends, &opened)?);
         }
         Ok(found)
     }

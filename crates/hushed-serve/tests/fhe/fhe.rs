@@ -506,8 +506,8 @@ fn keys_are_listed_taken_in_within_a_quota_and_deleted() {
     assert!(!work.join("keys").exists());
 }
 
-/// A classifier through the same files: its logits beside those in the clear, with the names of its classes, and
-/// nothing of the width of rows.
+/// A classifier through the same files, a batch and one text alone: its logits beside those in the clear, with the
+/// names of its classes, and nothing of the width of rows.
 #[test]
 fn a_classifier_is_answered_with_logits() {
     let folder = tempfile::tempdir().unwrap();
@@ -532,6 +532,20 @@ fn a_classifier_is_answered_with_logits() {
         let near = nearness(found, clear, length(clear));
         assert!(found.len() == 3 && near > 0.99, "{near}");
     }
+
+    let one = Offered {
+        file: "one.json",
+        ..offered
+    };
+    let work = tempfile::tempdir().unwrap();
+    one.keygen(&work.path().join("keys")).unwrap();
+    one.encrypt(work.path(), &texts()[..1]).unwrap();
+    fhe::run(&one.options(work.path()), &quiet).unwrap();
+    let alone = one.decrypt(work.path()).unwrap();
+    assert_eq!(alone.labels.unwrap(), TINY_LABELS);
+    let (found, batch) = (&alone.embeddings[0], &answer.embeddings[0]);
+    let near = nearness(found, batch, length(batch));
+    assert!(found.len() == 3 && near > 0.99, "{near}");
 }
 
 /// 4,096 keys of the largest ring are 240 GB: the author of a plan decides what its clients make, and nobody has to

@@ -37,6 +37,7 @@
 pub mod attention;
 pub mod causal;
 pub mod feed_forward;
+pub mod head;
 mod linear;
 pub mod norm;
 pub mod pool;

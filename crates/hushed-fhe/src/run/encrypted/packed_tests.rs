@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams};
-use hushed_model::testing::tiny_config;
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{Matrix, Network, Pool, StepId, TokenIds, cosine, plain, random_network};
 use zeroize::Zeroizing;
 
@@ -33,13 +33,17 @@ struct Subject {
     network: Network,
     texts: Vec<TokenIds>,
     embedded: Vec<Matrix<f64>>,
-    pooled: Vec<Vec<f64>>,
+    /// In the clear.
+    answers: Vec<Vec<f64>>,
     choices: Choices,
 }
 
 impl Subject {
     fn new() -> Subject {
-        let network = random_network(&tiny_config(), Pool::Mean, 5);
+        Subject::of(random_network(&tiny_config(), Pool::Mean, 5))
+    }
+
+    fn of(network: Network) -> Subject {
         let text = |t: usize, length: usize| {
             let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
             TokenIds::new((0..length).map(id).collect())
@@ -57,17 +61,29 @@ impl Subject {
             })
             .collect();
         // A head with a fixed pattern, and a first row that is replaced.
-        let structure = Structure {
-            previous: vec![(0, 1)],
-            frozen_layers: 1,
+        let structure = match network.classifier {
+            // Compared with the model as it was published.
+            Some(_) => Structure::default(),
+            None => Structure {
+                previous: vec![(0, 1)],
+                frozen_layers: 1,
+            },
         };
         let measured = measure(&network, &embedded, &structure, ROWS, (15, 15));
+        let logits = |text: &TokenIds| {
+            let clear = plain::run(&network.program(), vec![text.clone()], |_, _| ());
+            clear.unwrap().values.row(0).to_vec()
+        };
+        let answers = match network.classifier {
+            Some(_) => texts.iter().map(logits).collect(),
+            None => measured.pooled,
+        };
         Subject {
             params: named(PARAMETERS).unwrap(),
             network,
             texts,
             embedded,
-            pooled: measured.pooled,
+            answers,
             choices: measured.choices,
         }
     }
@@ -120,18 +136,25 @@ impl Subject {
 /// Fixed patterns, a replaced row and padding in it.
 #[test]
 fn one_text_is_answered_as_the_model_answers_it() {
-    answered(1);
+    answered(&Subject::new(), 1);
 }
 
 /// As columns that one vector has no places for.
 #[test]
 fn columns_in_two_vectors_are_answered_too() {
-    answered(2);
+    answered(&Subject::new(), 2);
+}
+
+/// Three logits, and nothing of the pooled rows.
+#[test]
+fn a_classifier_answers_one_text() {
+    let mut config = tiny_classifier_config(&TINY_LABELS);
+    config.layers = 2;
+    answered(&Subject::of(random_network(&config, Pool::First, 5)), 1);
 }
 
 /// `count` texts, and as many vectors of columns.
-fn answered(count: usize) {
-    let subject = Subject::new();
+fn answered(subject: &Subject, count: usize) {
     let plan = subject.plan(count);
     let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
     assert_eq!(
@@ -198,15 +221,16 @@ fn answered(count: usize) {
     let opened = opened.unwrap().into_iter().map(Option::unwrap);
     let opened: Vec<Vec<f64>> = opened.collect();
     assert_eq!(opened.len(), count);
-    for ((opened, pooled), simulated) in opened.iter().zip(&subject.pooled).zip(&simulated) {
-        let near = cosine(opened, pooled);
+    for ((opened, clear), simulated) in opened.iter().zip(&subject.answers).zip(&simulated) {
+        let near = cosine(opened, clear);
         assert!(near > 0.9999, "{near}");
+        assert_eq!(opened.len(), clear.len());
         let apart = distance(opened, simulated);
         assert!(apart < 2e-3, "{apart}");
     }
 
     // What is not the answer is zero before noise is added.
-    let columns = pass.columns();
+    let columns = pass.answers();
     let mut vectors = Vec::new();
     for ct in &answer {
         let slots = keys.decryptor().decrypt_raw(ct).unwrap();
