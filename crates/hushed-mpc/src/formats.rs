@@ -105,7 +105,8 @@ pub const ANSWER: Format = Format::new(16, 13);
 /// The answer otherwise: |x| < 2^15.
 pub const RAW_ANSWER: Format = Format::new(28, 12);
 
-/// Logits where the largest is looked for: |x| < 2^10, Gumbel noise and a client's biases included, so that differences fit the ring.
+/// Logits where the largest is looked for: |x| < 2^10, Gumbel noise and a client's biases included, so that differences
+/// fit the ring.
 pub const LOGIT: Format = Format::new(24, 12);
 
 /// A query of length one in its product with the documents', and these: the product has 32 fraction bits and is at most
