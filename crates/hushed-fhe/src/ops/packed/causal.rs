@@ -216,7 +216,7 @@ impl Turns {
             match &block.rope {
                 Some(rope) => {
                     let angles = rope.angles(row, block.heads.width);
-                    angles.map(|angle| Complex64::cis(angle)).collect()
+                    angles.map(Complex64::cis).collect()
                 }
                 None => vec![Complex64::ONE; pairs],
             }
