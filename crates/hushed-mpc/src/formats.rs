@@ -112,8 +112,8 @@ pub const LOGIT: Format = Format::new(24, 12);
 /// A query of length one in its product with the documents', and these: the product has 32 fraction bits and is at most
 /// 1.01, so that two bits are spare.
 pub const UNIT: Format = Format::new(36, 16);
-/// Their product where the nearest is looked for: within ±1.01, less 4 where a document has been found, so that
-/// differences stay below 2^3.
+/// Their product where the nearest is looked for: within ±1.01, less 2^3 where a document has been found, so that
+/// differences stay below that.
 pub const COSINE: Format = Format::new(20, 16);
 /// A cosine that is opened: rounded to this exactly, as an answer is.
 pub const SCORE: Format = Format::new(16, 12);

@@ -184,6 +184,11 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
     gadget::mul(ctx, &x.values, &x.values).expect(what);
     gadget::square(ctx, &x.values).expect(what);
     gadget::max_rows(ctx, &x.values, 10, 13, 0, 40).expect(what);
+    gadget::argmax_levels(ctx, &x.values, 10, 13).expect(what);
+    gadget::largest_of_few(ctx, &x.values, &x.values, 10, 13).expect(what);
+    let words = x.values.words().iter().take(10);
+    let places: Vec<u64> = words.map(|word| word % 13).collect();
+    gadget::pick(ctx, &x.values, &[13; 10], &places).expect(what);
     gadget::highest_one(ctx, &x.values).expect(what);
     let index = [x.bits.clone(), x.bits.clone()];
     let four = [0, 1, 2, 3].map(|_| x.values.clone());

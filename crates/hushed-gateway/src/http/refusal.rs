@@ -9,7 +9,7 @@ use hushed_serve::Category;
 use serde_json::json;
 
 use crate::sessions::admission::Refused;
-use crate::sessions::failure::Failure;
+use crate::sessions::failure::{Failure, MISBEHAVED};
 
 /// Which API a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,8 @@ impl From<Failure> for Refusal {
         let status = match (failure.category, failure.name) {
             (_, "allowance") => StatusCode::TOO_MANY_REQUESTS,
             (_, "too-many-sessions" | "stopping" | "stopped") => StatusCode::SERVICE_UNAVAILABLE,
+            // Clients of these APIs repeat what ends with a status of 500 and above.
+            (_, MISBEHAVED) => StatusCode::FAILED_DEPENDENCY,
             (Category::Network, _) => StatusCode::SERVICE_UNAVAILABLE,
             (Category::Input, _) => StatusCode::BAD_REQUEST,
             (Category::Refused | Category::Mismatch, _) => StatusCode::BAD_GATEWAY,

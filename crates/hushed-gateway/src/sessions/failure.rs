@@ -7,6 +7,9 @@ use hushed_serve::{Category, Refusal, ServeError};
 /// How long to stay away from a server that has no place, or is not there.
 const LATER: Duration = Duration::from_secs(5);
 
+/// The name of what a server sent that no honest one sends.
+pub const MISBEHAVED: &str = "peer-misbehaved";
+
 /// The end of a pass that gave no answer. It holds no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -47,6 +50,11 @@ impl Failure {
         matches!(self.name, "allowance" | "too-many-sessions")
     }
 
+    /// Whether the server was reached, whatever came of it.
+    pub fn reached(&self) -> bool {
+        self.category != Category::Network || self.name == MISBEHAVED
+    }
+
     /// That a worker panicked.
     pub fn defect() -> Self {
         Self {
@@ -66,6 +74,8 @@ impl From<&ServeError> for Failure {
                 Some(Duration::from_secs((*seconds).into()))
             }
             ServeError::Refused(Refusal::TooManySessions { .. } | Refusal::Stopping) => Some(LATER),
+            // A server could make a query fail by what it is: it gets no second try that nobody asked for.
+            _ if error.name() == MISBEHAVED => None,
             _ => (category == Category::Network).then_some(LATER),
         };
         Self {

@@ -55,7 +55,7 @@ impl Kept {
         let done = done.map_err(|error| Failure::from(&error));
         let reached = match &done {
             Ok(_) => true,
-            Err(failure) => failure.category != hushed_serve::Category::Network,
+            Err(failure) => failure.reached(),
         };
         self.shared.reachable.store(reached, Ordering::Relaxed);
         if let Err(failure) = &done

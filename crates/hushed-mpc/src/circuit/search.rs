@@ -86,6 +86,7 @@ pub fn search<S: Shares>(
     })?;
     let shape = (1, index.documents());
     let nearest = open_top(on, &cosines, shape, wanted.top, "nearest")?;
+    let fault = nearest.fault;
     let places = nearest.places.map(|rows| rows.into_iter().flatten());
     let places: Option<Vec<u32>> = places.map(Iterator::collect);
     let scores = match wanted.scores {
@@ -101,6 +102,9 @@ pub fn search<S: Shares>(
         })?,
         false => None,
     };
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
     let (mut records, mut scores) = (
         records.map(Vec::into_iter),
         scores.map(|s| s.into_iter().map(|word| SCORE.decode(word))),

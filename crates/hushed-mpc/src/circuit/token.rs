@@ -110,5 +110,6 @@ pub(crate) fn open_largest<S: Shares>(
         }
         None => x,
     };
-    Ok(open_top(on, &x, (rows, columns), top, "largest")?.places)
+    let found = open_top(on, &x, (rows, columns), top, "largest")?;
+    found.fault.map_or(Ok(found.places), Err)
 }

@@ -20,10 +20,13 @@ pub(crate) struct Top<T> {
     pub places: Option<Vec<Vec<u32>>>,
     /// The numbers there, still shared: for each rank one a row.
     pub values: Vec<T>,
+    /// A place was opened that no column has, or that cannot come next; 0 stands for it. The run goes on to its last
+    /// message and ends with this, so that its time shows less to a server that provoked it.
+    pub fault: Option<RunError>,
 }
 
 /// The `top` largest numbers of each row, their places opened to the client; of equal ones any may come first. `top` is
-/// at most `columns`, and numbers of a row differ by less than half of their ring. `site` names each place in costs.
+/// at most `columns`, and numbers of a row differ by less than 2^(ℓ−1) − 1. `site` names each place in costs.
 pub(crate) fn open_top<S: Shares>(
     on: &mut S,
     x: &S::Share,
@@ -35,8 +38,6 @@ pub(crate) fn open_top<S: Shares>(
     let (mut found, mut values) = (Some(vec![Vec::with_capacity(top); rows]), Vec::new());
     let mut trees = Trees::new(x.ring(), rows, columns);
     let mut pool = None;
-    // A place that no column has, or that cannot come next, ends the run after its last message, so that its time shows
-    // less to a server that provoked it.
     let mut fault = None;
     for _ in 0..top {
         let words = on.step(StepId::outside(site), |on| {
@@ -60,8 +61,11 @@ pub(crate) fn open_top<S: Shares>(
             found
         });
     }
-    let places = found;
-    fault.map_or(Ok(Top { places, values }), Err)
+    Ok(Top {
+        places: found,
+        values,
+        fault,
+    })
 }
 
 /// The numbers among which the next largest of each row is, rows × `width`, with their columns.
