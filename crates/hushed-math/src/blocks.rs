@@ -97,11 +97,15 @@ impl BlockPlan {
     pub fn parts(&self, polynomials: &PointMatrix) -> usize {
         let whole = polynomials.words();
         let cut = 2 * self.prefix <= self.points() && self.points() >= LEAST_CUT;
-        match [1, 2].into_iter().find(|parts| whole / parts <= PART_WORDS) {
-            Some(parts) if cut => parts,
-            None if cut => 4,
-            _ => 1,
+        // A part has whole runs of the points whose values are summed.
+        let runs = |parts: usize| {
+            self.sums_in_registers() && (self.points() / parts).is_multiple_of(self.step)
+        };
+        let mut parts: usize = 1;
+        while whole / parts > PART_WORDS && parts < 4 && cut && runs(2 * parts) {
+            parts *= 2;
         }
+        parts
     }
 
     /// Room for `lines` times `terms` short factors, by the points of one of `parts`.

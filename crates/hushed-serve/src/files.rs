@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hushed_fhe::files::FileError;
-use hushed_fhe::files::atomic::{self, Access};
 
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
@@ -36,8 +35,39 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ServeError> {
 
 /// Writes a file that other processes see whole or not at all; on failure what was there before stays.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ServeError> {
-    let written = atomic::write(path, Access::Usual, bytes);
-    Ok(written.map_err(FheJobError::from)?)
+    use std::sync::atomic::{AtomicU64, Ordering};
+    // Unique among the threads of this process, and by its id among processes.
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}-{number}.tmp", std::process::id()));
+    write_by(path, &path.with_file_name(name), bytes)
+}
+
+/// [`write()`] through this draft, which is removed afterwards.
+fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
+    use std::io::Write;
+    let written = (|| {
+        let mut file = File::create(draft)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(draft, path)?;
+        match path.parent() {
+            // The rename itself must survive a crash; a folder that cannot be opened for that is no failure of the
+            // file.
+            Some(parent) => File::open(parent).map_or(Ok(()), |folder| folder.sync_all()),
+            None => Ok(()),
+        }
+    })();
+    written.map_err(|source| {
+        // A left-over is harmless, and the first failure says more than this one.
+        let _ = std::fs::remove_file(draft);
+        ServeError::File {
+            operation: "write",
+            path: path.to_owned(),
+            source,
+        }
+    })
 }
 
 /// Makes a folder and its parents; new ones are accessible to their owner only.
@@ -69,6 +99,7 @@ pub fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Category;
 
     fn names(folder: &Path) -> Vec<std::ffi::OsString> {
         let entries = std::fs::read_dir(folder).unwrap();
@@ -84,6 +115,29 @@ mod tests {
             assert_eq!(read(&path, 6).unwrap(), bytes);
         }
         assert_eq!(names(folder.path()), ["kept.table"]);
+    }
+
+    /// Bundles, kept tables and answers are all written here.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, draft) = (folder.path().join("kept"), folder.path().join("draft"));
+        for before in [None, Some(b"the old one")] {
+            if let Some(before) = before {
+                std::fs::write(&path, before).unwrap();
+            }
+            std::os::unix::fs::symlink("/dev/full", &draft).unwrap();
+            let error = write_by(&path, &draft, &[7; 100_000]).unwrap_err();
+            assert!(matches!(
+                &error,
+                ServeError::File { operation: "write", path: at, source }
+                    if *at == path && source.kind() == io::ErrorKind::StorageFull
+            ));
+            assert!(error.category() == Category::Local);
+            assert_eq!(names(folder.path()).len(), usize::from(before.is_some()));
+            assert_eq!(std::fs::read(&path).ok().as_deref(), before.map(|b| &b[..]));
+        }
     }
 
     #[cfg(unix)]

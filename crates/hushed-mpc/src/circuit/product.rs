@@ -281,7 +281,7 @@ mod tests {
                 .rotate_left(13)
         };
         let number = |i: usize| match word(i) as i32 {
-            w if i % 3 == 0 => (w >> 16) as f32 / 2f32.powi(17),
+            w if i.is_multiple_of(3) => (w >> 16) as f32 / 2f32.powi(17),
             w => w as f32 * 2f32.powi(-33 - (i % 7) as i32),
         };
         (0..count).map(number).collect()
