@@ -1,6 +1,6 @@
 //! Files that are there whole or not at all, whatever ends the process that writes them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -214,16 +214,6 @@ fn usual(builder: &mut Builder<'_, '_>) {
 
 #[cfg(not(unix))]
 fn usual(_: &mut Builder<'_, '_>) {}
-
-/// Makes the file that is created its owner's alone.
-#[cfg(unix)]
-pub(super) fn private(options: &mut OpenOptions) {
-    use std::os::unix::fs::OpenOptionsExt;
-    options.mode(0o600);
-}
-
-#[cfg(not(unix))]
-pub(super) fn private(_: &mut OpenOptions) {}
 
 /// A disk without room, for tests: everything that this thread writes goes where nothing can be written.
 #[cfg(all(test, target_os = "linux"))]

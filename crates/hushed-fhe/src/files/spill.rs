@@ -10,22 +10,20 @@
 //! folder is next opened.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hushed_ckks::{Ciphertext, CkksParams, Noise, Scale};
-use hushed_math::rng::SecretRng;
 use hushed_rlwe::error::CodecError;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
+use tempfile::{Builder, TempPath};
 
 use super::FileError;
-use super::atomic::private;
 use super::chunked::Hash;
-use crate::plan::public_plan::hex;
 
 /// What names of these files begin and end with.
 const PREFIX: &str = ".hushed-spill-";
@@ -119,7 +117,7 @@ impl SpillFolder {
     fn fill(
         &self,
         file: File,
-        name: Name,
+        name: Option<TempPath>,
         params: &CkksParams,
         ciphertexts: Vec<Ciphertext>,
     ) -> Result<Spilled, FileError> {
@@ -147,21 +145,16 @@ impl SpillFolder {
         Ok(spilled)
     }
 
-    fn create(&self) -> Result<(File, Name), FileError> {
-        let mut random = [0; 16];
-        SecretRng::from_os("names of drafts").fill_bytes(&mut random);
-        let path = self.path.join(format!("{PREFIX}{}{SUFFIX}", hex(&random)));
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        private(&mut options);
-        let file = options.open(&path);
-        let file = file.map_err(FileError::io("write", &self.path))?;
-        let mut name = Name { path: Some(path) };
-        if cfg!(unix) {
-            // Where an open file keeps its content without a name, nothing can be left of it.
-            name.remove();
-        }
-        Ok((file, name))
+    fn create(&self) -> Result<(File, Option<TempPath>), FileError> {
+        let mut builder = Builder::new();
+        builder.prefix(PREFIX).suffix(SUFFIX);
+        let made = builder.tempfile_in(&self.path);
+        let (file, name) = made
+            .map_err(FileError::io("write", &self.path))?
+            .into_parts();
+        // Where an open file keeps its content without a name, nothing can be left of it. A name that cannot be removed
+        // now is when the folder is next opened.
+        Ok((file, (!cfg!(unix)).then_some(name)))
     }
 }
 
@@ -265,7 +258,7 @@ impl Entry {
 struct Place {
     folder: SpillFolder,
     #[expect(dead_code, reason = "removes the file, where that has a name")]
-    name: Name,
+    name: Option<TempPath>,
     bytes: u64,
 }
 
@@ -287,26 +280,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         let moved = &self.folder.moved;
         moved.there.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// The name of a file that goes with the value.
-struct Name {
-    path: Option<PathBuf>,
-}
-
-impl Name {
-    fn remove(&mut self) {
-        if let Some(path) = self.path.take() {
-            // One that cannot be removed now is when the folder is next opened.
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-impl Drop for Name {
-    fn drop(&mut self) {
-        self.remove();
     }
 }
 

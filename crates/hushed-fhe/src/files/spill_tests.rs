@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::SecretKey;
 use hushed_ckks::{Complex64, Encoder, Encryptor};
+use hushed_math::rng::SecretRng;
 use zeroize::Zeroizing;
 
 use super::*;
@@ -116,9 +117,11 @@ fn a_file_that_was_cut_or_changed_is_refused() {
 fn a_full_disk_names_the_folder() {
     let (params, folder) = (params(), tempfile::tempdir().unwrap());
     let spill = SpillFolder::open(folder.path()).unwrap();
-    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let nameless = Name { path: None };
-    let error = spill.fill(full, nameless, &params, ciphertexts(&params, 3));
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let error = spill.fill(full, None, &params, ciphertexts(&params, 3));
     assert!(matches!(
         error.err(),
         Some(FileError::Io { operation: "write", path, source })

@@ -162,14 +162,11 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         };
         let y = run.run(on, &n.map_err(|error| error.lacking_at(norm.at))?);
         let y = y.map_err(|error| error.lacking_at(at))?;
-        let at = layer.attention_sum;
-        on.at(at);
-        let x = sum(on, at, &self.rows, &x, y, choice.attention_bound);
-        let x = x.map_err(|error| error.lacking_at(at))?;
+        let x = self.added(layer.attention_sum, &x, y, choice.attention_bound)?;
 
         let norm = self.norm(layer.feed_forward_norm, &choice.feed_forward_norm);
         let limbs = self.feed_forward_limbs(i)?;
-        let x = self.lifted(at, x, norm.refreshed_to(on, limbs))?;
+        let x = self.lifted(layer.attention_sum, x, norm.refreshed_to(on, limbs))?;
         let (at, block) = layer.feed_forward;
         let n = norm.of_stream(on, &x, limbs);
         let run = PackedFeedForward {
@@ -184,13 +181,10 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         };
         let y = run.run(on, &n.map_err(|error| error.lacking_at(norm.at))?);
         let y = y.map_err(|error| error.lacking_at(at))?;
-        let at = layer.feed_forward_sum;
-        on.at(at);
-        let x = sum(on, at, &self.rows, &x, y, choice.feed_forward_bound);
-        let x = x.map_err(|error| error.lacking_at(at))?;
+        let x = self.added(layer.feed_forward_sum, &x, y, choice.feed_forward_bound)?;
         match i + 1 == self.layers() {
             true => Ok(x),
-            false => self.lifted(at, x, self.attention_limbs(i + 1)?),
+            false => self.lifted(layer.feed_forward_sum, x, self.attention_limbs(i + 1)?),
         }
     }
 
@@ -242,6 +236,19 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
             gain: vec![bound; width],
             offset: vec![0.0; width],
         })
+    }
+
+    /// What a block made added to the columns that it read, over `bound`.
+    fn added(
+        &self,
+        at: StepId,
+        x: &Acts<S::Value>,
+        y: Vec<S::Value>,
+        bound: f64,
+    ) -> Result<Acts<S::Value>, FheError> {
+        self.on.at(at);
+        let x = sum(self.on, at, &self.rows, x, y, bound);
+        x.map_err(|error| error.lacking_at(at))
     }
 
     /// Refreshed to `limbs` primes, unless they have as many; those of a client may be more.

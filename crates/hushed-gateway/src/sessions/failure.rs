@@ -68,21 +68,23 @@ impl Failure {
 
 impl From<&ServeError> for Failure {
     fn from(error: &ServeError) -> Self {
-        let category = error.category();
+        let failure = Self {
+            name: error.name(),
+            category: error.category(),
+            message: error.to_string(),
+            retry_after: None,
+        };
         let retry_after = match error {
             ServeError::Refused(Refusal::Allowance { seconds }) => {
                 Some(Duration::from_secs((*seconds).into()))
             }
             ServeError::Refused(Refusal::TooManySessions { .. } | Refusal::Stopping) => Some(LATER),
             // A server could make a query fail by what it is: it gets no second try that nobody asked for.
-            _ if error.name() == MISBEHAVED => None,
-            _ => (category == Category::Network).then_some(LATER),
+            _ => (!failure.reached()).then_some(LATER),
         };
         Self {
-            name: error.name(),
-            category,
-            message: error.to_string(),
             retry_after,
+            ..failure
         }
     }
 }

@@ -3,27 +3,23 @@
 
 use std::sync::Arc;
 
+use hushed_ckks::CkksParams;
 use hushed_ckks::keys::PublicKey;
-use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config, ternary_network};
 use hushed_model::{Matrix, NetworkConfig, Pool, Program, TokenIds, cosine};
-use zeroize::Zeroizing;
 
-use super::testing::{Keys, distance, seeded};
+use super::testing::{Keys, distance, planned, received, seeded};
 use crate::FheError;
 use crate::calibrate::decoder::{Degrees, measure};
 use crate::choices::Choices;
 use crate::clear::{all_rows, last_row};
 use crate::inputs::bound_of_inputs;
 use crate::pass::{AnyPass, Texts};
-use crate::plan::offer::Offer;
 use crate::plan::packed::placed_decoder;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, named};
 use crate::plan::{FheOptions, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
-use crate::run::job::bootstrap;
-use crate::run::reply::{ReplySecret, seal_reply};
 use crate::simulate::{Batch, Op, Simulator, embedded};
 
 /// 256 slots: two texts of 16 rows and 8 places.
@@ -105,25 +101,14 @@ impl Subject {
     }
 
     fn plan(&self, answer: AnswerRows) -> FhePlan {
-        let (_, keys) = bootstrap(&self.params).unwrap();
         let options = self.options(answer);
-        let (program, choices) = (&self.program, &self.choices);
-        let placement = packed_placement(program, choices, &self.params, &options);
-        let offer = Offer {
-            program,
-            choices,
-            parameters: PARAMETERS,
-            params: &self.params,
-            bootstrap: &keys,
-            options: &options,
-            placement: &placement.unwrap().unwrap(),
-            public_sha256: [0; 32],
-            calibration_sha256: [1; 32],
-            texts: &self.texts,
-            canary: None,
-            exposures: Vec::new(),
-        };
-        offer.plan().unwrap()
+        planned(
+            &self.program,
+            &self.choices,
+            PARAMETERS,
+            &options,
+            &self.texts,
+        )
     }
 }
 
@@ -206,8 +191,8 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     let simulated = subject.simulated(&on, &plan.placement, answer, texts);
     let simulated = simulated.unwrap();
 
-    let planned = plan.key_plan(&params).unwrap();
-    let keys = Keys::new(&params, |_| planned);
+    let key_plan = plan.key_plan(&params).unwrap();
+    let keys = Keys::new(&params, |_| key_plan);
     let mut rng = seeded(7);
     let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
     let embedding = subject.program.embedding().unwrap().clone();
@@ -229,14 +214,7 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     }
     let found = pass.finish(&x).unwrap();
     let done = on.evaluator().counters().snapshot();
-    let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
-    let sealed = seal_reply(&params, &public, &plan.reply, &found, 0.0, &secret, &[b"a"]);
-    let noise = plan.reply_noise();
-    let received: Vec<Ciphertext> = sealed
-        .unwrap()
-        .iter()
-        .map(|ct| ct.clone().with_noise(noise))
-        .collect();
+    let received = received(&plan, &params, &public, &found);
     let opened = client.open(keys.decryptor(), &received, upload.lengths());
     for ((text, opened), simulated) in subject.texts.iter().zip(opened.unwrap()).zip(&simulated) {
         let (opened, clear) = (opened.unwrap(), clear(program, text, answer));

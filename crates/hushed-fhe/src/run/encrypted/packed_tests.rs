@@ -7,19 +7,15 @@ use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{Matrix, Network, Pool, StepId, TokenIds, cosine, plain, random_network};
-use zeroize::Zeroizing;
 
-use super::testing::{Keys, distance, seeded};
+use super::testing::{Keys, distance, planned, received, seeded};
 use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::PackingError;
 use crate::pass::PackedPass;
-use crate::plan::offer::Offer;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
 use crate::plan::{FheOptions, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
-use crate::run::job::bootstrap;
-use crate::run::reply::{ReplySecret, seal_reply};
 use crate::simulate::{Batch, Op, Simulator};
 use crate::testing::{Structure, measure};
 use crate::{Choices, FheError, Slots};
@@ -102,25 +98,14 @@ impl Subject {
     }
 
     fn plan(&self, texts: usize) -> FhePlan {
-        let (_, keys) = bootstrap(&self.params).unwrap();
         let options = self.options(Lengths::Public, texts);
-        let (program, choices) = (&self.network.program(), &self.choices);
-        let placement = packed_placement(program, choices, &self.params, &options);
-        let offer = Offer {
-            program,
-            choices,
-            parameters: PARAMETERS,
-            params: &self.params,
-            bootstrap: &keys,
-            options: &options,
-            placement: &placement.unwrap().unwrap(),
-            public_sha256: [0; 32],
-            calibration_sha256: [1; 32],
-            texts: &self.texts,
-            canary: None,
-            exposures: Vec::new(),
-        };
-        offer.plan().unwrap()
+        planned(
+            &self.network.program(),
+            &self.choices,
+            PARAMETERS,
+            &options,
+            &self.texts,
+        )
     }
 
     fn client(&self, plan: &FhePlan) -> FheClient {
@@ -175,8 +160,8 @@ fn answered(subject: &Subject, count: usize) {
     let texts = &subject.embedded[..count];
     let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
-    let planned = plan.key_plan(&subject.params).unwrap();
-    let keys = Keys::new(&subject.params, |_| planned);
+    let key_plan = plan.key_plan(&subject.params).unwrap();
+    let keys = Keys::new(&subject.params, |_| key_plan);
     let mut rng = seeded(7);
     let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
     let client = subject.client(&plan);
@@ -200,23 +185,7 @@ fn answered(subject: &Subject, count: usize) {
     }
     let answer = pass.finish(&x).unwrap();
     let done = on.evaluator().counters().snapshot();
-    let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
-    let form = &plan.reply;
-    let sealed = seal_reply(
-        &subject.params,
-        &public,
-        form,
-        &answer,
-        0.0,
-        &secret,
-        &[b"a"],
-    );
-    let noise = plan.reply_noise();
-    let received: Vec<Ciphertext> = sealed
-        .unwrap()
-        .iter()
-        .map(|ct| ct.clone().with_noise(noise))
-        .collect();
+    let received = received(&plan, &subject.params, &public, &answer);
     let opened = client.open(keys.decryptor(), &received, upload.lengths());
     let opened = opened.unwrap().into_iter().map(Option::unwrap);
     let opened: Vec<Vec<f64>> = opened.collect();

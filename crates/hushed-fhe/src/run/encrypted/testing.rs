@@ -1,16 +1,23 @@
-//! What encrypted tests share: keys of a small insecure ring, vectors in and out.
+//! What encrypted tests share: keys of a small insecure ring, vectors in and out, plans and replies in packed rows.
 
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
-use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
+use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, PublicKey, SecretKey};
 use hushed_ckks::{
     Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator, Scale,
 };
 use hushed_math::rng::SecretRng;
+use hushed_model::{Program, TokenIds};
 use zeroize::Zeroizing;
 
 use super::Encrypted;
+use crate::choices::Choices;
+use crate::plan::offer::Offer;
+use crate::plan::public_plan::{FhePlan, named};
+use crate::plan::{FheOptions, packed_placement};
+use crate::run::job::bootstrap;
+use crate::run::reply::{ReplySecret, seal_reply};
 
 /// A generator that follows from a number.
 pub(crate) fn seeded(seed: u64) -> SecretRng {
@@ -89,4 +96,49 @@ pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter()
         .zip(b)
         .fold(0.0, |most, (a, b)| most.max((a - b).abs()))
+}
+
+/// What a server offers of a program in packed rows of named parameters.
+pub(crate) fn planned(
+    program: &Program,
+    choices: &Choices,
+    parameters: &str,
+    options: &FheOptions,
+    texts: &[TokenIds],
+) -> FhePlan {
+    let params = named(parameters).unwrap();
+    let (_, keys) = bootstrap(&params).unwrap();
+    let placement = packed_placement(program, choices, &params, options);
+    let offer = Offer {
+        program,
+        choices,
+        parameters,
+        params: &params,
+        bootstrap: &keys,
+        options,
+        placement: &placement.unwrap().unwrap(),
+        public_sha256: [0; 32],
+        calibration_sha256: [1; 32],
+        texts,
+        canary: None,
+        exposures: Vec::new(),
+    };
+    offer.plan().unwrap()
+}
+
+/// The ciphertexts of an answer as a client receives them.
+pub(crate) fn received(
+    plan: &FhePlan,
+    params: &Arc<CkksParams>,
+    public: &Arc<PublicKey>,
+    answer: &[Ciphertext],
+) -> Vec<Ciphertext> {
+    let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
+    let sealed = seal_reply(params, public, &plan.reply, answer, 0.0, &secret, &[b"a"]);
+    let noise = plan.reply_noise();
+    let sealed = sealed.unwrap();
+    sealed
+        .iter()
+        .map(|ct| ct.clone().with_noise(noise))
+        .collect()
 }
