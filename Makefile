@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one verify-one calibration decoder decoder-model bench check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
+.PHONY: help setup build wheel run generate test accuracy encrypted encrypted-one verify-one calibration decoder decoder-one decoder-model bench check secrets doc peers fuzz audit static image man book publish-check page-test wheel-manylinux test-pythons clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -68,6 +68,9 @@ calibration: build ## make the shipped calibration of `fhe` again (minutes)
 
 decoder: build ## try `fhe` on a small decoder: 252 private texts in half an hour, with 17 GiB of memory
 	@python3 scripts/encrypted_decoder.py
+
+decoder-one: build ## try `fhe` on one prompt alone through that decoder: minutes, and 5 GiB of keys made once; PROMPT="…" is your own
+	@python3 scripts/decoder_one.py
 
 decoder-model: ## train the small decoder of `fhe` again, an hour of processor time (MINUTES changes it), in data/decoder-small
 	@python3 -m venv out/decoder-venv
