@@ -11,7 +11,7 @@ use hushed_twopc::share::Ring;
 
 use crate::bias::Penalties;
 use crate::circuit::cache::Cache;
-use crate::circuit::top::open_top;
+use crate::circuit::top::{open_largest_alone, open_top};
 use crate::circuit::{Acts, run_next};
 use crate::formats::{LINEAR, LOGIT};
 use crate::sample::Draw;
@@ -110,6 +110,11 @@ pub(crate) fn open_largest<S: Shares>(
         }
         None => x,
     };
+    // Numbers of columns go with the logits, in their ring.
+    if top == 1 && columns as u64 <= LOGIT.ring.mask() {
+        let places = open_largest_alone(on, &x, (rows, columns), "largest")?;
+        return Ok(places.map(|places| places.into_iter().map(|place| vec![place]).collect()));
+    }
     let found = open_top(on, &x, (rows, columns), top, "largest")?;
     found.fault.map_or(Ok(found.places), Err)
 }

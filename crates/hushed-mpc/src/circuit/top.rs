@@ -25,6 +25,40 @@ pub(crate) struct Top<T> {
     pub fault: Option<RunError>,
 }
 
+/// The place of the largest number of each row, as [`open_top`] with one gives it, in fewer messages and some more
+/// bytes: its last numbers are compared all at once, and nothing is kept for a second.
+pub(crate) fn open_largest_alone<S: Shares>(
+    on: &mut S,
+    x: &S::Share,
+    (rows, columns): (usize, usize),
+    site: &'static str,
+) -> Result<Option<Vec<u32>>, RunError> {
+    let ring = ring_of_places(columns);
+    let opened = on.step(StepId::outside(site), |on| {
+        let numbers = || (0..rows * columns).map(|i| (i % columns) as i64).collect();
+        let numbers = on.known(Party::Server, rows * columns, numbers);
+        let with = on.add_known(&x.times(0), &numbers);
+        let [_, places] = on.largest_of_few(x, &with, rows, columns)?;
+        on.open(&places.reduce_to(ring), 0, ring)
+    })?;
+    let place = |place: u64| {
+        let known = u32::try_from(place).ok();
+        let known = known.filter(|&known| (known as usize) < columns);
+        known.ok_or(RunError::NoSuchPlace {
+            place,
+            places: columns,
+        })
+    };
+    opened
+        .map(|words| words.iter().map(|&word| place(word)).collect())
+        .transpose()
+}
+
+/// The ring in which places of so many columns are opened.
+fn ring_of_places(columns: usize) -> Ring {
+    Ring::new((usize::BITS - columns.saturating_sub(1).leading_zeros()).max(1))
+}
+
 /// The `top` largest numbers of each row, their places opened to the client; of equal ones any may come first. `top` is
 /// at most `columns`, and numbers of a row differ by less than 2^(ℓ−1) − 1. `site` names each place in costs.
 pub(crate) fn open_top<S: Shares>(
@@ -34,7 +68,7 @@ pub(crate) fn open_top<S: Shares>(
     top: usize,
     site: &'static str,
 ) -> Result<Top<S::Share>, RunError> {
-    let ring = Ring::new((usize::BITS - columns.saturating_sub(1).leading_zeros()).max(1));
+    let ring = ring_of_places(columns);
     let (mut found, mut values) = (Some(vec![Vec::with_capacity(top); rows]), Vec::new());
     let mut trees = Trees::new(x.ring(), rows, columns);
     let mut pool = None;

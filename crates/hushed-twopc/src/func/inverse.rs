@@ -1,10 +1,18 @@
-//! 1/x and 1/√x of positive shared integers, one a row: precision matters, bytes hardly.
+//! 1/x and 1/√x of positive shared integers, one a row: precision and rounds matter, bytes hardly.
 //!
-//! The highest set bit k of x < 2^b gives S = 2^(b−1−k) and u = x·S/2^b in [1/2, 1). A quadratic is the first guess for
-//! 1/u or 1/√u and one Newton step follows: relative error below 1.1·10^−4 and 1.6·10^−5. The result is multiplied by
-//! the power of two that belongs to k (its root, for 1/√x), a public list that the shared one-hot of k picks from.
-//! Source of the scheme: the normalisation of Lu et al. used by BumbleBee's reciprocal and rsqrt; here any weight may
-//! stand in the list, so that 1/√x needs no parity case.
+//! The highest set bit k of x < 2^b gives S = 2^(b−1−k) and u = x·S/2^b in [1/2, 1). A polynomial of degree 5 in
+//! w = 4u − 3 in [−1, 1) gives 1/u or 1/√u:
+//!
+//! ```text
+//! w²                                                   in a ring so wide that each party truncates it alone
+//! w³ = w·w²,   B = c3 + c4·w + c5·w²                   truncated together
+//! (c0 + c1·w + c2·w²) + w³·B                           truncated
+//! ```
+//!
+//! Relative error below 6·10^−5 and 2·10^−5, in five rounds, where a quadratic and a Newton step took seven and nine.
+//! The result is multiplied by the power of two that belongs to k (its root, for 1/√x), a public list that the shared
+//! one-hot of k picks from. Source of the scheme: the normalisation of Lu et al. used by BumbleBee's reciprocal and
+//! rsqrt; here any weight may stand in the list, so that 1/√x needs no parity case.
 
 use super::{rescale, rescale_cost};
 use crate::cost::Cost;
@@ -16,18 +24,37 @@ use crate::gadget::{
 };
 use crate::share::{BitShare, Ring, Share};
 
-/// Fraction bits of u and of the guesses.
+/// Fraction bits of u, w, its powers and coefficients.
 const FRAC: u32 = 18;
-/// Holds a product of two guesses, below 4, and its sign.
+/// Of u and w: what a party drops alone from their products.
+const FULL: Ring = Ring::new(64);
+/// Of w², truncated: holds w·w², at most 2^(2·FRAC) in magnitude, so that it can be truncated (below 2^(ℓ−2)).
+const SQUARED: Ring = Ring::new(FULL.bits() - FRAC);
+/// Of w³ and B: holds the result, below 4, with the fraction bits of a product.
 const WIDE: Ring = Ring::new(2 * FRAC + 4);
+const _: () = assert!(SQUARED.bits() > 2 * FRAC + 2);
 
 /// Bits that the powers of two keep beyond the result's.
 const GUARD: u32 = 6;
 
-/// Minimax of relative error on [1/2, 1]: 1/u ≈ c0 + c1·u + c2·u², off by 1/99.
-const INVERSE: [f64; 3] = [4.242_424_242, -5.818_181_818, 2.585_858_586];
-/// Minimax of relative error on [1/2, 1]: 1/√u, off by 3.2·10^−3.
-const ROOT: [f64; 3] = [2.233_947_03, -2.066_206_53, 0.835_447_15];
+/// Minimax of relative error of 4/(3 + w) on [−1, 1], off by 5.2·10^−5: c0 … c5.
+const INVERSE: [f64; 6] = [
+    1.333_401_357,
+    -0.444_467_119,
+    0.146_931_279,
+    -0.048_977_093,
+    0.019_590_837,
+    -0.006_530_279,
+];
+/// Of 2/√(3 + w), off by 1.2·10^−5.
+const ROOT: [f64; 6] = [
+    1.154_713_843,
+    -0.192_464_000,
+    0.047_877_407,
+    -0.013_252_499,
+    0.004_501_473,
+    -0.001_387_870,
+];
 
 /// scale/x for integers 0 < x < 2^bits: `x` in a ring of at least bits + 1; the result has `frac` fraction bits in
 /// `to`. `scale/x` must stay below 2^(to − frac − 2) for every x that occurs. For x = 0 the result is 0.
@@ -40,14 +67,7 @@ pub fn reciprocal(
     to: Ring,
 ) -> Result<Share, TwopcError> {
     let (u, hot) = normalise(ctx, x, bits, to)?;
-    let guess = quadratic(ctx, &u, &INVERSE)?;
-    // y(2 − u·y)
-    let uy = mul(ctx, &u, &guess)?;
-    let uy = rescale(ctx, &uy, FRAC, Sign::NonNegative, WIDE)?;
-    let two = 2 << FRAC;
-    let correction = uy.neg().add_public(ctx.party(), two);
-    let y = mul(ctx, &guess, &correction)?;
-    let y = rescale(ctx, &y, FRAC, Sign::NonNegative, listed(to))?;
+    let y = polynomial(ctx, &u, &INVERSE, to)?;
     // 1/x = S/(u·2^bits)
     let weight = |k: u32| scale * (-f64::from(k) - 1.0).exp2();
     finish(ctx, &y, &hot, weight, frac, to)
@@ -63,15 +83,7 @@ pub fn inverse_root(
     to: Ring,
 ) -> Result<Share, TwopcError> {
     let (u, hot) = normalise(ctx, x, bits, to)?;
-    let guess = quadratic(ctx, &u, &ROOT)?;
-    // y(3 − u·y²)/2
-    let y2 = square(ctx, &guess)?;
-    let y2 = rescale(ctx, &y2, FRAC, Sign::NonNegative, WIDE)?;
-    let uy2 = mul(ctx, &u, &y2)?;
-    let uy2 = rescale(ctx, &uy2, FRAC, Sign::NonNegative, WIDE)?;
-    let correction = uy2.neg().add_public(ctx.party(), 3 << FRAC);
-    let y = mul(ctx, &guess, &correction)?;
-    let y = rescale(ctx, &y, FRAC + 1, Sign::NonNegative, listed(to))?;
+    let y = polynomial(ctx, &u, &ROOT, to)?;
     // 1/√x = 1/√(u·2^(k+1))
     let weight = |k: u32| scale * (-(f64::from(k) + 1.0) / 2.0).exp2();
     finish(ctx, &y, &hot, weight, frac, to)
@@ -79,28 +91,12 @@ pub fn inverse_root(
 
 /// The cost of [`reciprocal`] for `n` numbers.
 pub fn reciprocal_cost(n: usize, bits: u32, to: Ring) -> Cost {
-    normalise_cost(n, bits, to)
-        + quadratic_cost(n)
-        + mul_cost(n, WIDE)
-        + rescale_cost(n, WIDE, FRAC, WIDE)
-        + mul_cost(n, WIDE)
-        + rescale_cost(n, WIDE, FRAC, listed(to))
-        + finish_cost(n, to)
+    normalise_cost(n, bits, to) + polynomial_cost(n, to) + finish_cost(n, to)
 }
 
 /// The cost of [`inverse_root`] for `n` numbers.
 pub fn inverse_root_cost(n: usize, bits: u32, to: Ring) -> Cost {
-    let cut = rescale_cost(n, WIDE, FRAC, WIDE);
-    let last = rescale_cost(n, WIDE, FRAC + 1, listed(to));
-    normalise_cost(n, bits, to)
-        + quadratic_cost(n)
-        + square_cost(n, WIDE)
-        + cut
-        + mul_cost(n, WIDE)
-        + cut
-        + mul_cost(n, WIDE)
-        + last
-        + finish_cost(n, to)
+    reciprocal_cost(n, bits, to)
 }
 
 fn normalise_cost(n: usize, bits: u32, to: Ring) -> Cost {
@@ -108,11 +104,16 @@ fn normalise_cost(n: usize, bits: u32, to: Ring) -> Cost {
     leading_one_cost(n, ring)
         + bit_to_arith_cost(n * bits as usize, wider(ring, listed(to)))
         + mul_cost(n, ring)
-        + rescale_cost(n, ring, bits.saturating_sub(FRAC), WIDE)
+        + rescale_cost(n, ring, bits.saturating_sub(FRAC), FULL)
 }
 
-fn quadratic_cost(n: usize) -> Cost {
-    square_cost(n, WIDE) + rescale_cost(n, WIDE, FRAC, WIDE).repeated(2)
+fn polynomial_cost(n: usize, to: Ring) -> Cost {
+    square_cost(n, FULL)
+        + rescale_cost(n, FULL, FRAC, SQUARED)
+        + mul_cost(n, SQUARED)
+        + rescale_cost(2 * n, SQUARED, FRAC, WIDE)
+        + mul_cost(n, WIDE)
+        + rescale_cost(n, WIDE, FRAC, listed(to))
 }
 
 fn finish_cost(n: usize, to: Ring) -> Cost {
@@ -129,7 +130,7 @@ fn wider(a: Ring, b: Ring) -> Ring {
     Ring::new(a.bits().max(b.bits()))
 }
 
-/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`WIDE`], and the one-hot of k, little end first, as
+/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`FULL`], and the one-hot of k, little end first, as
 /// numbers of a ring that both lists of powers fit.
 fn normalise(
     ctx: &mut Ctx,
@@ -147,23 +148,33 @@ fn normalise(
     let weights: Vec<u64> = (0..bits).map(|k| 1 << (bits - 1 - k)).collect();
     let u = mul(ctx, &x, &pick(&hot, &weights, ring))?;
     let u = if bits >= FRAC {
-        rescale(ctx, &u, bits - FRAC, Sign::NonNegative, WIDE)?
+        rescale(ctx, &u, bits - FRAC, Sign::NonNegative, FULL)?
     } else {
-        rescale(ctx, &u, 0, Sign::NonNegative, WIDE)?.shift_left(FRAC - bits)
+        rescale(ctx, &u, 0, Sign::NonNegative, FULL)?.shift_left(FRAC - bits)
     };
     Ok((u, hot))
 }
 
-/// c0 + c1·u + c2·u².
-fn quadratic(ctx: &mut Ctx, u: &Share, c: &[f64; 3]) -> Result<Share, TwopcError> {
-    let constant = |x: f64| (x * f64::from(1u32 << FRAC)).round() as i64;
-    let u2 = square(ctx, u)?;
-    let u2 = rescale(ctx, &u2, FRAC, Sign::NonNegative, WIDE)?;
-    let sum = u2
-        .mul_public(constant(c[2]))
-        .add(&u.mul_public(constant(c[1])));
-    let sum = sum.add_public(ctx.party(), constant(c[0]) << FRAC);
-    rescale(ctx, &sum, FRAC, Sign::NonNegative, WIDE)
+/// Σ c_k·w^k of w = 4u − 3, within [1, 2] up to its error, with [`FRAC`] fraction bits in the ring [`listed`].
+fn polynomial(ctx: &mut Ctx, u: &Share, c: &[f64; 6], to: Ring) -> Result<Share, TwopcError> {
+    let (n, me) = (u.len(), ctx.party());
+    let c = c.map(|x| (x * f64::from(1u32 << FRAC)).round() as i64);
+    // a + b·x + c·y, of x and y with FRAC fraction bits, with twice as many.
+    let sum = |[a, b, c]: [i64; 3], x: &Share, y: &Share| {
+        let sum = x.mul_public(b).add(&y.mul_public(c));
+        sum.add_public(me, a << FRAC)
+    };
+    let w = u.shift_left(2).add_public(me, -(3 << FRAC));
+    let w2 = square(ctx, &w)?;
+    let w2 = rescale(ctx, &w2, FRAC, Sign::NonNegative, SQUARED)?;
+    let w = w.reduce_to(SQUARED);
+    let w3 = mul(ctx, &w, &w2)?;
+    let both = Share::concat(SQUARED, &[&w3, &sum([c[3], c[4], c[5]], &w, &w2)]);
+    let both = rescale(ctx, &both, FRAC, Sign::Bounded, WIDE)?;
+    let rest = mul(ctx, &both.slice(0..n), &both.slice(n..2 * n))?;
+    let [w, w2] = [&w, &w2].map(|x| x.reduce_to(WIDE));
+    let y = rest.add(&sum([c[0], c[1], c[2]], &w, &w2));
+    rescale(ctx, &y, FRAC, Sign::NonNegative, listed(to))
 }
 
 /// Σ_k hot_k·weights_k.
@@ -195,7 +206,7 @@ fn finish(
 
 /// The constants on which both parties must agree, as text.
 pub fn describe() -> String {
-    format!("inverse {FRAC} {WIDE:?} {GUARD} {INVERSE:?} {ROOT:?}")
+    format!("inverse {FRAC} {FULL:?} {WIDE:?} {GUARD} {INVERSE:?} {ROOT:?}")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! | softmax without its division | row maxima, clipping, exp2 | [`softmax`] |
 //! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-8 or 1-of-16 OT each way | [`curve`] |
 //! | ReLU | one comparison and one multiplexer | [`relu`] |
-//! | 1/x and 1/√x of one number a row | highest bit, quadratic start, one Newton step | [`inverse`] |
+//! | 1/x and 1/√x of one number a row | highest bit, one polynomial | [`inverse`] |
 //! | LayerNorm, RMSNorm without gain and offset | the sum of a row's squares, one 1/√x a row, one product an element | [`norm`] |
 
 pub mod curve;

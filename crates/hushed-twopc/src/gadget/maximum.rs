@@ -3,16 +3,24 @@
 //! A match of a and b keeps a + 1{a < b}·(b − a). Comparison drops low bits
 //! ([`less_than_public`](super::less_than_public)): a match can be lost by less than 2^(drop_bits−1), so the winner of
 //! ⌈log₂ cols⌉ levels is at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum, and is always one of the row's
-//! elements. That is all a softmax needs, which only wants its arguments not to be large. [`argmax_levels`] carries the
+//! elements. That is all a softmax needs, which only wants its arguments not to be large. Where few numbers of few rows
+//! are left all pairs are compared instead ([`super::pairs`]), in half the rounds. [`argmax_levels`] carries the
 //! column along: its multiplexer selects both in one message, so that it costs no further round. It keeps what every
 //! level had, because the second largest is among those that the largest has met.
 
 use super::compare::{coarse, msb, msb_cost};
+use super::pairs::{best, best_cost, few, left_of};
 use super::select::{mux, mux_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::share::{BitShare, Ring, Share};
+
+/// Numbers of a row whose pairs are all compared by [`largest_of_few`]: at most 2,016 pairs, some tens of kilobytes.
+const FEW: usize = 64;
+
+/// As many of each of several rows, for their maxima.
+const FEW_OF_ROWS: usize = 16;
 
 /// Cost of [`max_rows`].
 pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
@@ -21,7 +29,21 @@ pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_
 
 /// Cost of [`max_of_rows`].
 pub fn max_of_rows_cost(widths: &[usize], ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
-    tournament_cost(widths, ring, (drop_bits, keep_bits), 1, 1)
+    let bits = (drop_bits, keep_bits);
+    let until = until(widths, ring, bits);
+    let left = widths.first().map_or(0, |&width| left_of(width, until));
+    tournament_cost(widths, ring, bits, 1, until) + best_cost(widths.len(), left, ring, 1)
+}
+
+/// Where a tournament for maxima ends: with few numbers of few rows, that are compared exactly, all pairs are compared
+/// at once.
+fn until(widths: &[usize], ring: Ring, (drop_bits, keep_bits): (u32, u32)) -> usize {
+    let same = widths.windows(2).all(|pair| pair[0] == pair[1]);
+    let exact = drop_bits == 0 && keep_bits >= ring.bits();
+    match same && exact && few(widths.len(), FEW_OF_ROWS) {
+        true => FEW_OF_ROWS,
+        false => 1,
+    }
 }
 
 /// One element of each row of x (rows × cols, signed), at most ⌈log₂ cols⌉·2^(drop_bits−1) below the row's maximum.
@@ -52,8 +74,39 @@ pub fn max_of_rows(
     keep_bits: u32,
 ) -> Result<Share, TwopcError> {
     let bits = (drop_bits, keep_bits);
-    let [winners] = tournament(ctx, "max_rows", [x.clone()], widths, bits, 1, |_| ())?;
+    let until = until(widths, x.ring(), bits);
+    let given = [x.clone()];
+    let few = tournament(ctx, "max_rows", given, widths, bits, until, |_| ())?;
+    let left = widths.first().map_or(0, |&width| left_of(width, until));
+    let [winners] = best(ctx, few, widths.len(), left)?;
     Ok(winners)
+}
+
+/// Cost of [`largest_of_few`].
+pub fn largest_of_few_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
+    let cost = tournament_cost(&vec![cols; rows], ring, (0, ring.bits()), 2, FEW);
+    cost + best_cost(rows, left_of(cols, FEW), ring, 2)
+}
+
+/// The largest of each row of x (rows × cols, signed), and what goes with it: of `with`, in the ring of x, as many
+/// elements. Exact; of equal ones any one may be it. Differences within a row must be below 2^(ℓ−1).
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless x and `with` have rows × cols elements and one ring, and cols ≥ 1.
+pub fn largest_of_few(
+    ctx: &mut Ctx,
+    x: &Share,
+    with: &Share,
+    rows: usize,
+    cols: usize,
+) -> Result<[Share; 2], TwopcError> {
+    let (name, ring) = ("largest_of_few", x.ring());
+    let bits = |ring: Ring| ring.bits() as usize;
+    expect_len(name, "ring bits", bits(with.ring()), bits(ring))?;
+    let (widths, exact) = (vec![cols; rows], (0, ring.bits()));
+    let given = [x.clone(), with.clone()];
+    let [x, with] = tournament(ctx, name, given, &widths, exact, FEW, |_| ())?;
+    best(ctx, [x, with], rows, left_of(cols, FEW))
 }
 
 /// Cost of [`argmax_levels`].
@@ -283,5 +336,53 @@ mod tests {
     fn columns_must_fit_the_ring() {
         let x = Share::zero(Ring::new(2), 5);
         run_counted(|ctx| assert!(argmax_levels(ctx, &x, 1, 5).is_err()), |_| ());
+    }
+
+    #[test]
+    fn the_largest_of_every_row_brings_what_goes_with_it() {
+        let ring = Ring::new(20);
+        let largest = (1 << 18) - 1;
+        let mut rng = SecretRng::insecure_from_seed(8);
+        for (rows, cols) in [(1, 1), (3, 2), (2, 3), (4, 14), (1, 64), (2, 65), (1, 300)] {
+            let any = |_| (rng.next_u64() % (2 * largest as u64 + 1)) as i64 - largest;
+            let mut x: Vec<i64> = (0..rows * cols).map(any).collect();
+            // Equal ones, and numbers as far apart as they may be.
+            x[..cols].fill(3);
+            (x[0], x[cols - 1]) = (-largest, largest);
+            let with: Vec<i64> = (0..rows * cols).map(|i| (7 * i) as i64).collect();
+            let ((x0, x1), (w0, w1)) = (share_signed(ring, &x, 1), share_signed(ring, &with, 2));
+            let (y0, y1, stats) = run_counted(
+                |ctx| largest_of_few(ctx, &x0, &w0, rows, cols).unwrap(),
+                |ctx| largest_of_few(ctx, &x1, &w1, rows, cols).unwrap(),
+            );
+            assert_cost(&stats, largest_of_few_cost(rows, cols, ring));
+            let [most, found] = [0, 1].map(|k| reveal_signed(&y0[k], &y1[k]));
+            for (r, row) in x.chunks(cols).enumerate() {
+                assert_eq!(Some(&most[r]), row.iter().max());
+                let at = found[r] as usize / 7 - r * cols;
+                assert_eq!((found[r] % 7, row[at]), (0, most[r]));
+            }
+        }
+    }
+
+    #[test]
+    fn one_of_equal_numbers_is_the_largest() {
+        let ring = Ring::new(8);
+        let (x0, x1) = share_signed(ring, &[5; 9], 1);
+        let (w0, w1) = share_signed(ring, &[1, 2, 3, 4, 5, 6, 7, 8, 9], 2);
+        let (y0, y1, _) = run_counted(
+            |ctx| largest_of_few(ctx, &x0, &w0, 1, 9).unwrap(),
+            |ctx| largest_of_few(ctx, &x1, &w1, 1, 9).unwrap(),
+        );
+        assert_eq!(reveal_signed(&y0[0], &y1[0]), [5]);
+        assert!((1..=9).contains(&reveal_signed(&y0[1], &y1[1])[0]));
+        run_counted(
+            |ctx| {
+                assert!(largest_of_few(ctx, &x0, &w0, 1, 8).is_err());
+                let other = w0.reduce_to(Ring::new(7));
+                assert!(largest_of_few(ctx, &x0, &other, 1, 9).is_err());
+            },
+            |_| (),
+        );
     }
 }

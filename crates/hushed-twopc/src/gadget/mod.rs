@@ -58,12 +58,12 @@ pub use boolean::{all, all_cost, and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
 pub use equal::{equal, equal_cost, is_zero, is_zero_cost, one_hot, one_hot_cost};
 pub use maximum::{
-    argmax_levels, argmax_levels_cost, max_of_rows, max_of_rows_cost, max_rows, max_rows_cost,
+    argmax_levels, argmax_levels_cost, largest_of_few, largest_of_few_cost, max_of_rows,
+    max_of_rows_cost, max_rows, max_rows_cost,
 };
 pub use multiply::{
     Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
 };
-pub use pairs::{largest_of_few, largest_of_few_cost};
 pub use pick::{pick, pick_cost};
 pub use round::{open_rounded, open_rounded_cost, round, round_cost};
 pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost};
