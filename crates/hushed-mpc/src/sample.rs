@@ -6,8 +6,10 @@ use zeroize::Zeroizing;
 
 use crate::formats::LOGIT;
 
-/// The highest temperature: twice the largest noise (36.8, see [`Draw::noise`]) stays far inside [`LOGIT`].
+/// The highest temperature: noise of that times 36.8 at most ([`Draw::noise`]) stays far inside [`LOGIT`].
 pub const MAX_TEMPERATURE: f64 = 2.0;
+/// The largest noise.
+pub(crate) const MAX_NOISE: f64 = 36.8 * MAX_TEMPERATURE;
 
 /// A server's source of noise. No `Debug`: it is secret.
 pub struct Sampler {

@@ -6,8 +6,10 @@ use hushed_twopc::func::norm;
 use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
+use crate::bias::MAX_BIAS;
 use crate::circuit::function::Function;
-use crate::formats::{GATE, GATED, LINEAR, SUM_BITS, WEIGHED};
+use crate::formats::{GATE, GATED, LINEAR, LOGIT, SUM_BITS, WEIGHED};
+use crate::sample::MAX_NOISE;
 
 /// One bound of one step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -58,8 +60,11 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
                 let gated = f64::from(GATE.ring.bits() - gated).exp2() / activation.scale();
                 // Two spare bits: a sign, and one for the rounding protocols.
                 let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
+                // Of two logits the difference is in the ring too.
+                let logit = f64::from(LOGIT.ring.bits() - LOGIT.frac - 2).exp2();
                 let holds = match () {
                     () if value => HEAD_VALUES,
+                    () if site == "head" => logit - MAX_NOISE - MAX_BIAS,
                     () if site.ends_with(".product") => gated.min(ring),
                     () => ring,
                 };
@@ -114,9 +119,31 @@ pub(super) fn most_mean(reach: NormReach, width: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use hushed_model::testing::tiny_model;
-    use hushed_model::{Range, Ranges, TooLong, calibrate};
+    use hushed_model::{Calibration, Range, Ranges, TooLong, calibrate};
 
     use super::fits;
+
+    #[test]
+    fn logits_leave_room_for_noise_and_biases() {
+        let config = &tiny_model().public.config;
+        let of = |most: f64| {
+            let output = Range {
+                min: -most,
+                max: 1.0,
+            };
+            let head = ("head".to_owned(), Ranges::Values { output });
+            let calibration = Calibration {
+                version: 0,
+                sample_sha256: String::new(),
+                texts: 1,
+                tokens: 1,
+                sites: [head].into(),
+            };
+            fits(&calibration, config).iter().all(super::Fit::fits)
+        };
+        // 2^10 less 256 and 73.6.
+        assert!(of(694.0) && !of(695.0));
+    }
 
     #[test]
     fn the_tiny_model_fits_and_an_absurd_one_does_not() {
