@@ -6,7 +6,7 @@ use crate::error::FheError;
 use crate::plan::public_plan::AnswerRows;
 
 /// The answer to a text as a reply has it, the model's own end included: an embedding, logits of a classifier, or of a
-/// decoder the rows that it is read at ([`last_row`], [`all_rows`]).
+/// decoder what it is read at ([`last_row`], [`all_rows`], or the logits of the last row).
 ///
 /// # Errors
 /// Those of the model.
@@ -19,6 +19,10 @@ pub fn answer_in_clear(
     match (program.vocabulary(), read) {
         (Some(_), AnswerRows::Last) => last_row(&program, text),
         (Some(_), AnswerRows::Rows) => all_rows(&program, text),
+        (Some(_), AnswerRows::Logits) => {
+            let logits = plain::run(&program, vec![text.clone()], |_, _| ())?;
+            Ok(logits.values.row(0).to_vec())
+        }
         (None, _) => Ok(model.embed(vec![text.clone()])?.pop().unwrap_or_default()),
     }
 }

@@ -65,6 +65,7 @@ pub use ops::mask::{RowMasks, RowsKnown, token_rows};
 pub use ops::softmax::Softmax;
 pub use pass::{
     AnyPass, DecoderPass, Look, PackedDecoderPass, PackedPass, Pass, Texts, Viewer, can_run,
+    head_is_public,
 };
 pub use plan::keys::KeyDemand;
 pub use plan::placement::Placement;

@@ -51,8 +51,8 @@ pub use decoder::DecoderPass;
 pub use packed::PackedPass;
 pub use packed_decoder::PackedDecoderPass;
 pub(crate) use packed_decoder::halves as packed_halves;
-pub use shape::can_run;
 use shape::{Half, halves, shape, supported};
+pub use shape::{can_run, head_is_public};
 
 /// Levels of a feed-forward without its activation: two maps and the norm.
 const FEED_FORWARD: usize = 3;

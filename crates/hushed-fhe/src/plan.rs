@@ -54,7 +54,7 @@ use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::{Interleave, Layout};
 use crate::plan::keys::KeyDemand;
-use crate::plan::offer::reply_form;
+use crate::plan::offer::{answered_logits, reply_form};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths, ReplyForm};
 use search::Bounds;
@@ -94,10 +94,10 @@ pub struct FhePlanReport {
     pub layers: usize,
     /// Columns of the model.
     pub width: usize,
-    /// Logits that a text is answered with, if the model is a classifier.
+    /// Logits that a text is answered with, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits: Option<usize>,
-    /// Which rows a text is answered with, if the model is a decoder.
+    /// What a text is answered with, if the model is a decoder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerRows>,
     /// Rows a text.
@@ -387,7 +387,7 @@ impl FhePlanReport {
         }
         check_memory(&memory, options.max_memory)?;
         let bytes_up = upload(&placement);
-        let reply = reply_form(program, choices, params, &run)?;
+        let reply = reply_form(program, choices, params, &run, options.answer)?;
         let bytes_down = Ciphertext::list_bytes(params, reply.limbs, reply.ciphertexts) as u64;
         let each = |x: f64| x / texts.max(1) as f64;
         let bootstraps = run.counts.total(Op::Bootstrap);
@@ -397,7 +397,7 @@ impl FhePlanReport {
             log2_qp: params.rlwe().log2_qp(),
             layers: program.layers().len(),
             width,
-            logits: program.classifier().map(|c| c.classes.outputs),
+            logits: answered_logits(program, options.answer),
             answer: program.vocabulary().map(|_| options.answer),
             rows: options.rows,
             texts,

@@ -66,11 +66,18 @@ pub fn likeliest(
     hidden: &[f64],
     most: usize,
 ) -> Result<Vec<(u32, f64)>, ModelError> {
-    let mut tokens: Vec<(u32, f64)> = (0..).zip(log_probabilities(head, hidden)?).collect();
+    Ok(likeliest_of(&logits(head, hidden)?, most))
+}
+
+/// As [`likeliest`], of logits.
+#[must_use]
+pub fn likeliest_of(logits: &[f64], most: usize) -> Vec<(u32, f64)> {
+    let all = log_sum(logits);
+    let mut tokens: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|l| l - all)).collect();
     // Of equal ones the first.
     tokens.sort_by(|a, b| b.1.total_cmp(&a.1));
     tokens.truncate(most);
-    Ok(tokens)
+    tokens
 }
 
 /// The natural logarithms of the probabilities of all tokens that may come next; arguments as of [`likeliest`].
@@ -78,6 +85,12 @@ pub fn likeliest(
 /// # Errors
 /// As [`likeliest`].
 pub fn log_probabilities(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>, ModelError> {
+    let logits = logits(head, hidden)?;
+    let all = log_sum(&logits);
+    Ok(logits.into_iter().map(|l| l - all).collect())
+}
+
+fn logits(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>, ModelError> {
     same(
         StepId::outside("head"),
         "columns",
@@ -88,9 +101,7 @@ pub fn log_probabilities(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>,
         let products = row.iter().zip(hidden).map(|(&w, x)| f64::from(w) * x);
         products.sum()
     };
-    let logits: Vec<f64> = (0..head.rows()).map(|i| logit(head.row(i))).collect();
-    let all = log_sum(&logits);
-    Ok(logits.into_iter().map(|l| l - all).collect())
+    Ok((0..head.rows()).map(|i| logit(head.row(i))).collect())
 }
 
 /// The logarithm of the sum of the exponentials of logits: a logit less it is the logarithm of its probability.

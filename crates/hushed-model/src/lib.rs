@@ -43,7 +43,7 @@ pub use folder::{
     Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Stored, Summary,
     WeightScale, check,
 };
-pub use generate::{Ending, greedy, largest, likeliest, log_probabilities, log_sum};
+pub use generate::{Ending, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
 pub use images::{Item, Pixels, Preprocess, Resample};
 pub use matrix::Matrix;
 pub use model::{

@@ -7,7 +7,7 @@
 //! before its norm, and the norm's result takes the place of the columns.
 
 use hushed_model::{
-    Attention, Block, FeedForward, ModelError, Norm, Pool, Program, Step, StepId, same,
+    Attention, Block, FeedForward, Linear, ModelError, Norm, Pool, Program, Step, StepId, same,
 };
 use rayon::prelude::*;
 
@@ -19,7 +19,7 @@ use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::After;
 use crate::ops::decoder;
 use crate::ops::decoder::attention::{SigmoidLayer, attention, attention_spilled};
-use crate::ops::decoder::last::last;
+use crate::ops::decoder::last::{last, logits};
 use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
 use crate::ops::decoder::rows::rows;
 use crate::ops::decoder::sub_norm::SubNorm;
@@ -61,6 +61,7 @@ pub(super) struct Parts<'a> {
     pub layers: Vec<Layer<'a>>,
     pub norm: (StepId, &'a Norm),
     pub last: StepId,
+    pub head: (StepId, &'a Linear),
 }
 
 /// The blocks of a layer, with their names.
@@ -106,7 +107,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         })
     }
 
-    /// The same, answered with these rows: without it, with the last.
+    /// The same, answered with these rows or logits: without it, with the last row.
     #[must_use]
     pub fn answering(self, answer: AnswerRows) -> Self {
         DecoderPass { answer, ..self }
@@ -224,7 +225,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(x)
     }
 
-    /// The normalised rows that are asked for, packed.
+    /// The normalised rows that are asked for, or their logits, packed.
     ///
     /// # Errors
     /// Too few levels.
@@ -244,6 +245,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         let answer = match self.answer {
             AnswerRows::Last => last(on, id, &y, self.layout),
             AnswerRows::Rows => rows(on, id, &y),
+            AnswerRows::Logits => logits(on, self.parts.head, &y, self.layout),
         };
         answer.map_err(|error| error.lacking_at(id))
     }
@@ -359,7 +361,8 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         }
         let inside = usize::from(layer.feed_forward_sub_norm.is_some());
         let activation = crate::ops::activation::levels(layer.activation.degree);
-        let needed = FEED_FORWARD + inside + activation + STATISTIC;
+        let head = usize::from(self.answer == AnswerRows::Logits);
+        let needed = FEED_FORWARD + inside + activation + STATISTIC + head;
         let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
         Ok(limbs.max(least?))
     }
@@ -412,13 +415,15 @@ impl<'a> Parts<'a> {
                     ..
                 },
                 Step {
-                    block: Block::Vocabulary(_),
+                    id: head,
+                    block: Block::Vocabulary(w),
                     ..
                 },
             ] => Ok(Parts {
                 layers,
                 norm: (*id, norm),
                 last: *last,
+                head: (*head, w),
             }),
             _ => Err(refused()),
         }

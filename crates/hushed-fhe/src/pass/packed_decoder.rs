@@ -59,8 +59,8 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     /// by 2.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a program of another shape, for norms inside blocks, and for heads that do not fit
-    /// the layout; [`crate::ChoicesError`] for choices of another model.
+    /// [`FheError::Unsupported`] for a program of another shape, for norms inside blocks, for heads that do not fit the
+    /// layout, and for logits; [`crate::ChoicesError`] for choices of another model.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -74,6 +74,13 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         let choices = choices.decoder.as_ref().ok_or_else(absent)?;
         if choices.layers.len() != parts.layers.len() {
             return Err(absent());
+        }
+        if answer == AnswerRows::Logits {
+            return Err(FheError::Unsupported {
+                what: "a decoder whose head is not its table of token vectors, in packed rows"
+                    .to_owned(),
+                remedy: "plan a batch: leave out --texts",
+            });
         }
         let rows = PackedRows::new(layout, Vec::new())?;
         let mut columns = layout.spread(program.width(), 1)?;

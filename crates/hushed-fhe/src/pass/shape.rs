@@ -3,20 +3,20 @@
 
 use std::ops::Range;
 
-use hushed_model::{Block, Kind, Linear, Program, Step, StepId};
+use hushed_model::{Block, Kind, Program, Step, StepId};
 
 use super::decoder::Parts;
 use crate::error::FheError;
 use crate::ops::decoder::attention::causal_sigmoid;
+use crate::plan::public_plan::AnswerRows;
 
 /// That a program can be run: before anything is planned, and without its numbers.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for a program of another shape; of a decoder also for softmax attention,
-/// biases, and a head that is not the table of token vectors.
+/// [`FheError::Unsupported`] for a program of another shape; of a decoder also for softmax attention and biases.
 pub fn can_run(program: &Program) -> Result<(), FheError> {
-    if let Some(head) = program.vocabulary() {
-        return decoder(program, head);
+    if program.vocabulary().is_some() {
+        return decoder(program);
     }
     if program.embedding().is_none() {
         return Err(FheError::Unsupported {
@@ -28,21 +28,30 @@ pub fn can_run(program: &Program) -> Result<(), FheError> {
     layers.try_for_each(|layer| supported(program, layer))
 }
 
-fn decoder(program: &Program, head: &Linear) -> Result<(), FheError> {
-    let refused = |what: &str, remedy| {
-        let what = what.to_owned();
-        Err(FheError::Unsupported { what, remedy })
-    };
+fn decoder(program: &Program) -> Result<(), FheError> {
     Parts::of(program)?;
     for block in program.attentions() {
         causal_sigmoid(StepId::outside("attention"), block)?;
     }
+    Ok(())
+}
+
+/// That the client can make logits of what a decoder is read at: of hidden states by the public table of token vectors
+/// alone. Without the model's numbers nothing is refused.
+///
+/// # Errors
+/// [`FheError::Unsupported`] for a head that is not that table.
+pub fn head_is_public(program: &Program, answer: AnswerRows) -> Result<(), FheError> {
     let tokens = program.embedding().and_then(|table| table.tokens.as_ref());
-    match (tokens, &head.weights) {
-        (Some(tokens), Some(head)) if tokens != head => refused(
-            "a decoder whose head is not its table of token vectors",
-            "decoders with tie_word_embeddings true can be run: the client has the table, and makes the logits itself",
-        ),
+    let head = program.vocabulary().and_then(|head| head.weights.as_ref());
+    match (tokens, head) {
+        (Some(tokens), Some(head)) if tokens != head && answer != AnswerRows::Logits => {
+            Err(FheError::Unsupported {
+                what: "hidden states of a decoder whose head is not its table of token vectors"
+                    .to_owned(),
+                remedy: "such a decoder is answered with the logits of last rows: --answer last",
+            })
+        }
         _ => Ok(()),
     }
 }
@@ -126,15 +135,11 @@ mod tests {
         // Of the last layer only the last row: another circuit.
         assert!(can_run(&good.program()).is_err());
         type Change = fn(&mut DecoderNetwork);
-        let changes: [(&str, Change); 3] = [
+        let changes: [(&str, Change); 2] = [
             ("sigmoid", |n| n.layers[1].attention.weigh = Weigh::Softmax),
             ("biases", |n| {
                 let query = &mut n.layers[0].attention.query;
                 query.bias = Some(vec![0.5; query.outputs].into());
-            }),
-            ("table of token vectors", |n| {
-                let other = Matrix::zero(n.head.outputs, n.head.inputs);
-                n.head.weights = Some(Arc::new(other));
             }),
         ];
         for (named, change) in changes {
@@ -144,5 +149,18 @@ mod tests {
             assert!(matches!(refused, FheError::Unsupported { .. }));
             assert!(refused.to_string().contains(named), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_head_of_its_own_is_read_at_its_logits_alone() {
+        let mut network = ternary_network(&ternary_config(2, 2), 1);
+        let answers = [AnswerRows::Last, AnswerRows::Rows, AnswerRows::Logits];
+        let program = network.program_of_all_rows();
+        assert!(answers.map(|a| head_is_public(&program, a).is_ok()) == [true; 3]);
+        let other = Matrix::zero(network.head.outputs, network.head.inputs);
+        network.head.weights = Some(Arc::new(other));
+        let program = network.program_of_all_rows();
+        can_run(&program).unwrap();
+        assert!(answers.map(|a| head_is_public(&program, a).is_ok()) == [false, false, true]);
     }
 }

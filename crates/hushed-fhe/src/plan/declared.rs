@@ -47,7 +47,7 @@ pub struct Circuit<'a> {
     pub rows: usize,
     /// Who knows which of them are tokens.
     pub lengths: Lengths,
-    /// Which rows of a text a decoder is read at.
+    /// What a decoder is read at.
     pub answer: AnswerRows,
     /// What a client divides by.
     pub input_bound: f64,
@@ -86,10 +86,9 @@ impl Circuit<'_> {
             lengths: self.lengths,
             bound: self.input_bound,
         };
-        let rows = self.program.vocabulary().is_some() && self.answer == AnswerRows::Rows;
-        let run = |on: Simulator| match rows {
-            true => batch.run_rows(&on, self.rows, texts),
-            false => batch.run(&on, self.rows, texts, None),
+        let run = |on: Simulator| match self.program.vocabulary() {
+            Some(_) => batch.read_at(&on, self.rows, texts, self.answer),
+            None => batch.run(&on, self.rows, texts, None),
         };
         let on = || Simulator::new(self.params, slots);
         let exact = run(on()?)?;

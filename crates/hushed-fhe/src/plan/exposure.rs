@@ -47,6 +47,12 @@ pub(super) fn exposures(
                 _ => "pairs of columns",
             }
         ),
+        None if decodes && options.answer == AnswerRows::Logits => format!(
+            "of each of its texts the logits of the next token, {} numbers: the logits of {} texts give the head up to a square matrix (Carlini et \
+             al., 2024)",
+            program.vocabulary().map_or(0, |head| head.outputs),
+            program.width() + 1
+        ),
         None if decodes => format!(
             "of each of its texts the hidden state of the last row, {} numbers, after the last norm: all logits of the next token follow from it, \
              and it says more of the weights than the likeliest token would",
@@ -55,6 +61,9 @@ pub(super) fn exposures(
         None => "the answers of its texts".to_owned(),
     };
     let table = match decodes {
+        true if options.answer == AnswerRows::Logits => {
+            "the table of token vectors of the model, whole: it looks up for itself. No other weights"
+        }
         true => {
             "the table of token vectors of the model, whole, which is also its head: it looks up and makes logits for itself. No other weights"
         }

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::{CkksParams, Scale};
-use hushed_model::{Program, StepId, TokenIds, here};
+use hushed_model::{Linear, Program, StepId, TokenIds, here};
 
 use crate::choices::{Choices, ChoicesError};
 use crate::error::FheError;
 use crate::inputs::bound_of_inputs;
 use crate::ops::head;
+use crate::pass::head_is_public;
 use crate::plan::declared::Circuit;
 use crate::plan::placement::Placement;
-use crate::plan::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation};
+use crate::plan::public_plan::{
+    AnswerRows, Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation,
+};
 use crate::plan::{DryRun, FheOptions, dry_run, key_plan};
 use crate::run::reply::fewest_limbs;
 
@@ -81,7 +84,7 @@ impl Offer<'_> {
             rows,
             width: program.width(),
             layers: program.layers().len(),
-            logits: program.classifier().map(|c| c.classes.outputs),
+            logits: answered_logits(program, self.options.answer),
             answer: program.vocabulary().map(|_| self.options.answer),
             input_bound,
             lengths: self.options.lengths,
@@ -104,7 +107,7 @@ impl Offer<'_> {
 /// the simulation of its circuit errs by more. `bootstrap`: the keys of a bootstrap.
 ///
 /// # Errors
-/// As [`dry_run`]; [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.
+/// As [`dry_run`] and [`head_is_public`]; [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.
 pub fn needed(
     program: &Program,
     choices: &Choices,
@@ -113,9 +116,13 @@ pub fn needed(
     options: &FheOptions,
     placement: &Placement,
 ) -> Result<(EvalKeyPlan, ReplyForm), FheError> {
+    head_is_public(program, options.answer)?;
     let run = dry_run(program, choices, params, options, placement)?;
     let keys = key_plan(&run, params, bootstrap)?;
-    Ok((keys, reply_form(program, choices, params, &run)?))
+    Ok((
+        keys,
+        reply_form(program, choices, params, &run, options.answer)?,
+    ))
 }
 
 /// What leaves the server at the end of this run, with the primes that the answer needs.
@@ -124,10 +131,12 @@ pub(crate) fn reply_form(
     choices: &Choices,
     params: &CkksParams,
     run: &DryRun,
+    answer: AnswerRows,
 ) -> Result<ReplyForm, FheError> {
-    let most = match program.classifier() {
-        Some(classifier) => head::magnitude(StepId::outside("head"), classifier)?,
-        None => largest(program, choices)?,
+    let most = match (program.classifier(), program.vocabulary(), answer) {
+        (Some(classifier), ..) => head::magnitude(StepId::outside("head"), classifier)?,
+        (None, Some(head), AnswerRows::Logits) => largest_logit(program, head)?,
+        _ => largest(program, choices)?,
     };
     // A power of two: what the largest number of a column could be says little of the weights.
     let magnitude = most.log2().ceil().exp2();
@@ -139,6 +148,30 @@ pub(crate) fn reply_form(
         magnitude,
         deviation: reply_deviation(params, magnitude),
     })
+}
+
+/// Logits that a text is answered with: those of a classifier, or of a decoder that is read at them.
+pub(crate) fn answered_logits(program: &Program, answer: AnswerRows) -> Option<usize> {
+    let classes = program.classifier().map(|c| c.classes.outputs);
+    let tokens = program.vocabulary().map(|head| head.outputs);
+    classes.or(tokens.filter(|_| answer == AnswerRows::Logits))
+}
+
+/// No logit is larger: the last norm gives rows of length √d before its gains.
+fn largest_logit(program: &Program, head: &Linear) -> Result<f64, FheError> {
+    let at = StepId::outside("head");
+    let (weights, norm) = (here(at, &head.weights)?, program.norms().last());
+    let (_, norm) = *here(at, &norm)?;
+    let gain = here(at, &norm.gain)?;
+    let length = |row: &[f32]| {
+        let squares = row.iter().zip(gain.iter());
+        let squares = squares.map(|(&w, &g)| (f64::from(w) * f64::from(g)).powi(2));
+        squares.sum::<f64>()
+    };
+    let longest = (0..weights.rows()).map(|token| length(weights.row(token)));
+    // With room for the error of the norm's root.
+    let most = 1.01 * (longest.fold(0.0, f64::max) * norm.width as f64).sqrt();
+    Ok(most.max(1.0))
 }
 
 /// No number of a pooled row, or of a decoder's last row, is larger: both are what the last norm gives.

@@ -55,11 +55,12 @@ pub struct FhePlan {
     pub width: usize,
     /// Layers of the model.
     pub layers: usize,
-    /// How many logits a text is answered with, if the model is a classifier; without it, d numbers.
+    /// How many logits a text is answered with, if the model is a classifier or a decoder that is read at its logits;
+    /// without it, d numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logits: Option<usize>,
-    /// Which rows of a text a decoder is read at: its reply is the hidden states of these, after the last norm, of
-    /// which the client makes logits. Without it the model is an encoder.
+    /// What a decoder is read at: its reply is the hidden states of these rows, after the last norm, of which the client
+    /// makes logits, or the logits themselves. Without it the model is an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerRows>,
     /// Columns are divided by it before they are encrypted: then no entry is beyond 1.
@@ -83,7 +84,7 @@ pub struct FhePlan {
     pub exposures: Vec<String>,
 }
 
-/// The rows that a decoder is read at. Its texts end in row m − 1.
+/// What a decoder is read at. Its texts end in row m − 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerRows {
@@ -92,6 +93,9 @@ pub enum AnswerRows {
     Last,
     /// All of them: what the likelihood of a text's own tokens follows from.
     Rows,
+    /// The logits of the last one, a number for each token that there is: where the head is not the public table of
+    /// token vectors.
+    Logits,
 }
 
 /// What the server learns of the length of a text.
@@ -539,7 +543,8 @@ impl FhePlan {
         )?;
         if let Some(rows) = self.answer {
             require(
-                self.lengths == Lengths::Private && self.logits.is_none(),
+                self.lengths == Lengths::Private
+                    && self.logits.is_some() == (rows == AnswerRows::Logits),
                 "answer",
                 format!("{rows:?}"),
             )?;

@@ -131,7 +131,7 @@ fn the_bytes_of_a_reply_are_those_that_leave() {
     let program = network.program();
     let choices = assumed_choices(&program, options.rows);
     let run = dry_run(&program, &choices, &params, &options, &plan.placement).unwrap();
-    let form = reply_form(&program, &choices, &params, &run).unwrap();
+    let form = reply_form(&program, &choices, &params, &run, AnswerRows::Last).unwrap();
     let bytes = |limbs: usize| Ciphertext::list_bytes(&params, limbs, form.ciphertexts) as u64;
     assert_eq!((plan.reply, plan.bytes_down), (form, bytes(form.limbs)));
     assert_eq!(plan.reply_bits, form.bits(&params));

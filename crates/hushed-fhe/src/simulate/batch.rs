@@ -127,21 +127,22 @@ impl Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// As [`Batch::run`] of a decoder that is read at all rows: those of each text, one after another.
+    /// As [`Batch::run`] of a decoder that is read at `read`: of all rows those of each text, one after another.
     ///
     /// # Errors
     /// As [`Batch::run`].
-    pub fn run_rows(
+    pub fn read_at(
         &self,
         on: &Simulator,
         rows: usize,
         texts: &[Matrix<f64>],
+        read: AnswerRows,
     ) -> Result<Vec<Vec<f64>>, FheError> {
         if self.placement.columns > 1 {
-            return self.packed(on, rows, texts, AnswerRows::Rows);
+            return self.packed(on, rows, texts, read);
         }
         let layout = Interleave::new(on.slots(), rows)?;
-        self.decoded(on, layout, texts, AnswerRows::Rows)
+        self.decoded(on, layout, texts, read)
     }
 
     fn decoded(

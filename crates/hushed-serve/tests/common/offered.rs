@@ -101,11 +101,17 @@ impl Offered {
         &Offered::decoders()[2]
     }
 
-    fn decoders() -> &'static [Offered; 3] {
-        static OFFERED: OnceLock<(TempDir, [Offered; 3])> = OnceLock::new();
+    /// The same, read at the logits of last rows.
+    pub fn decoder_logits() -> &'static Offered {
+        &Offered::decoders()[3]
+    }
+
+    fn decoders() -> &'static [Offered; 4] {
+        static OFFERED: OnceLock<(TempDir, [Offered; 4])> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let all = ["private.json", "rows.json", "alone.json"].map(|file| Offered {
+            let files = ["private.json", "rows.json", "alone.json", "logits.json"];
+            let all = files.map(|file| Offered {
                 folder: folder.path().to_owned(),
                 file,
             });
@@ -172,6 +178,7 @@ impl Offered {
                 ("private.json", Lengths::Private, last, all),
                 ("rows.json", Lengths::Private, AnswerRows::Rows, all),
                 ("alone.json", Lengths::Private, last, 1),
+                ("logits.json", Lengths::Private, AnswerRows::Logits, all),
             ],
             false => &[
                 ("plan.json", Lengths::Public, last, all),

@@ -6,7 +6,7 @@ use std::fs;
 use crate::offered::{Offered, sample};
 use hushed_fhe::calibrate::embed;
 use hushed_fhe::{AnswerRows, Choices, FhePlan, PlanFileError, answer_in_clear};
-use hushed_model::{Model, TokenIds, TooLong, cosine, likeliest};
+use hushed_model::{Model, TokenIds, TooLong, cosine, likeliest, likeliest_of};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{self, FheJobError, PublicModel};
 
@@ -75,6 +75,40 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
     let error = squares.sqrt();
     println!("error {error:.2e}, declared {declared:.2e}, of it rounding {step:.2e}/√12");
     assert!(error < 1.5 * declared && error > declared / 4.0);
+}
+
+/// As a head that is not the table of token vectors is answered.
+#[test]
+fn logits_are_those_of_the_clear() {
+    let offered = Offered::decoder_logits();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let (plan, _) = fhe::read_plan(&offered.plan()).unwrap();
+    let model = Model::load(&offered.path("model")).unwrap();
+    let tokens = model.public.config.vocabulary;
+    assert_eq!(plan.logits, Some(tokens));
+    assert_eq!(plan.reply.ciphertexts, tokens.div_ceil(plan.rows));
+    offered.keygen(&work.join("keys")).unwrap();
+    offered.encrypt(work, &texts()).unwrap();
+    fhe::run(&offered.options(work), &|_| {}).unwrap();
+    let answer = offered.decrypt(work).unwrap();
+    assert!(answer.canary.unwrap().is_good());
+    let head = answer.head.as_ref().unwrap();
+    for (text, found) in texts().iter().zip(&answer.embeddings) {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let clear = answer_in_clear(&model, &ids, AnswerRows::Logits).unwrap();
+        let expected = likeliest_of(&clear, 1)[0];
+        let next = head.likeliest(found, tokens).unwrap();
+        let first = next.iter().find(|token| token.id == expected.0).unwrap();
+        assert!((first.log_probability - expected.1).abs() < 0.05);
+        let apart = found.iter().zip(&clear).map(|(a, b)| (a - b).abs());
+        let most = clear.iter().fold(0.0_f64, |m, l| m.max(l.abs()));
+        assert!(apart.fold(0.0, f64::max) < 0.02 * most.max(1.0));
+        assert!(most < plan.reply.magnitude);
+    }
+    // Likelihoods of a text's own tokens need all rows.
+    let refused = answer.scored(&texts()).err().unwrap();
+    assert!(refused.to_string().contains("logits"), "{refused}");
 }
 
 /// In packed rows, with the canary in the second place.

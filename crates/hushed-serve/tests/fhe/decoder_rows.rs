@@ -148,6 +148,7 @@ fn likelihoods_and_choices_are_those_of_the_clear_model() {
         let found = head.likeliest(answer.last_row(index), 320).unwrap();
         let found = found.iter().find(|token| token.id == id).unwrap();
         assert!((found.log_probability - expected).abs() < 0.05);
+        assert_eq!(answer.rows(index).count(), answer.tokens[index]);
     }
 
     // Others than those that were encrypted, and the same in another order.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hushed_fhe::AnswerRows;
 use hushed_serve::fhe::{self, Answer, Chosen, Head, Item, Scored, Wanted, perplexity};
 use serde_json::{Value, json};
 
@@ -18,12 +19,12 @@ use crate::output::{Output, answer, answer_text};
 and nowhere else. If it differs, the batch cannot be trusted: nothing is printed without --anyway, and the keys are retired, so that nothing
 more is encrypted for them. A right canary proves nothing about a server that cheats on single texts.
 
-Of a decoder each text is answered with the hidden state of its last row. The likeliest next tokens are made of it here. What follows them
-takes another run: to send back a token that was read from a reply would tell the server something about the key (docs/ensi.md).
+Of a decoder each text is answered with the hidden state of its last row, or its logits. The likeliest next tokens are made of it here. What
+follows them takes another run: to send back a token that was read from a reply would tell the server something about the key (docs/ensi.md).
 
-Where the manifest says `--answer rows` it is answered with the hidden states of all rows, and the likelihoods of the text's own tokens are
-made of them here: --choices FILE shows which ending of each item is the likeliest, --perplexity FILE the likelihood and the perplexity of
-each text. FILE is what was encrypted: the texts are not in the reply.
+Where the manifest says `--answer rows` it is answered with the hidden states of all rows (with --json all of them are in `hidden_states`),
+and the likelihoods of the text's own tokens are made of them here: --choices FILE shows which ending of each item is the likeliest,
+--perplexity FILE the likelihood and the perplexity of each text. FILE is what was encrypted: the texts are not in the reply.
 
 Do not publish the numbers, or report them with an error: each decryption reveals a little about the secret key. Decryptions are counted.
 
@@ -118,16 +119,25 @@ impl Next {
         out: &Output,
         head: &Head,
         (index, tokens): (usize, usize),
-        hidden: &[f64],
+        rows: &[&[f64]],
     ) -> Result<(), CliError> {
-        let next = head.likeliest(hidden, self.top)?;
+        let last = rows.last().copied().unwrap_or_default();
+        let next = head.likeliest(last, self.top)?;
         let listed: Vec<Value> = next
             .iter()
             .map(|t| json!({ "id": t.id, "text": t.text, "log_probability": t.log_probability }))
             .collect();
-        let object = json!({
-            "text_index": index, "tokens": tokens, "next": listed, "hidden_state": hidden,
+        let mut object = json!({
+            "text_index": index, "tokens": tokens, "next": listed,
         });
+        match head.answer() {
+            AnswerRows::Logits => object["logits"] = json!(last),
+            AnswerRows::Last => object["hidden_state"] = json!(last),
+            AnswerRows::Rows => {
+                object["hidden_state"] = json!(last);
+                object["hidden_states"] = json!(rows);
+            }
+        }
         out.result(object, || {
             let shown = next
                 .iter()
@@ -183,7 +193,8 @@ fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, Cli
     let texts = opened.embeddings.iter().zip(&opened.tokens);
     for (index, (numbers, &tokens)) in texts.enumerate() {
         if let Some(head) = &opened.head {
-            next.show(out, head, (index, tokens), opened.last_row(index))?;
+            let rows: Vec<&[f64]> = opened.rows(index).collect();
+            next.show(out, head, (index, tokens), &rows)?;
             continue;
         }
         let object = answer(index, tokens, numbers, labels);

@@ -16,7 +16,7 @@ use hushed_fhe::plan::{
     packed_placement, reference,
 };
 use hushed_fhe::run::job::bootstrap;
-use hushed_fhe::{Choices, FheError, MAX_BYTES, answer_in_clear, can_run};
+use hushed_fhe::{Choices, FheError, MAX_BYTES, answer_in_clear, can_run, head_is_public};
 use hushed_math::cpu::Cpu;
 use hushed_model::{Model, ModelError, PublicFiles, TooLong, random_model};
 use hushed_serve::fhe::{PublicModel, write_plan};
@@ -173,16 +173,19 @@ pub struct Args {
 /// The rows of a text that a decoder is read at.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Rows {
-    /// The last one, which the next token follows from
+    /// The last one, which the next token follows from: its hidden state, or its logits where the head is not the
+    /// table of token vectors
     Last,
     /// All: the hidden states of every token, from which the likelihoods of a text's own tokens follow
     Rows,
 }
 
 impl Rows {
-    fn rows(self) -> AnswerRows {
+    /// Of a model whose head is the table of token vectors, or is not.
+    fn rows(self, tied: bool) -> AnswerRows {
         match self {
-            Rows::Last => AnswerRows::Last,
+            Rows::Last if tied => AnswerRows::Last,
+            Rows::Last => AnswerRows::Logits,
             Rows::Rows => AnswerRows::Rows,
         }
     }
@@ -284,12 +287,13 @@ impl Args {
                 Some(_) => Lengths::Private,
                 None => self.lengths(request.bucket)?,
             },
-            answer: self.answer.rows(),
+            answer: self.answer.rows(public.config.tied),
             max_memory: request.max_memory,
             uplink: f64::from(self.uplink) * 1e6 / 8.0,
             prices: self.prices(&params, threads)?,
             placement: None,
         };
+        head_is_public(&program, options.answer)?;
         let plain = assumed_choices(&program, rows);
         let used = choices.as_ref().unwrap_or(&plain);
         let (_, bootstrap) = bootstrap(&params)?;
@@ -400,7 +404,8 @@ impl Args {
                 limit: rows,
             });
         }
-        let embedding = answer_in_clear(model, &tokens, self.answer.rows())?;
+        let answer = self.answer.rows(model.public.config.tied);
+        let embedding = answer_in_clear(model, &tokens, answer)?;
         Ok(Some(Canary {
             text: text.clone(),
             embedding,
@@ -602,7 +607,7 @@ fn summary(plan: &FhePlanReport) -> String {
             text +=
                 &format!("\nanswer: the hidden states of all rows of a text, {width} numbers each");
         }
-        None => {}
+        Some(AnswerRows::Logits) | None => {}
     }
     for exposure in &plan.exposures {
         text += &format!("\nseen by the {}: {}", exposure.who, exposure.sees);

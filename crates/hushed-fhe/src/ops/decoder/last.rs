@@ -1,6 +1,6 @@
-//! The answer of a decoder: the last row of every text, normalised, packed as pooled rows are.
+//! The answer of a decoder: the last row of every text, normalised, or its logits, packed as pooled rows are.
 
-use hushed_model::StepId;
+use hushed_model::{Linear, StepId};
 use rayon::prelude::*;
 
 use crate::error::FheError;
@@ -22,6 +22,55 @@ pub fn last<S: Slots>(
     layout: Interleave,
 ) -> Result<Pooled<S::Value>, FheError> {
     on.at(at);
+    let blocks = x.columns.chunks(layout.rows());
+    let blocks = blocks.zip(x.gain.chunks(layout.rows()));
+    let vectors = blocks.map(|(columns, gains)| gathered(on, layout, columns, gains));
+    Ok(Pooled {
+        vectors: vectors.collect::<Result<_, FheError>>()?,
+        width: x.width(),
+        factor: Factor::One,
+    })
+}
+
+/// The logits of row m − 1 of each text by the head, which has no bias, packed as [`last`] packs columns: ⌈tokens/m⌉
+/// vectors, two levels below. m of them are in memory at a time.
+///
+/// # Errors
+/// As [`last`]; columns that are not the head's.
+pub fn logits<S: Slots>(
+    on: &S,
+    (at, head): (StepId, &Linear),
+    x: &Acts<S::Value>,
+    layout: Interleave,
+) -> Result<Pooled<S::Value>, FheError> {
+    on.at(at);
+    let mut map = x.folded(on, at, head)?;
+    map.bias = None;
+    let limbs = above(on, above(on, on.floor())?)?;
+    let columns = x.columns.par_iter().map(|v| on.drop_to(v, limbs));
+    let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
+    let m = layout.rows();
+    let block = |first: usize| {
+        let rows = map.rows(first..head.outputs.min(first + m)).bounded();
+        let logits = on.linear(&rows, &columns, on.default_scale())?;
+        let gains = vec![1.0; logits.len()];
+        gathered(on, layout, &logits, &gains)
+    };
+    let blocks = (0..head.outputs).step_by(m).map(block);
+    Ok(Pooled {
+        vectors: blocks.collect::<Result<_, FheError>>()?,
+        width: head.outputs,
+        factor: Factor::One,
+    })
+}
+
+/// Row m − 1 of each of at most m columns, times its gain: that of column j in row j.
+fn gathered<S: Slots>(
+    on: &S,
+    layout: Interleave,
+    columns: &[S::Value],
+    gains: &[f64],
+) -> Result<S::Value, FheError> {
     let (m, texts) = (layout.rows(), layout.texts());
     let limbs = above(on, on.floor())?;
     let one = |(v, gain): (&S::Value, &f64)| {
@@ -32,20 +81,11 @@ pub fn last<S: Slots>(
         });
         on.mul_vector(&on.drop_to(v, limbs)?, &kept, on.default_scale())
     };
-    let mut vectors = Vec::with_capacity(x.width().div_ceil(m));
-    for (columns, gains) in x.columns.chunks(m).zip(x.gain.chunks(m)) {
-        let rows = columns.par_iter().zip(gains).map(one);
-        // Packed from row 0 it would be one row further.
-        let above = packed(on, layout, rows.collect::<Result<_, FheError>>()?)?;
-        let by = layout.rotation(m - 1);
-        vectors.push(match by {
-            0 => above,
-            by => on.rotate(&above, by)?,
-        });
+    let rows = columns.par_iter().zip(gains).map(one);
+    // Packed from row 0 it would be one row further.
+    let above = packed(on, layout, rows.collect::<Result<_, FheError>>()?)?;
+    match layout.rotation(m - 1) {
+        0 => Ok(above),
+        by => on.rotate(&above, by),
     }
-    Ok(Pooled {
-        vectors,
-        width: x.width(),
-        factor: Factor::One,
-    })
 }

@@ -15,6 +15,7 @@ use crate::ops::pool::{Pooled, unpack};
 use crate::packing::Interleave;
 use crate::pass::{Look, Viewer};
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Op, Simulator, Vector};
 use crate::slots::Slots;
@@ -166,6 +167,49 @@ fn a_simulated_decoder_is_the_clear_one() {
             println!("{heads} heads over {keys}: cosine {worst:.9}");
             assert!(worst > 0.999_99, "{worst}");
         }
+    }
+}
+
+/// A head that is not the table of token vectors, of more tokens than a text has rows.
+#[test]
+fn simulated_logits_are_those_of_the_clear_model() {
+    let config = config(2, 2);
+    let mut subject = Subject::new(&config, SLOTS, (31, 31));
+    let mut network = network(&config, 3);
+    let data = (0..97 * 16).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0);
+    network.head.weights = Matrix::new(97, 16, data.collect()).map(Arc::new);
+    subject.program = network.program_of_all_rows();
+    let on = Simulator::new(&test_params(), SLOTS).unwrap();
+    let columns = columns(
+        &subject.program,
+        &subject.texts,
+        subject.layout,
+        subject.bound,
+    );
+    let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
+    let (program, choices) = (&subject.program, &subject.choices);
+    let placement = subject.placement(on.top());
+    let pass = DecoderPass::new(
+        &on,
+        program,
+        choices,
+        placement,
+        subject.layout,
+        subject.bound,
+    );
+    let mut pass = pass.unwrap().answering(AnswerRows::Logits);
+    let answer = pass.run(columns.collect()).unwrap();
+    assert_eq!(
+        (answer.vectors.len(), answer.width),
+        (97_usize.div_ceil(ROWS), 97)
+    );
+    let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
+    let lengths = vec![1; subject.texts.len()];
+    let found = unpack(subject.layout, &lengths, 97, answer.factor, &vectors).unwrap();
+    for (text, found) in subject.texts.iter().zip(&found) {
+        let expected = plain::run(program, vec![text.clone()], |_, _| ()).unwrap();
+        let near = cosine(found, expected.values.row(0));
+        assert!(near > 0.999_99, "{near}");
     }
 }
 

@@ -61,7 +61,7 @@ pub fn states<S: Slots>(
 ) -> Result<Vec<S::Value>, FheError> {
     on.at(at);
     let kept = match answer {
-        AnswerRows::Last => Kept::Last,
+        AnswerRows::Last | AnswerRows::Logits => Kept::Last,
         AnswerRows::Rows => Kept::All,
     };
     let limbs = above(on, on.floor())?;
@@ -140,7 +140,7 @@ pub fn unpack(
 pub fn ends(layout: Layout, lengths: &[usize], answer: AnswerRows) -> Vec<Range<usize>> {
     let rows = layout.rows();
     let of = |&length: &usize| match answer {
-        AnswerRows::Last => rows - 1..rows,
+        AnswerRows::Last | AnswerRows::Logits => rows - 1..rows,
         AnswerRows::Rows => rows - length.min(rows)..rows,
     };
     lengths.iter().map(of).collect()

@@ -81,10 +81,7 @@ impl Subject {
             lengths: Lengths::Private,
             bound: bound_of_inputs(&self.program, ROWS)?,
         };
-        match answer {
-            AnswerRows::Last => batch.run(on, ROWS, texts, None),
-            AnswerRows::Rows => batch.run_rows(on, ROWS, texts),
-        }
+        batch.read_at(on, ROWS, texts, answer)
     }
 
     fn options(&self, answer: AnswerRows) -> FheOptions {
@@ -114,8 +111,8 @@ impl Subject {
 
 fn clear(program: &Program, text: &TokenIds, answer: AnswerRows) -> Vec<f64> {
     let rows = match answer {
-        AnswerRows::Last => last_row(program, text),
         AnswerRows::Rows => all_rows(program, text),
+        _ => last_row(program, text),
     };
     rows.unwrap()
 }

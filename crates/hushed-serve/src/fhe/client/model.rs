@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use hushed_fhe::FhePlan;
 use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::run::client::FheClient;
+use hushed_fhe::{AnswerRows, FhePlan};
 use hushed_model::{Task, TextError, TokenIds, Tokenizer, TooLong};
 
 use super::keyring::Keyring;
@@ -53,7 +53,11 @@ impl ClientModel {
         let pool = public.public().pool;
         let classes = public.public().labels().map(<[String]>::len);
         let decodes = public.public().task() == Task::Generate;
-        if classes != plan.logits || decodes != plan.answer.is_some() {
+        let logits = match plan.answer {
+            Some(AnswerRows::Logits) => embedding.tokens.as_ref().map(|table| table.rows()),
+            _ => classes,
+        };
+        if logits != plan.logits || decodes != plan.answer.is_some() {
             let path = path.to_owned();
             return Err(FheJobError::BadPublic { path }.into());
         }

@@ -37,9 +37,9 @@ impl Wanted {
     /// [`FheJobError::OtherAnswer`].
     pub fn check(self, plan: &FhePlan) -> Result<(), ServeError> {
         let planned = match (self, plan.answer) {
-            (_, Some(AnswerRows::Rows)) | (Wanted::Next, Some(AnswerRows::Last)) => return Ok(()),
-            (Wanted::Likelihoods, Some(AnswerRows::Last)) => "the hidden state of its last row",
-            (_, None) => "what an encoder makes of it",
+            (_, Some(AnswerRows::Rows)) | (Wanted::Next, Some(_)) => return Ok(()),
+            (Wanted::Likelihoods, rows) => other(rows),
+            (Wanted::Next, None) => other(None),
         };
         let asked = match self {
             Wanted::Next => "the next token",
@@ -54,6 +54,15 @@ impl Wanted {
     /// As [`read_plan`] and [`Wanted::check`].
     pub fn check_file(self, plan: &Path) -> Result<(), ServeError> {
         self.check(&read_plan(plan)?.0)
+    }
+}
+
+/// What a manifest answers with that is not all rows of a decoder.
+fn other(answer: Option<AnswerRows>) -> &'static str {
+    match answer {
+        Some(AnswerRows::Logits) => "the logits of its last row",
+        Some(_) => "the hidden state of its last row",
+        None => "what an encoder makes of it",
     }
 }
 
@@ -162,16 +171,18 @@ impl Head {
 }
 
 impl Answer {
-    /// The hidden state of a text's last row; the whole answer where there is only that.
+    /// The hidden states of a text, a row for each of its tokens, or that of its last token, or its logits, where the
+    /// manifest answers with that alone; the whole answer of another model.
+    pub fn rows(&self, text: usize) -> impl DoubleEndedIterator<Item = &[f64]> {
+        let numbers = self.embeddings.get(text).map_or(&[][..], Vec::as_slice);
+        let width = self.head.as_ref().map(Head::width);
+        numbers.chunks(width.unwrap_or(numbers.len()).max(1))
+    }
+
+    /// The last of them.
     #[must_use]
     pub fn last_row(&self, text: usize) -> &[f64] {
-        let rows = self.embeddings.get(text).map_or(&[][..], Vec::as_slice);
-        let width = self
-            .head
-            .as_ref()
-            .map_or(rows.len(), |head| head.table.cols());
-        rows.get(rows.len().saturating_sub(width)..)
-            .unwrap_or_default()
+        self.rows(text).next_back().unwrap_or_default()
     }
 
     /// The likelihoods of the tokens of these texts, which must be those that were encrypted.
@@ -209,11 +220,7 @@ impl Answer {
         let head = match (&self.head, self.rows) {
             (Some(head), Some(AnswerRows::Rows)) => head,
             (_, rows) => {
-                let planned = match rows {
-                    Some(_) => "the hidden state of its last row",
-                    None => "what an encoder makes of it",
-                };
-                let asked = "the likelihood of its own tokens";
+                let (planned, asked) = (other(rows), "the likelihood of its own tokens");
                 return Err(FheJobError::OtherAnswer { planned, asked }.into());
             }
         };
@@ -350,7 +357,7 @@ pub fn check_items(plan: &Path, public: &Path, items: &[Item]) -> Result<(), Ser
     let bad = || FheJobError::BadPublic {
         path: path.to_owned(),
     };
-    let head = Head::of(&public, plan.rows).ok_or_else(bad)?;
+    let head = Head::of(&public, &plan).ok_or_else(bad)?;
     let mut index = 0;
     for (number, item) in items.iter().enumerate() {
         let prompt = head.tokens(index, &item.prompt, TooLong::Refuse)?;

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use hushed_fhe::files::atomic::{Access, AtomicFile, Target};
 use hushed_fhe::files::chunked::open_file;
 use hushed_fhe::files::{FileError, atomic, exchange, owner};
-use hushed_fhe::plan::public_plan::{AnswerRows, Lengths, hex};
+use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan, Lengths, hex};
 use hushed_fhe::run::client::Upload;
 use hushed_model::tokens::Decoder;
-use hushed_model::{Matrix, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, nearness};
+use hushed_model::{
+    Matrix, StepId, TokenIds, Tokenizer, TooLong, cosine, length, likeliest, likeliest_of,
+    nearness, same,
+};
 use sha2::{Digest as _, Sha256};
 
 use super::keyring::{FolderKeys, Keyring};
@@ -64,11 +67,11 @@ impl CanaryOutcome {
 /// A decrypted reply.
 #[derive(Clone)]
 pub struct Answer {
-    /// The embedding of each text, its logits, or a decoder's hidden states, in order.
+    /// The embedding of each text, its logits, or a decoder's hidden states or logits, in order.
     pub embeddings: Vec<Vec<f64>>,
-    /// What makes next tokens of hidden states, if the model is a decoder.
+    /// What makes next tokens of hidden states or logits, if the model is a decoder.
     pub head: Option<Head>,
-    /// The rows whose hidden states a decoder's answer is, one after another.
+    /// What a decoder's answer is: hidden states of these rows, one after another, or logits.
     pub rows: Option<AnswerRows>,
     /// SHA-256 of the texts' token ids, in hexadecimal.
     pub(super) texts: Option<String>,
@@ -99,10 +102,12 @@ impl Answer {
     }
 }
 
-/// A decoder's head: its public table of token vectors.
+/// What a client makes of a decoder's answers: of hidden states by its public table of token vectors, which is also the
+/// head, or of logits.
 #[derive(Clone)]
 pub struct Head {
     pub(super) table: Arc<Matrix<f32>>,
+    answer: AnswerRows,
     text: Decoder,
     tokenizer: Tokenizer,
     /// Most tokens of a text.
@@ -121,14 +126,30 @@ pub struct Likely {
 }
 
 impl Head {
-    pub(super) fn of(public: &PublicModel, rows: usize) -> Option<Head> {
+    /// None of an encoder.
+    pub(super) fn of(public: &PublicModel, plan: &FhePlan) -> Option<Head> {
         let tokenizer = public.public().tokenizer().ok()?;
         Some(Head {
             table: Arc::clone(public.embedding().tokens.as_ref()?),
+            answer: plan.answer?,
             text: tokenizer.decoder()?,
             tokenizer: tokenizer.clone(),
-            limit: public.public().max_tokens.min(rows),
+            limit: public.public().max_tokens.min(plan.rows),
         })
+    }
+
+    /// What an answer has of a row.
+    #[must_use]
+    pub fn answer(&self) -> AnswerRows {
+        self.answer
+    }
+
+    /// Numbers of a row: columns of the model, or its tokens where they are logits.
+    pub(super) fn width(&self) -> usize {
+        match self.answer {
+            AnswerRows::Logits => self.table.rows(),
+            AnswerRows::Last | AnswerRows::Rows => self.table.cols(),
+        }
     }
 
     /// The tokens of a text as they were encrypted.
@@ -141,12 +162,20 @@ impl Head {
         encoded(&self.tokenizer, index, text, self.limit, too_long)
     }
 
-    /// The likeliest tokens after a text with this hidden state, at most `most` of them.
+    /// The likeliest tokens after a text whose last row is this, a hidden state or logits, at most `most` of them.
     ///
     /// # Errors
     /// [`ServeError::Model`] for numbers of another width.
-    pub fn likeliest(&self, hidden: &[f64], most: usize) -> Result<Vec<Likely>, ServeError> {
-        let found = likeliest(&self.table, hidden, most)?.into_iter();
+    pub fn likeliest(&self, last: &[f64], most: usize) -> Result<Vec<Likely>, ServeError> {
+        let found = match self.answer {
+            AnswerRows::Logits => {
+                let at = StepId::outside("head");
+                same(at, "logits", last.len(), self.width())?;
+                likeliest_of(last, most)
+            }
+            AnswerRows::Last | AnswerRows::Rows => likeliest(&self.table, last, most)?,
+        };
+        let found = found.into_iter();
         let named = found.map(|(id, log_probability)| {
             let mut decoder = self.text.clone();
             let text = decoder.push(id) + decoder.finish();
@@ -428,7 +457,7 @@ pub(super) fn decrypt_with(
     Ok(Answer {
         embeddings: answers.into_iter().take(texts).flatten().collect(),
         tokens: request.tokens,
-        head: (plan.answer).and_then(|_| Head::of(model.public(), plan.rows)),
+        head: Head::of(model.public(), plan),
         rows: plan.answer,
         texts: request.texts,
         labels: public.labels().map(<[String]>::to_vec),
