@@ -78,11 +78,12 @@ impl Tree<'_> {
         let (params, plan) = (self.he.params(), &self.layout.plan);
         let limbs = self.layout.product_limbs;
         let mut placed = RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs));
-        let mw = plan.window().mw;
+        // A power of two.
+        let log_mw = plan.window().mw.ilog2();
         for limb in 0..limbs {
             let out = placed.limb_mut(limb);
             for cell in cells {
-                out[cell.position] = leaves[cell.leaf].b[limb][cell.coefficient / mw];
+                out[cell.position] = leaves[cell.leaf].b[limb][cell.coefficient >> log_mw];
             }
         }
         if self.layout.scales_inputs() {
