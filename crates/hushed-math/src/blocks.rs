@@ -263,7 +263,8 @@ impl BlockPlan {
         let chunks = panels.clone().step_by(together);
         for (first, out) in chunks.zip(out.chunks_mut(together * Self::PANEL)) {
             let panels = first..panels.end.min(first + together);
-            for right in rights.clone().step_by(blocks) {
+            // From the last on, as [`BlockPlan::keep`] takes them.
+            for right in rights.clone().step_by(blocks).rev() {
                 let begin = (right - rights.start) * RIGHT;
                 let count = (blocks * RIGHT).min(self.count() - begin);
                 let rights = right..rights.end.min(right + blocks);
@@ -274,18 +275,33 @@ impl BlockPlan {
                 let lines = values.chunks_exact_mut(rights.len() * RIGHT * points);
                 for (values, out) in lines.zip(out.iter_mut()) {
                     let blocks = values.chunks_exact_mut(points).take(count);
-                    self.keep(blocks, &mut out[begin * self.kept()..]);
+                    self.keep(blocks, begin, out);
                 }
             }
         }
         values.zeroize();
     }
 
-    /// The coefficients of a line's blocks by their values, which go.
-    fn keep<'a>(&self, blocks: impl Iterator<Item = &'a mut [u64]>, out: &mut [u64]) {
-        for (block, out) in blocks.zip(out.chunks_mut(self.kept())) {
+    /// The coefficients of a line's blocks, from number `first` on, by their values, which go; those of later blocks
+    /// are there. A whole block is transformed to its place, its overlap to where the block before it will be.
+    fn keep<'a>(
+        &self,
+        blocks: impl DoubleEndedIterator<Item = &'a mut [u64]> + ExactSizeIterator,
+        first: usize,
+        out: &mut [u64],
+    ) {
+        for (number, block) in blocks.enumerate().rev() {
+            let begin = (first + number) * self.kept();
+            let start = begin.checked_sub(self.overlap);
+            let place = start.and_then(|start| out.get_mut(start..begin + self.kept()));
+            if let Some(place) = place {
+                self.short.inverse_from(block, place);
+                continue;
+            }
             self.short.inverse(block);
-            out.copy_from_slice(&block[self.overlap..][..out.len()]);
+            let wanted = &block[self.overlap..];
+            let count = wanted.len().min(out.len() - begin);
+            out[begin..][..count].copy_from_slice(&wanted[..count]);
         }
     }
 
@@ -396,7 +412,7 @@ impl BlockPlan {
         for (values, out) in sums.values.chunks_exact_mut(line).zip(second) {
             assert_eq!(out.len(), self.degree, "coefficients of a polynomial");
             let blocks = values.chunks_exact_mut(self.points()).take(self.count());
-            self.keep(blocks, out);
+            self.keep(blocks, 0, out);
         }
     }
 
