@@ -7,8 +7,8 @@
 //! * 8: in every other layer, the first of a pass: (6q →) 2q → 4q → 6q;
 //! * 64: never: q + 2·20·q over the at most 20 layers.
 //!
-//! Cost of a butterfly: five instructions on the two ports that multiply, seven with a reduction ([`Lanes::forward`]),
-//! three more for the second factor in the layers of strides 4, 2 and 1.
+//! Cost of a butterfly: five instructions, four of them on the two ports that multiply, seven with a reduction, five of
+//! them there ([`Lanes::forward`]); three more for the second factor in the layers of strides 4, 2 and 1.
 
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
