@@ -116,6 +116,20 @@ impl NttPlan {
         self.transform(a, 0, 0);
     }
 
+    /// As [`NttPlan::forward`], to words in a form that [`crate::Automorphism::dot_pair_of_turned`] takes, and nothing
+    /// else does: without the last reductions where the kernel can.
+    ///
+    /// # Panics
+    /// If `a` has not n words.
+    pub fn forward_loose(&self, a: &mut [u64]) {
+        assert_eq!(a.len(), self.n, "one word a coefficient");
+        match &self.tables {
+            #[cfg(target_arch = "x86_64")]
+            Tables::Ifma(token, tables) => ifma::forward_loose(*token, tables, a),
+            _ => self.transform(a, 0, 0),
+        }
+    }
+
     /// The layers after the first 2·`skipped`, of the blocks from `first` on.
     fn transform(&self, a: &mut [u64], skipped: u32, first: usize) {
         match &self.tables {

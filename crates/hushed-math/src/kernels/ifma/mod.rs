@@ -296,7 +296,23 @@ fn pick(a: __m512i, b: __m512i, lanes: [i64; 8]) -> __m512i {
 
 /// Coefficients to values, both in [0, q), for the n of `tables`: the blocks from number `first` on of the layer with
 /// 4^`skipped` blocks, whose words `a` holds. All of it is block 0 of layer 0.
-pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
+pub(crate) fn forward(token: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
+    transform::<false>(token, tables, a, skipped, first);
+}
+
+/// As [`forward()`] of the whole, without the last reductions: the low 52 bits of each word are a value, up to a
+/// multiple of q.
+pub(crate) fn forward_loose(token: HaveIfma, tables: &Tables, a: &mut [u64]) {
+    transform::<true>(token, tables, a, 0, 0);
+}
+
+fn transform<const LOOSE: bool>(
+    _: HaveIfma,
+    tables: &Tables,
+    a: &mut [u64],
+    skipped: u32,
+    first: usize,
+) {
     let size = tables.n >> (2 * skipped);
     assert!(
         size >= tables.group() && a.len().is_multiple_of(size),
@@ -308,9 +324,9 @@ pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32,
     unsafe {
         let a = a.as_mut_ptr();
         match tables.room {
-            Room::Four => forward::transform::<4>(tables, a, skipped, first, count),
-            Room::Eight => forward::transform::<8>(tables, a, skipped, first, count),
-            Room::Sixty => forward::transform::<64>(tables, a, skipped, first, count),
+            Room::Four => forward::transform::<4, LOOSE>(tables, a, skipped, first, count),
+            Room::Eight => forward::transform::<8, LOOSE>(tables, a, skipped, first, count),
+            Room::Sixty => forward::transform::<64, LOOSE>(tables, a, skipped, first, count),
         }
     }
 }
