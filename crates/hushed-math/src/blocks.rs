@@ -125,13 +125,14 @@ impl BlockPlan {
 
     /// Puts the short factors of a panel of lines in the terms from `first` on, by the points of part `part`: term by
     /// term, line by line of the panel, D leading coefficients each. Of the last panel, lines beyond the last may be
-    /// any.
+    /// any. `room` is used again and again.
     ///
     /// # Panics
     /// As [`PointGemm::put`], or if the words are no whole number of factors.
     pub fn put_factors(
         &self,
         factors: &mut PointMatrix,
+        room: &mut FactorRoom,
         part: usize,
         panel: usize,
         first: usize,
@@ -140,7 +141,7 @@ impl BlockPlan {
         let count = prefixes.len() / self.prefix;
         assert_eq!(prefixes.len(), count * self.prefix, "whole factors");
         let (points, parts) = (factors.points(), self.points() / factors.points());
-        let mut values = Words::scratch(count * points);
+        let values = room.words(count * points);
         let out = values.chunks_exact_mut(points);
         for (prefix, out) in prefixes.chunks_exact(self.prefix).zip(out) {
             match parts {
@@ -148,8 +149,7 @@ impl BlockPlan {
                 _ => self.short.forward_part(prefix, part, parts, out),
             }
         }
-        self.gemm.put(factors, panel, first, &values);
-        values.zeroize();
+        self.gemm.put(factors, panel, first, values);
     }
 
     /// Terms of a panel of short factors that are best put at once: their values stay in a first-level cache or two.
@@ -421,6 +421,31 @@ impl BlockPlan {
     }
 }
 
+/// Room for the values of short factors on the way to their places, erased when dropped.
+pub struct FactorRoom(Words);
+
+impl Default for FactorRoom {
+    fn default() -> FactorRoom {
+        FactorRoom(Words::scratch(0))
+    }
+}
+
+impl FactorRoom {
+    fn words(&mut self, length: usize) -> &mut [u64] {
+        if self.0.len() < length {
+            self.0.zeroize();
+            self.0 = Words::scratch(length);
+        }
+        &mut self.0[..length]
+    }
+}
+
+impl Drop for FactorRoom {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
 /// What short factors make of two long polynomials while parts of the points come one after the other.
 pub struct PartSums {
     /// Of the first: sums over s points in a row.
@@ -490,6 +515,7 @@ mod tests {
                     let plan = BlockPlan::new(&ntt, prefix, length, step);
                     let mut factors = plan.factors(lines, terms, 1);
                     let mut long = plan.polynomials(polynomials, terms);
+                    let mut room = FactorRoom::default();
                     let factors_of = |panel: usize, term: usize| -> Vec<u64> {
                         let lines = (panel * LEFT..(panel + 1) * LEFT).map(|l| l % lines);
                         lines.flat_map(|l| w[l * terms + term].clone()).collect()
@@ -497,7 +523,7 @@ mod tests {
                     for panel in 0..2 {
                         for term in 0..terms {
                             let w = factors_of(panel, term);
-                            plan.put_factors(&mut factors, 0, panel, term, &w);
+                            plan.put_factors(&mut factors, &mut room, 0, panel, term, &w);
                         }
                     }
                     for term in 0..terms {
@@ -528,7 +554,7 @@ mod tests {
                             let mut factors = plan.factors(lines, terms, parts);
                             for (panel, term) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                                 let w = factors_of(panel, term);
-                                plan.put_factors(&mut factors, part, panel, term, &w);
+                                plan.put_factors(&mut factors, &mut room, part, panel, term, &w);
                             }
                             plan.multiply_part(&factors, part, &long, &mut sums);
                         }

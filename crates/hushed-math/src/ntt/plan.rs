@@ -184,11 +184,9 @@ impl NttPlan {
         let (x, y) = prefix.split_at(quarter);
         let first = part * 4 / parts;
         for (out, &factor) in out.chunks_exact_mut(quarter).zip(&self.quarters[first..]) {
-            let (head, tail) = out.split_at_mut(y.len());
-            head.copy_from_slice(y);
-            self.pointwise.mul_scalar_assign(head, factor);
-            self.pointwise.add_assign(head, &x[..y.len()]);
-            tail.copy_from_slice(&x[y.len()..]);
+            out.copy_from_slice(x);
+            self.pointwise
+                .mul_scalar_add_assign(&mut out[..y.len()], y, factor);
         }
         self.transform(out, 1, first);
     }
