@@ -6,7 +6,7 @@
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
 use hushed_math::rng::{PublicSeed, PublicStream};
-use hushed_math::{BlockPlan, Modulus, NttPlan};
+use hushed_math::{BlockPlan, FactorRoom, Modulus, NttPlan};
 use std::hint::black_box;
 
 const DEGREE: usize = 1 << 13;
@@ -180,6 +180,7 @@ fn blocks(cpu: Cpu, ntt: &NttPlan, shape: &Shape, length: usize) {
         _ => 1,
     };
     let mut factors = plan.factors(together, shape.terms, parts);
+    let mut room = FactorRoom::default();
     let at_once = plan.terms_together().min(shape.terms);
     let panels = together.div_ceil(BlockPlan::PANEL);
     let transforms = time(|| {
@@ -189,6 +190,7 @@ fn blocks(cpu: Cpu, ntt: &NttPlan, shape: &Shape, length: usize) {
                 let count = at_once.min(shape.terms - term) * BlockPlan::PANEL;
                 plan.put_factors(
                     &mut factors,
+                    &mut room,
                     part,
                     panel,
                     term,

@@ -11,6 +11,7 @@ use crate::kernels::ifma;
 use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::ntt::reverse_bits;
+use crate::words::Words;
 
 /// Values of a block, as a power of two; less for smaller degrees.
 const LOG_BLOCK: u32 = 3;
@@ -166,6 +167,40 @@ impl Automorphism {
         self.apply_strip(&a, first, start, out_a);
     }
 
+    /// `out[0]` ← Σ φ_i(d_i)·`keys[0]_i` and `out[1]` ← Σ φ_i(d_i)·`keys[1]_i`, φ_i those of `turns`: key switches of
+    /// several automorphisms whose results are summed, without the turned digits being stored. The d_i are values, or
+    /// what [`crate::NttPlan::forward_loose`] of the same modulus and kernels makes.
+    ///
+    /// # Panics
+    /// As [`Pointwise::dot_pair`], if there is not one turn a digit, or a slice has not n words.
+    pub fn dot_pair_of_turned(
+        turns: &[&Automorphism],
+        pointwise: &Pointwise,
+        out: [&mut [u64]; 2],
+        d: &[&[u64]],
+        keys: [&[&[u64]]; 2],
+    ) {
+        assert_eq!(turns.len(), d.len(), "one turn a digit");
+        let whole = |turn: &&Automorphism| turn.n == out[0].len();
+        assert!(turns.iter().all(whole), "one word a value");
+        #[cfg(target_arch = "x86_64")]
+        if turns.iter().all(|turn| turn.ifma.is_some())
+            && let Some(limb) = pointwise.ifma()
+            && out[0].len() >= 16
+        {
+            let turns: Vec<_> = turns.iter().map(|t| (&*t.moves, &t.orders)).collect();
+            return limb.dot_pair_of_turned(out, d, &turns, keys);
+        }
+        let turned = turns.iter().zip(d).map(|(turn, d)| {
+            let mut turned = Words::scratch(turn.n);
+            turn.apply(d, &mut turned);
+            turned
+        });
+        let turned: Vec<Words> = turned.collect();
+        let turned: Vec<&[u64]> = turned.iter().map(|turned| &turned[..]).collect();
+        pointwise.dot_pair(out, &turned, keys);
+    }
+
     /// acc ← acc + the values of a(X^g), all modulo q.
     ///
     /// # Panics
@@ -208,6 +243,7 @@ impl Automorphism {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ntt::NttPlan;
     use crate::primes::ntt_primes;
     use crate::rng::SecretRng;
     use crate::{Coeff, RnsBasis, RnsPoly};
@@ -303,6 +339,54 @@ mod tests {
                     let [b, a] = &mut found;
                     turn.dot_pair_strip(&pointwise, [b, a], &d, [&kb, &ka], added, [first, start]);
                     assert_eq!(found, expected, "g = {g}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_turned_digits_are_those_of_stored_ones() {
+        for (n, bits) in [(8, 50), (16, 50), (1 << 10, 50), (256, 49), (256, 40)] {
+            let q = ntt_primes(bits, n, 1)[0];
+            let mut rng = SecretRng::insecure_from_seed(4);
+            let mut limb = || -> Vec<u64> { (0..n).map(|_| rng.next_u64() % q).collect() };
+            let limbs: Vec<Vec<u64>> = (0..12).map(|_| limb()).collect();
+            for cpu in Cpu::variants() {
+                let pointwise = Pointwise::with_cpu(Modulus::new(q).unwrap(), cpu);
+                let turns = [5, 1 + n / 4, 2 * n - 1, 25].map(|g| g | 1);
+                let turns = turns.map(|g| Automorphism::with_cpu(n, g, cpu));
+                for count in [1, 3, 4] {
+                    let list = |from: usize| -> Vec<&[u64]> {
+                        limbs[from..][..count].iter().map(Vec::as_slice).collect()
+                    };
+                    let (d, kb, ka) = (list(0), list(4), list(8));
+                    let mut stored = vec![vec![0; n]; count];
+                    for ((turn, d), out) in turns.iter().zip(&d).zip(&mut stored) {
+                        turn.apply(d, out);
+                    }
+                    let stored: Vec<&[u64]> = stored.iter().map(Vec::as_slice).collect();
+                    let [mut expected, mut found] = [(); 2].map(|()| [vec![0; n], vec![0; n]]);
+                    let [b, a] = &mut expected;
+                    pointwise.dot_pair([b, a], &stored, [&kb, &ka]);
+                    let [b, a] = &mut found;
+                    let turns: Vec<&Automorphism> = turns.iter().take(count).collect();
+                    let keys = [&kb[..], &ka[..]];
+                    Automorphism::dot_pair_of_turned(&turns, &pointwise, [b, a], &d, keys);
+                    assert_eq!(found, expected, "n = {n}, {count} digits");
+                    // Digits that are transformed for this alone.
+                    let Ok(ntt) = NttPlan::with_cpu(n, *pointwise.modulus(), cpu) else {
+                        panic!("a prime for this degree");
+                    };
+                    let mut loose: Vec<Vec<u64>> = d.iter().map(|d| d.to_vec()).collect();
+                    for d in &mut loose {
+                        ntt.inverse(d);
+                        ntt.forward_loose(d);
+                    }
+                    let d: Vec<&[u64]> = loose.iter().map(Vec::as_slice).collect();
+                    let [b, a] = &mut found;
+                    b.fill(0);
+                    Automorphism::dot_pair_of_turned(&turns, &pointwise, [b, a], &d, keys);
+                    assert_eq!(found, expected, "n = {n}, {count} loose digits");
                 }
             }
         }

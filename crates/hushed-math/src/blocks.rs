@@ -125,13 +125,14 @@ impl BlockPlan {
 
     /// Puts the short factors of a panel of lines in the terms from `first` on, by the points of part `part`: term by
     /// term, line by line of the panel, D leading coefficients each. Of the last panel, lines beyond the last may be
-    /// any.
+    /// any. `room` is used again and again.
     ///
     /// # Panics
     /// As [`PointGemm::put`], or if the words are no whole number of factors.
     pub fn put_factors(
         &self,
         factors: &mut PointMatrix,
+        room: &mut FactorRoom,
         part: usize,
         panel: usize,
         first: usize,
@@ -140,7 +141,7 @@ impl BlockPlan {
         let count = prefixes.len() / self.prefix;
         assert_eq!(prefixes.len(), count * self.prefix, "whole factors");
         let (points, parts) = (factors.points(), self.points() / factors.points());
-        let mut values = Words::scratch(count * points);
+        let values = room.words(count * points);
         let out = values.chunks_exact_mut(points);
         for (prefix, out) in prefixes.chunks_exact(self.prefix).zip(out) {
             match parts {
@@ -148,8 +149,7 @@ impl BlockPlan {
                 _ => self.short.forward_part(prefix, part, parts, out),
             }
         }
-        self.gemm.put(factors, panel, first, &values);
-        values.zeroize();
+        self.gemm.put(factors, panel, first, values);
     }
 
     /// Terms of a panel of short factors that are best put at once: their values stay in a first-level cache or two.
@@ -263,7 +263,8 @@ impl BlockPlan {
         let chunks = panels.clone().step_by(together);
         for (first, out) in chunks.zip(out.chunks_mut(together * Self::PANEL)) {
             let panels = first..panels.end.min(first + together);
-            for right in rights.clone().step_by(blocks) {
+            // From the last on, as [`BlockPlan::keep`] takes them.
+            for right in rights.clone().step_by(blocks).rev() {
                 let begin = (right - rights.start) * RIGHT;
                 let count = (blocks * RIGHT).min(self.count() - begin);
                 let rights = right..rights.end.min(right + blocks);
@@ -274,18 +275,33 @@ impl BlockPlan {
                 let lines = values.chunks_exact_mut(rights.len() * RIGHT * points);
                 for (values, out) in lines.zip(out.iter_mut()) {
                     let blocks = values.chunks_exact_mut(points).take(count);
-                    self.keep(blocks, &mut out[begin * self.kept()..]);
+                    self.keep(blocks, begin, out);
                 }
             }
         }
         values.zeroize();
     }
 
-    /// The coefficients of a line's blocks by their values, which go.
-    fn keep<'a>(&self, blocks: impl Iterator<Item = &'a mut [u64]>, out: &mut [u64]) {
-        for (block, out) in blocks.zip(out.chunks_mut(self.kept())) {
+    /// The coefficients of a line's blocks, from number `first` on, by their values, which go; those of later blocks
+    /// are there. A whole block is transformed to its place, its overlap to where the block before it will be.
+    fn keep<'a>(
+        &self,
+        blocks: impl DoubleEndedIterator<Item = &'a mut [u64]> + ExactSizeIterator,
+        first: usize,
+        out: &mut [u64],
+    ) {
+        for (number, block) in blocks.enumerate().rev() {
+            let begin = (first + number) * self.kept();
+            let start = begin.checked_sub(self.overlap);
+            let place = start.and_then(|start| out.get_mut(start..begin + self.kept()));
+            if let Some(place) = place {
+                self.short.inverse_from(block, place);
+                continue;
+            }
             self.short.inverse(block);
-            out.copy_from_slice(&block[self.overlap..][..out.len()]);
+            let wanted = &block[self.overlap..];
+            let count = wanted.len().min(out.len() - begin);
+            out[begin..][..count].copy_from_slice(&wanted[..count]);
         }
     }
 
@@ -396,12 +412,37 @@ impl BlockPlan {
         for (values, out) in sums.values.chunks_exact_mut(line).zip(second) {
             assert_eq!(out.len(), self.degree, "coefficients of a polynomial");
             let blocks = values.chunks_exact_mut(self.points()).take(self.count());
-            self.keep(blocks, out);
+            self.keep(blocks, 0, out);
         }
     }
 
     fn sums_in_registers(&self) -> bool {
         self.step.is_multiple_of(8)
+    }
+}
+
+/// Room for the values of short factors on the way to their places, erased when dropped.
+pub struct FactorRoom(Words);
+
+impl Default for FactorRoom {
+    fn default() -> FactorRoom {
+        FactorRoom(Words::scratch(0))
+    }
+}
+
+impl FactorRoom {
+    fn words(&mut self, length: usize) -> &mut [u64] {
+        if self.0.len() < length {
+            self.0.zeroize();
+            self.0 = Words::scratch(length);
+        }
+        &mut self.0[..length]
+    }
+}
+
+impl Drop for FactorRoom {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 
@@ -474,6 +515,7 @@ mod tests {
                     let plan = BlockPlan::new(&ntt, prefix, length, step);
                     let mut factors = plan.factors(lines, terms, 1);
                     let mut long = plan.polynomials(polynomials, terms);
+                    let mut room = FactorRoom::default();
                     let factors_of = |panel: usize, term: usize| -> Vec<u64> {
                         let lines = (panel * LEFT..(panel + 1) * LEFT).map(|l| l % lines);
                         lines.flat_map(|l| w[l * terms + term].clone()).collect()
@@ -481,7 +523,7 @@ mod tests {
                     for panel in 0..2 {
                         for term in 0..terms {
                             let w = factors_of(panel, term);
-                            plan.put_factors(&mut factors, 0, panel, term, &w);
+                            plan.put_factors(&mut factors, &mut room, 0, panel, term, &w);
                         }
                     }
                     for term in 0..terms {
@@ -512,7 +554,7 @@ mod tests {
                             let mut factors = plan.factors(lines, terms, parts);
                             for (panel, term) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                                 let w = factors_of(panel, term);
-                                plan.put_factors(&mut factors, part, panel, term, &w);
+                                plan.put_factors(&mut factors, &mut room, part, panel, term, &w);
                             }
                             plan.multiply_part(&factors, part, &long, &mut sums);
                         }

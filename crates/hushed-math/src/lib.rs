@@ -24,7 +24,7 @@ pub mod taint;
 mod words;
 
 pub use automorphism::Automorphism;
-pub use blocks::{BlockPlan, PartSums};
+pub use blocks::{BlockPlan, FactorRoom, PartSums};
 pub use convert::BaseConverter;
 pub use error::MathError;
 pub use kernels::{

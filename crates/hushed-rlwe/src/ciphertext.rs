@@ -136,7 +136,8 @@ pub(crate) fn uniform(
 /// Secret or noise coefficients under the primes `ids`: integers far smaller than any prime, so that adding the prime
 /// to the negative ones, by mask, is all the reduction there is.
 pub(crate) fn small(basis: &Arc<RnsBasis>, ids: &[usize], coefficients: &[i64]) -> RnsPoly<Coeff> {
-    let mut poly = RnsPoly::zero(basis, ids);
+    assert_eq!(coefficients.len(), basis.n(), "every word is written");
+    let mut poly = RnsPoly::scratch(basis, ids);
     for (j, &id) in ids.iter().enumerate() {
         let q = basis.modulus(id).value();
         for (residue, &c) in poly.limb_mut(j).iter_mut().zip(coefficients) {

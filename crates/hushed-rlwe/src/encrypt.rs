@@ -1,6 +1,7 @@
 //! Encryption and decryption. Messages arrive already scaled into Z_Q (see [`crate::message`]).
 
-use hushed_math::rng::SecretRng;
+use hushed_math::poly::Domain;
+use hushed_math::rng::{PublicSeed, SecretRng};
 use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly, sample};
 
 use crate::ciphertext::{Ciphertext, SeededCiphertext, StreamDomain, small, uniform};
@@ -20,9 +21,13 @@ impl SecretKey {
         message: RnsPoly<Coeff>,
         rng: &mut SecretRng,
     ) -> Result<SeededCiphertext, RlweError> {
-        self.check_process()?;
-        let message = SecretPoly::new(message.into_eval());
-        self.encrypt_seeded_eval(message.expose(), rng)
+        let mut message = SecretPoly::new(message);
+        let (seed, a) = self.uniform_for(message.expose(), rng)?;
+        // Message and error are transformed together.
+        let e = SecretPoly::new(self.error(a.ids(), rng));
+        message.expose_mut().add_assign(e.expose());
+        let b = self.hide(message.expose().clone(), &a);
+        Ok(SeededCiphertext { seed, b })
     }
 
     /// As [`SecretKey::encrypt_seeded`] for a message in evaluation form.
@@ -31,6 +36,18 @@ impl SecretKey {
         message: &RnsPoly<Eval>,
         rng: &mut SecretRng,
     ) -> Result<SeededCiphertext, RlweError> {
+        let (seed, a) = self.uniform_for(message, rng)?;
+        let mut b = self.mask(&a, rng);
+        b.add_assign(message);
+        Ok(SeededCiphertext { seed, b })
+    }
+
+    /// A seed and its uniform part under the primes of `message`.
+    fn uniform_for<D: Domain>(
+        &self,
+        message: &RnsPoly<D>,
+        rng: &mut SecretRng,
+    ) -> Result<(PublicSeed, RnsPoly<Eval>), RlweError> {
         self.check_process()?;
         rng.check()?;
         let params = self.params();
@@ -43,15 +60,9 @@ impl SecretKey {
         }
         check_limbs(params, message, limbs)?;
         let seed = rng.public_seed();
-        let a = uniform(
-            &seed,
-            StreamDomain::Ciphertext,
-            params.basis(),
-            message.ids(),
-        );
-        let mut b = self.mask(&a, rng);
-        b.add_assign(message);
-        Ok(SeededCiphertext { seed, b })
+        let ids = message.ids();
+        let a = uniform(&seed, StreamDomain::Ciphertext, params.basis(), ids);
+        Ok((seed, a))
     }
 
     /// b + a·s in coefficient form: message plus noise.

@@ -17,7 +17,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use hushed_math::{BaseConverter, Coeff, Eval, MathError, Pointwise, RnsPoly};
+use hushed_math::{Automorphism, BaseConverter, Coeff, Eval, MathError, Pointwise, RnsPoly};
 
 use crate::galois::{GaloisKey, KeyShape};
 use crate::params::RlweParams;
@@ -43,6 +43,13 @@ struct Digit {
     own: Range<usize>,
     others: Vec<usize>,
     lift: BaseConverter,
+}
+
+impl Digit {
+    /// Where a lifted digit has prime `id`; none if the prime is one of its own.
+    fn other(&self, id: usize) -> Option<usize> {
+        self.others.iter().position(|&other| other == id)
+    }
 }
 
 impl SwitchPlan {
@@ -134,8 +141,8 @@ pub(crate) struct Workspace {
     turned: [RnsPoly<Coeff>; 3],
     /// Their digits under the other primes, digit by digit.
     lifted: Vec<RnsPoly<Coeff>>,
-    /// Digits under one prime, turned.
-    terms: Vec<RnsPoly<Eval>>,
+    /// What is left of the a part under the primes of ciphertexts when it is divided by P.
+    rests: RnsPoly<Coeff>,
     /// Products with the keys: b under one prime, a under all.
     sums: [RnsPoly<Eval>; 2],
     /// Coefficients of b that are wanted.
@@ -149,11 +156,10 @@ impl Workspace {
         let (basis, n) = (params.basis(), params.n());
         let others = || plan.digits.iter().map(|digit| &digit.others);
         let lifted = (0..3).flat_map(|_| others());
-        let terms = (3 * plan.digits.len()).max(plan.limbs);
         Self {
             turned: [(); 3].map(|()| RnsPoly::scratch(basis, &plan.ids[..plan.limbs])),
             lifted: lifted.map(|ids| RnsPoly::scratch(basis, ids)).collect(),
-            terms: (0..terms).map(|_| RnsPoly::scratch(basis, &[0])).collect(),
+            rests: RnsPoly::scratch(basis, &plan.ids[..plan.limbs]),
             sums: [&plan.ids[..1], &plan.ids].map(|ids| RnsPoly::scratch(basis, ids)),
             wanted: vec![0; n],
             strips: vec![0; 8 * STRIP.min(n / 2)],
@@ -195,8 +201,8 @@ impl Workspace {
         let dropped: Vec<&[u64]> = (limbs..plan.ids.len())
             .map(|place| sum.limb(place))
             .collect();
-        let rests = self.terms.iter_mut().take(limbs);
-        let mut rests: Vec<&mut [u64]> = rests.map(|rest| rest.limb_mut(0)).collect();
+        let rests = self.rests.limbs_mut().take(limbs);
+        let mut rests: Vec<&mut [u64]> = rests.map(|(_, rest)| rest).collect();
         plan.down.convert(&dropped, &mut rests);
         for (j, (rest, &inverse)) in rests.iter().zip(&plan.inverses).enumerate() {
             let pointwise = basis.plan(j).pointwise();
@@ -224,33 +230,28 @@ impl Workspace {
         let digits = &node.plan.digits;
         let id = node.plan.ids[place];
         let ntt = params.basis().plan(id);
-        let mut terms = self.terms.iter_mut();
-        for (k, key) in node.keys.iter().enumerate() {
-            let lifted = &mut self.lifted[k * digits.len()..][..digits.len()];
-            for ((digit, lifted), term) in digits.iter().zip(lifted).zip(&mut terms) {
-                let other = digit.others.iter().position(|&other| other == id);
-                let limb = match other {
-                    Some(other) => lifted.limb_mut(other),
-                    None => self.turned[k].limb_mut(id),
-                };
-                ntt.forward(limb);
-                key.permutation.apply(limb, term.limb_mut(0));
-            }
+        let places = (0..node.keys.len()).flat_map(|k| (0..digits.len()).map(move |i| (k, i)));
+        for (k, i) in places.clone() {
+            ntt.forward_loose(match digits[i].other(id) {
+                Some(other) => self.lifted[k * digits.len() + i].limb_mut(other),
+                None => self.turned[k].limb_mut(id),
+            });
         }
-        let count = node.keys.len() * digits.len();
-        let terms: Vec<&[u64]> = self.terms.iter().take(count).map(|t| t.limb(0)).collect();
+        let values = places.clone().map(|(k, i)| match digits[i].other(id) {
+            Some(other) => self.lifted[k * digits.len() + i].limb(other),
+            None => self.turned[k].limb(id),
+        });
+        let values: Vec<&[u64]> = values.collect();
+        let turns = places.clone().map(|(k, _)| &*node.keys[k].permutation);
+        let turns: Vec<&Automorphism> = turns.collect();
         let at = node.shape.place(id);
-        let keys = || {
-            node.keys
-                .iter()
-                .flat_map(|key| key.digits.iter().take(digits.len()))
-        };
+        let keys = || places.clone().map(|(k, i)| &node.keys[k].digits[i]);
         let keys_b: Vec<&[u64]> = keys().map(|digit| digit.b.limb(at)).collect();
         let keys_a: Vec<&[u64]> = keys().map(|digit| digit.a.limb(at)).collect();
         let [b, a] = &mut self.sums;
         let (b, a) = (b.limb_mut(0), a.limb_mut(place));
-        ntt.pointwise()
-            .dot_pair([&mut *b, &mut *a], &terms, [&keys_b, &keys_a]);
+        let (out, keys) = ([&mut *b, &mut *a], [&keys_b[..], &keys_a[..]]);
+        Automorphism::dot_pair_of_turned(&turns, ntt.pointwise(), out, &values, keys);
         ntt.inverse(a);
         let wanted = &mut self.wanted[..params.n() / node.h];
         params.basis().every(id, node.h).times_step(b, wanted);

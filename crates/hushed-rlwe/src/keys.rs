@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::process::Origin;
 use hushed_math::rng::{PublicSeed, SecretRng};
-use hushed_math::{Eval, MathError, RnsPoly, SecretPoly, sample};
+use hushed_math::{Coeff, Eval, MathError, RnsPoly, SecretPoly, sample};
 
 use crate::ciphertext::{StreamDomain, small, uniform};
 use crate::codec::{Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly};
@@ -94,11 +94,21 @@ impl SecretKey {
 
     /// e − a·s over the primes of `a`, e fresh: the masked part of every sample of this key.
     pub(crate) fn mask(&self, a: &RnsPoly<Eval>, rng: &mut SecretRng) -> RnsPoly<Eval> {
+        self.hide(self.error(a.ids(), rng), a)
+    }
+
+    /// A fresh error.
+    pub(crate) fn error(&self, ids: &[usize], rng: &mut SecretRng) -> RnsPoly<Coeff> {
         let e = sample::centred_binomial(rng, self.params.n());
-        let mut b = small(self.params.basis(), a.ids(), &e).into_eval();
+        small(self.params.basis(), ids, &e)
+    }
+
+    /// `message` − a·s.
+    pub(crate) fn hide(&self, message: RnsPoly<Coeff>, a: &RnsPoly<Eval>) -> RnsPoly<Eval> {
+        let mut b = message.into_eval();
         for (j, &id) in a.ids().iter().enumerate() {
             let plan = self.params.basis().plan(id).pointwise();
-            // −a·s + e: negate twice around the fused step instead of holding a copy of a.
+            // Negated twice around the fused step instead of holding a copy of a.
             let b = b.limb_mut(j);
             plan.neg_assign(b);
             plan.mul_add_assign(b, a.limb(j), self.s().limb(id));

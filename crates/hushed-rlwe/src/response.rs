@@ -19,8 +19,8 @@
 //! * a' = a + (u·pk_a + e_2) with u, e_2 fresh. The only other use of u is in b', which r hides. So
 //!   (pk_a, u·pk_a + e_2) is one RLWE sample with a dense ternary secret modulo Q', and a' is
 //!   pseudo-random given the opener's own secret key. Two responses that shared one zero would reveal a_1 − a_2, a
-//!   linear function of the answerer's plaintexts; therefore the zero is made inside [`ResponseFormat::answer`] and
-//!   cannot be passed in. An encryption of zero supplied by the key's owner would hide nothing.
+//!   linear function of the answerer's plaintexts; therefore the zero is made inside [`ResponseFormat::answer_parts`]
+//!   and cannot be passed in. An encryption of zero supplied by the key's owner would hide nothing.
 //!
 //! A simulator sends truncations of uniform polynomials. The error e is a function of b' and of the noise; it enters
 //! the shares as part of the functionality (H2A with an error of one unit) and is not sent to anyone.
@@ -41,9 +41,8 @@ use zeroize::Zeroizing;
 
 use crate::ciphertext::Ciphertext;
 use crate::error::RlweError;
-use crate::evaluator::modulus_switch;
 use crate::keys::{PublicKey, SecretKey};
-use crate::message::RingScale;
+use crate::message::{RingScale, check_limbs};
 use crate::noise::{NoiseBound, modulus, power_of_two};
 use crate::params::RlweParams;
 use crate::truncate::Truncation;
@@ -196,16 +195,35 @@ impl ResponseFormat {
         rng: &mut SecretRng,
         out: &mut Vec<u8>,
     ) -> Result<Vec<u64>, RlweError> {
-        ct.check(&self.params)?;
-        if ct.limbs() != self.input_limbs {
-            return Err(RlweError::LimbCount {
-                given: ct.limbs(),
-                available: self.input_limbs,
-            });
+        let parts = [&ct.b, &ct.a].map(|part| part.clone().into_coeff());
+        self.answer_parts(parts, key, used, rng, out)
+    }
+
+    /// As [`ResponseFormat::answer`], of the parts b and a by their coefficients, as interleaving leaves them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn answer_parts(
+        &self,
+        parts: [RnsPoly<Coeff>; 2],
+        key: &PublicKey,
+        used: &Positions,
+        rng: &mut SecretRng,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<u64>, RlweError> {
+        for part in &parts {
+            check_limbs(&self.params, part, self.input_limbs)?;
         }
         // Both parts are switched, hidden and masked where they lie: no memory keeps them unmasked.
-        let switched = modulus_switch(&self.params, ct.clone(), self.limbs())?;
-        let (mut b, a) = key.add_zero(switched, rng)?;
+        let [mut b, mut a] = parts.map(|mut part| {
+            while part.ids().len() > self.limbs() {
+                part = part.divide_by_last_and_round();
+            }
+            part
+        });
+        let (zero_b, zero_a) = key.add_zero(Ciphertext::zero(&self.params, self.limbs()), rng)?;
+        b.add_assign(SecretPoly::new(zero_b).expose());
+        a.add_assign(SecretPoly::new(zero_a).expose());
         let mask = self.mask(rng);
         b.add_assign(mask.expose());
         let mut share = Zeroizing::new(self.scale.scale_down_at(mask.expose(), used.as_slice())?);
@@ -233,7 +251,7 @@ impl ResponseFormat {
     /// Uniform on R_Q'.
     fn mask(&self, rng: &mut SecretRng) -> SecretPoly<Coeff> {
         let ids = self.params.ciphertext_ids(self.limbs());
-        let mut mask = SecretPoly::new(RnsPoly::zero(self.params.basis(), &ids));
+        let mut mask = SecretPoly::new(RnsPoly::scratch(self.params.basis(), &ids));
         for &id in &ids {
             let limb = mask.expose_mut().limb_mut(id);
             hushed_math::sample::uniform(rng, self.params.basis().modulus(id), limb);

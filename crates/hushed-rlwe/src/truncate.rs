@@ -65,27 +65,27 @@ impl Field {
         }
     }
 
-    /// The integers that `write` rounded, not yet reduced modulo Q'.
-    fn read(&self, bytes: &mut Reader<'_>, count: usize) -> Result<Vec<u128>, CodecError> {
+    /// The integers that `write` rounded, not yet reduced modulo Q': their low and high words.
+    fn read(&self, bytes: &mut Reader<'_>, count: usize) -> Result<[Vec<u64>; 2], CodecError> {
         let mut list = |width: u32| {
             let packed = bytes.take(packed_len(count, width).unwrap_or(usize::MAX))?;
             unpack_bits(packed, width, count).ok_or(CodecError::Padding)
         };
-        let low = list(self.width.min(64))?;
-        let high = if self.width > 64 {
+        let mut low = list(self.width.min(64))?;
+        let mut high = if self.width > 64 {
             list(self.width - 64)?
         } else {
             vec![0; count]
         };
-        let join = |(low, high): (u64, u64)| {
-            let t = u128::from(high) << 64 | u128::from(low);
+        for (low, high) in low.iter_mut().zip(&mut high) {
+            let t = u128::from(*high) << 64 | u128::from(*low);
             if t > self.max {
-                Err(CodecError::Coefficient)
-            } else {
-                Ok(t << self.drop)
+                return Err(CodecError::Coefficient);
             }
-        };
-        low.into_iter().zip(high).map(join).collect()
+            let t = t << self.drop;
+            (*low, *high) = (t as u64, (t >> 64) as u64);
+        }
+        Ok([low, high])
     }
 }
 
@@ -209,51 +209,58 @@ impl Truncation {
             .into());
         }
         let mut reader = Reader::new(bytes);
-        let a = self.a.read(&mut reader, n)?;
-        let mut b = vec![0; n];
-        for (&i, value) in used.iter().zip(self.b.read(&mut reader, used.len())?) {
-            *b.get_mut(i).ok_or(RlweError::Positions { n })? = value;
-        }
-        Ok((self.residues(&b), self.residues(&a)))
+        let [low, high] = self.a.read(&mut reader, n)?;
+        let a = self.residues(&low, &high);
+        let place = |words: Vec<u64>| {
+            let mut placed = vec![0; n];
+            for (&i, word) in used.iter().zip(words) {
+                *placed.get_mut(i).ok_or(RlweError::Positions { n })? = word;
+            }
+            Ok::<_, RlweError>(placed)
+        };
+        let [low, high] = self.b.read(&mut reader, used.len())?.map(place);
+        Ok((self.residues(&low?, &high?), a))
     }
 
     /// The integers in [0, Q') that the residues stand for.
     fn integers(&self, poly: &RnsPoly<Coeff>) -> Vec<u128> {
         let low = poly.limb(0);
-        let Some(pair) = self.pair().filter(|_| self.limbs == 2) else {
+        let Some((m0, inverse)) = self.pair().filter(|_| self.limbs == 2) else {
             return low.iter().map(|&c| u128::from(c)).collect();
         };
-        let (m0, m1, inverse) = pair;
+        // Garner: c0 + q0·[(c1 − c0)/q0 mod q1] < q0·q1.
+        let pointwise = self.params.basis().plan(1).pointwise();
+        let mut t = vec![0; low.len()];
+        pointwise.reduce(&mut t, low);
+        pointwise.sub_assign(&mut t, poly.limb(1));
+        pointwise.mul_scalar_assign(&mut t, pointwise.modulus().neg(inverse));
         low.iter()
-            .zip(poly.limb(1))
-            .map(|(&c0, &c1)| {
-                // Garner: c0 + q0·[(c1 − c0)/q0 mod q1] < q0·q1.
-                let t = m1.mul(m1.sub(c1, m1.reduce(c0)), inverse);
-                u128::from(c0) + u128::from(m0.value()) * u128::from(t)
-            })
+            .zip(t)
+            .map(|(&c0, t)| u128::from(c0) + u128::from(m0.value()) * u128::from(t))
             .collect()
     }
 
-    /// Both moduli and q_0^-1 modulo q_1.
-    fn pair(&self) -> Option<(Modulus, Modulus, u64)> {
+    /// q_0, and its inverse modulo q_1.
+    fn pair(&self) -> Option<(Modulus, u64)> {
         if self.params.q_len() < 2 {
             return None;
         }
-        let (m0, m1) = (
-            *self.params.basis().modulus(0),
-            *self.params.basis().modulus(1),
-        );
-        Some((m0, m1, m1.inv(m1.reduce(m0.value()))?))
+        let basis = self.params.basis();
+        let (m0, m1) = (*basis.modulus(0), basis.modulus(1));
+        Some((m0, m1.inv(m1.reduce(m0.value()))?))
     }
 
-    fn residues(&self, integers: &[u128]) -> RnsPoly<Coeff> {
-        let ids = self.params.ciphertext_ids(self.limbs);
-        let mut out = RnsPoly::zero(self.params.basis(), &ids);
+    /// The residues of low + 2^64·high.
+    fn residues(&self, low: &[u64], high: &[u64]) -> RnsPoly<Coeff> {
+        let (basis, ids) = (self.params.basis(), self.params.ciphertext_ids(self.limbs));
+        let mut out = RnsPoly::scratch(basis, &ids);
+        let mut upper = vec![0; high.len()];
         for &id in &ids {
-            let m = self.params.basis().modulus(id);
-            for (out, &value) in out.limb_mut(id).iter_mut().zip(integers) {
-                *out = m.reduce_u128(value);
-            }
+            let (pointwise, out) = (basis.plan(id).pointwise(), out.limb_mut(id));
+            let power = pointwise.modulus().reduce_u128(1 << 64);
+            pointwise.reduce(out, low);
+            pointwise.reduce(&mut upper, high);
+            pointwise.mul_scalar_add_assign(out, &upper, power);
         }
         out
     }

@@ -116,6 +116,20 @@ impl NttPlan {
         self.transform(a, 0, 0);
     }
 
+    /// As [`NttPlan::forward`], to words in a form that [`crate::Automorphism::dot_pair_of_turned`] takes, and nothing
+    /// else does: without the last reductions where the kernel can.
+    ///
+    /// # Panics
+    /// If `a` has not n words.
+    pub fn forward_loose(&self, a: &mut [u64]) {
+        assert_eq!(a.len(), self.n, "one word a coefficient");
+        match &self.tables {
+            #[cfg(target_arch = "x86_64")]
+            Tables::Ifma(token, tables) => ifma::forward_loose(*token, tables, a),
+            _ => self.transform(a, 0, 0),
+        }
+    }
+
     /// The layers after the first 2·`skipped`, of the blocks from `first` on.
     fn transform(&self, a: &mut [u64], skipped: u32, first: usize) {
         match &self.tables {
@@ -170,11 +184,9 @@ impl NttPlan {
         let (x, y) = prefix.split_at(quarter);
         let first = part * 4 / parts;
         for (out, &factor) in out.chunks_exact_mut(quarter).zip(&self.quarters[first..]) {
-            let (head, tail) = out.split_at_mut(y.len());
-            head.copy_from_slice(y);
-            self.pointwise.mul_scalar_assign(head, factor);
-            self.pointwise.add_assign(head, &x[..y.len()]);
-            tail.copy_from_slice(&x[y.len()..]);
+            out.copy_from_slice(x);
+            self.pointwise
+                .mul_scalar_add_assign(&mut out[..y.len()], y, factor);
         }
         self.transform(out, 1, first);
     }

@@ -4,7 +4,7 @@
 //! words, too small by less than 2^(50-64w).
 
 use hushed_math::poly::Domain;
-use hushed_math::{Modulus, RnsPoly};
+use hushed_math::{RnsPoly, SecretPoly};
 
 use crate::error::RlweError;
 use crate::params::RlweParams;
@@ -21,7 +21,6 @@ pub(super) struct Fractions {
 
 #[derive(Clone)]
 struct Limb {
-    modulus: Modulus,
     /// (Q/q_i)^-1 modulo q_i.
     garner: u64,
     /// ⌊2^(64·words)/q_i⌋, least significant word first.
@@ -60,7 +59,6 @@ impl Fractions {
             // Distinct primes: the inverse exists.
             let garner = m.inv(cofactor).ok_or_else(bad_count)?;
             Ok(Limb {
-                modulus: m,
                 garner,
                 fraction: reciprocal(m.value(), words),
             })
@@ -88,20 +86,21 @@ impl Fractions {
         start: [u64; W],
         mut finish: impl FnMut([u64; W]),
     ) {
-        let terms: Vec<(&Limb, &[u64], [u64; W])> = self
-            .limbs
-            .iter()
-            .enumerate()
+        let garner: Vec<u64> = self.limbs.iter().map(|limb| limb.garner).collect();
+        let mut y = SecretPoly::new(c.clone());
+        y.expose_mut().mul_scalar_assign(&garner);
+        let limbs = self.limbs.iter().enumerate();
+        let terms: Vec<(&[u64], [u64; W])> = limbs
             .map(|(j, limb)| {
                 let mut fraction = [0; W];
                 fraction.copy_from_slice(&limb.fraction);
-                (limb, c.limb(j), fraction)
+                (y.expose().limb(j), fraction)
             })
             .collect();
         for i in positions {
             let mut sum = start;
-            for (limb, residues, fraction) in &terms {
-                let y = u128::from(limb.modulus.mul(residues[i], limb.garner));
+            for (y, fraction) in &terms {
+                let y = u128::from(y[i]);
                 let mut carry = 0u128;
                 for (sum, &f) in sum.iter_mut().zip(fraction) {
                     // < 2^50·2^64 + 2^64 + 2^51: no overflow.

@@ -101,7 +101,7 @@ impl RingScale {
                 .map(|&x| self.q_word.wrapping_mul(x).wrapping_add(half) & mask)
                 .collect(),
         );
-        let mut out = RnsPoly::zero(
+        let mut out = RnsPoly::scratch(
             self.params.basis(),
             &self.params.ciphertext_ids(self.limbs()),
         );

@@ -158,13 +158,18 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
         Packing::InterLeave | Packing::Krdy => (0..size).map(|place| slot(place, size)).collect(),
         Packing::PackLwes => (0..leaves.len()).collect(),
     };
+    // Each with its slot, and its first cell's product, row and column.
+    let first = |&leaf: &usize| {
+        let &(product, alpha, gamma) = leaves.get(leaf)?;
+        let start = product * inner.k * inner.n;
+        Some((leaf, slot(leaf, size), start, alpha * kw, gamma * nw))
+    };
+    let firsts: Vec<_> = order.iter().filter_map(first).collect();
     let mut out = Vec::with_capacity(leaves.len() * kw * nw);
     for t in 0..kw * nw {
-        for &leaf in &order {
-            let Some(&(product, alpha, gamma)) = leaves.get(leaf) else {
-                continue;
-            };
-            let (row, column) = (alpha * kw + t / nw, gamma * nw + t % nw);
+        let (down, right, coefficient) = (t / nw, t % nw, t * mw);
+        for &(leaf, place, start, row, column) in &firsts {
+            let (row, column) = (row + down, column + right);
             if row >= inner.k || column >= inner.n {
                 continue;
             }
@@ -173,17 +178,15 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
             } else {
                 row * inner.n + column
             };
-            let coefficient = t * mw;
             let position = match plan.packing() {
-                Packing::InterLeave | Packing::Krdy => coefficient + slot(leaf, size),
+                Packing::InterLeave | Packing::Krdy => coefficient + place,
                 Packing::PackLwes => slot(out.len(), size),
             };
-            let cell = product * inner.k * inner.n + cell;
             out.push(Wanted {
                 leaf,
                 coefficient,
                 position,
-                cell,
+                cell: start + cell,
             });
         }
     }

@@ -171,7 +171,7 @@ pub(crate) fn respond(
         let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
         let own = layout
             .format
-            .answer(&packed, &he.peer().public, &used, rng, &mut frame)?;
+            .answer_parts(packed, &he.peer().public, &used, rng, &mut frame)?;
         let own = Zeroizing::new(own);
         session.send_vec(RESPONSE, frame)?;
         scatter(&mut share, &cells, &own);

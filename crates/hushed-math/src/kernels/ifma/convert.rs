@@ -87,6 +87,10 @@ impl Converter {
         assert!(length.is_multiple_of(8), "whole registers");
         assert!(src.len() == self.sources.len() && out.len() == self.targets.len());
         assert!(src.iter().all(|x| x.len() == length) && out.iter().all(|x| x.len() == length));
+        if let ([first, second], [_]) = (&*self.sources, &*self.groups) {
+            // SAFETY: the token of `new` proves the instruction sets; all slices have `length` words.
+            return unsafe { self.convert_two([first, second], [src[0], src[1]], out) };
+        }
         let mut terms = Words::zero((self.sources.len() + 1) * STRIP);
         let rows: Vec<*mut u64> = terms
             .chunks_exact_mut(STRIP)
@@ -103,6 +107,41 @@ impl Converter {
             }
         }
         terms.zeroize();
+    }
+
+    /// From two primes, whose terms stay in registers.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, DQ and IFMA; there is a slice for each target, all slices have one length, a
+    /// multiple of 8, and one reduction takes all terms.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+    unsafe fn convert_two(
+        &self,
+        [first, second]: [&Source; 2],
+        [x0, x1]: [&[u64]; 2],
+        out: &mut [&mut [u64]],
+    ) {
+        let (first, second) = (Term::new(first), Term::new(second));
+        let rounding = splat(self.rounding);
+        for at in (0..x0.len()).step_by(8) {
+            // SAFETY: by the contract of this function; targets have a factor for each term.
+            unsafe {
+                let (y0, quotient) = first.of(load(x0.as_ptr().add(at)), rounding);
+                let (y1, quotient) = second.of(load(x1.as_ptr().add(at)), quotient);
+                let terms = [y0, y1, _mm512_srli_epi64::<POINT>(quotient)];
+                for (target, out) in self.targets.iter().zip(&mut *out) {
+                    let lanes = Lanes::new(&target.constants);
+                    let (mut low, mut high) = (_mm512_setzero_si512(), lanes.q);
+                    for (i, y) in terms.into_iter().enumerate() {
+                        let c = splat(*target.factors.get_unchecked(i));
+                        low = _mm512_madd52lo_epu64(low, y, c);
+                        high = _mm512_madd52hi_epu64(high, y, c);
+                    }
+                    let r = reduce(&lanes, splat(target.inverse), low, high);
+                    store(out.as_mut_ptr().add(at), r);
+                }
+            }
+        }
     }
 
     /// As the portable kernel; the length of the slices is a multiple of 8.
@@ -161,18 +200,11 @@ impl Converter {
                 store(quotients.add(at), splat(self.rounding));
             }
             for ((source, x), row) in self.sources.iter().zip(src).zip(rows) {
-                let lanes = Lanes::new(&source.constants);
-                let inverse = Factor {
-                    w: splat(source.inverse[0]),
-                    shoup: splat(source.inverse[1]),
-                };
-                let (shift, ratio) = (splat(source.shift), splat(source.ratio));
+                let term = Term::new(source);
                 let (x, row) = (x.add(start), row.add(to));
                 for at in (0..strip).step_by(8) {
-                    let y = lanes.finish(lanes.mul(load(x.add(at)), inverse));
+                    let (y, sum) = term.of(load(x.add(at)), load(quotients.add(at)));
                     store(row.add(at), y);
-                    let shifted = _mm512_sllv_epi64(y, shift);
-                    let sum = _mm512_madd52hi_epu64(load(quotients.add(at)), shifted, ratio);
                     store(quotients.add(at), sum);
                 }
             }
@@ -254,11 +286,7 @@ impl Converter {
             }
             let last = number + 1 == self.groups.len();
             for k in 0..WIDTH {
-                let zero = _mm512_setzero_si512();
-                let m = _mm512_madd52lo_epu64(zero, low[k], inverse);
-                let upper = _mm512_add_epi64(high[k], _mm512_srli_epi64::<52>(low[k]));
-                let r = _mm512_sub_epi64(upper, _mm512_madd52hi_epu64(zero, m, lanes.q));
-                let r = csub(csub(r, lanes.q2), lanes.q);
+                let r = reduce(&lanes, inverse, low[k], high[k]);
                 if last {
                     // SAFETY: by the contract of this function.
                     unsafe { store(out.add(8 * k), r) };
@@ -268,6 +296,50 @@ impl Converter {
             }
         }
     }
+}
+
+/// What the terms of one source take in registers.
+struct Term {
+    lanes: Lanes,
+    inverse: Factor,
+    shift: __m512i,
+    ratio: __m512i,
+}
+
+impl Term {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn new(source: &Source) -> Term {
+        Term {
+            lanes: Lanes::new(&source.constants),
+            inverse: Factor {
+                w: splat(source.inverse[0]),
+                shoup: splat(source.inverse[1]),
+            },
+            shift: splat(source.shift),
+            ratio: splat(source.ratio),
+        }
+    }
+
+    /// y of the residues x, and the sum of quotients with its own.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn of(&self, x: __m512i, quotients: __m512i) -> (__m512i, __m512i) {
+        let y = self.lanes.finish(self.lanes.mul(x, self.inverse));
+        let shifted = _mm512_sllv_epi64(y, self.shift);
+        (y, _mm512_madd52hi_epu64(quotients, shifted, self.ratio))
+    }
+}
+
+/// (low + 2^52·high)/2^52 modulo t, for sums as the header has them; `inverse` is t^−1 modulo 2^52.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn reduce(lanes: &Lanes, inverse: __m512i, low: __m512i, high: __m512i) -> __m512i {
+    let zero = _mm512_setzero_si512();
+    let m = _mm512_madd52lo_epu64(zero, low, inverse);
+    let upper = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
+    let r = _mm512_sub_epi64(upper, _mm512_madd52hi_epu64(zero, m, lanes.q));
+    csub(csub(r, lanes.q2), lanes.q)
 }
 
 /// The terms cut so that every sum of every target stays below 4t; a group has at least one term.

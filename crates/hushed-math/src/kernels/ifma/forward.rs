@@ -7,20 +7,21 @@
 //! * 8: in every other layer, the first of a pass: (6q →) 2q → 4q → 6q;
 //! * 64: never: q + 2·20·q over the at most 20 layers.
 //!
-//! Cost of a butterfly: five instructions on the two ports that multiply, seven with a reduction ([`Lanes::forward`]),
-//! three more for the second factor in the layers of strides 4, 2 and 1.
+//! Cost of a butterfly: five instructions, four of them on the two ports that multiply, seven with a reduction, five of
+//! them there ([`Lanes::forward`]); three more for the second factor in the layers of strides 4, 2 and 1.
 
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
-/// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks.
+/// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks; LOOSE as
+/// [`super::forward_loose`] has it.
 ///
 /// # Safety
 /// The processor has AVX-512 F, DQ and IFMA; a block of that layer has at least one group of words, `a` points to those
 /// of all `count` blocks and nothing else uses them; `first` + `count` ≤ 4^`skipped`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-pub(super) unsafe fn transform<const ROOM: u8>(
+pub(super) unsafe fn transform<const ROOM: u8, const LOOSE: bool>(
     tables: &Tables,
     a: *mut u64,
     skipped: u32,
@@ -60,9 +61,9 @@ pub(super) unsafe fn transform<const ROOM: u8>(
             for g in 0..size / group {
                 let (block, record) = (block.add(group * g), records.add(length * g));
                 if tables.tail == 6 {
-                    tail64::<ROOM>(&lanes, block, record, constants);
+                    tail64::<ROOM, LOOSE>(&lanes, block, record, constants);
                 } else {
-                    tail32::<ROOM>(&lanes, block, record, constants);
+                    tail32::<ROOM, LOOSE>(&lanes, block, record, constants);
                 }
             }
         }
@@ -107,13 +108,13 @@ unsafe fn pass<const ROOM: u8, const AHEAD: usize>(
     }
 }
 
-/// The layers of strides 32 to 1 of 64 words, ending in [0, q).
+/// The layers of strides 32 to 1 of 64 words, ending in [0, q) unless LOOSE.
 ///
 /// # Safety
 /// As [`transform`]; `block` has 64 words, `record` 20, `constants` four sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn tail64<const ROOM: u8>(
+unsafe fn tail64<const ROOM: u8, const LOOSE: bool>(
     l: &Lanes,
     block: *mut u64,
     record: *const u64,
@@ -138,17 +139,17 @@ unsafe fn tail64<const ROOM: u8>(
         let (x6, x7) = butterfly::<ROOM, 0>(l, x6, x7, f(6));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
         let (a, b) = ([x0, x2, x4, x6], [x1, x3, x5, x7]);
-        fine::<ROOM, 1, 0, 4>(l, a, b, bases, constants, block);
+        fine::<ROOM, LOOSE, 1, 0, 4>(l, a, b, bases, constants, block);
     }
 }
 
-/// The layers of strides 16 to 1 of 32 words, ending in [0, q).
+/// The layers of strides 16 to 1 of 32 words, ending in [0, q) unless LOOSE.
 ///
 /// # Safety
 /// As [`transform`]; `block` has 32 words, `record` 12, `constants` two sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn tail32<const ROOM: u8>(
+unsafe fn tail32<const ROOM: u8, const LOOSE: bool>(
     l: &Lanes,
     block: *mut u64,
     record: *const u64,
@@ -163,18 +164,24 @@ unsafe fn tail32<const ROOM: u8>(
         let (x0, x1) = butterfly::<ROOM, 1>(l, x0, x1, f(1));
         let (x2, x3) = butterfly::<ROOM, 1>(l, x2, x3, f(2));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        fine::<ROOM, 0, 1, 2>(l, [x0, x2], [x1, x3], bases, constants, block);
+        fine::<ROOM, LOOSE, 0, 1, 2>(l, [x0, x2], [x1, x3], bases, constants, block);
     }
 }
 
-/// The layers of strides 4, 2, 1 of 16·COUNT words, stored in [0, q); the first and the last have parity `ODD`, the
-/// other `EVEN`. All the 16 words go on together, as the steps of one alone wait for each other.
+/// The layers of strides 4, 2, 1 of 16·COUNT words, stored in [0, q) unless LOOSE; the first and the last have parity
+/// `ODD`, the other `EVEN`. All the 16 words go on together, as the steps of one alone wait for each other.
 ///
 /// # Safety
 /// As [`transform`]; `block` has 16·COUNT words, `constants` COUNT sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn fine<const ROOM: u8, const ODD: u8, const EVEN: u8, const COUNT: usize>(
+unsafe fn fine<
+    const ROOM: u8,
+    const LOOSE: bool,
+    const ODD: u8,
+    const EVEN: u8,
+    const COUNT: usize,
+>(
     l: &Lanes,
     a: [__m512i; COUNT],
     b: [__m512i; COUNT],
@@ -218,9 +225,11 @@ unsafe fn fine<const ROOM: u8, const ODD: u8, const EVEN: u8, const COUNT: usize
             let f = load_eight(constants.add(CONSTANTS * i));
             (x[i], y[i]) = butterfly::<ROOM, ODD>(l, x[i], y[i], f);
         }
-        for i in 0..COUNT {
-            x[i] = l.finish(l.shrink(x[i]));
-            y[i] = l.finish(l.shrink(y[i]));
+        if !LOOSE {
+            for i in 0..COUNT {
+                x[i] = l.finish(l.shrink(x[i]));
+                y[i] = l.finish(l.shrink(y[i]));
+            }
         }
         for i in 0..COUNT {
             store(

@@ -22,6 +22,12 @@ macro_rules! lanes {
     }};
 }
 
+/// As [`SHORT`], for digits of 52 bits: 3·(2^50 + 1) + 1 < 2^52.
+const SHORT_LOOSE: usize = 3;
+
+/// Moves of blocks of eight words, and the orders within.
+pub(crate) type Turn<'a> = (&'a [u32], &'a [[u64; 8]; 8]);
+
 impl Limb {
     pub(crate) fn add(&self, out: &mut [u64], a: &[u64], b: &[u64]) {
         assert!(out.len() == a.len() && a.len() == b.len());
@@ -183,6 +189,25 @@ impl Limb {
         assert!(moves.len().is_multiple_of(2) && moves.iter().all(inside));
         // SAFETY: the token of `new` proves the instruction sets; lengths are equal, and every block is inside.
         unsafe { dot_pair_turned(self, out_b, out_a, d, kb, ka, added, moves, orders, first) }
+    }
+
+    /// As `dot_pair`, each d_i in the blocks and orders of its `turns`, as [`super::permute`] has them. Of the words of
+    /// d_i the low 52 bits count.
+    pub(crate) fn dot_pair_of_turned(
+        &self,
+        [out_b, out_a]: [&mut [u64]; 2],
+        d: &[&[u64]],
+        turns: &[Turn<'_>],
+        [kb, ka]: [&[&[u64]]; 2],
+    ) {
+        let length = out_b.len();
+        assert!(out_a.len() == length && length.is_multiple_of(16));
+        assert!(d.len() <= TERMS && [kb.len(), ka.len(), turns.len()] == [d.len(); 3]);
+        assert!(kb.iter().chain(ka).all(|x| x.len() == length));
+        assert!(turns.iter().all(|(moves, _)| 8 * moves.len() == length));
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal, but those of the d_i, whose blocks
+        // are bounds-checked where they are read.
+        unsafe { dot_pair_of_turned(self, out_b, out_a, d, turns, kb, ka) }
     }
 
     pub(crate) fn tensor<const ACCUMULATE: bool>(
@@ -453,6 +478,57 @@ unsafe fn dot_pair_turned(
                 let to = 8 * (WIDTH * k + i);
                 write(0xff, to_b.add(to), _mm512_permutexvar_epi64(order, sum_b));
                 write(0xff, to_a.add(to), _mm512_permutexvar_epi64(order, sum_a));
+            }
+        }
+    }
+}
+
+/// See [`Limb::dot_pair_of_turned`].
+///
+/// # Safety
+/// Besides the instruction sets: as many turns and parts of keys as digits, of `out_b.len()` words each, a multiple of
+/// 16.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn dot_pair_of_turned(
+    limb: &Limb,
+    out_b: &mut [u64],
+    out_a: &mut [u64],
+    d: &[&[u64]],
+    turns: &[Turn<'_>],
+    kb: &[&[u64]],
+    ka: &[&[u64]],
+) {
+    const WIDTH: usize = 2;
+    let wide = Wide::new(limb);
+    let (length, to_b, to_a) = (out_b.len(), out_b.as_mut_ptr(), out_a.as_mut_ptr());
+    for start in (0..length).step_by(8 * WIDTH) {
+        let mut b = [[_mm512_setzero_si512(); 2]; WIDTH];
+        let mut a = [[_mm512_setzero_si512(); 2]; WIDTH];
+        // SAFETY: whole registers below the length of all slices, as the caller says.
+        unsafe {
+            for (((d, (moves, orders)), kb), ka) in d.iter().zip(turns).zip(kb).zip(ka) {
+                for k in 0..WIDTH {
+                    let at = start + 8 * k;
+                    let from = *moves.get_unchecked(at / 8) as usize;
+                    let block = &d[from & !7..][..8];
+                    let order = read(0xff, orders[from & 7].as_ptr());
+                    let x = _mm512_permutexvar_epi64(order, read(0xff, block.as_ptr()));
+                    let y = read(0xff, kb.as_ptr().add(at));
+                    let z = read(0xff, ka.as_ptr().add(at));
+                    b[k][0] = _mm512_madd52lo_epu64(b[k][0], x, y);
+                    b[k][1] = _mm512_madd52hi_epu64(b[k][1], x, y);
+                    a[k][0] = _mm512_madd52lo_epu64(a[k][0], x, z);
+                    a[k][1] = _mm512_madd52hi_epu64(a[k][1], x, z);
+                }
+            }
+            for k in 0..WIDTH {
+                let sum = |[low, high]: [__m512i; 2]| match d.len() <= SHORT_LOOSE {
+                    true => wide.reduce_short(low, high),
+                    false => wide.reduce(low, high),
+                };
+                let at = start + 8 * k;
+                write(0xff, to_b.add(at), sum(b[k]));
+                write(0xff, to_a.add(at), sum(a[k]));
             }
         }
     }

@@ -97,10 +97,9 @@ struct Lanes {
     minus_q: __m512i,
     /// 2q.
     q2: __m512i,
-    /// 2^52 − 2q.
-    minus_q2: __m512i,
     /// 4q, where there is room for it.
     q4: __m512i,
+    one: __m512i,
     two: __m512i,
     mu: __m512i,
     mask: __m512i,
@@ -114,8 +113,8 @@ impl Lanes {
             q: splat(c.q),
             minus_q: splat((1 << 52) - c.q),
             q2: splat(2 * c.q),
-            minus_q2: splat((1 << 52) - 2 * c.q),
             q4: splat(4 * c.q),
+            one: splat(1),
             two: splat(2),
             mu: splat(c.mu),
             mask: splat(MASK),
@@ -172,17 +171,18 @@ impl Lanes {
 
     /// As `forward`, with x < 2^52 reduced first: both results are below 4q.
     ///
-    /// The quotient of x is summed into that of the product, and taken twice from 2x: two instructions more.
+    /// Both quotients begin one off, so that x + q is what the product is summed onto, less q, and the difference is
+    /// twice x + q less the sum: two instructions more, one of them an addition.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn forward_reduced(&self, x: __m512i, y: __m512i, f: Factor) -> (__m512i, __m512i) {
-        let excess = _mm512_madd52hi_epu64(_mm512_setzero_si512(), x, self.mu);
-        let quotient = _mm512_madd52hi_epu64(excess, y, f.shoup);
-        let sum = _mm512_madd52lo_epu64(x, y, f.w);
+        // 2^52 − 1, whose product by 2^52 − q is q.
+        let excess = _mm512_madd52hi_epu64(self.mask, x, self.mu);
+        let raised = _mm512_madd52lo_epu64(x, excess, self.minus_q);
+        let quotient = _mm512_madd52hi_epu64(self.one, y, f.shoup);
+        let sum = _mm512_madd52lo_epu64(raised, y, f.w);
         let sum = _mm512_madd52lo_epu64(sum, quotient, self.minus_q);
-        let twice = _mm512_madd52lo_epu64(self.q2, x, self.two);
-        let twice = _mm512_madd52lo_epu64(twice, excess, self.minus_q2);
-        (sum, _mm512_sub_epi64(twice, sum))
+        (sum, _mm512_sub_epi64(_mm512_add_epi64(raised, raised), sum))
     }
 }
 
@@ -296,7 +296,23 @@ fn pick(a: __m512i, b: __m512i, lanes: [i64; 8]) -> __m512i {
 
 /// Coefficients to values, both in [0, q), for the n of `tables`: the blocks from number `first` on of the layer with
 /// 4^`skipped` blocks, whose words `a` holds. All of it is block 0 of layer 0.
-pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
+pub(crate) fn forward(token: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
+    transform::<false>(token, tables, a, skipped, first);
+}
+
+/// As [`forward()`] of the whole, without the last reductions: the low 52 bits of each word are a value, up to a
+/// multiple of q.
+pub(crate) fn forward_loose(token: HaveIfma, tables: &Tables, a: &mut [u64]) {
+    transform::<true>(token, tables, a, 0, 0);
+}
+
+fn transform<const LOOSE: bool>(
+    _: HaveIfma,
+    tables: &Tables,
+    a: &mut [u64],
+    skipped: u32,
+    first: usize,
+) {
     let size = tables.n >> (2 * skipped);
     assert!(
         size >= tables.group() && a.len().is_multiple_of(size),
@@ -308,9 +324,9 @@ pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32,
     unsafe {
         let a = a.as_mut_ptr();
         match tables.room {
-            Room::Four => forward::transform::<4>(tables, a, skipped, first, count),
-            Room::Eight => forward::transform::<8>(tables, a, skipped, first, count),
-            Room::Sixty => forward::transform::<64>(tables, a, skipped, first, count),
+            Room::Four => forward::transform::<4, LOOSE>(tables, a, skipped, first, count),
+            Room::Eight => forward::transform::<8, LOOSE>(tables, a, skipped, first, count),
+            Room::Sixty => forward::transform::<64, LOOSE>(tables, a, skipped, first, count),
         }
     }
 }

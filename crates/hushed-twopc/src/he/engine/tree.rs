@@ -8,7 +8,7 @@ use crate::he::layout::Layout;
 use crate::he::product::Leaf;
 use crate::he::window::Packing;
 use hushed_math::{Coeff, RnsPoly};
-use hushed_rlwe::{Ciphertext, Interleaving, RlweParams};
+use hushed_rlwe::{Interleaving, RlweParams};
 
 /// The trees of a layout's responses.
 pub(super) struct Tree<'a> {
@@ -17,14 +17,14 @@ pub(super) struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// The leaves of response `index` as one ciphertext over the packing primes.
+    /// The leaves of response `index` as one ciphertext over the packing primes: b and a.
     #[expect(clippy::indexing_slicing, reason = "cells name leaves of the plan")]
     pub(super) fn pack(
         &self,
         index: usize,
         leaves: Vec<Leaf>,
         cells: &[Wanted],
-    ) -> Result<Ciphertext, TwopcError> {
+    ) -> Result<[RnsPoly<Coeff>; 2], TwopcError> {
         let (params, plan) = (self.he.params(), &self.layout.plan);
         let (limbs, size) = (self.layout.packing_limbs, plan.tree_size(index));
         let tree = Interleaving::new(&self.he.peer().galois, size, limbs)?;
@@ -45,10 +45,7 @@ impl Tree<'_> {
         };
         b.add_assign(&tree.into_b());
         let zero = || RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
-        Ok(Ciphertext {
-            b: b.into_eval(),
-            a: packed.unwrap_or_else(zero).into_eval(),
-        })
+        Ok([b, packed.unwrap_or_else(zero)])
     }
 
     /// The a part of a leaf of a tree of `size`, over the packing primes and times the inverse of the size, whose
@@ -81,11 +78,12 @@ impl Tree<'_> {
         let (params, plan) = (self.he.params(), &self.layout.plan);
         let limbs = self.layout.product_limbs;
         let mut placed = RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs));
-        let mw = plan.window().mw;
+        // A power of two.
+        let log_mw = plan.window().mw.ilog2();
         for limb in 0..limbs {
             let out = placed.limb_mut(limb);
             for cell in cells {
-                out[cell.position] = leaves[cell.leaf].b[limb][cell.coefficient / mw];
+                out[cell.position] = leaves[cell.leaf].b[limb][cell.coefficient >> log_mw];
             }
         }
         if self.layout.scales_inputs() {

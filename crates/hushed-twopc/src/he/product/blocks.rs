@@ -12,7 +12,7 @@ use super::leaf::{Leaf, Multiplier, erase};
 use crate::he::encode::right_prefix;
 use crate::he::layout::MULTIPLIER_WORDS;
 use crate::he::window::OltPlan;
-use hushed_math::{BlockPlan, PartSums, PointMatrix, RnsPoly};
+use hushed_math::{BlockPlan, FactorRoom, PartSums, PointMatrix, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
 use rayon::prelude::*;
 use std::mem;
@@ -212,6 +212,7 @@ struct Row {
 struct Scratch {
     integers: Zeroizing<Vec<i64>>,
     residues: Zeroizing<Vec<u64>>,
+    room: FactorRoom,
     factors: Option<PointMatrix>,
 }
 
@@ -378,7 +379,7 @@ impl Scratch {
                     let at = (panel * betas.len() + term) * size;
                     pointwise.lift_small(residues, &read[at..][..residues.len()]);
                 }
-                blocks.put_factors(made, part, panel, term, residues);
+                blocks.put_factors(made, &mut self.room, part, panel, term, residues);
             }
         }
         made
