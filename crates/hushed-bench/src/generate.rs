@@ -9,6 +9,7 @@ use hushed_model::{
 };
 use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, TextCache, next_token};
 use hushed_net::{Party, Session};
+use hushed_serve::MAX_AHEAD;
 use serde_json::{Value, json};
 
 use super::{BenchError, How, Whole, median};
@@ -46,6 +47,8 @@ enum Token {
     Later,
     /// The same, with the weights held transformed for one row.
     Held,
+    /// The same, with products by weights made ahead.
+    Ahead,
 }
 
 pub fn cases() -> Vec<Box<dyn Whole>> {
@@ -65,6 +68,7 @@ pub fn cases() -> Vec<Box<dyn Whole>> {
         (GPT2, 32, Token::Later),
         (GPT2, 128, Token::Later),
         (GPT2, 128, Token::Held),
+        (GPT2, 128, Token::Ahead),
         (LLAMA, 8, Token::First),
     ];
     cases.map(case).into()
@@ -76,6 +80,7 @@ impl Whole for GenerateCase {
             Token::First => "first",
             Token::Later => "later",
             Token::Held => "later, weights held transformed",
+            Token::Ahead => "later, products made ahead",
         };
         let weights = match self.model {
             LLAMA => "random, read from disk",
@@ -127,6 +132,22 @@ fn clear(program: &Program, prompt: usize, config: &NetworkConfig) -> Result<Cle
     Ok(Clear { token, lead })
 }
 
+/// As many passes as are made ahead together; what a token of them costs.
+fn make_ahead(backend: &mut Protocol, program: &Program) -> Result<Value, BenchError> {
+    let (seen, used) = (backend.costs().len(), machine::process_seconds());
+    backend.make_ahead(program, MAX_AHEAD.into())?;
+    let costs: Vec<StepCost> = backend.costs().iter().skip(seen).cloned().collect();
+    let (time, sent, received, _) = total(&costs);
+    let each = |sum: f64| sum / f64::from(MAX_AHEAD);
+    Ok(json!({
+        "passes": MAX_AHEAD,
+        "seconds_a_token": each(time.as_secs_f64()),
+        "cpu_seconds_a_token": each(machine::process_seconds() - used),
+        "bytes_up_a_token": each(sent as f64),
+        "bytes_down_a_token": each(received as f64),
+    }))
+}
+
 fn measure(
     case: &GenerateCase,
     session: Session,
@@ -164,11 +185,17 @@ fn measure(
     if case.token == Token::Held && !backend.ctx().is_client() {
         layers.make_ready(1, u64::MAX)?;
     }
+    let made = match case.token {
+        Token::Ahead => Some(make_ahead(&mut backend, &program)?),
+        _ => None,
+    };
     let mut token = None;
     let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());
     for run in 0..runs + usize::from(later) {
         let (seen, used) = (backend.costs().len(), machine::process_seconds());
-        if later {
+        if case.token == Token::Ahead {
+            backend.spending_ahead(|on| pass(on, &mut text, 1))?;
+        } else if later {
             pass(&mut backend, &mut text, 1)?;
         } else {
             text = TextCache::default();
@@ -197,6 +224,7 @@ fn measure(
             "peak_rss": machine::peak_memory(),
             "kernel": Cpu::get().kernel_name(),
             "token": token,
+            "ahead": made,
             "ops": all_runs.last().map(|costs| operations(costs)),
         }),
         false => json!({

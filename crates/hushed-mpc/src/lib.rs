@@ -91,6 +91,9 @@ pub enum RunError {
         "the client gives token ids or images, as the model reads them, and the server their numbers, padded only where that was agreed on; this party was given another input"
     )]
     WrongInput,
+    /// A pass that takes products made ahead, of which none are left.
+    #[error("no products were made ahead for this pass")]
+    NothingAhead,
     /// This party was asked to stop.
     #[error("stopped")]
     Stopped,

@@ -16,11 +16,12 @@ use serde::Serialize;
 
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens};
+use crate::weights::prepare::products_of;
 use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
-use exposures::{exposures, open_more, prefix_exposure, search_exposures};
+use exposures::{ahead_exposures, exposures, open_more, prefix_exposure, search_exposures};
 pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
@@ -79,11 +80,16 @@ pub struct Before {
     pub public: usize,
     /// Of the text, which earlier passes have run.
     pub held: usize,
+    /// Whether the pass, of one row, takes products that were made ahead.
+    pub ahead: bool,
 }
 
 impl From<usize> for Before {
     fn from(held: usize) -> Before {
-        Before { public: 0, held }
+        Before {
+            held,
+            ..Before::default()
+        }
     }
 }
 
@@ -100,7 +106,10 @@ impl Memory {
     ) -> Result<Memory, RunError> {
         let tokens = tokens.max(1);
         if predicts_tokens(program) {
-            let before = Before { public, held: 0 };
+            let before = Before {
+                public,
+                ..Before::default()
+            };
             let mut memory = Plan::next_token(program, before, &[tokens], Terms::default())?.memory;
             memory.weights += memory::cached(program, public);
             return Ok(memory);
@@ -201,7 +210,11 @@ impl Plan {
             site: "the answer".to_owned(),
             what: "logits: the model is no classifier",
         })?;
-        let Before { public, held } = before.into();
+        let Before {
+            public,
+            held,
+            ahead,
+        } = before.into();
         let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
         let pass = |rows: &[usize], cache: &mut _, counting: &mut _| {
             let input = Input::Lengths(rows.to_vec(), terms);
@@ -210,11 +223,30 @@ impl Plan {
         if held > 0 {
             pass(&[held], &mut cache, &mut Counting::new()?)?;
         }
-        let mut counting = Counting::new()?;
+        let mut counting = Counting::new()?.spending_ahead(ahead && held > 0);
         pass(rows, &mut cache, &mut counting)?;
         let mut plan = Plan::of(program, counting, held, rows, terms);
         open_more(&mut plan.exposures, answers, 1, 0);
         plan.exposures.extend(prefix_exposure(public));
+        Ok(plan)
+    }
+
+    /// The plan of the products by weights that are made ahead for this many later passes of one row
+    /// ([`Protocol::make_ahead`](crate::Protocol::make_ahead)).
+    ///
+    /// # Errors
+    /// As [`Plan::twopc`].
+    pub fn ahead(program: &Program, passes: usize) -> Result<Plan, RunError> {
+        let mut counting = Counting::new()?;
+        for (id, product) in products_of(program)? {
+            counting.make(id, &product, passes)?;
+        }
+        let mut plan = Plan::of(program, counting, 0, &[passes], Terms::default());
+        let (client, server) = memory::stock(program, passes)?;
+        plan.memory.client += client;
+        plan.memory.session += server;
+        plan.memory.stock = server;
+        plan.exposures = ahead_exposures(passes);
         Ok(plan)
     }
 

@@ -5,6 +5,7 @@
 mod clear;
 mod counting;
 mod protocol;
+mod stock;
 
 use std::borrow::Borrow;
 

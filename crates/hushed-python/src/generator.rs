@@ -282,6 +282,7 @@ impl Wanted {
             stop: self.stop.clone(),
             pad_output: self.pad_output,
             public_prefix,
+            ahead: 0,
             public_table: self.public_table,
         })
     }

@@ -48,6 +48,7 @@ pub fn plan(
         bucket,
         public_table,
         max_tokens: 1,
+        ahead: 0,
         answers,
         prefix: prefix.map_err(|error| errors::serve(py, &error))?,
     };

@@ -11,6 +11,7 @@ use crate::folders;
 use crate::session::allowance::rate::{ClientTexts, TextRate};
 use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
 use crate::session::deadlines::Deadlines;
+use crate::twopc::wire::MAX_AHEAD;
 use crate::twopc::{MAX_PASS_TOKENS, ServerConfig};
 use hushed_mpc::Answers;
 
@@ -154,6 +155,18 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     pub public_prefix: Option<PathBuf>,
 
+    /// With a model that generates: most passes for which the server holds products that a client had made ahead
+    /// (`generate --ahead`); 0 makes none. Each takes memory until it is used or its session ends (`plan --ahead`), and
+    /// counts as a text when it is made. 2pc only
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)),
+        env = "HUSHED_MAX_AHEAD"
+    )]
+    pub max_ahead: u16,
+
     /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights
     /// transformed at the start; where it does not hold the weights at all, they are read from disk in every pass.
     /// Without it weights are held, and transformed for each text. With --protocol fhe: what a run may take; a job that
@@ -249,6 +262,7 @@ impl ServeArguments {
             search_scores: self.search_scores,
             answers: self.answers,
             public_prefix: self.public_prefix.clone(),
+            max_ahead: self.max_ahead,
             max_memory: self.max_memory,
             ready_tokens: self.ready_tokens,
         }

@@ -518,6 +518,7 @@ impl Refusal {
             Self::OtherTask { .. } => "other-task",
             Self::NoIndex => "no-index",
             Self::NoScores => "no-scores",
+            Self::TooFarAhead { .. } => "too-far-ahead",
             Self::Unknown { .. } => "refused",
         }
     }

@@ -58,10 +58,11 @@ pub use session::deadlines::Deadlines;
 pub use session::listener::Listener;
 pub use session::token::Token;
 pub use session::wire::Refusal;
+pub use twopc::wire::MAX_AHEAD;
 #[cfg(feature = "client")]
 pub use twopc::{
     Answered, Class, Client, Cost, Embedding, Encoded, Encoder, Facts, Finish, Found,
-    GenerateOptions, Generated, Generation, Kept, OnProgress, Options, Pass, Progress, Spent,
+    GenerateOptions, Generated, Generation, Kept, Made, OnProgress, Options, Pass, Progress, Spent,
     Watch,
 };
 pub use twopc::{IndexFault, IndexFile, MAX_PASS_TOKENS, Server, ServerConfig, read_prefix};

@@ -41,6 +41,7 @@ Examples:
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --chat \"Is this a scam?\" --system \"Answer yes or no.\"
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --messages conversation.json
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --public-prefix system.txt \"Which clause covers this?\"
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 100 --ahead 32
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 16 --pad-output --json"
 )]
 pub struct Args {
@@ -110,6 +111,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
+    /// Have products by weights made for N later tokens at a time before they are needed, so that each token takes less
+    /// (at a server with `--max-ahead`; see `hushed plan --ahead`). The server sees how many
+    #[arg(long, value_name = "N", default_value_t = 0, env = "HUSHED_AHEAD")]
+    ahead: u16,
+
     /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
@@ -155,6 +161,7 @@ impl Args {
             stop: stop.collect(),
             pad_output: self.pad_output,
             public_prefix,
+            ahead: self.ahead,
             public_table: self.public_table,
         };
         let prompt = match &said {
@@ -178,6 +185,7 @@ impl Args {
                 break;
             }
         }
+        let made = generation.made_ahead();
         if written.is_ok() && !out.is_json() {
             written = out.piece("\n");
         }
@@ -203,6 +211,12 @@ impl Args {
                 "setup_seconds": setup,
                 "first_token_seconds": first,
                 "seconds_a_token": each,
+                "ahead": (self.ahead > 0).then(|| json!({
+                    "tokens": made.passes,
+                    "seconds": made.time.as_secs_f64(),
+                    "bytes_up": made.bytes.0,
+                    "bytes_down": made.bytes.1,
+                })),
                 "bytes_up": stats.bytes_sent,
                 "bytes_down": stats.bytes_received,
                 "wire_bytes_up": stats.wire_bytes_sent,
@@ -211,7 +225,7 @@ impl Args {
             }),
             &format!(
                 "{prompt_tokens} + {} tokens after {setup:.2} s of set-up: the first in {first:.2} s, then {each:.2} s each; \
-                 {:.1} MB up, {:.1} MB down, {} rounds{}; the server learned {rows} and the number of passes, and their times",
+                 {:.1} MB up, {:.1} MB down, {} rounds{}{}; the server learned {rows} and the number of passes, and their times",
                 seconds.len(),
                 stats.bytes_sent as f64 / 1e6,
                 stats.bytes_received as f64 / 1e6,
@@ -219,6 +233,14 @@ impl Args {
                 match self.temperature > 0.0 {
                     true => format!("; seed {seed}"),
                     false => String::new(),
+                },
+                match made.passes {
+                    0 => String::new(),
+                    tokens => format!(
+                        "; of these {:.1} MB and {:.2} s more made products of {tokens} tokens ahead",
+                        (made.bytes.0 + made.bytes.1) as f64 / 1e6,
+                        made.time.as_secs_f64()
+                    ),
                 },
             ),
         )

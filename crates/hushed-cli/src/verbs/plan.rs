@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use hushed_mpc::plan::{Entry, Plan, Request};
 use hushed_mpc::{Answers, Memory};
-use hushed_serve::{MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
+use hushed_serve::{MAX_AHEAD, MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
 use serde_json::{Value, json};
 
 use crate::connect::at_least_one;
@@ -31,6 +31,7 @@ Examples:
   hushed plan models/all-MiniLM-L6-v2 --tokens 9,14,30 --bucket 16
   hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json
   hushed plan models/gpt2 --tokens 32 --max-tokens 20
+  hushed plan models/gpt2 --tokens 32 --max-tokens 20 --ahead 19
   hushed plan models/gpt2 --tokens 32 --public-prefix system.txt
   hushed plan models/llama-7b --tokens 8 --max-memory 8 --max-sessions 1
   hushed plan models/vit-base --images 1 --answers logits
@@ -67,6 +68,11 @@ pub struct Args {
         value_parser = at_least_one
     )]
     max_tokens: usize,
+
+    /// With --max-tokens: products by weights are made for N later tokens at a time before they are needed, as by
+    /// `generate --ahead N`
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
+    ahead: u16,
 
     /// Texts are padded to a multiple of N tokens, as by `embed --bucket N`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_BUCKET")]
@@ -146,6 +152,7 @@ impl Args {
             bucket: self.bucket.map(|n| n as usize),
             public_table: self.public_table,
             max_tokens: self.max_tokens,
+            ahead: self.ahead.into(),
             answers: self.answers,
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
         };
@@ -162,6 +169,10 @@ impl Args {
         let Some(last) = later.last() else {
             return Ok(());
         };
+        if self.ahead > 0 {
+            let plan = Plan::ahead_of_folder(&self.dir, self.ahead.into())?;
+            self.show(out, "ahead", &plan, made_ahead)?;
+        }
         self.show(out, "last_token", last, |last| {
             one_token(last, self.max_tokens)
         })?;
@@ -262,6 +273,19 @@ impl Sum {
             self.seconds
         )
     }
+}
+
+/// The plan of products that are made ahead, for people.
+fn made_ahead(plan: &Plan) -> String {
+    let (alone, passes) = (
+        Sum::of(std::slice::from_ref(plan)),
+        plan.tokens.iter().sum::<usize>(),
+    );
+    format!(
+        "made ahead of {passes} tokens: {}; {} MB at the server until they are used",
+        alone.text(),
+        plan.memory.stock / 1_000_000
+    )
 }
 
 /// The plan of one later token, for people.

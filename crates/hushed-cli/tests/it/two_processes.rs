@@ -60,7 +60,7 @@ fn five_sentences_come_back_as_in_the_clear() {
 fn a_prompt_is_continued_as_in_the_clear() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/gpt2-small");
     let prompt = "The server never sees";
-    let server = Server::start(model, &[]);
+    let server = Server::start(model, &["--max-ahead", "8"]);
     assert_eq!(server.hello["verb"], "generate");
     let connection = [
         "--server",
@@ -94,9 +94,28 @@ fn a_prompt_is_continued_as_in_the_clear() {
     assert_eq!(session["tokens"], 6);
     let (padded, session) = generated(&["--bucket", "16"]);
     assert_eq!(
-        (padded, &session["padded_prompt_tokens"]),
-        (ids, &Value::from(16))
+        (&padded, &session["padded_prompt_tokens"]),
+        (&ids, &Value::from(16))
     );
+    // Three of the five later tokens, and then two.
+    let (ahead, session) = generated(&["--ahead", "3"]);
+    assert_eq!((ahead, &session["ahead"]["tokens"]), (ids, &Value::from(5)));
+    let made = hushed(&[
+        "plan",
+        model,
+        "--tokens",
+        "5",
+        "--max-tokens",
+        "6",
+        "--ahead",
+        "5",
+        "--json",
+    ]);
+    let made = json_lines(&made.stdout);
+    let made = made
+        .iter()
+        .find_map(|row| row["ahead"]["bytes_up"].as_u64());
+    assert!(made > Some(0));
 
     // The other verb is refused before it costs anything.
     let output = server.embed(&["short"]).output().expect("it starts");

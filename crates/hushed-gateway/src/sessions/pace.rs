@@ -130,7 +130,11 @@ impl Pace {
         let plan = match self.generates {
             true => {
                 let public = self.public;
-                let before = Before { public, held };
+                let before = Before {
+                    public,
+                    held,
+                    ..Before::default()
+                };
                 Plan::next_tokens(&self.program, before, &[rows], self.terms, self.answers)?
             }
             false => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,

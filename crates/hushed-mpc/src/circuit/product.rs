@@ -2,9 +2,11 @@
 //! in.
 
 use hushed_math::round_scaled;
-use hushed_model::{Attention, FeedForward, Linear, ModelError, Norm, NormKind, StepId, same};
+use hushed_model::{
+    Attention, FeedForward, Linear, ModelError, Norm, NormKind, StepId, here, same,
+};
 use hushed_twopc::TwopcError;
-use hushed_twopc::he::PreparedWeights;
+use hushed_twopc::he::{LinearShape, OltShape, PreparedWeights};
 
 use crate::RunError;
 use crate::circuit::function::Function;
@@ -42,6 +44,22 @@ enum Part {
 pub struct Layer {
     pub(crate) shape: (usize, usize),
     pub(crate) numbers: Option<(PreparedWeights, Vec<i64>)>,
+}
+
+impl Layer {
+    /// The step that gives its product with this many rows.
+    pub(crate) fn linear(&self, rows: usize) -> LinearShape {
+        let (m, n) = self.shape;
+        LinearShape {
+            shape: OltShape { k: rows, m, n },
+            weight_bits: WEIGHT_BITS,
+        }
+    }
+
+    /// The numbers, at who has them.
+    pub(crate) fn weights(&self, id: StepId) -> Result<&(PreparedWeights, Vec<i64>), RunError> {
+        Ok(here(id, &self.numbers)?)
+    }
 }
 
 /// The integers of a product.

@@ -117,6 +117,15 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
     all
 }
 
+/// What is seen of products that are made ahead of so many passes.
+pub(super) fn ahead_exposures(passes: usize) -> Vec<Exposure> {
+    let sees = format!(
+        "for how many passes products are made ahead ({passes}), and when; nothing of any text, which need not exist yet"
+    );
+    let who = "server";
+    vec![Exposure { who, sees }]
+}
+
 /// What is seen of a public prefix of so many rows.
 pub(super) fn prefix_exposure(rows: usize) -> Option<Exposure> {
     (rows > 0).then(|| Exposure {

@@ -24,6 +24,8 @@ pub struct Request {
     pub public_table: bool,
     /// Tokens that a model of text adds, at least 1; with other models 1.
     pub max_tokens: usize,
+    /// Passes of later tokens for which products are made ahead, together; 0 for none.
+    pub ahead: usize,
     /// What the operator opens of a row of logits.
     pub answers: Answers,
     /// A public text before the prompt of a model of text.
@@ -138,6 +140,7 @@ impl Plan {
             let before = Before {
                 public: prefix,
                 held,
+                ahead: request.ahead > 0,
             };
             Plan::next_tokens(&program, before, rows, terms, request.answers)
         };
@@ -151,6 +154,18 @@ impl Plan {
         let held = rows.iter().sum::<usize>();
         let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
         std::iter::once(Ok(first)).chain(later).collect()
+    }
+
+    /// [`Plan::ahead`] of a folder's model. Reads the folder's public files.
+    ///
+    /// # Errors
+    /// [`PlanError::NotGenerated`] for a model that has no later passes.
+    pub fn ahead_of_folder(folder: &Path, passes: usize) -> Result<Plan, PlanError> {
+        let public = public_of(folder)?;
+        match public.task() {
+            Task::Generate => Ok(Plan::ahead(&Model::shapes_only(&public).program(), passes)?),
+            _ => Err(PlanError::NotGenerated),
+        }
     }
 
     /// The plan of a pass over images, which all have the same rows.

@@ -6,7 +6,8 @@
 use hushed_model::{Block, Embedding, Mask, Program};
 use serde::Serialize;
 
-use crate::Entry;
+use crate::weights::prepare::products_of;
+use crate::{Entry, RunError};
 
 // Fitted to the peaks of MiniLM's two processes at 3, 16, 64 and 128 tokens: the client within 9 % there, the server
 // within 16 %. At 16 tokens it takes more than at 64, which nothing here says.
@@ -35,6 +36,8 @@ pub struct Memory {
     pub matrices: u64,
     /// What each of its sessions takes instead.
     pub stream: u64,
+    /// Of `session`, what is held of products that were made ahead.
+    pub stock: u64,
 }
 
 impl Memory {
@@ -95,6 +98,17 @@ pub(crate) fn cached(program: &Program, rows: usize) -> u64 {
     8 * (rows * blocks.sum::<usize>()) as u64
 }
 
+/// Bytes of the products that client and server hold that were made ahead for so many passes.
+pub(crate) fn stock(program: &Program, passes: usize) -> Result<(u64, u64), RunError> {
+    let (mut client, mut server) = (0, 0);
+    for (_, product) in products_of(program)? {
+        client += product.inputs + product.outputs;
+        server += product.outputs;
+    }
+    let bytes = |words: usize| 8 * (passes * words) as u64;
+    Ok((bytes(client), bytes(server)))
+}
+
 /// Memory by a plan's steps and sizes: of rows that earlier passes have run, and of new ones.
 ///
 /// Beside the constant parts, three things decide. At the server, the ciphertexts of one product: those of the
@@ -123,6 +137,7 @@ pub(crate) fn estimate(
         weights: SERVER + positions(program) + matrices(program),
         matrices: matrices(program),
         stream: stream(steps),
+        stock: 0,
         session: SESSION + held + (cots * SERVER_COT) as u64 + cached(program, earlier + rows),
     }
 }

@@ -13,7 +13,8 @@ use hushed_twopc::gadget::{
     argmax_levels_cost, largest_of_few_cost, max_rows_cost, mul_cost, open_rounded_cost, pick_cost,
 };
 use hushed_twopc::he::{
-    Layout, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, scale_rows_cost,
+    Layout, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, linear_ahead_cost,
+    scale_rows_cost,
 };
 use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
@@ -29,6 +30,9 @@ use crate::{Input, RunError};
 
 /// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
 const COT_NANOSECONDS: f64 = 45.0;
+
+/// Nanoseconds of one core for a weight of a product with one row, for estimates.
+const WEIGHT_NANOSECONDS: f64 = 0.6;
 
 /// Cost of one step of the model.
 #[derive(Clone, Debug, Serialize)]
@@ -73,6 +77,8 @@ type Visitor<'a> = Box<dyn FnMut(StepId, &Product) -> Result<(), RunError> + 'a>
 pub struct Counting<'a> {
     params: Arc<RlweParams>,
     visitor: Option<Visitor<'a>>,
+    /// Whether products of one row were made ahead.
+    ahead: bool,
     steps: Vec<Entry>,
     /// Of the current step.
     cost: Cost,
@@ -101,6 +107,7 @@ impl<'a> Counting<'a> {
         Ok(Counting {
             params: RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?,
             visitor: None,
+            ahead: false,
             steps: Vec::new(),
             cost: Cost::ZERO,
             work: Work::default(),
@@ -118,6 +125,12 @@ impl<'a> Counting<'a> {
             visitor: Some(Box::new(visitor)),
             ..self
         }
+    }
+
+    /// The same, where products of one row have been made ahead.
+    #[must_use]
+    pub(crate) fn spending_ahead(self, ahead: bool) -> Counting<'a> {
+        Counting { ahead, ..self }
     }
 
     /// The parameters of the products over RLWE.
@@ -170,6 +183,26 @@ impl<'a> Counting<'a> {
     ) -> Result<(), RunError> {
         self.work.weights = self.work.weights.max((inputs * outputs) as u64);
         self.linear_over(MAIN, rows, inputs, outputs, weight_bits)
+    }
+
+    /// A row of a product that was made ahead.
+    fn spend(&mut self, product: &Product) {
+        self.add(linear_ahead_cost(product.inputs, MAIN));
+        let weights = (product.inputs * product.outputs) as u64;
+        self.work.weights = self.work.weights.max(weights);
+        self.work.nanoseconds += (weights as f64 * WEIGHT_NANOSECONDS) as u64;
+    }
+
+    /// A product that is made ahead for this many rows, as a step.
+    pub(crate) fn make(
+        &mut self,
+        id: StepId,
+        product: &Product,
+        rows: usize,
+    ) -> Result<(), RunError> {
+        self.step(id, |on| {
+            on.linear(rows, product.inputs, product.outputs, WEIGHT_BITS)
+        })
     }
 
     fn linear_over(
@@ -324,7 +357,10 @@ impl Shares for Counting<'_> {
         if let Some(visitor) = &mut self.visitor {
             visitor(id, product)?;
         }
-        self.linear(rows, product.inputs, product.outputs, WEIGHT_BITS)?;
+        match self.ahead && rows == 1 {
+            true => self.spend(product),
+            false => self.linear(rows, product.inputs, product.outputs, WEIGHT_BITS)?,
+        }
         Ok(Length::new(LINEAR.ring, rows * product.outputs))
     }
 

@@ -15,16 +15,18 @@ use hushed_twopc::gadget::{
     Sign, argmax_levels, largest_of_few, max_rows, mul, open_rounded, pick,
 };
 use hushed_twopc::he::{
-    HeContext, LinearShape, MatmulShape, OltShape, PreparedWeights, linear_client, linear_server,
-    linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
+    HeContext, LinearShape, MatmulShape, OltShape, PreparedWeights, linear_ahead_client,
+    linear_ahead_server, linear_client, linear_server, linear_server_alone, matmul_shared,
+    olt_encrypted, olt_multiplying, scale_rows,
 };
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
+use super::stock::Stock;
 use super::{Known, Shares, hidden_spec, known_spec, products, rows_times};
 use crate::circuit::function::Function;
-use crate::circuit::product::{Product, add_bias};
-use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS, TABLE_BITS, WEIGHT_BITS};
+use crate::circuit::product::{Layer, Product, add_bias};
+use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS, TABLE_BITS};
 use crate::index::Index;
 use crate::lookup::Table;
 use crate::weights::ahead::Ahead;
@@ -48,11 +50,13 @@ type Observer = Box<dyn FnMut(StepId) + Send>;
 
 /// One of the two parties, over an established session: correlations and keys are ready.
 pub struct Protocol {
-    ctx: Ctx,
-    he: HeContext,
+    pub(super) ctx: Ctx,
+    pub(super) he: HeContext,
     layers: Arc<Layers>,
     /// Of layers that are made in every pass.
     ahead: Ahead,
+    /// Of products that are made before their rows are known.
+    pub(super) stock: Stock,
     /// The public table, at a client that has it.
     table: Option<PublicTable>,
     costs: Vec<StepCost>,
@@ -69,6 +73,7 @@ impl Protocol {
             he,
             layers,
             ahead: Ahead::default(),
+            stock: Stock::default(),
             table: None,
             costs: Vec::new(),
             observer: None,
@@ -145,6 +150,14 @@ impl Protocol {
             *one.ok_or(ModelError::TokenOutOfRange { vocabulary: rows })? = 1;
         }
         Ok(linear_client(ctx, he, &Share::new(ring, hot), &shape)?)
+    }
+
+    /// A product as this party has it.
+    pub(super) fn layer(&mut self, id: StepId, product: &Product) -> Result<Arc<Layer>, RunError> {
+        match self.layers.streamed.as_slice() {
+            [] => self.layers.get(id, product),
+            order => Ok(Arc::new(self.ahead.layer(order, id, product)?)),
+        }
     }
 
     /// The client's rows of a public table; the server's share is nothing.
@@ -250,25 +263,21 @@ impl Shares for Protocol {
         rows: usize,
         product: &Product,
     ) -> Result<Share, RunError> {
-        let layer = match self.layers.streamed.as_slice() {
-            [] => self.layers.get(id, product)?,
-            order => Arc::new(self.ahead.layer(order, id, product)?),
-        };
-        let (inputs, outputs) = layer.shape;
+        let layer = self.layer(id, product)?;
+        let ahead = self.stock.take(id, rows);
         let (ctx, he) = (&mut self.ctx, &self.he);
         if ctx.party() == Party::Client {
-            let shape = LinearShape {
-                shape: OltShape {
-                    k: rows,
-                    m: inputs,
-                    n: outputs,
-                },
-                weight_bits: WEIGHT_BITS,
-            };
-            return Ok(linear_client(ctx, he, x, &shape)?);
+            return Ok(match ahead {
+                Some(ahead) => linear_ahead_client(ctx, x, ahead)?,
+                None => linear_client(ctx, he, x, &layer.linear(rows))?,
+            });
         }
-        let (weights, bias) = here(id, &layer.numbers)?;
-        let mut words = linear_server(ctx, he, x, weights)?.into_words();
+        let (weights, bias) = layer.weights(id)?;
+        let result = match ahead {
+            Some(ahead) => linear_ahead_server(ctx, x, weights, ahead)?,
+            None => linear_server(ctx, he, x, weights)?,
+        };
+        let mut words = result.into_words();
         add_bias(&mut words, bias);
         Ok(Share::new(MAIN, words))
     }

@@ -39,10 +39,7 @@ impl Layers {
     /// As [`run`].
     pub fn streaming(program: &Program) -> Result<Layers, RunError> {
         let mut layers = Layers::default();
-        each_product(program, |id, product| {
-            layers.streamed.push((id, product.clone()));
-            Ok(())
-        })?;
+        layers.streamed = products_of(program)?;
         Ok(layers)
     }
 }
@@ -65,6 +62,16 @@ pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
     each_product(&program, |id, product| {
         let integers = product.integers(id)?;
         all.extend(ranges::layer(id, integers.largest, &integers.bias));
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Every product of a pass of one row, in its order.
+pub(crate) fn products_of(program: &Program) -> Result<Vec<(StepId, Product)>, RunError> {
+    let mut all = Vec::new();
+    each_product(program, |id, product| {
+        all.push((id, product.clone()));
         Ok(())
     })?;
     Ok(all)

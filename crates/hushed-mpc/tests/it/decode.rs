@@ -9,8 +9,8 @@ use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, NetworkConfig, PlainActs, Program, plain, vit_shapes};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Adds, Answers, Before, Cache, Clear, Input, Prefix, RunError, Sampler, Shares, StepCost, Terms,
-    TextCache, next_token, next_tokens, run, run_next,
+    Adds, Answers, Before, Cache, Clear, Input, Prefix, Protocol, RunError, Sampler, Shares,
+    StepCost, Terms, TextCache, next_token, next_tokens, run, run_next,
 };
 use hushed_net::memory_pair;
 use hushed_twopc::cost::FRAME_BYTES;
@@ -149,7 +149,34 @@ fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
 fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     for model in models() {
         for (prompt, padding) in [(prompt(), 0), (prompt(), 9), (vec![7], 3)] {
-            generate(&model, &[], &prompt, padding);
+            generate(&model, &[], &prompt, padding, 0);
+        }
+    }
+}
+
+/// The same where two of the later tokens have their products by weights made ahead, and the last one not.
+#[test]
+fn tokens_whose_products_were_made_ahead_are_the_same_and_cost_what_the_plan_says() {
+    for model in models() {
+        generate(&model, &[], &prompt(), 3, 2);
+    }
+    generate(&tiny_generator(), &[3, 4, 50], &prompt(), 0, 2);
+}
+
+/// A pass of one row, with products that were made ahead or without, and that an empty stock sends nothing.
+fn later(
+    on: &mut Protocol,
+    mut pass: impl FnMut(&mut Protocol) -> Result<Option<u32>, RunError>,
+) -> Result<Option<u32>, RunError> {
+    let (left, sent) = (on.passes_ahead(), on.ctx().session.stats().frames_sent);
+    match on.spending_ahead(&mut pass) {
+        Err(RunError::NothingAhead) => {
+            assert_eq!((left, on.ctx().session.stats().frames_sent), (0, sent));
+            pass(on)
+        }
+        token => {
+            assert_eq!(on.passes_ahead(), left - 1);
+            token
         }
     }
 }
@@ -165,8 +192,9 @@ pub fn after(program: &Program, prefix: &[u32]) -> TextCache {
     }
 }
 
-/// As many tokens after a public prefix, against the clear model and the plan.
-pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize) {
+/// As many tokens after a public prefix, against the clear model and the plan; products of so many later ones made
+/// ahead.
+pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, ahead: usize) {
     let (server_program, client_program) = (model.program(), shapes_of(model));
     let (near, far, watch) = watched_pair();
     let (near_ot, far_ot) = IdealPair::new();
@@ -181,10 +209,18 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize) {
             let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
             let began = on.ctx().session.stats();
             let mut cache = after(&server_program, prefix);
+            if ahead > 0 {
+                on.make_ahead(&server_program, ahead).unwrap();
+            }
             for i in 0..tokens {
                 let rows = if i == 0 { first } else { 1 };
                 let input = Input::Lengths(vec![rows], terms);
-                let token = next_token(&mut on, &server_program, &mut cache, &input, None);
+                let mut pass =
+                    |on: &mut _| next_token(on, &server_program, &mut cache, &input, None);
+                let token = match i {
+                    0 => pass(&mut on),
+                    _ => later(&mut on, pass),
+                };
                 assert_eq!(token.unwrap(), None, "the server learns no token");
             }
             End::of(&mut on, began)
@@ -195,12 +231,26 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize) {
         let (mut cache, mut ids) = (Cache::after(none), [prefix, prompt].concat());
         let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % 61) as u32).collect();
         let mut new = TokenIds::with_padding(prompt.to_vec(), &noise);
+        if ahead > 0 {
+            on.make_ahead(&client_program, ahead).unwrap();
+            let plan = Plan::ahead(&client_program, ahead).unwrap();
+            assert_eq!(payload(on.costs()), planned(&plan));
+            rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
+        }
         for _ in 0..tokens {
             let (held, rows, before) = (cache.rows(), new.rows().total, on.costs().len());
             let input = Input::Texts(vec![new], terms);
-            let token = next_token(&mut on, &client_program, &mut cache, &input, None);
+            let plan = Before {
+                public,
+                held,
+                ahead: held > 0 && on.passes_ahead() > 0,
+            };
+            let mut pass = |on: &mut _| next_token(on, &client_program, &mut cache, &input, None);
+            let token = match held {
+                0 => pass(&mut on),
+                _ => later(&mut on, pass),
+            };
             let token = token.unwrap().unwrap();
-            let plan = Before { public, held };
             let plan = Plan::next_token(&client_program, plan, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[before..]), planned(&plan));
             rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));

@@ -144,6 +144,7 @@ fn what_does_not_fit_is_refused() {
             bucket,
             public_table: false,
             max_tokens: 1,
+            ahead: 0,
             answers: Default::default(),
             prefix: None,
         };

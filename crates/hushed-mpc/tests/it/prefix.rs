@@ -47,8 +47,8 @@ fn rows_see_the_prefix() {
 #[test]
 fn tokens_behind_a_prefix_are_those_of_the_clear_model() {
     for (model, padding) in models().iter().zip([5, 0, 0]) {
-        generate(model, &ids(3, 11), &ids(5, 7), 0);
-        generate(model, &ids(37, 5), &ids(6, 13), padding);
+        generate(model, &ids(3, 11), &ids(5, 7), 0, 0);
+        generate(model, &ids(37, 5), &ids(6, 13), padding, 0);
     }
 }
 
@@ -109,7 +109,10 @@ fn prefixes_that_do_not_fit_are_refused() {
 fn a_long_prefix_costs_less_than_a_long_prompt() {
     let program = published_generator();
     let plan = |public| {
-        let before = Before { public, held: 0 };
+        let before = Before {
+            public,
+            ..Before::default()
+        };
         Plan::next_token(&program, before, &[64], Terms::default()).unwrap()
     };
     let sent = |plan: &Plan| (plan.bytes_up + plan.bytes_down + plan.ot_bytes) as f64 / 1e6;

@@ -55,8 +55,8 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
         assert!(all.iter().all(|fit| fit.fits()), "{all:?}");
         let right = off(&declared);
         assert!(right < 0.05, "{right}");
-        generate(&declared, &[], &text(), 0);
-        generate(&declared, &[], &text(), 2);
+        generate(&declared, &[], &text(), 0, 0);
+        generate(&declared, &[], &text(), 2, 0);
     }
     // Where only the first token is large its row becomes zeros, which later ones may hardly notice.
     assert!(worst > 0.1, "{worst}");

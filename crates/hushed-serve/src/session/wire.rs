@@ -128,6 +128,8 @@ pub struct Welcome {
     pub answers: Answers,
     /// The public prefix of every text that is continued, where there is one.
     pub prefix: Option<PrefixFacts>,
+    /// Most passes for which the server holds products that were made ahead; 0 makes none.
+    pub max_ahead: u16,
 }
 
 /// What a client knows of a server's public prefix.
@@ -218,6 +220,7 @@ impl Reply {
                     out.extend_from_slice(&prefix.tokens.to_le_bytes());
                     out.extend_from_slice(&prefix.text.0);
                 }
+                out.extend_from_slice(&w.max_ahead.to_le_bytes());
             }
             Self::Fhe(w) => {
                 out.push(2);
@@ -269,6 +272,7 @@ impl Reply {
                     [1] => Some(prefix(&mut reader)?),
                     _ => return Err(WireFault::Undefined { field: "prefix" }),
                 },
+                max_ahead: u16::from_le_bytes(reader.array("limit of passes ahead")?),
             }),
             [2] if version == VERSION => Self::Fhe(FheWelcome {
                 nonce: reader.array("nonce")?,

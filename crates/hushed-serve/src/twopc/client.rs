@@ -33,7 +33,7 @@ use answer::by_size;
 use greet::{greet, pinned};
 
 pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress};
-pub use generate::{Finish, GenerateOptions, Generated, Generation};
+pub use generate::{Finish, GenerateOptions, Generated, Generation, Made};
 pub use options::Options;
 pub use search::Found;
 
@@ -556,6 +556,7 @@ mod tests {
         let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
         config.max_tokens = Some(8);
         config.max_texts = 5;
+        config.max_ahead = 1;
         config.answers = Answers::Top(3);
         let server = Server::bind(&config).unwrap();
         let stop = AtomicBool::new(false);
@@ -567,16 +568,18 @@ mod tests {
                 let mut client = Client::connect(&config).unwrap();
                 client.ask(&request).err()
             };
-            let next = |begins, rows| {
+            let with = |begins, rows, ahead| {
                 Request::Next(Next {
                     begins,
                     rows,
                     padded: false,
                     public_table: false,
+                    ahead,
                     temperature: 0,
                     seed: 0,
                 })
             };
+            let next = |begins, rows| with(begins, rows, false);
             assert_eq!(ask(next(false, 1)).unwrap().name(), "peer-gone");
             for rows in [9, u32::MAX] {
                 let refused = ask(next(true, rows));
@@ -591,6 +594,24 @@ mod tests {
             let task = Task::Generate;
             let other = Refusal::OtherTask { task };
             assert!(matches!(ask(embed), Some(ServeError::Refused(r)) if r == other));
+            // More ahead than is held, more texts than a session has; and a pass that takes what was never made.
+            let far = Refusal::TooFarAhead { limit: 1 };
+            assert!(matches!(ask(Request::Ahead(2)), Some(ServeError::Refused(r)) if r == far));
+            assert!(ask(Request::Ahead(1)).is_none());
+            let mut client = Client::connect(&config).unwrap();
+            let mut generation = client
+                .generate(
+                    "a",
+                    &GenerateOptions {
+                        max_tokens: 1,
+                        ..GenerateOptions::default()
+                    },
+                )
+                .unwrap();
+            generation.next().unwrap().unwrap();
+            drop(generation);
+            let error = client.ask(&with(false, 1, true)).unwrap_err();
+            assert_eq!(error.name(), "peer-gone");
             assert!(ask(next(true, 8)).is_none());
             // Three tokens are opened a pass, and each counts.
             let mut client = Client::connect(&config).unwrap();

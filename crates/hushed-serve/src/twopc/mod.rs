@@ -21,7 +21,7 @@ pub mod wire;
 #[cfg(feature = "client")]
 pub use client::{
     Answered, Class, Client, Cost, Embedding, Finish, Found, GenerateOptions, Generated,
-    Generation, OnProgress, Options, Pass, Progress,
+    Generation, Made, OnProgress, Options, Pass, Progress,
 };
 #[cfg(feature = "client")]
 pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};

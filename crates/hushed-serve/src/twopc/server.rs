@@ -18,6 +18,7 @@ use crate::session::listener::Listener;
 use crate::twopc::index::IndexFile;
 use crate::twopc::prefix::Text;
 use crate::twopc::table;
+use crate::twopc::wire::MAX_AHEAD;
 pub use config::{MAX_PASS_TOKENS, ServerConfig};
 use room::Room;
 use session::Shared;
@@ -126,6 +127,7 @@ impl Server {
                 charge,
                 answers,
                 prefix,
+                max_ahead: config.max_ahead.min(MAX_AHEAD),
                 listener,
                 max_tokens,
                 max_pass_tokens: config.max_pass_tokens.max(max_tokens),

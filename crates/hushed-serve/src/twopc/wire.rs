@@ -31,6 +31,10 @@ const PUBLIC_TABLE: u8 = 2;
 const BEGINS: u8 = 4;
 const RECORDS: u8 = 8;
 const SCORES: u8 = 16;
+const AHEAD: u8 = 32;
+
+/// Most passes whose products are made ahead together.
+pub const MAX_AHEAD: u16 = 128;
 
 /// Temperatures are in thousandths, from 0 to 2.
 pub const MAX_TEMPERATURE: u16 = 2000;
@@ -56,6 +60,8 @@ pub enum Request {
     Next(Next),
     /// The documents nearest to a text.
     Search(Search),
+    /// Products by weights for later passes of this many rows to come, from 1 to [`MAX_AHEAD`], a row each.
+    Ahead(u16),
 }
 
 /// What a client asks for with [`Request::Search`]; all of it is public.
@@ -86,6 +92,8 @@ pub struct Next {
     pub padded: bool,
     /// Whether the client looks up token vectors itself, in the public table.
     pub public_table: bool,
+    /// Whether the pass, a later one of one row, takes products that were made ahead.
+    pub ahead: bool,
     /// In thousandths, at most [`MAX_TEMPERATURE`]; 0 takes the likeliest token.
     pub temperature: u16,
     /// Of the noise that draws a token.
@@ -116,7 +124,8 @@ impl Request {
                 let flag = |set: bool, flag: u8| if set { flag } else { 0 };
                 let flags = flag(next.padded, PADDED)
                     | flag(next.public_table, PUBLIC_TABLE)
-                    | flag(next.begins, BEGINS);
+                    | flag(next.begins, BEGINS)
+                    | flag(next.ahead, AHEAD);
                 let mut out = vec![3, flags];
                 out.extend_from_slice(&next.rows.to_le_bytes());
                 out.extend_from_slice(&next.temperature.to_le_bytes());
@@ -134,6 +143,11 @@ impl Request {
                 out.extend_from_slice(&search.top.to_le_bytes());
                 out
             }
+            Self::Ahead(passes) => {
+                let mut out = vec![5];
+                out.extend_from_slice(&passes.to_le_bytes());
+                out
+            }
         }
     }
 
@@ -147,6 +161,7 @@ impl Request {
             2 => Self::Table,
             3 => Self::Next(next(&mut reader)?),
             4 => Self::Search(search(&mut reader)?),
+            5 => Self::Ahead(ahead(&mut reader)?),
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;
@@ -179,12 +194,16 @@ fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
 fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
     let [flags] = reader.array("flags")?;
     let undefined = |field| Err(WireFault::Undefined { field });
-    if flags & !(PADDED | PUBLIC_TABLE | BEGINS) != 0 {
+    if flags & !(PADDED | PUBLIC_TABLE | BEGINS | AHEAD) != 0 {
         return undefined("flags");
     }
     let rows = u32::from_le_bytes(reader.array("number of tokens")?);
     if rows == 0 {
         return undefined("number of tokens");
+    }
+    let ahead = flags & AHEAD != 0;
+    if ahead && (rows != 1 || flags & BEGINS != 0) {
+        return undefined("flags");
     }
     let temperature = u16::from_le_bytes(reader.array("temperature")?);
     if temperature > MAX_TEMPERATURE {
@@ -195,9 +214,18 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
         rows,
         padded: flags & PADDED != 0,
         public_table: flags & PUBLIC_TABLE != 0,
+        ahead,
         temperature,
         seed: u64::from_le_bytes(reader.array("seed")?),
     })
+}
+
+fn ahead(reader: &mut Reader<'_>) -> Result<u16, WireFault> {
+    let field = "number of passes";
+    match u16::from_le_bytes(reader.array(field)?) {
+        passes @ 1..=MAX_AHEAD => Ok(passes),
+        _ => Err(WireFault::Undefined { field }),
+    }
 }
 
 fn search(reader: &mut Reader<'_>) -> Result<Search, WireFault> {

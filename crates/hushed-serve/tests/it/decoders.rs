@@ -8,7 +8,7 @@ use hushed_serve::session::wire::{
     WireFault,
 };
 use hushed_serve::twopc::wire::{
-    Answer, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
+    Answer, MAX_AHEAD, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
 };
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
@@ -41,6 +41,7 @@ fn welcome() -> Welcome {
             tokens: 13,
             text: Digest([9; 32]),
         }),
+        max_ahead: 14,
     }
 }
 
@@ -53,6 +54,19 @@ fn search() -> Search {
         records: true,
         scores: true,
     }
+}
+
+/// The next row of a text, whose products may have been made ahead.
+fn next(ahead: bool) -> Request {
+    Request::Next(Next {
+        begins: false,
+        rows: 1,
+        padded: true,
+        public_table: false,
+        ahead,
+        temperature: 700,
+        seed: 5,
+    })
 }
 
 fn refusals() -> Vec<Refusal> {
@@ -93,6 +107,7 @@ fn refusals() -> Vec<Refusal> {
         },
         Refusal::NoIndex,
         Refusal::NoScores,
+        Refusal::TooFarAhead { limit: 13 },
         Refusal::Unknown { code: 999 },
     ]
 }
@@ -188,6 +203,9 @@ fn corpus() -> Vec<Vec<u8>> {
         Request::End.encode(),
         Request::Table.encode(),
         Request::Search(search()).encode(),
+        Request::Ahead(MAX_AHEAD).encode(),
+        next(true).encode(),
+        next(false).encode(),
         request(&[16], false).encode(),
         request(&[16, 1, 128], true).encode(),
         Answer::Go.encode(),
@@ -321,7 +339,19 @@ fn impossible_fields_are_refused() {
 
     let undefined = |field| Err(WireFault::Undefined { field });
     let decode = |bytes: &[u8]| Request::decode(bytes);
-    assert_eq!(decode(&[5]), undefined("tag"));
+    assert_eq!(decode(&[6]), undefined("tag"));
+    for passes in [0, MAX_AHEAD + 1] {
+        let bytes = Request::Ahead(passes).encode();
+        assert_eq!(decode(&bytes), undefined("number of passes"));
+    }
+    let ahead = next(true);
+    assert_eq!(decode(&ahead.encode()), Ok(ahead));
+    // Of a pass that begins a text, or has two rows, nothing was made ahead.
+    for (at, byte) in [(1, 1 | 4 | 32), (2, 2)] {
+        let mut bytes = next(true).encode();
+        bytes[at] = byte;
+        assert_eq!(decode(&bytes), undefined("flags"));
+    }
     let bytes = Request::Search(search()).encode();
     assert_eq!(decode(&bytes), Ok(Request::Search(search())));
     let wrong = |at: usize, byte: u8| {
@@ -338,6 +368,7 @@ fn impossible_fields_are_refused() {
         rows: 7,
         padded: false,
         public_table: true,
+        ahead: false,
         temperature: MAX_TEMPERATURE,
         seed: 1 << 63,
     });

@@ -11,10 +11,10 @@ use hushed_serve::{
 
 use crate::common::{Running, eventually, get};
 
-const PROMPT: &str = "the thing";
+pub const PROMPT: &str = "the thing";
 
 /// A server of the tiny generator.
-fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
+pub fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
     let folder = tempfile::tempdir().unwrap();
     Running::start(|config| {
         tiny_generator_folder(folder.path()).unwrap();
@@ -23,19 +23,19 @@ fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
     })
 }
 
-fn options(max_tokens: usize) -> GenerateOptions {
+pub fn options(max_tokens: usize) -> GenerateOptions {
     GenerateOptions {
         max_tokens,
         ..GenerateOptions::default()
     }
 }
 
-fn all(client: &mut Client, options: &GenerateOptions) -> Vec<Generated> {
+pub fn all(client: &mut Client, options: &GenerateOptions) -> Vec<Generated> {
     let generation = client.generate(PROMPT, options).unwrap();
     generation.collect::<Result<_, _>>().unwrap()
 }
 
-fn ids(tokens: &[Generated]) -> Vec<u32> {
+pub fn ids(tokens: &[Generated]) -> Vec<u32> {
     tokens.iter().map(|token| token.id).collect()
 }
 
@@ -44,7 +44,7 @@ fn assert_greedy(tokens: &[u32]) {
     assert_greedy_of(&tiny_generator(), tokens);
 }
 
-fn assert_greedy_of(model: &Model, tokens: &[u32]) {
+pub fn assert_greedy_of(model: &Model, tokens: &[u32]) {
     let text = model.tokens(PROMPT, TooLong::Refuse).unwrap();
     assert_greedy_after(model, text.ids().to_vec(), tokens);
 }

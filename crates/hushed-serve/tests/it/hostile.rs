@@ -147,6 +147,7 @@ fn servers_that_are_none() {
             index: None,
             answers: Default::default(),
             prefix: None,
+            max_ahead: 0,
         })
         .encode()
     };

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod ahead;
 mod decoders;
 mod encoder;
 mod example;

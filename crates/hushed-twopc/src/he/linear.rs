@@ -5,6 +5,8 @@
 //! response down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring: far
 //! below one unit of the fixed point, whose fractional bits it has twice.
 
+pub mod ahead;
+
 use super::context::HeContext;
 use super::encode::{View, encode_right, right_prefix};
 use super::engine::{collect, expect_words, receive_products, respond, send_inputs};

@@ -9,6 +9,7 @@
 //! | sums of products: by blocks, by values | `product` |
 //! | interleaving, the messages | `interleave`, `engine` |
 //! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
+//! | share × weights, most of it before the share is known | `linear/ahead` |
 //! | squares and scales of rows, over RLWE or OT by price | `rows` |
 //! | what one party multiplies alone | `product/local` |
 
@@ -30,6 +31,9 @@ pub mod wire;
 pub use context::HeContext;
 pub use error::HeError;
 pub use layout::{Layout, OltSpec};
+pub use linear::ahead::{
+    Ahead, ahead_client, ahead_server, linear_ahead_client, linear_ahead_cost, linear_ahead_server,
+};
 pub use linear::{LinearShape, PreparedWeights, linear_client, linear_server, linear_server_alone};
 pub use matmul::{MatmulShape, matmul_shared};
 pub use olt::{olt_encrypted, olt_multiplying};

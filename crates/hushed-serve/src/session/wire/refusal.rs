@@ -158,6 +158,14 @@ pub enum Refusal {
     /// Its operator does not open scores.
     #[error("it gives no scores of documents; leave out --scores, or ask its operator")]
     NoScores,
+    /// More products ahead than it holds.
+    #[error(
+        "it holds products made ahead for at most {limit} passes of a session; leave out --ahead, or ask its operator"
+    )]
+    TooFarAhead {
+        /// Its limit.
+        limit: u32,
+    },
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -209,6 +217,7 @@ impl Refusal {
             Self::OtherTask { task } => (28, task as u32, none),
             Self::NoIndex => (29, 0, none),
             Self::NoScores => (30, 0, none),
+            Self::TooFarAhead { limit } => (31, limit, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -250,6 +259,7 @@ impl Refusal {
             },
             29 => Self::NoIndex,
             30 => Self::NoScores,
+            31 => Self::TooFarAhead { limit: number },
             code => Self::Unknown { code },
         }
     }

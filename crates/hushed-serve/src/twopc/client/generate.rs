@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hushed_model::{Decoder, Message, Prompt, Task, TokenIds, Tokenizer};
 use hushed_mpc::{Adds, Input, Penalties, Prefix, Terms, TextCache, next_tokens, pads_in_front};
@@ -12,7 +12,8 @@ use super::stop::Stops;
 use super::{Client, Cost};
 use crate::bundle;
 use crate::error::ServeError;
-use crate::twopc::wire::{MAX_TEMPERATURE, Next, Request};
+use crate::session::wire::Refusal;
+use crate::twopc::wire::{MAX_AHEAD, MAX_TEMPERATURE, Next, Request};
 
 /// How to continue a text. No `Debug`: the stop strings may be private.
 #[derive(Clone, PartialEq)]
@@ -36,6 +37,9 @@ pub struct GenerateOptions {
     pub pad_output: bool,
     /// The public prefix that the server must have; `None` takes what it has.
     pub public_prefix: Option<String>,
+    /// Has products by weights made ahead for at most this many later tokens at a time, before the prompt and whenever
+    /// they are used up; 0 makes none. The server sees how many.
+    pub ahead: u16,
     /// Fetches the public table, as [`Options::public_table`](super::Options::public_table) says.
     pub public_table: bool,
 }
@@ -51,6 +55,7 @@ impl Default for GenerateOptions {
             stop: Vec::new(),
             pad_output: false,
             public_prefix: None,
+            ahead: 0,
             public_table: false,
         }
     }
@@ -82,6 +87,17 @@ pub enum Finish {
     Length,
 }
 
+/// Products that were made ahead.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Made {
+    /// For how many passes.
+    pub passes: usize,
+    /// How long it took.
+    pub time: Duration,
+    /// Payload bytes sent and received.
+    pub bytes: (u64, u64),
+}
+
 /// The likeliest tokens after a pass, and its cost.
 type Pass = (Vec<u32>, Cost);
 
@@ -97,6 +113,11 @@ pub struct Generation<'a> {
     new: TokenIds,
     /// Tokens that may still be handed out.
     left: usize,
+    /// Passes that may still be run.
+    passes: usize,
+    /// Passes whose products are made ahead at a time.
+    ahead: u16,
+    made: Made,
     /// With `pad_output`: what all passes gave, once they have been run.
     ready: Option<VecDeque<Result<Pass, ServeError>>>,
     temperature: u16,
@@ -172,11 +193,14 @@ impl Client {
         }
         let prefix = self.prefix_for(options)?;
         let new = self.prompt(prompt, options, prefix > 0)?;
-        if options.max_tokens > self.texts_left() {
+        if options.max_tokens > self.texts_left() + self.passes_ahead() {
             return Err(ServeError::TooManyTexts {
                 texts: options.max_tokens,
                 limit: self.texts_left(),
             });
+        }
+        if options.ahead > 0 && self.welcome.max_ahead == 0 {
+            return Err(none_ahead());
         }
         let seed = match options.seed {
             Some(seed) => seed,
@@ -191,6 +215,9 @@ impl Client {
             stops: Stops::new(&options.stop),
             new,
             left: options.max_tokens,
+            passes: options.max_tokens,
+            ahead: options.ahead,
+            made: Made::default(),
             ready: None,
             temperature,
             seed,
@@ -204,6 +231,42 @@ impl Client {
             ended: false,
             client: self,
         })
+    }
+
+    /// Has products by weights made for this many later passes of texts to come, at most as many as the server holds.
+    /// Each counts as a text. They are of this session: what it leaves is wiped.
+    ///
+    /// # Errors
+    /// [`Refusal::TooFarAhead`] of a server that makes none; else as a pass.
+    pub fn make_ahead(&mut self, passes: u16) -> Result<Made, ServeError> {
+        if self.welcome.max_ahead == 0 {
+            return Err(none_ahead());
+        }
+        let held = u16::try_from(self.passes_ahead()).unwrap_or(u16::MAX);
+        let room = self.welcome.max_ahead.min(MAX_AHEAD).saturating_sub(held);
+        let passes = passes.min(room);
+        if passes == 0 {
+            return Ok(Made::default());
+        }
+        let (began, before) = (Instant::now(), self.stats());
+        self.ask(&Request::Ahead(passes))?;
+        let passes = usize::from(passes);
+        self.backend.make_ahead(&self.program, passes)?;
+        self.texts += passes * self.charge();
+        self.used = Instant::now();
+        self.backend.forget_costs();
+        let stats = self.stats().since(&before);
+        Ok(Made {
+            passes,
+            time: began.elapsed(),
+            bytes: (stats.bytes_sent, stats.bytes_received),
+        })
+    }
+
+    /// Passes for which products are held.
+    #[must_use]
+    pub fn passes_ahead(&self) -> usize {
+        self.backend.passes_ahead()
     }
 
     /// The server's public prefix, if it is what is expected: its tokens.
@@ -279,36 +342,66 @@ impl Generation<'_> {
         self.seed
     }
 
+    /// What has been made ahead of this text's passes.
+    #[must_use]
+    pub fn made_ahead(&self) -> Made {
+        self.made
+    }
+
+    /// Has products made for the later passes, where none are left.
+    fn make_ahead(&mut self) -> Result<(), ServeError> {
+        let first = usize::from(self.text.rows() == 0);
+        let later = self.passes.saturating_sub(first);
+        if self.client.passes_ahead() > 0 || later == 0 {
+            return Ok(());
+        }
+        let passes = u16::try_from(later).unwrap_or(u16::MAX).min(self.ahead);
+        let made = self.client.make_ahead(passes)?;
+        self.made.passes += made.passes;
+        self.made.time += made.time;
+        self.made.bytes.0 += made.bytes.0;
+        self.made.bytes.1 += made.bytes.1;
+        Ok(())
+    }
+
     /// One pass: the ids of the likeliest tokens, of which the first follows.
     fn pass(&mut self) -> Result<Pass, ServeError> {
+        if self.ahead > 0 {
+            self.make_ahead()?;
+        }
+        self.passes = self.passes.saturating_sub(1);
         let began = Instant::now();
         let before = self.client.stats();
         let new = std::mem::replace(&mut self.new, TokenIds::new(Vec::new()));
+        let begins = self.text.rows() == 0;
+        let ahead = !begins && new.rows().total == 1 && self.client.passes_ahead() > 0;
         let request = Request::Next(Next {
-            begins: self.text.rows() == 0,
+            begins,
             rows: u32::try_from(new.rows().total).unwrap_or(u32::MAX),
             padded: self.terms.padded,
             public_table: self.terms.public_table,
+            ahead,
             temperature: self.temperature,
             seed: self.seed,
         });
         self.client.ask(&request)?;
         let client = &mut *self.client;
         let input = Input::Texts(vec![new], self.terms);
-        let top = next_tokens(
-            &mut client.backend,
-            &client.program,
-            &mut self.text,
-            &input,
-            Adds {
-                penalties: Some((&self.penalties, &self.answer)),
-                ..Adds::default()
-            },
-            client.welcome.answers.top().unwrap_or(1),
-        )?;
+        let adds = Adds {
+            penalties: Some((&self.penalties, &self.answer)),
+            ..Adds::default()
+        };
+        let top = client.welcome.answers.top().unwrap_or(1);
+        let text = &mut self.text;
+        let mut run = |on: &mut _| next_tokens(on, &client.program, text, &input, adds, top);
+        let top = match ahead {
+            true => client.backend.spending_ahead(run),
+            false => run(&mut client.backend),
+        }?;
         let top = top.ok_or(ServeError::NoAnswer)?;
         let id = *top.first().ok_or(ServeError::NoAnswer)?;
-        client.texts += client.charge();
+        // Of a pass with products made ahead it was counted then.
+        client.texts += if ahead { 0 } else { client.charge() };
         client.used = Instant::now();
         client.backend.forget_costs();
         self.new = TokenIds::new(vec![id]);
@@ -382,6 +475,11 @@ impl Iterator for Generation<'_> {
         self.ended |= token.is_err();
         Some(token)
     }
+}
+
+/// Of a server that makes nothing ahead.
+fn none_ahead() -> ServeError {
+    ServeError::Refused(Refusal::TooFarAhead { limit: 0 })
 }
 
 /// A temperature as it is sent.

@@ -34,6 +34,9 @@ pub struct ServerConfig {
     pub answers: Answers,
     /// A text before every one that is continued, which is no secret: it is run once, in the clear.
     pub public_prefix: Option<PathBuf>,
+    /// Most passes for which a session may have products made ahead, at most [`MAX_AHEAD`](crate::MAX_AHEAD); 0 makes
+    /// none. Each takes memory while it waits (`hushed plan --ahead`).
+    pub max_ahead: u16,
     /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
     /// weights. Where they do not fit even as they are, they are read from disk in every pass. `None` holds them, and
     /// none transformed.
@@ -58,6 +61,7 @@ impl ServerConfig {
             search_scores: false,
             answers: Answers::default(),
             public_prefix: None,
+            max_ahead: 0,
             max_memory: None,
             ready_tokens: None,
         }

@@ -56,6 +56,8 @@ pub(super) struct Shared {
     pub(super) answers: Answers,
     /// What stands before every text that is continued.
     pub(super) prefix: Option<Offered>,
+    /// Most passes for which a session holds products that were made ahead.
+    pub(super) max_ahead: u16,
 }
 
 impl Shared {
@@ -113,6 +115,7 @@ fn greet(
         }),
         answers: shared.answers,
         prefix: shared.prefix.as_ref().map(|prefix| prefix.facts),
+        max_ahead: shared.max_ahead,
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
     session.set_limits(
@@ -194,6 +197,7 @@ fn texts(
             }
             Request::Next(next) => passes.next(&next)?,
             Request::Search(search) => passes.search(&search)?,
+            Request::Ahead(count) => passes.ahead(count.into())?,
         }
     }
 }
@@ -235,6 +239,30 @@ impl Passes<'_> {
         })
     }
 
+    /// Products for passes to come. Each pass counts as a text already here, and no more when it takes them: a client
+    /// that leaves without a text has had the work of it.
+    fn ahead(&mut self, passes: usize) -> Result<(), Stop> {
+        let shared = self.shared;
+        let limit = usize::from(shared.max_ahead);
+        let ours = self.for_this(shared.task() == Task::Generate).and(
+            match self.backend.passes_ahead() + passes <= limit {
+                true => Ok(()),
+                false => Err(Refusal::TooFarAhead {
+                    limit: narrow(limit),
+                }),
+            },
+        );
+        let charge = passes.saturating_mul(shared.charge);
+        self.agreed(ours, &[], charge, Terms::default())?;
+        let (began, before) = (Instant::now(), self.backend.ctx().session.stats());
+        self.backend.make_ahead(&shared.program, passes)?;
+        self.backend.forget_costs();
+        self.done.texts += charge;
+        let stats = self.backend.ctx().session.stats().since(&before);
+        debug(self.entry, 0, 0, began.elapsed(), &stats);
+        Ok(())
+    }
+
     /// The token after the next rows of a text. Each token that is opened counts as a text: they tell of the model.
     fn next(&mut self, next: &Next) -> Result<(), Stop> {
         let shared = self.shared;
@@ -244,24 +272,24 @@ impl Passes<'_> {
                 None => TextCache::default(),
             },
             (false, Some(text)) => text,
-            (false, None) => {
-                let fault = WireFault::Undefined { field: "begins" };
-                return Err(ServeError::malformed("request")(fault).into());
-            }
+            (false, None) => return Err(malformed("begins")),
         };
+        if next.ahead && self.backend.passes_ahead() == 0 {
+            return Err(malformed("flags"));
+        }
         let terms = Terms {
             padded: next.padded,
             public_table: next.public_table,
         };
         let rows = next.rows as usize;
         let ours = self.for_this(shared.task() == Task::Generate);
-        self.agreed(
-            ours,
-            &[text.rows().saturating_add(rows)],
-            shared.charge,
-            terms,
-        )?;
-        self.done.texts += shared.charge - 1;
+        // Of one with products made ahead it was counted then.
+        let charge = match next.ahead {
+            true => 0,
+            false => shared.charge,
+        };
+        self.agreed(ours, &[text.rows().saturating_add(rows)], charge, terms)?;
+        self.done.texts = (self.done.texts + charge).saturating_sub(1);
         let temperature = f64::from(next.temperature) / 1000.0;
         let last = (text.public() + text.rows() + rows).saturating_sub(1);
         let draw = shared.sampler.draw(temperature, next.seed, last);
@@ -273,8 +301,13 @@ impl Passes<'_> {
                 draw,
                 ..Adds::default()
             };
-            next_tokens(backend, &shared.program, &mut text, &input, adds, top)?;
-            Ok(())
+            let mut run = |on: &mut _| {
+                next_tokens(on, &shared.program, &mut text, &input, adds, top).map(drop)
+            };
+            match next.ahead {
+                true => backend.spending_ahead(run),
+                false => run(backend),
+            }
         })?;
         self.text = Some(text);
         Ok(())
@@ -339,7 +372,10 @@ impl Passes<'_> {
                 false => Err(Refusal::Stopping),
             })
             // Last, so that only what is about to run is counted.
-            .and_then(|()| self.shared.listener.count(self.owner, charge));
+            .and_then(|()| match charge {
+                0 => Ok(()),
+                _ => self.shared.listener.count(self.owner, charge),
+            });
         let session = &mut self.backend.ctx().session;
         let deadlines = &self.shared.listener.deadlines;
         if let Err(refusal) = allowed {
@@ -381,8 +417,13 @@ fn whole_images(of_one: usize, rows: &[usize], terms: Terms) -> Result<(), Stop>
         true if terms.padded => "flags",
         true => return Ok(()),
     };
+    Err(malformed(field))
+}
+
+/// A request with this field as no client of ours writes it.
+fn malformed(field: &'static str) -> Stop {
     let fault = WireFault::Undefined { field };
-    Err(ServeError::malformed("request")(fault).into())
+    ServeError::malformed("request")(fault).into()
 }
 
 /// The table of token vectors, if its operator has made it public.

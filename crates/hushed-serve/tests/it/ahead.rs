@@ -1,0 +1,97 @@
+//! Text continued with products that were made ahead of its passes.
+
+use hushed_model::Model;
+use hushed_model::testing::{tiny_generator, tiny_golden};
+use hushed_serve::{Category, GenerateOptions, Generated};
+
+use crate::common::Running;
+use crate::generate::{PROMPT, all, assert_greedy_of, ids, options, start};
+
+fn with(ahead: u16, max_tokens: usize) -> GenerateOptions {
+    GenerateOptions {
+        ahead,
+        ..options(max_tokens)
+    }
+}
+
+fn bytes(token: &Generated) -> u64 {
+    token.cost.stats.bytes_sent + token.cost.stats.bytes_received
+}
+
+/// The text of the clear model, from fewer bytes a token, whether weights are held, held transformed or read in every
+/// pass; what is made ahead is as much as was asked for, and of a session.
+#[test]
+fn a_text_goes_on_with_products_made_ahead() {
+    let tiny = start(|config| {
+        config.max_ahead = 3;
+        config.max_memory = Some(8 << 30);
+    });
+    let streaming = Running::start(|config| {
+        config.model = tiny_golden("llama");
+        config.max_ahead = 128;
+        config.max_memory = Some(1);
+        config.entrance.max_sessions = 1;
+    });
+    let models = [
+        (tiny, tiny_generator()),
+        (streaming, Model::load(&tiny_golden("llama")).unwrap()),
+    ];
+    for (server, model) in models {
+        let mut client = server.connect().unwrap();
+        let plain = all(&mut client, &options(3));
+        let mut generation = client.generate(PROMPT, &with(3, 6)).unwrap();
+        let tokens: Vec<Generated> = generation.by_ref().collect::<Result<_, _>>().unwrap();
+        let made = generation.made_ahead();
+        assert_greedy_of(&model, &ids(&tokens));
+        // Five later passes: three, and then the two that are left.
+        assert_eq!((tokens.len(), made.passes), (6, 5));
+        assert!(made.bytes.0 > 0 && made.bytes.1 > 0);
+        // The fourth one's cost is of its pass alone.
+        for token in &tokens[1..] {
+            assert!(bytes(token) < bytes(&plain[1]) - 10_000);
+        }
+        assert_eq!(client.passes_ahead(), 0);
+        assert_eq!(client.texts_left(), 1000 - 3 - 6);
+
+        // What a text leaves, another one takes.
+        let mut generation = client.generate(PROMPT, &with(3, 4)).unwrap();
+        generation.next().unwrap().unwrap();
+        drop(generation);
+        assert_eq!(client.passes_ahead(), 3);
+        assert_eq!(client.texts_left(), 1000 - 3 - 6 - 4);
+        let tokens = all(&mut client, &options(3));
+        assert_greedy_of(&model, &ids(&tokens));
+        assert_eq!(client.passes_ahead(), 1);
+        assert_eq!(client.texts_left(), 1000 - 3 - 6 - 4 - 1);
+        client.close().unwrap();
+    }
+}
+
+/// A server that makes none, and one that makes few.
+#[test]
+fn a_server_makes_as_much_ahead_as_its_operator_allows() {
+    let server = start(|_| ());
+    let mut client = server.connect().unwrap();
+    let sent = client.stats().bytes_sent;
+    let refused = client.generate(PROMPT, &with(1, 2)).err().unwrap();
+    assert_eq!(
+        (refused.name(), refused.category()),
+        ("too-far-ahead", Category::Refused)
+    );
+    assert_eq!(client.make_ahead(1).err().unwrap().name(), "too-far-ahead");
+    assert_eq!(client.stats().bytes_sent, sent);
+    client.close().unwrap();
+
+    let server = start(|config| {
+        config.max_ahead = 2;
+        config.max_texts = 2;
+    });
+    let mut client = server.connect().unwrap();
+    let made = [9, 1].map(|passes| client.make_ahead(passes).unwrap().passes);
+    assert_eq!((made, client.passes_ahead()), ([2, 0], 2));
+    // The first token of a text is one too many.
+    assert_eq!(client.texts_left(), 0);
+    let mut generation = client.generate(PROMPT, &options(2)).unwrap();
+    let error = generation.next().unwrap().err().unwrap();
+    assert_eq!(error.name(), "too-many-texts");
+}

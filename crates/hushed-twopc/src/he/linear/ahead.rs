@@ -1,0 +1,280 @@
+//! A shared row times the server's weights, most of it before the row is known (Mishra et al., *Delphi*, USENIX
+//! Security 2020).
+//!
+//! Ahead the client draws a uniform r for each row to come, and one [linear step](super) of these rows, in which the
+//! server's share is nothing, gives both shares of r·W. Later, for \[x\] = x_c + x_s, the client sends d = x_c − r, and
+//! the server takes (d + x_s)·W and its share of r·W: one message of words instead of two of ciphertexts, with no
+//! polynomial multiplied. The result is off by what r·W is off by: at most one unit of the ring, as in the step at
+//! once.
+//!
+//! d is uniform as long as r is used once: two rows masked by one r would show the server their difference. So an
+//! [`Ahead`] moves into the product that uses it, and there is no other way to use it.
+
+use hushed_math::product_small;
+use hushed_net::Kind;
+
+use super::{LinearShape, PreparedWeights, linear_client, linear_server_alone};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::he::HeContext;
+use crate::he::engine::expect_words;
+use crate::share::{Ring, Share};
+use crate::wire;
+
+const MASKED: Kind = Kind(0x0410);
+
+/// What a party holds of one row of a product that was made ahead. It can be moved and not copied, has no `Debug`, and
+/// is wiped when dropped.
+pub struct Ahead {
+    /// The client's r; the server's is nothing.
+    mask: Share,
+    /// The party's share of r·W.
+    product: Share,
+}
+
+/// The client's part, ahead: as many rows as `shape` says.
+///
+/// # Errors
+/// As [`linear_client`].
+pub fn ahead_client(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    ring: Ring,
+    shape: &LinearShape,
+) -> Result<Vec<Ahead>, TwopcError> {
+    ctx.check_process()?;
+    let (rows, inputs) = (shape.shape.k, shape.shape.m);
+    let masks = (0..rows * inputs).map(|_| ctx.rng.next_u64()).collect();
+    let masks = Share::new(ring, masks);
+    let products = linear_client(ctx, he, &masks, shape)?;
+    let masks = by_row(&masks, inputs);
+    let rows = masks.zip(by_row(&products, shape.shape.n));
+    Ok(rows
+        .map(|(mask, product)| Ahead { mask, product })
+        .collect())
+}
+
+/// The server's part, ahead.
+///
+/// # Errors
+/// As [`linear_server_alone`].
+pub fn ahead_server(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    ring: Ring,
+    rows: usize,
+    weights: &PreparedWeights,
+) -> Result<Vec<Ahead>, TwopcError> {
+    let products = linear_server_alone(ctx, he, ring, rows, weights)?;
+    let rows = by_row(&products, weights.n).map(|product| Ahead {
+        mask: Share::zero(ring, 0),
+        product,
+    });
+    Ok(rows.collect())
+}
+
+/// The client's part: its share of a row; returns its share of the row times W.
+///
+/// # Errors
+/// [`HeError::Operand`](crate::he::HeError::Operand) for a row of another length; else those of the session.
+pub fn linear_ahead_client(ctx: &mut Ctx, x: &Share, ahead: Ahead) -> Result<Share, TwopcError> {
+    let Ahead { mask, product } = ahead;
+    expect_words(x.words(), mask.len())?;
+    let masked = x.sub(&mask);
+    let message = wire::pack(masked.words(), x.ring().bits());
+    ctx.session.send_vec(MASKED, message)?;
+    Ok(product)
+}
+
+/// The server's part: its share of the row, and the weights that the product was made with.
+///
+/// # Errors
+/// [`HeError::Operand`](crate::he::HeError::Operand) for a row or weights of another size; else those of the session
+/// and of the peer's bytes.
+pub fn linear_ahead_server(
+    ctx: &mut Ctx,
+    x: &Share,
+    weights: &PreparedWeights,
+    ahead: Ahead,
+) -> Result<Share, TwopcError> {
+    let (ring, inputs) = (x.ring(), weights.m);
+    expect_words(x.words(), inputs)?;
+    expect_words(ahead.product.words(), weights.n)?;
+    let length = wire::packed_len(inputs, ring.bits());
+    let message = wire::recv_exactly(&mut ctx.session, MASKED, length)?;
+    let masked = Share::new(ring, wire::unpack(&message, ring.bits(), inputs)?);
+    let row = masked.add(x);
+    let own = product_small(row.words(), &weights.weights, 1, inputs, weights.n);
+    Ok(ahead.product.add(&Share::new(ring, own)))
+}
+
+/// What a product of a row of `inputs` numbers sends that was made ahead. Making it costs what the step at once does:
+/// [`linear_cost`](super::linear_cost).
+pub fn linear_ahead_cost(inputs: usize, ring: Ring) -> Cost {
+    Cost::exchange(wire::packed_len(inputs, ring.bits()) as u64, 0)
+}
+
+/// The rows of a matrix of this width.
+fn by_row(x: &Share, width: usize) -> impl Iterator<Item = Share> {
+    let rows = x.words().chunks_exact(width.max(1));
+    rows.map(|row| Share::new(x.ring(), row.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::he::linear::linear_cost;
+    use crate::he::{HeError, OltShape};
+    use crate::share::Ring;
+    use crate::testing::{assert_cost, reveal, run_after, share};
+    use hushed_math::rng::SecretRng;
+
+    fn keys(ctx: &mut Ctx) -> HeContext {
+        HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap()
+    }
+
+    /// Weights with both ends of their range, and rows of full-size words.
+    fn numbers(rows: usize, m: usize, n: usize, bits: u32, ring: Ring) -> (Vec<i32>, Vec<u64>) {
+        let mut rng = SecretRng::insecure_from_seed(5);
+        let mut weights: Vec<i32> = (0..m * n)
+            .map(|_| (rng.next_u64() as i32) >> (31 - bits))
+            .collect();
+        (weights[0], weights[m * n - 1]) = (-(1 << bits), 1 << bits);
+        let mut x: Vec<u64> = (0..rows * m).map(|_| ring.reduce(rng.next_u64())).collect();
+        x[0] = ring.mask();
+        (weights, x)
+    }
+
+    /// Rows made together and used one after the other: the product by definition, the declared cost of both parts.
+    fn rows_made_ahead(rows: usize, m: usize, n: usize, bits: u32) {
+        let ring = Ring::new(48);
+        let (w, x) = numbers(rows, m, n, bits, ring);
+        let weights = PreparedWeights::new(m, n, bits, w.clone()).unwrap();
+        let shape = weights.shape(rows);
+        let shares: Vec<_> = x.chunks(m).map(|row| share(ring, row, row[0])).collect();
+        let making = |ctx: &mut Ctx| {
+            let he = keys(ctx);
+            let before = ctx.session.stats();
+            let made = match ctx.is_client() {
+                true => ahead_client(ctx, &he, ring, &shape).unwrap(),
+                false => ahead_server(ctx, &he, ring, rows, &weights).unwrap(),
+            };
+            let cost = linear_cost(&he, &shape, ring).unwrap();
+            let spent = ctx.session.stats().since(&before);
+            let bytes = cost.wire_bytes();
+            assert_eq!(spent.bytes_sent + spent.bytes_received, bytes);
+            assert_eq!(made.len(), rows);
+            std::sync::Mutex::new(made)
+        };
+        let take = |made: &std::sync::Mutex<Vec<Ahead>>| std::mem::take(&mut *made.lock().unwrap());
+        let (a, b, stats) = run_after(
+            making,
+            |ctx, made| {
+                let rows = take(made).into_iter().zip(&shares);
+                rows.map(|(row, (x, _))| linear_ahead_client(ctx, x, row).unwrap())
+                    .collect::<Vec<_>>()
+            },
+            |ctx, made| {
+                let rows = take(made).into_iter().zip(&shares);
+                rows.map(|(row, (_, x))| linear_ahead_server(ctx, x, &weights, row).unwrap())
+                    .collect::<Vec<_>>()
+            },
+        );
+        for ((a, b), x) in a.iter().zip(&b).zip(x.chunks(m)) {
+            for (column, found) in reveal(a, b).into_iter().enumerate() {
+                let term = |i: usize| x[i].wrapping_mul(i64::from(w[i * n + column]) as u64);
+                let exact = (0..m).map(term).fold(0, u64::wrapping_add);
+                let off = ring.decode(ring.reduce(found.wrapping_sub(exact)));
+                assert!(off.abs() <= 1, "column {column}: off by {off}");
+            }
+        }
+        let mut expected = linear_ahead_cost(m, ring).repeated(rows as u64);
+        // The client sends all rows without waiting.
+        expected.rounds = 1;
+        assert_cost(&stats, expected);
+    }
+
+    #[test]
+    fn rows_made_ahead_give_the_product() {
+        rows_made_ahead(1, 1, 1, 20);
+        rows_made_ahead(3, 50, 7, 22);
+        rows_made_ahead(5, 384, 33, 22);
+        rows_made_ahead(9, 768, 70, 22);
+        rows_made_ahead(130, 5, 3, 22);
+    }
+
+    /// What the server is sent depends on r: the same row, twice, looks new.
+    #[test]
+    fn a_row_sent_twice_does_not_repeat() {
+        let ring = Ring::new(48);
+        let shape = LinearShape {
+            shape: OltShape { k: 2, m: 40, n: 2 },
+            weight_bits: 20,
+        };
+        let weights = PreparedWeights::new(40, 2, 20, vec![1; 80]).unwrap();
+        let ((), seen, _) = run_after(
+            keys,
+            |ctx, he| {
+                let row = Share::new(ring, vec![7; 40]);
+                for ahead in ahead_client(ctx, he, ring, &shape).unwrap() {
+                    linear_ahead_client(ctx, &row, ahead).unwrap();
+                }
+            },
+            |ctx, he| {
+                ahead_server(ctx, he, ring, 2, &weights).unwrap();
+                let length = wire::packed_len(40, 48);
+                [0, 1].map(|_| wire::recv_exactly(&mut ctx.session, MASKED, length).unwrap())
+            },
+        );
+        let words = seen.map(|message| wire::unpack(&message, 48, 40).unwrap());
+        assert!(
+            words[0]
+                .iter()
+                .zip(&words[1])
+                .all(|(a, b)| a != b && *a != 7)
+        );
+    }
+
+    #[test]
+    fn operands_and_foreign_bytes_that_do_not_fit_are_refused() {
+        let ring = Ring::new(47);
+        let weights = PreparedWeights::new(3, 2, 20, vec![1; 6]).unwrap();
+        let shape = weights.shape(1);
+        let operand = |error: Option<TwopcError>| {
+            matches!(error, Some(TwopcError::He(HeError::Operand { .. })))
+        };
+        // 3 words of 47 bits take 18 bytes, the last of which has three bits that are none's.
+        for bytes in [17, 19, 0, 18] {
+            let ((), error, _) = run_after(
+                keys,
+                |ctx, he| {
+                    let mut made = ahead_client(ctx, he, ring, &shape).unwrap();
+                    let wrong = Share::zero(ring, 4);
+                    let error = linear_ahead_client(ctx, &wrong, made.remove(0)).err();
+                    assert!(operand(error));
+                    ctx.session.send(MASKED, &vec![0xff; bytes]).unwrap();
+                },
+                |ctx, he| {
+                    let mut made = ahead_server(ctx, he, ring, 1, &weights).unwrap();
+                    let x = Share::zero(ring, 3);
+                    linear_ahead_server(ctx, &x, &weights, made.remove(0)).err()
+                },
+            );
+            match bytes {
+                18 => assert!(matches!(error, Some(TwopcError::PeerMisbehaved { .. }))),
+                _ => assert!(matches!(error, Some(TwopcError::Net(_))), "{bytes}"),
+            }
+        }
+        let ((), (), _) = run_after(
+            keys,
+            |ctx, he| drop(ahead_client(ctx, he, ring, &shape).unwrap()),
+            |ctx, he| {
+                let mut made = ahead_server(ctx, he, ring, 1, &weights).unwrap();
+                let x = Share::zero(ring, 2);
+                let error = linear_ahead_server(ctx, &x, &weights, made.remove(0)).err();
+                assert!(operand(error));
+            },
+        );
+    }
+}
