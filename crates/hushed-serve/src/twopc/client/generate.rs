@@ -193,7 +193,9 @@ impl Client {
         }
         let prefix = self.prefix_for(options)?;
         let new = self.prompt(prompt, options, prefix > 0)?;
-        if options.max_tokens > self.texts_left() + self.passes_ahead() {
+        // What is made ahead has been counted; the first pass takes none of it.
+        let counted = self.passes_ahead().min(options.max_tokens - 1);
+        if options.max_tokens - counted > self.texts_left() {
             return Err(ServeError::TooManyTexts {
                 texts: options.max_tokens,
                 limit: self.texts_left(),
@@ -237,7 +239,8 @@ impl Client {
     /// Each counts as a text. They are of this session: what it leaves is wiped.
     ///
     /// # Errors
-    /// [`Refusal::TooFarAhead`] of a server that makes none; else as a pass.
+    /// [`Refusal::TooFarAhead`] of a server that makes none; [`ServeError::TooManyTexts`] for more than the session has
+    /// left; else as a pass.
     pub fn make_ahead(&mut self, passes: u16) -> Result<Made, ServeError> {
         if self.welcome.max_ahead == 0 {
             return Err(none_ahead());
@@ -247,6 +250,10 @@ impl Client {
         let passes = passes.min(room);
         if passes == 0 {
             return Ok(Made::default());
+        }
+        let (texts, limit) = (usize::from(passes), self.texts_left());
+        if texts > limit {
+            return Err(ServeError::TooManyTexts { texts, limit });
         }
         let (began, before) = (Instant::now(), self.stats());
         self.ask(&Request::Ahead(passes))?;
