@@ -147,6 +147,9 @@ impl Args {
                 prefix.tokens, prefix.text
             ));
         }
+        if self.ahead > 0 {
+            out.note("products of later tokens are made before the first one");
+        }
         let stop = self.stop.iter().map(|s| s.replace("\\n", "\n"));
         let options = GenerateOptions {
             max_tokens: self.max_tokens,

@@ -56,7 +56,7 @@ pub enum PlanError {
         "a plan is for at least one text, one token of answer and, where there is one, a bucket of at least 1"
     )]
     Nothing,
-    /// An answer of several tokens from a model that gives none.
+    /// An answer of several tokens, or products ahead of them, from a model that gives none.
     #[error("only models that generate text add tokens to it")]
     NotGenerated,
     /// Texts for a model of images.
@@ -107,7 +107,7 @@ impl Plan {
             true => 1,
             false => FEWEST,
         };
-        if !generates && later > 0 {
+        if !generates && (later > 0 || request.ahead > 0) {
             return Err(PlanError::NotGenerated);
         }
         let prefix = match &request.prefix {

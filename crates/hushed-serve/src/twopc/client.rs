@@ -5,6 +5,7 @@
 //! asks for it, and messages that are masked or encrypted.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod ahead;
 mod answer;
 mod cache;
 mod generate;
@@ -32,8 +33,9 @@ use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use answer::by_size;
 use greet::{greet, pinned};
 
+pub use ahead::Made;
 pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress};
-pub use generate::{Finish, GenerateOptions, Generated, Generation, Made};
+pub use generate::{Finish, GenerateOptions, Generated, Generation};
 pub use options::Options;
 pub use search::Found;
 

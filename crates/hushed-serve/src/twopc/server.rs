@@ -7,7 +7,7 @@ mod session;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hushed_model::{Model, Task};
+use hushed_model::{Model, ModelError, Task};
 use hushed_mpc::formats::MAX_TOKENS;
 use hushed_mpc::{Index, Layers, RunError, Sampler, out_of_range, sampled_out_of_range};
 
@@ -48,6 +48,9 @@ impl Server {
         if model.public.images.is_some() && max_tokens < model.public.max_tokens {
             let name = "a limit of tokens below the rows of an image, --max-tokens,";
             return Err(ServeError::NotForImages { name });
+        }
+        if config.max_ahead > 0 && model.public.task() != Task::Generate {
+            return Err(ModelError::NotAGenerator.into());
         }
         let (answers, logits) = (config.answers, model.body.outputs());
         if !answers.suits(model.public.task(), logits) {

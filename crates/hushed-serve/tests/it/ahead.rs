@@ -1,8 +1,8 @@
 //! Text continued with products that were made ahead of its passes.
 
 use hushed_model::Model;
-use hushed_model::testing::{tiny_generator, tiny_golden};
-use hushed_serve::{Category, GenerateOptions, Generated};
+use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
+use hushed_serve::{Category, GenerateOptions, Generated, Server, ServerConfig};
 
 use crate::common::Running;
 use crate::generate::{PROMPT, all, assert_greedy_of, ids, options, start};
@@ -89,9 +89,27 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
     let mut client = server.connect().unwrap();
     let made = [9, 1].map(|passes| client.make_ahead(passes).unwrap().passes);
     assert_eq!((made, client.passes_ahead()), ([2, 0], 2));
-    // The first token of a text is one too many.
+    // The first token of a text is one too many, and so are more products.
     assert_eq!(client.texts_left(), 0);
-    let mut generation = client.generate(PROMPT, &options(2)).unwrap();
-    let error = generation.next().unwrap().err().unwrap();
-    assert_eq!(error.name(), "too-many-texts");
+    let refused = client.generate(PROMPT, &options(2)).err().unwrap();
+    assert_eq!(refused.name(), "too-many-texts");
+    client.close().unwrap();
+    let server = start(|config| {
+        config.max_ahead = 2;
+        config.max_texts = 1;
+    });
+    let mut client = server.connect().unwrap();
+    let sent = client.stats().bytes_sent;
+    assert_eq!(client.make_ahead(2).err().unwrap().name(), "too-many-texts");
+    assert_eq!(client.stats().bytes_sent, sent);
+    assert_eq!(client.make_ahead(1).unwrap().passes, 1);
+    client.close().unwrap();
+
+    // A model that has no later passes.
+    let folder = tempfile::tempdir().unwrap();
+    tiny_folder(folder.path()).unwrap();
+    let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+    config.max_ahead = 1;
+    let refused = Server::bind(&config).err().unwrap();
+    assert_eq!(refused.category(), Category::Usage);
 }

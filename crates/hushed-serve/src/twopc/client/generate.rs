@@ -3,17 +3,17 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hushed_model::{Decoder, Message, Prompt, Task, TokenIds, Tokenizer};
 use hushed_mpc::{Adds, Input, Penalties, Prefix, Terms, TextCache, next_tokens, pads_in_front};
 
+use super::ahead::{Made, none_ahead};
 use super::stop::Stops;
 use super::{Client, Cost};
 use crate::bundle;
 use crate::error::ServeError;
-use crate::session::wire::Refusal;
-use crate::twopc::wire::{MAX_AHEAD, MAX_TEMPERATURE, Next, Request};
+use crate::twopc::wire::{MAX_TEMPERATURE, Next, Request};
 
 /// How to continue a text. No `Debug`: the stop strings may be private.
 #[derive(Clone, PartialEq)]
@@ -85,17 +85,6 @@ pub enum Finish {
     Stop,
     /// It has as many tokens as were asked for.
     Length,
-}
-
-/// Products that were made ahead.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Made {
-    /// For how many passes.
-    pub passes: usize,
-    /// How long it took.
-    pub time: Duration,
-    /// Payload bytes sent and received.
-    pub bytes: (u64, u64),
 }
 
 /// The likeliest tokens after a pass, and its cost.
@@ -193,7 +182,9 @@ impl Client {
         }
         let prefix = self.prefix_for(options)?;
         let new = self.prompt(prompt, options, prefix > 0)?;
-        if options.max_tokens > self.texts_left() + self.passes_ahead() {
+        // What is made ahead has been counted; the first pass takes none of it.
+        let counted = self.passes_ahead().min(options.max_tokens - 1);
+        if options.max_tokens - counted > self.texts_left() {
             return Err(ServeError::TooManyTexts {
                 texts: options.max_tokens,
                 limit: self.texts_left(),
@@ -231,42 +222,6 @@ impl Client {
             ended: false,
             client: self,
         })
-    }
-
-    /// Has products by weights made for this many later passes of texts to come, at most as many as the server holds.
-    /// Each counts as a text. They are of this session: what it leaves is wiped.
-    ///
-    /// # Errors
-    /// [`Refusal::TooFarAhead`] of a server that makes none; else as a pass.
-    pub fn make_ahead(&mut self, passes: u16) -> Result<Made, ServeError> {
-        if self.welcome.max_ahead == 0 {
-            return Err(none_ahead());
-        }
-        let held = u16::try_from(self.passes_ahead()).unwrap_or(u16::MAX);
-        let room = self.welcome.max_ahead.min(MAX_AHEAD).saturating_sub(held);
-        let passes = passes.min(room);
-        if passes == 0 {
-            return Ok(Made::default());
-        }
-        let (began, before) = (Instant::now(), self.stats());
-        self.ask(&Request::Ahead(passes))?;
-        let passes = usize::from(passes);
-        self.backend.make_ahead(&self.program, passes)?;
-        self.texts += passes * self.charge();
-        self.used = Instant::now();
-        self.backend.forget_costs();
-        let stats = self.stats().since(&before);
-        Ok(Made {
-            passes,
-            time: began.elapsed(),
-            bytes: (stats.bytes_sent, stats.bytes_received),
-        })
-    }
-
-    /// Passes for which products are held.
-    #[must_use]
-    pub fn passes_ahead(&self) -> usize {
-        self.backend.passes_ahead()
     }
 
     /// The server's public prefix, if it is what is expected: its tokens.
@@ -475,11 +430,6 @@ impl Iterator for Generation<'_> {
         self.ended |= token.is_err();
         Some(token)
     }
-}
-
-/// Of a server that makes nothing ahead.
-fn none_ahead() -> ServeError {
-    ServeError::Refused(Refusal::TooFarAhead { limit: 0 })
 }
 
 /// A temperature as it is sent.

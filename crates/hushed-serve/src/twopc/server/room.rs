@@ -27,7 +27,7 @@ impl Room {
         let (_, max_tokens) = rows;
         let pass = config.max_pass_tokens.max(max_tokens);
         let mut needed = Memory::largest(program, rows, pass)?;
-        if config.max_ahead > 0 && program.embedding().is_some() {
+        if config.max_ahead > 0 {
             let ahead = Plan::ahead(program, config.max_ahead.into())?.memory;
             needed.session = (needed.session + ahead.stock).max(ahead.session);
         }
