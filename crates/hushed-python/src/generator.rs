@@ -30,6 +30,7 @@ struct Wanted {
     bucket: Option<usize>,
     pad_output: bool,
     public_prefix: Option<PathBuf>,
+    ahead: u16,
     public_table: bool,
 }
 
@@ -282,7 +283,7 @@ impl Wanted {
             stop: self.stop.clone(),
             pad_output: self.pad_output,
             public_prefix,
-            ahead: 0,
+            ahead: self.ahead,
             public_table: self.public_table,
         })
     }

@@ -26,6 +26,7 @@ struct Serving {
     index: Option<PathBuf>,
     search_scores: bool,
     public_prefix: Option<PathBuf>,
+    max_ahead: u16,
     answers: String,
 }
 
@@ -138,6 +139,7 @@ impl Serving {
         config.index = self.index;
         config.search_scores = self.search_scores;
         config.public_prefix = self.public_prefix;
+        config.max_ahead = self.max_ahead;
         config.answers = answers;
         config
     }

@@ -71,6 +71,18 @@ def test_a_text_ends_before_a_stop_string(generator):
     assert "".join(stopped) == whole[: whole.index(whole[1])] and stopped.finish == "stop"
 
 
+def test_products_made_ahead_give_the_same_text(writer):
+    with hushed.Generator(writer.address, pin=writer.pin) as generator:
+        expected = "".join(generator.generate("Hello world", max_tokens=6))
+    with hushed.serve(GOLDEN / "gpt2", max_ahead=2) as server:
+        with hushed.Generator(server.address, pin=server.pin, ahead=2) as generator:
+            assert "".join(generator.generate("Hello world", max_tokens=6)) == expected
+        with hushed.Generator(server.address, pin=server.pin, ahead=3) as generator:
+            with pytest.raises(hushed.HushedError) as refused:
+                list(generator.generate("Hello world", max_tokens=6))
+    assert refused.value.name == "too-far-ahead"
+
+
 def test_a_text_goes_on_behind_a_public_prefix(tmp_path):
     prefix, other = tmp_path / "prefix.txt", tmp_path / "other.txt"
     prefix.write_text("Hello world, hello again: ")

@@ -11,6 +11,7 @@ from ._settings import (
     PathLike,
     Penalties,
     Wanted,
+    ahead_of,
     at_least,
     bucket_of,
     close_quietly,
@@ -29,11 +30,13 @@ class Generator(Session):
     ...         print(piece, end="", flush=True)
 
     The server learns the number of tokens of the prompt (rounded up with ``bucket``), and the number of passes and when
-    they run: so where the text ends, unless ``pad_output`` is set. ``public_prefix`` is a file with the public text that
-    the server must have before every one (:func:`serve`); without it the generator takes what the server has. With
+    they run: so where the text ends, unless ``pad_output`` is set. ``public_prefix`` is a file with the public text
+    that the server must have before every one (:func:`serve`); without it the generator takes what the server has. With
     ``answers="top:K"`` the server must open the K likeliest tokens of each pass, which :attr:`Generation.top` gives.
-    Arguments of the connection are those of :class:`SentenceEncoder`. One text is continued at a time. It cannot be pickled, and
-    refuses to work in a process that was forked from its own.
+    With ``ahead=N`` products of N later tokens at a time are made before they are needed, at a server that allows it
+    (:func:`serve`): each token then takes less, and the server learns how many. Arguments of the connection are those
+    of :class:`SentenceEncoder`. One text is continued at a time. It cannot be pickled, and refuses to work in a process
+    that was forked from its own.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Generator(Session):
         cache_dir: Optional[PathLike] = None,
         bucket: Optional[int] = None,
         public_prefix: Optional[PathLike] = None,
+        ahead: Optional[int] = None,
         public_table: Optional[bool] = None,
         answers: str = "label",
     ) -> None:
@@ -58,6 +62,7 @@ class Generator(Session):
         self._server = connection.server
         self._bucket = bucket_of(bucket)
         self._public_prefix = public_prefix or variable("HUSHED_PUBLIC_PREFIX")
+        self._ahead = ahead_of(ahead)
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
         self._native: _native.Generator = _native.Generator(connection, str(answers))
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
@@ -131,6 +136,7 @@ class Generator(Session):
             bucket=self._bucket,
             pad_output=bool(pad_output),
             public_prefix=self._public_prefix,
+            ahead=self._ahead,
             public_table=self._public_table,
         )
 

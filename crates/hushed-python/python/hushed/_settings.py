@@ -10,6 +10,8 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 #: Values that switch a flag of the command off.
 _OFF = ("", "0", "f", "false", "n", "no", "off")
+#: More than any server makes.
+_MOST_AHEAD = 65535
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Wanted:
     bucket: Optional[int]
     pad_output: bool
     public_prefix: Optional[PathLike]
+    ahead: int
     public_table: bool
 
 
@@ -125,6 +128,7 @@ class Serving:
     index: Optional[PathLike]
     search_scores: bool
     public_prefix: Optional[PathLike]
+    max_ahead: int
     answers: str
 
 
@@ -148,6 +152,19 @@ def at_least(least: int, value: object, name: str) -> int:
     if number < least:
         raise UsageError(f"{name}={number}: a whole number from {least} is expected", "limit")
     return number
+
+
+def ahead_of(given: Optional[int]) -> int:
+    """Tokens whose products are made ahead: what is given, else HUSHED_AHEAD, else none."""
+    if given is None:
+        text = variable("HUSHED_AHEAD")
+        given = 0 if text is None else whole(text, 0, "HUSHED_AHEAD")
+    return ahead_within(given, "ahead")
+
+
+def ahead_within(given: int, name: str) -> int:
+    """A number of tokens that the extension module takes; a server refuses more than 128."""
+    return min(at_least(0, given, name), _MOST_AHEAD)
 
 
 def bucket_of(given: Optional[int]) -> Optional[int]:
