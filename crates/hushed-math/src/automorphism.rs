@@ -191,9 +191,19 @@ impl Automorphism {
             let turns: Vec<_> = turns.iter().map(|t| (&*t.moves, &t.orders)).collect();
             return limb.dot_pair_of_turned(out, d, &turns, keys);
         }
+        // What a transform on 512-bit registers has left loose is reduced here: other kernels take values.
+        #[cfg(target_arch = "x86_64")]
+        let loose = pointwise.ifma().is_some();
+        #[cfg(not(target_arch = "x86_64"))]
+        let loose = false;
         let turned = turns.iter().zip(d).map(|(turn, d)| {
             let mut turned = Words::scratch(turn.n);
             turn.apply(d, &mut turned);
+            if loose {
+                let modulus = pointwise.modulus();
+                let words = turned.iter_mut();
+                words.for_each(|word| *word = modulus.reduce(*word & ((1 << 52) - 1)));
+            }
             turned
         });
         let turned: Vec<Words> = turned.collect();

@@ -243,6 +243,10 @@ impl Plan {
         }
         let mut plan = Plan::of(program, counting, 0, &[passes], Terms::default());
         let (client, server) = memory::stock(program, passes)?;
+        // The rows of one product are twice in memory while they are parted.
+        let products = products_of(program)?.into_iter();
+        let widest = products.map(|(_, product)| product.outputs).max();
+        plan.memory.session += 8 * (passes * widest.unwrap_or(0)) as u64;
         plan.memory.client += client;
         plan.memory.session += server;
         plan.memory.stock = server;

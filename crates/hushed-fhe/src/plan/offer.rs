@@ -151,7 +151,8 @@ pub(crate) fn reply_form(
 }
 
 /// Logits that a text is answered with: those of a classifier, or of a decoder that is read at them.
-pub(crate) fn answered_logits(program: &Program, answer: AnswerRows) -> Option<usize> {
+#[must_use]
+pub fn answered_logits(program: &Program, answer: AnswerRows) -> Option<usize> {
     let classes = program.classifier().map(|c| c.classes.outputs);
     let tokens = program.vocabulary().map(|head| head.outputs);
     classes.or(tokens.filter(|_| answer == AnswerRows::Logits))

@@ -25,6 +25,9 @@ pub const MAX_PLAN_BYTES: usize = 4 << 20;
 /// Most columns of a model and most layers: what a plan may ask a reader to hold.
 const MOST: usize = 1 << 16;
 
+/// Most logits: tokens of a vocabulary.
+const MOST_LOGITS: usize = 1 << 20;
+
 /// The error that a reply declares, in parts of its magnitude: so many bits below what the parameter set certifies of a
 /// slot. Pooling averages the errors of rows, and a client divides what comes back by its text's share of the rows,
 /// which makes errors of short texts larger again: what is declared stays above the first and leaves room for the
@@ -532,7 +535,7 @@ impl FhePlan {
             self.layers.to_string(),
         )?;
         require(
-            (1..=MOST).contains(&self.outputs()),
+            (1..=MOST_LOGITS).contains(&self.outputs()),
             "logits",
             self.outputs().to_string(),
         )?;

@@ -41,6 +41,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Bytes of a text of this many rows that a session holds between passes.
+    pub fn of_text(program: &Program, rows: usize) -> u64 {
+        cached(program, rows)
+    }
+
     /// The server's process with this many sessions in their largest steps at once.
     pub fn server(&self, sessions: usize) -> u64 {
         self.weights + sessions as u64 * self.session

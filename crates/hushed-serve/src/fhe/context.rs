@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use hushed_fhe::calibrate::weights_sha256;
 use hushed_fhe::plan::declared::{self, Circuit};
-use hushed_fhe::plan::offer::needed;
+use hushed_fhe::plan::offer::{answered_logits, needed};
 use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::run::job::{Bootstrapper, EvalKeyPlan, bootstrap};
@@ -221,7 +221,7 @@ fn fitting(
     };
     let program = model.program_of_all_rows();
     can_run(&program).map_err(FheJobError::from)?;
-    let logits = program.classifier().map(|c| c.classes.outputs);
+    let logits = answered_logits(&program, plan.answer.unwrap_or_default());
     let found = (program.layers().len(), program.width(), logits);
     let planned = (plan.layers, plan.width, plan.logits);
     if found != planned {

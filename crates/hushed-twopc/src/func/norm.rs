@@ -354,7 +354,7 @@ mod tests {
     const TO: Format = Format::new(48, 16);
 
     /// What the formats allow for a row of `width` with the factor r = √d/‖c‖ and the exact result y: c off by a unit;
-    /// r by a unit, by the Newton step's 2·10^−5, and by the roundings in the squares, which add up like 2·‖c‖·unit/√6
+    /// r by a unit, by the polynomial's 2·10^−5, and by the roundings in the squares, which add up like 2·‖c‖·unit/√6
     /// (five times that here); the result by two units.
     fn bound(how: &Deviation, centred: Format, width: usize, r: f64, y: f64) -> f64 {
         let unit = |f: Format| (-f64::from(f.frac)).exp2();

@@ -29,7 +29,9 @@ impl Room {
         let mut needed = Memory::largest(program, rows, pass)?;
         if config.max_ahead > 0 {
             let ahead = Plan::ahead(program, config.max_ahead.into())?.memory;
-            needed.session = (needed.session + ahead.stock).max(ahead.session);
+            // Of a text that waits for them its rows are held beside.
+            let text = Memory::of_text(program, max_tokens);
+            needed.session = (needed.session + ahead.stock).max(ahead.session + text);
         }
         if let Some(index) = index {
             let wanted = Wanted {

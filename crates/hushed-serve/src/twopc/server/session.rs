@@ -259,7 +259,9 @@ impl Passes<'_> {
         self.backend.forget_costs();
         self.done.texts += charge;
         let stats = self.backend.ctx().session.stats().since(&before);
-        debug(self.entry, 0, 0, began.elapsed(), &stats);
+        let spent = began.elapsed();
+        shared.listener.metrics.pass(0, 0, spent, &stats);
+        debug(self.entry, 0, 0, spent, &stats);
         Ok(())
     }
 
