@@ -62,8 +62,8 @@ pub struct FhePlan {
     /// without it, d numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logits: Option<usize>,
-    /// What a decoder is read at: its reply is the hidden states of these rows, after the last norm, of which the client
-    /// makes logits, or the logits themselves. Without it the model is an encoder.
+    /// What a decoder is read at: its reply is the hidden states of these rows, after the last norm, of which the
+    /// client makes logits, or the logits themselves. Without it the model is an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerRows>,
     /// Columns are divided by it before they are encrypted: then no entry is beyond 1.

@@ -156,8 +156,8 @@ fn normalise(
 }
 
 /// Σ c_k·w^k of w = 4u − 3, within [1, 2] up to its error, with [`FRAC`] fraction bits in the ring [`listed`]. For
-/// u = 0, which is no number's, it is out of range and may be off by much; the one-hot of 0 is zeros, so that the result
-/// does not see it.
+/// u = 0, which is no number's, it is out of range and may be off by much; the one-hot of 0 is zeros, so that the
+/// result does not see it.
 fn polynomial(ctx: &mut Ctx, u: &Share, c: &[f64; 6], to: Ring) -> Result<Share, TwopcError> {
     let (n, me) = (u.len(), ctx.party());
     let c = c.map(|x| (x * f64::from(1u32 << FRAC)).round() as i64);
