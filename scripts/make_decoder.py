@@ -17,6 +17,7 @@ says what was read and what came out.
 """
 
 import argparse
+import functools
 import hashlib
 import html.parser
 import json
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import typing
 
 import jax
 import jax.numpy as jnp
@@ -113,6 +115,16 @@ def tokens_of(tokenizer, texts):
     return np.array([id for text in tokenizer.encode_batch(texts) for id in text.ids + [end]], np.int32)
 
 
+
+
+class Form(typing.NamedTuple):
+    """What `compare_decoders.py` compares; the decoder that is saved has the defaults."""
+
+    ternary: bool = True
+    attention: str = "sigmoid"
+    sub_norms: bool = False
+
+
 SHAPES = {
     "self_attn.q_proj": (WIDTH, WIDTH),
     "self_attn.k_proj": (WIDTH, WIDTH),
@@ -123,9 +135,10 @@ SHAPES = {
     "mlp.down_proj": (WIDTH, HIDDEN),
 }
 NORMS = ["input_layernorm", "post_attention_layernorm"]
+SUB_NORMS = {"self_attn.attn_sub_norm": WIDTH, "mlp.ffn_sub_norm": HIDDEN}
 
 
-def begin(seed):
+def begin(seed, form):
     rng = np.random.default_rng(seed)
     weights = {"embed_tokens": 0.06 * rng.standard_normal((VOCABULARY, WIDTH)), "norm": np.ones(WIDTH)}
     for i in range(LAYERS):
@@ -134,6 +147,8 @@ def begin(seed):
             spread = shape[1] ** -0.5 * (0.3 if last else 1.0)
             weights[f"layers.{i}.{name}"] = spread * rng.standard_normal(shape)
         weights |= {f"layers.{i}.{name}": np.ones(WIDTH) for name in NORMS}
+        if form.sub_norms:
+            weights |= {f"layers.{i}.{name}": np.ones(width) for name, width in SUB_NORMS.items()}
     return {name: jnp.asarray(w, jnp.float32) for name, w in weights.items()}
 
 
@@ -165,22 +180,31 @@ def beyond(x):
     return jnp.mean(jax.nn.relu(jnp.abs(x) - LIMIT) ** 2)
 
 
-def forward(weights, ids):
+def attended(scores, causal, form):
+    """The weights that scores give to the rows up to their own."""
+    if form.attention == "sigmoid":
+        return jax.nn.sigmoid(scores + BIAS) * causal
+    return jax.nn.softmax(jnp.where(causal > 0, scores, -jnp.inf))
+
+
+def forward(weights, ids, form):
     """Logits, the penalty, and the largest score and argument of a gate."""
     x = weights["embed_tokens"][ids]
     batch, places = ids.shape
     causal = jnp.tril(jnp.ones((places, places)))
     penalty, scores_most, gate_most = 0.0, 0.0, 0.0
     for i in range(LAYERS):
-        map_ = lambda name: ternary(weights[f"layers.{i}.{name}"]).T
-        y = norm(x, weights[f"layers.{i}.input_layernorm"])
+        of = lambda name: weights[f"layers.{i}.{name}"]
+        map_ = lambda name: (ternary(of(name)) if form.ternary else of(name)).T
+        sub_norm = lambda x, name: norm(x, of(name)) if form.sub_norms else x
+        y = norm(x, of("input_layernorm"))
         q, k, v = ((y @ map_(f"self_attn.{n}_proj")).reshape(batch, places, HEADS, -1) for n in "qkv")
         scores = jnp.einsum("bqhc,bkhc->bhqk", turned(q), turned(k)) / math.sqrt(WIDTH // HEADS) * causal
-        seen = jnp.einsum("bhqk,bkhc->bqhc", jax.nn.sigmoid(scores + BIAS) * causal, v)
-        x = x + seen.reshape(batch, places, WIDTH) @ map_("self_attn.o_proj")
-        y = norm(x, weights[f"layers.{i}.post_attention_layernorm"])
+        seen = jnp.einsum("bhqk,bkhc->bqhc", attended(scores, causal, form), v).reshape(batch, places, WIDTH)
+        x = x + sub_norm(seen, "self_attn.attn_sub_norm") @ map_("self_attn.o_proj")
+        y = norm(x, of("post_attention_layernorm"))
         gate = y @ map_("mlp.gate_proj")
-        x = x + (jax.nn.silu(gate) * (y @ map_("mlp.up_proj"))) @ map_("mlp.down_proj")
+        x = x + sub_norm(jax.nn.silu(gate) * (y @ map_("mlp.up_proj")), "mlp.ffn_sub_norm") @ map_("mlp.down_proj")
         penalty += beyond(scores) + beyond(gate)
         scores_most = jnp.maximum(scores_most, jnp.abs(scores).max())
         gate_most = jnp.maximum(gate_most, jnp.abs(gate).max())
@@ -188,21 +212,21 @@ def forward(weights, ids):
     return logits, (penalty, scores_most, gate_most)
 
 
-def losses(weights, batch):
-    logits, seen = forward(weights, batch[:, :-1])
+def losses(weights, batch, form):
+    logits, seen = forward(weights, batch[:, :-1], form)
     likelihoods = jnp.take_along_axis(jax.nn.log_softmax(logits), batch[:, 1:, None], -1)
     return -likelihoods.mean(), seen
 
 
-def objective(weights, batch):
-    loss, seen = losses(weights, batch)
+def objective(weights, batch, form):
+    loss, seen = losses(weights, batch, form)
     return loss + PENALTY * seen[0], (loss, seen)
 
 
-@jax.jit
-def step(weights, moments, batch, count, rate):
+@functools.partial(jax.jit, static_argnames="form")
+def step(weights, moments, batch, count, rate, form):
     """AdamW."""
-    (_, (loss, seen)), slopes = jax.value_and_grad(objective, has_aux=True)(weights, batch)
+    (_, (loss, seen)), slopes = jax.value_and_grad(objective, has_aux=True)(weights, batch, form)
     size = jnp.sqrt(sum(jnp.sum(g * g) for g in slopes.values()))
     slopes = {name: g * jnp.minimum(1.0, 1.0 / (size + 1e-6)) for name, g in slopes.items()}
     first = {name: 0.9 * moments[0][name] + 0.1 * g for name, g in slopes.items()}
@@ -216,9 +240,9 @@ def step(weights, moments, batch, count, rate):
     return {name: moved(name, w) for name, w in weights.items()}, (first, second), loss, seen
 
 
-def train(weights, tokens, asked):
+def train(tokens, asked, form):
     """At a rate that falls linearly to nothing with the minutes of processor time. Gives the weights and the number of steps."""
-    rng = np.random.default_rng(asked.seed)
+    weights, rng = begin(asked.seed, form), np.random.default_rng(asked.seed)
     zeros = {name: jnp.zeros_like(w) for name, w in weights.items()}
     moments, count = (zeros, zeros), 0
     start, began = time.process_time(), time.time()
@@ -227,20 +251,20 @@ def train(weights, tokens, asked):
         starts = rng.integers(0, len(tokens) - PLACES - 1, BATCH)
         batch = np.stack([tokens[s : s + PLACES + 1] for s in starts])
         rate = RATE * min((count + 1) / WARM, 1.0) * (1 - part)
-        weights, moments, loss, seen = step(weights, moments, batch, count + 1.0, rate)
+        weights, moments, loss, seen = step(weights, moments, batch, count + 1.0, rate, form)
         count += 1
         if count % 20 == 0:
             print(f"step {count}, {done():.0%}: loss {loss:.3f}, scores to {seen[1]:.1f}, gates to {seen[2]:.1f}", flush=True)
     return weights, count
 
 
-def held_out(weights, tokens, most):
+def held_out(weights, tokens, most, form):
     """The perplexity, and the largest score and argument, over windows one after another."""
     count = min(len(tokens) - 1, most * PLACES) // PLACES
-    evaluate = jax.jit(losses)
+    evaluate = jax.jit(losses, static_argnames="form")
     total, extremes = 0.0, [0.0, 0.0]
     for i in range(count):
-        loss, (_, *seen) = evaluate(weights, tokens[None, i * PLACES : i * PLACES + PLACES + 1])
+        loss, (_, *seen) = evaluate(weights, tokens[None, i * PLACES : i * PLACES + PLACES + 1], form)
         total += float(loss)
         extremes = [max(a, float(b)) for a, b in zip(extremes, seen)]
     return math.exp(total / count), extremes, count * PLACES
@@ -344,11 +368,10 @@ def main():
     tokenizer = tokenizer_of(kept)
     tokens, others = tokens_of(tokenizer, kept), tokens_of(tokenizer, held)
     print(f"{len(texts)} texts, {len(tokens)} tokens to train on, {len(others)} held out", flush=True)
-    weights, steps = train(begin(asked.seed), tokens, asked)
+    weights, steps = train(tokens, asked, Form())
     tensors, exact = stored(weights)
     # What is saved is ternary already: rounding it again by its mean size would be another model.
-    globals()["ternary"] = lambda w: w
-    perplexity, (scores, gates), count = held_out(exact, others, 400)
+    perplexity, (scores, gates), count = held_out(exact, others, 400, Form(ternary=False))
     print(f"held-out perplexity {perplexity:.2f} over {count} tokens; scores to {scores:.2f}, gates to {gates:.2f}")
 
     asked.out.mkdir(parents=True, exist_ok=True)
