@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use hushed_fhe::FheError;
 use hushed_gateway::GatewayError;
+use hushed_model::prune::PruneError;
 use hushed_model::{CalibrationError, ModelError};
 use hushed_mpc::RunError;
 use hushed_mpc::plan::PlanError;
@@ -123,6 +124,12 @@ pub enum CliError {
     #[error(transparent)]
     Fhe(#[from] FheError),
 
+    #[error(transparent)]
+    Prune(#[from] PruneError),
+
+    #[error("{list:?} is no list of layers: 1,3-5 or all, below {count}")]
+    Layers { list: String, count: usize },
+
     #[error("{failed} of {of} checks of this machine failed: see above")]
     Doctor { failed: usize, of: usize },
 }
@@ -141,7 +148,10 @@ impl CliError {
             | Self::Prices { .. }
             | Self::Tokens { .. }
             | Self::Plan(_) => 3,
-            Self::Model(error)
+            Self::Prune(PruneError::Sample { .. }) => 3,
+            Self::Prune(PruneError::Layer { .. }) | Self::Layers { .. } => 2,
+            Self::Prune(PruneError::Model(error))
+            | Self::Model(error)
             | Self::Text { source: error, .. }
             | Self::Image { source: error, .. } => match error {
                 ModelError::Text(_) | ModelError::Image(_) => 3,
@@ -172,6 +182,7 @@ impl CliError {
             Self::Serve(error) => error.category().exit_code(),
             Self::Gateway(error) => error.category().exit_code(),
             Self::Ckks(_) | Self::Run(_) => 70,
+            Self::Prune(_) => 8,
             Self::Doctor { .. } => 1,
         }
     }
@@ -192,7 +203,10 @@ impl CliError {
                 4 => "model-folder",
                 _ => "internal",
             },
-            Self::Model(_) | Self::Text { .. } => match self.exit_code() {
+            Self::Prune(PruneError::Sample { .. }) => "sample-too-small",
+            Self::Prune(PruneError::Layer { .. }) | Self::Layers { .. } => "usage",
+            Self::Prune(PruneError::Write { .. }) => "file-unwritable",
+            Self::Model(_) | Self::Prune(_) | Self::Text { .. } => match self.exit_code() {
                 3 => "text-refused",
                 4 => "model-folder",
                 _ => "internal",

@@ -137,7 +137,7 @@ pub struct LayerChoice {
     pub attention: AttentionChoice,
     /// The norm after attention.
     pub attention_norm: NormChoice,
-    /// The activation of the feed-forward block.
+    /// The activation of the feed-forward block; of no columns where one linear layer stands for the block.
     pub activation: ActivationChoice,
     /// The norm after feed-forward.
     pub feed_forward_norm: NormChoice,

@@ -40,6 +40,7 @@ use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stor
 use crate::ops::head::head;
 use crate::ops::levels::above;
 use crate::ops::mask::{RowMasks, RowsKnown};
+use crate::ops::merged::merged;
 use crate::ops::norm::{ConstantRow, NormPlan, norm, residual};
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Pooled, pool};
@@ -56,6 +57,8 @@ pub use shape::{can_run, head_is_public};
 
 /// Levels of a feed-forward without its activation: two maps and the norm.
 const FEED_FORWARD: usize = 3;
+/// Of one that is a linear layer: the map and the norm.
+const MERGED: usize = 2;
 /// Levels of pooling.
 const POOLING: usize = 1;
 
@@ -448,12 +451,17 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// the first map of a classifier's head) takes a level.
     fn feed_forward_limbs(&self, layer: &LayerChoice, last: bool) -> Result<usize, FheError> {
         let limbs = self.placement.feed_forward;
-        if !last {
-            return Ok(limbs);
-        }
-        let needed = FEED_FORWARD + activation::levels(layer.activation.degree) + POOLING;
+        let inside = match layer.activation.columns.is_empty() {
+            true => MERGED,
+            false if !last => return Ok(limbs),
+            false => FEED_FORWARD + activation::levels(layer.activation.degree),
+        };
+        let needed = inside + if last { POOLING } else { 0 };
         let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
-        Ok(limbs.max(least?))
+        match inside {
+            MERGED => least,
+            _ => Ok(limbs.max(least?)),
+        }
     }
 
     fn step(
@@ -466,6 +474,11 @@ impl<'a, S: Slots> Pass<'a, S> {
         let columns = match &step.block {
             Block::Attention(a) => self.attention(step, a, norm, values)?,
             Block::FeedForward(f) => self.feed_forward(step, f, norm, values)?,
+            Block::Linear(w) => {
+                let x = values.get(step, 0)?.columns(step.id)?;
+                self.on.at(step.id);
+                merged(self.on, step.id, x, w, norm)?
+            }
             Block::Add => self.add(step, norm, values)?,
             Block::Norm(n) => {
                 let Value::Centred(centred) = values.take(step, 0)? else {

@@ -141,6 +141,37 @@ fn every_text_of_a_batch_agrees_with_the_clear_model() {
     }
 }
 
+/// A pruned feed-forward is one map, and the block begins as low as it can.
+#[test]
+fn merged_feed_forwards_agree_with_the_clear_model() {
+    for merged in [vec![0], vec![1], vec![0, 1]] {
+        let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
+        let count = merged.len() as u64;
+        let config = NetworkConfig {
+            merged,
+            ..tiny_config()
+        };
+        let network = random_network(&config, Pool::Mean, 5);
+        let (texts, x) = (texts(), embedded(&network, &texts()));
+        let expected = plain(&network, &texts);
+        let choices = measured(&network, &x, &Structure::default()).choices;
+        choices.check(&network.program()).unwrap();
+        let found = run(&on, &network, &choices, &x, false).unwrap();
+        assert_close(&found, &expected, 0.999);
+        let whole = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
+        let tiny = self::network(Pool::Mean);
+        let other = measured(&tiny, &x, &Structure::default()).choices;
+        assert!(other.check(&network.program()).is_err());
+        run(&whole, &tiny, &other, &x, false).unwrap();
+        let terms = |on: &Simulator| on.tally().counts().total(Op::LinearTerm);
+        let (d, hidden) = (config.width as u64, config.hidden as u64);
+        assert_eq!(terms(&whole) - terms(&on), count * (2 * d * hidden - d * d));
+        // No polynomial of hidden columns: fewer products of vectors.
+        let products = |on: &Simulator| on.tally().counts().total(Op::Tensor);
+        assert!(products(&on) < products(&whole));
+    }
+}
+
 /// The model folders in the repository, with tokens of their own.
 #[test]
 fn other_architectures_agree_with_the_clear_model() {

@@ -355,7 +355,8 @@ impl FhePlanReport {
                 };
                 let attention = program.attentions().next();
                 let (heads, head) = attention.map_or((1, 1), |a| (a.heads.count, a.heads.width));
-                let hidden = program.feed_forwards().next().map_or(1, |f| f.up.outputs);
+                let hidden = program.feed_forwards().flatten().map(|f| f.up.outputs);
+                let hidden = hidden.max().unwrap_or(1);
                 let mut bounds = Bounds {
                     floor: on.floor(),
                     top: on.top(),
@@ -500,6 +501,7 @@ fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
         width: 2,
         heads: 1,
         hidden: 1,
+        merged: places_of(program.feed_forwards().map(|f| f.is_none())),
         vocabulary: 1,
         positions: THIN_ROWS,
         labels,
@@ -516,6 +518,12 @@ fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
     }
     let pool = pool_of(program).unwrap_or(Pool::Mean);
     (random_network(&config, pool, 1).program(), choices)
+}
+
+/// Where it is true.
+fn places_of(each: impl Iterator<Item = bool>) -> Vec<usize> {
+    let places = each.enumerate().filter(|(_, is)| *is);
+    places.map(|(place, _)| place).collect()
 }
 
 /// The pooling that a program ends in.

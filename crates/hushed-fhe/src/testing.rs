@@ -3,7 +3,7 @@
 
 use hushed_ckks::poly::Inverse;
 use hushed_model::plain::activation as exact;
-use hushed_model::{Attention, Layer, Linear, Matrix, Network, Norm, Pool};
+use hushed_model::{Attention, Block, Layer, Linear, Matrix, Network, Norm, Pool};
 
 use super::choices::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
@@ -225,7 +225,7 @@ fn measure_layer(
     fixed: impl Fn(usize) -> bool,
     frozen: bool,
 ) -> (LayerChoice, Vec<Matrix<f64>>) {
-    let (a, f) = (&layer.attention, &layer.feed_forward);
+    let (a, f) = (&layer.attention, layer.feed_forward.feed_forward());
     let mut heads = Vec::new();
     // Text by text, row by row, the last that of padding.
     let mut attended: Vec<Vec<Vec<f64>>> = texts
@@ -249,13 +249,13 @@ fn measure_layer(
         });
     }
     let (mut first, mut second) = (NormSeen::NOTHING, NormSeen::NOTHING);
-    let mut columns = vec![Seen::NOTHING; f.up.outputs];
+    let mut columns = vec![Seen::NOTHING; f.map_or(0, |f| f.up.outputs)];
     // After each norm, rows of padding are its offset; so is a frozen first row inside the layer.
     let pad = numbers(&layer.attention_norm.offset);
-    linear(&f.up, &pad)
-        .iter()
-        .zip(&mut columns)
-        .for_each(|(&v, c)| c.see(v));
+    if let Some(f) = f {
+        let seen = linear(&f.up, &pad).into_iter().zip(&mut columns);
+        seen.for_each(|(v, c)| c.see(v));
+    }
     let mut out = Vec::new();
     for (x, attended) in texts.iter().zip(&attended) {
         let mut y = Matrix::zero(x.rows(), x.cols());
@@ -264,14 +264,20 @@ fn measure_layer(
             let added = linear(&a.output, attended);
             let sum: Vec<f64> = added.iter().zip(x.row(i)).map(|(y, x)| y + x).collect();
             let row = first.apply(&layer.attention_norm, &sum, counts);
-            let mut hidden = linear(&f.up, &row);
-            for (v, column) in hidden.iter_mut().zip(&mut columns) {
-                if counts {
-                    column.see(*v);
+            let added = match &layer.feed_forward {
+                Block::FeedForward(f) => {
+                    let mut hidden = linear(&f.up, &row);
+                    for (v, column) in hidden.iter_mut().zip(&mut columns) {
+                        if counts {
+                            column.see(*v);
+                        }
+                        *v = exact(f.activation, *v);
+                    }
+                    linear(&f.down, &hidden)
                 }
-                *v = exact(f.activation, *v);
-            }
-            let added = linear(&f.down, &hidden);
+                Block::Linear(w) => linear(w, &row),
+                _ => panic!("no feed-forward"),
+            };
             let sum: Vec<f64> = added.iter().zip(&row).map(|(y, x)| y + x).collect();
             let normed = second.apply(&layer.feed_forward_norm, &sum, counts);
             y.row_mut(i).copy_from_slice(&normed);

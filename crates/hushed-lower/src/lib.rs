@@ -121,6 +121,17 @@ impl LinearMap {
         self
     }
 
+    /// The sum of this map and another of the same shape.
+    #[must_use]
+    pub fn plus(mut self, other: &LinearMap) -> LinearMap {
+        let weights = self.weights.iter_mut().zip(&other.weights);
+        weights.for_each(|(w, other)| *w += other);
+        let biases = self.bias.iter_mut().flatten();
+        let biases = biases.zip(other.bias.iter().flatten());
+        biases.for_each(|(b, other)| *b += other);
+        self
+    }
+
     /// `factor` times the map.
     #[must_use]
     pub fn times(self, factor: f64) -> LinearMap {

@@ -3,7 +3,7 @@
 use crate::blocks::{Embedding, Tolerance};
 use crate::decoder::DecoderNetwork;
 use crate::network::Network;
-use crate::program::Program;
+use crate::program::{Block, Program};
 use crate::vit::VisionNetwork;
 
 /// The layers of a model, with their numbers or as shapes only.
@@ -72,17 +72,22 @@ impl Body {
 
     /// Declares this of the activation in every layer.
     pub(crate) fn declare(&mut self, tolerance: Tolerance) {
-        let declared = Some(tolerance);
         match self {
             Body::Encoder(network) => {
-                let layers = network.layers.iter_mut();
-                layers.for_each(|layer| layer.feed_forward.tolerance = declared);
+                let blocks = network.layers.iter_mut().map(|l| &mut l.feed_forward);
+                blocks.for_each(|block| declare(block, tolerance));
             }
             Body::Decoder(DecoderNetwork { layers, .. })
             | Body::Vision(VisionNetwork { layers, .. }) => {
-                let layers = layers.iter_mut();
-                layers.for_each(|layer| layer.feed_forward.tolerance = declared);
+                let blocks = layers.iter_mut().map(|layer| &mut layer.feed_forward);
+                blocks.for_each(|block| declare(block, tolerance));
             }
         }
+    }
+}
+
+fn declare(block: &mut Block, tolerance: Tolerance) {
+    if let Some(feed_forward) = block.feed_forward_mut() {
+        feed_forward.tolerance = Some(tolerance);
     }
 }

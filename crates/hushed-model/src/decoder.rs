@@ -7,7 +7,7 @@
 //! without positions, its norms are RMSNorm, places turn queries and keys ([`Rope`](crate::Rope)), several heads may
 //! read the same keys and values, and the activation of one wide layer gates another.
 
-use crate::blocks::{Attention, Embedding, FeedForward, Linear, Norm, Pool, Queries};
+use crate::blocks::{Attention, Embedding, Linear, Norm, Pool, Queries};
 use crate::program::{Block, Builder, Program, Value};
 
 /// The layers of a decoder, with their numbers or as shapes only.
@@ -32,8 +32,8 @@ pub struct Layer {
     pub attention: Attention,
     /// Before feed-forward.
     pub feed_forward_norm: Norm,
-    /// The wide linear layers, two or three.
-    pub feed_forward: FeedForward,
+    /// The wide linear layers, two or three, or one that stands for them: [`Block::FeedForward`] or [`Block::Linear`].
+    pub feed_forward: Block,
 }
 
 impl DecoderNetwork {
@@ -89,8 +89,7 @@ pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer], read: Quer
 
         let norm = Block::Norm(layer.feed_forward_norm.clone());
         let y = p.step("feed_forward.norm", norm, &[x]);
-        let feed_forward = Block::FeedForward(layer.feed_forward.clone());
-        let y = p.step("feed_forward", feed_forward, &[y]);
+        let y = p.step("feed_forward", layer.feed_forward.clone(), &[y]);
         x = p.step("feed_forward.add", Block::Add, &[x, y]);
     }
     p.layer(None);

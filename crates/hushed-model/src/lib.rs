@@ -23,6 +23,7 @@ pub mod network;
 mod numbers;
 pub mod plain;
 pub mod program;
+pub mod prune;
 pub mod rows;
 #[cfg(feature = "testing")]
 pub mod testing;

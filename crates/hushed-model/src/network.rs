@@ -3,7 +3,7 @@
 //! It embeds and normalises; each layer is attention and feed-forward with a residual sum and a norm after each
 //! (post-norm); at last it pools the rows of a text into one vector, or makes a number a class of its first row.
 
-use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Norm, Pool};
+use crate::blocks::{Attention, Classifier, Embedding, Norm, Pool};
 use crate::program::{Block, Builder, Program};
 
 /// The layers of a BERT encoder, with their numbers or as shapes only.
@@ -28,8 +28,8 @@ pub struct Layer {
     pub attention: Attention,
     /// After its residual sum.
     pub attention_norm: Norm,
-    /// The two wide linear layers.
-    pub feed_forward: FeedForward,
+    /// The two wide linear layers, or one that stands for them: [`Block::FeedForward`] or [`Block::Linear`].
+    pub feed_forward: Block,
     /// After its residual sum.
     pub feed_forward_norm: Norm,
 }
@@ -46,11 +46,7 @@ impl Network {
             let norm = Block::Norm(layer.attention_norm.clone());
             x = p.step("attention.norm", norm, &[sum]);
 
-            let y = p.step(
-                "feed_forward",
-                Block::FeedForward(layer.feed_forward.clone()),
-                &[x],
-            );
+            let y = p.step("feed_forward", layer.feed_forward.clone(), &[x]);
             let sum = p.step("feed_forward.add", Block::Add, &[x, y]);
             let norm = Block::Norm(layer.feed_forward_norm.clone());
             x = p.step("feed_forward.norm", norm, &[sum]);

@@ -46,6 +46,9 @@ pub enum Block {
     Attention(Attention),
     /// Two linear layers of its operand with an activation between them.
     FeedForward(FeedForward),
+    /// A linear layer of its operand: a feed-forward block whose activation was pruned and whose layers were merged
+    /// (the Orion kernels paper, §III-D).
+    Linear(Linear),
     /// The sum of its two operands.
     Add,
     /// One row a text of its operand.
@@ -68,7 +71,7 @@ pub enum Kind {
     Norm,
     /// [`Block::Attention`].
     Attention,
-    /// [`Block::FeedForward`].
+    /// [`Block::FeedForward`], and [`Block::Linear`] in its place.
     FeedForward,
     /// [`Block::Add`].
     Add,
@@ -99,12 +102,40 @@ pub struct StepId {
 }
 
 impl Block {
+    /// Its linear layers.
+    pub fn linears(&self) -> Vec<&Linear> {
+        match self {
+            Block::Attention(a) => vec![&a.query, &a.key, &a.value, &a.output],
+            Block::FeedForward(f) => f.gate.iter().chain([&f.up, &f.down]).collect(),
+            Block::Head(c) => vec![&c.dense, &c.classes],
+            Block::Linear(w) | Block::Vocabulary(w) | Block::Classes(w) => vec![w],
+            Block::Patches(patches) => vec![&patches.linear],
+            Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => Vec::new(),
+        }
+    }
+
+    /// The feed-forward block, if it is one.
+    pub fn feed_forward(&self) -> Option<&FeedForward> {
+        match self {
+            Block::FeedForward(feed_forward) => Some(feed_forward),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn feed_forward_mut(&mut self) -> Option<&mut FeedForward> {
+        match self {
+            Block::FeedForward(feed_forward) => Some(feed_forward),
+            _ => None,
+        }
+    }
+
     fn kind(&self) -> Kind {
         match self {
             Block::Embed(_) | Block::Patches(_) => Kind::Embed,
             Block::Norm(_) => Kind::Norm,
             Block::Attention(_) => Kind::Attention,
-            Block::FeedForward(_) => Kind::FeedForward,
+            Block::FeedForward(_) | Block::Linear(_) => Kind::FeedForward,
             Block::Add => Kind::Add,
             Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) | Block::Classes(_) => {
                 Kind::Answer
@@ -321,10 +352,11 @@ impl Program {
         })
     }
 
-    /// The feed-forward of every layer, in order.
-    pub fn feed_forwards(&self) -> impl Iterator<Item = &FeedForward> {
+    /// The feed-forward of every layer, in order; none where one linear layer stands for it.
+    pub fn feed_forwards(&self) -> impl Iterator<Item = Option<&FeedForward>> {
         self.steps.iter().filter_map(|step| match &step.block {
-            Block::FeedForward(feed_forward) => Some(feed_forward),
+            Block::FeedForward(feed_forward) => Some(Some(feed_forward)),
+            Block::Linear(_) => Some(None),
             _ => None,
         })
     }
@@ -347,14 +379,7 @@ impl Program {
 
     /// Every linear layer, in order.
     pub fn linears(&self) -> impl Iterator<Item = &Linear> {
-        self.steps.iter().flat_map(|step| match &step.block {
-            Block::Attention(a) => vec![&a.query, &a.key, &a.value, &a.output],
-            Block::FeedForward(f) => f.gate.iter().chain([&f.up, &f.down]).collect(),
-            Block::Head(c) => vec![&c.dense, &c.classes],
-            Block::Vocabulary(w) | Block::Classes(w) => vec![w],
-            Block::Patches(patches) => vec![&patches.linear],
-            Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => Vec::new(),
-        })
+        self.steps.iter().flat_map(|step| step.block.linears())
     }
 }
 

@@ -18,8 +18,11 @@ use serde_json::json;
 use crate::blocks::Pool;
 use crate::folder::config::NetworkConfig;
 use crate::folder::decoder::WeightScale;
+use crate::images::Item;
 use crate::layers::{self, Random, Source};
 use crate::model::{Model, network_shapes};
+use crate::prune::prune;
+use crate::tokens::{TokenIds, TooLong};
 
 pub use gpt2::{
     large_generator, published_generator, tiny_generator, tiny_generator_config,
@@ -297,4 +300,32 @@ pub fn mutations(corpus: &[Vec<u8>], count: usize, seed: u64, mut body: impl FnM
 /// Shapes of the tiny model, for tests of plans.
 pub fn tiny_shapes() -> crate::Network {
     network_shapes(&tiny_config(), Pool::Mean)
+}
+
+/// Texts of some words, of so many rows or a few more.
+pub fn wordy(model: &Model, rows: usize) -> Vec<TokenIds> {
+    let words =
+        "a small test of many words that go on and on and say the same again but not in order";
+    let words: Vec<&str> = words.split(' ').collect();
+    let (mut texts, mut seen) = (Vec::new(), 0);
+    for i in 0.. {
+        let word = |k: usize| words[(i * 5 + k * (i % 7 + 1)) % words.len()];
+        let text: Vec<&str> = (0..8).map(word).collect();
+        let tokens = model.tokens(&text.join(" "), TooLong::Cut);
+        let tokens = tokens.expect("a text of known words");
+        seen += tokens.rows().real;
+        texts.push(tokens);
+        if seen >= rows {
+            break;
+        }
+    }
+    texts
+}
+
+/// The model with linear layers in place of some of its feed-forward blocks.
+pub fn pruned(mut model: Model, layers: &[usize]) -> Model {
+    let texts = wordy(&model, 2 * model.public.config.width);
+    let sample: Vec<Item> = texts.into_iter().map(Item::from).collect();
+    prune(&mut model, layers, &sample).expect("blocks without gates");
+    model
 }

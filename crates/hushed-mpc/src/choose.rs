@@ -172,7 +172,7 @@ mod tests {
         // One curve only: nothing to refine.
         model.public.config.activation = Activation::Tanh;
         for layer in &mut model.encoder_mut().unwrap().layers {
-            layer.feed_forward.activation = Activation::Tanh;
+            layer.feed_forward.feed_forward_mut().unwrap().activation = Activation::Tanh;
         }
         assert_eq!(choose(&model, &texts, &calibration).unwrap().len(), 1);
     }

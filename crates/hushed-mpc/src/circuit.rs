@@ -270,6 +270,7 @@ impl<S: Shares> Pass<'_, S> {
             Block::Norm(n) => self.norm(step, values, n),
             Block::Attention(a) => self.attention(step, values, a),
             Block::FeedForward(f) => self.feed_forward(step, values, f),
+            Block::Linear(w) => self.merged(step, values, w),
             Block::Add => self.add(step, values),
             Block::Pool(p) => self.pool(step, values, *p),
             Block::Vocabulary(head) | Block::Classes(head) => self.vocabulary(step, values, head),
@@ -436,6 +437,24 @@ impl<S: Shares> Pass<'_, S> {
         let y = Acts::new(y, ACTIVATION, x.rows, hidden);
         let down = self.wide(step, "down", &y, &Product::down(f))?;
         Ok(Acts::new(down, LINEAR, y.rows, f.down.outputs))
+    }
+
+    /// A feed-forward that is one linear layer.
+    fn merged(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        w: &Linear,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let (x, residual) = Self::operand(step, values)?;
+        let product = Product::merged(x.norm.as_ref(), w, residual);
+        let wide = self.wide(step, "map", &x, &product)?;
+        let part = |first, count| columns(&wide, x.rows.total(), product.outputs, first, count);
+        if residual {
+            let left = Acts::new(part(w.outputs, x.width), LINEAR, x.rows.clone(), x.width);
+            values.put_back(step, 0, left)?;
+        }
+        Ok(Acts::new(part(0, w.outputs), LINEAR, x.rows, w.outputs))
     }
 
     fn add(&mut self, step: &Step, values: &mut Held<S>) -> Result<Acts<S::Share>, RunError> {

@@ -13,6 +13,7 @@ mod generate;
 mod index;
 mod params;
 mod plan;
+mod prune;
 mod search;
 mod serve;
 mod verify;
@@ -44,6 +45,7 @@ pub enum Verb {
     Next(fhe::next::Args),
     Params(params::Args),
     Plan(plan::Args),
+    Prune(prune::Args),
     Run(fhe::run::Args),
     Score(fhe::score::Args),
     Search(search::Args),
@@ -74,6 +76,7 @@ impl Verb {
             Verb::Next(args) => args.run(out),
             Verb::Params(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
+            Verb::Prune(args) => args.run(out),
             Verb::Run(args) => args.run(out),
             Verb::Score(args) => args.run(out),
             Verb::Search(args) => args.run(out),

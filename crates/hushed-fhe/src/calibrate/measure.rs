@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hushed_model::{Kind, Network, Norm, StepId, here};
+use hushed_model::{Block, Kind, Network, Norm, StepId, here};
 
 use super::head::HeadArguments;
 use crate::packing::Interleave;
@@ -169,7 +169,7 @@ impl Seen {
     pub fn nothing(network: &Network) -> Seen {
         let layers = network.layers.iter().map(|layer| LayerSeen {
             heads: vec![HeadSeen::default(); layer.attention.heads.count],
-            columns: vec![ColumnSeen::default(); layer.feed_forward.up.outputs],
+            columns: vec![ColumnSeen::default(); hidden_columns(&layer.feed_forward)],
             ..LayerSeen::default()
         });
         Seen {
@@ -177,6 +177,11 @@ impl Seen {
             head: HeadArguments::default(),
         }
     }
+}
+
+/// Columns between the layers of a feed-forward; none where one layer stands for it.
+fn hidden_columns(block: &Block) -> usize {
+    block.feed_forward().map_or(0, |f| f.up.outputs)
 }
 
 /// With exact functions, scores are mapped to [−1, 1] from ±512: more than any model's, so that p of padding, e^{−512},
@@ -227,7 +232,7 @@ pub(super) fn open(
             attention_norm: norm(&layer.attention_norm),
             activation: ActivationChoice {
                 degree: 1,
-                columns: vec![unit.into(); layer.feed_forward.up.outputs],
+                columns: vec![unit.into(); hidden_columns(&layer.feed_forward)],
             },
             feed_forward_norm: norm(&layer.feed_forward_norm),
             frozen_row: frozen.transpose()?,

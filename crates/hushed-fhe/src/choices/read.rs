@@ -68,13 +68,11 @@ impl Choices {
         }
         let layers = program.layers().len();
         let blocks = program.attentions().zip(program.feed_forwards());
-        let sizes = |i: usize, heads: usize, columns: usize, (a, f): (&Attention, &FeedForward)| {
+        type Blocks<'a> = (&'a Attention, Option<&'a FeedForward>);
+        let sizes = |i: usize, heads: usize, columns: usize, (a, f): Blocks<'_>| {
             same(&format!("heads of layer {i}"), heads, a.heads.count)?;
-            same(
-                &format!("hidden columns of layer {i}"),
-                columns,
-                f.up.outputs,
-            )
+            let hidden = f.map_or(0, |f| f.up.outputs);
+            same(&format!("hidden columns of layer {i}"), columns, hidden)
         };
         if let Some(decoder) = &self.decoder {
             same("layers", decoder.layers.len(), layers)?;
@@ -82,8 +80,11 @@ impl Choices {
             return each.into_iter().try_for_each(|(i, (choice, blocks))| {
                 let columns = choice.activation.columns.len();
                 let ours = [&choice.attention_sub_norm, &choice.feed_forward_sub_norm];
-                let theirs = [&blocks.0.sub_norm, &blocks.1.sub_norm];
-                if ours.map(Option::is_some) != theirs.map(Option::is_some) {
+                let theirs = [
+                    blocks.0.sub_norm.is_some(),
+                    blocks.1.is_some_and(|f| f.sub_norm.is_some()),
+                ];
+                if ours.map(Option::is_some) != theirs {
                     return unusable(format!(
                         "of layer {i} the calibration has other norms inside blocks than the model"
                     ));

@@ -30,7 +30,7 @@ fn number(i: usize, j: usize) -> f64 {
 #[test]
 fn blocks_of_hidden_columns_agree() {
     let network = random_network(&tiny_config(), Pool::Mean, 3);
-    let f = &network.layers[0].feed_forward;
+    let f = network.layers[0].feed_forward.feed_forward().unwrap();
     let (d, hidden) = (f.up.inputs, f.up.outputs);
     let on = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
     let at = StepId::outside("layer.0.feed_forward");
@@ -114,7 +114,7 @@ fn blocks_of_hidden_columns_agree() {
 #[test]
 fn refusals() {
     let network = random_network(&tiny_config(), Pool::Mean, 3);
-    let f = &network.layers[0].feed_forward;
+    let f = network.layers[0].feed_forward.feed_forward().unwrap();
     let on = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
     let at = StepId::outside("layer.0.feed_forward");
     let column = |limbs: usize| -> Vector { on.vector(vec![0.0; SLOTS], limbs).unwrap() };

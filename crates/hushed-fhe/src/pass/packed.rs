@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use hushed_ckks::Complex64;
-use hushed_model::{Attention, Block, FeedForward, Norm, Program, Step, StepId, same};
+use hushed_model::{Attention, Block, Norm, Program, Step, StepId, same};
 
 use super::shape::{shape, supported};
 use super::{absent, frozen, no_layer};
@@ -20,9 +20,11 @@ use crate::error::FheError;
 use crate::ops::activation::Polynomials;
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
+use crate::ops::levels::above_by;
 use crate::ops::packed::attention::{PackedAttention, attention, heads_of};
 use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::head::head;
+use crate::ops::packed::merged::merged;
 use crate::ops::packed::norm::{PackedNorm, acts};
 use crate::ops::packed::pool::pool;
 use crate::ops::packed::refreshed_pairs;
@@ -30,6 +32,9 @@ use crate::ops::packed::rows::{Kept, PackedRows};
 use crate::packing::Spread;
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
+
+/// Levels of a feed-forward that is a linear layer: a norm, the map, squares, the mask of their sums.
+const MERGED: usize = 4;
 
 /// Runs a program over vectors of pairs in packed rows.
 pub struct PackedPass<'a, S: Slots> {
@@ -49,7 +54,7 @@ pub struct PackedPass<'a, S: Slots> {
 struct Layer<'a> {
     attention: (StepId, &'a Attention),
     attention_norm: (StepId, &'a Norm),
-    feed_forward: (StepId, &'a FeedForward),
+    feed_forward: (StepId, &'a Block),
     feed_forward_norm: (StepId, &'a Norm),
     choice: &'a LayerChoice,
 }
@@ -195,20 +200,14 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             statistics,
         };
         let first = norm(layer.attention_norm, &layer.choice.attention_norm);
-        let x = first.after_refresh(on, &centred, self.placement.feed_forward);
-        let x = x.map_err(|error| error.lacking_at(first.at))?;
         let (at, block) = layer.feed_forward;
-        let feed_forward = PackedFeedForward {
-            at,
-            block,
-            choice: &layer.choice.activation,
-            after: After::Norm(&layer.choice.feed_forward_norm),
-            rows: &self.rows,
-            kept,
-            columns: self.columns,
-            polynomials: &self.polynomials,
+        let limbs = match block {
+            Block::Linear(_) => above_by(on, on.floor(), MERGED)?,
+            _ => self.placement.feed_forward,
         };
-        let centred = feed_forward.run(on, &x);
+        let x = first.after_refresh(on, &centred, limbs);
+        let x = x.map_err(|error| error.lacking_at(first.at))?;
+        let centred = self.feed_forward(at, block, &x, layer.choice, kept);
         let centred = centred.map_err(|error| error.lacking_at(at))?;
         let mut second = norm(layer.feed_forward_norm, &layer.choice.feed_forward_norm);
         if i + 1 == self.layers.len() && self.choices.classifier.is_some() {
@@ -218,6 +217,35 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         let x = second.at_level(on, centred);
         let x = x.map_err(|error| error.lacking_at(second.at))?;
         self.ended(i, &layer, x)
+    }
+
+    fn feed_forward(
+        &self,
+        at: StepId,
+        block: &Block,
+        x: &Acts<S::Value>,
+        choice: &LayerChoice,
+        kept: Kept,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let norm = &choice.feed_forward_norm;
+        match block {
+            Block::FeedForward(block) => PackedFeedForward {
+                at,
+                block,
+                choice: &choice.activation,
+                after: After::Norm(norm),
+                rows: &self.rows,
+                kept,
+                columns: self.columns,
+                polynomials: &self.polynomials,
+            }
+            .run(self.on, x),
+            Block::Linear(w) => {
+                let places = (&self.rows, kept, self.columns);
+                merged(self.on, at, x, (w, norm), places)
+            }
+            _ => Err(shape(at)),
+        }
     }
 
     /// The constant row, and the refresh before the next layer.
@@ -304,7 +332,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 (a, Block::Attention(attention)),
                 _,
                 (b, Block::Norm(first)),
-                (c, Block::FeedForward(feed_forward)),
+                (c, feed_forward),
                 _,
                 (d, Block::Norm(second)),
             ] => Ok(Layer {

@@ -104,6 +104,34 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
     }
 }
 
+/// A pruned feed-forward is one map, with the residual in it.
+#[test]
+fn merged_feed_forwards_in_packed_rows_are_the_model() {
+    let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
+    for merged in [vec![0], vec![0, 1]] {
+        let config = NetworkConfig {
+            merged,
+            ..tiny_config()
+        };
+        let network = random_network(&config, Pool::Mean, 5);
+        let program = network.program();
+        let texts: Vec<Matrix<f64>> = some(4, 13)
+            .iter()
+            .map(|t| embedded(&program, t).unwrap())
+            .collect();
+        let measured = measure(&network, &texts, &Structure::default(), 16, (15, 15));
+        let bound = bound_of_inputs(&program, 16).unwrap();
+        for vectors in [1, 2] {
+            let on = Simulator::new(&params, 512).unwrap().with_errors(1);
+            let shape = (16, 16 / vectors);
+            let found = run(&on, &program, &measured.choices, shape, bound, &texts).unwrap();
+            for (a, b) in measured.pooled.iter().zip(&found) {
+                assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
+            }
+        }
+    }
+}
+
 /// Logits beside those of the model, and of the same texts in a batch.
 #[test]
 fn a_tiny_classifier_in_packed_rows_is_the_model() {

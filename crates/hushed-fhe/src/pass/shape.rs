@@ -73,7 +73,7 @@ pub fn halves(program: &Program) -> Vec<Option<Half>> {
         };
         halves.push(match step.block {
             Block::Attention(_) => Some(Half::Attention),
-            Block::FeedForward(_) => Some(Half::FeedForward),
+            Block::FeedForward(_) | Block::Linear(_) => Some(Half::FeedForward),
             Block::Add => of(1),
             Block::Norm(_) => of(0),
             Block::Embed(_)

@@ -25,7 +25,7 @@ pub fn assumed_choices(program: &Program, rows: usize) -> Choices {
         second: between(0.5 / rows as f64, 1.05),
     };
     let width = program.width();
-    let layer = |(a, f): (&Attention, &FeedForward)| LayerChoice {
+    let layer = |(a, f): (&Attention, Option<&FeedForward>)| LayerChoice {
         attention: AttentionChoice {
             degree: 12,
             first_steps: 7,
@@ -33,7 +33,7 @@ pub fn assumed_choices(program: &Program, rows: usize) -> Choices {
             heads: vec![head.clone(); a.heads.count],
         },
         attention_norm: norm(width, 0.05),
-        activation: activation(28, f.up.outputs),
+        activation: activation(28, f.map_or(0, |f| f.up.outputs)),
         feed_forward_norm: norm(width, 0.005),
         frozen_row: None,
     };
@@ -47,7 +47,7 @@ pub fn assumed_choices(program: &Program, rows: usize) -> Choices {
 
 fn decoder(program: &Program) -> DecoderChoice {
     let width = program.width();
-    let layer = |(a, f): (&Attention, &FeedForward)| DecoderLayerChoice {
+    let layer = |(a, f): (&Attention, Option<&FeedForward>)| DecoderLayerChoice {
         attention_norm: norm(width, 0.05),
         scores: ScoresChoice {
             degree: 31,
@@ -56,8 +56,10 @@ fn decoder(program: &Program) -> DecoderChoice {
         attention_sub_norm: a.sub_norm.as_ref().map(|n| norm(n.width, 0.05)),
         attention_bound: 16.0,
         feed_forward_norm: norm(width, 0.05),
-        activation: activation(31, f.up.outputs),
-        feed_forward_sub_norm: f.sub_norm.as_ref().map(|n| norm(n.width, 0.05)),
+        activation: activation(31, f.map_or(0, |f| f.up.outputs)),
+        feed_forward_sub_norm: f
+            .and_then(|f| f.sub_norm.as_ref())
+            .map(|n| norm(n.width, 0.05)),
         feed_forward_bound: 16.0,
     };
     let layers = program.attentions().zip(program.feed_forwards());

@@ -5,7 +5,7 @@
 //! buffers keep.
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Attention, FeedForward, Program};
+use hushed_model::{Program, Step};
 use serde::Serialize;
 
 /// Bytes of the encoded matrices of a bootstrap, a slot of `n16-boot-14x40`: 614 MB in all.
@@ -49,19 +49,17 @@ impl FheMemory {
     pub(super) fn around(params: &CkksParams, program: &Program, key_bytes: u64) -> FheMemory {
         let n = params.n() as f64;
         let residue = 8.0 * n;
-        let layer = |(a, f): (&Attention, &FeedForward)| {
-            let linears = [&a.query, &a.key, &a.value, &a.output, &f.up, &f.down];
-            let linears = linears.into_iter().chain(&f.gate);
+        let layer = |steps: &[Step]| {
+            let linears = steps.iter().flat_map(|step| step.block.linears());
             linears.map(|l| l.inputs * l.outputs).sum::<usize>() as u64
         };
         let table = program.embedding().map_or(0, |e| {
             let positions = if e.placed { e.positions } else { 0 };
             (e.vocabulary + positions) * e.width
         });
-        let layers: Vec<u64> = program
-            .attentions()
-            .zip(program.feed_forwards())
-            .map(layer)
+        let layers = program.layers().into_iter();
+        let layers: Vec<u64> = layers
+            .map(|range| layer(program.steps().get(range).unwrap_or_default()))
             .collect();
         let widest = layers.iter().max().copied().unwrap_or(0);
         FheMemory {

@@ -37,7 +37,11 @@ pub fn packed_placement(
     let placement = match &choices.decoder {
         Some(decoder) => placed_decoder(&on, columns, decoder)?,
         None => {
-            let degree = choices.layers.iter().map(|l| l.activation.degree).max();
+            let activations = choices.layers.iter().map(|l| &l.activation);
+            let degree = activations
+                .filter(|a| !a.columns.is_empty())
+                .map(|a| a.degree);
+            let degree = degree.max();
             let placement = placed(&on, columns, degree.unwrap_or(1));
             placement.map_err(|e| e.lacking_at(StepId::outside("feed_forward")))?
         }

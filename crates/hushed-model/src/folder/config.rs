@@ -42,6 +42,8 @@ pub struct NetworkConfig {
     pub ternary: Option<WeightScale>,
     /// Columns inside the feed-forward block.
     pub hidden: usize,
+    /// Layers whose feed-forward block is one linear layer, in order: their activations were pruned.
+    pub merged: Vec<usize>,
     /// Rows of the token table; 0 where images are read.
     pub vocabulary: usize,
     /// Rows of the position table that tokens can have: the longest text, or the rows of every image.
@@ -76,6 +78,8 @@ const MAX_WIDTH: usize = 1 << 14;
 const MAX_HIDDEN: usize = 1 << 16;
 const MAX_VOCABULARY: usize = 1 << 20;
 const MAX_POSITIONS: usize = 1 << 16;
+/// Layers whose feed-forward block is one linear layer; written by `hushed prune`.
+pub(crate) const MERGED: &str = "merged_feed_forward";
 /// ε where a configuration does not say.
 const EPSILON: f64 = 1e-12;
 const GPT2_EPSILON: f64 = 1e-5;
@@ -227,6 +231,10 @@ impl NetworkConfig {
         if sees {
             biases.attention = f.flag_or("qkv_bias", true);
         }
+        let merged = f.places(MERGED, layers.unwrap_or(MAX_LAYERS));
+        if llama && !merged.is_empty() {
+            f.unsupported(MERGED, "feed-forward blocks without a gate");
+        }
         if problems.len() > before {
             return None;
         }
@@ -242,6 +250,7 @@ impl NetworkConfig {
             sub_norms,
             ternary,
             hidden: hidden?,
+            merged,
             vocabulary: vocabulary?,
             positions: positions?,
             patch_side: grid.flatten().map_or(0, |(_, side)| side),
@@ -283,6 +292,7 @@ impl NetworkConfig {
             sub_norms: false,
             ternary: None,
             hidden: 4096,
+            merged: Vec::new(),
             vocabulary: 30522,
             positions: 512,
             patch_side: 0,
@@ -404,10 +414,13 @@ impl NetworkConfig {
             return self.llama_parameters();
         }
         let (d, hidden) = (self.width, self.hidden);
-        let layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d;
+        let wide = (d * hidden + hidden) + (hidden * d + d);
+        let layer = 4 * (d * d + d) + 4 * d;
+        let merged = self.merged.len();
+        let layers = self.layers * layer + (self.layers - merged) * wide + merged * (d * d + d);
         let classes = self.labels.as_ref().map(Vec::len);
         if self.architecture.sees() {
-            return self.vision_parameters(layer, classes.unwrap_or(0));
+            return self.vision_parameters(layers, classes.unwrap_or(0));
         }
         let mut head = classes.map_or(0, |k| d * d + d + k * d + k);
         if self.task() == Task::Generate && !self.tied {
@@ -415,19 +428,19 @@ impl NetworkConfig {
         }
         (self.vocabulary + self.first_position + self.positions + self.token_types) * d
             + 2 * d
-            + self.layers * layer
+            + layers
             + head
     }
 
-    /// Numbers in all tensors of a vision transformer, of which a layer with biases has this many.
-    fn vision_parameters(&self, layer: usize, classes: usize) -> usize {
+    /// Numbers in all tensors of a vision transformer, of which the layers with biases have this many.
+    fn vision_parameters(&self, layers: usize, classes: usize) -> usize {
         let (d, patch) = (self.width, CHANNELS * self.patch_side.pow(2));
-        let layer = match self.biases.attention {
-            true => layer,
-            false => layer - 3 * d,
+        let layers = match self.biases.attention {
+            true => layers,
+            false => layers - self.layers * 3 * d,
         };
         let rows = patch * d + d + (self.positions + 1) * d;
-        rows + self.layers * layer + 2 * d + classes * (d + 1)
+        rows + layers + 2 * d + classes * (d + 1)
     }
 
     /// Numbers in all tensors of a decoder like LLaMA.

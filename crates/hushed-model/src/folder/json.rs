@@ -113,6 +113,25 @@ impl<'a> Fields<'a> {
         self.optional_size(field, min, max)
     }
 
+    /// A list of different whole numbers below `limit`, in order; none if it is absent.
+    pub(crate) fn places(&mut self, field: &'static str, limit: usize) -> Vec<usize> {
+        let Some(value) = self.get(field) else {
+            return Vec::new();
+        };
+        let place = |v: &Value| usize::try_from(v.as_u64()?).ok().filter(|&v| v < limit);
+        let places = value.as_array().map(|all| all.iter().map(place));
+        let mut places: Vec<usize> = match places.map(Iterator::collect::<Option<_>>) {
+            Some(Some(places)) => places,
+            _ => {
+                self.wrong_type(field, "a list of layers, counted from 0");
+                return Vec::new();
+            }
+        };
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
     /// A real number within `min..=max`, or the default.
     pub(crate) fn real_or(&mut self, field: &'static str, default: f64, min: f64, max: f64) -> f64 {
         let Some(value) = self.get(field) else {

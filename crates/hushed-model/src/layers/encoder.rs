@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{From, Source};
+use super::{From, Source, merged_name};
 use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Mask, Pool, Queries, Weigh};
 use crate::folder::config::NetworkConfig;
 use crate::matrix::Matrix;
 use crate::network::{Layer, Network};
+use crate::program::Block;
 
 /// The encoder of this configuration, with numbers from the source.
 pub(crate) fn encoder<S: Source>(
@@ -45,13 +46,16 @@ impl<S: Source> From<'_, S> {
                 queries: Queries::All,
             },
             attention_norm: self.norm(&name(t.attention_norm))?,
-            feed_forward: FeedForward {
-                up: self.linear(&name(t.up), d, hidden)?,
-                gate: None,
-                activation: self.config.activation,
-                tolerance: self.config.tolerance,
-                sub_norm: None,
-                down: self.linear(&name(t.down), hidden, d)?,
+            feed_forward: match self.config.merged.contains(&i) {
+                true => Block::Linear(self.linear(&merged_name(self.config, i).0, d, d)?),
+                false => Block::FeedForward(FeedForward {
+                    up: self.linear(&name(t.up), d, hidden)?,
+                    gate: None,
+                    activation: self.config.activation,
+                    tolerance: self.config.tolerance,
+                    sub_norm: None,
+                    down: self.linear(&name(t.down), hidden, d)?,
+                }),
             },
             feed_forward_norm: self.norm(&name(t.feed_forward_norm))?,
         })

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use super::{From, Source};
+use super::{From, Source, merged_name};
 use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Queries, Weigh};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
+use crate::program::Block;
 
 /// The decoder of this configuration, with numbers from the source.
 pub(crate) fn gpt2<S: Source>(
@@ -62,13 +63,18 @@ impl<S: Source> From<'_, S> {
                 queries: Queries::All,
             },
             feed_forward_norm: self.norm(&name("ln_2"))?,
-            feed_forward: FeedForward {
-                up: self.stored_transposed(&name("mlp.c_fc"), d, hidden)?,
-                gate: None,
-                activation: self.config.activation,
-                tolerance: self.config.tolerance,
-                sub_norm: None,
-                down: self.stored_transposed(&name("mlp.c_proj"), hidden, d)?,
+            feed_forward: match self.config.merged.contains(&i) {
+                true => {
+                    Block::Linear(self.stored_transposed(&merged_name(self.config, i).0, d, d)?)
+                }
+                false => Block::FeedForward(FeedForward {
+                    up: self.stored_transposed(&name("mlp.c_fc"), d, hidden)?,
+                    gate: None,
+                    activation: self.config.activation,
+                    tolerance: self.config.tolerance,
+                    sub_norm: None,
+                    down: self.stored_transposed(&name("mlp.c_proj"), hidden, d)?,
+                }),
             },
         })
     }

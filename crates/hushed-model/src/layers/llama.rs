@@ -4,6 +4,7 @@ use super::{From, Source};
 use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Queries};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;
+use crate::program::Block;
 
 /// The decoder of this configuration, with numbers from the source.
 pub(crate) fn llama<S: Source>(
@@ -68,14 +69,14 @@ impl<S: Source> From<'_, S> {
                 queries: Queries::All,
             },
             feed_forward_norm: self.rms_norm(&name("post_attention_layernorm"), d)?,
-            feed_forward: FeedForward {
+            feed_forward: Block::FeedForward(FeedForward {
                 up,
                 gate: Some(gate),
                 activation: c.activation,
                 tolerance: c.tolerance,
                 sub_norm: self.sub_norm(&name("mlp.ffn_sub_norm"), hidden)?,
                 down,
-            },
+            }),
         })
     }
 

@@ -44,6 +44,20 @@ pub(crate) fn body<S: Source>(
     })
 }
 
+/// The name of the linear layer that stands for the feed-forward block of layer `i`, where one does: that of the
+/// block's last. And whether its matrix is stored as inputs × outputs.
+pub(crate) fn merged_name(config: &NetworkConfig, i: usize) -> (String, bool) {
+    match config.architecture {
+        Architecture::Bert | Architecture::Roberta | Architecture::DistilBert => {
+            let t = &config.architecture.encoder().tensors;
+            (format!("{}.{i}.{}", t.layers, t.down), false)
+        }
+        Architecture::Gpt2 => (format!("h.{i}.mlp.c_proj"), true),
+        Architecture::Llama | Architecture::BitNet => (format!("layers.{i}.mlp.down_proj"), false),
+        Architecture::Vit => (format!("encoder.layer.{i}.output.dense"), false),
+    }
+}
+
 /// Supplies tensors by name; `None` where only shapes are wanted.
 pub(crate) trait Source {
     type Error;

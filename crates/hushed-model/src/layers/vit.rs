@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use super::{From, Source};
+use super::{From, Source, merged_name};
 use crate::blocks::{Attention, FeedForward, Linear, Mask, Patches, Queries, Weigh};
 use crate::decoder::Layer;
 use crate::folder::config::NetworkConfig;
 use crate::images::CHANNELS;
 use crate::matrix::Matrix;
+use crate::program::Block;
 use crate::vit::VisionNetwork;
 
 /// The vision transformer of this configuration, with numbers from the source.
@@ -88,13 +89,16 @@ impl<S: Source> From<'_, S> {
                 queries: Queries::All,
             },
             feed_forward_norm: self.norm(&name("layernorm_after"))?,
-            feed_forward: FeedForward {
-                sub_norm: None,
-                up: self.linear(&name("intermediate.dense"), d, hidden)?,
-                gate: None,
-                activation: self.config.activation,
-                tolerance: self.config.tolerance,
-                down: self.linear(&name("output.dense"), hidden, d)?,
+            feed_forward: match self.config.merged.contains(&i) {
+                true => Block::Linear(self.linear(&merged_name(self.config, i).0, d, d)?),
+                false => Block::FeedForward(FeedForward {
+                    sub_norm: None,
+                    up: self.linear(&name("intermediate.dense"), d, hidden)?,
+                    gate: None,
+                    activation: self.config.activation,
+                    tolerance: self.config.tolerance,
+                    down: self.linear(&name("output.dense"), hidden, d)?,
+                }),
             },
         })
     }

@@ -192,7 +192,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
             }
             Block::Pool(p) => Ok(self.given(id, pool(values.get(step, 0)?, p))),
             Block::Head(c) => self.head(id, values.get(step, 0)?, c),
-            Block::Vocabulary(w) | Block::Classes(w) => {
+            Block::Linear(w) | Block::Vocabulary(w) | Block::Classes(w) => {
                 Ok(self.given(id, linear(id, values.get(step, 0)?, w)?))
             }
         }

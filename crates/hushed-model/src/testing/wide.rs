@@ -29,7 +29,8 @@ pub fn beyond_formats() -> Model {
     };
     for layer in &mut decoder.layers {
         let signs = (0..32).map(|i| if i < 16 { 4000.0 } else { -4000.0 });
-        layer.feed_forward.down.bias = Some(signs.collect());
+        let wide = layer.feed_forward.feed_forward_mut().expect("two layers");
+        wide.down.bias = Some(signs.collect());
     }
     model
 }
@@ -55,7 +56,8 @@ fn first_token() -> Model {
         tokens.row_mut(id)[7] = if id == 1 { 14.0 } else { 0.0 };
     }
     decoder.embedding.tokens = Some(Arc::new(tokens));
-    let f = &mut decoder.layers[0].feed_forward;
+    let f = decoder.layers[0].feed_forward.feed_forward_mut();
+    let f = f.expect("two layers");
     set(&mut f.up, 0, 7, 6.0);
     set(f.gate.as_mut().expect("a gate"), 0, 7, 3.0);
     set(&mut f.down, 5, 0, 4.0);
@@ -70,7 +72,8 @@ fn every_row() -> Model {
     let Body::Decoder(decoder) = &mut model.body else {
         unreachable!("a tiny GPT-2")
     };
-    let down = &mut decoder.layers[0].feed_forward.down;
+    let wide = decoder.layers[0].feed_forward.feed_forward_mut();
+    let down = &mut wide.expect("two layers").down;
     let mut bias = down.bias.take().expect("numbers").to_vec();
     bias[5] = -3000.0;
     down.bias = Some(bias.into());

@@ -402,11 +402,9 @@ fn the_public_part_is_enough_for_shapes_but_not_for_numbers() {
     let public = PublicFiles::from_files(carried).unwrap().parse().unwrap();
     let model = Model::shapes_only(&public);
     let layer = &model.encoder().unwrap().layers[1];
-    assert_eq!(
-        (layer.feed_forward.up.inputs, layer.feed_forward.up.outputs),
-        (32, 64)
-    );
-    assert!(layer.feed_forward.up.weights.is_none());
+    let wide = layer.feed_forward.feed_forward().unwrap();
+    assert_eq!((wide.up.inputs, wide.up.outputs), (32, 64));
+    assert!(wide.up.weights.is_none());
     let ids = model.tokens("hello", TooLong::Refuse).unwrap();
     assert!(matches!(
         model.embed(vec![ids]),
@@ -599,7 +597,10 @@ fn declared_functions() {
         .iter()
         .chain(&shapes.encoder().unwrap().layers)
     {
-        assert_eq!(layer.feed_forward.tolerance, Some(tolerance));
+        assert_eq!(
+            layer.feed_forward.feed_forward().unwrap().tolerance,
+            Some(tolerance)
+        );
     }
     // Norms by name: those of the model reach its program, and others are no norms of it.
     let mut declared = Declared::from(tolerance);

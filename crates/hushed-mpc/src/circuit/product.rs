@@ -163,6 +163,13 @@ impl Product {
         Product::new(norm, f.up.inputs, parts)
     }
 
+    /// The one layer of a feed-forward whose activation was pruned, and the operand for the residual sum.
+    pub fn merged(norm: Option<&Norm>, w: &Linear, residual: bool) -> Self {
+        let mut parts = vec![scaled(w, 1.0)];
+        parts.extend(residual.then_some(Part::Operand));
+        Product::new(norm, w.inputs, parts)
+    }
+
     /// The layer back, which undoes the activation's scale.
     pub fn down(f: &FeedForward) -> Self {
         let part = Part::Layer {

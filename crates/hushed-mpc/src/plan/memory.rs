@@ -74,7 +74,13 @@ fn matrices(program: &Program) -> u64 {
     }
     // The diagonal of the residual, beside the first layer of every block.
     let blocks = program.steps().iter();
-    let blocks = blocks.filter(|s| matches!(s.block, Block::Attention(_) | Block::FeedForward(_)));
+    let reads = |block: &Block| {
+        matches!(
+            block,
+            Block::Attention(_) | Block::FeedForward(_) | Block::Linear(_)
+        )
+    };
+    let blocks = blocks.filter(|step| reads(&step.block));
     numbers += blocks.count() * program.width().pow(2);
     4 * numbers as u64
 }

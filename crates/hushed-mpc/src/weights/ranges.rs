@@ -135,18 +135,10 @@ mod tests {
             3,
             4097.0,
         );
-        bias(
-            &mut model.encoder_mut().unwrap().layers[1].feed_forward.down,
-            0,
-            -1e30,
-        );
-        weight(
-            &mut model.encoder_mut().unwrap().layers[1]
-                .feed_forward
-                .up
-                .weights,
-            500.0,
-        );
+        let wide = &mut model.encoder_mut().unwrap().layers[1].feed_forward;
+        let wide = wide.feed_forward_mut().unwrap();
+        bias(&mut wide.down, 0, -1e30);
+        weight(&mut wide.up.weights, 500.0);
         weight(&mut model.body.embedding_mut().unwrap().tokens, -17.0);
         weight(&mut model.body.embedding_mut().unwrap().offsets, 16.5);
         let found = out_of_range(&model).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::backend;
 use crate::tiny::{End, steps};
-use hushed_model::testing::{published_generator, tiny_generator, tiny_golden};
+use hushed_model::testing::{pruned, published_generator, tiny_generator, tiny_golden};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, NetworkConfig, PlainActs, Program, plain, vit_shapes};
 use hushed_mpc::plan::Plan;
@@ -64,6 +64,7 @@ pub fn texts(ids: &[u32], terms: Terms) -> Input {
 #[test]
 fn a_cached_pass_is_a_full_pass() {
     models().iter().for_each(|model| cached(&model.program()));
+    cached(&pruned(tiny_generator(), &[1]).program());
 }
 
 fn cached(program: &Program) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{backend, tiny_of};
 use hushed_math::rng::SecretRng;
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_model};
+use hushed_model::testing::{TINY_LABELS, pruned, tiny_classifier_folder, tiny_model};
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{
     Declared, FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine,
@@ -335,6 +335,23 @@ fn embeddings_agree_with_the_clear_model() {
     let (private, steps) = run(&model, &texts, Terms::default());
     assert_planned(&model, &texts, Terms::default(), &steps);
     assert_close(&private, &clear);
+}
+
+/// A pruned feed-forward is one product, with the residual in it.
+#[test]
+fn pruned_models_agree_with_the_clear_model() {
+    let whole = tiny_model();
+    for layers in [vec![0], vec![0, 1]] {
+        let model = pruned(whole.clone(), &layers);
+        let texts = tokens(&model);
+        let clear = model.embed(texts.clone()).unwrap();
+        let (private, steps) = run(&model, &texts, Terms::default());
+        assert_planned(&model, &texts, Terms::default(), &steps);
+        assert_close(&private, &clear);
+        let has = |site: &str| steps.iter().any(|step| step.site == site);
+        assert!(has("layer.0.feed_forward.map") && !has("layer.0.feed_forward.activation"));
+        assert_eq!(has("layer.1.feed_forward.activation"), layers.len() == 1);
+    }
 }
 
 /// Whatever the padding says, the answer is that of the text alone.

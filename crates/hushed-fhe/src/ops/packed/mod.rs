@@ -39,6 +39,7 @@ pub mod causal;
 pub mod feed_forward;
 pub mod head;
 mod linear;
+pub mod merged;
 pub mod norm;
 pub mod pool;
 pub mod rows;

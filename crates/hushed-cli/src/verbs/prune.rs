@@ -1,0 +1,183 @@
+//! `hushed prune`: linear layers in place of feed-forward blocks, and what that costs in accuracy.
+
+use std::path::PathBuf;
+
+use hushed_model::prune::{prune, write};
+use hushed_model::{Item, Model, Task, cosine, largest};
+use hushed_serve::fhe::{perplexity, scored_in_clear};
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::images::{Given, Read};
+use crate::input::Truncate;
+use crate::output::Output;
+
+/// Of so many items one is not fitted, but compared.
+const HELD: usize = 4;
+
+/// Replace feed-forward blocks by linear layers, and write the model that comes out
+#[derive(clap::Args)]
+#[command(
+    override_usage = "hushed prune [OPTIONS] --layers <LIST> --out <DIR2> <DIR> <--input <FILE>|--image <FILE>>",
+    after_help = "A feed-forward block (two wide layers with an activation between them) becomes the one linear layer that is nearest to it on the
+sample, by least squares. Nothing is trained, so that answers change: what comes out is compared with the model as it was on every
+fourth text, which is not fitted. Under encryption such a block takes one level and no polynomial, between two parties one product.
+
+DIR2 is a model folder that every other verb takes. Which layers were pruned is public, as the sizes of a model are. Calibrations and
+keys of DIR are not DIR2's: make them again.
+
+Examples:
+  hushed prune models/all-MiniLM-L6-v2 --layers 5 --input data/calibration.txt --out models/pruned
+  hushed prune models/gpt2 --layers 1,3-5 --input texts.txt --truncate --out models/gpt2-pruned --json"
+)]
+pub struct Args {
+    /// The model folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    #[command(flatten)]
+    given: Given,
+
+    /// Which layers, counted from 0: 1,3-5; or all
+    #[arg(long, value_name = "LIST")]
+    layers: String,
+
+    /// The folder to write, which must not exist
+    #[arg(long, value_name = "DIR2")]
+    out: PathBuf,
+
+    #[command(flatten)]
+    too_long: Truncate,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let given = self.given.read()?;
+        let whole = Model::load(&self.dir)?;
+        let layers = layers(&self.layers, whole.public.config.layers)?;
+        let items = given.items(&whole.public, &self.too_long)?;
+        let held = |&(i, _): &(usize, &Item)| i % HELD == HELD - 1;
+        let sample: Vec<Item> = (items.iter().enumerate())
+            .filter(|item| !held(item))
+            .map(|(_, item)| item.clone())
+            .collect();
+        out.note(&format!(
+            "fitting {} layer(s) to {} texts or images …",
+            layers.len(),
+            sample.len()
+        ));
+        let mut pruned = whole.clone();
+        for fit in prune(&mut pruned, &layers, &sample)? {
+            let object =
+                json!({ "layer": fit.layer, "rows": fit.rows, "explained": fit.explained });
+            out.result(object, || {
+                let share = 100.0 * fit.explained;
+                format!(
+                    "layer {}: {share:.1} % of the variance is linear, over {} rows",
+                    fit.layer, fit.rows
+                )
+            })?;
+        }
+        let held: Vec<Item> = (items.iter().enumerate())
+            .filter(held)
+            .map(|(_, item)| item.clone())
+            .collect();
+        let (mut object, words) = compared(&whole, &pruned, held)?;
+        if whole.public.task() == Task::Generate
+            && let Read::Texts(texts) = &given
+        {
+            let texts: Vec<String> = texts.iter().skip(HELD - 1).step_by(HELD).cloned().collect();
+            let of = |model: &Model| scored_in_clear(model, &texts).map(|s| perplexity(&s));
+            object["perplexity"] = json!({ "before": of(&whole)?, "after": of(&pruned)? });
+        }
+        write(&pruned, &self.dir, &self.out)?;
+        object["written"] = json!(self.out);
+        let beside = match object["perplexity"].as_object() {
+            Some(p) => format!(
+                "; perplexity {:.3} and {:.3}",
+                real(p.get("before")),
+                real(p.get("after"))
+            ),
+            None => String::new(),
+        };
+        out.summary(
+            object,
+            &format!("{words}{beside}; written to {}", self.out.display()),
+        )
+    }
+}
+
+fn real(value: Option<&Value>) -> f64 {
+    value.and_then(Value::as_f64).unwrap_or(f64::NAN)
+}
+
+/// The answers of two models to the same items.
+fn compared(whole: &Model, pruned: &Model, items: Vec<Item>) -> Result<(Value, String), CliError> {
+    let (mut near, mut same, count) = (Vec::new(), 0, items.len());
+    for item in items {
+        let [before, after] = [whole, pruned].map(|model| model.embed(vec![item.clone()]));
+        let (before, after) = (before?.concat(), after?.concat());
+        near.push(cosine(&before, &after));
+        same += usize::from(largest(&before) == largest(&after));
+    }
+    let mean = near.iter().sum::<f64>() / count.max(1) as f64;
+    let least = near.iter().copied().fold(1.0, f64::min);
+    let what = match whole.public.task() {
+        Task::Embed => {
+            let object = json!({ "compared": count, "cosine_min": least, "cosine_mean": mean });
+            let words =
+                format!("of {count} others: cosine {mean:.5} in the mean, {least:.5} least");
+            return Ok((object, words));
+        }
+        Task::Classify => "label",
+        Task::Generate => "next token",
+    };
+    let object = json!({ "compared": count, "same": same });
+    Ok((
+        object,
+        format!("of {count} others {same} have the same {what}"),
+    ))
+}
+
+/// The numbers of `1,3-5`, below `count`.
+fn layers(list: &str, count: usize) -> Result<Vec<usize>, CliError> {
+    if list == "all" {
+        return Ok((0..count).collect());
+    }
+    let bad = || CliError::Layers {
+        list: list.to_owned(),
+        count,
+    };
+    let mut all = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let place = |text: &str| {
+            text.trim()
+                .parse()
+                .ok()
+                .filter(|&place: &usize| place < count)
+        };
+        let (first, last) = (place(first).ok_or_else(bad)?, place(last).ok_or_else(bad)?);
+        all.extend(first..=last);
+    }
+    all.sort_unstable();
+    all.dedup();
+    match all.is_empty() {
+        true => Err(bad()),
+        false => Ok(all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::layers;
+
+    #[test]
+    fn lists_of_layers() {
+        assert_eq!(layers("1,3-5,4", 6).unwrap(), [1, 3, 4, 5]);
+        assert_eq!(layers("all", 2).unwrap(), [0, 1]);
+        for bad in ["", "6", "2-9", "5-3", "a", "1,,2", "-1"] {
+            assert!(layers(bad, 6).is_err(), "{bad}");
+        }
+    }
+}
