@@ -10,6 +10,7 @@ use crate::choices::{Choices, DecoderChoice};
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::levels::above_by;
+use crate::ops::packed::causal::sigmoid_bias;
 use crate::pass::packed_halves;
 use crate::plan::placement::Placement;
 use crate::simulate::Simulator;
@@ -29,6 +30,10 @@ pub fn packed_placement(
     params: &Arc<CkksParams>,
     options: &FheOptions,
 ) -> Result<Option<Placement>, FheError> {
+    if program.vocabulary().is_some() {
+        let mut blocks = program.attentions();
+        blocks.try_for_each(|a| sigmoid_bias(StepId::outside("attention"), a).map(drop))?;
+    }
     let slots = params.slots() / options.rows.max(1) / options.texts.max(1);
     let Some(columns) = places(program, slots) else {
         return Ok(None);
