@@ -30,14 +30,14 @@ pub fn packed_placement(
     params: &Arc<CkksParams>,
     options: &FheOptions,
 ) -> Result<Option<Placement>, FheError> {
-    if program.vocabulary().is_some() {
-        let mut blocks = program.attentions();
-        blocks.try_for_each(|a| sigmoid_bias(StepId::outside("attention"), a).map(drop))?;
-    }
     let slots = params.slots() / options.rows.max(1) / options.texts.max(1);
     let Some(columns) = places(program, slots) else {
         return Ok(None);
     };
+    if program.vocabulary().is_some() {
+        let mut blocks = program.attentions();
+        blocks.try_for_each(|a| sigmoid_bias(StepId::outside("attention"), a).map(drop))?;
+    }
     let on = Simulator::new(params, params.slots())?.counting();
     let placement = match &choices.decoder {
         Some(decoder) => placed_decoder(&on, columns, decoder)?,

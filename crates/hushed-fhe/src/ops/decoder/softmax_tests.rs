@@ -1,8 +1,8 @@
 //! A decoder whose attention is a softmax: beside the clear model, in the simulation and under a key; padding and later
 //! tokens change nothing; and its operations, which are those that its header states.
 
-use hushed_ckks::Ciphertext;
 use hushed_ckks::poly::Arithmetic;
+use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config, ternary_network};
 use hushed_model::{
     Architecture, Block, Matrix, NetworkConfig, PlainActs, Rows, StepId, TokenIds, Weigh, plain,
@@ -346,4 +346,75 @@ fn rows_of_tokens_are_needed() {
     for (a, b) in a.iter().zip(&b) {
         assert!((a - b).abs() < 1e-9, "{a} {b}");
     }
+}
+
+/// Attention of 256 columns, 4 heads of 64, texts of 128 rows, N = 2^16, at the lowest levels: docs/ensi.md has these
+/// counts.
+#[test]
+fn what_a_softmax_costs_beside_a_sigmoid() {
+    let params = CkksParams::preset("n16-boot-14x40").unwrap();
+    let count = |weigh: Weigh| {
+        let config = NetworkConfig {
+            width: 256,
+            hidden: 704,
+            positions: 128,
+            weigh,
+            ..ternary_config(4, 4)
+        };
+        let program = ternary_network(&config, 1).program_of_all_rows();
+        let mut decoder = crate::plan::assumed_choices(&program, 128).decoder.unwrap();
+        let choice = &mut decoder.layers[0].scores;
+        let softmax = match choice {
+            ScoresChoice::Sigmoid(sigmoid) => {
+                sigmoid.degree = 15;
+                false
+            }
+            ScoresChoice::Softmax(_) => true,
+        };
+        let on = Simulator::new(&params, params.slots()).unwrap().counting();
+        // Map, turn, scores, polynomial, P·V; of a softmax three products more.
+        let levels = 3 + 4 + 1 + if softmax { 3 } else { 0 };
+        let vector = |limbs| on.vector(Vec::new(), limbs).unwrap();
+        let x = Acts {
+            columns: (0..256).map(|_| vector(on.floor() + levels)).collect(),
+            offset: vec![0.0; 256],
+            gain: vec![1.0; 256],
+        };
+        let placement = Placement {
+            scores_baby: 16,
+            ..Placement::plain(on.top(), 128, 64)
+        };
+        let real = vector(on.top());
+        let layer = super::layer::CausalLayer {
+            at: StepId::outside("attention"),
+            block: program.attentions().next().unwrap(),
+            choice: &decoder.layers[0].scores,
+            real: Some(&real),
+            sub_norm: None,
+            after: After::Sum(8.0),
+            layout: Interleave::new(params.slots(), 128).unwrap(),
+            placement: &placement,
+        };
+        let found = super::attention::attention(&on, &x, &layer).unwrap();
+        assert_eq!(on.limbs(&found[0]), on.floor());
+        let counts = on.tally().counts();
+        let rotations: u64 = counts.rotations.iter().map(|r| r.times).sum();
+        let prices = crate::plan::reference(1);
+        let cost = |c: &crate::simulate::Count| prices.seconds(c.op, c.limbs) * c.times as f64;
+        let seconds: f64 = counts.operations.iter().map(cost).sum();
+        println!(
+            "{levels} levels, {seconds:.0} s, {:.1} GiB",
+            counts.peak() as f64 / 2048.0
+        );
+        let [conjugations, products, bootstraps] =
+            [Op::Conjugate, Op::Relinearise, Op::Bootstrap].map(|op| counts.total(op));
+        (rotations, conjugations, products, bootstraps)
+    };
+    let sigmoid = count(Weigh::Sigmoid { bias: -4.85 });
+    let softmax = count(Weigh::Softmax);
+    println!("{sigmoid:?} {softmax:?}");
+    // 3·7 rotations a head, and 15 of the rows of tokens; two sums a head, two of which share a bootstrap.
+    assert_eq!(softmax.0 - sigmoid.0, 4 * 3 * 7 + 15);
+    assert_eq!(softmax.1 - sigmoid.1, 4 * 2);
+    assert_eq!((sigmoid.3, softmax.3), (0, 4));
 }
