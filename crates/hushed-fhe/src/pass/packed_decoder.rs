@@ -59,8 +59,8 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     /// by 2.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a program of another shape, for softmax attention, norms inside blocks, heads that do not fit the
-    /// layout, and for logits; [`crate::ChoicesError`] for choices of another model.
+    /// [`FheError::Unsupported`] for a program of another shape, for softmax attention, norms inside blocks, heads that
+    /// do not fit the layout, and logits; [`crate::ChoicesError`] for choices of another model.
     pub fn new(
         on: &'a S,
         program: &'a Program,

@@ -25,8 +25,8 @@ impl<S: Slots> Run<'_, S> {
         Ok(self)
     }
 
-    /// The scale of turned queries and keys: arguments of the polynomial at twice the divisor of their first rescale, as
-    /// taking real parts doubles the scale.
+    /// The scale of turned queries and keys: arguments of the polynomial at twice the divisor of their first rescale,
+    /// as taking real parts doubles the scale.
     fn turned_scale(&self) -> Result<Scale, FheError> {
         let (on, turned) = (self.on, self.limbs.turned);
         let wanted = divisor(on, below(on, turned, 1)?)? * divisor(on, turned)?;
@@ -97,7 +97,7 @@ impl<S: Slots> Run<'_, S> {
         Ok(Some(on.add_vector(nothing, &mask)?))
     }
 
-    /// The function of the scores of head `h`, of its queries, diagonal by diagonal, in the frames of their giant steps.
+    /// The function of the scores of head `h`, of its queries, diagonal by diagonal, in the frames of the giant steps.
     pub fn scored(
         &self,
         h: usize,

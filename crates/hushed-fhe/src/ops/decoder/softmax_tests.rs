@@ -4,9 +4,7 @@
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config, ternary_network};
-use hushed_model::{
-    Architecture, Block, Matrix, NetworkConfig, PlainActs, Rows, StepId, TokenIds, Weigh, plain,
-};
+use hushed_model::{Block, Matrix, NetworkConfig, PlainActs, Rows, StepId, TokenIds, Weigh, plain};
 
 use super::tests::{ROWS, SLOTS, Subject, sums, test_params};
 use crate::choices::ScoresChoice;
@@ -28,7 +26,6 @@ fn config(heads: usize, keys: usize, ternary: bool) -> NetworkConfig {
     match ternary {
         true => config,
         false => NetworkConfig {
-            architecture: Architecture::Llama,
             ternary: None,
             ..config
         },
@@ -104,6 +101,7 @@ fn every_sum_of_a_simulated_softmax_decoder_is_the_clear_one() {
     let params = test_params();
     for (heads, keys, ternary) in [(2, 2, true), (4, 2, true), (2, 2, false), (4, 1, false)] {
         let subject = Subject::new(&config(heads, keys, ternary), SLOTS, (15, 31));
+        assert_eq!(subject.program.linears().any(|w| w.ternary), ternary);
         let on = Simulator::new(&params, SLOTS).unwrap();
         let (worst, padding) = compared(&subject, &opened(&subject, &on));
         let noisy = Simulator::new(&params, SLOTS).unwrap().with_errors(5);
@@ -242,8 +240,8 @@ fn attention_is_causal_softmax_attention_with_these_operations() {
     }
 }
 
-/// A later token changes nothing before it but by what coefficients are rounded by, and a text's answer is the same with
-/// little padding as with much.
+/// A later token changes nothing before it but by what coefficients are rounded by, and a text's answer is the same
+/// with little padding as with much.
 #[test]
 fn later_tokens_and_padding_change_no_row() {
     let mut subject = Subject::new(&config(2, 1, true), SLOTS, (15, 15));
@@ -417,4 +415,6 @@ fn what_a_softmax_costs_beside_a_sigmoid() {
     assert_eq!(softmax.0 - sigmoid.0, 4 * 3 * 7 + 15);
     assert_eq!(softmax.1 - sigmoid.1, 4 * 2);
     assert_eq!((sigmoid.3, softmax.3), (0, 4));
+    assert_eq!((sigmoid.0, sigmoid.1, sigmoid.2), (5632, 640, 5124));
+    assert_eq!(softmax.2, 6364);
 }

@@ -4,9 +4,9 @@
 //! are 0, so their keys need no mask.
 //!
 //! *Softmax.* That of encoders ([`crate::ops::softmax`]): p ≈ e^{s/2}, p/Σp, its square, and 1/Σ of the squares after
-//! P·V. Sums are over the keys of a text up to the row, so padding has to be masked as well: by one more column of Q and
-//! K, which carries the rows of tokens and the causal mask ([`KeyMask::Turned`]). All other scores are at −1, where p is
-//! 0. A sum is brought home frame by frame, and the first inverse back to the frames: 3·(g − 1) rotations a head.
+//! P·V. Sums are over the keys of a text up to the row, so padding has to be masked as well: by one more column of Q
+//! and K, which carries the rows of tokens and the causal mask ([`KeyMask::Turned`]). All other scores are at −1, where
+//! p is 0. A sum is brought home frame by frame, and the first inverse back to the frames: 3·(g − 1) rotations a head.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Inverse, Polynomial, evaluate};
