@@ -8,7 +8,7 @@ mod read;
 
 use serde::{Deserialize, Serialize};
 
-pub use decoder::{DecoderChoice, DecoderLayerChoice, ScoresChoice};
+pub use decoder::{DecoderChoice, DecoderLayerChoice, ScoresChoice, SigmoidChoice};
 
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;

@@ -53,7 +53,7 @@ pub use choices::fits;
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,
     DecoderChoice, DecoderLayerChoice, HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS,
-    NormChoice, Report, ScoresChoice, VERSION,
+    NormChoice, Report, ScoresChoice, SigmoidChoice, VERSION,
 };
 pub use clear::{all_rows, answer_in_clear, last_row};
 pub use error::FheError;

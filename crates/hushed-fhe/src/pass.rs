@@ -83,8 +83,9 @@ pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheErr
 pub enum Texts<V> {
     /// A batch, a vector a column.
     Columns(RowsKnown<V>),
-    /// A batch of texts that end in row m − 1, a vector a column, answered with these rows.
-    Last(Interleave, AnswerRows),
+    /// A batch of texts that end in row m − 1, a vector a column, answered with these rows; where attention is a
+    /// softmax, with the rows of tokens.
+    Last(Interleave, AnswerRows, Option<V>),
     /// Packed rows.
     Packed(PackedRows),
     /// Packed rows of texts that end in the last row, answered with these rows.
@@ -117,9 +118,9 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         Ok(match texts {
-            Texts::Last(layout, answer) => {
+            Texts::Last(layout, answer, real) => {
                 let pass = DecoderPass::new(on, program, choices, placement, layout, input_bound)?;
-                AnyPass::Decoder(Box::new(pass.answering(answer)))
+                AnyPass::Decoder(Box::new(pass.answering(answer).masked_by(real)?))
             }
             Texts::Columns(rows) => {
                 let pass = Pass::new(on, program, choices, placement, rows, input_bound)?;

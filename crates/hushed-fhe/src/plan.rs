@@ -219,7 +219,12 @@ fn counted(
     let (rows, vectors) = match (placement.columns, options.lengths) {
         (1, _) if program.vocabulary().is_some() => {
             let layout = Interleave::new(params.slots(), options.rows)?;
-            (Texts::Last(layout, options.answer), width)
+            let real = options.lengths.masks(program);
+            let real = real.then(|| on.vector(Vec::new(), placement.upload));
+            (
+                Texts::Last(layout, options.answer, real.transpose()?),
+                width,
+            )
         }
         (1, lengths) => {
             let layout = Interleave::new(params.slots(), options.rows)?;
@@ -293,7 +298,7 @@ impl FhePlanReport {
         let upload = |placement: &Placement| {
             // Two columns a ciphertext or a vector of packed rows, and the rows of tokens.
             let vectors = width.div_ceil(2 * placement.columns);
-            let sent = vectors + usize::from(masks(program, options.lengths));
+            let sent = vectors + usize::from(options.lengths.masks(program));
             SeededCiphertext::list_bytes(params, placement.upload, sent) as u64
         };
         let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
@@ -485,12 +490,6 @@ fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
 
 /// Rows a text of a run that only asks for levels.
 const THIN_ROWS: usize = 2;
-
-/// Whether a vector of a request says which rows are tokens. Rows of padding before a decoder's text are zeros and stay
-/// so: nothing has to be masked.
-fn masks(program: &Program, lengths: Lengths) -> bool {
-    lengths.encrypted() && program.vocabulary().is_none()
-}
 
 /// A model of one head and a few columns, with levels as many: those follow from degrees and steps alone, which the
 /// heads of a layer share.

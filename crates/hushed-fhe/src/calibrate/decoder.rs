@@ -3,18 +3,19 @@
 //!
 //! | what | margin |
 //! |---|---|
-//! | scores, 0 (of padding) among them | a tenth of their width on each side |
+//! | scores of a sigmoid, 0 (of padding) among them | a tenth of their width on each side |
+//! | scores and sums of a softmax | as of encoders |
 //! | residual stream after each half of a layer | a half |
 //! | mean squares of norms, x̂, arguments of activations | as of encoders ([`super::margins`]) |
 
 use std::collections::HashMap;
 
 use hushed_model::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
-use hushed_model::{Block, Mask, Norm, Program, StepId, TokenIds};
+use hushed_model::{Block, Mask, Norm, Program, StepId, TokenIds, Weigh};
 
 use super::margins;
-use super::measure::{ColumnSeen, NormSeen, Span};
-use crate::choices::{DecoderChoice, DecoderLayerChoice, ScoresChoice};
+use super::measure::{ColumnSeen, HeadSeen, NormSeen, Span};
+use crate::choices::{DecoderChoice, DecoderLayerChoice, ScoresChoice, SigmoidChoice};
 use crate::ops::decoder::rms::row_of;
 use crate::{ActivationChoice, FheError, Interval, NormChoice};
 
@@ -29,14 +30,14 @@ pub(crate) struct DecoderSeen {
     norms: HashMap<StepId, NormSeen>,
     /// The largest number after each sum.
     sums: HashMap<StepId, f64>,
-    scores: HashMap<StepId, Vec<Span>>,
+    scores: HashMap<StepId, Vec<HeadSeen>>,
     arguments: HashMap<StepId, Vec<ColumnSeen>>,
 }
 
 /// Degrees of a decoder's polynomials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Degrees {
-    /// Of the sigmoid of scores.
+    /// Of the sigmoid or the exponential of scores.
     pub scores: usize,
     /// Of the gate's activation.
     pub activation: usize,
@@ -103,12 +104,11 @@ impl DecoderSeen {
     fn scores(&mut self, id: StepId, mask: Mask, s: &PlainScores) {
         for (heads, rows) in s.texts.iter().zip(s.rows.texts()) {
             let seen = self.scores.entry(id).or_default();
-            seen.resize(heads.len(), Span::default());
-            for (span, scores) in seen.iter_mut().zip(heads) {
-                span.add(0.0);
+            seen.resize(heads.len(), HeadSeen::default());
+            for (head, scores) in seen.iter_mut().zip(heads) {
                 for i in 0..rows.real {
-                    let row = scores.row(i).iter().take(mask.keys(i, rows.real));
-                    row.for_each(|&s| span.add(s));
+                    let row = scores.row(i).get(..mask.keys(i, rows.real));
+                    head.row(row.unwrap_or_default());
                 }
             }
         }
@@ -126,7 +126,7 @@ impl DecoderSeen {
         }
     }
 
-    /// Choices from the measurements.
+    /// Choices from the measurements. `sizes`: rows a text, and levels of a chain after a refresh.
     ///
     /// # Errors
     /// A program without measurements, and what a fit refuses.
@@ -134,6 +134,7 @@ impl DecoderSeen {
         &self,
         program: &Program,
         degrees: Degrees,
+        sizes: (usize, usize),
     ) -> Result<DecoderChoice, FheError> {
         let unmeasured = |id: StepId| {
             let what = format!("nothing was measured at {id}");
@@ -165,9 +166,14 @@ impl DecoderSeen {
                     let norm = inside(step.id, a.sub_norm.as_ref())?;
                     let id = step.id.part("weigh");
                     let seen = self.scores.get(&id).ok_or_else(|| unmeasured(id))?;
-                    let choice = ScoresChoice {
-                        degree: degrees.scores,
-                        heads: seen.iter().map(interval).collect(),
+                    let choice = match a.weigh {
+                        Weigh::Sigmoid { .. } => ScoresChoice::Sigmoid(SigmoidChoice {
+                            degree: degrees.scores,
+                            heads: seen.iter().map(|head| interval(head.scores)).collect(),
+                        }),
+                        Weigh::Softmax => {
+                            ScoresChoice::Softmax(margins::softmax(seen, degrees.scores, sizes)?)
+                        }
                     };
                     scores.push((choice, norm));
                 }
@@ -206,8 +212,9 @@ impl DecoderSeen {
     }
 }
 
-/// Scores with their margin, rounded outwards to eighths.
-fn interval(seen: &Span) -> Interval {
+/// Scores with their margin, 0 among them, rounded outwards to eighths.
+fn interval(mut seen: Span) -> Interval {
+    seen.add(0.0);
     let margin = SCORES * (seen.greatest - seen.least) + 0.125;
     Interval {
         low: ((seen.least - margin) * 8.0).floor() / 8.0,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Program, TokenIds};
+use hushed_model::{Program, TokenIds, Weigh};
 
 use super::decoder::{Degrees, measure};
 use super::{Search, compared, no_candidate, refuse, shown};
@@ -49,6 +49,8 @@ const TRIED: [Degrees; 6] = [
 /// Levels of attention besides its sigmoid: norm, map, turn, scores, P·V; the last map is ternary, or one more, and a
 /// norm inside the block is one more.
 const ATTENTION: usize = 5;
+/// Of a softmax besides its exponential: × 1/Σp, square, × 1/Σe.
+const SOFTMAX: usize = 3;
 /// Of feed-forward: norm, maps, gate.
 const FEED_FORWARD: usize = 3;
 
@@ -85,7 +87,7 @@ impl Search<'_> {
         let mut tried = TRIED.into_iter();
         let mut all = false;
         while let Some(degrees) = tried.next() {
-            choices.decoder = Some(seen.choice(&program, degrees)?);
+            choices.decoder = Some(seen.choice(&program, degrees, self.sizes())?);
             let mut candidate = self.candidate(&program, &choices, degrees, &exact)?;
             if all {
                 candidate.name = format!("intervals of all texts; {}", candidate.name);
@@ -132,12 +134,17 @@ impl Search<'_> {
         let map = usize::from(!program.linears().any(|w| w.ternary));
         let inside = program.attentions().any(|a| a.sub_norm.is_some());
         let map = map + usize::from(inside);
+        let softmax = program.attentions().any(|a| a.weigh == Weigh::Softmax);
+        let (function, more) = match softmax {
+            true => ("exponential", SOFTMAX),
+            false => ("sigmoid", 0),
+        };
         Ok(Candidate {
             name: format!(
-                "sigmoid {}, activation {}",
+                "{function} {}, activation {}",
                 degrees.scores, degrees.activation
             ),
-            attention_levels: ATTENTION + levels(degrees.scores) + map,
+            attention_levels: ATTENTION + levels(degrees.scores) + more + map,
             feed_forward_levels: FEED_FORWARD + levels(degrees.activation) + map,
             cosine_min,
             cosine_mean,

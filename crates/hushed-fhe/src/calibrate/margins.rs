@@ -94,7 +94,7 @@ pub(super) fn layer(
         .iter()
         .fold(0.0, |m: f64, v| m.max(v.abs()));
     Ok(LayerChoice {
-        attention: attention(&seen.heads, fixed, degrees, sizes)?,
+        attention: attention(&seen.heads, fixed, degrees.exponential, sizes)?,
         attention_norm: norm(attention_norm, layer.attention_norm.width, 0.0)?,
         activation: ActivationChoice {
             degree: degrees.activation,
@@ -105,10 +105,19 @@ pub(super) fn layer(
     })
 }
 
+/// The softmaxes of a decoder's layer. `sizes`: rows a text, and levels of a chain after a refresh.
+pub(super) fn softmax(
+    seen: &[HeadSeen],
+    degree: usize,
+    sizes: (usize, usize),
+) -> Result<AttentionChoice, FheError> {
+    attention(seen, &vec![false; seen.len()], degree, sizes)
+}
+
 fn attention(
     seen: &[HeadSeen],
     fixed: &[bool],
-    degrees: Degrees,
+    degree: usize,
     (rows, levels): (usize, usize),
 ) -> Result<AttentionChoice, FheError> {
     let rows = rows as f64;
@@ -152,7 +161,7 @@ fn attention(
     }
     let most = levels.saturating_sub(AFTER_SQUARES).max(1);
     Ok(AttentionChoice {
-        degree: degrees.exponential,
+        degree,
         first_steps,
         second_steps: steps(most, SECOND_ERROR, &ratios)?,
         heads,

@@ -56,6 +56,21 @@ pub(super) struct HeadSeen {
 }
 
 impl HeadSeen {
+    /// A row's scores with the keys that it sees.
+    pub fn row(&mut self, scores: &[f64]) {
+        let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if scores.is_empty() {
+            return;
+        }
+        scores.iter().for_each(|&s| self.scores.add(s));
+        self.maxima.add(greatest);
+        let half = |s: &f64| ((s - greatest) / 2.0).exp();
+        let sum: f64 = scores.iter().map(half).sum();
+        self.first.add(sum.ln() + greatest / 2.0);
+        let squares = scores.iter().map(|s| (half(s) / sum).powi(2));
+        self.second.add(squares.sum());
+    }
+
     /// The mean weight of a row on the one before.
     pub fn previous(&self) -> f64 {
         self.previous.0 / self.previous.1.max(1) as f64

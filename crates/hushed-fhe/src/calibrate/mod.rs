@@ -366,6 +366,12 @@ impl<'a> Search<'a> {
         Ok(compared(exact, &found, classifies))
     }
 
+    /// Rows a text, and levels of a chain after a refresh.
+    fn sizes(&self) -> (usize, usize) {
+        let levels = self.params.chain().eval_mod.start - self.params.bootstrap_limbs();
+        (self.options.rows, levels)
+    }
+
     fn choices(
         &self,
         structure: &Structure,
@@ -379,11 +385,11 @@ impl<'a> Search<'a> {
             .iter()
             .zip(&seen.layers)
             .enumerate();
-        let levels = self.params.chain().eval_mod.start - self.params.bootstrap_limbs();
+        let sizes = self.sizes();
         let layers = layers.map(|(i, (layer, seen))| {
             let frozen = structure.frozen.get(i).map(Vec::as_slice);
             let context = (&structure.fixed[i][..], frozen);
-            margins::layer(layer, seen, context, degrees, (self.options.rows, levels))
+            margins::layer(layer, seen, context, degrees, sizes)
         });
         Ok(Choices {
             version: VERSION,

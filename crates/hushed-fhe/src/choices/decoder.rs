@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ActivationChoice, Interval, NormChoice};
+use super::{ActivationChoice, AttentionChoice, Interval, NormChoice};
 
 /// A decoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct DecoderChoice {
 pub struct DecoderLayerChoice {
     /// The norm before attention.
     pub attention_norm: NormChoice,
-    /// The sigmoid of scores.
+    /// From scores to weights.
     pub scores: ScoresChoice,
     /// The norm of what attention's output map reads, if the model has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,10 +38,40 @@ pub struct DecoderLayerChoice {
     pub feed_forward_bound: f64,
 }
 
+/// From scores to weights, of all heads of a layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ScoresChoice {
+    /// A sigmoid of each score.
+    Sigmoid(SigmoidChoice),
+    /// A softmax of each row, of scores of keys up to it. No head has a fixed pattern.
+    Softmax(AttentionChoice),
+}
+
+impl ScoresChoice {
+    /// Heads of the layer.
+    #[must_use]
+    pub fn heads(&self) -> usize {
+        match self {
+            ScoresChoice::Sigmoid(sigmoid) => sigmoid.heads.len(),
+            ScoresChoice::Softmax(softmax) => softmax.heads.len(),
+        }
+    }
+
+    /// Degree of the polynomial of scores.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        match self {
+            ScoresChoice::Sigmoid(sigmoid) => sigmoid.degree,
+            ScoresChoice::Softmax(softmax) => softmax.degree,
+        }
+    }
+}
+
 /// The sigmoid of all heads of a layer, of one degree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScoresChoice {
+pub struct SigmoidChoice {
     /// Degree.
     pub degree: usize,
     /// Head by head, the scores with the factor 1/√dh and without the bias, 0 among them; margins included.

@@ -2,7 +2,7 @@
 //!
 //! | function | argument | fit | error that counts |
 //! |---|---|---|---|
-//! | [`exponential`] | t in [−1, 1], scores mapped to it | weighted minimax (Remez) | relative to the largest of its row, of e^{s/2} |
+//! | [`exponential`], [`masked_exponential`] | t in [−1, 1], scores mapped to it | weighted minimax (Remez) | relative to the largest of its row, of e^{s/2} |
 //! | [`activation`] | t in [−1, 1], arguments mapped to it ([`domain`]) | least squares, weighted by the normal density of its mean and deviation, and a little everywhere | mean square over the arguments that occur |
 //! | [`root`] | v | minimax in relative error, then relaxed Newton | relative |
 //!
@@ -16,7 +16,7 @@
 //! ([`root`]). An inverse has no such room: its steps multiply scales, and a much wider range outgrows the primes.
 
 use hushed_ckks::poly::{InverseSqrt, PolyError, Polynomial};
-use hushed_math::fit::{least_squares_points, minimax};
+use hushed_math::fit::{least_squares_points, minimax, minimax_over};
 use hushed_model::Activation;
 use hushed_model::plain::activation as exact;
 
@@ -59,22 +59,76 @@ pub const ROOT_ERROR: f64 = 1.0 / 16384.0;
 /// # Errors
 /// [`FheError::Choices`] for a head without a softmax, [`FheError::Poly`] if the fit is refused.
 pub fn exponential(head: &HeadChoice, degree: usize) -> Result<Polynomial, FheError> {
-    let HeadChoice::Softmax {
-        scores,
-        least_maximum,
-        first,
-        ..
-    } = *head
-    else {
-        let what = "a head with a fixed pattern has no exponential".to_owned();
-        return Err(ChoicesError::Unusable { what }.into());
-    };
-    let at = |t: f64| scores.middle() + scores.half() * t;
-    let least = least_maximum - RELATIVE_BELOW;
-    let value = |t: f64| ((at(t) - scores.high) / 2.0).exp() / first.high;
-    let weight = |t: f64| ((scores.high - at(t).max(least)) / 2.0).exp() * first.high;
+    let target = Exponential::of(head, |scores| scores)?;
+    let (value, weight) = (|t| target.value(t), |t| target.weight(t));
     let fit = minimax(value, weight, degree, -1.0, 1.0).map_err(PolyError::from)?;
     Ok(Polynomial::from_fit(&fit)?)
+}
+
+/// The same for s in [`masked`] mapped to [−1, 1], and exactly 0 at t = −1, where masked scores are: (1 + t)·q(t), with
+/// q fitted where scores are calibrated.
+///
+/// The pole of e^{…}/(1 + t) is [`APART`] of their interval away from them, so that its error falls by a factor of 2
+/// with each degree.
+///
+/// # Errors
+/// As [`exponential`].
+pub fn masked_exponential(head: &HeadChoice, degree: usize) -> Result<Polynomial, FheError> {
+    let target = Exponential::of(head, masked)?;
+    let value = |t| target.value(t) / (1.0 + t);
+    let weight = |t| target.weight(t) * (1.0 + t);
+    let calibrated = (2.0 * APART / (1.0 + APART) - 1.0, 1.0);
+    let q = minimax_over(value, weight, degree.max(1) - 1, (-1.0, 1.0), &[calibrated]);
+    let q = q.map_err(PolyError::from)?.chebyshev;
+    // t·T_k = (T_{k+1} + T_{|k−1|})/2.
+    let mut product = vec![0.0; q.len() + 1];
+    for (k, &c) in q.iter().enumerate() {
+        product[k] += c;
+        product[k + 1] += c / 2.0;
+        product[k.abs_diff(1)] += c / 2.0;
+    }
+    Ok(Polynomial::chebyshev(product, -1.0, 1.0)?)
+}
+
+/// What the exponential of a head is to be, and how much its errors count.
+struct Exponential {
+    /// The interval that is mapped to [−1, 1].
+    scores: Interval,
+    /// Below it no relative accuracy is needed.
+    least: f64,
+    divisor: f64,
+}
+
+impl Exponential {
+    fn of(head: &HeadChoice, mapped: fn(Interval) -> Interval) -> Result<Exponential, FheError> {
+        let HeadChoice::Softmax {
+            scores,
+            least_maximum,
+            first,
+            ..
+        } = *head
+        else {
+            let what = "a head with a fixed pattern has no exponential".to_owned();
+            return Err(ChoicesError::Unusable { what }.into());
+        };
+        Ok(Exponential {
+            scores: mapped(scores),
+            least: least_maximum - RELATIVE_BELOW,
+            divisor: first.high,
+        })
+    }
+
+    fn at(&self, t: f64) -> f64 {
+        self.scores.middle() + self.scores.half() * t
+    }
+
+    fn value(&self, t: f64) -> f64 {
+        ((self.at(t) - self.scores.high) / 2.0).exp() / self.divisor
+    }
+
+    fn weight(&self, t: f64) -> f64 {
+        ((self.scores.high - self.at(t).max(self.least)) / 2.0).exp() * self.divisor
+    }
 }
 
 /// The interval that is mapped to [−1, 1] for a column: [`BEYOND`] times its own.

@@ -79,3 +79,53 @@ fn activations_stay_bounded_in_the_margin() {
         }
     }
 }
+
+/// As accurate as without it, and 0 where masked scores are, whatever the interval.
+#[test]
+fn masked_exponentials_vanish_at_their_end() {
+    let narrow = HeadChoice::Softmax {
+        scores: Interval {
+            low: -3.0,
+            high: 3.0,
+        },
+        least_maximum: -2.0,
+        first: Interval {
+            low: 0.1,
+            high: 16.0,
+        },
+        second: Interval {
+            low: 0.05,
+            high: 1.0,
+        },
+    };
+    for (head, degree, most) in [(&HEAD, 15, 4e-2), (&HEAD, 31, 2e-4), (&narrow, 15, 1e-4)] {
+        let HeadChoice::Softmax {
+            scores,
+            least_maximum,
+            first,
+            ..
+        } = *head
+        else {
+            panic!("a softmax");
+        };
+        let p = masked_exponential(head, degree).unwrap();
+        assert_eq!((p.degree(), p.interval_map()), (degree, None));
+        assert!(p.eval(-1.0).abs() < 1e-12, "{:e}", p.eval(-1.0));
+        let wide = masked(scores);
+        let mut worst = 0.0_f64;
+        for i in 0..=1000 {
+            let s = scores.low + (scores.high - scores.low) * f64::from(i) / 1000.0;
+            let t = (s - wide.middle()) / wide.half();
+            let exact = ((s - scores.high) / 2.0).exp();
+            let largest = ((s.max(least_maximum) - scores.high) / 2.0).exp();
+            worst = worst.max((first.high * p.eval(t) - exact).abs() / largest);
+        }
+        println!("degree {degree}: {worst:.1e}");
+        assert!(worst < most, "{degree} {worst:e}");
+        // Between masked scores and calibrated ones nothing grows.
+        for i in 0..=100 {
+            let t = -1.0 + 0.22 * f64::from(i) / 100.0;
+            assert!(p.eval(t).abs() < 0.1, "{t} {}", p.eval(t));
+        }
+    }
+}

@@ -1,11 +1,11 @@
 //! Choices as bytes: reads them, writes them, and checks their numbers and that they are for a model.
 
-use hushed_model::{Attention, FeedForward, Program};
+use hushed_model::{Attention, FeedForward, Program, Weigh};
 use serde::Deserialize;
 
 use super::{
     ActivationChoice, AttentionChoice, Choices, ChoicesError, ClassifierChoice, DecoderChoice,
-    HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, VERSION,
+    HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, ScoresChoice, VERSION,
 };
 
 /// Highest degree for which a chain has levels.
@@ -89,7 +89,13 @@ impl Choices {
                         "of layer {i} the calibration has other norms inside blocks than the model"
                     ));
                 }
-                sizes(i, choice.scores.heads.len(), columns, blocks)
+                let softmax = matches!(choice.scores, ScoresChoice::Softmax(_));
+                if softmax != (blocks.0.weigh == Weigh::Softmax) {
+                    return unusable(format!(
+                        "of layer {i} the calibration has another function from scores to weights than the model"
+                    ));
+                }
+                sizes(i, choice.scores.heads(), columns, blocks)
             });
         }
         same("layers", self.layers.len(), layers)?;
@@ -163,12 +169,7 @@ impl DecoderChoice {
             layer
                 .feed_forward_norm
                 .validate(&at("norm before feed-forward"))?;
-            within(
-                &at("degree of the sigmoid"),
-                layer.scores.degree,
-                1,
-                MAX_DEGREE,
-            )?;
+            layer.scores.validate(&at("attention"))?;
             for (norm, what) in [
                 (&layer.attention_sub_norm, "norm inside attention"),
                 (&layer.feed_forward_sub_norm, "norm inside feed-forward"),
@@ -176,9 +177,6 @@ impl DecoderChoice {
                 if let Some(norm) = norm {
                     norm.validate(&at(what))?;
                 }
-            }
-            for head in &layer.scores.heads {
-                proper(&at("scores"), *head)?;
             }
             layer.activation.validate()?;
             for (what, bound) in [
@@ -191,6 +189,25 @@ impl DecoderChoice {
             }
         }
         self.norm.validate("the last norm")
+    }
+}
+
+impl ScoresChoice {
+    fn validate(&self, what: &str) -> Result<(), ChoicesError> {
+        match self {
+            ScoresChoice::Sigmoid(sigmoid) => {
+                let degree = format!("{what}: degree of the sigmoid");
+                within(&degree, sigmoid.degree, 1, MAX_DEGREE)?;
+                let mut heads = sigmoid.heads.iter();
+                heads.try_for_each(|head| proper(&format!("{what}: scores"), *head))
+            }
+            ScoresChoice::Softmax(softmax) => {
+                if softmax.heads.contains(&HeadChoice::Previous) {
+                    return unusable(format!("{what}: a head of a decoder has a fixed pattern"));
+                }
+                softmax.validate()
+            }
+        }
     }
 }
 

@@ -14,7 +14,8 @@ pub(crate) const MASKED: f64 = -1.0 + 1e-6;
 /// by bounds.
 #[derive(Clone, Copy, Debug)]
 pub enum Function {
-    /// e^{(s − high)/2}/`divisor`, of t, the score s mapped from its interval to [−1, 1].
+    /// e^{(s − high)/2}/`divisor`, of t, the score s mapped from its interval to [−1, 1]; 0 at −1, where padding and
+    /// masked scores are.
     Exponential {
         /// Which head of its layer.
         head: usize,
@@ -22,7 +23,7 @@ pub enum Function {
         scores: Interval,
         /// Upper end of the sums of exponentials.
         divisor: f64,
-        /// Number j of the diagonal: row i and key i + j, modulo the rows.
+        /// Number j of the diagonal: row i and key i + j, modulo the rows; of a decoder in the frame of its giant step.
         diagonal: usize,
     },
     /// The inverse of a head's Σp.
@@ -71,10 +72,10 @@ impl Function {
     /// Its value at t.
     pub fn exact(&self, t: f64) -> f64 {
         match *self {
+            Function::Exponential { .. } | Function::Sigmoid { .. } if t <= MASKED => 0.0,
             Function::Exponential {
                 scores, divisor, ..
             } => ((self.argument(t) - scores.high) / 2.0).exp() / divisor,
-            Function::Sigmoid { .. } if t <= MASKED => 0.0,
             Function::Sigmoid { bias, .. } => 1.0 / (1.0 + (-self.argument(t) - bias).exp()),
             Function::FirstInverse { .. } | Function::SecondInverse { .. } => 1.0 / t,
             Function::Root => 1.0 / t.sqrt(),

@@ -17,14 +17,25 @@
 //!
 //! Places without a text: their first sum is set to 1 where lengths are public. With private lengths it is 0, where
 //! inverses stay bounded; their values are 0 in both cases.
+//!
+//! A decoder's diagonals stay in the frames of their giant steps ([`KeyMask::Turned`]). There the two columns carry the
+//! causal mask too, p is 0 at −1, so that nothing is subtracted, and the sums of rows before a text, which see no key,
+//! are set to 1:
+//!
+//! ```text
+//! diagonal ab + r of t, in the frame of ab  =  s − 1 + (1 + c)·[causal]·Rot_r(R)
+//! Σp  =  1 − R + Σ_a Rot_ab( Σ_r p )
+//! ```
 
 use hushed_ckks::Scale;
+use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::mask::RowsKnown;
 use crate::ops::norm::product;
 use crate::packing::Interleave;
+use crate::packing::products::rotations;
 use crate::slots::Slots;
 
 /// An inverse is computed at no smaller part of its scale: its factors would lose too many bits.
@@ -51,6 +62,15 @@ pub enum KeyMask<'a, V> {
         real: &'a V,
         /// Number of tokens of the slot's text, divided by m.
         part: V,
+    },
+    /// Of a decoder: lengths are private.
+    Turned {
+        /// The packing.
+        layout: Interleave,
+        /// Rows of tokens.
+        real: &'a V,
+        /// b of the frames: diagonal j is rotated by −⌊j/b⌋·b.
+        baby: usize,
     },
 }
 
@@ -96,6 +116,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         c: f64,
     ) -> Result<Option<(V, V)>, FheError> {
         let Self::Private { real, .. } = self else {
+            // Of a decoder they are made with the turns ([`super::decoder`]).
             return Ok(None);
         };
         let limbs = on.limbs(k);
@@ -116,7 +137,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         c: f64,
     ) -> Result<V, FheError> {
         let t = match self {
-            Self::Private { .. } => on.add_constant(diagonal, -1.0)?,
+            Self::Private { .. } | Self::Turned { .. } => on.add_constant(diagonal, -1.0)?,
             Self::Public { layout, lengths } => {
                 let m = layout.rows();
                 let key = |text: usize, row: usize| match (row + j) % m {
@@ -137,7 +158,8 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(on.within(t, 1.0))
     }
 
-    /// `sum` − n·`each`: the first sum of a head without padding. Places without a text get 1 where lengths are public.
+    /// `sum` − n·`each`: the first sum of a head without padding. Places without a text get 1 where lengths are public;
+    /// of a decoder all rows do that see no key, and `each` is 0.
     ///
     /// # Errors
     /// If `sum` has no level above it.
@@ -159,6 +181,12 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 let m = layout.rows() as f64;
                 let mut sum = on.add_constant(sum, -each * m)?;
                 let real = multiple(on, part, on.limbs(&sum), each * m, on.scale(&sum))?;
+                on.add_assign(&mut sum, &real)?;
+                Ok(sum)
+            }
+            Self::Turned { real, .. } => {
+                let mut sum = on.add_constant(sum, 1.0)?;
+                let real = multiple(on, real, on.limbs(&sum), -1.0, on.scale(&sum))?;
                 on.add_assign(&mut sum, &real)?;
                 Ok(sum)
             }
@@ -209,9 +237,55 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 let real = multiple(on, part, limbs, -all, scale_of(wanted)?)?;
                 product(on, &on.add_constant(real, all)?, &square)?
             }
+            Self::Turned { .. } => return self.subtract_padding(on, sum, 0.0),
         };
         on.sub_assign(&mut sum, &share)?;
         Ok(sum)
+    }
+
+    /// Σ over the diagonals, of each row.
+    ///
+    /// # Errors
+    /// If there is no key for a rotation.
+    pub fn total<S: Slots<Value = V>>(&self, on: &S, diagonals: &[V]) -> Result<V, FheError>
+    where
+        V: Send + Sync,
+    {
+        let &Self::Turned { layout, baby, .. } = self else {
+            return total(on, diagonals);
+        };
+        let home = |(a, frame): (usize, &[V])| match layout.rotation(a * baby) {
+            0 => total(on, frame),
+            by => on.rotate(&total(on, frame)?, by),
+        };
+        let frames = diagonals.par_chunks(baby.max(1)).enumerate().map(home);
+        total(on, &frames.collect::<Result<Vec<_>, FheError>>()?)
+    }
+
+    /// A number of each row as each frame of the diagonals has it, the first as it is.
+    ///
+    /// # Errors
+    /// If there is no key for a rotation.
+    pub fn frames<S: Slots<Value = V>>(&self, on: &S, x: V) -> Result<Vec<V>, FheError>
+    where
+        V: Send + Sync,
+    {
+        let &Self::Turned { layout, baby, .. } = self else {
+            return Ok(vec![x]);
+        };
+        let m = layout.rows();
+        let steps = (0..m).step_by(baby.max(1));
+        let back: Vec<usize> = steps.map(|giant| layout.rotation(m - giant)).collect();
+        let frames = rotations(on, vec![x], &back)?;
+        Ok(frames.into_iter().flatten().collect())
+    }
+
+    /// The frame of diagonal `j` among [`KeyMask::frames`].
+    pub fn frame(&self, j: usize) -> usize {
+        match self {
+            Self::Turned { baby, .. } => j / baby.max(&1),
+            Self::Public { .. } | Self::Private { .. } => 0,
+        }
     }
 
     /// `f` of each text's number of padding rows, in all rows of the text.
@@ -222,6 +296,20 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         let padded = |text: usize| layout.rows() - lengths.get(text).map_or(0, |&l| l);
         layout.vector(layout.texts(), |text, _| f(padded(text)))
     }
+}
+
+/// Σ over the vectors.
+pub(crate) fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
+    let Some((first, rest)) = vectors.split_first() else {
+        let limbs = on.floor();
+        let wide = on.default_scale().value() * divisor(on, limbs)?;
+        return on.finish(on.sum(limbs, scale_of(wide)?)?);
+    };
+    let mut sum = first.clone();
+    for v in rest {
+        on.add_assign(&mut sum, v)?;
+    }
+    Ok(sum)
 }
 
 /// `factor`·x at scale `target` with `limbs` primes; x may have more.
@@ -240,7 +328,7 @@ fn multiple<S: Slots>(
 }
 
 /// Zeros with `limbs` primes at `scale`.
-fn zero<S: Slots>(on: &S, limbs: usize, scale: Scale) -> Result<S::Value, FheError> {
+pub(crate) fn zero<S: Slots>(on: &S, limbs: usize, scale: Scale) -> Result<S::Value, FheError> {
     let from = crate::ops::levels::above(on, limbs)?;
     on.finish(on.sum(from, scale_of(scale.value() * divisor(on, from)?)?)?)
 }

@@ -70,6 +70,13 @@ pub fn token_rows(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
     })
 }
 
+/// The same for texts that end in row m − 1, as a decoder takes them.
+pub(crate) fn token_rows_to_last(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
+    layout.vector(lengths.len().min(layout.texts()), |text, row| {
+        f64::from(u8::from(row + lengths[text] >= layout.rows()))
+    })
+}
+
 /// The masks that norms and poolings use.
 #[derive(Clone)]
 pub struct RowMasks<V> {

@@ -33,9 +33,10 @@ use crate::choices::fits;
 use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval};
 use crate::error::FheError;
 use crate::ops::functions::Function;
-use crate::ops::key_mask::KeyMask;
+use crate::ops::key_mask::{KeyMask, total};
 use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::norm::product;
+use crate::packing::PackingError;
 use crate::slots::Slots;
 
 /// The polynomials and inverses of a head's softmax.
@@ -57,6 +58,29 @@ impl Softmax {
     /// [`FheError::Choices`] for a head with a fixed pattern; [`FheError::Poly`] for intervals without a fit.
     pub fn new(head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
         Softmax::of(fits::exponential(head, choice.degree)?, head, choice)
+    }
+
+    /// As [`Softmax::new`] for causal attention: the exponential is 0 at −1, and scores are mapped from
+    /// [`fits::masked`].
+    ///
+    /// # Errors
+    /// As [`Softmax::new`].
+    pub fn masked(head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
+        let exponential = fits::masked_exponential(head, choice.degree)?;
+        Softmax::masked_of(exponential, head, choice)
+    }
+
+    /// As [`Softmax::masked`], with the exponential of another head.
+    pub(crate) fn masked_of(
+        exponential: Polynomial,
+        head: &HeadChoice,
+        choice: &AttentionChoice,
+    ) -> Result<Softmax, FheError> {
+        let softmax = Softmax::of(exponential, head, choice)?;
+        Ok(Softmax {
+            scores: fits::masked(softmax.scores),
+            ..softmax
+        })
     }
 
     /// The same with the exponential of another head: where only shapes count, one stands for all.
@@ -119,6 +143,18 @@ impl Softmax {
         };
         let compute = || self.first.evaluate(on, sum, target);
         on.apply(&f, sum, (self.first.levels(), target), compute)
+    }
+
+    /// 1/Σe at scale `target`.
+    pub(crate) fn second_inverse<S: Slots>(
+        &self,
+        on: &S,
+        sum: &S::Value,
+        target: Scale,
+    ) -> Result<S::Value, FheError> {
+        let f = Function::SecondInverse { head: self.head };
+        let compute = || self.second.evaluate(on, sum, target);
+        on.apply(&f, sum, (self.second.levels(), target), compute)
     }
 
     /// (factor, offset) of t = factor·s + offset.
@@ -190,7 +226,7 @@ pub fn weights<S: Slots>(
 ) -> Result<Vec<Weights<S::Value>>, FheError> {
     let high = highest(heads.iter().map(|(head, _)| *head));
     let sums = heads.iter().map(|(head, p)| {
-        let sum = keys.subtract_padding(on, total(on, p)?, head.padding(on))?;
+        let sum = keys.subtract_padding(on, keys.total(on, p)?, head.padding(on))?;
         Ok(on.within(sum, 1.0))
     });
     let sums = sums.collect::<Result<Vec<_>, FheError>>()?;
@@ -258,31 +294,21 @@ fn squares<S: Slots>(
     let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
     let inverse = head.first_inverse(on, sum, inverse_scale)?;
     let inverse = on.drop_to(&inverse, limbs)?;
-    let square = |p: S::Value| -> Result<S::Value, FheError> {
-        let y = on.within(product(on, &p, &inverse)?, 1.0);
+    let mut inverses = keys.frames(on, inverse)?;
+    let square = |(j, p): (usize, S::Value)| -> Result<S::Value, FheError> {
+        let inverse = inverses.get(keys.frame(j)).ok_or(PackingError::Mismatch)?;
+        let y = on.within(product(on, &p, inverse)?, 1.0);
         drop(p);
         Ok(on.within(product(on, &y, &y)?, 1.0))
     };
-    let e = p.into_par_iter().map(square);
+    let e = p.into_par_iter().enumerate().map(square);
     let e = e.collect::<Result<Vec<_>, FheError>>()?;
+    inverses.truncate(1);
+    let inverse = inverses.first().ok_or(PackingError::Mismatch)?;
     let again = |scale| head.first_inverse(on, sum, scale);
-    let sum =
-        keys.subtract_padding_squares(on, total(on, &e)?, &inverse, again, head.padding(on))?;
+    let sum = keys.total(on, &e)?;
+    let sum = keys.subtract_padding_squares(on, sum, inverse, again, head.padding(on))?;
     Ok((e, on.within(sum, high)))
-}
-
-/// Σ over the vectors.
-pub(crate) fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
-    let Some((first, rest)) = vectors.split_first() else {
-        let limbs = on.floor();
-        let wide = on.default_scale().value() * divisor(on, limbs)?;
-        return on.finish(on.sum(limbs, scale_of(wide)?)?);
-    };
-    let mut sum = first.clone();
-    for v in rest {
-        on.add_assign(&mut sum, v)?;
-    }
-    Ok(sum)
 }
 
 impl<V: Clone + Send + Sync> Weights<V> {
@@ -296,9 +322,7 @@ impl<V: Clone + Send + Sync> Weights<V> {
         head: &Softmax,
         target: Scale,
     ) -> Result<V, FheError> {
-        let f = Function::SecondInverse { head: head.head };
-        let compute = || head.second.evaluate(on, &self.sum, target);
-        on.apply(&f, &self.sum, (head.second.levels(), target), compute)
+        head.second_inverse(on, &self.sum, target)
     }
 
     /// The attention weights with their last factor: one level and one product a diagonal more than in

@@ -18,8 +18,9 @@ use crate::ops::activation::Polynomials;
 use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::After;
 use crate::ops::decoder;
-use crate::ops::decoder::attention::{SigmoidLayer, attention, attention_spilled};
+use crate::ops::decoder::attention::{attention, attention_spilled};
 use crate::ops::decoder::last::{last, logits};
+use crate::ops::decoder::layer::CausalLayer;
 use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
 use crate::ops::decoder::rows::rows;
 use crate::ops::decoder::sub_norm::SubNorm;
@@ -45,6 +46,8 @@ pub struct DecoderPass<'a, S: Slots> {
     width: usize,
     polynomials: Polynomials,
     answer: AnswerRows,
+    /// Rows of tokens, which a softmax needs.
+    real: Option<S::Value>,
     viewer: Option<Viewer<'a, S::Value>>,
 }
 
@@ -103,8 +106,28 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             width: program.width(),
             polynomials: Polynomials::default(),
             answer: AnswerRows::Last,
+            real: None,
             viewer: None,
         })
+    }
+
+    /// The same with the rows of tokens, 1 there and 0 elsewhere: attention by a softmax needs them. They are refreshed
+    /// where they have fewer primes than a layer begins with.
+    ///
+    /// # Errors
+    /// Those of a refresh.
+    pub fn masked_by(self, real: Option<S::Value>) -> Result<Self, FheError> {
+        let (on, limbs) = (self.on, self.placement.attention);
+        let id = StepId::outside("input.refresh");
+        let lifted = real.map(|real| match on.limbs(&real) < limbs {
+            true => {
+                on.at(id);
+                on.refresh(id, vec![real], limbs)
+            }
+            false => Ok(vec![real]),
+        });
+        let real = lifted.transpose()?.and_then(|real| real.into_iter().next());
+        Ok(DecoderPass { real, ..self })
     }
 
     /// The same, answered with these rows or logits: without it, with the last row.
@@ -173,14 +196,15 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
 
         let layer = self.parts.layer(i)?;
         let (id, block) = layer.attention;
-        let run = SigmoidLayer {
+        let run = CausalLayer {
             at: id,
             block,
             choice: &choice.scores,
+            real: self.real.as_ref(),
             sub_norm: self.sub_norm(id, &block.sub_norm, &choice.attention_sub_norm)?,
             after: After::Sum(choice.attention_bound),
             layout: self.layout,
-            baby: self.placement.scores_baby,
+            placement: &self.placement,
         };
         let spills = self.placement.spill_attention;
         let (norm, normed) = (layer.attention_norm, &choice.attention_norm);

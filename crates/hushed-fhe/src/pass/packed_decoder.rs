@@ -5,7 +5,7 @@ use hushed_model::{Attention, ModelError, Norm, Program, StepId, same};
 
 use super::decoder::Parts;
 use super::packed::unfit;
-use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
+use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;
 use crate::ops::activation::{Polynomials, levels};
 use crate::ops::acts::Acts;
@@ -49,7 +49,7 @@ pub(crate) fn halves(choices: &DecoderChoice) -> [usize; 2] {
         levels(degrees.max().unwrap_or(1))
     };
     [
-        1 + causal::LEVELS + most(|layer| layer.scores.degree),
+        1 + causal::LEVELS + most(|layer| layer.scores.degree()),
         FEED_FORWARD + most(|layer| layer.activation.degree),
     ]
 }
@@ -59,8 +59,8 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     /// by 2.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a program of another shape, for norms inside blocks, for heads that do not fit the
-    /// layout, and for logits; [`crate::ChoicesError`] for choices of another model.
+    /// [`FheError::Unsupported`] for a program of another shape, for softmax attention, norms inside blocks, heads that
+    /// do not fit the layout, and logits; [`crate::ChoicesError`] for choices of another model.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -86,6 +86,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         let mut columns = layout.spread(program.width(), 1)?;
         for layer in &parts.layers {
             let (id, attention) = layer.attention;
+            causal::sigmoid_bias(id, attention)?;
             columns = spread(id, attention, &rows)?;
             for (id, norm) in [
                 (id, &attention.sub_norm),
@@ -157,12 +158,15 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         let layer = self.parts.layers.get(i).ok_or_else(none)?;
 
         let (at, block) = layer.attention;
+        let ScoresChoice::Sigmoid(scores) = &choice.scores else {
+            return Err(super::absent(at));
+        };
         let norm = self.norm(layer.attention_norm, &choice.attention_norm);
         let n = norm.of_stream(on, &x, self.placement.attention);
         let run = PackedCausal {
             at,
             block,
-            choice: &choice.scores,
+            choice: scores,
             bound: choice.attention_bound,
             rows: &self.rows,
             columns: self.columns,

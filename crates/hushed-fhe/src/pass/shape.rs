@@ -1,4 +1,4 @@
-//! The programs that a pass accepts: post-norm encoders, each layer in two halves, and pre-norm decoders with sigmoid
+//! The programs that a pass accepts: post-norm encoders, each layer in two halves, and pre-norm decoders with causal
 //! attention.
 
 use std::ops::Range;
@@ -7,13 +7,13 @@ use hushed_model::{Block, Kind, Program, Step, StepId};
 
 use super::decoder::Parts;
 use crate::error::FheError;
-use crate::ops::decoder::attention::causal_sigmoid;
+use crate::ops::decoder::weigh::causal;
 use crate::plan::public_plan::AnswerRows;
 
 /// That a program can be run: before anything is planned, and without its numbers.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for a program of another shape; of a decoder also for softmax attention and biases.
+/// [`FheError::Unsupported`] for a program of another shape; of a decoder also for biases.
 pub fn can_run(program: &Program) -> Result<(), FheError> {
     if program.vocabulary().is_some() {
         return decoder(program);
@@ -31,7 +31,7 @@ pub fn can_run(program: &Program) -> Result<(), FheError> {
 fn decoder(program: &Program) -> Result<(), FheError> {
     Parts::of(program)?;
     for block in program.attentions() {
-        causal_sigmoid(StepId::outside("attention"), block)?;
+        causal(StepId::outside("attention"), block)?;
     }
     Ok(())
 }
@@ -123,7 +123,7 @@ mod tests {
     use std::sync::Arc;
 
     use hushed_model::testing::{ternary_config, ternary_network, tiny_shapes};
-    use hushed_model::{DecoderNetwork, Matrix, Weigh};
+    use hushed_model::{DecoderNetwork, Mask, Matrix, Weigh};
 
     use super::*;
 
@@ -132,11 +132,14 @@ mod tests {
         can_run(&tiny_shapes().program()).unwrap();
         let good = ternary_network(&ternary_config(2, 2), 1);
         can_run(&good.program_of_all_rows()).unwrap();
+        let mut softmax = good.clone();
+        softmax.layers[1].attention.weigh = Weigh::Softmax;
+        can_run(&softmax.program_of_all_rows()).unwrap();
         // Of the last layer only the last row: another circuit.
         assert!(can_run(&good.program()).is_err());
         type Change = fn(&mut DecoderNetwork);
         let changes: [(&str, Change); 2] = [
-            ("sigmoid", |n| n.layers[1].attention.weigh = Weigh::Softmax),
+            ("causal", |n| n.layers[1].attention.mask = Mask::Full),
             ("biases", |n| {
                 let query = &mut n.layers[0].attention.query;
                 query.bias = Some(vec![0.5; query.outputs].into());

@@ -1,37 +1,27 @@
 //! Choices for a model that has not been calibrated: degrees and steps that trained encoders of this kind were found to
 //! need, so that a plan has its counts. Nothing is run with them: intervals are round numbers.
 
-use hushed_model::{Attention, FeedForward, Program};
+use hushed_model::{Attention, FeedForward, Program, Weigh};
 
 use crate::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, DecoderChoice,
-    DecoderLayerChoice, HeadChoice, Interval, LayerChoice, NormChoice, ScoresChoice,
+    DecoderLayerChoice, HeadChoice, Interval, LayerChoice, NormChoice, ScoresChoice, SigmoidChoice,
 };
 
 /// Of an encoder: degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a
 /// softmax, a seed of degree 15 and one step for inverse roots, degree 63 for a classifier's tanh; no head with a fixed
-/// pattern, no frozen row. Of a decoder: degree 31 for sigmoid and activation, and the same roots.
+/// pattern, no frozen row. Of a decoder: degree 31 for sigmoid and activation, 15 for exponentials, the same inverses
+/// and roots.
 #[must_use]
 pub fn assumed_choices(program: &Program, rows: usize) -> Choices {
     if program.vocabulary().is_some() {
         let mut choices = Choices::unnamed(rows, Vec::new(), None);
-        choices.decoder = Some(decoder(program));
+        choices.decoder = Some(decoder(program, rows));
         return choices;
     }
-    let head = HeadChoice::Softmax {
-        scores: between(-20.0, 10.0),
-        least_maximum: 0.0,
-        first: between(0.01, rows as f64),
-        second: between(0.5 / rows as f64, 1.05),
-    };
     let width = program.width();
     let layer = |(a, f): (&Attention, Option<&FeedForward>)| LayerChoice {
-        attention: AttentionChoice {
-            degree: 12,
-            first_steps: 7,
-            second_steps: 6,
-            heads: vec![head.clone(); a.heads.count],
-        },
+        attention: softmax(12, a.heads.count, rows),
         attention_norm: norm(width, 0.05),
         activation: activation(28, f.map_or(0, |f| f.up.outputs)),
         feed_forward_norm: norm(width, 0.005),
@@ -45,13 +35,16 @@ pub fn assumed_choices(program: &Program, rows: usize) -> Choices {
     Choices::unnamed(rows, layers.map(layer).collect(), classifier)
 }
 
-fn decoder(program: &Program) -> DecoderChoice {
+fn decoder(program: &Program, rows: usize) -> DecoderChoice {
     let width = program.width();
     let layer = |(a, f): (&Attention, Option<&FeedForward>)| DecoderLayerChoice {
         attention_norm: norm(width, 0.05),
-        scores: ScoresChoice {
-            degree: 31,
-            heads: vec![between(-8.0, 8.0); a.heads.count],
+        scores: match a.weigh {
+            Weigh::Sigmoid { .. } => ScoresChoice::Sigmoid(SigmoidChoice {
+                degree: 31,
+                heads: vec![between(-8.0, 8.0); a.heads.count],
+            }),
+            Weigh::Softmax => ScoresChoice::Softmax(softmax(15, a.heads.count, rows)),
         },
         attention_sub_norm: a.sub_norm.as_ref().map(|n| norm(n.width, 0.05)),
         attention_bound: 16.0,
@@ -66,6 +59,21 @@ fn decoder(program: &Program) -> DecoderChoice {
     DecoderChoice {
         layers: layers.map(layer).collect(),
         norm: norm(width, 0.05),
+    }
+}
+
+fn softmax(degree: usize, heads: usize, rows: usize) -> AttentionChoice {
+    let head = HeadChoice::Softmax {
+        scores: between(-20.0, 10.0),
+        least_maximum: 0.0,
+        first: between(0.01, rows as f64),
+        second: between(0.5 / rows as f64, 1.05),
+    };
+    AttentionChoice {
+        degree,
+        first_steps: 7,
+        second_steps: 6,
+        heads: vec![head; heads],
     }
 }
 

@@ -86,6 +86,7 @@ impl Offer<'_> {
             layers: program.layers().len(),
             logits: answered_logits(program, self.options.answer),
             answer: program.vocabulary().map(|_| self.options.answer),
+            real_rows: program.vocabulary().is_some() && self.options.lengths.masks(program),
             input_bound,
             lengths: self.options.lengths,
             placement: self.placement.clone(),

@@ -10,6 +10,7 @@ use crate::choices::{Choices, DecoderChoice};
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::levels::above_by;
+use crate::ops::packed::causal::sigmoid_bias;
 use crate::pass::packed_halves;
 use crate::plan::placement::Placement;
 use crate::simulate::Simulator;
@@ -33,6 +34,10 @@ pub fn packed_placement(
     let Some(columns) = places(program, slots) else {
         return Ok(None);
     };
+    if program.vocabulary().is_some() {
+        let mut blocks = program.attentions();
+        blocks.try_for_each(|a| sigmoid_bias(StepId::outside("attention"), a).map(drop))?;
+    }
     let on = Simulator::new(params, params.slots())?.counting();
     let placement = match &choices.decoder {
         Some(decoder) => placed_decoder(&on, columns, decoder)?,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::{CkksParams, CkksParamsError, Noise, Scale};
+use hushed_model::{Program, Weigh};
 use hushed_rlwe::hybrid::{KeySpec, KeyUse, MAX_KEYS};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -66,6 +67,10 @@ pub struct FhePlan {
     /// client makes logits, or the logits themselves. Without it the model is an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerRows>,
+    /// Whether a decoder's request has the vector of real rows too: its attention is a softmax, which padding would
+    /// enter. An encoder's has one by its lengths alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub real_rows: bool,
     /// Columns are divided by it before they are encrypted: then no entry is beyond 1.
     pub input_bound: f64,
     /// What the server learns of lengths.
@@ -123,6 +128,14 @@ impl Lengths {
     #[must_use]
     pub fn encrypted(self) -> bool {
         self != Lengths::Public
+    }
+
+    /// Whether a request for this model has that vector. Rows of padding before a decoder's text are zeros and stay so:
+    /// nothing has to be masked but the keys of a softmax.
+    pub(crate) fn masks(self, program: &Program) -> bool {
+        let decodes = program.vocabulary().is_some();
+        let mut blocks = program.attentions();
+        self.encrypted() && (!decodes || blocks.any(|a| a.weigh == Weigh::Softmax))
     }
 }
 
@@ -479,10 +492,11 @@ impl FhePlan {
         vectors + usize::from(self.masks())
     }
 
-    /// Whether a request has a vector of real rows. A decoder needs none: rows before its texts stay zeros.
+    /// Whether a request has a vector of real rows. A decoder needs none, as rows before its texts stay zeros, unless
+    /// its attention is a softmax.
     #[must_use]
     pub fn masks(&self) -> bool {
-        self.lengths.encrypted() && self.answer.is_none()
+        self.lengths.encrypted() && (self.answer.is_none() || self.real_rows)
     }
 
     /// Numbers that a text is answered with; of a decoder that is read at all rows, those of each.
@@ -552,6 +566,11 @@ impl FhePlan {
                 format!("{rows:?}"),
             )?;
         }
+        require(
+            !self.real_rows || (self.answer.is_some() && self.placement.columns == 1),
+            "vector of real rows",
+            "of no decoder's batch".to_owned(),
+        )?;
         if let Lengths::Bucket(multiple) = self.lengths {
             require(
                 (1..=self.rows).contains(&multiple),
@@ -695,6 +714,7 @@ pub fn insecure_plan(
         layers: 2,
         logits: None,
         answer: None,
+        real_rows: false,
         input_bound: 8.0,
         lengths: Lengths::Public,
         placement: Placement::plain(top, 4, 4),

@@ -23,6 +23,7 @@ use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, here, plain,
 use crate::error::FheError;
 use crate::inputs::input_bound;
 use crate::ops::decoder::rows;
+use crate::ops::mask::{token_rows, token_rows_to_last};
 use crate::ops::packed::pool as packed_pool;
 use crate::ops::pool;
 use crate::packing::{Layout, PackingError, Spread};
@@ -178,11 +179,14 @@ impl FheClient {
         }
         let layout = self.plan.interleave(&self.params)?;
         let column = |c| layout.vector(places, |place, row| entry(place, row, c));
-        let real = |place: usize, row: usize| f64::from(u8::from(row < lengths[place]));
+        let real = match last {
+            true => token_rows_to_last,
+            false => token_rows,
+        };
         Ok(Upload {
             client: self,
             columns: (0..self.plan.width).map(column).collect(),
-            mask: self.plan.masks().then(|| layout.vector(places, real)),
+            mask: self.plan.masks().then(|| real(layout, &lengths)),
             lengths,
         })
     }

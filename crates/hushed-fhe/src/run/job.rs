@@ -338,7 +338,8 @@ impl Engine {
         }
         let layout = self.plan.interleave(&self.params)?;
         if let Some(answer) = self.plan.answer {
-            return Ok(Texts::Last(layout, answer));
+            let real = batch.mask.clone().map(SeededCiphertext::expand);
+            return Ok(Texts::Last(layout, answer, real));
         }
         Ok(Texts::Columns(match &batch.mask {
             Some(mask) => RowsKnown::private(layout, mask.clone().expand()),

@@ -8,7 +8,7 @@ use super::{Simulator, Vector};
 use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::decoder::rows;
-use crate::ops::mask::{RowsKnown, token_rows};
+use crate::ops::mask::{RowsKnown, token_rows, token_rows_to_last};
 use crate::ops::packed::pool::{ends, unpack as unpack_packed};
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Factor, unpack};
@@ -70,7 +70,7 @@ pub(crate) struct Batch<'a> {
     pub program: &'a Program,
     pub choices: &'a Choices,
     pub placement: &'a Placement,
-    /// Whether the server knows which rows are tokens; of a decoder it never does.
+    /// Whether the server knows which rows are tokens; of a decoder it never does: [`Lengths::Private`].
     pub lengths: Lengths,
     /// Bound by which a client divides its columns.
     pub bound: f64,
@@ -158,8 +158,11 @@ impl Batch<'_> {
         let columns = columns.collect::<Result<Vec<Vector>, _>>()?;
         let (program, choices, placement) = (self.program, self.choices, self.placement.clone());
         let pass = DecoderPass::new(on, program, choices, placement, layout, self.bound)?;
-        let answer = pass.answering(read).run(columns)?;
         let rows: Vec<usize> = texts.iter().map(Matrix::rows).collect();
+        let real = self.lengths.masks(program);
+        let real = real.then(|| on.vector(token_rows_to_last(layout, &rows), upload));
+        let pass = pass.answering(read).masked_by(real.transpose()?);
+        let answer = pass?.run(columns)?;
         if read == AnswerRows::Rows {
             let vectors: Vec<Vec<Complex64>> = answer.vectors.iter().map(Vector::pairs).collect();
             return Ok(rows::unpack(layout, &rows, answer.width, &vectors)?);

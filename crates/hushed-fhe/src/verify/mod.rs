@@ -49,7 +49,7 @@ use super::pass::can_run;
 use super::plan::{FheOptions, FhePlanReport, Timetable, reference, shortened};
 use super::simulate::{Simulator, columns, columns_to_last};
 use crate::inputs::bound_of_inputs;
-use crate::ops::mask::token_rows;
+use crate::ops::mask::{token_rows, token_rows_to_last};
 use crate::packing::{Interleave, PackingError};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
@@ -232,7 +232,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether texts end in the last row, without a mask.
+    /// Whether texts end in the last row.
     fn decodes(&self) -> bool {
         self.choices.decoder.is_some()
     }
@@ -323,10 +323,15 @@ impl<'a> Subject<'a> {
         ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
     }
 
-    /// The mask of tokens that a client encrypts beside its columns with private lengths; otherwise `None`.
+    /// The mask of tokens that a client encrypts beside its columns with private lengths, or for a decoder's softmax;
+    /// otherwise `None`.
     fn mask(&self, layout: Interleave, alive: &[usize]) -> Option<Vec<f64>> {
-        let masks = self.known.encrypted() && !self.decodes();
-        masks.then(|| token_rows(layout, alive))
+        let rows = match self.decodes() {
+            true => token_rows_to_last,
+            false => token_rows,
+        };
+        let masks = self.known.masks(&self.program);
+        masks.then(|| rows(layout, alive))
     }
 
     /// A simulation with room for `texts` texts: fewer slots than the ring's are faster, and each slot is what it would

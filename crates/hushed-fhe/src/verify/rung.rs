@@ -99,7 +99,7 @@ impl<'a, S: Slots> Rung<'a, S> {
     {
         let layout = self.layout;
         let rows = match &self.mask {
-            _ if subject.decodes() => Texts::Last(layout, AnswerRows::Last),
+            mask if subject.decodes() => Texts::Last(layout, AnswerRows::Last, mask.clone()),
             Some(mask) => Texts::Columns(RowsKnown::private(layout, mask.clone())),
             None => Texts::Columns(RowsKnown::public(layout, alive.to_vec())?),
         };

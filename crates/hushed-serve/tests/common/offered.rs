@@ -13,7 +13,7 @@ use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, named};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, packed_placement, reference};
 use hushed_fhe::run::job::bootstrap;
 use hushed_model::testing::{tiny_folder, tiny_golden};
-use hushed_model::{Model, TokenIds, TooLong, cosine};
+use hushed_model::{Model, TokenIds, TooLong, Weigh, cosine};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
     self, Answer, ContextOptions, JobEvent, KeyRecord, KeygenOptions, PublicModel, RunFiles,
@@ -30,6 +30,16 @@ pub struct Offered {
     pub folder: PathBuf,
     /// Of the plan.
     pub file: &'static str,
+}
+
+/// A folder of a decoder with a sigmoid.
+fn decoder_folder(to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(tiny_golden("bitnet-sigmoid"))? {
+        let entry = entry?;
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
 }
 
 impl Offered {
@@ -115,15 +125,30 @@ impl Offered {
                 folder: folder.path().to_owned(),
                 file,
             });
-            all[0].make(|to| {
-                fs::create_dir_all(to)?;
-                for entry in fs::read_dir(tiny_golden("bitnet-sigmoid"))? {
-                    let entry = entry?;
-                    fs::copy(entry.path(), to.join(entry.file_name()))?;
-                }
-                Ok(())
-            });
+            all[0].make(decoder_folder);
             (folder, all)
+        });
+        &made.1
+    }
+
+    /// The same with attention by a softmax.
+    pub fn softmax() -> &'static Offered {
+        static OFFERED: OnceLock<(TempDir, Offered)> = OnceLock::new();
+        let made = OFFERED.get_or_init(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let offered = Offered {
+                folder: folder.path().to_owned(),
+                file: "private.json",
+            };
+            offered.make(|to| {
+                decoder_folder(to)?;
+                let config = fs::read(to.join("config.json"))?;
+                let mut config: serde_json::Value = serde_json::from_slice(&config)?;
+                let fields = config.as_object_mut().unwrap();
+                fields.retain(|name, _| !["attention_weights", "sigmoid_bias"].contains(&&**name));
+                fs::write(to.join("config.json"), config.to_string())
+            });
+            (folder, offered)
         });
         &made.1
     }
@@ -173,7 +198,9 @@ impl Offered {
             least_cosine: 0.99,
         };
         let (all, last) = (usize::MAX, AnswerRows::Last);
+        let softmax = program.attentions().any(|a| a.weigh == Weigh::Softmax);
         let files: &[_] = match decodes {
+            true if softmax => &[("private.json", Lengths::Private, last, all)],
             true => &[
                 ("private.json", Lengths::Private, last, all),
                 ("rows.json", Lengths::Private, AnswerRows::Rows, all),

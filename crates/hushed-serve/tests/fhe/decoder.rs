@@ -77,6 +77,30 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
     assert!(error < 1.5 * declared && error > declared / 4.0);
 }
 
+/// A softmax needs the rows of tokens, encrypted: one ciphertext more, and still nothing of lengths.
+#[test]
+fn next_tokens_by_a_softmax_are_those_of_the_clear() {
+    let offered = Offered::softmax();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let (plan, _) = fhe::read_plan(&offered.plan()).unwrap();
+    assert!(plan.answer.is_some() && plan.masks());
+    assert_eq!(plan.request_ciphertexts(), plan.width / 2 + 1);
+    offered.keygen(&work.join("keys")).unwrap();
+    let sent = offered.encrypt(work, &texts()).unwrap();
+    assert!(sent.declared.iter().all(|&length| length == 0));
+    offered.run_and_resume(work, &sent.id);
+    let answer = offered.decrypt(work).unwrap();
+    assert!(answer.canary.unwrap().is_good());
+    let model = Model::load(&offered.path("model")).unwrap();
+    assert_eq!(answer.embeddings.len(), texts().len());
+    for (text, found) in texts().iter().zip(&answer.embeddings) {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let clear = answer_in_clear(&model, &ids, AnswerRows::Last).unwrap();
+        assert!(cosine(found, &clear) > 0.999, "{}", cosine(found, &clear));
+    }
+}
+
 /// As a head that is not the table of token vectors is answered.
 #[test]
 fn logits_are_those_of_the_clear() {

@@ -1,5 +1,5 @@
-//! A decoder layer of LLaMA's shape on columns: norm, causal attention with a sigmoid, sum, norm, gated feed-forward,
-//! sum (ENSI, arXiv 2509.09424, with the form of attention of docs/ensi.md).
+//! A decoder layer of LLaMA's shape on columns: norm, causal attention with a sigmoid or a softmax, sum, norm, gated
+//! feed-forward, sum (ENSI, arXiv 2509.09424, with the form of attention of docs/ensi.md).
 //!
 //! Texts are *right-aligned*: the last token of every text is in row m − 1, and rows before its first token are zeros.
 //! They stay zeros without a mask: no layer has a bias, a norm multiplies rows, and a row of attention is a sum over
@@ -7,12 +7,17 @@
 
 pub mod attention;
 pub mod last;
+pub mod layer;
 pub mod rms;
 pub mod rope;
 pub mod rows;
+mod scores;
+#[cfg(test)]
+mod softmax_tests;
 mod source;
 #[cfg(test)]
 mod spill_tests;
 pub mod sub_norm;
 #[cfg(test)]
 mod tests;
+pub mod weigh;

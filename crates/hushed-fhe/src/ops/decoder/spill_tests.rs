@@ -4,7 +4,7 @@ use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config as config, ternary_network as network};
 use hushed_model::{NetworkConfig, cosine};
 
-use super::tests::{SLOTS, Subject, columns, sums, test_params};
+use super::tests::{SLOTS, Subject, sums, test_params};
 use crate::choices::Choices;
 use crate::clear::last_row;
 use crate::files::spill::SpillFolder;
@@ -12,6 +12,7 @@ use crate::ops::pool::{Factor, unpack};
 use crate::packing::Interleave;
 use crate::pass::Viewer;
 use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Counts, Op, Simulator, Vector};
 use crate::slots::Slots;
@@ -51,14 +52,8 @@ fn what_is_put_on_disk_changes_no_byte_of_a_decoders_answer() {
             .with_errors(5);
         let found = placements(&subject.placement(on.top())).map(|placement| {
             on.tally().reset();
-            let sent = columns(
-                &subject.program,
-                &subject.texts,
-                subject.layout,
-                subject.bound,
-            );
-            let sent = sent.into_iter().map(|v| on.vector(v, on.top()).unwrap());
-            let found = subject.run_at(&on, sent.collect(), placement, nothing());
+            let how = (placement, AnswerRows::Last);
+            let found = subject.run_at(&on, subject.vectors(&on), how, nothing());
             let values: Vec<Vec<f64>> = found
                 .unwrap()
                 .vectors
@@ -104,17 +99,13 @@ fn under_a_key(config: &NetworkConfig) {
     let subject = Subject::new(config, slots, (15, 15));
     let inside = subject.program.attentions().all(|a| a.sub_norm.is_some());
     assert_eq!(inside, config.sub_norms);
-    let sent = columns(
-        &subject.program,
-        &subject.texts,
-        subject.layout,
-        subject.bound,
-    );
+    let sent = subject.sent();
     let on = Simulator::new(&params, slots).unwrap().counting();
     let shapes = (0..sent.len()).map(|_| on.vector(Vec::new(), on.top()).unwrap());
     let [plain, .., both] = placements(&subject.placement(on.top()));
+    let how = (both.clone(), AnswerRows::Last);
     subject
-        .run_at(&on, shapes.collect(), both.clone(), nothing())
+        .run_at(&on, shapes.collect(), how, nothing())
         .unwrap();
     let counts = on.tally().counts();
     let demand = KeyDemand::of(&params, &counts);
@@ -125,7 +116,8 @@ fn under_a_key(config: &NetworkConfig) {
     keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
     let run = |placement: Placement| {
         let start = keys.on.evaluator().counters().snapshot();
-        let found = subject.run_at(&keys.on, sent.clone(), placement, nothing());
+        let how = (placement, AnswerRows::Last);
+        let found = subject.run_at(&keys.on, sent.clone(), how, nothing());
         let done = keys.on.evaluator().counters().snapshot().since(&start);
         (found.unwrap().vectors, done)
     };
@@ -184,10 +176,10 @@ fn what_a_batch_of_256_columns_takes() {
     for degree in [15, 31] {
         let layer = crate::DecoderLayerChoice {
             attention_norm: norm.clone(),
-            scores: crate::ScoresChoice {
+            scores: crate::ScoresChoice::Sigmoid(crate::SigmoidChoice {
                 degree,
                 heads: vec![interval; 4],
-            },
+            }),
             attention_sub_norm: None,
             attention_bound: 8.0,
             feed_forward_norm: norm.clone(),

@@ -4,20 +4,22 @@ use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config as config, ternary_network as network};
 use hushed_model::{
-    Body, Matrix, Model, NetworkConfig, PlainActs, Program, Rows, StepId, TokenIds, cosine, plain,
+    Body, Matrix, Model, NetworkConfig, PlainActs, Program, Rows, StepId, TokenIds, Weigh, cosine,
+    plain,
 };
 
 use crate::calibrate::decoder::{Degrees, measure};
 use crate::calibrate::{Options, Sample, calibrate};
-use crate::choices::Choices;
+use crate::choices::{Choices, ScoresChoice};
 use crate::clear::last_row;
+use crate::ops::mask::token_rows_to_last;
 use crate::ops::pool::{Pooled, unpack};
 use crate::packing::Interleave;
 use crate::pass::{Look, Viewer};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::Keys;
-use crate::simulate::{Op, Simulator, Vector};
+use crate::simulate::{Op, Simulator, Vector, columns_to_last, embedded};
 use crate::slots::Slots;
 use crate::{Acts, DecoderPass, FheError, KeyDemand};
 
@@ -32,29 +34,6 @@ pub(crate) fn texts(config: &NetworkConfig, places: usize) -> Vec<TokenIds> {
         TokenIds::new((0..length).map(id).collect())
     };
     (0..places).map(text).collect()
-}
-
-/// Columns of right-aligned texts over `bound`.
-pub(crate) fn columns(
-    program: &Program,
-    texts: &[TokenIds],
-    layout: Interleave,
-    bound: f64,
-) -> Vec<Vec<f64>> {
-    let rows: Vec<Matrix<f64>> = texts
-        .iter()
-        .map(|text| plain::start(program, vec![text.clone()]).unwrap().values)
-        .collect();
-    let column = |j: usize| {
-        layout.vector(texts.len(), |t, row| {
-            let first = layout.rows() - rows[t].rows();
-            match row.checked_sub(first) {
-                Some(row) => rows[t].row(row)[j] / bound,
-                None => 0.0,
-            }
-        })
-    };
-    (0..program.width()).map(column).collect()
 }
 
 /// A viewer of sums.
@@ -90,7 +69,7 @@ impl Subject {
             activation: degrees.1,
         };
         let mut choices = Choices::unnamed(ROWS, Vec::new(), None);
-        choices.decoder = Some(seen.choice(&program, degrees).unwrap());
+        choices.decoder = Some(seen.choice(&program, degrees, (ROWS, 14)).unwrap());
         let tokens = program.embedding().unwrap().tokens.as_ref().unwrap();
         let bound = tokens.data().iter().fold(0.0_f32, |m, v| m.max(v.abs()));
         Subject {
@@ -103,26 +82,53 @@ impl Subject {
     }
 
     pub fn placement(&self, top: usize) -> Placement {
-        Placement::plain(top, ROWS, 8)
+        Placement::plain(top, self.layout.rows(), 8)
+    }
+
+    fn softmax(&self) -> bool {
+        self.program.attentions().any(|a| a.weigh == Weigh::Softmax)
+    }
+
+    /// What a client sends: columns of right-aligned texts over the bound, and for a softmax the rows of tokens.
+    pub fn sent(&self) -> Vec<Vec<f64>> {
+        let embedded = self
+            .texts
+            .iter()
+            .map(|t| embedded(&self.program, t).unwrap());
+        let embedded: Vec<Matrix<f64>> = embedded.collect();
+        let lengths: Vec<usize> = embedded.iter().map(Matrix::rows).collect();
+        let width = self.program.width();
+        let mut sent = columns_to_last(self.layout, &embedded, width, self.bound);
+        if self.softmax() {
+            sent.push(token_rows_to_last(self.layout, &lengths));
+        }
+        sent
+    }
+
+    /// The same as a simulation takes it.
+    pub fn vectors(&self, on: &Simulator) -> Vec<Vector> {
+        let sent = self.sent().into_iter();
+        sent.map(|v| on.vector(v, on.top()).unwrap()).collect()
     }
 
     /// The server's part, with the columns after every sum.
     pub fn run<S: Slots>(
         &self,
         on: &S,
-        columns: Vec<S::Value>,
+        sent: Vec<S::Value>,
         seen: Viewer<'_, S::Value>,
     ) -> Result<Pooled<S::Value>, FheError> {
-        self.run_at(on, columns, self.placement(on.top()), seen)
+        self.run_at(on, sent, (self.placement(on.top()), AnswerRows::Last), seen)
     }
 
     pub fn run_at<S: Slots>(
         &self,
         on: &S,
-        columns: Vec<S::Value>,
-        placement: Placement,
+        mut sent: Vec<S::Value>,
+        (placement, answer): (Placement, AnswerRows),
         seen: Viewer<'_, S::Value>,
     ) -> Result<Pooled<S::Value>, FheError> {
+        let real = self.softmax().then(|| sent.pop()).flatten();
         let mut pass = DecoderPass::new(
             on,
             &self.program,
@@ -131,17 +137,49 @@ impl Subject {
             self.layout,
             self.bound,
         )?
+        .answering(answer)
+        .masked_by(real)?
         .viewed_by(seen);
-        pass.run(columns)
+        pass.run(sent)
     }
 
     pub fn simulated(&self, on: &Simulator) -> Result<Vec<Vec<f64>>, FheError> {
-        let columns = columns(&self.program, &self.texts, self.layout, self.bound);
-        let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
-        let pooled = self.run(on, columns.collect(), sums(|_, _: &Acts<Vector>| Ok(())))?;
+        self.simulated_at(on, AnswerRows::Last)
+    }
+
+    /// One row of numbers a text.
+    fn simulated_at(&self, on: &Simulator, answer: AnswerRows) -> Result<Vec<Vec<f64>>, FheError> {
+        let how = (self.placement(on.top()), answer);
+        let nothing = sums(|_, _: &Acts<Vector>| Ok(()));
+        let pooled = self.run_at(on, self.vectors(on), how, nothing)?;
+        assert_eq!(pooled.vectors.len(), pooled.width.div_ceil(ROWS));
         let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
         let lengths = vec![1; self.texts.len()];
         Ok(unpack(self.layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap())
+    }
+
+    /// The last row of each text after the last sum, column by column.
+    pub fn last_sum(&self, on: &Simulator) -> Vec<f64> {
+        let opened = self.opened(on);
+        let (_, columns) = opened.last().unwrap();
+        let row = self.layout.rows() - 1;
+        let of = |column: &Vec<f64>| {
+            let texts = 0..self.texts.len();
+            let slots = texts.map(|t| column[self.layout.slot(t, row)]);
+            slots.collect::<Vec<f64>>()
+        };
+        columns.iter().flat_map(of).collect()
+    }
+
+    /// The columns after every sum.
+    fn opened(&self, on: &Simulator) -> Vec<(StepId, Vec<Vec<f64>>)> {
+        let mut opened = Vec::new();
+        let see = |id: StepId, x: &Acts<Vector>| {
+            opened.push((id, x.columns.iter().map(|v| v.values().to_vec()).collect()));
+            Ok(())
+        };
+        self.run(on, self.vectors(on), sums(see)).unwrap();
+        opened
     }
 }
 
@@ -180,34 +218,11 @@ fn simulated_logits_are_those_of_the_clear_model() {
     network.head.weights = Matrix::new(97, 16, data.collect()).map(Arc::new);
     subject.program = network.program_of_all_rows();
     let on = Simulator::new(&test_params(), SLOTS).unwrap();
-    let columns = columns(
-        &subject.program,
-        &subject.texts,
-        subject.layout,
-        subject.bound,
-    );
-    let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
-    let (program, choices) = (&subject.program, &subject.choices);
-    let placement = subject.placement(on.top());
-    let pass = DecoderPass::new(
-        &on,
-        program,
-        choices,
-        placement,
-        subject.layout,
-        subject.bound,
-    );
-    let mut pass = pass.unwrap().answering(AnswerRows::Logits);
-    let answer = pass.run(columns.collect()).unwrap();
-    assert_eq!(
-        (answer.vectors.len(), answer.width),
-        (97_usize.div_ceil(ROWS), 97)
-    );
-    let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
-    let lengths = vec![1; subject.texts.len()];
-    let found = unpack(subject.layout, &lengths, 97, answer.factor, &vectors).unwrap();
+    let found = subject.simulated_at(&on, AnswerRows::Logits).unwrap();
     for (text, found) in subject.texts.iter().zip(&found) {
-        let expected = plain::run(program, vec![text.clone()], |_, _| ()).unwrap();
+        let text = vec![text.clone()];
+        let expected = plain::run(&subject.program, text, |_, _| ()).unwrap();
+        assert_eq!(found.len(), 97);
         let near = cosine(found, expected.values.row(0));
         assert!(near > 0.999_99, "{near}");
     }
@@ -242,18 +257,23 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
             offset: vec![0.0; 16],
             gain: gain.clone(),
         };
-        let choice = crate::ScoresChoice {
+        let choice = ScoresChoice::Sigmoid(crate::SigmoidChoice {
             degree: 31,
             heads: vec![crate::Interval::from([-3.0, 3.0]); heads],
+        });
+        let placement = Placement {
+            scores_baby: baby,
+            ..Placement::plain(on.top(), ROWS, 16 / heads)
         };
-        let layer = super::attention::SigmoidLayer {
+        let layer = super::layer::CausalLayer {
             at: StepId::outside("attention"),
             block,
             choice: &choice,
+            real: None,
             sub_norm: None,
             after: crate::ops::after::After::Sum(8.0),
             layout,
-            baby,
+            placement: &placement,
         };
         let found = super::attention::attention(&on, &x, &layer).unwrap();
         let mut worst = 0.0_f64;
@@ -296,21 +316,9 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
 fn a_later_token_changes_no_earlier_row() {
     let mut subject = Subject::new(&config(2, 2), SLOTS, (15, 15));
     let on = Simulator::new(&test_params(), SLOTS).unwrap();
-    let opened = |subject: &Subject| {
-        let mut opened: Vec<Vec<f64>> = Vec::new();
-        let columns = columns(
-            &subject.program,
-            &subject.texts,
-            subject.layout,
-            subject.bound,
-        );
-        let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
-        let see = |_: StepId, x: &Acts<Vector>| {
-            opened.extend(x.columns.iter().map(|v| v.values().to_vec()));
-            Ok(())
-        };
-        subject.run(&on, columns.collect(), sums(see)).unwrap();
-        opened
+    let opened = |subject: &Subject| -> Vec<Vec<f64>> {
+        let opened = subject.opened(&on).into_iter();
+        opened.flat_map(|(_, columns)| columns).collect()
     };
     let before = opened(&subject);
     // Text 4 has 12 tokens in rows 4 to 15; its eighth is in row 11.
@@ -337,13 +345,6 @@ fn rows_of_padding_stay_zeros() {
     let mut subject = Subject::new(&config(2, 2), SLOTS, (15, 15));
     subject.texts.truncate(6);
     let on = Simulator::new(&test_params(), SLOTS).unwrap();
-    let columns = columns(
-        &subject.program,
-        &subject.texts,
-        subject.layout,
-        subject.bound,
-    );
-    let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
     let (texts, lengths) = (subject.layout.texts(), subject.texts.clone());
     let mut count = 0;
     let see = |_: StepId, x: &Acts<Vector>| {
@@ -357,7 +358,8 @@ fn rows_of_padding_stay_zeros() {
         }
         Ok(())
     };
-    let pooled = subject.run(&on, columns.collect(), sums(see)).unwrap();
+    let pooled = subject.run(&on, subject.vectors(&on), sums(see));
+    let pooled = pooled.unwrap();
     assert_eq!(count, 4);
     for v in &pooled.vectors {
         let empty = v
@@ -380,7 +382,7 @@ fn two_sets_of_weights_take_the_same_operations() {
             scores: 15,
             activation: 15,
         };
-        let mut decoder = seen.choice(&subject.program, degrees).unwrap();
+        let mut decoder = seen.choice(&subject.program, degrees, (ROWS, 14)).unwrap();
         // Steps are choices, and those may differ.
         for layer in &mut decoder.layers {
             layer.attention_norm.steps = 1;
@@ -410,15 +412,8 @@ fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
     let demand = KeyDemand::of(&params, &counts);
     let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
     let top = params.fresh_limbs();
-    let sent: Vec<Ciphertext> = columns(
-        &subject.program,
-        &subject.texts,
-        subject.layout,
-        subject.bound,
-    )
-    .iter()
-    .map(|column| keys.encrypt(column, top))
-    .collect();
+    let sent = subject.sent();
+    let sent: Vec<Ciphertext> = sent.iter().map(|v| keys.encrypt(v, top)).collect();
     // Every sum is opened.
     let seen = std::cell::RefCell::new(Vec::new());
     let see = |id: StepId, x: &Acts<Ciphertext>| {
@@ -435,22 +430,7 @@ fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
     // Refreshes are predicted as those of N = 2^16, which err by more than those of this ring.
     assert!(error < 2.0 * predicted && error > 0.125 * predicted);
 
-    let mut simulated = Vec::new();
-    let see = |id: StepId, x: &Acts<Vector>| {
-        let opened: Vec<Vec<f64>> = x.columns.iter().map(|v| v.values().to_vec()).collect();
-        simulated.push((id, opened));
-        Ok(())
-    };
-    let clear = columns(
-        &subject.program,
-        &subject.texts,
-        subject.layout,
-        subject.bound,
-    );
-    let clear = clear
-        .into_iter()
-        .map(|v| exact.vector(v, exact.top()).unwrap());
-    subject.run(&exact, clear.collect(), sums(see)).unwrap();
+    let simulated = subject.opened(&exact);
     for ((id, found), (other, expected)) in seen.into_inner().iter().zip(&simulated) {
         assert_eq!(id, other);
         println!("{id}: {:.2e}", spread(found, expected));
@@ -464,7 +444,7 @@ fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
 }
 
 /// Root of the mean square of differences.
-fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+pub(crate) fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| {
         (s + (a - b) * (a - b), n + 1.0)
@@ -472,47 +452,85 @@ fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     (sum / f64::max(count, 1.0)).sqrt()
 }
 
-/// From a folder and texts to choices, written and read again: a committed golden folder, all by the library.
+/// From a folder and texts to choices, written and read again: committed golden folders, all by the library.
 #[test]
 fn a_folder_is_calibrated() {
-    let model = Model::load(&hushed_model::testing::tiny_golden("bitnet-sigmoid")).unwrap();
-    assert!(matches!(model.body, Body::Decoder(_)));
+    for (folder, softmax) in [("bitnet-sigmoid", false), ("llama", true)] {
+        let model = Model::load(&hushed_model::testing::tiny_golden(folder)).unwrap();
+        assert!(matches!(model.body, Body::Decoder(_)));
+        let texts = of_folder();
+        let sample = sample(&texts);
+        let options = Options {
+            rows: ROWS,
+            wanted: 0.999,
+            ..Options::default()
+        };
+        let mut told = Vec::new();
+        let choices = calibrate(&model, &sample, &options, &mut |line| {
+            told.push(line.to_owned())
+        })
+        .unwrap();
+        println!("{}", told.join("\n"));
+        let chosen = choices.report.candidates.last().unwrap();
+        assert!(chosen.chosen && chosen.cosine_min_with_errors.unwrap() >= 0.999);
+        let decoder = choices.decoder.as_ref().unwrap();
+        assert_eq!((decoder.layers.len(), choices.layers.len()), (2, 0));
+        let json = choices.to_json().unwrap();
+        assert_eq!(Choices::from_json(&json).unwrap(), choices);
+        // As calibrations of sigmoids have always been written.
+        let written: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let scores = &written["decoder"]["layers"][0]["scores"];
+        assert_eq!(scores["heads"][0].is_array(), !softmax);
+        assert_eq!(scores["first_steps"].is_u64(), softmax);
+        let program = model.program_of_all_rows();
+        choices.check(&program).unwrap();
+        let mut broken = choices.clone();
+        broken.decoder.as_mut().unwrap().layers[1].attention_bound = 0.0;
+        assert!(broken.to_json().is_err());
+        // Of the other function of scores.
+        let mut broken = choices.clone();
+        let scores = &mut broken.decoder.as_mut().unwrap().layers[1].scores;
+        *scores = match scores {
+            ScoresChoice::Softmax(softmax) => ScoresChoice::Sigmoid(crate::SigmoidChoice {
+                degree: 15,
+                heads: vec![[-1.0, 1.0].into(); softmax.heads.len()],
+            }),
+            ScoresChoice::Sigmoid(sigmoid) => ScoresChoice::Softmax(crate::AttentionChoice {
+                degree: 15,
+                first_steps: 3,
+                second_steps: 3,
+                heads: vec![crate::HeadChoice::Previous; sigmoid.heads.len()],
+            }),
+        };
+        let refused = broken.check(&program).err().unwrap();
+        assert!(
+            refused.to_string().contains("another function"),
+            "{refused}"
+        );
+        assert_eq!(broken.to_json().is_err(), !softmax);
+    }
+    // A decoder that the circuit does not have is refused by name.
+    let other = Model::load(&hushed_model::testing::tiny_golden("llama-tied")).unwrap();
+    let texts = of_folder();
+    let refused = calibrate(&other, &sample(&texts), &Options::default(), &mut |_| ());
+    let refused = refused.err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+}
+
+fn of_folder() -> Vec<TokenIds> {
     let text = |t: usize| {
         let id = |i: usize| ((i * 37 + t * 11 + i * t) % 300) as u32;
         TokenIds::new((0..3 + t % 13).map(id).collect())
     };
-    let texts: Vec<TokenIds> = (0..24).map(text).collect();
-    let sample = Sample {
-        texts: &texts,
+    (0..24).map(text).collect()
+}
+
+fn sample(texts: &[TokenIds]) -> Sample<'_> {
+    Sample {
+        texts,
         hostile: &[],
         broad: &[],
         sha256: "",
         model_sha256: "",
-    };
-    let options = Options {
-        rows: ROWS,
-        wanted: 0.999,
-        ..Options::default()
-    };
-    let mut told = Vec::new();
-    let choices = calibrate(&model, &sample, &options, &mut |line| {
-        told.push(line.to_owned())
-    })
-    .unwrap();
-    println!("{}", told.join("\n"));
-    let chosen = choices.report.candidates.last().unwrap();
-    assert!(chosen.chosen && chosen.cosine_min_with_errors.unwrap() >= 0.999);
-    let decoder = choices.decoder.as_ref().unwrap();
-    assert_eq!((decoder.layers.len(), choices.layers.len()), (2, 0));
-    let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
-    assert_eq!(read, choices);
-    let mut broken = choices.clone();
-    broken.decoder.as_mut().unwrap().layers[1].attention_bound = 0.0;
-    assert!(broken.to_json().is_err());
-    // A decoder that the circuit does not have is refused by name.
-    let other = Model::load(&hushed_model::testing::tiny_golden("bitnet")).unwrap();
-    let refused = calibrate(&other, &sample, &options, &mut |_| ())
-        .err()
-        .unwrap();
-    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+    }
 }

@@ -9,17 +9,17 @@
 use hushed_ckks::Complex64;
 use hushed_ckks::poly::{SlotPolynomial, evaluate_slots};
 use hushed_lower::LinearMap;
-use hushed_model::{Attention, StepId, same};
+use hushed_model::{Attention, StepId, Weigh, same};
 use rayon::prelude::*;
 
 use super::attention::heads_of;
 use super::linear::{Term, folded, linear, over};
 use super::rows::{Kept, PackedRows};
-use crate::choices::{Interval, ScoresChoice, fits};
+use crate::choices::{Interval, SigmoidChoice, fits};
 use crate::error::FheError;
 use crate::ops::activation::argument_scale;
 use crate::ops::acts::Acts;
-use crate::ops::decoder::attention::causal_sigmoid;
+use crate::ops::decoder::weigh::causal;
 use crate::ops::levels::{below, scale_of};
 use crate::packing::heads::{Heads, Turned, attend, causal_scores};
 use crate::packing::{PackingError, Spread};
@@ -38,7 +38,7 @@ pub struct PackedCausal<'a> {
     /// Weights and shapes of the model.
     pub block: &'a Attention,
     /// Intervals and degree.
-    pub choice: &'a ScoresChoice,
+    pub choice: &'a SigmoidChoice,
     /// Of the sum that reads it.
     pub bound: f64,
     /// The texts; the last row of each is row R − 1.
@@ -174,7 +174,7 @@ impl PackedCausal<'_> {
 
     /// By vector of columns.
     fn sigmoids<S: Slots>(&self, on: &S, heads: &Heads) -> Result<Vec<SlotPolynomial>, FheError> {
-        let (bias, degree) = (causal_sigmoid(self.at, self.block)?, self.choice.degree);
+        let (bias, degree) = (sigmoid_bias(self.at, self.block)?, self.choice.degree);
         let vectors = self.columns.vectors();
         if on.only_shapes() {
             return Ok(vec![SlotPolynomial::new(degree, &[])?; vectors]);
@@ -200,6 +200,21 @@ impl PackedCausal<'_> {
                 }
                 _ => -1.0,
             })
+    }
+}
+
+/// The bias of a causal sigmoid. A softmax would take three levels more, and with degree 15 all fourteen are taken.
+///
+/// # Errors
+/// [`FheError::Unsupported`] for other weights and masks.
+pub fn sigmoid_bias(at: StepId, block: &Attention) -> Result<f64, FheError> {
+    causal(at, block)?;
+    match block.weigh {
+        Weigh::Sigmoid { bias } => Ok(bias),
+        Weigh::Softmax => Err(FheError::Unsupported {
+            what: format!("{at}: softmax attention of a decoder, in packed rows"),
+            remedy: "plan a batch: leave out --texts",
+        }),
     }
 }
 

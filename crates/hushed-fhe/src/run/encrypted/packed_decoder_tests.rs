@@ -6,12 +6,12 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::PublicKey;
 use hushed_model::testing::{ternary_config, ternary_network};
-use hushed_model::{Matrix, NetworkConfig, Pool, Program, TokenIds, cosine};
+use hushed_model::{Matrix, NetworkConfig, Pool, Program, TokenIds, Weigh, cosine};
 
 use super::testing::{Keys, distance, planned, received, seeded};
 use crate::FheError;
 use crate::calibrate::decoder::{Degrees, measure};
-use crate::choices::Choices;
+use crate::choices::{Choices, ScoresChoice};
 use crate::clear::{all_rows, last_row};
 use crate::inputs::bound_of_inputs;
 use crate::pass::{AnyPass, Texts};
@@ -48,7 +48,7 @@ impl Subject {
             activation: 15,
         };
         let mut choices = Choices::unnamed(ROWS, Vec::new(), None);
-        choices.decoder = Some(seen.choice(&program, degrees).unwrap());
+        choices.decoder = Some(seen.choice(&program, degrees, (ROWS, 14)).unwrap());
         Subject {
             params: named(PARAMETERS).unwrap(),
             program,
@@ -246,11 +246,23 @@ fn decoders_that_packed_rows_do_not_take_are_refused_by_name() {
     };
     let refused = place(&subject).err().unwrap();
     assert!(refused.to_string().contains("norm inside"), "{refused}");
+    let softmax = Subject::new(&NetworkConfig {
+        weigh: Weigh::Softmax,
+        ..ternary_config(2, 2)
+    });
+    let refused = place(&softmax).err().unwrap();
+    assert!(
+        refused.to_string().contains("softmax attention"),
+        "{refused}"
+    );
     // Attention has fourteen levels with degree 15, and no more.
     let mut deep = Subject::new(&ternary_config(2, 2));
     assert!(place(&deep).unwrap().is_some());
     let decoder = deep.choices.decoder.as_mut().unwrap();
-    decoder.layers[1].scores.degree = 31;
+    let ScoresChoice::Sigmoid(scores) = &mut decoder.layers[1].scores else {
+        panic!("another function");
+    };
+    scores.degree = 31;
     let refused = place(&deep).err().unwrap();
     assert!(matches!(refused, FheError::Levels { .. }), "{refused}");
 }

@@ -1,0 +1,140 @@
+//! What all heads of a decoder's layer share: linear maps, levels, and the functions from scores to weights.
+
+use std::borrow::Cow;
+
+use hushed_lower::LinearMap;
+use hushed_model::{Attention, StepId, same};
+
+use super::sub_norm::SubNorm;
+use super::weigh::{self, Weighing};
+use crate::choices::ScoresChoice;
+use crate::error::FheError;
+use crate::ops::acts::Acts;
+use crate::ops::after::{After, Last};
+use crate::ops::levels::below;
+use crate::packing::Interleave;
+use crate::plan::placement::Placement;
+use crate::slots::Slots;
+
+/// An attention block of a run.
+pub struct CausalLayer<'a, V> {
+    /// The step that plans, counters and progress name it by.
+    pub at: StepId,
+    /// Weights and shapes of the model.
+    pub block: &'a Attention,
+    /// Intervals and degree.
+    pub choice: &'a ScoresChoice,
+    /// Rows of tokens, which a softmax needs.
+    pub real: Option<&'a V>,
+    /// The norm before the output's map, if there is one.
+    pub sub_norm: Option<SubNorm<'a>>,
+    /// What reads it.
+    pub after: After<'a>,
+    /// The packing; the last row of each text is row m − 1.
+    pub layout: Interleave,
+    /// Baby steps of both products (`scores_baby`), heads whose sums share bootstraps, primes of refreshed sums.
+    pub placement: &'a Placement,
+}
+
+/// Keys of a head, turned and masked.
+pub(super) struct Keys<V> {
+    /// By pair, then by baby step.
+    pub rotated: Vec<Vec<V>>,
+    /// By pair, for the diagonal.
+    pub diagonal: Vec<Vec<V>>,
+}
+
+/// Primes on the way from the columns to the result.
+pub(super) struct Limbs {
+    /// Of turned queries and keys.
+    pub turned: usize,
+    pub weights: usize,
+    /// Of what the output's map reads.
+    pub attended: usize,
+    pub result: usize,
+}
+
+impl Limbs {
+    pub fn of<S: Slots>(
+        on: &S,
+        columns: usize,
+        layer: &CausalLayer<'_, S::Value>,
+    ) -> Result<Limbs, FheError> {
+        let turned = below(on, columns, 2)?;
+        let (scores, statistics) = (below(on, turned, 1)?, layer.placement.statistics);
+        let (weights, attended) = weigh::limbs(on, scores, layer.choice, statistics)?;
+        let norm = layer.sub_norm.as_ref();
+        let ternary = norm.is_none_or(SubNorm::keeps_ternary);
+        let output = layer.after.levels(&layer.block.output, ternary);
+        let read = below(on, attended, output)?;
+        Ok(Limbs {
+            turned,
+            weights,
+            attended,
+            result: norm.map_or(Ok(read), |norm| norm.limbs(on, read))?,
+        })
+    }
+}
+
+/// One layer over one batch.
+pub(super) struct Run<'a, S: Slots> {
+    pub on: &'a S,
+    pub layer: &'a CausalLayer<'a, S::Value>,
+    pub query: LinearMap,
+    pub key: LinearMap,
+    pub value: LinearMap,
+    pub output: Last,
+    pub weighing: Weighing<'a, S::Value>,
+    /// Of a softmax the rows of tokens, as one more pair of all keys.
+    pub tokens: Option<Keys<S::Value>>,
+    pub limbs: Limbs,
+}
+
+impl<'a, S: Slots> Run<'a, S> {
+    /// The layer's run, without the rows of tokens ([`Run::with_tokens`]).
+    pub fn new(
+        on: &'a S,
+        x: &Acts<S::Value>,
+        layer: &'a CausalLayer<'a, S::Value>,
+    ) -> Result<Self, FheError> {
+        let CausalLayer {
+            at, block, choice, ..
+        } = *layer;
+        same(
+            at,
+            "heads of the calibration",
+            choice.heads(),
+            block.heads.count,
+        )?;
+        // Biases are zeros: a decoder with others is refused before it begins.
+        let map = |part, w| -> Result<LinearMap, FheError> {
+            let mut map = x.folded(on, at.part(part), w)?;
+            map.bias = None;
+            Ok(map)
+        };
+        let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
+        let limbs = Limbs::of(on, columns, layer)?;
+        let (after, w) = match &layer.sub_norm {
+            Some(norm) => norm.last(layer.after, &block.output)?,
+            None => (layer.after, Cow::Borrowed(&block.output)),
+        };
+        let output = after.last(on, at.part("output"), &w, limbs.attended, true)?;
+        let split = (layer.layout, layer.placement.scores_baby);
+        Ok(Run {
+            on,
+            layer,
+            query: map("query", &block.query)?,
+            key: map("key", &block.key)?,
+            value: map("value", &block.value)?,
+            output,
+            weighing: Weighing::new(on, (at, block), choice, split, layer.real)?,
+            tokens: None,
+            limbs,
+        })
+    }
+
+    /// Names a part of the layer's step.
+    pub fn site(&self, step: &'static str) {
+        self.on.at(self.layer.at.part(step));
+    }
+}
