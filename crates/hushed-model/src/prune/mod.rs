@@ -385,5 +385,4 @@ impl Source for Merging<'_> {
 }
 
 #[cfg(test)]
-#[path = "prune_tests.rs"]
 mod tests;
