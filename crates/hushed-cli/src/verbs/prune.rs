@@ -1,8 +1,9 @@
 //! `hushed prune`: linear layers in place of feed-forward blocks, and what that costs in accuracy.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use hushed_model::prune::{prune, write};
+use hushed_model::prune::{PruneError, prune, write};
 use hushed_model::{Item, Model, Task, cosine, largest};
 use hushed_serve::fhe::{perplexity, scored_in_clear};
 use serde_json::{Value, json};
@@ -52,6 +53,11 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if self.out.exists() {
+            let path = self.out.display().to_string();
+            let source = ErrorKind::AlreadyExists.into();
+            return Err(PruneError::Write { path, source }.into());
+        }
         let given = self.given.read()?;
         let whole = Model::load(&self.dir)?;
         let layers = layers(&self.layers, whole.public.config.layers)?;

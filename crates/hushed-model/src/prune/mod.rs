@@ -276,16 +276,17 @@ fn solve(lower: &Matrix<f64>, b: &[f64]) -> Vec<f64> {
     x
 }
 
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> PruneError + use<> {
+    let path = path.display().to_string();
+    move |source| PruneError::Write { path, source }
+}
+
 /// Writes `model`, which was pruned, to the new folder `to`, with all that is public in the folder `from` that it was
 /// read from. Numbers are f32; tensors that are not used are left out.
 ///
 /// # Errors
 /// A folder that cannot be written, or exists; what the source refuses.
 pub fn write(model: &Model, from: &Path, to: &Path) -> Result<(), PruneError> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| PruneError::Write { path, source }
-    };
     let (_, weights) = report::open(from).map_err(ModelError::from)?;
     let config = &model.public.config;
     let program = model.program();
@@ -308,20 +309,35 @@ pub fn write(model: &Model, from: &Path, to: &Path) -> Result<(), PruneError> {
     };
     layers::body(config, model.public.pool, &mut source)
         .map_err(|problem| ModelError::from(unreadable(problem)))?;
-    fs::create_dir(to).map_err(failed(to))?;
     let files = PublicFiles::read(from).map_err(ModelError::from)?;
+    fs::create_dir(to).map_err(failed(to))?;
+    let written = fill(to, &files, &config.merged, &source.tensors);
+    if written.is_err() {
+        // Half a folder would only be in the way.
+        fs::remove_dir_all(to).map_err(failed(to))?;
+    }
+    written
+}
+
+/// Writes the files of the new folder.
+fn fill(
+    to: &Path,
+    files: &PublicFiles,
+    merged: &[usize],
+    tensors: &BTreeMap<String, Tensor>,
+) -> Result<(), PruneError> {
     for (name, bytes) in files.iter() {
         let path = to.join(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed(folder))?;
         }
         let bytes = match name {
-            CONFIG => configured(bytes, &config.merged),
+            CONFIG => configured(bytes, merged),
             _ => bytes.to_vec(),
         };
         fs::write(&path, bytes).map_err(failed(&path))?;
     }
-    let views = source.tensors.iter().map(|(name, (shape, bytes))| {
+    let views = tensors.iter().map(|(name, (shape, bytes))| {
         let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
         view.map(|view| (name.clone(), view))
     });
