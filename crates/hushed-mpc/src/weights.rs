@@ -1,8 +1,8 @@
 //! The numbers of a model as a server holds them for two-party runs: integers that the formats hold.
 
-pub(crate) mod ahead;
 pub(crate) mod embed;
 pub(crate) mod held;
+pub(crate) mod next;
 pub(crate) mod prepare;
 pub(crate) mod ranges;
 pub(crate) mod table;

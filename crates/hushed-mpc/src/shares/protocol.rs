@@ -29,8 +29,8 @@ use crate::circuit::product::{Layer, Product, add_bias};
 use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS, TABLE_BITS};
 use crate::index::Index;
 use crate::lookup::Table;
-use crate::weights::ahead::Ahead;
 use crate::weights::held::Layers;
+use crate::weights::next::NextLayer;
 use crate::weights::table::PublicTable;
 use crate::{Input, RunError};
 
@@ -54,7 +54,7 @@ pub struct Protocol {
     pub(super) he: HeContext,
     layers: Arc<Layers>,
     /// Of layers that are made in every pass.
-    ahead: Ahead,
+    next: NextLayer,
     /// Of products that are made before their rows are known.
     pub(super) stock: Stock,
     /// The public table, at a client that has it.
@@ -72,7 +72,7 @@ impl Protocol {
             ctx,
             he,
             layers,
-            ahead: Ahead::default(),
+            next: NextLayer::default(),
             stock: Stock::default(),
             table: None,
             costs: Vec::new(),
@@ -156,7 +156,7 @@ impl Protocol {
     pub(super) fn layer(&mut self, id: StepId, product: &Product) -> Result<Arc<Layer>, RunError> {
         match self.layers.streamed.as_slice() {
             [] => self.layers.get(id, product),
-            order => Ok(Arc::new(self.ahead.layer(order, id, product)?)),
+            order => Ok(Arc::new(self.next.layer(order, id, product)?)),
         }
     }
 
@@ -229,7 +229,7 @@ impl Shares for Protocol {
             None => Some(self.layers.table(e, table)?),
         };
         if table == Table::Tokens {
-            self.ahead.begin(self.layers.streamed.first());
+            self.next.begin(self.layers.streamed.first());
         }
         let shape = (table.rows(e), e.width, TABLE_BITS);
         self.rows_at(places, shape, MAIN, held.as_deref())

@@ -14,9 +14,9 @@ pub(crate) type Order = [(StepId, Product)];
 
 /// The layer that a session will ask for next.
 #[derive(Default)]
-pub(crate) struct Ahead(Option<(StepId, JoinHandle<Result<Layer, RunError>>)>);
+pub(crate) struct NextLayer(Option<(StepId, JoinHandle<Result<Layer, RunError>>)>);
 
-impl Ahead {
+impl NextLayer {
     /// This layer; the one after it is begun.
     pub(crate) fn layer(
         &mut self,
