@@ -135,7 +135,7 @@ fn clear(program: &Program, prompt: usize, config: &NetworkConfig) -> Result<Cle
 /// As many passes as are made ahead together; what a token of them costs.
 fn make_ahead(backend: &mut Protocol, program: &Program) -> Result<Value, BenchError> {
     let (seen, used) = (backend.costs().len(), machine::process_seconds());
-    backend.make_ahead(program, MAX_AHEAD.into())?;
+    backend.make_ahead(program, MAX_AHEAD.into(), Terms::default())?;
     let costs: Vec<StepCost> = backend.costs().iter().skip(seen).cloned().collect();
     let (time, sent, received, _) = total(&costs);
     let each = |sum: f64| sum / f64::from(MAX_AHEAD);

@@ -137,6 +137,18 @@ impl Index {
         }
     }
 
+    /// The product of the one-hot rows of so many places with its records.
+    pub(crate) fn records_shape(&self, places: usize) -> LinearShape {
+        LinearShape {
+            shape: OltShape {
+                k: places,
+                m: self.documents,
+                n: self.record_columns(),
+            },
+            weight_bits: RECORD_BITS,
+        }
+    }
+
     pub(crate) fn vectors(&self) -> &Option<PreparedWeights> {
         &self.vectors
     }

@@ -1,11 +1,12 @@
 //! What a lookup reads.
 
 use hushed_model::Embedding;
+use hushed_twopc::he::{LinearShape, OltShape};
 
-use crate::formats::MAX_TOKENS;
+use crate::formats::{MAX_TOKENS, TABLE_BITS};
 
 /// Which table of an embedding a lookup reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
     /// Token vectors.
     Tokens,
@@ -21,6 +22,18 @@ impl Table {
         match self {
             Table::Tokens | Table::PublicTokens => e.vocabulary,
             Table::Positions => e.positions.min(MAX_TOKENS),
+        }
+    }
+
+    /// The product by it of the one-hot rows of so many places.
+    pub(crate) fn shape(self, e: &Embedding, places: usize) -> LinearShape {
+        LinearShape {
+            shape: OltShape {
+                k: places,
+                m: self.rows(e),
+                n: e.width,
+            },
+            weight_bits: TABLE_BITS,
         }
     }
 }

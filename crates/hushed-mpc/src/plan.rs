@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens};
-use crate::weights::prepare::products_of;
+use crate::weights::factors::factors_of;
 use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
@@ -80,7 +80,7 @@ pub struct Before {
     pub public: usize,
     /// Of the text, which earlier passes have run.
     pub held: usize,
-    /// Whether the pass, of one row, takes products that were made ahead.
+    /// Whether the pass, of one row, takes products that were made ahead, on its terms.
     pub ahead: bool,
 }
 
@@ -231,26 +231,27 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan of the products by weights that are made ahead for this many later passes of one row
-    /// ([`Protocol::make_ahead`](crate::Protocol::make_ahead)).
+    /// The plan of the products by tables and weights that are made ahead for this many later passes of one row on
+    /// these terms ([`Protocol::make_ahead`](crate::Protocol::make_ahead)).
     ///
     /// # Errors
     /// As [`Plan::twopc`].
-    pub fn ahead(program: &Program, passes: usize) -> Result<Plan, RunError> {
-        let mut counting = Counting::new()?;
-        for (id, product) in products_of(program)? {
-            counting.make(id, &product, passes)?;
+    pub fn ahead(program: &Program, passes: usize, terms: Terms) -> Result<Plan, RunError> {
+        let (mut counting, mut products) = (Counting::new()?, Vec::new());
+        for (id, factor) in factors_of(program, terms)? {
+            products.push(factor.shape(passes));
+            counting.make(id, &factor.shape(passes))?;
         }
-        let mut plan = Plan::of(program, counting, 0, &[passes], Terms::default());
-        let (client, server) = memory::stock(program, passes)?;
-        // The rows of one product are twice in memory while they are parted.
-        let products = products_of(program)?.into_iter();
-        let widest = products.map(|(_, product)| product.outputs).max();
+        let mut plan = Plan::of(program, counting, 0, &[passes], terms);
+        let (client, server) = memory::stock(&products);
+        // The rows of one product are twice in memory while they are parted; of the client's, the lookup's as well,
+        // which the estimate of any pass of so many rows has.
+        let widest = products.iter().map(|p| p.shape.n).max();
         plan.memory.session += 8 * (passes * widest.unwrap_or(0)) as u64;
         plan.memory.client += client;
         plan.memory.session += server;
         plan.memory.stock = server;
-        plan.exposures = ahead_exposures(passes);
+        plan.exposures = ahead_exposures(passes, terms);
         Ok(plan)
     }
 

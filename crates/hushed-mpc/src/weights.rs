@@ -1,6 +1,7 @@
 //! The numbers of a model as a server holds them for two-party runs: integers that the formats hold.
 
 pub(crate) mod embed;
+pub(crate) mod factors;
 pub(crate) mod held;
 pub(crate) mod next;
 pub(crate) mod prepare;

@@ -68,5 +68,5 @@ pub use twopc::{
 pub use twopc::{IndexFault, IndexFile, MAX_PASS_TOKENS, Server, ServerConfig, read_prefix};
 
 pub use hushed_model::{ChatError, Kind, Message, Prompt, Public, Role, Task, TooLong};
-pub use hushed_mpc::{Hit, Penalties, StepCost, Wanted};
+pub use hushed_mpc::{Hit, Penalties, StepCost, Terms, Wanted};
 pub use hushed_net::{Shape, Stats};

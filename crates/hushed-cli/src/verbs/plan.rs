@@ -170,7 +170,7 @@ impl Args {
             return Ok(());
         };
         if self.ahead > 0 {
-            let plan = Plan::ahead_of_folder(&self.dir, self.ahead.into())?;
+            let plan = Plan::ahead_of_folder(&self.dir, &request)?;
             self.show(out, "ahead", &plan, made_ahead)?;
         }
         self.show(out, "last_token", last, |last| {

@@ -39,23 +39,12 @@ enum Part {
     Operand,
 }
 
-/// A product ready to be run: columns of operand and result, and at who has the numbers the weights and the bias in
-/// [`LINEAR`].
+/// A product ready to be run: at who has the numbers the weights and the bias in [`LINEAR`].
 pub struct Layer {
-    pub(crate) shape: (usize, usize),
     pub(crate) numbers: Option<(PreparedWeights, Vec<i64>)>,
 }
 
 impl Layer {
-    /// The step that gives its product with this many rows.
-    pub(crate) fn linear(&self, rows: usize) -> LinearShape {
-        let (m, n) = self.shape;
-        LinearShape {
-            shape: OltShape { k: rows, m, n },
-            weight_bits: WEIGHT_BITS,
-        }
-    }
-
     /// The numbers, at who has them.
     pub(crate) fn weights(&self, id: StepId) -> Result<&(PreparedWeights, Vec<i64>), RunError> {
         Ok(here(id, &self.numbers)?)
@@ -195,6 +184,18 @@ impl Product {
         Product::new(Some(norm), norm.width, vec![Part::Operand])
     }
 
+    /// The step that gives it for this many rows.
+    pub(crate) fn shape(&self, rows: usize) -> LinearShape {
+        LinearShape {
+            shape: OltShape {
+                k: rows,
+                m: self.inputs,
+                n: self.outputs,
+            },
+            weight_bits: WEIGHT_BITS,
+        }
+    }
+
     /// The integers, rounded once, when all is multiplied in.
     ///
     /// # Errors
@@ -256,14 +257,8 @@ impl Product {
     /// # Errors
     /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
     pub(crate) fn layer(&self, id: StepId) -> Result<Layer, RunError> {
-        let shape = (self.inputs, self.outputs);
         let integers = match self.integers(id) {
-            Err(ModelError::ShapesOnly { .. }) => {
-                return Ok(Layer {
-                    shape,
-                    numbers: None,
-                });
-            }
+            Err(ModelError::ShapesOnly { .. }) => return Ok(Layer { numbers: None }),
             integers => integers?,
         };
         if let Some(beyond) = ranges::layer(id, integers.largest, &integers.bias).pop() {
@@ -272,7 +267,6 @@ impl Product {
         let Integers { weights, bias, .. } = integers;
         let weights = PreparedWeights::transposed(self.inputs, self.outputs, WEIGHT_BITS, weights);
         Ok(Layer {
-            shape,
             numbers: Some((weights.map_err(TwopcError::from)?, bias)),
         })
     }

@@ -118,9 +118,12 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
 }
 
 /// What is seen of products that are made ahead of so many passes.
-pub(super) fn ahead_exposures(passes: usize) -> Vec<Exposure> {
+pub(super) fn ahead_exposures(passes: usize, terms: Terms) -> Vec<Exposure> {
+    let yes = |is: bool| if is { "yes" } else { "no" };
     let sees = format!(
-        "for how many passes products are made ahead ({passes}), and when; nothing of any text, which need not exist yet"
+        "for how many passes products are made ahead ({passes}), whether of padded texts ({}) and with the public table ({}), and when; nothing of any text, which need not exist yet",
+        yes(terms.padded),
+        yes(terms.public_table)
     );
     let who = "server";
     vec![Exposure { who, sees }]

@@ -32,6 +32,15 @@ pub struct Request {
     pub prefix: Option<String>,
 }
 
+impl Request {
+    fn terms(&self) -> Terms {
+        Terms {
+            padded: self.bucket.is_some(),
+            public_table: self.public_table,
+        }
+    }
+}
+
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -128,10 +137,7 @@ impl Plan {
         if generates && request.tokens.len() > 1 {
             return Err(PlanError::OneText);
         }
-        let terms = Terms {
-            padded: request.bucket.is_some(),
-            public_table: request.public_table,
-        };
+        let terms = request.terms();
         let bucket = request.bucket.unwrap_or(1);
         let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
         let rows: Vec<usize> = request.tokens.iter().map(up).collect();
@@ -160,10 +166,13 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError::NotGenerated`] for a model that has no later passes.
-    pub fn ahead_of_folder(folder: &Path, passes: usize) -> Result<Plan, PlanError> {
+    pub fn ahead_of_folder(folder: &Path, request: &Request) -> Result<Plan, PlanError> {
         let public = public_of(folder)?;
         match public.task() {
-            Task::Generate => Ok(Plan::ahead(&Model::shapes_only(&public).program(), passes)?),
+            Task::Generate => {
+                let program = Model::shapes_only(&public).program();
+                Ok(Plan::ahead(&program, request.ahead, request.terms())?)
+            }
             _ => Err(PlanError::NotGenerated),
         }
     }
@@ -180,10 +189,7 @@ impl Plan {
             return Err(PlanError::NoPrefix);
         }
         let rows = vec![public.max_tokens; request.images];
-        let terms = Terms {
-            padded: request.bucket.is_some(),
-            public_table: request.public_table,
-        };
+        let terms = request.terms();
         if terms != Terms::default() {
             return Err(PlanError::NoTerms);
         }

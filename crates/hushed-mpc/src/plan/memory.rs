@@ -4,10 +4,10 @@
 //! peak).
 
 use hushed_model::{Block, Embedding, Mask, Program};
+use hushed_twopc::he::{LinearShape, OltShape};
 use serde::Serialize;
 
-use crate::weights::prepare::products_of;
-use crate::{Entry, RunError};
+use crate::Entry;
 
 // Fitted to the peaks of MiniLM's two processes at 3, 16, 64 and 128 tokens: the client within 9 % there, the server
 // within 16 %. At 16 tokens it takes more than at 64, which nothing here says.
@@ -109,15 +109,12 @@ pub(crate) fn cached(program: &Program, rows: usize) -> u64 {
     8 * (rows * blocks.sum::<usize>()) as u64
 }
 
-/// Bytes of the products that client and server hold that were made ahead for so many passes.
-pub(crate) fn stock(program: &Program, passes: usize) -> Result<(u64, u64), RunError> {
-    let (mut client, mut server) = (0, 0);
-    for (_, product) in products_of(program)? {
-        client += product.inputs + product.outputs;
-        server += product.outputs;
-    }
-    let bytes = |words: usize| 8 * (passes * words) as u64;
-    Ok((bytes(client), bytes(server)))
+/// Bytes that client and server hold of products that were made ahead, of these shapes: their results, and the client
+/// what masks the rows.
+pub(crate) fn stock(products: &[LinearShape]) -> (u64, u64) {
+    let words = |of: fn(OltShape) -> usize| products.iter().map(|p| of(p.shape)).sum::<usize>();
+    let (masks, results) = (words(|s| s.k * s.m), words(|s| s.k * s.n));
+    (8 * (masks + results) as u64, 8 * results as u64)
 }
 
 /// Memory by a plan's steps and sizes: of rows that earlier passes have run, and of new ones.
@@ -194,6 +191,18 @@ mod tests {
         let of = |public| Memory::largest(&program, (public, 64), 64).unwrap();
         assert_eq!(of(512).weights - of(0).weights, 512 * 12 * 2 * 768 * 8);
         assert!(of(512).session > of(0).session);
+    }
+
+    /// Each row waits with its result, and at the client with its mask.
+    #[test]
+    fn masks_and_results_wait() {
+        let shape = |k, m, n| LinearShape {
+            shape: OltShape { k, m, n },
+            weight_bits: 20,
+        };
+        let products = [shape(2, 100, 7), shape(2, 5, 30)];
+        let (masks, results) = (2 * 105, 2 * 37);
+        assert_eq!(stock(&products), (8 * (masks + results), 8 * results));
     }
 
     /// Holding 7 · 10^9 numbers twice takes 54 GB; a session that reads them, little more than the table thrice.

@@ -115,9 +115,8 @@ impl Shares for Clear {
     ) -> Result<Share, RunError> {
         let layer = self.layers.get(id, product)?;
         let (weights, bias) = here(id, &layer.numbers)?;
-        let (inputs, outputs) = layer.shape;
-        let columns = weights.columns();
-        let mut words = product_small(x.words(), columns, rows, inputs, outputs);
+        let (columns, inputs) = (weights.columns(), product.inputs);
+        let mut words = product_small(x.words(), columns, rows, inputs, product.outputs);
         add_bias(&mut words, bias);
         Ok(Share::new(MAIN, words))
     }

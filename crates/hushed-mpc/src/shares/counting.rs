@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::{Known, Local, Shares, hidden_spec, known_spec};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
-use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS, TABLE_BITS, WEIGHT_BITS};
+use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, RECORD_BITS};
 use crate::index::Index;
 use crate::lookup::Table;
 use crate::{Input, RunError};
@@ -77,7 +77,7 @@ type Visitor<'a> = Box<dyn FnMut(StepId, &Product) -> Result<(), RunError> + 'a>
 pub struct Counting<'a> {
     params: Arc<RlweParams>,
     visitor: Option<Visitor<'a>>,
-    /// Whether products of one row were made ahead.
+    /// Whether products of one row, the lookup's too, were made ahead.
     ahead: bool,
     steps: Vec<Entry>,
     /// Of the current step.
@@ -173,55 +173,31 @@ impl<'a> Counting<'a> {
         Ok(())
     }
 
-    /// X·W with X of `rows` rows.
-    fn linear(
-        &mut self,
-        rows: usize,
-        inputs: usize,
-        outputs: usize,
-        weight_bits: u32,
-    ) -> Result<(), RunError> {
-        self.work.weights = self.work.weights.max((inputs * outputs) as u64);
-        self.linear_over(MAIN, rows, inputs, outputs, weight_bits)
-    }
-
-    /// A row of a product that was made ahead.
-    fn spend(&mut self, product: &Product) {
-        self.add(linear_ahead_cost(product.inputs, MAIN));
-        let weights = (product.inputs * product.outputs) as u64;
+    /// Rows times weights or a table of the server's, of which one alone may have been made ahead.
+    fn times_weights(&mut self, shape: &LinearShape) -> Result<(), RunError> {
+        let OltShape { k, m, n } = shape.shape;
+        let weights = (m * n) as u64;
         self.work.weights = self.work.weights.max(weights);
+        if !self.ahead || k != 1 {
+            return self.linear(shape, MAIN);
+        }
+        let mut cost = linear_ahead_cost(m, MAIN);
+        if self.cost.frames_client > 0 && self.cost.frames_server == 0 {
+            // The client has not waited since its last message.
+            cost.rounds = 0;
+        }
+        self.add(cost);
         self.work.nanoseconds += (weights as f64 * WEIGHT_NANOSECONDS) as u64;
+        Ok(())
     }
 
-    /// A product that is made ahead for this many rows, as a step.
-    pub(crate) fn make(
-        &mut self,
-        id: StepId,
-        product: &Product,
-        rows: usize,
-    ) -> Result<(), RunError> {
-        self.step(id, |on| {
-            on.linear(rows, product.inputs, product.outputs, WEIGHT_BITS)
-        })
+    /// A product that is made ahead, as a step.
+    pub(crate) fn make(&mut self, id: StepId, shape: &LinearShape) -> Result<(), RunError> {
+        self.step(id, |on| on.times_weights(shape))
     }
 
-    fn linear_over(
-        &mut self,
-        ring: Ring,
-        rows: usize,
-        inputs: usize,
-        outputs: usize,
-        weight_bits: u32,
-    ) -> Result<(), RunError> {
-        let shape = LinearShape {
-            shape: OltShape {
-                k: rows,
-                m: inputs,
-                n: outputs,
-            },
-            weight_bits,
-        };
-        self.one_way(&shape.spec(ring), rows * outputs)
+    fn linear(&mut self, shape: &LinearShape, ring: Ring) -> Result<(), RunError> {
+        self.one_way(&shape.spec(ring), shape.shape.k * shape.shape.n)
     }
 }
 
@@ -342,7 +318,7 @@ impl Shares for Counting<'_> {
 
     fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Length, RunError> {
         if table != Table::PublicTokens {
-            self.linear(places.len, table.rows(e), e.width, TABLE_BITS)?;
+            self.times_weights(&table.shape(e, places.len))?;
         }
         Ok(Length::new(EMBEDDING.ring, places.len * e.width))
     }
@@ -357,10 +333,7 @@ impl Shares for Counting<'_> {
         if let Some(visitor) = &mut self.visitor {
             visitor(id, product)?;
         }
-        match self.ahead && rows == 1 {
-            true => self.spend(product),
-            false => self.linear(rows, product.inputs, product.outputs, WEIGHT_BITS)?,
-        }
+        self.times_weights(&product.shape(rows))?;
         Ok(Length::new(LINEAR.ring, rows * product.outputs))
     }
 
@@ -370,9 +343,9 @@ impl Shares for Counting<'_> {
     }
 
     fn records(&mut self, places: &Known, index: &Index) -> Result<Length, RunError> {
-        let (ring, columns) = (Ring::new(RECORD_BITS), index.record_columns());
-        self.linear_over(ring, places.len, index.documents(), columns, RECORD_BITS)?;
-        Ok(Length::new(ring, places.len * columns))
+        let (shape, ring) = (index.records_shape(places.len), Ring::new(RECORD_BITS));
+        self.linear(&shape, ring)?;
+        Ok(Length::new(ring, shape.shape.k * shape.shape.n))
     }
 
     fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {

@@ -15,18 +15,18 @@ use hushed_twopc::gadget::{
     Sign, argmax_levels, largest_of_few, max_rows, mul, open_rounded, pick,
 };
 use hushed_twopc::he::{
-    HeContext, LinearShape, MatmulShape, OltShape, PreparedWeights, linear_ahead_client,
+    Ahead, HeContext, LinearShape, MatmulShape, PreparedWeights, linear_ahead_client,
     linear_ahead_server, linear_client, linear_server, linear_server_alone, matmul_shared,
     olt_encrypted, olt_multiplying, scale_rows,
 };
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
-use super::stock::Stock;
+use super::stock::{Of, Stock};
 use super::{Known, Shares, hidden_spec, known_spec, products, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Layer, Product, add_bias};
-use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS, TABLE_BITS};
+use crate::formats::{ACTIVATION, EMBEDDING, MAIN, RECORD_BITS};
 use crate::index::Index;
 use crate::lookup::Table;
 use crate::weights::held::Layers;
@@ -122,37 +122,51 @@ impl Protocol {
         &mut self.ctx
     }
 
-    /// One product of the client's one-hot rows, encrypted, with a table of the server's of `(rows, width, bits)`: the
-    /// client knows its places, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
+    /// One product of the client's one-hot rows, encrypted or one row that was made ahead, with a table of the server's:
+    /// the client knows its places, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
     fn rows_at(
         &mut self,
         places: &Known,
-        (rows, width, weight_bits): (usize, usize, u32),
+        shape: &LinearShape,
         ring: Ring,
         table: Option<&PreparedWeights>,
+        ahead: Option<Ahead>,
     ) -> Result<Share, RunError> {
-        let shape = LinearShape {
-            shape: OltShape {
-                k: places.len,
-                m: rows,
-                n: width,
-            },
-            weight_bits,
-        };
+        let rows = shape.shape.m;
         let (ctx, he) = (&mut self.ctx, &self.he);
         let Some(known) = &places.values else {
             let table = here(StepId::outside("lookup"), &table)?;
-            return Ok(linear_server_alone(ctx, he, ring, places.len, table)?);
+            return Ok(match ahead {
+                Some(ahead) => linear_ahead_server(ctx, &Share::zero(ring, rows), table, ahead)?,
+                None => linear_server_alone(ctx, he, ring, places.len, table)?,
+            });
         };
         let mut hot = vec![0u64; known.len() * rows];
         for (row, &place) in hot.chunks_exact_mut(rows).zip(known.iter()) {
             let one = row.get_mut(place as usize);
             *one.ok_or(ModelError::TokenOutOfRange { vocabulary: rows })? = 1;
         }
-        Ok(linear_client(ctx, he, &Share::new(ring, hot), &shape)?)
+        let hot = Share::new(ring, hot);
+        Ok(match ahead {
+            Some(ahead) => linear_ahead_client(ctx, &hot, ahead)?,
+            None => linear_client(ctx, he, &hot, shape)?,
+        })
     }
 
-    /// A product as this party has it.
+    /// A table of the server's; where layers are read in every pass, the first one is begun.
+    pub(super) fn server_table(
+        &mut self,
+        e: &Embedding,
+        table: Table,
+    ) -> Result<Arc<PreparedWeights>, RunError> {
+        let held = self.layers.table(e, table)?;
+        if table == Table::Tokens {
+            self.next.begin(self.layers.streamed.first());
+        }
+        Ok(held)
+    }
+
+    /// A product as the server has it.
     pub(super) fn layer(&mut self, id: StepId, product: &Product) -> Result<Arc<Layer>, RunError> {
         match self.layers.streamed.as_slice() {
             [] => self.layers.get(id, product),
@@ -226,13 +240,11 @@ impl Shares for Protocol {
         }
         let held = match places.values {
             Some(_) => None,
-            None => Some(self.layers.table(e, table)?),
+            None => Some(self.server_table(e, table)?),
         };
-        if table == Table::Tokens {
-            self.next.begin(self.layers.streamed.first());
-        }
-        let shape = (table.rows(e), e.width, TABLE_BITS);
-        self.rows_at(places, shape, MAIN, held.as_deref())
+        let ahead = self.stock.take(Of::Table(table), places.len);
+        let shape = table.shape(e, places.len);
+        self.rows_at(places, &shape, MAIN, held.as_deref(), ahead)
     }
 
     fn cosines(&mut self, x: &Share, index: &Index) -> Result<Share, RunError> {
@@ -247,13 +259,8 @@ impl Shares for Protocol {
     }
 
     fn records(&mut self, places: &Known, index: &Index) -> Result<Share, RunError> {
-        let shape = (index.documents(), index.record_columns(), RECORD_BITS);
-        self.rows_at(
-            places,
-            shape,
-            Ring::new(RECORD_BITS),
-            index.records().as_ref(),
-        )
+        let (shape, ring) = (index.records_shape(places.len), Ring::new(RECORD_BITS));
+        self.rows_at(places, &shape, ring, index.records().as_ref(), None)
     }
 
     fn product(
@@ -263,16 +270,17 @@ impl Shares for Protocol {
         rows: usize,
         product: &Product,
     ) -> Result<Share, RunError> {
-        let layer = self.layer(id, product)?;
-        let ahead = self.stock.take(id, rows);
-        let (ctx, he) = (&mut self.ctx, &self.he);
-        if ctx.party() == Party::Client {
+        let ahead = self.stock.take(Of::Weights(id), rows);
+        if self.ctx.is_client() {
+            let (ctx, he) = (&mut self.ctx, &self.he);
             return Ok(match ahead {
                 Some(ahead) => linear_ahead_client(ctx, x, ahead)?,
-                None => linear_client(ctx, he, x, &layer.linear(rows))?,
+                None => linear_client(ctx, he, x, &product.shape(rows))?,
             });
         }
+        let layer = self.layer(id, product)?;
         let (weights, bias) = layer.weights(id)?;
+        let (ctx, he) = (&mut self.ctx, &self.he);
         let result = match ahead {
             Some(ahead) => linear_ahead_server(ctx, x, weights, ahead)?,
             None => linear_server(ctx, he, x, weights)?,

@@ -1,19 +1,25 @@
-//! Products by weights that were made ahead, each for one row of one pass to come.
+//! Products by weights and tables that were made ahead, each for one row of one pass to come.
 
 use std::collections::HashMap;
 
 use hushed_model::{Program, StepId};
-use hushed_net::Party;
 use hushed_twopc::he::{Ahead, ahead_client, ahead_server};
 
 use super::{Protocol, Shares};
-use crate::RunError;
-use crate::circuit::product::Product;
 use crate::formats::MAIN;
-use crate::weights::prepare::products_of;
+use crate::lookup::Table;
+use crate::weights::factors::{Factor, factors_of};
+use crate::{RunError, Terms};
+
+/// What a product is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Of {
+    Table(Table),
+    Weights(StepId),
+}
 
 /// What a pass of one row takes of each product. It moves from the stock into the pass, and out of it into the product.
-type Rows = HashMap<StepId, Ahead>;
+type Rows = HashMap<Of, Ahead>;
 
 /// What a party holds; wiped when the session ends.
 #[derive(Default)]
@@ -26,24 +32,34 @@ pub(super) struct Stock {
 
 impl Stock {
     /// The row of a product, if the pass that runs has one: once.
-    pub(super) fn take(&mut self, id: StepId, rows: usize) -> Option<Ahead> {
-        (rows == 1).then(|| self.current.remove(&id))?
+    pub(super) fn take(&mut self, of: Of, rows: usize) -> Option<Ahead> {
+        (rows == 1).then(|| self.current.remove(&of))?
     }
 }
 
 impl Protocol {
-    /// Makes every product by weights of this many later passes of one row, whose rows are not known yet. Both parties
-    /// call it. Each pass has a set of its own, which [`Protocol::spending_ahead`] takes; what is left when the session
-    /// ends is wiped.
+    /// Makes every product by weights, and by the tables that are looked up, of this many later passes of one row, whose
+    /// rows are not known yet. Both parties call it, on the terms of these passes: on others a pass takes what it needs
+    /// of it, and makes what is missing. Each pass has a set of its own, which [`Protocol::spending_ahead`] takes; what
+    /// is left when the session ends is wiped.
     ///
     /// # Errors
     /// As [`run`](crate::run); the session is then over.
-    pub fn make_ahead(&mut self, program: &Program, passes: usize) -> Result<(), RunError> {
+    pub fn make_ahead(
+        &mut self,
+        program: &Program,
+        passes: usize,
+        terms: Terms,
+    ) -> Result<(), RunError> {
         let mut made: Vec<Rows> = (0..passes).map(|_| Rows::new()).collect();
-        for (id, product) in products_of(program)? {
-            let rows = self.step(id, |on| on.rows_ahead(id, &product, passes))?;
+        for (id, factor) in factors_of(program, terms)? {
+            let rows = self.step(id, |on| on.rows_ahead(id, &factor, passes))?;
+            let of = match factor {
+                Factor::Table(_, table) => Of::Table(table),
+                Factor::Weights(_) => Of::Weights(id),
+            };
             for (pass, row) in made.iter_mut().zip(rows) {
-                pass.insert(id, row);
+                pass.insert(of, row);
             }
         }
         self.stock.passes.extend(made);
@@ -73,14 +89,26 @@ impl Protocol {
     fn rows_ahead(
         &mut self,
         id: StepId,
-        product: &Product,
+        factor: &Factor<'_>,
         rows: usize,
     ) -> Result<Vec<Ahead>, RunError> {
-        let layer = self.layer(id, product)?;
-        let (ctx, he) = (&mut self.ctx, &self.he);
-        Ok(match ctx.party() {
-            Party::Client => ahead_client(ctx, he, MAIN, &layer.linear(rows))?,
-            Party::Server => ahead_server(ctx, he, MAIN, rows, &layer.weights(id)?.0)?,
-        })
+        if self.ctx.is_client() {
+            let shape = factor.shape(rows);
+            return Ok(ahead_client(&mut self.ctx, &self.he, MAIN, &shape)?);
+        }
+        match factor {
+            Factor::Table(e, table) => {
+                let table = self.server_table(e, *table)?;
+                Ok(ahead_server(&mut self.ctx, &self.he, MAIN, rows, &table)?)
+            }
+            Factor::Weights(product) => {
+                let layer = self.layer(id, product)?;
+                let weights = &layer.weights(id)?.0;
+                Ok(ahead_server(&mut self.ctx, &self.he, MAIN, rows, weights)?)
+            }
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::backend;
-use crate::tiny::{End, steps};
+use crate::tiny::{End, public_table, steps};
 use hushed_model::testing::{pruned, published_generator, tiny_generator, tiny_golden};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Model, NetworkConfig, PlainActs, Program, plain, vit_shapes};
@@ -150,18 +150,32 @@ fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
 fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     for model in models() {
         for (prompt, padding) in [(prompt(), 0), (prompt(), 9), (vec![7], 3)] {
-            generate(&model, &[], &prompt, padding, 0);
+            generate(&model, &[], &prompt, padding, Ahead::default());
         }
     }
 }
 
-/// The same where two of the later tokens have their products by weights made ahead, and the last one not.
+/// What is made ahead in a test, and whether the table is public.
+#[derive(Clone, Copy, Default)]
+pub struct Ahead {
+    pub passes: usize,
+    pub public_table: bool,
+}
+
+/// The same where two of the later tokens have their products made ahead, and the last one not; with a public table as
+/// well, of which nothing is made.
 #[test]
 fn tokens_whose_products_were_made_ahead_are_the_same_and_cost_what_the_plan_says() {
-    for model in models() {
-        generate(&model, &[], &prompt(), 3, 2);
+    for public_table in [false, true] {
+        let ahead = Ahead {
+            passes: 2,
+            public_table,
+        };
+        for model in models() {
+            generate(&model, &[], &prompt(), 3, ahead);
+        }
+        generate(&tiny_generator(), &[3, 4, 50], &prompt(), 0, ahead);
     }
-    generate(&tiny_generator(), &[3, 4, 50], &prompt(), 0, 2);
 }
 
 /// A pass of one row, with products that were made ahead or without, and that an empty stock sends nothing.
@@ -193,9 +207,8 @@ pub fn after(program: &Program, prefix: &[u32]) -> TextCache {
     }
 }
 
-/// As many tokens after a public prefix, against the clear model and the plan; products of so many later ones made
-/// ahead.
-pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, ahead: usize) {
+/// As many tokens after a public prefix, against the clear model and the plan; products of some later ones made ahead.
+pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, ahead: Ahead) {
     let (server_program, client_program) = (model.program(), shapes_of(model));
     let (near, far, watch) = watched_pair();
     let (near_ot, far_ot) = IdealPair::new();
@@ -203,15 +216,16 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
     let public = prefix.len();
     let terms = Terms {
         padded: padding > 0,
-        ..Terms::default()
+        public_table: ahead.public_table,
     };
+    let ahead = ahead.passes;
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
             let began = on.ctx().session.stats();
             let mut cache = after(&server_program, prefix);
             if ahead > 0 {
-                on.make_ahead(&server_program, ahead).unwrap();
+                on.make_ahead(&server_program, ahead, terms).unwrap();
             }
             for i in 0..tokens {
                 let rows = if i == 0 { first } else { 1 };
@@ -227,14 +241,17 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
             End::of(&mut on, began)
         });
         let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
+        if terms.public_table {
+            on.set_table(public_table(model));
+        }
         let (began, mut rounds) = (on.ctx().session.stats(), Vec::new());
         let none = Arc::new(Prefix::of_rows(public).unwrap());
         let (mut cache, mut ids) = (Cache::after(none), [prefix, prompt].concat());
         let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % 61) as u32).collect();
         let mut new = TokenIds::with_padding(prompt.to_vec(), &noise);
         if ahead > 0 {
-            on.make_ahead(&client_program, ahead).unwrap();
-            let plan = Plan::ahead(&client_program, ahead).unwrap();
+            on.make_ahead(&client_program, ahead, terms).unwrap();
+            let plan = Plan::ahead(&client_program, ahead, terms).unwrap();
             assert_eq!(payload(on.costs()), planned(&plan));
             rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
         }

@@ -10,9 +10,9 @@ use crate::decode::after;
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::tiny_golden;
 use hushed_model::tokens::TokenIds;
-use hushed_model::{Embedding, Model, Pool};
+use hushed_model::{Embedding, Model, Pool, Program};
 use hushed_mpc::{
-    Cache, Input, Layers, Prefix, Protocol, PublicTable, Terms, embeddings, next_token,
+    Cache, Input, Layers, Prefix, Protocol, PublicTable, Terms, TextCache, embeddings, next_token,
 };
 use hushed_net::Session;
 use hushed_twopc::Ctx;
@@ -80,6 +80,9 @@ const CASES: [Case; 5] = [
 /// Of two tokens behind a public prefix.
 const CONTINUED: &str = "67754034714b621e1e277dcc284f4cfcf3bab9aa44b5d2fbd79421f0b7991634";
 
+/// The same, the second one with products that were made ahead.
+const AHEAD: &str = "806718da0b2bc4060007e8fb3f36a3d9a53274edcb9181904d22e5c7efbd1cd3";
+
 #[test]
 fn transcripts_of_whole_runs_do_not_change() {
     let found = CASES.map(|(activation, pool, terms, rows, _)| {
@@ -95,36 +98,62 @@ fn transcripts_of_whole_runs_do_not_change() {
 /// Two tokens behind a public prefix; the server holds its weights, or reads them in every pass.
 #[test]
 fn transcripts_of_continued_texts_do_not_change() {
+    assert_eq!(continued(false), [CONTINUED; 2]);
+    assert_eq!(continued(true), [AHEAD; 2]);
+}
+
+/// With weights that are held, and with those that are read.
+fn continued(ahead: bool) -> [String; 2] {
     let folder = tiny_golden("llama");
     let (held, stored) = (Model::load(&folder).unwrap(), Model::open(&folder).unwrap());
     let streaming = Layers::streaming(&stored.program()).unwrap();
-    for (model, layers) in [(held, Layers::default()), (stored, streaming)] {
+    [(held, Layers::default()), (stored, streaming)].map(|(model, layers)| {
         let [server, client] = [model.program(), Model::shapes_only(&model.public).program()];
         let cache = after(&server, &[7, 3, 11, 3, 30]);
         let known = Cache::after(Arc::new(Prefix::of_rows(5).unwrap()));
         let passes = [3, 1];
-        let found = hashed(
+        let make = |on: &mut Protocol, program| match ahead {
+            true => on.make_ahead(program, 1, PLAIN).unwrap(),
+            false => (),
+        };
+        hashed(
             Arc::new(layers),
             |on| {
+                make(on, &client);
                 let (mut cache, mut ids) = (known, vec![5, 40, 17]);
                 for rows in passes {
                     let new = ids[ids.len() - rows..].to_vec();
                     let input = Input::Texts(vec![TokenIds::new(new)], PLAIN);
-                    let token = next_token(on, &client, &mut cache, &input, None);
-                    ids.push(token.unwrap().unwrap());
+                    let token = pass(on, &client, &mut cache, &input, ahead && rows == 1);
+                    ids.push(token.unwrap());
                 }
                 ids.iter().flat_map(|id| id.to_le_bytes()).collect()
             },
             |on| {
+                make(on, &server);
                 let mut cache = cache;
                 for rows in passes {
                     let input = Input::Lengths(vec![rows], PLAIN);
-                    next_token(on, &server, &mut cache, &input, None).unwrap();
+                    pass(on, &server, &mut cache, &input, ahead && rows == 1);
                 }
             },
-        );
-        assert_eq!(found, CONTINUED);
-    }
+        )
+    })
+}
+
+fn pass(
+    on: &mut Protocol,
+    program: &Program,
+    text: &mut TextCache,
+    input: &Input,
+    ahead: bool,
+) -> Option<u32> {
+    let mut run = |on: &mut Protocol| next_token(on, program, text, input, None);
+    let token = match ahead {
+        true => on.spending_ahead(run),
+        false => run(on),
+    };
+    token.unwrap()
 }
 
 /// The hash of a pass over texts of these rows.

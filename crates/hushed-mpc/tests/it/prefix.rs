@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::decode::{after, generate, logits, models, texts};
+use crate::decode::{Ahead, after, generate, logits, models, texts};
 use hushed_model::Body;
 use hushed_model::testing::{published_generator, tiny_generator};
 use hushed_model::tokens::TokenIds;
@@ -47,8 +47,8 @@ fn rows_see_the_prefix() {
 #[test]
 fn tokens_behind_a_prefix_are_those_of_the_clear_model() {
     for (model, padding) in models().iter().zip([5, 0, 0]) {
-        generate(model, &ids(3, 11), &ids(5, 7), 0, 0);
-        generate(model, &ids(37, 5), &ids(6, 13), padding, 0);
+        generate(model, &ids(3, 11), &ids(5, 7), 0, Ahead::default());
+        generate(model, &ids(37, 5), &ids(6, 13), padding, Ahead::default());
     }
 }
 

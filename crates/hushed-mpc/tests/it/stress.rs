@@ -5,7 +5,7 @@ use hushed_model::{Calibration, Model, NormReach, Ranges, TokenIds, calibrate};
 use hushed_mpc::{Clear, Input, Layers, Terms, choose_norms, fits, run, sampled_out_of_range};
 use hushed_twopc::func::norm;
 
-use crate::decode::{generate, logits};
+use crate::decode::{Ahead, generate, logits};
 
 fn text() -> Vec<u32> {
     vec![1, 60, 300 % 250, 17, 17, 42, 9]
@@ -55,8 +55,8 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
         assert!(all.iter().all(|fit| fit.fits()), "{all:?}");
         let right = off(&declared);
         assert!(right < 0.05, "{right}");
-        generate(&declared, &[], &text(), 0, 0);
-        generate(&declared, &[], &text(), 2, 0);
+        generate(&declared, &[], &text(), 0, Ahead::default());
+        generate(&declared, &[], &text(), 2, Ahead::default());
     }
     // Where only the first token is large its row becomes zeros, which later ones may hardly notice.
     assert!(worst > 0.1, "{worst}");

@@ -408,7 +408,7 @@ fn padding_that_was_not_agreed_on_is_refused() {
     });
 }
 
-fn public_table(model: &Model) -> PublicTable {
+pub fn public_table(model: &Model) -> PublicTable {
     let e = model.embedding().unwrap();
     let bytes = PublicTable::chunks(e)
         .unwrap()

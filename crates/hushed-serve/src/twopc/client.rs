@@ -507,7 +507,7 @@ mod tests {
     use hushed_model::testing::{tiny_folder, tiny_generator_folder};
 
     use super::*;
-    use crate::twopc::wire::Next;
+    use crate::twopc::wire::{Ahead, Next};
     use crate::{Server, ServerConfig, ServerTrust};
 
     /// A client that ignores what the welcome said.
@@ -598,8 +598,18 @@ mod tests {
             assert!(matches!(ask(embed), Some(ServeError::Refused(r)) if r == other));
             // More ahead than is held, more texts than a session has; and a pass that takes what was never made.
             let far = Refusal::TooFarAhead { limit: 1 };
-            assert!(matches!(ask(Request::Ahead(2)), Some(ServeError::Refused(r)) if r == far));
-            assert!(ask(Request::Ahead(1)).is_none());
+            let ahead = |passes, public_table| {
+                Request::Ahead(Ahead {
+                    passes,
+                    padded: false,
+                    public_table,
+                })
+            };
+            let refused =
+                |request, r| matches!(ask(request), Some(ServeError::Refused(found)) if found == r);
+            assert!(refused(ahead(2, false), far));
+            assert!(refused(ahead(1, true), Refusal::PrivateTable));
+            assert!(ask(ahead(1, false)).is_none());
             let mut client = Client::connect(&config).unwrap();
             let mut generation = client
                 .generate(

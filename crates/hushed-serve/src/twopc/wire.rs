@@ -60,8 +60,19 @@ pub enum Request {
     Next(Next),
     /// The documents nearest to a text.
     Search(Search),
-    /// Products by weights for later passes of this many rows to come, from 1 to [`MAX_AHEAD`], a row each.
-    Ahead(u16),
+    /// Products by weights, and by the table where it is private, for later passes of one row each.
+    Ahead(Ahead),
+}
+
+/// What a client asks for with [`Request::Ahead`]; all of it is public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// Passes, from 1 to [`MAX_AHEAD`].
+    pub passes: u16,
+    /// Whether some rows of their texts may be padding.
+    pub padded: bool,
+    /// Whether the client looks up token vectors itself, in the public table.
+    pub public_table: bool,
 }
 
 /// What a client asks for with [`Request::Search`]; all of it is public.
@@ -143,9 +154,11 @@ impl Request {
                 out.extend_from_slice(&search.top.to_le_bytes());
                 out
             }
-            Self::Ahead(passes) => {
-                let mut out = vec![5];
-                out.extend_from_slice(&passes.to_le_bytes());
+            Self::Ahead(ahead) => {
+                let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+                let flags = flag(ahead.padded, PADDED) | flag(ahead.public_table, PUBLIC_TABLE);
+                let mut out = vec![5, flags];
+                out.extend_from_slice(&ahead.passes.to_le_bytes());
                 out
             }
         }
@@ -220,10 +233,18 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
     })
 }
 
-fn ahead(reader: &mut Reader<'_>) -> Result<u16, WireFault> {
+fn ahead(reader: &mut Reader<'_>) -> Result<Ahead, WireFault> {
+    let [flags] = reader.array("flags")?;
+    if flags & !(PADDED | PUBLIC_TABLE) != 0 {
+        return Err(WireFault::Undefined { field: "flags" });
+    }
     let field = "number of passes";
     match u16::from_le_bytes(reader.array(field)?) {
-        passes @ 1..=MAX_AHEAD => Ok(passes),
+        passes @ 1..=MAX_AHEAD => Ok(Ahead {
+            passes,
+            padded: flags & PADDED != 0,
+            public_table: flags & PUBLIC_TABLE != 0,
+        }),
         _ => Err(WireFault::Undefined { field }),
     }
 }

@@ -2,10 +2,15 @@
 
 use hushed_model::Model;
 use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
-use hushed_serve::{Category, GenerateOptions, Generated, Server, ServerConfig};
+use hushed_serve::{Category, Client, GenerateOptions, Generated, Server, ServerConfig, Terms};
 
 use crate::common::Running;
 use crate::generate::{PROMPT, all, assert_greedy_of, ids, options, start};
+
+const PLAIN: Terms = Terms {
+    padded: false,
+    public_table: false,
+};
 
 fn with(ahead: u16, max_tokens: usize) -> GenerateOptions {
     GenerateOptions {
@@ -67,6 +72,60 @@ fn a_text_goes_on_with_products_made_ahead() {
     }
 }
 
+/// With a public table and padding: products are made on the text's terms, and what is left of them serves a text on
+/// others, which sends more.
+#[test]
+fn products_are_made_on_the_terms_of_their_text() {
+    let server = start(|config| {
+        config.max_ahead = 4;
+        config.public_table = true;
+    });
+    let mut client = server.connect().unwrap();
+    let made = |client: &mut Client, options: &GenerateOptions| {
+        let mut generation = client.generate(PROMPT, options).unwrap();
+        let tokens: Vec<Generated> = generation.by_ref().collect::<Result<_, _>>().unwrap();
+        assert_greedy_of(&tiny_generator(), &ids(&tokens));
+        (generation.made_ahead(), bytes(&tokens[1]))
+    };
+    let private = made(&mut client, &with(2, 3));
+    let public = GenerateOptions {
+        public_table: true,
+        ..with(2, 3)
+    };
+    let public = made(&mut client, &public);
+    let padded = GenerateOptions {
+        bucket: Some(16),
+        ..with(2, 3)
+    };
+    let padded = made(&mut client, &padded);
+    let sum = |(up, down): (u64, u64)| up + down;
+    assert!(sum(public.0.bytes) < sum(private.0.bytes));
+    assert!(sum(private.0.bytes) < sum(padded.0.bytes));
+    // The masked one-hot row, with its header, and that of the position.
+    let vocabulary = tiny_generator().public.config.vocabulary as u64;
+    assert!(private.1 > public.1 + 6 * vocabulary);
+    assert!(padded.1 > private.1);
+
+    let terms = Terms {
+        public_table: true,
+        ..PLAIN
+    };
+    assert_eq!(client.make_ahead(2, terms).unwrap().passes, 2);
+    let other = made(&mut client, &options(3));
+    assert_eq!((other.0.passes, client.passes_ahead()), (0, 0));
+    assert!(other.1 > private.1 + 10_000);
+    client.close().unwrap();
+
+    // A server whose table is private: nothing is sent.
+    let server = start(|config| config.max_ahead = 4);
+    let mut client = server.connect().unwrap();
+    let sent = client.stats().bytes_sent;
+    let refused = client.make_ahead(2, terms).err().unwrap();
+    assert_eq!(refused.name(), "private-table");
+    assert_eq!(client.stats().bytes_sent, sent);
+    client.close().unwrap();
+}
+
 /// A server that makes none, and one that makes few.
 #[test]
 fn a_server_makes_as_much_ahead_as_its_operator_allows() {
@@ -78,7 +137,10 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
         (refused.name(), refused.category()),
         ("too-far-ahead", Category::Refused)
     );
-    assert_eq!(client.make_ahead(1).err().unwrap().name(), "too-far-ahead");
+    assert_eq!(
+        client.make_ahead(1, PLAIN).err().unwrap().name(),
+        "too-far-ahead"
+    );
     assert_eq!(client.stats().bytes_sent, sent);
     client.close().unwrap();
 
@@ -87,7 +149,7 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
         config.max_texts = 2;
     });
     let mut client = server.connect().unwrap();
-    let made = [9, 1].map(|passes| client.make_ahead(passes).unwrap().passes);
+    let made = [9, 1].map(|passes| client.make_ahead(passes, PLAIN).unwrap().passes);
     assert_eq!((made, client.passes_ahead()), ([2, 0], 2));
     // The first token of a text is one too many, and so are more products.
     assert_eq!(client.texts_left(), 0);
@@ -100,9 +162,12 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
     });
     let mut client = server.connect().unwrap();
     let sent = client.stats().bytes_sent;
-    assert_eq!(client.make_ahead(2).err().unwrap().name(), "too-many-texts");
+    assert_eq!(
+        client.make_ahead(2, PLAIN).err().unwrap().name(),
+        "too-many-texts"
+    );
     assert_eq!(client.stats().bytes_sent, sent);
-    assert_eq!(client.make_ahead(1).unwrap().passes, 1);
+    assert_eq!(client.make_ahead(1, PLAIN).unwrap().passes, 1);
     client.close().unwrap();
 
     // A model that has no later passes.

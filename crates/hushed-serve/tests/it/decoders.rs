@@ -8,7 +8,7 @@ use hushed_serve::session::wire::{
     WireFault,
 };
 use hushed_serve::twopc::wire::{
-    Answer, MAX_AHEAD, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
+    Ahead, Answer, MAX_AHEAD, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
 };
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
@@ -66,6 +66,14 @@ fn next(ahead: bool) -> Request {
         ahead,
         temperature: 700,
         seed: 5,
+    })
+}
+
+fn ahead(passes: u16) -> Request {
+    Request::Ahead(Ahead {
+        passes,
+        padded: false,
+        public_table: true,
     })
 }
 
@@ -203,7 +211,7 @@ fn corpus() -> Vec<Vec<u8>> {
         Request::End.encode(),
         Request::Table.encode(),
         Request::Search(search()).encode(),
-        Request::Ahead(MAX_AHEAD).encode(),
+        ahead(MAX_AHEAD).encode(),
         next(true).encode(),
         next(false).encode(),
         request(&[16], false).encode(),
@@ -341,11 +349,17 @@ fn impossible_fields_are_refused() {
     let decode = |bytes: &[u8]| Request::decode(bytes);
     assert_eq!(decode(&[6]), undefined("tag"));
     for passes in [0, MAX_AHEAD + 1] {
-        let bytes = Request::Ahead(passes).encode();
-        assert_eq!(decode(&bytes), undefined("number of passes"));
+        assert_eq!(
+            decode(&ahead(passes).encode()),
+            undefined("number of passes")
+        );
     }
-    let ahead = next(true);
-    assert_eq!(decode(&ahead.encode()), Ok(ahead));
+    let mut bytes = ahead(MAX_AHEAD).encode();
+    assert_eq!(decode(&bytes), Ok(ahead(MAX_AHEAD)));
+    bytes[1] = 4;
+    assert_eq!(decode(&bytes), undefined("flags"));
+    let later = next(true);
+    assert_eq!(decode(&later.encode()), Ok(later));
     // Of a pass that begins a text, or has two rows, nothing was made ahead.
     for (at, byte) in [(1, 1 | 4 | 32), (2, 2)] {
         let mut bytes = next(true).encode();

@@ -1,12 +1,14 @@
-//! Products by weights that a client has made before the texts that use them.
+//! Products by weights and tables that a client has made before the texts that use them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::time::{Duration, Instant};
 
+use hushed_mpc::Terms;
+
 use super::Client;
 use crate::error::ServeError;
 use crate::session::wire::Refusal;
-use crate::twopc::wire::{MAX_AHEAD, Request};
+use crate::twopc::wire::{Ahead, MAX_AHEAD, Request};
 
 /// Products that were made ahead.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,15 +22,21 @@ pub struct Made {
 }
 
 impl Client {
-    /// Has products by weights made for this many later passes of texts to come, at most as many as the server holds.
-    /// Each counts as a text. They are of this session: what it leaves is wiped.
+    /// Has products made for this many later passes of texts to come on these terms, at most as many as the server
+    /// holds. Each counts as a text. They are of this session: what it leaves is wiped. A text on other terms takes them
+    /// too; the lookup of one that is not with the public table then costs what it does without them, if they were made
+    /// for texts that are, and so does that of positions of a padded one.
     ///
     /// # Errors
-    /// [`Refusal::TooFarAhead`] of a server that makes none; [`ServeError::TooManyTexts`] for more than the session has
-    /// left; else as a pass.
-    pub fn make_ahead(&mut self, passes: u16) -> Result<Made, ServeError> {
+    /// [`Refusal::TooFarAhead`] of a server that makes none; [`Refusal::PrivateTable`] of one whose table is private,
+    /// where the terms say that it is public; [`ServeError::TooManyTexts`] for more than the session has left; else as
+    /// a pass.
+    pub fn make_ahead(&mut self, passes: u16, terms: Terms) -> Result<Made, ServeError> {
         if self.welcome.max_ahead == 0 {
             return Err(none_ahead());
+        }
+        if terms.public_table && self.welcome.table.is_none() {
+            return Err(ServeError::Refused(Refusal::PrivateTable));
         }
         let held = u16::try_from(self.passes_ahead()).unwrap_or(u16::MAX);
         let room = self.welcome.max_ahead.min(MAX_AHEAD).saturating_sub(held);
@@ -41,9 +49,13 @@ impl Client {
             return Err(ServeError::TooManyTexts { texts, limit });
         }
         let (began, before) = (Instant::now(), self.stats());
-        self.ask(&Request::Ahead(passes))?;
+        self.ask(&Request::Ahead(Ahead {
+            passes,
+            padded: terms.padded,
+            public_table: terms.public_table,
+        }))?;
         let passes = usize::from(passes);
-        self.backend.make_ahead(&self.program, passes)?;
+        self.backend.make_ahead(&self.program, passes, terms)?;
         self.texts += passes * self.charge();
         self.used = Instant::now();
         self.backend.forget_costs();

@@ -37,8 +37,8 @@ pub struct GenerateOptions {
     pub pad_output: bool,
     /// The public prefix that the server must have; `None` takes what it has.
     pub public_prefix: Option<String>,
-    /// Has products by weights made ahead for at most this many later tokens at a time, before the prompt and whenever
-    /// they are used up; 0 makes none. The server sees how many.
+    /// Has products by weights and tables made ahead for at most this many later tokens at a time, before the prompt and
+    /// whenever they are used up; 0 makes none. The server sees how many.
     pub ahead: u16,
     /// Fetches the public table, as [`Options::public_table`](super::Options::public_table) says.
     pub public_table: bool,
@@ -311,7 +311,7 @@ impl Generation<'_> {
             return Ok(());
         }
         let passes = u16::try_from(later).unwrap_or(u16::MAX).min(self.ahead);
-        let made = self.client.make_ahead(passes)?;
+        let made = self.client.make_ahead(passes, self.terms)?;
         self.made.passes += made.passes;
         self.made.time += made.time;
         self.made.bytes.0 += made.bytes.0;

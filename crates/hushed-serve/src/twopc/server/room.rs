@@ -28,7 +28,12 @@ impl Room {
         let pass = config.max_pass_tokens.max(max_tokens);
         let mut needed = Memory::largest(program, rows, pass)?;
         if config.max_ahead > 0 {
-            let ahead = Plan::ahead(program, config.max_ahead.into())?.memory;
+            // Of texts that may be padded there is most.
+            let terms = Terms {
+                padded: true,
+                public_table: false,
+            };
+            let ahead = Plan::ahead(program, config.max_ahead.into(), terms)?.memory;
             // Of a text that waits for them its rows are held beside.
             let text = Memory::of_text(program, max_tokens);
             needed.session = (needed.session + ahead.stock).max(ahead.session + text);

@@ -28,7 +28,9 @@ use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, IndexFacts, READY, Refusal, Reply, Welcome, WireFault};
 use crate::twopc::prefix::Offered;
 use crate::twopc::table;
-use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, Next, REQUEST, Request, Search};
+use crate::twopc::wire::{
+    ANSWER, Ahead, Answer, BUNDLE, MAX_REQUEST, Next, REQUEST, Request, Search,
+};
 
 /// What all sessions read.
 pub(super) struct Shared {
@@ -197,7 +199,7 @@ fn texts(
             }
             Request::Next(next) => passes.next(&next)?,
             Request::Search(search) => passes.search(&search)?,
-            Request::Ahead(count) => passes.ahead(count.into())?,
+            Request::Ahead(asked) => passes.ahead(&asked)?,
         }
     }
 }
@@ -241,8 +243,12 @@ impl Passes<'_> {
 
     /// Products for passes to come. Each pass counts as a text already here, and no more when it takes them: a client
     /// that leaves without a text has had the work of it.
-    fn ahead(&mut self, passes: usize) -> Result<(), Stop> {
-        let shared = self.shared;
+    fn ahead(&mut self, asked: &Ahead) -> Result<(), Stop> {
+        let (shared, passes) = (self.shared, usize::from(asked.passes));
+        let terms = Terms {
+            padded: asked.padded,
+            public_table: asked.public_table,
+        };
         let limit = usize::from(shared.max_ahead);
         let ours = self.for_this(shared.task() == Task::Generate).and(
             match self.backend.passes_ahead() + passes <= limit {
@@ -253,9 +259,9 @@ impl Passes<'_> {
             },
         );
         let charge = passes.saturating_mul(shared.charge);
-        self.agreed(ours, &[], charge, Terms::default())?;
+        self.agreed(ours, &[], charge, terms)?;
         let (began, before) = (Instant::now(), self.backend.ctx().session.stats());
-        self.backend.make_ahead(&shared.program, passes)?;
+        self.backend.make_ahead(&shared.program, passes, terms)?;
         self.backend.forget_costs();
         self.done.texts += charge;
         let stats = self.backend.ctx().session.stats().since(&before);

@@ -202,6 +202,8 @@ mod tests {
         rows_made_ahead(5, 384, 33, 22);
         rows_made_ahead(9, 768, 70, 22);
         rows_made_ahead(130, 5, 3, 22);
+        // A table: where the row is not one-hot, every entry adds to the noise.
+        rows_made_ahead(2, 50_257, 5, 28);
     }
 
     /// What the server is sent depends on r: the same row, twice, looks new.
