@@ -38,7 +38,7 @@ impl Stock {
 }
 
 impl Protocol {
-    /// Makes every product by weights, and by the tables that are looked up, of this many later passes of one row, whose
+    /// Makes every product by weights, and by tables that are looked up, of this many later passes of one row, whose
     /// rows are not known yet. Both parties call it, on the terms of these passes: on others a pass takes what it needs
     /// of it, and makes what is missing. Each pass has a set of its own, which [`Protocol::spending_ahead`] takes; what
     /// is left when the session ends is wiped.

@@ -23,9 +23,8 @@ pub struct Made {
 
 impl Client {
     /// Has products made for this many later passes of texts to come on these terms, at most as many as the server
-    /// holds. Each counts as a text. They are of this session: what it leaves is wiped. A text on other terms takes them
-    /// too; the lookup of one that is not with the public table then costs what it does without them, if they were made
-    /// for texts that are, and so does that of positions of a padded one.
+    /// holds. Each counts as a text. They are of this session: what it leaves is wiped. A text on other terms takes
+    /// them too, and lookups for which the terms had nothing made cost what they do without.
     ///
     /// # Errors
     /// [`Refusal::TooFarAhead`] of a server that makes none; [`Refusal::PrivateTable`] of one whose table is private,

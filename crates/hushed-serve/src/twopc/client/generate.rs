@@ -37,8 +37,8 @@ pub struct GenerateOptions {
     pub pad_output: bool,
     /// The public prefix that the server must have; `None` takes what it has.
     pub public_prefix: Option<String>,
-    /// Has products by weights and tables made ahead for at most this many later tokens at a time, before the prompt and
-    /// whenever they are used up; 0 makes none. The server sees how many.
+    /// Has products by weights and tables made ahead for at most this many later tokens at a time, before the prompt
+    /// and whenever they are used up; 0 makes none. The server sees how many.
     pub ahead: u16,
     /// Fetches the public table, as [`Options::public_table`](super::Options::public_table) says.
     pub public_table: bool,
