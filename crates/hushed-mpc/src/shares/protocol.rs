@@ -123,8 +123,8 @@ impl Protocol {
     }
 
     /// One product of the client's one-hot rows, encrypted, or of one row that was made ahead, with a table of the
-    /// server's: the client knows its places, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses
-    /// both).
+    /// server's: the client knows its places, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B
+    /// discusses both).
     fn rows_at(
         &mut self,
         places: &Known,

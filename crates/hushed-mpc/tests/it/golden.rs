@@ -112,9 +112,10 @@ fn continued(ahead: bool) -> [String; 2] {
         let cache = after(&server, &[7, 3, 11, 3, 30]);
         let known = Cache::after(Arc::new(Prefix::of_rows(5).unwrap()));
         let passes = [3, 1];
-        let make = |on: &mut Protocol, program| match ahead {
-            true => on.make_ahead(program, 1, PLAIN).unwrap(),
-            false => (),
+        let make = |on: &mut Protocol, program| {
+            if ahead {
+                on.make_ahead(program, 1, PLAIN).unwrap();
+            }
         };
         hashed(
             Arc::new(layers),
