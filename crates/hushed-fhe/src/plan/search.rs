@@ -131,6 +131,9 @@ struct Walk<'a> {
 /// A placement and what it costs.
 type Priced = (Dry, Placement);
 
+/// A number of a placement.
+type Size = fn(&mut Placement) -> &mut usize;
+
 impl Walk<'_> {
     fn fits(&self, dry: &Dry) -> bool {
         self.room.is_none_or(|room| dry.memory <= room)
@@ -141,7 +144,7 @@ impl Walk<'_> {
         self.quicker("columns uploaded at the lowest level", &mut at, |p| {
             p.upload = bounds.floor;
         });
-        let baby: [(_, fn(&mut Placement) -> &mut usize); 2] = [
+        let baby: [(_, Size); 2] = [
             ("Q·Kᵀ", |p| &mut p.scores_baby),
             ("P·V", |p| &mut p.attend_baby),
         ];
@@ -292,7 +295,7 @@ fn raised(
     levels: Levels<'_>,
     at: &mut Placement,
     top: usize,
-    primes: fn(&mut Placement) -> &mut usize,
+    primes: Size,
 ) -> Result<(), FheError> {
     while let Err(error) = levels(at) {
         // A level more takes a prime more, or two.

@@ -131,7 +131,7 @@ fn subject(drawn: Drawn, rows: usize) -> Subject {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4))]
+    #![proptest_config(ProptestConfig::with_cases(3))]
 
     /// Of all numbers of primes of an upload, of columns before either half, and of statistics: none that runs is
     /// quicker than what the search finds.
