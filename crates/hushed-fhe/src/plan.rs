@@ -18,6 +18,8 @@ pub mod placement;
 mod prices;
 pub mod public_plan;
 mod search;
+#[cfg(test)]
+mod search_tests;
 mod steps;
 mod table;
 #[cfg(test)]
@@ -198,21 +200,22 @@ pub fn dry_run(
 ) -> Result<DryRun, FheError> {
     // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs.
     let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    let run = || counted(program, choices, params, options, placement);
+    let on = Simulator::new(params, params.slots())?.counting();
+    let run = |on| counted(&on, program, choices, options, placement);
     match alone {
-        Ok(pool) => pool.install(run),
-        Err(_) => run(),
+        Ok(pool) => pool.install(|| run(on.repeating())),
+        Err(_) => run(on),
     }
 }
 
 fn counted(
+    on: &Simulator,
     program: &Program,
     choices: &Choices,
-    params: &Arc<CkksParams>,
     options: &FheOptions,
     placement: &Placement,
 ) -> Result<DryRun, FheError> {
-    let on = Simulator::new(params, params.slots())?.counting();
+    let params = on.params();
     let layout = Layout::new(params.slots(), options.rows, placement.columns)?;
     on.at(StepId::outside("input"));
     let width = program.width();
@@ -249,7 +252,7 @@ fn counted(
             });
         }
     };
-    let mut pass = AnyPass::new(&on, program, choices, placement.clone(), rows, 1.0)?;
+    let mut pass = AnyPass::new(on, program, choices, placement.clone(), rows, 1.0)?;
     let vectors = (0..vectors)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
@@ -307,37 +310,35 @@ impl FhePlanReport {
             let around = FheMemory::around(params, program, keys);
             Ok(around.with_vectors(vectors, run.counts.disk > 0))
         };
-        let whole = |placement: &Placement| -> Result<_, FheError> {
+        let parted = |placement: &Placement| {
+            let batch = placement.columns == 1;
+            batch.then(|| steps::parted(placement, width, params, &options.prices))
+        };
+        let priced = |program: &Program, choices: &Choices, placement: &Placement| {
             let run = dry_run(program, choices, params, options, placement)?;
             // Vectors that are refreshed together where columns are.
             let wide = match placement.columns {
                 1 => width,
                 columns => 2 * width.div_ceil(2 * columns),
             };
-            let mut steps = steps::steps(&run.counts, params, &options.prices, wide);
-            let mut timetable = Timetable::new(&run.counts, params, &options.prices);
-            if placement.columns == 1 {
-                let parted = steps::parted(placement, width, params, &options.prices);
-                timetable = timetable.with_parted(&parted);
-                steps.insert(0, parted);
-            }
+            let steps = steps::steps(&run.counts, params, &options.prices, wide);
+            let steps: Vec<Step> = parted(placement).into_iter().chain(steps).collect();
             let memory = memory(&run, &steps)?;
-            Ok((run, (steps, timetable), memory))
+            Ok::<_, FheError>((run, steps, memory))
         };
-        let (placement, alternatives, (run, (steps, timetable), memory)) = match &options.placement
-        {
+        let whole = |placement: &Placement| priced(program, choices, placement);
+        let (placement, alternatives, (run, steps, memory)) = match &options.placement {
             Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
             None => {
                 let all = (program, choices);
                 // Layers are alike: two of them, of which the last is another, decide as well as all.
                 let (program, choices) = shortened(program, choices, 2);
                 let mut dry = |placement: &Placement| -> Result<Dry, FheError> {
-                    let run = dry_run(&program, &choices, params, options, placement)?;
-                    let steps = steps::steps(&run.counts, params, &options.prices, width);
+                    let (_, steps, memory) = priced(&program, &choices, placement)?;
                     let seconds: f64 = steps.iter().map(|s| s.work.seconds).sum();
                     Ok(Dry {
                         seconds: seconds + upload(placement) as f64 / options.uplink,
-                        memory: memory(&run, &steps)?.total(),
+                        memory: memory.total(),
                     })
                 };
                 let on = Simulator::new(params, params.slots())?.counting();
@@ -358,16 +359,11 @@ impl FhePlanReport {
                     };
                     dry_run(&thin_program, &thin_choices, params, &least, &placement).map(drop)
                 };
-                let attention = program.attentions().next();
-                let (heads, head) = attention.map_or((1, 1), |a| (a.heads.count, a.heads.width));
-                let hidden = program.feed_forwards().flatten().map(|f| f.up.outputs);
-                let hidden = hidden.max().unwrap_or(1);
+                let head = program.attentions().next().map_or(1, |a| a.heads.width);
                 let mut bounds = Bounds {
                     floor: on.floor(),
                     top: on.top(),
                     rows: options.rows,
-                    heads,
-                    hidden,
                     room: options.max_memory,
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
@@ -386,6 +382,10 @@ impl FhePlanReport {
                 found
             }
         };
+        let mut timetable = Timetable::new(&run.counts, params, &options.prices);
+        if let Some(parted) = parted(&placement) {
+            timetable = timetable.with_parted(&parted);
+        }
         let keys = key_plan(&run, params, bootstrap)?;
         let mut work = Work::default();
         for step in &steps {

@@ -1,13 +1,22 @@
 //! Where to refresh and how much to hold: the cheapest placement that runs and fits.
 //!
-//! Operations get dearer with primes, so columns have as few before attention, and before the feed-forward, as the
-//! circuit allows, which runs that count find. Sums and variances have any number: their inverses must arrive above
-//! the columns, so for each the other two are sought, and a dry run prices all three. Then come baby steps, heads and
-//! hidden columns that are held at once: first the quickest, whatever they take. If that is more than the server may
-//! take, the placement is made smaller, once with nothing on disk, once with what attention can do without there, once
-//! with what both halves of a layer can; the quickest that fits is taken, time at the disk included.
+//! Levels are a shortest path. The circuit refreshes columns before each half of a layer and a statistic before each
+//! inverse, so that a half is an edge from the primes it begins with to a refresh, and nothing of it lasts beyond that
+//! refresh. Operations and refreshes get dearer with primes, so of the edges that run, that of the fewest primes is the
+//! cheapest: a half begins with no more than its steps use up. A statistic is inside a half, its inverse has to arrive
+//! above the columns, and all halves share its primes: for each number of these the path is found ([`lowest`]), and a
+//! dry run prices it.
+//!
+//! Baby steps change one step each, and its price is convex in their logarithm: they are doubled or halved for as long
+//! as that is quicker. What is held besides costs no time: larger groups of heads and of hidden columns are never
+//! quicker.
+//!
+//! Memory is no length of a path: it is the most that any step holds, and keys that all steps share. So if the quickest
+//! placement takes more than the server may, it is made smaller, with nothing on disk, with either half of a layer
+//! there, and with both. The quickest that fits is taken, time at the disk included, and what turns out not to have
+//! been needed is undone.
 
-use hushed_ckks::poly::PolyError;
+use hushed_model::StepId;
 use serde::Serialize;
 
 use super::Dry;
@@ -40,10 +49,6 @@ pub(super) struct Bounds {
     pub top: usize,
     /// Rows a text.
     pub rows: usize,
-    /// Heads of a layer.
-    pub heads: usize,
-    /// Hidden columns of a layer.
-    pub hidden: usize,
     /// Bytes that the server may take.
     pub room: Option<u64>,
 }
@@ -58,117 +63,129 @@ pub(super) fn search(
     start: &Placement,
     bounds: &Bounds,
 ) -> Result<(Placement, Vec<Alternative>), FheError> {
-    let Bounds {
-        floor, top, room, ..
-    } = *bounds;
     let mut tried = Vec::new();
-    // Columns before each half, for each length of the statistics.
-    let mut found: Option<(Dry, Placement)> = None;
-    for statistics in (floor + 1..=top).rev() {
-        let at = Placement {
-            statistics,
-            ..start.clone()
-        };
-        let Some(at) = lowest(levels, at, bounds) else {
-            continue;
-        };
+    // The quickest statistics for each way to place columns.
+    let mut found: Vec<Priced> = Vec::new();
+    let mut at = Placement {
+        upload: bounds.floor,
+        attention: bounds.floor,
+        feed_forward: bounds.floor,
+        ..start.clone()
+    };
+    for statistics in (bounds.floor + 1..=bounds.top).rev() {
+        // With fewer, columns need no fewer.
+        at.statistics = statistics;
+        match lowest(levels, &mut at, bounds.top) {
+            Ok(()) => {}
+            Err(error) if found.is_empty() => return Err(error),
+            Err(_) => break,
+        }
         let result = dry(&at)?;
+        let level = |primes: usize| primes - bounds.floor;
         let what = format!(
             "sums and variances refreshed to level {}, columns to {} and {}",
-            statistics - floor,
-            at.attention - floor,
-            at.feed_forward - floor
+            level(statistics),
+            level(at.attention),
+            level(at.feed_forward)
         );
         tried.push(alternative(what, &at, &Ok(result)));
-        if found
-            .as_ref()
-            .is_none_or(|(s, _)| result.seconds < s.seconds)
-        {
-            found = Some((result, at));
+        let columns = |p: &Placement| (p.attention, p.feed_forward);
+        match found.last_mut() {
+            Some(last) if columns(&last.1) == columns(&at) => {
+                if result.seconds < last.0.seconds {
+                    *last = (result, at.clone());
+                }
+            }
+            _ => found.push((result, at.clone())),
         }
     }
-    let Some((cost, best)) = found else {
-        // Says which step has too few levels.
-        levels(start)?;
-        return Err(PolyError::LevelsTooFew {
-            needed: top - floor + 1,
-            available: top - floor,
-            limbs: top,
-        }
-        .into());
-    };
     let mut walk = Walk {
         dry,
-        room,
-        best,
-        cost,
+        room: bounds.room,
         tried,
     };
-    walk.quickest(bounds);
-    if !walk.fits(&walk.cost) {
-        walk.fitting(bounds)?;
-    }
+    let quickest = found.into_iter().map(|from| walk.quickest(from, bounds));
+    let quickest = quickest.min_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
+    let start = quickest.ok_or_else(|| FheError::Levels {
+        step: StepId::outside("input"),
+        needed: 1,
+        available: bounds.top.saturating_sub(bounds.floor),
+    })?;
+    let (_, best) = match walk.fits(&start.0) {
+        true => start,
+        false => walk.fitting(start, bounds)?,
+    };
     for alternative in &mut walk.tried {
-        alternative.chosen = alternative.placement == walk.best;
+        alternative.chosen = alternative.placement == best;
     }
-    Ok((walk.best, walk.tried))
+    Ok((best, walk.tried))
 }
 
-/// What is looked at, and the best of it.
+/// What is looked at.
 struct Walk<'a> {
     dry: Price<'a>,
     room: Option<u64>,
-    best: Placement,
-    cost: Dry,
     tried: Vec<Alternative>,
 }
+
+/// A placement and what it costs.
+type Priced = (Dry, Placement);
+
+/// A number of a placement.
+type Size = fn(&mut Placement) -> &mut usize;
 
 impl Walk<'_> {
     fn fits(&self, dry: &Dry) -> bool {
         self.room.is_none_or(|room| dry.memory <= room)
     }
 
-    /// The quickest placement, whatever it takes.
-    fn quickest(&mut self, bounds: &Bounds) {
-        let floor = bounds.floor;
-        self.consider("columns uploaded at the lowest level".to_owned(), |p| {
-            p.upload = floor;
+    /// The quickest placement with these columns and statistics, whatever it takes.
+    fn quickest(&mut self, mut at: Priced, bounds: &Bounds) -> Priced {
+        self.quicker("columns uploaded at the lowest level", &mut at, |p| {
+            p.upload = bounds.floor;
         });
-        let powers = |from: u32, most: usize| {
-            let all = (from..usize::BITS).map(|k| 1usize << k);
-            all.take_while(move |&b| b <= most)
-        };
-        for baby in powers(0, bounds.rows) {
-            self.consider(format!("{baby} baby steps of Q·Kᵀ"), |p| {
-                p.scores_baby = baby;
-            });
+        let baby: [(_, Size); 2] = [
+            ("Q·Kᵀ", |p| &mut p.scores_baby),
+            ("P·V", |p| &mut p.attend_baby),
+        ];
+        for (product, steps) in baby {
+            let what = format!("other baby steps of {product}");
+            let fewer = |p: &mut Placement| *steps(p) = (*steps(p) / 2).max(1);
+            let more = |p: &mut Placement| *steps(p) = (*steps(p) * 2).min(bounds.rows);
+            let mut less = false;
+            while self.quicker(&what, &mut at, fewer) {
+                less = true;
+            }
+            while !less && self.quicker(&what, &mut at, more) {}
         }
-        for baby in powers(0, bounds.rows) {
-            self.consider(format!("{baby} baby steps of P·V"), |p| {
-                p.attend_baby = baby;
-            });
+        at
+    }
+
+    /// Takes a change if it runs, is quicker, and fits unless nothing does so far.
+    fn quicker(&mut self, what: &str, at: &mut Priced, change: impl Fn(&mut Placement)) -> bool {
+        let mut other = at.1.clone();
+        change(&mut other);
+        if other == at.1 {
+            return false;
         }
-        for together in [4, bounds.heads] {
-            self.consider(format!("{together} heads together"), |p| {
-                p.heads_together = together.min(bounds.heads);
-            });
-        }
-        for block in powers(4, bounds.hidden) {
-            self.consider(format!("{block} hidden columns at a time"), |p| {
-                p.hidden_block = block;
-            });
+        match self.look(what, &other) {
+            Ok(cost) if cost.seconds < at.0.seconds && (self.fits(&cost) || !self.fits(&at.0)) => {
+                *at = (cost, other);
+                true
+            }
+            _ => false,
         }
     }
 
-    /// The quickest placement that fits: the quickest of all made smaller, with nothing on disk, with what attention
-    /// can do without there, and with what both halves of a layer can.
-    fn fitting(&mut self, bounds: &Bounds) -> Result<(), FheError> {
-        let start = self.best.clone();
-        let (mut found, mut least): (Option<(Dry, Placement)>, _) = (None, self.cost.memory);
+    /// The quickest placement that fits: the quickest of all made smaller, with nothing on disk, with one half of a
+    /// layer there, and with both.
+    fn fitting(&mut self, (cost, start): Priced, bounds: &Bounds) -> Result<Priced, FheError> {
+        let (mut found, mut least): (Option<Priced>, _) = (None, cost.memory);
         for (attention, feed_forward, what) in [
             (true, false, "attention on disk"),
             (true, true, "attention and feed-forward on disk"),
             (false, false, "nothing on disk"),
+            (false, true, "feed-forward on disk"),
         ] {
             let from = Placement {
                 spill_attention: attention,
@@ -178,13 +195,13 @@ impl Walk<'_> {
             let beaten = found.as_ref().map(|(cost, _)| cost.seconds);
             let (cost, at) = self.shrunk(what, from, bounds, beaten)?;
             least = least.min(cost.memory);
-            let quicker = |(c, _): &(Dry, Placement)| cost.seconds < c.seconds;
+            let quicker = |(c, _): &Priced| cost.seconds < c.seconds;
             if self.fits(&cost) && found.as_ref().is_none_or(quicker) {
                 found = Some((cost, at));
             }
         }
         let room = self.room.unwrap_or(0);
-        let (cost, best) = found.ok_or_else(|| FheError::Unsupported {
+        let mut found = found.ok_or_else(|| FheError::Unsupported {
             what: format!(
                 "a batch of this size in {} MiB, as it needs {}",
                 room >> 20,
@@ -192,8 +209,17 @@ impl Walk<'_> {
             ),
             remedy: "give more memory, or fewer rows a text",
         })?;
-        (self.cost, self.best) = (cost, best);
-        Ok(())
+        // A change on the way may not be needed after those that followed.
+        let back: [&dyn Fn(&mut Placement); 4] = [
+            &|p| p.upload = p.attention,
+            &|p| p.heads_together = start.heads_together,
+            &|p| p.scores_baby = (2 * p.scores_baby).min(bounds.rows),
+            &|p| p.attend_baby = (2 * p.attend_baby).min(bounds.rows),
+        ];
+        for change in back {
+            while self.quicker("more of it held again", &mut found, change) {}
+        }
+        Ok(found)
     }
 
     /// Makes a placement smaller until it fits, or until nothing makes it smaller. What holds most at the worst moment
@@ -204,7 +230,7 @@ impl Walk<'_> {
         mut at: Placement,
         bounds: &Bounds,
         beaten: Option<f64>,
-    ) -> Result<(Dry, Placement), FheError> {
+    ) -> Result<Priced, FheError> {
         let mut cost = self.look(what, &at)?;
         // Smaller ones are no quicker.
         let worth = |cost: &Dry| beaten.is_none_or(|seconds| cost.seconds < seconds);
@@ -237,23 +263,6 @@ impl Walk<'_> {
         self.tried.push(alternative(what, at, &result));
         result
     }
-
-    /// Takes a change if it runs, and is quicker.
-    fn consider(&mut self, what: String, change: impl FnOnce(&mut Placement)) {
-        let mut at = self.best.clone();
-        change(&mut at);
-        if at == self.best {
-            return;
-        }
-        let result = (self.dry)(&at);
-        self.tried.push(alternative(what, &at, &result));
-        let Ok(new) = result else {
-            return;
-        };
-        if new.seconds < self.cost.seconds {
-            (self.best, self.cost) = (at, new);
-        }
-    }
 }
 
 /// Makes a placement smaller.
@@ -269,26 +278,40 @@ const CHANGES: [Change; 5] = [
     |p, bounds| p.upload = bounds.floor,
 ];
 
-/// The fewest primes before attention and before the feed-forward with which both run.
-fn lowest(levels: Levels<'_>, mut at: Placement, bounds: &Bounds) -> Option<Placement> {
-    at.feed_forward = bounds.top;
-    let mut least = |set: fn(&mut Placement, usize)| {
-        // What is enough with some primes is with more.
-        let (mut low, mut high) = (bounds.floor, bounds.top + 1);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            set(&mut at, middle);
-            match levels(&at) {
-                Ok(()) => high = middle,
-                Err(_) => low = middle + 1,
-            }
+/// Raises `at` to the fewest primes before attention and before the feed-forward with which both run.
+fn lowest(levels: Levels<'_>, at: &mut Placement, top: usize) -> Result<(), FheError> {
+    if levels(at).is_ok() {
+        return Ok(());
+    }
+    let feed_forward = std::mem::replace(&mut at.feed_forward, top);
+    raised(levels, at, top, |at| &mut at.attention)?;
+    at.upload = at.attention;
+    at.feed_forward = feed_forward;
+    raised(levels, at, top, |at| &mut at.feed_forward)
+}
+
+/// Raises some primes of `at` to the fewest with which it runs.
+fn raised(
+    levels: Levels<'_>,
+    at: &mut Placement,
+    top: usize,
+    primes: Size,
+) -> Result<(), FheError> {
+    while let Err(error) = levels(at) {
+        // A level more takes a prime more, or two.
+        let lacking = match error {
+            FheError::Levels {
+                needed, available, ..
+            } => needed.saturating_sub(available).max(1),
+            _ => 1,
+        };
+        let primes = primes(at);
+        if *primes >= top {
+            return Err(error);
         }
-        set(&mut at, low);
-        low <= bounds.top
-    };
-    let found = least(|at, limbs| (at.attention, at.upload) = (limbs, limbs))
-        && least(|at, limbs| at.feed_forward = limbs);
-    found.then_some(at)
+        *primes = (*primes + lacking).min(top);
+    }
+    Ok(())
 }
 
 fn alternative(what: String, at: &Placement, result: &Result<Dry, FheError>) -> Alternative {

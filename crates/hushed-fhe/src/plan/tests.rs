@@ -21,7 +21,7 @@ fn small() -> Network {
     random_network(&config, Pool::Mean, 1)
 }
 
-fn options(lengths: Lengths) -> FheOptions {
+pub(super) fn options(lengths: Lengths) -> FheOptions {
     FheOptions {
         rows: 16,
         texts: usize::MAX,
@@ -153,94 +153,6 @@ fn memory_is_a_limit() {
         Err(error) => assert!(matches!(error, FheError::Unsupported { .. }), "{error}"),
     }
     assert!(matches!(tight(1 << 30), Err(FheError::Unsupported { .. })));
-}
-
-/// The search looks at levels from below, and at one thing after another: of all other levels around what it found, of
-/// all other blocks, and of placements drawn at random, those that run are no quicker.
-#[test]
-fn no_other_placement_is_quicker() {
-    let config = NetworkConfig {
-        layers: 2,
-        width: 8,
-        heads: 4,
-        hidden: 32,
-        vocabulary: 8,
-        positions: 4,
-        ..NetworkConfig::large()
-    };
-    let network = random_network(&config, Pool::Mean, 1);
-    let of = |placement| FheOptions {
-        rows: 4,
-        placement,
-        ..options(Lengths::Public)
-    };
-    let found = plan_of(&network, &of(None)).unwrap();
-    let best = &found.placement;
-    let params = CkksParams::n16_boot().unwrap();
-    let top = params.fresh_limbs().min(params.max_limbs());
-    let mut others = Vec::new();
-    for statistics in best.statistics - 3..=top {
-        for attention in best.attention - 1..=top.min(best.attention + 1) {
-            for feed_forward in best.feed_forward - 1..=top.min(best.feed_forward + 1) {
-                others.push(Placement {
-                    statistics,
-                    attention,
-                    feed_forward,
-                    upload: attention,
-                    ..best.clone()
-                });
-            }
-        }
-    }
-    let powers = [1, 2, 4];
-    for scores_baby in powers {
-        for attend_baby in powers {
-            for heads_together in [2, 4] {
-                for hidden_block in [16, 32] {
-                    others.push(Placement {
-                        scores_baby,
-                        attend_baby,
-                        heads_together,
-                        hidden_block,
-                        ..best.clone()
-                    });
-                }
-            }
-        }
-    }
-    let mut state = 7u64;
-    let mut draw = |count: usize| {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        (state >> 33) as usize % count
-    };
-    for _ in 0..60 {
-        others.push(Placement {
-            upload: 3 + draw(top - 2),
-            attention: 3 + draw(top - 2),
-            feed_forward: 3 + draw(top - 2),
-            statistics: 3 + draw(top - 2),
-            scores_baby: powers[draw(3)],
-            attend_baby: powers[draw(3)],
-            heads_together: [2, 4][draw(2)],
-            hidden_block: [16, 32][draw(2)],
-            ..best.clone()
-        });
-    }
-    let mut ran = 0;
-    for other in others {
-        let Ok(plan) = plan_of(&network, &of(Some(other.clone()))) else {
-            continue;
-        };
-        ran += 1;
-        assert!(
-            plan.work.seconds >= found.work.seconds * (1.0 - 1e-9),
-            "{} s and not {} s with {other:?}",
-            plan.work.seconds,
-            found.work.seconds
-        );
-    }
-    // Most of what is drawn has too few levels.
-    assert!(ran > 40, "{ran}");
 }
 
 /// What the visits to a step take is what the step does, with nothing on disk and with both halves of a layer there,

@@ -24,7 +24,9 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::mem::Discriminant;
+use std::sync::{Arc, Mutex};
 
 use hushed_ckks::poly::PolyError;
 use hushed_ckks::{CkksError, CkksParams, Complex64, Scale};
@@ -41,7 +43,7 @@ use super::error::FheError;
 use crate::ops::functions::Function;
 use errors::{Errors, mix};
 use pairs::Imaginary;
-use tally::Held;
+use tally::{Counted, Held};
 
 /// Deviation of a bootstrap's error, without that of the sine, for messages within 1 (`n16-boot-14x40`: 20.2 bits in
 /// the mean, 16.5 in the worst slot, both together).
@@ -73,7 +75,14 @@ pub struct Simulator {
     /// log2 of half the product of the first primes, by number of primes.
     room: Vec<f64>,
     tally: Arc<Tally>,
+    /// Where present, a function is counted once for all vectors alike.
+    applied: Option<Mutex<Applied>>,
 }
+
+/// What functions count and return, by step, function, and primes and scales of the argument and the result: degrees
+/// and steps are those of a step, whatever the head or the column.
+type Applied = HashMap<Like, (Arc<Counted>, usize, Scale, Imaginary)>;
+type Like = (StepId, Discriminant<Function>, usize, [u64; 2]);
 
 /// A vector of slots with the primes and the scale that a ciphertext would have.
 #[derive(Clone, Debug)]
@@ -139,6 +148,7 @@ impl Simulator {
                 .collect(),
             params: Arc::clone(params),
             tally: Arc::default(),
+            applied: None,
         })
     }
 
@@ -169,6 +179,13 @@ impl Simulator {
     pub fn counting(mut self) -> Simulator {
         self.counting = true;
         self.errors = None;
+        self
+    }
+
+    /// The same, counting a function once for all vectors alike in a step: for counts on one thread.
+    #[must_use]
+    pub(crate) fn repeating(mut self) -> Simulator {
+        self.applied = Some(Mutex::default());
         self
     }
 

@@ -1,5 +1,8 @@
 //! Vectors, rotations, grids of products, linear maps and refreshes.
 
+use std::mem::discriminant;
+use std::sync::{Mutex, PoisonError};
+
 use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::Ladder;
 use hushed_ckks::{Ciphertext, CkksError, Complex64, Scale};
@@ -9,7 +12,7 @@ use rayon::prelude::*;
 use super::errors::mix;
 use super::pairs::{Imaginary, check_known, check_real};
 use super::tally::{Held, OnDisk, Op};
-use super::{Simulator, TOLERANCE, Vector, check_limbs, check_scales, linear, rounded};
+use super::{Applied, Simulator, TOLERANCE, Vector, check_limbs, check_scales, linear, rounded};
 use crate::error::FheError;
 use crate::ops::functions::Function;
 use crate::packing::PackingError;
@@ -75,7 +78,10 @@ impl Slots for Simulator {
         compute: impl FnOnce() -> Result<Vector, FheError>,
     ) -> Result<Vector, FheError> {
         let Some(watch) = &self.watch else {
-            return compute();
+            return match &self.applied {
+                Some(applied) => self.counted_once(applied, f, x, target, compute),
+                None => compute(),
+            };
         };
         watch.see(self.tally.site(), f, &x.slots);
         let limbs = Ladder::new(self, x.limbs, levels)?.limbs(levels);
@@ -436,6 +442,30 @@ impl Slots for Simulator {
 }
 
 impl Simulator {
+    /// What `compute` counts and returns, made once for all vectors like `x`.
+    fn counted_once(
+        &self,
+        applied: &Mutex<Applied>,
+        f: &Function,
+        x: &Vector,
+        target: Scale,
+        compute: impl FnOnce() -> Result<Vector, FheError>,
+    ) -> Result<Vector, FheError> {
+        let scales = [x.scale, target].map(|scale| scale.value().to_bits());
+        let like = (self.tally.site(), discriminant(f), x.limbs, scales);
+        let held = || applied.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = held().get(&like).cloned();
+        if let Some((counted, limbs, scale, imaginary)) = known {
+            self.tally.again(&counted);
+            let y = self.make(Vec::new(), limbs, scale, 0);
+            return Ok(Vector { imaginary, ..y });
+        }
+        let (y, counted) = self.tally.counted(compute);
+        let y = y?;
+        held().insert(like, (counted, y.limbs, y.scale, y.imaginary.clone()));
+        Ok(y)
+    }
+
     fn join(
         &self,
         acc: &mut Vector,

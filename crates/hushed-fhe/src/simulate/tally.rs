@@ -142,9 +142,19 @@ pub struct Tally(Mutex<State>);
 /// Numbers of operations, by operation and primes.
 type Done = BTreeMap<(Op, usize), u64>;
 
+/// What a call counted, so that others like it need not be made.
+#[derive(Debug)]
+pub(super) struct Counted {
+    operations: Done,
+    /// Residues at its worst moment, above those alive when it began.
+    above: u64,
+}
+
 #[derive(Debug, Default)]
 struct State {
     site: StepId,
+    /// A call that is counted again, and how often.
+    repeated: Option<(Arc<Counted>, u64)>,
     /// The peak since this step began. It is updated for every vector, so it is kept outside of `peaks`.
     here: Option<u64>,
     /// One entry for each call of `at`.
@@ -184,14 +194,40 @@ impl Tally {
     pub(super) fn count(&self, op: Op, limbs: usize, times: usize) {
         if times > 0 {
             self.with(|state| {
-                if state.visits.is_empty() {
-                    state.begin_visit();
-                }
-                if let Some((_, operations)) = state.visits.last_mut() {
-                    *operations.entry((op, limbs)).or_default() += times as u64;
-                }
+                *state.operations().entry((op, limbs)).or_default() += times as u64;
             });
         }
+    }
+
+    /// Makes `call`, which stays in its step and rotates nothing, alone: all that is counted until it ends is its own.
+    pub(super) fn counted<T>(&self, call: impl FnOnce() -> T) -> (T, Arc<Counted>) {
+        let (before, peak, alive) = self.with(|state| {
+            let before = std::mem::take(state.operations());
+            (before, state.here.replace(state.alive), state.alive)
+        });
+        let made = call();
+        let counted = self.with(|state| {
+            let operations = std::mem::replace(state.operations(), before);
+            state.add(&operations, 1);
+            let above = state.here.unwrap_or(0).saturating_sub(alive);
+            state.here = state.here.max(peak);
+            Counted { operations, above }
+        });
+        (made, Arc::new(counted))
+    }
+
+    /// Counts a call once more.
+    pub(super) fn again(&self, counted: &Arc<Counted>) {
+        self.with(|state| {
+            match &mut state.repeated {
+                Some((same, times)) if Arc::ptr_eq(same, counted) => *times += 1,
+                _ => {
+                    state.keep_repeated();
+                    state.repeated = Some((Arc::clone(counted), 1));
+                }
+            }
+            state.here = state.here.max(Some(state.alive + counted.above));
+        });
     }
 
     pub(super) fn rotate(&self, by: usize, limbs: usize) {
@@ -209,6 +245,7 @@ impl Tally {
     pub fn counts(&self) -> Counts {
         self.with(|state| {
             state.keep_peak();
+            state.keep_repeated();
             state.counts()
         })
     }
@@ -222,6 +259,7 @@ impl Tally {
     /// Resets the counters, except the residues in memory.
     pub fn reset(&self) {
         self.with(|state| {
+            state.repeated = None;
             state.visits.clear();
             state.rotations.clear();
             state.turns.clear();
@@ -260,8 +298,31 @@ impl State {
     }
 
     fn begin_visit(&mut self) {
+        self.keep_repeated();
         let site = self.site;
         self.visits.push((site, Done::new()));
+    }
+
+    /// Those of this visit.
+    fn operations(&mut self) -> &mut Done {
+        if self.visits.is_empty() {
+            self.begin_visit();
+        }
+        let last = self.visits.len() - 1;
+        &mut self.visits[last].1
+    }
+
+    fn add(&mut self, operations: &Done, times: u64) {
+        let here = self.operations();
+        for (&operation, done) in operations {
+            *here.entry(operation).or_default() += times * done;
+        }
+    }
+
+    fn keep_repeated(&mut self) {
+        if let Some((counted, times)) = self.repeated.take() {
+            self.add(&counted.operations, times);
+        }
     }
 
     fn by_step(&self) -> Vec<Count> {

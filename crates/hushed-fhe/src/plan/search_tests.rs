@@ -1,0 +1,306 @@
+//! The search beside all placements of small programs, and what it says where there is none.
+
+use hushed_ckks::keys::EvalKeyPlan;
+use hushed_model::testing::{ternary_config, ternary_network};
+use hushed_model::{NetworkConfig, Pool, Weigh, random_network};
+use proptest::prelude::*;
+
+use super::tests::options;
+use super::*;
+use crate::choices::ScoresChoice;
+
+/// A layer, and what is around it: at most ten steps.
+struct Subject {
+    params: Arc<CkksParams>,
+    program: Program,
+    choices: Choices,
+    rows: usize,
+}
+
+impl Subject {
+    fn plan(&self, asked: FheOptions) -> Result<FhePlanReport, FheError> {
+        let (program, choices) = (&self.program, &self.choices);
+        // A softmax decoder reads which rows are tokens.
+        let lengths = match self.program.vocabulary() {
+            Some(_) => Lengths::Private,
+            None => Lengths::Public,
+        };
+        let asked = FheOptions {
+            rows: self.rows,
+            lengths,
+            ..asked
+        };
+        let keys = EvalKeyPlan::new();
+        FhePlanReport::new(program, choices, true, &self.params, &keys, &asked)
+    }
+
+    fn at(&self, placement: Placement) -> Option<FhePlanReport> {
+        let placement = Some(placement);
+        let asked = FheOptions {
+            placement,
+            ..options(Lengths::Public)
+        };
+        self.plan(asked).ok()
+    }
+}
+
+/// What the levels of a layer follow from.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    kind: usize,
+    heads: usize,
+    degrees: [usize; 2],
+    steps: [usize; 3],
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let degrees = prop::array::uniform2(prop::sample::select(vec![3usize, 5, 7, 12]));
+    let all = (
+        0..3usize,
+        1..4usize,
+        degrees,
+        prop::array::uniform3(1..4usize),
+    );
+    all.prop_map(|(kind, heads, degrees, steps)| Drawn {
+        kind,
+        heads,
+        degrees,
+        steps,
+    })
+}
+
+/// An encoder, or a decoder with either attention.
+fn subject(drawn: Drawn, rows: usize) -> Subject {
+    let Drawn {
+        kind,
+        heads,
+        degrees: [exponential, activation],
+        steps: [first, second, root],
+    } = drawn;
+    let config = NetworkConfig {
+        layers: 1,
+        width: 2 * heads,
+        heads,
+        hidden: 4,
+        vocabulary: 4,
+        positions: rows,
+        ..NetworkConfig::large()
+    };
+    let program = match kind {
+        0 => random_network(&config, Pool::Mean, 1).program(),
+        _ => {
+            let sigmoid = Weigh::Sigmoid { bias: -2.0 };
+            let config = NetworkConfig {
+                layers: 1,
+                width: 4 * heads,
+                hidden: 4,
+                positions: rows,
+                weigh: if kind == 1 { sigmoid } else { Weigh::Softmax },
+                ..ternary_config(heads, heads)
+            };
+            ternary_network(&config, 1).program_of_all_rows()
+        }
+    };
+    let mut choices = assumed_choices(&program, rows);
+    let softmax = |a: &mut crate::AttentionChoice| {
+        (a.degree, a.first_steps, a.second_steps) = (exponential, first + 2, second + 2);
+    };
+    for layer in &mut choices.layers {
+        softmax(&mut layer.attention);
+        layer.activation.degree = activation;
+        for norm in [&mut layer.attention_norm, &mut layer.feed_forward_norm] {
+            (norm.seed, norm.steps) = (3, root);
+        }
+    }
+    for layer in choices.decoder.iter_mut().flat_map(|d| &mut d.layers) {
+        match &mut layer.scores {
+            ScoresChoice::Softmax(a) => softmax(a),
+            ScoresChoice::Sigmoid(s) => s.degree = exponential,
+        }
+        layer.activation.degree = activation;
+        for norm in [&mut layer.attention_norm, &mut layer.feed_forward_norm] {
+            (norm.seed, norm.steps) = (3, root);
+        }
+    }
+    Subject {
+        params: CkksParams::n16_boot().unwrap(),
+        program,
+        choices,
+        rows,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3))]
+
+    /// Of all numbers of primes of an upload, of columns before either half, and of statistics: none that runs is
+    /// quicker than what the search finds.
+    #[test]
+    fn no_levels_are_cheaper(drawn in drawn()) {
+        let subject = subject(drawn, 2);
+        let found = subject.plan(options(Lengths::Public)).unwrap();
+        let best = &found.placement;
+        let on = Simulator::new(&subject.params, subject.params.slots()).unwrap();
+        let primes = on.floor()..=on.top();
+        let mut ran = 0;
+        for statistics in primes.clone() {
+            for attention in primes.clone() {
+                // What does not run before a feed-forward at the top runs before none.
+                let at = |upload, feed_forward| Placement {
+                    upload, attention, feed_forward, statistics, ..best.clone()
+                };
+                if subject.at(at(attention, on.top())).is_none() {
+                    continue;
+                }
+                for feed_forward in primes.clone() {
+                    for upload in [on.floor(), attention, on.top()] {
+                        let Some(other) = subject.at(at(upload, feed_forward)) else { break };
+                        ran += 1;
+                        prop_assert!(
+                            other.work.seconds >= found.work.seconds * (1.0 - 1e-9),
+                            "{} s and not {} s with {:?}", other.work.seconds, found.work.seconds, other.placement
+                        );
+                    }
+                }
+            }
+        }
+        prop_assert!(ran > 0, "{drawn:?}");
+    }
+
+    /// Of all sizes, at the levels that were found and with whatever on disk, none is quicker with all the memory there
+    /// is; with less and less of it, down to the least that any takes, there is a plan, and none that fits is much
+    /// quicker.
+    #[test]
+    fn no_sizes_are_cheaper(drawn in drawn()) {
+        let subject = subject(drawn, 8);
+        let free = subject.plan(options(Lengths::Public)).unwrap();
+        let floor = Simulator::new(&subject.params, subject.params.slots()).unwrap().floor();
+        let mut all = Vec::new();
+        for upload in [floor, free.placement.upload] {
+            for (spill_attention, spill_feed_forward) in [(false, false), (false, true), (true, false), (true, true)] {
+                for scores_baby in [1, 2, 4, 8] {
+                    for attend_baby in [1, 2, 4, 8] {
+                        for heads_together in [1, 2, 4] {
+                            let other = Placement {
+                                upload, spill_attention, spill_feed_forward, scores_baby, attend_baby, heads_together,
+                                ..free.placement.clone()
+                            };
+                            all.extend(subject.at(other));
+                        }
+                    }
+                }
+            }
+        }
+        let least = all.iter().map(|p| p.memory.total()).min().unwrap();
+        let most = free.memory.total();
+        for part in 0..=8 {
+            let room = least + most.saturating_sub(least) * part / 8;
+            let those = all.iter().filter(|p| p.memory.total() <= room).map(|p| p.work.seconds);
+            let quickest = those.fold(f64::INFINITY, f64::min);
+            let asked = FheOptions { max_memory: Some(room), ..options(Lengths::Public) };
+            // Smaller step by step is not exact: two hundredths dearer at most.
+            let found = subject.plan(asked).unwrap();
+            prop_assert!(found.memory.total() <= room);
+            prop_assert!(
+                found.work.seconds <= quickest * 1.02,
+                "{} s and not {quickest} s in {room}: {:?}",
+                found.work.seconds,
+                found.placement
+            );
+        }
+        let quickest = all.iter().map(|p| p.work.seconds).fold(f64::INFINITY, f64::min);
+        prop_assert!(free.work.seconds <= quickest * (1.0 + 1e-9), "{:?}", free.placement);
+    }
+}
+
+/// A dry run counts a function once for all vectors alike: counts, visits, peaks and keys are those of counting each.
+#[test]
+fn a_function_counted_once_is_counted_as_often() {
+    for kind in 0..3 {
+        let drawn = Drawn {
+            kind,
+            heads: 3,
+            degrees: [5, 12],
+            steps: [2, 3, 1],
+        };
+        let subject = subject(drawn, 8);
+        let (program, choices) = (&subject.program, &subject.choices);
+        let lengths = match kind {
+            2 => Lengths::Private,
+            _ => Lengths::Public,
+        };
+        let mut asked = FheOptions {
+            rows: 8,
+            texts: 1,
+            ..options(lengths)
+        };
+        let on = || {
+            Simulator::new(&subject.params, subject.params.slots())
+                .unwrap()
+                .counting()
+        };
+        let mut placements = vec![Placement::plain(on().top(), 8, 4)];
+        if kind == 0 {
+            let packed = packed_placement(program, choices, &subject.params, &asked);
+            placements.extend(packed.unwrap());
+            assert_eq!(placements.len(), 2);
+        }
+        asked.texts = usize::MAX;
+        for placement in placements {
+            let each = counted(&on(), program, choices, &asked, &placement).unwrap();
+            let once = dry_run(program, choices, &subject.params, &asked, &placement).unwrap();
+            assert!(each.counts.total(Op::Relinearise) > 0);
+            assert_eq!(once.counts, each.counts);
+            assert_eq!(
+                (once.reply, once.reply_limbs, once.reply_scale),
+                (each.reply, each.reply_limbs, each.reply_scale)
+            );
+        }
+    }
+}
+
+/// Choices that no number of primes suffices for are refused by the step that lacks levels, with what to do.
+#[test]
+fn levels_that_are_lacking_are_a_steps() {
+    for kind in 0..3 {
+        let drawn = Drawn {
+            kind,
+            heads: 1,
+            degrees: [5, 5],
+            steps: [1, 1, 1],
+        };
+        for (half, name) in ["layer.0.attention", "layer.0.feed_forward"]
+            .iter()
+            .enumerate()
+        {
+            let mut subject = subject(drawn, 2);
+            let Choices {
+                layers, decoder, ..
+            } = &mut subject.choices;
+            let encoder = layers
+                .iter_mut()
+                .map(|l| [&mut l.attention_norm, &mut l.feed_forward_norm]);
+            let decoder = decoder.iter_mut().flat_map(|d| &mut d.layers);
+            let decoder = decoder.map(|l| [&mut l.attention_norm, &mut l.feed_forward_norm]);
+            // Two levels each.
+            encoder
+                .chain(decoder)
+                .for_each(|norms| norms[half].steps = 9);
+            let refused = subject.plan(options(Lengths::Public)).err().unwrap();
+            let text = refused.to_string();
+            let FheError::Levels {
+                step,
+                needed,
+                available,
+            } = refused
+            else {
+                panic!("{kind}: {text}");
+            };
+            assert!(step.to_string().starts_with(name), "{kind}: {text}");
+            assert!(
+                needed > available && text.contains("choose lower degrees or fewer steps"),
+                "{text}"
+            );
+        }
+    }
+}
