@@ -296,7 +296,8 @@ impl<S: Slots> Value<S> {
 }
 
 impl<'a, S: Slots> Pass<'a, S> {
-    /// A pass over texts with these rows. The client divided its columns by `input_bound`.
+    /// A pass over texts with these rows, which, encrypted, are refreshed if they have fewer primes than the first layer
+    /// reads. The client divided its columns by `input_bound`.
     ///
     /// # Errors
     /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is not
@@ -314,6 +315,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         for layer in &layers {
             supported(program, layer.clone())?;
         }
+        let rows = rows.lifted(on, placement.attention)?;
         Ok(Pass {
             masks: RowMasks::new(on, &rows)?,
             on,

@@ -232,7 +232,7 @@ fn counted(
         (1, lengths) => {
             let layout = Interleave::new(params.slots(), options.rows)?;
             let rows = match lengths.encrypted() {
-                true => RowsKnown::private(layout, on.vector(Vec::new(), on.top())?),
+                true => RowsKnown::private(layout, on.vector(Vec::new(), placement.upload)?),
                 false => RowsKnown::public(layout, vec![options.rows; layout.texts()])?,
             };
             (Texts::Columns(rows), width)
@@ -331,8 +331,10 @@ impl FhePlanReport {
             Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
             None => {
                 let all = (program, choices);
-                // Layers are alike: two of them, of which the last is another, decide as well as all.
-                let (program, choices) = shortened(program, choices, 2);
+                // Layers are alike: one that has a feed-forward, and the last, decide as well as all.
+                let mut layers = program.feed_forwards();
+                let first = layers.position(|f| f.is_some()).unwrap_or(0);
+                let (program, choices) = shortened(program, choices, first + 2);
                 let mut dry = |placement: &Placement| -> Result<Dry, FheError> {
                     let (_, steps, memory) = priced(&program, &choices, placement)?;
                     let seconds: f64 = steps.iter().map(|s| s.work.seconds).sum();
@@ -345,7 +347,7 @@ impl FhePlanReport {
                 let (thin_program, thin_choices) = match program.vocabulary() {
                     // Levels follow from which maps are ternary, and from the steps of each layer's norms.
                     Some(_) => (all.0.clone(), all.1.clone()),
-                    None => thin(&program, &choices),
+                    None => thin(all.0, all.1),
                 };
                 let least = FheOptions {
                     rows: THIN_ROWS,

@@ -3,6 +3,8 @@
 //! With public lengths the masks are plaintext vectors. With private lengths the client sends one more vector, 1 in
 //! rows of tokens and 0 in rows of padding; all other masks are computed from it.
 
+use hushed_model::StepId;
+
 use crate::error::FheError;
 use crate::packing::{Interleave, PackingError};
 use crate::slots::{OwnedMask, Slots};
@@ -55,12 +57,41 @@ impl<V> RowsKnown<V> {
         Self::Private { layout, real }
     }
 
+    /// The same, encrypted rows with at least so many primes: refreshed if they have fewer.
+    ///
+    /// # Errors
+    /// Those of a refresh.
+    pub(crate) fn lifted<S: Slots<Value = V>>(
+        self,
+        on: &S,
+        limbs: usize,
+    ) -> Result<Self, FheError> {
+        Ok(match self {
+            Self::Private { layout, real } => Self::private(layout, lifted(on, real, limbs)?),
+            public @ Self::Public { .. } => public,
+        })
+    }
+
     /// The packing.
     pub fn layout(&self) -> Interleave {
         match self {
             Self::Public { layout, .. } | Self::Private { layout, .. } => *layout,
         }
     }
+}
+
+/// Rows of tokens with at least so many primes: refreshed if they have fewer.
+///
+/// # Errors
+/// Those of a refresh.
+pub(crate) fn lifted<S: Slots>(on: &S, real: S::Value, limbs: usize) -> Result<S::Value, FheError> {
+    if on.limbs(&real) >= limbs {
+        return Ok(real);
+    }
+    let id = StepId::outside("input.refresh");
+    on.at(id);
+    let mut refreshed = on.refresh(id, vec![real], limbs)?;
+    Ok(refreshed.pop().ok_or(PackingError::Mismatch)?)
 }
 
 /// The vector that a client encrypts with private lengths, in the clear: 1 in rows of tokens, 0 elsewhere.

@@ -26,6 +26,7 @@ use crate::ops::decoder::rows::rows;
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
 use crate::ops::levels::above;
+use crate::ops::mask::lifted;
 use crate::ops::pool::Pooled;
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
@@ -118,15 +119,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     /// Those of a refresh.
     pub fn masked_by(self, real: Option<S::Value>) -> Result<Self, FheError> {
         let (on, limbs) = (self.on, self.placement.attention);
-        let id = StepId::outside("input.refresh");
-        let lifted = real.map(|real| match on.limbs(&real) < limbs {
-            true => {
-                on.at(id);
-                on.refresh(id, vec![real], limbs)
-            }
-            false => Ok(vec![real]),
-        });
-        let real = lifted.transpose()?.and_then(|real| real.into_iter().next());
+        let real = real.map(|real| lifted(on, real, limbs)).transpose()?;
         Ok(DecoderPass { real, ..self })
     }
 

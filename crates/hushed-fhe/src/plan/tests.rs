@@ -9,8 +9,14 @@ use crate::simulate::Op;
 
 /// Two small layers: a dry run of them takes milliseconds.
 fn small() -> Network {
+    merged(2, &[])
+}
+
+/// So many of them, some with a map for their feed-forward.
+fn merged(layers: usize, merged: &[usize]) -> Network {
     let config = NetworkConfig {
-        layers: 2,
+        layers,
+        merged: merged.to_vec(),
         width: 32,
         heads: 4,
         hidden: 64,
@@ -274,6 +280,19 @@ fn a_slow_uplink_is_spared() {
     assert!(slow.work.bootstraps_wide > fast.work.bootstraps_wide);
     let hides = |e: &FheExposure| e.sees.contains("at most 16");
     assert!(fast.exposures.iter().any(hides));
+}
+
+/// The search looks at few layers: one with a feed-forward is among them, wherever it is.
+#[test]
+fn layers_merged_into_a_map_may_be_the_first() {
+    let none: &[usize] = &[];
+    let costs = [none, &[2], &[0], &[0, 1], &[0, 1, 2, 3]].map(|places| {
+        let plan = plan_of(&merged(4, places), &options(Lengths::Public));
+        plan.unwrap().work.seconds
+    });
+    let alike = (costs[1] - costs[2]).abs() < 1e-9 * costs[1];
+    assert!(alike, "one of four, not the last: {costs:?}");
+    assert!(costs.is_sorted_by(|a, b| a >= b), "{costs:?}");
 }
 
 /// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal, a pair and a
