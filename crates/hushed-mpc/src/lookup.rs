@@ -3,7 +3,7 @@
 use hushed_model::Embedding;
 use hushed_twopc::he::{LinearShape, OltShape};
 
-use crate::formats::{MAX_TOKENS, TABLE_BITS};
+use crate::formats::{MAX_KEYS, TABLE_BITS};
 
 /// Which table of an embedding a lookup reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,7 +12,7 @@ pub enum Table {
     Tokens,
     /// Token vectors, which the client has.
     PublicTokens,
-    /// Position vectors, as many as a text may have tokens.
+    /// Position vectors, as many as a text behind a public prefix may have.
     Positions,
 }
 
@@ -21,7 +21,7 @@ impl Table {
     pub(crate) fn rows(self, e: &Embedding) -> usize {
         match self {
             Table::Tokens | Table::PublicTokens => e.vocabulary,
-            Table::Positions => e.positions.min(MAX_TOKENS),
+            Table::Positions => e.positions.min(MAX_KEYS),
         }
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::decode::{Ahead, after, generate, logits, models, texts};
-use hushed_model::Body;
-use hushed_model::testing::{published_generator, tiny_generator};
+use hushed_model::testing::{published_generator, tiny_generator, tiny_generator_config};
 use hushed_model::tokens::TokenIds;
+use hushed_model::{Body, NetworkConfig, random_gpt2};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{Before, Cache, Clear, Input, MAX_PREFIX, Prefix, RunError, Terms, run_next};
 
@@ -41,6 +41,38 @@ fn rows_see_the_prefix() {
             assert!(worst < 0.04, "{public}: {worst}");
         }
     }
+}
+
+/// A padded text behind a prefix that is longer than a text may be: its positions are looked up beyond those of a text
+/// that stands alone.
+#[test]
+fn padded_texts_have_all_positions() {
+    let config = NetworkConfig {
+        positions: 400,
+        ..tiny_generator_config()
+    };
+    let program = random_gpt2(&config, 3).program();
+    let (prefix, text) = (ids(300, 11), ids(5, 7));
+    let (mut cache, mut on) = (after(&program, &prefix), Clear::default());
+    let terms = Terms {
+        padded: true,
+        ..Terms::default()
+    };
+    let mut last = None;
+    for (rows, noise) in [
+        (&text[..3], &[4, 9][..]),
+        (&text[3..4], &[]),
+        (&text[4..], &[]),
+    ] {
+        let new = TokenIds::with_padding(rows.to_vec(), noise);
+        let input = Input::Texts(vec![new], terms);
+        last = Some(run_next(&mut on, &program, &mut cache, &input, |_, _| ()).unwrap());
+    }
+    let clear = logits(&program, &[&prefix[..], &text].concat());
+    let values = last.unwrap().values();
+    let worst = values.iter().zip(&clear).map(|(a, b)| (a - b).abs());
+    let worst = worst.fold(0.0, f64::max);
+    assert!(worst < 0.04, "{worst}");
 }
 
 /// Between two parties: tokens, bytes and rounds. Padding of a prompt with a table of positions does not move it.
