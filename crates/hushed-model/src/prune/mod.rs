@@ -46,7 +46,7 @@ pub struct Fit {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PruneError {
-    /// A layer that the model does not have, that has been pruned, or whose activation gates.
+    /// A layer that the model does not have, that has been pruned or is named twice, or whose activation gates.
     #[error("layer {layer}: {what}")]
     Layer {
         /// As it was asked for.
@@ -82,10 +82,14 @@ pub enum PruneError {
 /// they read behind earlier ones.
 ///
 /// # Errors
-/// Layers that there are not, or that have a gate; too few rows; what the model refuses.
+/// Layers that there are not, that are named twice or have a gate; too few rows; what the model refuses.
 pub fn prune(model: &mut Model, layers: &[usize], sample: &[Item]) -> Result<Vec<Fit>, PruneError> {
     let blocks = blocks(model).len();
-    for &layer in layers {
+    for (i, &layer) in layers.iter().enumerate() {
+        if layers[..i].contains(&layer) {
+            let what = "it is named twice";
+            return Err(PruneError::Layer { layer, what });
+        }
         let what = match blocks_at(model, layer) {
             None if layer >= blocks => "the model has no such layer",
             Some(Block::FeedForward(f)) if f.gate.is_some() => "its activation is a gate's",

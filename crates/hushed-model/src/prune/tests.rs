@@ -88,6 +88,9 @@ fn what_cannot_be_pruned_is_refused() {
     );
     let refused = prune(&mut model, &[0, 9], &few);
     assert!(matches!(refused, Err(PruneError::Layer { layer: 9, .. })));
+    // Before anything is fitted: the sample is too small for that.
+    let refused = prune(&mut model, &[1, 0, 1], &few);
+    assert!(matches!(refused, Err(PruneError::Layer { layer: 1, .. })));
     let mut llama = Model::load(&tiny_golden("llama")).unwrap();
     let refused = prune(&mut llama, &[0], &[]);
     assert!(matches!(refused, Err(PruneError::Layer { layer: 0, .. })));
