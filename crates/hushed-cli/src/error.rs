@@ -149,6 +149,7 @@ impl CliError {
             | Self::Tokens { .. }
             | Self::Plan(_) => 3,
             Self::Prune(PruneError::Sample { .. }) => 3,
+            Self::Prune(PruneError::NotFinite { .. }) => 4,
             Self::Prune(PruneError::Layer { .. }) | Self::Layers { .. } => 2,
             Self::Prune(PruneError::Model(error))
             | Self::Model(error)

@@ -65,6 +65,12 @@ pub enum PruneError {
         /// Of the layer.
         columns: usize,
     },
+    /// A layer whose fit is no number: the model gives such on the sample, or larger ones than f32 holds.
+    #[error("layer {layer}: its fit to the sample is not finite")]
+    NotFinite {
+        /// Which.
+        layer: usize,
+    },
     /// The model.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -82,7 +88,8 @@ pub enum PruneError {
 /// they read behind earlier ones.
 ///
 /// # Errors
-/// Layers that there are not, that are named twice or have a gate; too few rows; what the model refuses.
+/// Layers that there are not, that are named twice or have a gate; too few rows; a fit that is not finite; what the model
+/// refuses.
 pub fn prune(model: &mut Model, layers: &[usize], sample: &[Item]) -> Result<Vec<Fit>, PruneError> {
     let blocks = blocks(model).len();
     for (i, &layer) in layers.iter().enumerate() {
@@ -132,6 +139,11 @@ fn fit(model: &mut Model, layer: usize, sample: &[Item]) -> Result<Fit, PruneErr
         return Err(PruneError::Sample { rows, columns });
     }
     let (linear, explained) = sums.solve();
+    let numbers = linear.weights.iter().flat_map(|weights| weights.data());
+    let mut numbers = numbers.chain(linear.bias.iter().flat_map(|bias| bias.iter()));
+    if !numbers.all(|v| v.is_finite()) {
+        return Err(PruneError::NotFinite { layer });
+    }
     let rows = sums.rows;
     if let Some(block) = blocks(model).into_iter().nth(layer) {
         *block = Block::Linear(linear);

@@ -95,3 +95,22 @@ fn what_cannot_be_pruned_is_refused() {
     let refused = prune(&mut llama, &[0], &[]);
     assert!(matches!(refused, Err(PruneError::Layer { layer: 0, .. })));
 }
+
+/// A number of the block that is none makes no model of such.
+#[test]
+fn a_fit_that_is_not_finite_is_refused() {
+    for number in [f32::NAN, f32::INFINITY] {
+        let mut model = tiny_model();
+        let items = sample(&model, 70);
+        let Some(Block::FeedForward(block)) = blocks(&mut model).into_iter().nth(1) else {
+            panic!("a block that is not pruned");
+        };
+        let weights = block.up.weights.as_mut().unwrap();
+        Arc::make_mut(weights).row_mut(0)[0] = number;
+        let refused = prune(&mut model, &[1], &items);
+        assert!(
+            matches!(refused, Err(PruneError::NotFinite { layer: 1 })),
+            "{refused:?}"
+        );
+    }
+}
