@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use hushed_model::prune::{PruneError, prune, write};
-use hushed_model::{Item, Model, Task, cosine, largest};
+use hushed_model::{FUNCTIONS, Item, Model, Task, cosine, largest};
 use hushed_serve::fhe::{perplexity, scored_in_clear};
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ sample, by least squares. Nothing is trained, so that answers change: what comes
 fourth text, which is not fitted. Under encryption such a block takes one level and no polynomial, between two parties one product.
 
 DIR2 is a model folder that every other verb takes. Which layers were pruned is public, as the sizes of a model are. Calibrations and
-keys of DIR are not DIR2's: make them again.
+keys of DIR are not DIR2's: make them again. functions.json is left out: make it by `hushed calibrate --declare` of DIR2.
 
 Examples:
   hushed prune models/all-MiniLM-L6-v2 --layers 5 --input data/calibration.txt --out models/pruned
@@ -98,6 +98,20 @@ impl Args {
         }
         write(&pruned, &self.dir, &self.out)?;
         object["written"] = json!(self.out);
+        let declared = &whole.public.config;
+        if declared.tolerance.is_some() || !declared.norms.is_empty() {
+            object["left_out"] = json!(FUNCTIONS);
+            let need = match declared.norms.is_empty() {
+                true => "",
+                false => ", whose norms the usual format does not hold without it",
+            };
+            out.warn(&format!(
+                "{FUNCTIONS} of {} was measured before and is left out: run `hushed calibrate --declare` on {} before \
+                 2pc{need}",
+                self.dir.display(),
+                self.out.display()
+            ));
+        }
         let beside = match object["perplexity"].as_object() {
             Some(p) => format!(
                 "; perplexity {:.3} and {:.3}",

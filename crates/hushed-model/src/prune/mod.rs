@@ -15,6 +15,7 @@ use crate::blocks::Linear;
 use crate::body::Body;
 use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::{CONFIG, MERGED};
+use crate::folder::declared::FUNCTIONS;
 use crate::folder::public::PublicFiles;
 use crate::folder::report;
 use crate::folder::weights::{WEIGHTS, Weights};
@@ -298,7 +299,8 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> PruneError + use<> {
 }
 
 /// Writes `model`, which was pruned, to the new folder `to`, with all that is public in the folder `from` that it was
-/// read from. Numbers are f32; tensors that are not used are left out.
+/// read from, but `functions.json`: it was measured on the model as it was. Numbers are f32; tensors that are not used
+/// are left out.
 ///
 /// # Errors
 /// A folder that cannot be written, or exists; what the source refuses.
@@ -342,7 +344,7 @@ fn fill(
     merged: &[usize],
     tensors: &BTreeMap<String, Tensor>,
 ) -> Result<(), PruneError> {
-    for (name, bytes) in files.iter() {
+    for (name, bytes) in files.iter().filter(|(name, _)| *name != FUNCTIONS) {
         let path = to.join(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed(folder))?;

@@ -56,7 +56,16 @@ fn a_pruned_folder_is_read_back() {
         );
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("pruned");
-        write(&model, &folder, &to).unwrap();
+        let from = dir.path().join("declared");
+        std::fs::create_dir(&from).unwrap();
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
+        }
+        let declared = r#"{"version": "1", "activation_reach": 16, "activation_error": 1e-3}"#;
+        std::fs::write(from.join(FUNCTIONS), declared).unwrap();
+        write(&model, &from, &to).unwrap();
+        assert!(!to.join(FUNCTIONS).exists(), "of the model as it was");
         let read = Model::load(&to).unwrap();
         assert_eq!(read.public.config.merged, [1]);
         let [a, b, c] = [&model, &read, &whole].map(|m| m.embed(items.clone()).unwrap());
