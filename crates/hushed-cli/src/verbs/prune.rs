@@ -59,6 +59,10 @@ impl Args {
             return Err(PruneError::Write { path, source }.into());
         }
         let given = self.given.read()?;
+        if given.len() < HELD {
+            let given = given.len();
+            return Err(CliError::NoneCompared { given, least: HELD });
+        }
         let whole = Model::load(&self.dir)?;
         let layers = layers(&self.layers, whole.public.config.layers)?;
         let items = given.items(&whole.public, &self.too_long)?;
@@ -72,6 +76,21 @@ impl Args {
             layers.len(),
             sample.len()
         ));
+        // What a text can be refused for comes before the work.
+        let scored: Vec<String> = match &given {
+            Read::Texts(texts) if whole.public.task() == Task::Generate => {
+                texts.iter().skip(HELD - 1).step_by(HELD).cloned().collect()
+            }
+            _ => Vec::new(),
+        };
+        let of = |model: &Model| {
+            let scored = scored_in_clear(model, &scored, self.too_long.choice());
+            scored.map(|s| perplexity(&s))
+        };
+        let before = match scored.is_empty() {
+            true => None,
+            false => Some(of(&whole)?),
+        };
         let mut pruned = whole.clone();
         for fit in prune(&mut pruned, &layers, &sample)? {
             let object =
@@ -89,12 +108,8 @@ impl Args {
             .map(|(_, item)| item.clone())
             .collect();
         let (mut object, words) = compared(&whole, &pruned, held)?;
-        if whole.public.task() == Task::Generate
-            && let Read::Texts(texts) = &given
-        {
-            let texts: Vec<String> = texts.iter().skip(HELD - 1).step_by(HELD).cloned().collect();
-            let of = |model: &Model| scored_in_clear(model, &texts).map(|s| perplexity(&s));
-            object["perplexity"] = json!({ "before": of(&whole)?, "after": of(&pruned)? });
+        if let Some(before) = before {
+            object["perplexity"] = json!({ "before": before, "after": of(&pruned)? });
         }
         write(&pruned, &self.dir, &self.out)?;
         object["written"] = json!(self.out);
