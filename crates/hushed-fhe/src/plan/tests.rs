@@ -9,7 +9,11 @@ use crate::simulate::Op;
 
 /// Two small layers: a dry run of them takes milliseconds.
 fn small() -> Network {
-    let config = NetworkConfig {
+    random_network(&small_config(), Pool::Mean, 1)
+}
+
+fn small_config() -> NetworkConfig {
+    NetworkConfig {
         layers: 2,
         width: 32,
         heads: 4,
@@ -17,8 +21,7 @@ fn small() -> Network {
         vocabulary: 8,
         positions: 16,
         ..NetworkConfig::large()
-    };
-    random_network(&config, Pool::Mean, 1)
+    }
 }
 
 fn options(lengths: Lengths) -> FheOptions {
@@ -362,6 +365,22 @@ fn a_slow_uplink_is_spared() {
     assert!(slow.work.bootstraps_wide > fast.work.bootstraps_wide);
     let hides = |e: &FheExposure| e.sees.contains("at most 16");
     assert!(fast.exposures.iter().any(hides));
+}
+
+#[test]
+fn a_pruned_block_is_listed() {
+    let sees = |merged: &[usize]| {
+        let config = NetworkConfig {
+            merged: merged.to_vec(),
+            ..small_config()
+        };
+        let network = random_network(&config, Pool::Mean, 1);
+        let plan = plan_of(&network, &options(Lengths::Private)).unwrap();
+        let listed = |e: &&FheExposure| e.sees.contains("one linear layer");
+        plan.exposures.iter().find(listed).map(|e| e.sees.clone())
+    };
+    assert_eq!(sees(&[]), None);
+    assert!(sees(&[1]).unwrap().ends_with(": 1"));
 }
 
 /// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal, a pair and a
