@@ -130,6 +130,11 @@ pub enum CliError {
     #[error("{list:?} is no list of layers: 1,3-5 or all, below {count}")]
     Layers { list: String, count: usize },
 
+    #[error(
+        "one text or image of {least} is not fitted, but compared, and {given} were given: give more"
+    )]
+    NoneCompared { given: usize, least: usize },
+
     #[error("{failed} of {of} checks of this machine failed: see above")]
     Doctor { failed: usize, of: usize },
 }
@@ -148,7 +153,8 @@ impl CliError {
             | Self::Prices { .. }
             | Self::Tokens { .. }
             | Self::Plan(_) => 3,
-            Self::Prune(PruneError::Sample { .. }) => 3,
+            Self::Prune(PruneError::Sample { .. }) | Self::NoneCompared { .. } => 3,
+            Self::Prune(PruneError::NotFinite { .. }) => 4,
             Self::Prune(PruneError::Layer { .. }) | Self::Layers { .. } => 2,
             Self::Prune(PruneError::Model(error))
             | Self::Model(error)
@@ -203,7 +209,9 @@ impl CliError {
                 4 => "model-folder",
                 _ => "internal",
             },
-            Self::Prune(PruneError::Sample { .. }) => "sample-too-small",
+            Self::Prune(PruneError::Sample { .. }) | Self::NoneCompared { .. } => {
+                "sample-too-small"
+            }
             Self::Prune(PruneError::Layer { .. }) | Self::Layers { .. } => "usage",
             Self::Prune(PruneError::Write { .. }) => "file-unwritable",
             Self::Model(_) | Self::Prune(_) | Self::Text { .. } => match self.exit_code() {

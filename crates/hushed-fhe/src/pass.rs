@@ -296,7 +296,7 @@ impl<S: Slots> Value<S> {
 }
 
 impl<'a, S: Slots> Pass<'a, S> {
-    /// A pass over texts with these rows, which, encrypted, are refreshed if they have fewer primes than the first layer
+    /// A pass over texts with these rows. Encrypted ones are refreshed if they have fewer primes than the first layer
     /// reads. The client divided its columns by `input_bound`.
     ///
     /// # Errors

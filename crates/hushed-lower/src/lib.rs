@@ -126,9 +126,14 @@ impl LinearMap {
     pub fn plus(mut self, other: &LinearMap) -> LinearMap {
         let weights = self.weights.iter_mut().zip(&other.weights);
         weights.for_each(|(w, other)| *w += other);
-        let biases = self.bias.iter_mut().flatten();
-        let biases = biases.zip(other.bias.iter().flatten());
-        biases.for_each(|(b, other)| *b += other);
+        match (&mut self.bias, &other.bias) {
+            (Some(bias), Some(other)) => bias
+                .iter_mut()
+                .zip(other)
+                .for_each(|(b, other)| *b += other),
+            (bias @ None, other) => bias.clone_from(other),
+            (Some(_), None) => (),
+        }
         self
     }
 
@@ -223,4 +228,31 @@ pub fn affine(id: StepId, norm: &Norm) -> Result<(Vec<f64>, Vec<f64>), ModelErro
     let numbers = |numbers: &[f32]| numbers.iter().map(|&v| f64::from(v)).collect();
     let (gain, offset) = (here(id, &norm.gain)?, here(id, &norm.offset)?);
     Ok((numbers(gain), numbers(offset)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LinearMap;
+
+    #[test]
+    fn a_sum_has_the_biases_of_both() {
+        let map = |weight: f64, bias: Option<f64>| LinearMap {
+            rows: 1,
+            columns: 1,
+            weights: vec![weight],
+            bound: f64::INFINITY,
+            bias: bias.map(|b| vec![b]),
+        };
+        for (a, b, sum) in [
+            (None, None, None),
+            (None, Some(2.0), Some(2.0)),
+            (Some(1.0), None, Some(1.0)),
+            (Some(1.0), Some(2.0), Some(3.0)),
+        ] {
+            assert!(
+                map(3.0, a).plus(&map(4.0, b)) == map(7.0, sum),
+                "{a:?} {b:?}"
+            );
+        }
+    }
 }

@@ -25,7 +25,7 @@ use crate::prune::prune;
 use crate::tokens::{TokenIds, TooLong};
 
 pub use gpt2::{
-    large_generator, published_generator, tiny_generator, tiny_generator_config,
+    large_generator, published_generator, random_generator, tiny_generator, tiny_generator_config,
     tiny_generator_folder,
 };
 pub use ternary::{ternary_config, ternary_network};

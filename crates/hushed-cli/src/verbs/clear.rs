@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hushed_model::{Ending, Model, ModelError, Task, TokenIds, greedy};
+use hushed_model::{Ending, Model, ModelError, Task, TokenIds, TooLong, greedy};
 use hushed_serve::{fhe, read_prefix};
 use serde_json::json;
 
@@ -113,7 +113,7 @@ impl Args {
             Some(items) => show_choices(out, &fhe::chosen_in_clear(&model, &items)?)?,
             None => {
                 let texts = texts.unwrap_or_default();
-                show_likelihoods(out, &fhe::scored_in_clear(&model, &texts)?)?
+                show_likelihoods(out, &fhe::scored_in_clear(&model, &texts, TooLong::Refuse)?)?
             }
         };
         out.summary(object, &format!("in the clear{words}"))

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use hushed_model::prune::{PruneError, prune, write};
-use hushed_model::{Item, Model, Task, cosine, largest};
+use hushed_model::{FUNCTIONS, Item, Model, Task, cosine, largest};
 use hushed_serve::fhe::{perplexity, scored_in_clear};
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ sample, by least squares. Nothing is trained, so that answers change: what comes
 fourth text, which is not fitted. Under encryption such a block takes one level and no polynomial, between two parties one product.
 
 DIR2 is a model folder that every other verb takes. Which layers were pruned is public, as the sizes of a model are. Calibrations and
-keys of DIR are not DIR2's: make them again.
+keys of DIR are not DIR2's: make them again. functions.json is left out: make it by `hushed calibrate --declare` of DIR2.
 
 Examples:
   hushed prune models/all-MiniLM-L6-v2 --layers 5 --input data/calibration.txt --out models/pruned
@@ -59,6 +59,10 @@ impl Args {
             return Err(PruneError::Write { path, source }.into());
         }
         let given = self.given.read()?;
+        if given.len() < HELD {
+            let given = given.len();
+            return Err(CliError::NoneCompared { given, least: HELD });
+        }
         let whole = Model::load(&self.dir)?;
         let layers = layers(&self.layers, whole.public.config.layers)?;
         let items = given.items(&whole.public, &self.too_long)?;
@@ -72,6 +76,21 @@ impl Args {
             layers.len(),
             sample.len()
         ));
+        // What a text can be refused for comes before the work.
+        let scored: Vec<String> = match &given {
+            Read::Texts(texts) if whole.public.task() == Task::Generate => {
+                texts.iter().skip(HELD - 1).step_by(HELD).cloned().collect()
+            }
+            _ => Vec::new(),
+        };
+        let of = |model: &Model| {
+            let scored = scored_in_clear(model, &scored, self.too_long.choice());
+            scored.map(|s| perplexity(&s))
+        };
+        let before = match scored.is_empty() {
+            true => None,
+            false => Some(of(&whole)?),
+        };
         let mut pruned = whole.clone();
         for fit in prune(&mut pruned, &layers, &sample)? {
             let object =
@@ -89,15 +108,25 @@ impl Args {
             .map(|(_, item)| item.clone())
             .collect();
         let (mut object, words) = compared(&whole, &pruned, held)?;
-        if whole.public.task() == Task::Generate
-            && let Read::Texts(texts) = &given
-        {
-            let texts: Vec<String> = texts.iter().skip(HELD - 1).step_by(HELD).cloned().collect();
-            let of = |model: &Model| scored_in_clear(model, &texts).map(|s| perplexity(&s));
-            object["perplexity"] = json!({ "before": of(&whole)?, "after": of(&pruned)? });
+        if let Some(before) = before {
+            object["perplexity"] = json!({ "before": before, "after": of(&pruned)? });
         }
         write(&pruned, &self.dir, &self.out)?;
         object["written"] = json!(self.out);
+        let declared = &whole.public.config;
+        if declared.tolerance.is_some() || !declared.norms.is_empty() {
+            object["left_out"] = json!(FUNCTIONS);
+            let need = match declared.norms.is_empty() {
+                true => "",
+                false => ", whose norms the usual format does not hold without it",
+            };
+            out.warn(&format!(
+                "{FUNCTIONS} of {} was measured before and is left out: run `hushed calibrate --declare` on {} before \
+                 2pc{need}",
+                self.dir.display(),
+                self.out.display()
+            ));
+        }
         let beside = match object["perplexity"].as_object() {
             Some(p) => format!(
                 "; perplexity {:.3} and {:.3}",

@@ -6,5 +6,6 @@ mod common;
 mod decoder_fhe;
 mod full_disk;
 mod local_verbs;
+mod prune;
 mod two_processes;
 mod verify_fhe;

@@ -3,7 +3,7 @@
 use hushed_model::Program;
 use serde::Serialize;
 
-use super::FheOptions;
+use super::{FheOptions, places_of};
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::{Choices, HeadChoice};
 
@@ -125,6 +125,17 @@ pub(super) fn exposures(
             format!(
                 "by the number of operations, after which layers the first row of a text is a constant: {}",
                 frozen.join(", ")
+            ),
+        ));
+    }
+    let merged = places_of(program.feed_forwards().map(|f| f.is_none()));
+    if !merged.is_empty() {
+        let merged: Vec<String> = merged.iter().map(usize::to_string).collect();
+        all.push(see(
+            "client, server and network",
+            format!(
+                "by the number of operations, in which layers the feed-forward block is one linear layer: {}",
+                merged.join(", ")
             ),
         ));
     }

@@ -86,7 +86,7 @@ impl Offer<'_> {
             layers: program.layers().len(),
             logits: answered_logits(program, self.options.answer),
             answer: program.vocabulary().map(|_| self.options.answer),
-            real_rows: program.vocabulary().is_some() && self.options.lengths.masks(program),
+            real_rows: sends_real_rows(program, self.options.lengths),
             input_bound,
             lengths: self.options.lengths,
             placement: self.placement.clone(),
@@ -157,6 +157,12 @@ pub fn answered_logits(program: &Program, answer: AnswerRows) -> Option<usize> {
     let classes = program.classifier().map(|c| c.classes.outputs);
     let tokens = program.vocabulary().map(|head| head.outputs);
     classes.or(tokens.filter(|_| answer == AnswerRows::Logits))
+}
+
+/// Whether a decoder's request has the vector of real rows ([`FhePlan::real_rows`]).
+#[must_use]
+pub fn sends_real_rows(program: &Program, lengths: Lengths) -> bool {
+    program.vocabulary().is_some() && lengths.masks(program)
 }
 
 /// No logit is larger: the last norm gives rows of length √d before its gains.

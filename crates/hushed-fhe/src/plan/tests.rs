@@ -295,6 +295,17 @@ fn layers_merged_into_a_map_may_be_the_first() {
     assert!(costs.is_sorted_by(|a, b| a >= b), "{costs:?}");
 }
 
+#[test]
+fn a_pruned_block_is_listed() {
+    let sees = |places: &[usize]| {
+        let plan = plan_of(&merged(2, places), &options(Lengths::Private)).unwrap();
+        let listed = |e: &&FheExposure| e.sees.contains("one linear layer");
+        plan.exposures.iter().find(listed).map(|e| e.sees.clone())
+    };
+    assert_eq!(sees(&[]), None);
+    assert!(sees(&[1]).unwrap().ends_with(": 1"));
+}
+
 /// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal, a pair and a
 /// refreshed sum, one for each pair of uploaded columns, and log2(m) a column for the pooling.
 #[test]

@@ -15,6 +15,7 @@ use crate::blocks::Linear;
 use crate::body::Body;
 use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::{CONFIG, MERGED};
+use crate::folder::declared::FUNCTIONS;
 use crate::folder::public::PublicFiles;
 use crate::folder::report;
 use crate::folder::weights::{WEIGHTS, Weights};
@@ -46,7 +47,7 @@ pub struct Fit {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PruneError {
-    /// A layer that the model does not have, that has been pruned, or whose activation gates.
+    /// A layer that the model does not have, that has been pruned or is named twice, or whose activation gates.
     #[error("layer {layer}: {what}")]
     Layer {
         /// As it was asked for.
@@ -65,6 +66,12 @@ pub enum PruneError {
         /// Of the layer.
         columns: usize,
     },
+    /// A layer whose fit is no number: the model gives such on the sample, or larger ones than f32 holds.
+    #[error("layer {layer}: its fit to the sample is not finite")]
+    NotFinite {
+        /// Which.
+        layer: usize,
+    },
     /// The model.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -82,10 +89,15 @@ pub enum PruneError {
 /// they read behind earlier ones.
 ///
 /// # Errors
-/// Layers that there are not, or that have a gate; too few rows; what the model refuses.
+/// Layers that there are not, that are named twice or have a gate; too few rows; a fit that is not finite; what the model
+/// refuses.
 pub fn prune(model: &mut Model, layers: &[usize], sample: &[Item]) -> Result<Vec<Fit>, PruneError> {
     let blocks = blocks(model).len();
-    for &layer in layers {
+    for (i, &layer) in layers.iter().enumerate() {
+        if layers[..i].contains(&layer) {
+            let what = "it is named twice";
+            return Err(PruneError::Layer { layer, what });
+        }
         let what = match blocks_at(model, layer) {
             None if layer >= blocks => "the model has no such layer",
             Some(Block::FeedForward(f)) if f.gate.is_some() => "its activation is a gate's",
@@ -128,6 +140,11 @@ fn fit(model: &mut Model, layer: usize, sample: &[Item]) -> Result<Fit, PruneErr
         return Err(PruneError::Sample { rows, columns });
     }
     let (linear, explained) = sums.solve();
+    let numbers = linear.weights.iter().flat_map(|weights| weights.data());
+    let mut numbers = numbers.chain(linear.bias.iter().flat_map(|bias| bias.iter()));
+    if !numbers.all(|v| v.is_finite()) {
+        return Err(PruneError::NotFinite { layer });
+    }
     let rows = sums.rows;
     if let Some(block) = blocks(model).into_iter().nth(layer) {
         *block = Block::Linear(linear);
@@ -282,7 +299,8 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> PruneError + use<> {
 }
 
 /// Writes `model`, which was pruned, to the new folder `to`, with all that is public in the folder `from` that it was
-/// read from. Numbers are f32; tensors that are not used are left out.
+/// read from, but `functions.json`: it was measured on the model as it was. Numbers are f32; tensors that are not used
+/// are left out.
 ///
 /// # Errors
 /// A folder that cannot be written, or exists; what the source refuses.
@@ -326,7 +344,7 @@ fn fill(
     merged: &[usize],
     tensors: &BTreeMap<String, Tensor>,
 ) -> Result<(), PruneError> {
-    for (name, bytes) in files.iter() {
+    for (name, bytes) in files.iter().filter(|(name, _)| *name != FUNCTIONS) {
         let path = to.join(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed(folder))?;

@@ -56,7 +56,16 @@ fn a_pruned_folder_is_read_back() {
         );
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("pruned");
-        write(&model, &folder, &to).unwrap();
+        let from = dir.path().join("declared");
+        std::fs::create_dir(&from).unwrap();
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
+        }
+        let declared = r#"{"version": "1", "activation_reach": 16, "activation_error": 1e-3}"#;
+        std::fs::write(from.join(FUNCTIONS), declared).unwrap();
+        write(&model, &from, &to).unwrap();
+        assert!(!to.join(FUNCTIONS).exists(), "of the model as it was");
         let read = Model::load(&to).unwrap();
         assert_eq!(read.public.config.merged, [1]);
         let [a, b, c] = [&model, &read, &whole].map(|m| m.embed(items.clone()).unwrap());
@@ -88,7 +97,29 @@ fn what_cannot_be_pruned_is_refused() {
     );
     let refused = prune(&mut model, &[0, 9], &few);
     assert!(matches!(refused, Err(PruneError::Layer { layer: 9, .. })));
+    // Before anything is fitted: the sample is too small for that.
+    let refused = prune(&mut model, &[1, 0, 1], &few);
+    assert!(matches!(refused, Err(PruneError::Layer { layer: 1, .. })));
     let mut llama = Model::load(&tiny_golden("llama")).unwrap();
     let refused = prune(&mut llama, &[0], &[]);
     assert!(matches!(refused, Err(PruneError::Layer { layer: 0, .. })));
+}
+
+/// A number of the block that is none makes no model of such.
+#[test]
+fn a_fit_that_is_not_finite_is_refused() {
+    for number in [f32::NAN, f32::INFINITY] {
+        let mut model = tiny_model();
+        let items = sample(&model, 70);
+        let Some(Block::FeedForward(block)) = blocks(&mut model).into_iter().nth(1) else {
+            panic!("a block that is not pruned");
+        };
+        let weights = block.up.weights.as_mut().unwrap();
+        Arc::make_mut(weights).row_mut(0)[0] = number;
+        let refused = prune(&mut model, &[1], &items);
+        assert!(
+            matches!(refused, Err(PruneError::NotFinite { layer: 1 })),
+            "{refused:?}"
+        );
+    }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::folder::config::NetworkConfig;
-use crate::model::{Model, gpt2_shapes, llama_shapes};
+use crate::model::{Model, gpt2_shapes, llama_shapes, random_gpt2};
 use crate::program::Program;
 use crate::tokens::character_of;
 
@@ -86,6 +86,11 @@ fn tokenizer_json() -> Value {
 /// GPT-2 of its published size, as shapes, for tests of plans.
 pub fn published_generator() -> Program {
     gpt2_shapes(&NetworkConfig::gpt2()).program()
+}
+
+/// A generator of these sizes with random numbers and a table of positions.
+pub fn random_generator(config: &NetworkConfig) -> Program {
+    random_gpt2(config, 3).program()
 }
 
 /// The shapes of a generator of 7 · 10^9 numbers.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::decode::{Ahead, after, generate, logits, models, texts};
-use hushed_model::testing::{published_generator, tiny_generator, tiny_generator_config};
+use hushed_model::testing::{
+    published_generator, random_generator, tiny_generator, tiny_generator_config,
+};
 use hushed_model::tokens::TokenIds;
-use hushed_model::{Body, NetworkConfig, random_gpt2};
+use hushed_model::{Body, NetworkConfig};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{Before, Cache, Clear, Input, MAX_PREFIX, Prefix, RunError, Terms, run_next};
 
@@ -51,7 +53,7 @@ fn padded_texts_have_all_positions() {
         positions: 400,
         ..tiny_generator_config()
     };
-    let program = random_gpt2(&config, 3).program();
+    let program = random_generator(&config);
     let (prefix, text) = (ids(300, 11), ids(5, 7));
     let (mut cache, mut on) = (after(&program, &prefix), Clear::default());
     let terms = Terms {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use hushed_fhe::calibrate::weights_sha256;
 use hushed_fhe::plan::declared::{self, Circuit};
-use hushed_fhe::plan::offer::{answered_logits, needed};
+use hushed_fhe::plan::offer::{answered_logits, needed, sends_real_rows};
 use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::run::job::{Bootstrapper, EvalKeyPlan, bootstrap};
@@ -159,10 +159,23 @@ impl RunContext {
         Ok(*self.error.get_or_init(|| error))
     }
 
-    /// That the manifest lists the keys that its run needs, and its reply, as an offer of this model does: a manifest
-    /// that says less would fail after hours, or leave more in a reply than the answer.
+    /// That the manifest lists the keys that its run needs, its reply, and whether rows of tokens are sent, as an offer
+    /// of this model does: a manifest that says less would fail after hours, or leave more in a reply than the answer.
     fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
+        let other = |what, planned, found| {
+            Err(FheJobError::OtherModel {
+                what,
+                planned,
+                found,
+            }
+            .into())
+        };
+        let real_rows = sends_real_rows(&self.program, plan.lengths);
+        if real_rows != plan.real_rows {
+            let said = |sent: bool| if sent { "sent" } else { "not sent" }.to_owned();
+            return other("vector of real rows", said(plan.real_rows), said(real_rows));
+        }
         let found = needed(
             &self.program,
             &self.choices,
@@ -177,14 +190,6 @@ impl RunContext {
         reply.deviation = reply.deviation.max(plan.reply.deviation);
         let mut ours = plan.clone();
         ours.set_keys(&keys);
-        let other = |what, planned, found| {
-            Err(FheJobError::OtherModel {
-                what,
-                planned,
-                found,
-            }
-            .into())
-        };
         if ours.keys != plan.keys {
             let (planned, found) = (plan.keys.len(), ours.keys.len());
             let differ = ours.keys.iter().filter(|key| !plan.keys.contains(key));

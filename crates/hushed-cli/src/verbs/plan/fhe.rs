@@ -283,7 +283,7 @@ impl Args {
             rows,
             texts: self.texts.unwrap_or(usize::MAX),
             lengths: match program.vocabulary() {
-                // Its padding needs no mask, and nobody has to know where it ends.
+                // A sigmoid's padding needs no mask, a softmax's is encrypted: nobody has to know where it ends.
                 Some(_) => Lengths::Private,
                 None => self.lengths(request.bucket)?,
             },

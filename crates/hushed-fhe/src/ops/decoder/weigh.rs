@@ -85,7 +85,7 @@ pub(super) struct Weighed<V> {
 }
 
 impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
-    /// The functions of a choice. `shared`: heads that share a head of keys; `real`: the rows of tokens.
+    /// The functions of a choice. `real`: the rows of tokens.
     ///
     /// # Errors
     /// [`FheError::Choices`] for a choice of another function; a softmax without rows of tokens.

@@ -238,10 +238,14 @@ impl Answer {
 ///
 /// # Errors
 /// [`ModelError::NotAGenerator`]; [`ServeError::Text`] for a text that the model cannot read.
-pub fn scored_in_clear(model: &Model, texts: &[String]) -> Result<Vec<Scored>, ServeError> {
+pub fn scored_in_clear(
+    model: &Model,
+    texts: &[String],
+    too_long: TooLong,
+) -> Result<Vec<Scored>, ServeError> {
     let clear = InClear::of(model)?;
     let one = |(index, text): (usize, &String)| {
-        let log_probabilities = clear.of_tokens(&clear.tokens(index, text)?, 1)?;
+        let log_probabilities = clear.of_tokens(&clear.tokens(index, text, too_long)?, 1)?;
         Ok(Scored { log_probabilities })
     };
     texts.iter().enumerate().map(one).collect()
@@ -254,9 +258,9 @@ pub fn scored_in_clear(model: &Model, texts: &[String]) -> Result<Vec<Scored>, S
 pub fn chosen_in_clear(model: &Model, items: &[Item]) -> Result<Vec<Chosen>, ServeError> {
     let clear = InClear::of(model)?;
     let texts = Item::texts(items).into_iter().enumerate();
-    let ids = texts.map(|(index, text)| clear.tokens(index, &text));
+    let ids = texts.map(|(index, text)| clear.tokens(index, &text, TooLong::Refuse));
     let ids = ids.collect::<Result<Vec<_>, _>>()?;
-    let prompt = |item: usize, text: &str| clear.tokens(item, text);
+    let prompt = |item: usize, text: &str| clear.tokens(item, text, TooLong::Refuse);
     choose(items, &ids, prompt, |text, from| {
         clear.of_tokens(&ids[text], from)
     })
@@ -277,10 +281,10 @@ impl InClear<'_> {
         Ok(InClear { model, program })
     }
 
-    fn tokens(&self, index: usize, text: &str) -> Result<TokenIds, ServeError> {
+    fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
         let public = &self.model.public;
         let tokenizer = public.tokenizer().map_err(ModelError::from)?;
-        encoded(tokenizer, index, text, public.max_tokens, TooLong::Refuse)
+        encoded(tokenizer, index, text, public.max_tokens, too_long)
     }
 
     /// As [`Head::of_tokens`].
