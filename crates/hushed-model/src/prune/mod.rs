@@ -89,8 +89,8 @@ pub enum PruneError {
 /// they read behind earlier ones.
 ///
 /// # Errors
-/// Layers that there are not, that are named twice or have a gate; too few rows; a fit that is not finite; what the model
-/// refuses.
+/// Layers that there are not, that are named twice or have a gate; too few rows; a fit that is not finite; what the
+/// model refuses.
 pub fn prune(model: &mut Model, layers: &[usize], sample: &[Item]) -> Result<Vec<Fit>, PruneError> {
     let blocks = blocks(model).len();
     for (i, &layer) in layers.iter().enumerate() {
