@@ -14,7 +14,7 @@ use crate::pass::head_is_public;
 use crate::plan::declared::Circuit;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{
-    AnswerRows, Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation,
+    AnswerRows, Canary, FhePlan, Lengths, PLAN_VERSION, ReplyForm, hex, reply_deviation,
 };
 use crate::plan::{DryRun, FheOptions, dry_run, key_plan};
 use crate::run::reply::fewest_limbs;
