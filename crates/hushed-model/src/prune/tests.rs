@@ -40,6 +40,18 @@ fn sample(model: &Model, rows: usize) -> Vec<Item> {
     wordy(model, rows).into_iter().map(Item::from).collect()
 }
 
+/// A folder and what is in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (from, to) = entry.map(|e| (e.path(), to.join(e.file_name()))).unwrap();
+        match from.is_dir() {
+            true => copy(&from, &to),
+            false => drop(fs::copy(&from, &to).unwrap()),
+        }
+    }
+}
+
 /// A pruned model is read back from its folder as it was written, and answers as it did.
 #[test]
 fn a_pruned_folder_is_read_back() {
@@ -57,13 +69,9 @@ fn a_pruned_folder_is_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("pruned");
         let from = dir.path().join("declared");
-        std::fs::create_dir(&from).unwrap();
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let entry = entry.unwrap();
-            std::fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
-        }
+        copy(&folder, &from);
         let declared = r#"{"version": "1", "activation_reach": 16, "activation_error": 1e-3}"#;
-        std::fs::write(from.join(FUNCTIONS), declared).unwrap();
+        fs::write(from.join(FUNCTIONS), declared).unwrap();
         write(&model, &from, &to).unwrap();
         assert!(!to.join(FUNCTIONS).exists(), "of the model as it was");
         let read = Model::load(&to).unwrap();
