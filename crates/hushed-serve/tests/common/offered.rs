@@ -9,7 +9,7 @@ use hushed_fhe::answer_in_clear;
 use hushed_fhe::calibrate::{Options, Sample, calibrate, weights_sha256};
 use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
-use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, named};
+use hushed_fhe::plan::public_plan::{AnswerRows, Canary, FhePlan, Lengths, named};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, packed_placement, reference};
 use hushed_fhe::run::job::bootstrap;
 use hushed_model::testing::{tiny_folder, tiny_golden};
@@ -297,6 +297,28 @@ impl Offered {
             },
             &mut |_, _| {},
         )
+    }
+
+    /// Options of a run by another plan, with keys and a request made for it, all in `at`.
+    pub fn by_plan(&self, plan: &FhePlan, texts: &[String], at: &Path, options: &mut RunOptions) {
+        fs::create_dir_all(at).unwrap();
+        let path = at.join("plan.json");
+        fhe::write_plan(&path, plan).unwrap();
+        let (keys, request) = (at.join("keys"), at.join("request"));
+        fhe::keygen(&path, &keys, KeygenOptions::days(1), &mut |_, _| {}).unwrap();
+        let encrypt = fhe::EncryptOptions {
+            plan: &path,
+            public: &self.path("public"),
+            keys: &keys,
+            texts,
+            too_long: TooLong::Refuse,
+            lengths: None,
+            out: &request,
+        };
+        fhe::encrypt(&encrypt, &mut |_, _| {}).unwrap();
+        options.context.plan = path;
+        options.files.keys = keys.join("evaluation.keys");
+        options.files.request = request;
     }
 
     /// Runs request `id` whole, and again from the checkpoint after its first layer: to the same bytes.

@@ -182,25 +182,8 @@ fn what_is_refused_of_encoders_is_refused_of_decoders() {
     // A plan whose requests have the rows of tokens, which a sigmoid does not need, with keys and a request for it.
     let mut softmax = plan.clone();
     softmax.real_rows = true;
-    let path = work.join("softmax.json");
-    fhe::write_plan(&path, &softmax).unwrap();
-    let at = work.join("softmax");
-    let days = fhe::KeygenOptions::days(1);
-    fhe::keygen(&path, &at.join("keys"), days, &mut |_, _| {}).unwrap();
-    let encrypt = fhe::EncryptOptions {
-        plan: &path,
-        public: &offered.path("public"),
-        keys: &at.join("keys"),
-        texts: &texts(),
-        too_long: TooLong::Refuse,
-        lengths: None,
-        out: &at.join("request"),
-    };
-    fhe::encrypt(&encrypt, &mut |_, _| {}).unwrap();
     let mut options = offered.options(work);
-    options.context.plan = path;
-    options.files.keys = at.join("keys/evaluation.keys");
-    options.files.request = at.join("request");
+    offered.by_plan(&softmax, &texts(), &work.join("softmax"), &mut options);
     let refused = fhe::run(&options, &|_| {}).err().unwrap();
     assert!(refused.to_string().contains("real rows"), "{refused}");
     let public = PublicModel::read(&encoder.path("public"), &plan.public_sha256);

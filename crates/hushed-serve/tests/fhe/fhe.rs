@@ -302,28 +302,8 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
     for (i, change) in changes.into_iter().enumerate() {
         let (mut plan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
         change(&mut plan);
-        fhe::write_plan(&path, &plan).unwrap();
         let at = work.join(format!("changed-{i}"));
-        let days = KeygenOptions::days(1);
-        fhe::keygen(&path, &at.join("keys"), days, &mut |_, _| {}).unwrap();
-        fhe::encrypt(
-            &fhe::EncryptOptions {
-                plan: &path,
-                public: &offered.path("public"),
-                keys: &at.join("keys"),
-                texts: &texts(),
-                too_long: TooLong::Refuse,
-                lengths: None,
-                out: &at.join("request"),
-            },
-            &mut |_, _| {},
-        )
-        .unwrap();
-        let found = run(&|o| {
-            o.context.plan = path.clone();
-            o.files.keys = at.join("keys/evaluation.keys");
-            o.files.request = at.join("request");
-        });
+        let found = run(&|o| offered.by_plan(&plan, &texts(), &at, o));
         assert_eq!(found, "other-model", "{i}");
     }
     // No folder for the reply: found before the model is, and nothing is left of the attempt.
