@@ -2,7 +2,7 @@
 //! what it holds.
 
 use hushed_model::{Calibration, NetworkConfig, NormReach, Ranges};
-use hushed_twopc::func::norm;
+use hushed_twopc::func::norm::most_mean;
 use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
@@ -101,19 +101,13 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
                 let holds = f64::from(reach.squares).exp2() / config.width as f64;
                 add("norm by 1/√v", "variances", measured, holds);
                 if let Some(mean) = mean {
-                    let holds = most_mean(*reach, config.width);
+                    let holds = most_mean(LINEAR, config.width);
                     add("norm by 1/√v", ROW_MEANS, mean.magnitude(), holds);
                 }
             }
         }
     }
     all
-}
-
-/// What the mean of a row stays below in a LayerNorm. Sums of the residual are in [`LINEAR`], which holds the least.
-pub(super) fn most_mean(reach: NormReach, width: usize) -> f64 {
-    let NormReach { squares, finer } = reach;
-    norm::NormReach { squares, finer }.most_mean(LINEAR, width)
 }
 
 #[cfg(test)]
@@ -157,12 +151,12 @@ mod tests {
         assert!(all.len() > calibration.sites.len());
         assert!(all.iter().all(super::Fit::fits), "{all:?}");
         for (site, ranges) in &mut calibration.sites {
-            // The sum of a row is below 2^14, its mean below 2^6.
+            // The sum of a row is below 2^14.
             if let (Ranges::Norm { mean, .. }, "layer.0.attention.norm") = (&mut *ranges, &**site) {
                 let most = 16384.0 / config.width as f64;
                 let mean = mean.as_mut().unwrap();
-                assert!(mean.magnitude() < most.min(64.0));
-                mean.min = -most.min(64.0);
+                assert!(mean.magnitude() < most);
+                mean.min = -most;
             }
             if let (Ranges::Activation { input }, "layer.1.feed_forward.activation") =
                 (ranges, site.as_str())

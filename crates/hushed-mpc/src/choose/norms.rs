@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use hushed_model::{Calibration, Model, NormReach, Ranges};
 
 use super::MARGIN;
-use super::fits::most_mean;
 
 /// What is to be declared of a model's norms: of each whose rows are beyond the usual formats, in [`MARGIN`] times the
 /// largest that were measured or by elements below 2^−5; none where no format holds them, which
@@ -18,7 +17,6 @@ pub fn choose_norms(model: &Model, calibration: &Calibration) -> BTreeMap<String
         let Some(Ranges::Norm {
             first_variance,
             variance,
-            mean,
             ..
         }) = calibration.sites.get(&site)
         else {
@@ -27,19 +25,8 @@ pub fn choose_norms(model: &Model, calibration: &Calibration) -> BTreeMap<String
         let most = first_variance.max.max(variance.max);
         let least = first_variance.min.min(variance.min);
         let largest = MARGIN * MARGIN * most * norm.width as f64;
-        let mean = MARGIN * mean.map_or(0.0, |mean| mean.magnitude());
         let reach = NormReach::of(largest, least + norm.epsilon);
-        let reach = reach.map(|reach| for_mean(reach, mean, norm.width));
         chosen.extend(reach.filter(|r| *r != NormReach::USUAL).map(|r| (site, r)));
     }
     chosen
-}
-
-/// The least reach from `reach` on that holds rows of `mean`, or itself where none does: more squares leave the mean
-/// more of its ring, but not the sum of a row.
-fn for_mean(reach: NormReach, mean: f64, width: usize) -> NormReach {
-    let room = (NormReach::MOST - 2 * reach.finer).min(NormReach::MOST_SQUARES);
-    let wider = (reach.squares..=room).map(|squares| NormReach { squares, ..reach });
-    let mut holding = wider.filter(|reach| mean < most_mean(*reach, width));
-    holding.next().unwrap_or(reach)
 }

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Relative error below 6.5·10^−5 and 2·10^−5, in five rounds, where a quadratic and a Newton step took seven and nine.
-//! The result is multiplied by the power of two that belongs to k (its root, for 1/√x), a public list that the shared
-//! one-hot of k picks from. Source of the scheme: the normalisation of Lu et al. used by BumbleBee's reciprocal and
+//! The result is multiplied by the power of two that belongs to k (its root, for 1/√x). Both products with a power are
+//! multiplexers of all multiples, one a bit of the one-hot of k: no more bytes than a product takes, and the bits need
+//! not become numbers first. Source of the scheme: the normalisation of Lu et al. used by BumbleBee's reciprocal and
 //! rsqrt; here any weight may stand in the list, so that 1/√x needs no parity case.
 
 use super::{rescale, rescale_cost};
@@ -19,8 +20,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{
-    Sign, bit_to_arith, bit_to_arith_cost, leading_one, leading_one_cost, mul, mul_cost, square,
-    square_cost,
+    Sign, leading_one, leading_one_cost, mul, mul_cost, mux, mux_cost, square, square_cost,
 };
 use crate::share::{BitShare, Ring, Share};
 
@@ -66,7 +66,7 @@ pub fn reciprocal(
     frac: u32,
     to: Ring,
 ) -> Result<Share, TwopcError> {
-    let (u, hot) = normalise(ctx, x, bits, to)?;
+    let (u, hot) = normalise(ctx, x, bits)?;
     let y = polynomial(ctx, &u, &INVERSE, to)?;
     // 1/x = S/(u·2^bits)
     let weight = |k: u32| scale * (-f64::from(k) - 1.0).exp2();
@@ -82,7 +82,7 @@ pub fn inverse_root(
     frac: u32,
     to: Ring,
 ) -> Result<Share, TwopcError> {
-    let (u, hot) = normalise(ctx, x, bits, to)?;
+    let (u, hot) = normalise(ctx, x, bits)?;
     let y = polynomial(ctx, &u, &ROOT, to)?;
     // 1/√x = 1/√(u·2^(k+1))
     let weight = |k: u32| scale * (-(f64::from(k) + 1.0) / 2.0).exp2();
@@ -91,7 +91,7 @@ pub fn inverse_root(
 
 /// The cost of [`reciprocal`] for `n` numbers.
 pub fn reciprocal_cost(n: usize, bits: u32, to: Ring) -> Cost {
-    normalise_cost(n, bits, to) + polynomial_cost(n, to) + finish_cost(n, to)
+    normalise_cost(n, bits) + polynomial_cost(n, to) + finish_cost(n, bits, to)
 }
 
 /// The cost of [`inverse_root`] for `n` numbers.
@@ -99,11 +99,10 @@ pub fn inverse_root_cost(n: usize, bits: u32, to: Ring) -> Cost {
     reciprocal_cost(n, bits, to)
 }
 
-fn normalise_cost(n: usize, bits: u32, to: Ring) -> Cost {
+fn normalise_cost(n: usize, bits: u32) -> Cost {
     let ring = Ring::new(bits + 1);
     leading_one_cost(n, ring)
-        + bit_to_arith_cost(n * bits as usize, wider(ring, listed(to)))
-        + mul_cost(n, ring)
+        + mux_cost(n * bits as usize, ring)
         + rescale_cost(n, ring, bits.saturating_sub(FRAC), FULL)
 }
 
@@ -116,37 +115,23 @@ fn polynomial_cost(n: usize, to: Ring) -> Cost {
         + rescale_cost(n, WIDE, FRAC, listed(to))
 }
 
-fn finish_cost(n: usize, to: Ring) -> Cost {
+fn finish_cost(n: usize, bits: u32, to: Ring) -> Cost {
     let ring = listed(to);
-    mul_cost(n, ring) + rescale_cost(n, ring, FRAC + GUARD, to)
+    mux_cost(n * bits as usize, ring) + rescale_cost(n, ring, FRAC + GUARD, to)
 }
 
-/// The ring of the list of powers and of its product with a guess: the list keeps GUARD bits more than the result.
+/// The ring of the result times a power of two: the powers keep GUARD bits more than the result.
 fn listed(to: Ring) -> Ring {
     Ring::new((to.bits() + GUARD + FRAC).min(64))
 }
 
-fn wider(a: Ring, b: Ring) -> Ring {
-    Ring::new(a.bits().max(b.bits()))
-}
-
-/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`FULL`], and the one-hot of k, little end first, as
-/// numbers of a ring that both lists of powers fit.
-fn normalise(
-    ctx: &mut Ctx,
-    x: &Share,
-    bits: u32,
-    to: Ring,
-) -> Result<(Share, Vec<Share>), TwopcError> {
-    let (ring, n) = (Ring::new(bits + 1), x.len());
-    let x = x.reduce_to(ring);
+/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`FULL`], and the one-hot of k, little end first.
+fn normalise(ctx: &mut Ctx, x: &Share, bits: u32) -> Result<(Share, BitShare), TwopcError> {
+    let x = x.reduce_to(Ring::new(bits + 1));
     let hot = leading_one(ctx, &x)?;
-    let all = BitShare::concat(&hot.iter().collect::<Vec<_>>());
-    let all = bit_to_arith(ctx, &all, wider(ring, listed(to)))?;
-    let places = 0..bits as usize;
-    let hot: Vec<Share> = places.map(|k| all.slice(k * n..(k + 1) * n)).collect();
+    let hot = BitShare::concat(&hot.iter().collect::<Vec<_>>());
     let weights: Vec<u64> = (0..bits).map(|k| 1 << (bits - 1 - k)).collect();
-    let u = mul(ctx, &x, &pick(&hot, &weights, ring))?;
+    let u = times_picked(ctx, &x, &hot, &weights)?;
     let u = if bits >= FRAC {
         rescale(ctx, &u, bits - FRAC, Sign::NonNegative, FULL)?
     } else {
@@ -179,30 +164,44 @@ fn polynomial(ctx: &mut Ctx, u: &Share, c: &[f64; 6], to: Ring) -> Result<Share,
     rescale(ctx, &y, FRAC, Sign::NonNegative, listed(to))
 }
 
-/// Σ_k hot_k·weights_k.
-fn pick(hot: &[Share], weights: &[u64], ring: Ring) -> Share {
-    let mut sum = Share::zero(ring, hot.first().map_or(0, Share::len));
-    for (hot, &w) in hot.iter().zip(weights) {
-        sum.add_assign(&hot.reduce_to(ring).mul_public(w as i64));
+/// x·Σ_k hot_k·weights_k, of one-hots of the numbers, weight by weight.
+fn times_picked(
+    ctx: &mut Ctx,
+    x: &Share,
+    hot: &BitShare,
+    weights: &[u64],
+) -> Result<Share, TwopcError> {
+    let (n, ring) = (x.len(), x.ring());
+    let multiples = weights.iter().map(|&w| x.mul_public(w as i64));
+    let multiples: Vec<Share> = multiples.collect();
+    let picked = mux(
+        ctx,
+        hot,
+        &Share::concat(ring, &multiples.iter().collect::<Vec<_>>()),
+    )?;
+    let mut sum = Share::zero(ring, n);
+    for k in 0..weights.len() {
+        sum.add_assign(&picked.slice(k * n..(k + 1) * n));
     }
-    sum
+    Ok(sum)
 }
 
 /// y·weight(k), where y has [`FRAC`] fraction bits in the ring [`listed`] and the result `frac`.
 fn finish(
     ctx: &mut Ctx,
     y: &Share,
-    hot: &[Share],
+    hot: &BitShare,
     weight: impl Fn(u32) -> f64,
     frac: u32,
     to: Ring,
 ) -> Result<Share, TwopcError> {
     // y is in [1, 2]: the product stays below 2^(to + GUARD + FRAC − 1).
     let limit = 1u64 << (to.bits() + GUARD - 2);
-    let weights: Vec<u64> = (0..hot.len() as u32)
+    let places = hot.len().checked_div(y.len()).unwrap_or(0);
+    let weights: Vec<u64> = (0..places as u32)
         .map(|k| ((weight(k) * f64::from(frac + GUARD).exp2()).round() as u64).min(limit))
         .collect();
-    let product = mul(ctx, y, &pick(hot, &weights, y.ring()))?;
+    let product = times_picked(ctx, y, hot, &weights)?;
     rescale(ctx, &product, FRAC + GUARD, Sign::NonNegative, to)
 }
 

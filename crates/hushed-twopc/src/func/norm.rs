@@ -80,21 +80,6 @@ impl NormReach {
         (self.squares - Self::USUAL.squares).div_ceil(2)
     }
 
-    /// Bits that a row's sum loses before and after it is divided: of the mean, `ring − frac − 2` less the second
-    /// number must be left. In a ring of 14 bits before the point that is 2^6, and 2^10 where v < 2^26.
-    fn mean_shifts(&self) -> [u32; 2] {
-        let wider = self.wider().min(8);
-        [12 + wider, 8 - wider]
-    }
-
-    /// What the magnitude of a row's mean must stay below in LayerNorm of rows of `width` numbers in the format `x`:
-    /// its sum, and the mean with the bits that the second shift drops, must leave the ring a bit beside the sign.
-    pub fn most_mean(&self, x: Format, width: usize) -> f64 {
-        let [_, after] = self.mean_shifts();
-        let sum = (f64::from(x.ring.bits()) - f64::from(x.frac) - 2.0).exp2();
-        (sum / width as f64).min(sum / f64::from(after).exp2())
-    }
-
     /// c·r and its factors. |c·r| ≤ √d, which beyond d = 2048 takes a bit more. c's finer bits are bits more, as far as
     /// the inverse root has room for them; r loses the rest.
     const fn product_bits(&self, width: usize) -> u32 {
@@ -144,6 +129,8 @@ const UNIT_PRODUCT: Format = Format::new(48, 20);
 pub const UNIT_ROW: Format = Format::new(48, UNIT_PRODUCT.frac + UNIT_FACTOR);
 /// Fraction bits of 1/√d.
 const UNIT_FACTOR: u32 = 16;
+/// A row's sum times 1/d.
+const MEAN: Ring = Ring::new(64);
 /// |c·r| ≤ √d < 2^5.5 with 25 fraction bits, a sign and a spare bit.
 const PRODUCT_BITS: u32 = 33;
 /// The most that c·r may have: [`inverse_root`] computes r with 24 bits more in 64.
@@ -207,13 +194,15 @@ pub fn normalise_rows_cost<L: Borrow<Layout>>(
     layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
 ) -> Result<RowsCost, TwopcError> {
     let NormShape { rows, width, .. } = shape;
-    let cut = |shift| rescale_cost(rows, from.ring, shift, from.ring);
-    let [before, after] = shape.reach.mean_shifts();
-    let mean = cut(before) + cut(after);
     let n = rows * width;
     let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
     let frac = centred.frac + how.root.frac;
-    let around = (if shape.centre { mean } else { Cost::ZERO })
+    let mean = if shape.centre {
+        mean_cost(rows, from)
+    } else {
+        Cost::ZERO
+    };
+    let around = mean
         + both_cost(n, from, centred, how.squared)
         + rescale_cost(n, centred.ring, frac - to.frac, to.ring);
     Ok(RowsCost::from(around)
@@ -285,16 +274,32 @@ fn unit_shape(rows: usize, width: usize) -> NormShape {
     }
 }
 
-/// Row means, in the format of `x`: usually the sum loses 12 low bits and is multiplied by ⌊2^20/d⌉/2^8, which for
-/// d = 384 is off by 1.2·10^−4 of the mean. Needs a row sum below 2^(ring − frac − 2), and a mean as
-/// [`NormReach::mean_shifts`] says.
+/// Row means, in the format of `x`: the sum loses as many low bits as leave 28 fraction bits to 1/d, in a ring of 64 from
+/// which each party drops them alone. Needs a row sum that [`most_mean`] allows.
 fn mean(ctx: &mut Ctx, x: &Share, from: Format, shape: NormShape) -> Result<Share, TwopcError> {
-    let [before, after] = shape.reach.mean_shifts();
+    let (before, after) = mean_shifts(from);
     let sum = x.sum_rows(shape.rows, shape.width);
-    let sum = rescale(ctx, &sum, before, Sign::Bounded, from.ring)?;
+    let sum = rescale(ctx, &sum, before, Sign::Bounded, MEAN)?;
     let factor = (f64::from(before + after).exp2() / shape.width as f64).round() as i64;
     let mean = sum.mul_public(factor);
     rescale(ctx, &mean, after, Sign::Bounded, from.ring)
+}
+
+fn mean_cost(rows: usize, from: Format) -> Cost {
+    let (before, after) = mean_shifts(from);
+    rescale_cost(rows, from.ring, before, MEAN) + rescale_cost(rows, MEAN, after, from.ring)
+}
+
+/// Bits that a row's sum loses before and after it is divided.
+fn mean_shifts(from: Format) -> (u32, u32) {
+    let after = MEAN.bits() - from.ring.bits();
+    (28u32.saturating_sub(after), after)
+}
+
+/// What the magnitude of a row's mean must stay below in LayerNorm of rows of `width` numbers in the format `x`: the
+/// sum must leave the ring a bit beside the sign.
+pub fn most_mean(x: Format, width: usize) -> f64 {
+    (f64::from(x.ring.bits()) - f64::from(x.frac) - 2.0).exp2() / width as f64
 }
 
 /// √d/√(Σ c² + d·ε), one a row, in the format that `how` says, of c in its format of squares.
@@ -412,7 +417,7 @@ mod tests {
             let mut x = rows(6, 96);
             (x[17], x[96 + 5]) = (3000.0, -3300.0);
             normed(x, 96, centre, wide);
-            // A mean of 94, which the usual shifts do not hold.
+            // A mean of 94.
             let mut x = rows(6, 32);
             x[33] = 3000.0;
             normed(x, 32, centre, wide);
@@ -431,21 +436,15 @@ mod tests {
         normed(x, 64, false, most);
     }
 
-    /// Near the limit of the mean, which is that of the mean's own format and that of the row's sum.
     #[test]
     fn means_up_to_the_limit() {
-        for (width, squares, limit) in [(256, 18, 64.0), (32, 18, 64.0), (64, 24, 256.0)] {
-            let reach = NormReach { squares, finer: 0 };
-            assert_eq!(reach.most_mean(FROM, width), limit);
+        for (width, limit) in [(32, 512.0), (64, 256.0), (256, 64.0)] {
+            assert_eq!(most_mean(FROM, width), limit);
             for sign in [1.0, -1.0] {
                 let shifted = rows(3, width).into_iter().map(|v| v + sign * 0.93 * limit);
-                normed(shifted.collect(), width, true, reach);
+                normed(shifted.collect(), width, true, NormReach::USUAL);
             }
         }
-        assert_eq!(
-            NormReach::USUAL.most_mean(FROM, 384),
-            f64::from(1 << 14) / 384.0
-        );
     }
 
     #[test]

@@ -3,24 +3,18 @@
 //! A match of a and b keeps a + 1{a < b}·(b − a). Comparison drops low bits
 //! ([`less_than_public`](super::less_than_public)): a match can be lost by less than 2^(drop_bits−1), so the winner of
 //! ⌈log₂ cols⌉ levels is at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum, and is always one of the row's
-//! elements. That is all a softmax needs, which only wants its arguments not to be large. Where few numbers of few rows
-//! are left all pairs are compared instead ([`super::pairs`]), in half the rounds. [`argmax_levels`] carries the
-//! column along: its multiplexer selects both in one message, so that it costs no further round. It keeps what every
-//! level had, because the second largest is among those that the largest has met.
+//! elements. That is all a softmax needs, which only wants its arguments not to be large. Where nothing is dropped and
+//! rows are of one width, more than two meet at once where that saves messages ([`super::pairs`]). [`argmax_levels`]
+//! carries the column along: its multiplexer selects both in one message, so that it costs no further round. It keeps
+//! what every level had, because the second largest is among those that the largest has met.
 
 use super::compare::{coarse, msb, msb_cost};
-use super::pairs::{best, best_cost, few, left_of};
+use super::pairs::{largest, largest_cost};
 use super::select::{mux, mux_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::share::{BitShare, Ring, Share};
-
-/// Numbers of a row whose pairs are all compared by [`largest_of_few`]: at most 2,016 pairs, some tens of kilobytes.
-const FEW: usize = 64;
-
-/// As many of each of several rows, for their maxima.
-const FEW_OF_ROWS: usize = 16;
 
 /// Cost of [`max_rows`].
 pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
@@ -29,21 +23,21 @@ pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_
 
 /// Cost of [`max_of_rows`].
 pub fn max_of_rows_cost(widths: &[usize], ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
-    let bits = (drop_bits, keep_bits);
-    let until = until(widths, ring, bits);
-    let left = widths.first().map_or(0, |&width| left_of(width, until));
-    tournament_cost(widths, ring, bits, 1, until) + best_cost(widths.len(), left, ring, 1)
+    match exact_rows_of(widths, ring, (drop_bits, keep_bits)) {
+        Some(cols) => largest_cost(widths.len(), cols, ring, 1),
+        None => tournament_cost(widths, ring, (drop_bits, keep_bits), 1),
+    }
 }
 
-/// Where a tournament for maxima ends: with few numbers of few rows, that are compared exactly, all pairs are compared
-/// at once.
-fn until(widths: &[usize], ring: Ring, (drop_bits, keep_bits): (u32, u32)) -> usize {
-    let same = widths.windows(2).all(|pair| pair[0] == pair[1]);
-    let exact = drop_bits == 0 && keep_bits >= ring.bits();
-    match same && exact && few(widths.len(), FEW_OF_ROWS) {
-        true => FEW_OF_ROWS,
-        false => 1,
-    }
+/// The width of rows that are of one, if nothing of their numbers is dropped in comparisons.
+fn exact_rows_of(
+    widths: &[usize],
+    ring: Ring,
+    (drop_bits, keep_bits): (u32, u32),
+) -> Option<usize> {
+    let (first, others) = widths.split_first()?;
+    let same = others.iter().all(|width| width == first);
+    (same && drop_bits == 0 && keep_bits >= ring.bits()).then_some(*first)
 }
 
 /// One element of each row of x (rows × cols, signed), at most ⌈log₂ cols⌉·2^(drop_bits−1) below the row's maximum.
@@ -73,19 +67,21 @@ pub fn max_of_rows(
     drop_bits: u32,
     keep_bits: u32,
 ) -> Result<Share, TwopcError> {
+    for &width in widths {
+        expect_at_least("max_rows", "columns", width as u64, 1)?;
+    }
+    expect_len("max_rows", "elements", x.len(), widths.iter().sum())?;
     let bits = (drop_bits, keep_bits);
-    let until = until(widths, x.ring(), bits);
-    let given = [x.clone()];
-    let few = tournament(ctx, "max_rows", given, widths, bits, until, |_| ())?;
-    let left = widths.first().map_or(0, |&width| left_of(width, until));
-    let [winners] = best(ctx, few, widths.len(), left)?;
+    let [winners] = match exact_rows_of(widths, x.ring(), bits) {
+        Some(cols) => largest(ctx, [x.clone()], widths.len(), cols)?,
+        None => tournament(ctx, [x.clone()], widths, bits, |_| ())?,
+    };
     Ok(winners)
 }
 
 /// Cost of [`largest_of_few`].
 pub fn largest_of_few_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
-    let cost = tournament_cost(&vec![cols; rows], ring, (0, ring.bits()), 2, FEW);
-    cost + best_cost(rows, left_of(cols, FEW), ring, 2)
+    largest_cost(rows, cols, ring, 2)
 }
 
 /// The largest of each row of x (rows × cols, signed), and what goes with it: of `with`, in the ring of x, as many
@@ -100,18 +96,19 @@ pub fn largest_of_few(
     rows: usize,
     cols: usize,
 ) -> Result<[Share; 2], TwopcError> {
-    let (name, ring) = ("largest_of_few", x.ring());
+    let name = "largest_of_few";
     let bits = |ring: Ring| ring.bits() as usize;
-    expect_len(name, "ring bits", bits(with.ring()), bits(ring))?;
-    let (widths, exact) = (vec![cols; rows], (0, ring.bits()));
-    let given = [x.clone(), with.clone()];
-    let [x, with] = tournament(ctx, name, given, &widths, exact, FEW, |_| ())?;
-    best(ctx, [x, with], rows, left_of(cols, FEW))
+    expect_len(name, "ring bits", bits(with.ring()), bits(x.ring()))?;
+    expect_at_least(name, "columns", cols as u64, 1)?;
+    for x in [x, with] {
+        expect_len(name, "elements", x.len(), rows * cols)?;
+    }
+    largest(ctx, [x.clone(), with.clone()], rows, cols)
 }
 
 /// Cost of [`argmax_levels`].
 pub fn argmax_levels_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
-    tournament_cost(&vec![cols; rows], ring, (0, ring.bits()), 2, 1)
+    tournament_cost(&vec![cols; rows], ring, (0, ring.bits()), 2)
 }
 
 /// The levels of an exact tournament, each with its elements and their columns, both in the ring of x: from x itself,
@@ -128,38 +125,31 @@ pub fn argmax_levels(
     cols: usize,
 ) -> Result<Vec<[Share; 2]>, TwopcError> {
     let (name, ring) = ("argmax_levels", x.ring());
-    let largest = (cols as u64).saturating_sub(1);
-    expect_at_most(name, "last column", largest, ring.mask())?;
+    expect_at_least(name, "columns", cols as u64, 1)?;
+    expect_len(name, "elements", x.len(), rows * cols)?;
+    expect_at_most(name, "last column", cols as u64 - 1, ring.mask())?;
     let columns: Vec<i64> = (0..rows * cols).map(|i| (i % cols) as i64).collect();
     let all = [x.clone(), Share::public(ctx.party(), ring, &columns)];
     let (bits, widths) = ((0, ring.bits()), vec![cols; rows]);
     let mut levels = Vec::new();
-    let last = tournament(ctx, name, all, &widths, bits, 1, |level: &[Share; 2]| {
+    let last = tournament(ctx, all, &widths, bits, |level: &[Share; 2]| {
         levels.push(level.clone());
     })?;
     levels.push(last);
     Ok(levels)
 }
 
-/// The tournament over the first of `all`, until rows have at most `until`; the others go with it. Comparisons drop and
-/// keep these `bits`. `before` sees what goes into each level.
-pub(super) fn tournament<const N: usize>(
+/// The tournament over the first of `all`; the others go with it. Comparisons drop and keep these `bits`. `before` sees
+/// what goes into each level.
+fn tournament<const N: usize>(
     ctx: &mut Ctx,
-    name: &'static str,
     mut all: [Share; N],
     widths: &[usize],
     (drop_bits, keep_bits): (u32, u32),
-    until: usize,
     mut before: impl FnMut(&[Share; N]),
 ) -> Result<[Share; N], TwopcError> {
-    for &width in widths {
-        expect_at_least(name, "columns", width as u64, 1)?;
-    }
     let mut widths = widths.to_vec();
-    for x in &all {
-        expect_len(name, "elements", x.len(), widths.iter().sum())?;
-    }
-    while widths.iter().any(|width| *width > until) {
+    while widths.iter().any(|width| *width > 1) {
         before(&all);
         let Level { a, b, kept } = Level::new(&mut widths);
         let apart = all.each_ref().map(|x| x.gather(&b).sub(&x.gather(&a)));
@@ -207,17 +197,16 @@ impl Level {
     }
 }
 
-pub(super) fn tournament_cost(
+fn tournament_cost(
     widths: &[usize],
     ring: Ring,
     (drop_bits, keep_bits): (u32, u32),
     carried: usize,
-    until: usize,
 ) -> Cost {
     let compared = keep_bits.min(ring.bits() - drop_bits);
     let mut cost = Cost::ZERO;
     let mut widths = widths.to_vec();
-    while widths.iter().any(|width| *width > until) {
+    while widths.iter().any(|width| *width > 1) {
         let matches = widths.iter().map(|width| width / 2).sum();
         cost = cost + msb_cost(matches, compared) + mux_cost(carried * matches, ring);
         widths

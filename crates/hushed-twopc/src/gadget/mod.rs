@@ -24,7 +24,7 @@
 //! | [`ole`] | 1 | bits + Σ (ℓ−j) |
 //! | [`table_16`] | 2 | 4 + 15ℓ |
 //! | [`max_rows`], [`argmax_levels`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
-//! | [`largest_of_few`] of k | [`msb`], [`all`] of k − 1 bits, [`mux`] | those of k(k−1)/2, k and k |
+//! | [`largest_of_few`], groups of k | for each level [`msb`], [`all`] of k − 1 bits, [`mux`] | those of k(k−1)/2, k − 1 and k − 1 |
 //! | [`pick()`] one of k | 2⌈log₁₆ k⌉ | (k−1)ℓ and some more |
 //! | [`top_bits()`], k of them | as [`msb`] of many below them, and ⌈(k−1)/2⌉ | as [`msb`] below, and 17 for two of them |
 //! | [`to_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |

@@ -1,8 +1,8 @@
-//! The largest of few numbers, in few messages: all pairs are compared at once, and the largest is the one that wins
-//! all its comparisons (of equal numbers the first).
+//! The largest number of a row, exactly and in few messages: groups of numbers are compared pair by pair, all at once,
+//! and the largest of a group is the one that wins all its comparisons (of equal numbers the first).
 //!
-//! A tournament of k waits for ⌈log₂ k⌉ comparisons, this for one and an AND of k − 1 bits; it makes k(k−1)/2
-//! comparisons instead of k − 1. More numbers play a tournament first ([`super::maximum`]).
+//! Groups of two are a tournament, with ⌈log₂ k⌉ levels and k − 1 comparisons of k numbers; one group of all of them is
+//! one level of k(k−1)/2. Messages or bytes: [`levels`] takes what costs least where a message is worth [`MESSAGE`].
 
 use super::boolean::{all, all_cost};
 use super::compare::{msb, msb_cost};
@@ -11,25 +11,106 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{BitShare, Ring, Share};
+use std::collections::BTreeMap;
 
-/// Pairs of all rows that are compared at once: for more, as of a whole prompt, bytes matter and rounds do not.
-const PAIRS: usize = 4096;
+/// What a message is worth in bytes: a quarter of what 1 Gbit/s carries in a latency of 0.25 ms, one way, and a twelfth of
+/// what 400 Mbit/s carry in one of 2 ms.
+const MESSAGE: u64 = 8192;
 
-/// Whether rows of so many numbers are few enough.
-pub(super) fn few(rows: usize, left: usize) -> bool {
-    rows * pairs(left) <= PAIRS
+/// Sizes of groups that are tried, beside all numbers of a row.
+const GROUPS: [usize; 3] = [2, 3, 4];
+
+/// The most numbers of which all pairs are compared: 2,016 of them.
+const MOST: usize = 64;
+
+/// Of each row of `cols` numbers the largest, and what goes with it: the first of `given` are compared, the others go
+/// with them.
+pub(super) fn largest<const N: usize>(
+    ctx: &mut Ctx,
+    given: [Share; N],
+    rows: usize,
+    cols: usize,
+) -> Result<[Share; N], TwopcError> {
+    let (mut all_of, mut left) = (given, cols);
+    let Some(ring) = all_of.first().map(Share::ring) else {
+        return Ok(all_of);
+    };
+    for group in levels(rows, cols, ring, N) {
+        let (groups, resting) = (left / group, left % group);
+        let row = |r: usize, from: usize, to: usize| r * left + from..r * left + to;
+        let places = |from: usize, to: usize| (0..rows).flat_map(move |r| row(r, from, to));
+        let places: Vec<usize> = places(0, groups * group).collect();
+        let grouped = all_of.each_ref().map(|x| x.gather(&places));
+        let winners = best(ctx, grouped, rows * groups, group)?;
+        // A row's winners, then those of it that rest.
+        let next = (0..rows).flat_map(|r| {
+            let winners = r * groups..(r + 1) * groups;
+            let rest = row(r, groups * group, left).map(move |at| rows * groups + at);
+            winners.chain(rest)
+        });
+        let next: Vec<usize> = next.collect();
+        all_of = std::array::from_fn(|k| {
+            Share::concat(all_of[k].ring(), &[&winners[k], &all_of[k]]).gather(&next)
+        });
+        left = groups + resting;
+    }
+    Ok(all_of)
+}
+
+/// The cost of [`largest`], with `carried` numbers a number.
+pub(super) fn largest_cost(rows: usize, cols: usize, ring: Ring, carried: usize) -> Cost {
+    let (mut left, mut cost) = (cols, Cost::ZERO);
+    for group in levels(rows, cols, ring, carried) {
+        cost = cost + best_cost(rows * (left / group), group, ring, carried);
+        left = left / group + left % group;
+    }
+    cost
+}
+
+/// The size of the groups of each level, until one number is left.
+fn levels(rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
+    let mut known = BTreeMap::from([(0, (0, 1)), (1, (0, 1))]);
+    cheapest(cols, &mut known, &|groups, group| {
+        let cost = best_cost(rows * groups, group, ring, carried);
+        // An OT takes as long as a byte or two.
+        cost.bytes() + cost.cots_client + cost.cots_server + MESSAGE * cost.rounds
+    });
+    let (mut left, mut levels) = (cols, Vec::new());
+    while let Some(&(_, group)) = known.get(&left).filter(|_| left > 1) {
+        levels.push(group);
+        left = left / group + left % group;
+    }
+    levels
+}
+
+/// The least price of `left` numbers a row, and the size of the groups to begin with.
+fn cheapest(
+    left: usize,
+    known: &mut BTreeMap<usize, (u64, usize)>,
+    price: &impl Fn(usize, usize) -> u64,
+) -> u64 {
+    if let Some(&(found, _)) = known.get(&left) {
+        return found;
+    }
+    let whole = Some(left).filter(|&all| all <= MOST);
+    let sizes = GROUPS.into_iter().filter(|&group| group <= left);
+    let least = sizes.chain(whole).map(|group| {
+        let (groups, resting) = (left / group, left % group);
+        let now = price(groups, group);
+        (now + cheapest(groups + resting, known, price), group)
+    });
+    let least = least.min().unwrap_or((0, 1));
+    known.insert(left, least);
+    least.0
 }
 
 /// Of each row the number that wins all its comparisons, and what goes with it.
-pub(super) fn best<const N: usize>(
+fn best<const N: usize>(
     ctx: &mut Ctx,
     all_of: [Share; N],
     rows: usize,
     left: usize,
 ) -> Result<[Share; N], TwopcError> {
-    if left < 2 || N == 0 {
-        return Ok(all_of);
-    }
     let (x, ring) = (&all_of[0], all_of[0].ring());
     let of_rows = |k: usize| (0..rows).map(move |row| row * k);
     let places = |second: bool| -> Vec<usize> {
@@ -46,39 +127,36 @@ pub(super) fn best<const N: usize>(
         true => loses.len() + pair_of(left, i, j),
         false => pair_of(left, j, i),
     };
-    // Vector t has every number's comparison with the t-th of the others.
+    // Vector t has the comparison of every number but the last with the t-th of the others.
     let against = |t: usize| {
         let one = |i| won(i, if t < i { t } else { t + 1 });
-        let row = |start| (0..left).map(move |i| start + one(i));
+        let row = |start| (0..left - 1).map(move |i| start + one(i));
         both.gather(&of_rows(pairs(left)).flat_map(row).collect::<Vec<_>>())
     };
-    let all_won = all(ctx, &(0..left - 1).map(against).collect::<Vec<_>>())?;
-    let kept = BitShare::concat(&[&all_won; N]);
-    let kept = mux(ctx, &kept, &Share::concat(ring, &all_of.each_ref()))?;
-    let n = rows * left;
+    let won_all = all(ctx, &(0..left - 1).map(against).collect::<Vec<_>>())?;
+    // The last is the largest unless another is: what the winner has more than it is added.
+    let last: Vec<usize> = of_rows(left).map(|start| start + left - 1).collect();
+    let others: Vec<usize> = of_rows(left)
+        .flat_map(|start| start..start + left - 1)
+        .collect();
+    let more = all_of.each_ref().map(|x| {
+        let last = x.gather(&last);
+        (x.gather(&others).sub(&last.repeat_each(left - 1)), last)
+    });
+    let moves = Share::concat(ring, &more.each_ref().map(|(more, _)| more));
+    let moves = mux(ctx, &BitShare::concat(&[&won_all; N]), &moves)?;
+    let n = rows * (left - 1);
     Ok(std::array::from_fn(|part| {
-        kept.slice(part * n..(part + 1) * n).sum_rows(rows, left)
+        let moved = moves.slice(part * n..(part + 1) * n);
+        more[part].1.add(&moved.sum_rows(rows, left - 1))
     }))
 }
 
 /// The cost of [`best`], with `carried` numbers a number.
-pub(super) fn best_cost(rows: usize, left: usize, ring: Ring, carried: usize) -> Cost {
-    match left {
-        0 | 1 => Cost::ZERO,
-        left => {
-            msb_cost(rows * pairs(left), ring.bits())
-                + all_cost(rows * left, left - 1)
-                + mux_cost(carried * rows * left, ring)
-        }
-    }
-}
-
-/// How many of a row are left by a tournament that ends where there are at most `few`.
-pub(super) fn left_of(mut cols: usize, few: usize) -> usize {
-    while cols > few {
-        cols = cols.div_ceil(2);
-    }
-    cols
+fn best_cost(rows: usize, left: usize, ring: Ring, carried: usize) -> Cost {
+    msb_cost(rows * pairs(left), ring.bits())
+        + all_cost(rows * (left - 1), left - 1)
+        + mux_cost(carried * rows * (left - 1), ring)
 }
 
 fn pairs(k: usize) -> usize {
@@ -88,4 +166,60 @@ fn pairs(k: usize) -> usize {
 /// The number of the pair i < j of k.
 fn pair_of(k: usize, i: usize, j: usize) -> usize {
     i * (2 * k - i - 1) / 2 + j - i - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_rows_take_few_messages_and_many_take_few_bytes() {
+        let ring = Ring::new(17);
+        let comparisons = |rows: usize, cols: usize| {
+            let mut left = cols;
+            let levels = levels(rows, cols, ring, 1);
+            let level = levels.iter().map(|&group| {
+                let groups = left / group;
+                left = groups + left % group;
+                groups * pairs(group)
+            });
+            let all: usize = level.sum();
+            assert_eq!(left, 1);
+            all
+        };
+        assert_eq!(levels(1, 9, ring, 1), [9]);
+        assert_eq!(levels(1, 1, ring, 1), [0; 0]);
+        assert!(comparisons(4096, 128) < 150);
+        let tournament = best_cost(12 * 64, 2, ring, 1).rounds * 8;
+        let now = largest_cost(12, 129, ring, 1);
+        assert!(now.rounds * 3 < tournament * 2, "{}", now.rounds);
+    }
+
+    #[test]
+    fn no_other_sizes_of_groups_cost_less() {
+        // All ways to one number, one by one.
+        fn least(left: usize, price: &dyn Fn(usize, usize) -> u64) -> u64 {
+            if left < 2 {
+                return 0;
+            }
+            let sizes = [2, 3, 4, left];
+            let sizes = sizes.into_iter().filter(|&group| group <= left);
+            let way = |g: usize| price(left / g, g) + least(left / g + left % g, price);
+            sizes.map(way).min().unwrap()
+        }
+        for (rows, cols) in [(1, 50), (12, 33), (700, 20)] {
+            let ring = Ring::new(24);
+            let price = |groups: usize, group: usize| {
+                let cost = best_cost(rows * groups, group, ring, 2);
+                cost.bytes() + cost.cots_client + cost.cots_server + MESSAGE * cost.rounds
+            };
+            let mut left = cols;
+            let found = levels(rows, cols, ring, 2).into_iter().map(|group| {
+                let now = price(left / group, group);
+                left = left / group + left % group;
+                now
+            });
+            assert_eq!(found.sum::<u64>(), least(cols, &price));
+        }
+    }
 }
