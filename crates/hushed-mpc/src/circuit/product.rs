@@ -67,6 +67,8 @@ struct Rows {
     offset: Option<Vec<f64>>,
     /// The next weight.
     at: usize,
+    /// What no longer is used, to be written over.
+    room: Option<PreparedWeights>,
     all: Integers,
 }
 
@@ -74,7 +76,11 @@ impl Rows {
     /// For all rows, once it is known that there are numbers.
     fn make_room(&mut self, outputs: usize) {
         if self.all.weights.is_empty() {
-            self.all.weights = vec![0; outputs * self.gain.len()];
+            let count = outputs * self.gain.len();
+            self.all.weights = match self.room.take() {
+                Some(room) => room.into_room(count),
+                None => vec![0; count],
+            };
         }
     }
 
@@ -196,12 +202,16 @@ impl Product {
         }
     }
 
-    /// The integers, rounded once, when all is multiplied in.
+    /// The integers, rounded once, when all is multiplied in; in the memory of `room`, if they fit there.
     ///
     /// # Errors
     /// [`ModelError::ShapesOnly`] where there are no numbers; [`ModelError::Folder`] for stored ones that cannot be
     /// read; [`ModelError::Mismatch`].
-    pub fn integers(&self, id: StepId) -> Result<Integers, ModelError> {
+    pub fn integers(
+        &self,
+        id: StepId,
+        room: Option<PreparedWeights>,
+    ) -> Result<Integers, ModelError> {
         let (gain, offset) = match &self.norm {
             None => (vec![1.0; self.inputs], None),
             Some(norm) => {
@@ -216,6 +226,7 @@ impl Product {
             gain,
             offset,
             at: 0,
+            room,
             all: Integers {
                 weights: Vec::new(),
                 bias: Vec::with_capacity(self.outputs),
@@ -252,12 +263,16 @@ impl Product {
         Ok(rows.all)
     }
 
-    /// The product as a party runs it.
+    /// The product as a party runs it, in the memory of `room` if it fits there.
     ///
     /// # Errors
     /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
-    pub(crate) fn layer(&self, id: StepId) -> Result<Layer, RunError> {
-        let integers = match self.integers(id) {
+    pub(crate) fn layer(
+        &self,
+        id: StepId,
+        room: Option<PreparedWeights>,
+    ) -> Result<Layer, RunError> {
+        let integers = match self.integers(id, room) {
             Err(ModelError::ShapesOnly { .. }) => return Ok(Layer { numbers: None }),
             integers => integers?,
         };
@@ -360,7 +375,7 @@ mod tests {
             for scale in [1.0, -std::f64::consts::LOG2_E / 3.0] {
                 let parts = vec![scaled(&linear, scale), Part::Operand];
                 let product = Product::new(norm, INPUTS, parts);
-                let found = product.integers(id).unwrap();
+                let found = product.integers(id, None).unwrap();
                 let (weights, bias) = slow(&product, id);
                 assert!(found.weights == weights && found.bias == bias);
                 let largest = weights.iter().map(|w| w.unsigned_abs()).max();

@@ -147,10 +147,20 @@ impl Protocol {
             let one = row.get_mut(place as usize);
             *one.ok_or(ModelError::TokenOutOfRange { vocabulary: rows })? = 1;
         }
-        let hot = Share::new(ring, hot);
+        self.client_product(&Share::new(ring, hot), shape, ahead)
+    }
+
+    /// The client's part of a product, which was made ahead or not.
+    fn client_product(
+        &mut self,
+        x: &Share,
+        shape: &LinearShape,
+        ahead: Option<Ahead>,
+    ) -> Result<Share, RunError> {
+        let (ctx, he) = (&mut self.ctx, &self.he);
         Ok(match ahead {
-            Some(ahead) => linear_ahead_client(ctx, &hot, ahead)?,
-            None => linear_client(ctx, he, &hot, shape)?,
+            Some(ahead) => linear_ahead_client(ctx, x, ahead)?,
+            None => linear_client(ctx, he, x, shape)?,
         })
     }
 
@@ -160,10 +170,13 @@ impl Protocol {
         e: &Embedding,
         table: Table,
     ) -> Result<Arc<PreparedWeights>, RunError> {
-        let held = self.layers.table(e, table)?;
-        if table == Table::Tokens {
-            self.next.begin(self.layers.streamed.first());
+        if table != Table::Tokens {
+            return self.layers.table(e, table);
         }
+        // The memory of a layer is not held beside that of the table.
+        self.next = NextLayer::default();
+        let held = self.layers.table(e, table)?;
+        self.next.begin(self.layers.streamed.first());
         Ok(held)
     }
 
@@ -273,11 +286,7 @@ impl Shares for Protocol {
     ) -> Result<Share, RunError> {
         let ahead = self.stock.take(Of::Weights(id), rows);
         if self.ctx.is_client() {
-            let (ctx, he) = (&mut self.ctx, &self.he);
-            return Ok(match ahead {
-                Some(ahead) => linear_ahead_client(ctx, x, ahead)?,
-                None => linear_client(ctx, he, x, &product.shape(rows))?,
-            });
+            return self.client_product(x, &product.shape(rows), ahead);
         }
         let layer = self.layer(id, product)?;
         let (weights, bias) = layer.weights(id)?;
@@ -288,6 +297,9 @@ impl Shares for Protocol {
         };
         let mut words = result.into_words();
         add_bias(&mut words, bias);
+        if let (false, Some(layer)) = (self.layers.streamed.is_empty(), Arc::into_inner(layer)) {
+            self.next.used(layer);
+        }
         Ok(Share::new(MAIN, words))
     }
 

@@ -46,7 +46,7 @@ impl Layers {
         if let Some(layer) = map.get(&id) {
             return Ok(layer.clone());
         }
-        let layer = Arc::new(product.layer(id)?);
+        let layer = Arc::new(product.layer(id, None)?);
         map.insert(id, layer.clone());
         Ok(layer)
     }

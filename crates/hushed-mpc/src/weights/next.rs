@@ -5,6 +5,7 @@ use std::panic::resume_unwind;
 use std::thread::{Builder, JoinHandle};
 
 use hushed_model::StepId;
+use hushed_twopc::he::PreparedWeights;
 
 use crate::RunError;
 use crate::circuit::product::{Layer, Product};
@@ -14,7 +15,11 @@ pub(crate) type Order = [(StepId, Product)];
 
 /// The layer that a session will ask for next.
 #[derive(Default)]
-pub(crate) struct NextLayer(Option<(StepId, JoinHandle<Result<Layer, RunError>>)>);
+pub(crate) struct NextLayer {
+    made: Option<(StepId, JoinHandle<Result<Layer, RunError>>)>,
+    /// One that the session has used: another is made in its memory.
+    used: Option<PreparedWeights>,
+}
 
 impl NextLayer {
     /// This layer; the one after it is begun.
@@ -24,9 +29,9 @@ impl NextLayer {
         id: StepId,
         product: &Product,
     ) -> Result<Layer, RunError> {
-        let layer = match self.0.take() {
+        let layer = match self.made.take() {
             Some((at, made)) if at == id => made.join().unwrap_or_else(|why| resume_unwind(why)),
-            _ => product.layer(id),
+            _ => product.layer(id, self.used.take()),
         };
         let mut rest = order.iter().skip_while(|(at, _)| *at != id);
         self.begin(rest.nth(1));
@@ -35,11 +40,18 @@ impl NextLayer {
 
     /// Begins to make a layer. Where no thread can be had it is made when it is asked for.
     pub(crate) fn begin(&mut self, next: Option<&(StepId, Product)>) {
-        self.0 = next.cloned().and_then(|(id, product)| {
-            let name = "next layer".to_owned();
-            let made = Builder::new().name(name).spawn(move || product.layer(id));
+        self.made = next.cloned().and_then(|(id, product)| {
+            let (name, room) = ("next layer".to_owned(), self.used.take());
+            let made = Builder::new()
+                .name(name)
+                .spawn(move || product.layer(id, room));
             Some((id, made.ok()?))
         });
+    }
+
+    /// A layer that was used. Sessions do not share it.
+    pub(crate) fn used(&mut self, layer: Layer) {
+        self.used = layer.numbers.map(|(weights, _)| weights);
     }
 }
 
@@ -69,7 +81,7 @@ mod tests {
             let streaming = Layers::streaming(&stored.0).unwrap();
             assert_eq!(streaming.streamed.len(), layers.len(), "{name}");
             for (id, product) in &streaming.streamed {
-                let ours = product.layer(*id).unwrap().numbers.unwrap();
+                let ours = product.layer(*id, None).unwrap().numbers.unwrap();
                 let theirs = layers.get(*id, product).unwrap();
                 let theirs = theirs.numbers.as_ref().unwrap();
                 assert!(ours.0.columns() == theirs.0.columns() && ours.1 == theirs.1);

@@ -60,7 +60,7 @@ pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
         }
     }
     each_product(&program, |id, product| {
-        let integers = product.integers(id)?;
+        let integers = product.integers(id, None)?;
         all.extend(ranges::layer(id, integers.largest, &integers.bias));
         Ok(())
     })?;
