@@ -315,7 +315,9 @@ impl<'a, S: Slots> Pass<'a, S> {
         for layer in &layers {
             supported(program, layer.clone())?;
         }
-        let rows = rows.lifted(on, placement.attention)?;
+        // Norms read them beside statistics, and a constant row one level lower: they must bind neither.
+        let limbs = placement.attention.max(placement.statistics + 1);
+        let rows = rows.lifted(on, limbs.min(on.top()))?;
         Ok(Pass {
             masks: RowMasks::new(on, &rows)?,
             on,

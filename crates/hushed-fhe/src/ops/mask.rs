@@ -80,6 +80,9 @@ impl<V> RowsKnown<V> {
     }
 }
 
+/// The step that refreshes encrypted rows of tokens, before the columns of an upload are parted.
+pub(crate) const REAL_ROWS: &str = "input.rows";
+
 /// Rows of tokens with at least so many primes: refreshed if they have fewer.
 ///
 /// # Errors
@@ -88,7 +91,7 @@ pub(crate) fn lifted<S: Slots>(on: &S, real: S::Value, limbs: usize) -> Result<S
     if on.limbs(&real) >= limbs {
         return Ok(real);
     }
-    let id = StepId::outside("input.refresh");
+    let id = StepId::outside(REAL_ROWS);
     on.at(id);
     let mut refreshed = on.refresh(id, vec![real], limbs)?;
     Ok(refreshed.pop().ok_or(PackingError::Mismatch)?)

@@ -13,8 +13,8 @@
 //!
 //! Memory is no length of a path: it is the most that any step holds, and keys that all steps share. So if the quickest
 //! placement takes more than the server may, it is made smaller, with nothing on disk, with either half of a layer
-//! there, and with both. The quickest that fits is taken, time at the disk included, and what turns out not to have
-//! been needed is undone.
+//! there, and with both. Of these the quickest that fits is taken, time at the disk included, and what turns out not to
+//! have been needed is undone: close to the best, not always it.
 
 use hushed_model::StepId;
 use serde::Serialize;

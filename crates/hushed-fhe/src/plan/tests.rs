@@ -200,8 +200,11 @@ fn visits_add_up_to_steps() {
             assert_eq!((done[0], done[2]), (0.0, done[3]));
             assert!(done[2] > 0.0 && (2.0 * done[1] - done[2]).abs() < 1e-9);
             assert!(done[2] <= table.seconds_of(refresh));
-            let first: Vec<String> = table.visits().map(|v| v.0.to_string()).take(2).collect();
-            assert_eq!(first, ["input", "input.columns"]);
+            // The rows of tokens come first: they are sent with too few primes for a variance.
+            let first: Vec<String> = table.visits().map(|v| v.0.to_string()).take(3).collect();
+            let rows = first.iter().filter(|site| *site == "input.rows").count();
+            assert_eq!(rows, usize::from(lengths == Lengths::Private), "{first:?}");
+            assert_eq!((&*first[0], &*first[1 + rows]), ("input", "input.columns"));
         }
     }
 }

@@ -11,6 +11,7 @@ use hushed_model::StepId;
 
 use super::prices::Prices;
 use super::steps::{self, Done, Step};
+use crate::ops::mask::REAL_ROWS;
 use crate::simulate::{Counts, Op, Visit};
 
 /// The visits of a run. One without any knows nothing, and a run that follows it tells no part of itself.
@@ -61,8 +62,8 @@ impl Timetable {
         Timetable::one_by_one(counts.visits.iter().map(&mut planned).collect())
     }
 
-    /// The same with a step that a dry run does not have: the columns of an upload are parted after the first visit, in
-    /// which the masks of its rows are made.
+    /// The same with a step that a dry run does not have: the columns of an upload are parted when the masks of its rows
+    /// are made.
     pub(super) fn with_parted(self, parted: &Step) -> Timetable {
         let mut visits = self.visits;
         let columns = Planned {
@@ -73,7 +74,9 @@ impl Timetable {
             bootstraps: 0.0,
             refreshed: 0,
         };
-        visits.insert(visits.len().min(1), columns);
+        let masks = ["input", REAL_ROWS].map(StepId::outside);
+        let masks = visits.iter().take_while(|v| masks.contains(&v.site));
+        visits.insert(masks.count(), columns);
         Timetable::one_by_one(visits)
     }
 

@@ -79,10 +79,10 @@ pub struct Simulator {
     applied: Option<Mutex<Applied>>,
 }
 
-/// What functions count and return, by step, function, and primes and scales of the argument and the result: degrees
-/// and steps are those of a step, whatever the head or the column.
+/// What functions count and return, by step, function, primes of the argument and levels that it takes, and scales of
+/// the argument and the result: degrees and steps are those of a step, whatever the head or the column.
 type Applied = HashMap<Like, (Arc<Counted>, usize, Scale, Imaginary)>;
-type Like = (StepId, Discriminant<Function>, usize, [u64; 2]);
+type Like = (StepId, Discriminant<Function>, (usize, usize), [u64; 2]);
 
 /// A vector of slots with the primes and the scale that a ciphertext would have.
 #[derive(Clone, Debug)]

@@ -79,7 +79,7 @@ impl Slots for Simulator {
     ) -> Result<Vector, FheError> {
         let Some(watch) = &self.watch else {
             return match &self.applied {
-                Some(applied) => self.counted_once(applied, f, x, target, compute),
+                Some(applied) => self.counted_once(applied, f, x, (levels, target), compute),
                 None => compute(),
             };
         };
@@ -448,11 +448,12 @@ impl Simulator {
         applied: &Mutex<Applied>,
         f: &Function,
         x: &Vector,
-        target: Scale,
+        (levels, target): (usize, Scale),
         compute: impl FnOnce() -> Result<Vector, FheError>,
     ) -> Result<Vector, FheError> {
         let scales = [x.scale, target].map(|scale| scale.value().to_bits());
-        let like = (self.tally.site(), discriminant(f), x.limbs, scales);
+        let limbs = (x.limbs, levels);
+        let like = (self.tally.site(), discriminant(f), limbs, scales);
         let held = || applied.lock().unwrap_or_else(PoisonError::into_inner);
         let known = held().get(&like).cloned();
         if let Some((counted, limbs, scale, imaginary)) = known {
