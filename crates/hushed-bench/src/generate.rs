@@ -47,7 +47,7 @@ enum Token {
     Later,
     /// The same, with the weights held transformed for one row.
     Held,
-    /// The same, with products by weights made ahead.
+    /// The same, with products by weights and tables made ahead.
     Ahead,
 }
 

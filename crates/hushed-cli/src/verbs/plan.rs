@@ -69,8 +69,8 @@ pub struct Args {
     )]
     max_tokens: usize,
 
-    /// With --max-tokens: products by weights are made for N later tokens at a time before they are needed, as by
-    /// `generate --ahead N`
+    /// With --max-tokens: products by weights and tables are made for N later tokens at a time before they are needed,
+    /// as by `generate --ahead N`
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
     ahead: u16,
 
