@@ -144,6 +144,10 @@ impl Walk<'_> {
         self.quicker("columns uploaded at the lowest level", &mut at, |p| {
             p.upload = bounds.floor;
         });
+        // Encrypted rows of tokens come with as many primes: then they need no refresh.
+        self.quicker("rows of tokens uploaded as norms need them", &mut at, |p| {
+            p.upload = p.attention.max(p.statistics + 1).min(bounds.top);
+        });
         let baby: [(_, Size); 2] = [
             ("Q·Kᵀ", |p| &mut p.scores_baby),
             ("P·V", |p| &mut p.attend_baby),
