@@ -218,19 +218,24 @@ impl Shape for Split {
         }))
     }
 
+    /// Slots without a column have numbers too: a map must not see them.
     fn pack(
         &self,
         layer: &LinearMap,
         x: &[Vec<f64>],
-        _: &mut Normal,
+        random: &mut Normal,
     ) -> Result<Vec<Vec<Complex64>>, BenchError> {
         let places = self.places(0, layer).map_err(CkksError::from)?;
-        let part = |vector: usize, slot: usize| {
-            let at = x.get(vector).zip(places.column(slot));
-            at.map_or(0.0, |(x, column)| x[column])
-        };
-        let slot = |slot: usize| Complex64::new(part(0, slot), part(1, slot));
-        Ok(vec![(0..self.slots).map(slot).collect()])
+        let mut slots = Vec::with_capacity(self.slots);
+        for slot in 0..self.slots {
+            let mut part = |vector: usize| match (x.get(vector), places.column(slot)) {
+                (Some(x), Some(column)) => x[column],
+                (Some(_), None) => random.next(),
+                (None, _) => 0.0,
+            };
+            slots.push(Complex64::new(part(0), part(1)));
+        }
+        Ok(vec![slots])
     }
 
     fn unpack(
