@@ -1,4 +1,4 @@
-//! The block in the clear: random weights, and the three forms of Table II.
+//! The block in the clear: random weights, and its forms.
 
 use hushed_ckks::poly::{PolyError, Polynomial};
 use hushed_fhe::{Interval, LinearMap, fits};

@@ -1,6 +1,6 @@
-//! The feed-forward block of GPT-2 on one vector, as Table II of the Orion kernels paper (arXiv 2512.11135) has it: with
-//! GELU by a polynomial, without, and with both maps merged into one. No bootstrap: the input is fresh, with as many
-//! primes as the block uses up, and the result has one.
+//! The feed-forward block of GPT-2 on one vector, as Table II of the Orion kernels paper (arXiv 2512.11135) has it:
+//! with GELU by a polynomial, without, and with both maps merged into one. No bootstrap: the input is fresh, with as
+//! many primes as the block uses up, and the result has one.
 //!
 //! | layout | maps | vectors at once |
 //! |---|---|---|
