@@ -107,6 +107,8 @@ for ((round = 1; round <= ${HUSHED_PEER_ROUNDS:-1}; round++)); do
     if any lattigo; then
         ours lintrans
         lattigo lintrans
+        ours ffn --only "over all slots"
+        lattigo ffn
     fi
     if any lattigo poulpy openfhe; then
         # The quote ends the name: not the precise set.

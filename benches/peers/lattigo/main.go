@@ -1,6 +1,6 @@
 // Lattigo v6 CKKS beside ours: one JSON object a line, fields as in docs/benchmarks.md.
 //
-//	peer-lattigo -mode ntt | ops | lintrans | boot | answers
+//	peer-lattigo -mode ntt | ops | lintrans | ffn | boot | answers
 package main
 
 import (
@@ -283,7 +283,7 @@ func errors(params ckks.Parameters, ecd *ckks.Encoder, dec *rlwe.Decryptor, want
 }
 
 func main() {
-	mode := flag.String("mode", "ops", "ntt | ops | lintrans | boot | answers")
+	mode := flag.String("mode", "ops", "ntt | ops | lintrans | ffn | boot | answers")
 	set := flag.String("set", "N16QP1767H32768H32", "boot: N16QP1767H32768H32 | N16QP1546H192H32")
 	reps := flag.Int("reps", 3, "boot: repetitions after one to warm up")
 	threads := flag.Int("threads", 1, "boot: bootstraps at once")
@@ -295,6 +295,11 @@ func main() {
 		ops([]int{2, 6, 13, 28})
 	case "lintrans":
 		linearTransform(6)
+	case "ffn":
+		ffn("gelu", 127)
+		ffn("gelu", 28)
+		ffn("no activation", 0)
+		ffn("merged", 0)
 	case "boot":
 		boot(*set, *reps, *threads)
 	case "answers":

@@ -309,6 +309,11 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(fhe::heads),
     },
     Suite {
+        name: "ffn",
+        about: "CKKS: the feed-forward block of GPT-2 for one vector and for several, with GELU, without, and merged",
+        kind: Kind::Local(fhe::blocks),
+    },
+    Suite {
         name: "fhe-layer",
         about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores, and gigabytes in TMPDIR",
         kind: Kind::Local(fhe::layers),

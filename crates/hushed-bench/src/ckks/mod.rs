@@ -42,7 +42,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    fn new(params: &Arc<CkksParams>, plan: &EvalKeyPlan) -> Result<Bench, CkksError> {
+    pub(crate) fn new(params: &Arc<CkksParams>, plan: &EvalKeyPlan) -> Result<Bench, CkksError> {
         Self::with_rng(params, plan, SecretRng::from_os("bench ckks"))
     }
 
@@ -130,7 +130,7 @@ fn describe(params: &CkksParams) -> Value {
 }
 
 /// Median seconds of `call` after one that is thrown away, and the number of runs.
-fn measure(
+pub(crate) fn measure(
     runs: usize,
     mut call: impl FnMut() -> Result<(), CkksError>,
 ) -> Result<(f64, usize), CkksError> {

@@ -5,6 +5,7 @@
 //! `seconds_per_text` is what papers call amortised.
 
 mod decoder;
+mod ffn;
 mod heads;
 mod layer;
 mod model;
@@ -33,6 +34,7 @@ use super::BenchError;
 use crate::machine::{forget_peak, peak_memory};
 
 pub use decoder::{sigmoids, ternary_products};
+pub use ffn::blocks;
 pub use heads::heads;
 pub use layer::layers;
 pub use model::models;

@@ -8,6 +8,8 @@
 //! and K, which carries the rows of tokens and the causal mask ([`KeyMask::Turned`]). All other scores are at −1, where
 //! p is 0. A sum is brought home frame by frame, and the first inverse back to the frames: 3·(g − 1) rotations a head.
 
+use std::sync::Arc;
+
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Inverse, Polynomial, evaluate};
 use hushed_model::{Attention, Mask, StepId, Weigh};
@@ -104,10 +106,19 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
             (Weigh::Sigmoid { bias }, ScoresChoice::Sigmoid(choice)) => {
                 let shared = block.heads.shared().max(1);
                 let widest = choice.heads.chunks(shared).map(widest);
-                let one = |(head, scores)| Sigmoid::new(head, scores, bias, choice.degree, layout);
                 let each = widest.flat_map(|scores| std::iter::repeat_n(scores, shared));
-                let heads = each.take(choice.heads.len()).enumerate().map(one);
-                Ok(Weighing::Sigmoid(heads.collect::<Result<_, _>>()?))
+                let mut heads: Vec<Sigmoid> = Vec::with_capacity(choice.heads.len());
+                for (head, scores) in each.take(choice.heads.len()).enumerate() {
+                    // Where nothing is computed, one fit stands for all; heads with one interval share it anyway.
+                    let alike =
+                        |like: &&Sigmoid| on.only_shapes() || like.interval == fits::masked(scores);
+                    let polynomial = match heads.last().filter(alike) {
+                        Some(like) => Arc::clone(&like.polynomial),
+                        None => Arc::new(fits::sigmoid(scores, bias, choice.degree)?),
+                    };
+                    heads.push(Sigmoid::new(head, scores, bias, polynomial, layout));
+                }
+                Ok(Weighing::Sigmoid(heads))
             }
             (Weigh::Softmax, ScoresChoice::Softmax(choice)) => {
                 let Some(real) = real else {
@@ -271,7 +282,7 @@ fn widest(heads: &[Interval]) -> Interval {
 pub(super) struct Sigmoid {
     f: Function,
     interval: Interval,
-    polynomial: Polynomial,
+    polynomial: Arc<Polynomial>,
     layout: Interleave,
 }
 
@@ -280,20 +291,20 @@ impl Sigmoid {
         head: usize,
         scores: Interval,
         bias: f64,
-        degree: usize,
+        polynomial: Arc<Polynomial>,
         layout: Interleave,
-    ) -> Result<Self, FheError> {
+    ) -> Self {
         let interval = fits::masked(scores);
-        Ok(Sigmoid {
+        Sigmoid {
             f: Function::Sigmoid {
                 head,
                 scores: interval,
                 bias,
             },
-            polynomial: fits::sigmoid(scores, bias, degree)?,
+            polynomial,
             interval,
             layout,
-        })
+        }
     }
 
     /// Of the scores of diagonal `giant` + `r` in its frame: masked ones, which are 0, give 0.
