@@ -5,7 +5,8 @@
 //! refresh. Operations and refreshes get dearer with primes, so of the edges that run, that of the fewest primes is the
 //! cheapest: a half begins with no more than its steps use up. A statistic is inside a half, its inverse has to arrive
 //! above the columns, and all halves share its primes: for each number of these the path is found ([`lowest`]), and a
-//! dry run prices it.
+//! dry run prices it. With private lengths an encoder's rows of tokens are one more vector that norms read: whether it
+//! is uploaded with more primes than the columns need, or refreshed, is tried afterwards.
 //!
 //! Baby steps change one step each, and its price is convex in their logarithm: they are doubled or halved for as long
 //! as that is quicker. What is held besides costs no time: larger groups of heads and of hidden columns are never

@@ -62,6 +62,9 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 /// and an encoder with private lengths.
 const KINDS: usize = 4;
 
+/// Those whose search leaves nothing out: how encrypted rows of an encoder come, one vector, is tried after the rest.
+const SEARCHED: std::ops::Range<usize> = 0..3;
+
 fn subject(kind: usize, drawn: Drawn, (rows, hidden): (usize, usize)) -> Subject {
     let Drawn {
         heads,
@@ -131,7 +134,7 @@ proptest! {
     /// Of all numbers of primes of an upload, of columns before either half, and of statistics: none that runs is
     /// quicker than what the search finds.
     #[test]
-    fn no_levels_are_cheaper(kind in 0..KINDS, drawn in drawn()) {
+    fn no_levels_are_cheaper(kind in SEARCHED, drawn in drawn()) {
         let subject = subject(kind, drawn, (2, 4));
         let found = subject.plan(options(Lengths::Public)).unwrap();
         let best = &found.placement;
@@ -166,7 +169,7 @@ proptest! {
     /// is; with less and less of it, down to the least that any takes, there is a plan, and none that fits is much
     /// quicker.
     #[test]
-    fn no_sizes_are_cheaper(kind in 0..KINDS, drawn in drawn()) {
+    fn no_sizes_are_cheaper(kind in SEARCHED, drawn in drawn()) {
         let subject = subject(kind, drawn, (8, 32));
         let free = subject.plan(options(Lengths::Public)).unwrap();
         let floor = Simulator::new(&subject.params, subject.params.slots()).unwrap().floor();
