@@ -9,6 +9,7 @@ mod ahead;
 mod answer;
 mod cache;
 mod generate;
+mod generation;
 mod greet;
 mod options;
 mod search;
@@ -35,7 +36,8 @@ use greet::{greet, pinned};
 
 pub use ahead::Made;
 pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress};
-pub use generate::{Finish, GenerateOptions, Generated, Generation};
+pub use generate::GenerateOptions;
+pub use generation::{Finish, Generated, Generation};
 pub use options::Options;
 pub use search::Found;
 
