@@ -1,18 +1,21 @@
 //! How a text is continued, and what is checked before anything is sent.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hushed_model::{Message, Prompt, Task, TokenIds, Tokenizer};
 use hushed_mpc::{Penalties, Prefix, Terms, TextCache, pads_in_front};
+use zeroize::Zeroizing;
 
 use super::Client;
 use super::ahead::{Made, none_ahead};
-use super::generation::Generation;
+use super::generation::{Drafted, Generation};
 use super::stop::Stops;
 use crate::bundle;
 use crate::error::ServeError;
-use crate::twopc::wire::MAX_TEMPERATURE;
+use crate::session::wire::Refusal;
+use crate::twopc::wire::{MAX_DRAFTS, MAX_TEMPERATURE};
 
 /// How to continue a text. No `Debug`: the stop strings may be private.
 #[derive(Clone, PartialEq)]
@@ -39,6 +42,11 @@ pub struct GenerateOptions {
     /// Has products by weights and tables made ahead for at most this many later tokens at a time, before the prompt
     /// and whenever they are used up; 0 makes none. The server sees how many.
     pub ahead: u16,
+    /// Guesses at most this many of the next tokens, and at most as many as the server takes, and verifies them in one
+    /// pass: of what followed the last tokens where they occurred before, or as
+    /// [`Generation::guessing`] says. The text is the same; the server sees how many were guessed and how many were
+    /// right, and each counts as a text. 0 guesses none.
+    pub draft: u16,
     /// Fetches the public table, as [`Options::public_table`](super::Options::public_table) says.
     pub public_table: bool,
 }
@@ -55,6 +63,7 @@ impl Default for GenerateOptions {
             pad_output: false,
             public_prefix: None,
             ahead: 0,
+            draft: 0,
             public_table: false,
         }
     }
@@ -134,6 +143,13 @@ impl Client {
         if options.ahead > 0 && self.welcome.max_ahead == 0 {
             return Err(none_ahead());
         }
+        let drafts = self.drafts(options)?;
+        let mut history = match &options.public_prefix {
+            Some(text) if drafts > 0 => self.public().prefix(text)?.ids().to_vec(),
+            _ => Vec::new(),
+        };
+        history.extend(new.ids().iter().take(new.rows().real));
+        history.reserve_exact(options.max_tokens);
         let seed = match options.seed {
             Some(seed) => seed,
             None => fresh_seed()?,
@@ -150,11 +166,16 @@ impl Client {
             passes: options.max_tokens,
             ahead: options.ahead,
             made: Made::default(),
-            ready: None,
+            ready: VecDeque::new(),
             temperature,
             seed,
             penalties: options.penalties.clone(),
-            answer: Vec::new(),
+            begins: history.len(),
+            history: Zeroizing::new(history),
+            drafts,
+            dropped: 0,
+            guess: None,
+            verified: Drafted::default(),
             terms: Terms {
                 padded: options.bucket.is_some(),
                 public_table: options.public_table,
@@ -163,6 +184,16 @@ impl Client {
             ended: false,
             client: self,
         })
+    }
+
+    /// Most drafts of a pass.
+    fn drafts(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
+        match (options.draft, self.welcome.max_drafts.min(MAX_DRAFTS)) {
+            (0, _) => Ok(0),
+            (_, 0) => Err(ServeError::Refused(Refusal::TooManyDrafts { limit: 0 })),
+            _ if options.pad_output => Err(ServeError::DraftsShow),
+            (asked, limit) => Ok(asked.min(limit).into()),
+        }
     }
 
     /// The server's public prefix, if it is what is expected: its tokens.
