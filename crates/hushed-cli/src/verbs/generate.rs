@@ -23,7 +23,8 @@ Each token is one pass through the model, and its id is opened to this client al
 passes there are and when. So it also learns where the text ends, if that is before --max-tokens. With --bucket N it
 learns the prompt's length rounded up to a multiple of N. With --pad-output all passes are run before anything is shown, and it does not
 learn where the text ends. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`), so that a refusal can
-come in the middle of an answer; with --draft each draft counts too, right or wrong. Where the server has `--answers top:K`, --json gives the ids of the K likeliest tokens of each pass as \"top\",
+come in the middle of an answer; with --draft each draft counts too, right or wrong.
+Where the server has `--answers top:K`, --json gives the ids of the K likeliest tokens of each pass as \"top\",
 and each of them counts.
 
 With --chat or --messages the model's chat template, which comes with its public part, makes a text of the conversation on this machine.

@@ -161,7 +161,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
     });
 }
 
-/// Each row is what the clear model says after the text and the drafts before it, with the rows of wrong drafts dropped;
+/// Each row is what the clear model says after the text and the drafts before it, with rows of wrong drafts dropped;
 /// each pass costs what its plan says.
 #[test]
 fn rows_are_those_of_the_clear_model_and_cost_what_the_plan_says() {

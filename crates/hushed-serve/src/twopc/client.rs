@@ -662,7 +662,7 @@ mod tests {
             scope.spawn(|| server.run(&stop).unwrap());
             let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
             let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
-            // After the prompt's pass, one text, and where `passes` is 2 after another one with two drafts, three texts.
+            // After the prompt's pass, one text, and where `passes` is 2 after one with two drafts, three texts.
             let ask = |passes: usize, begins, rows, dropped, ahead| {
                 let mut client = Client::connect(&config).unwrap();
                 client.welcome.max_texts = u32::MAX;
