@@ -87,8 +87,8 @@ pub fn drafted(
         }
         // What a pass gives at most beyond the token that it gives anyway.
         let room = n.min(end.min(limit) - ids.len() - 1);
-        let drafts = match cache.rows() {
-            0 => Vec::new(),
+        let drafts = match (cache.rows(), room) {
+            (0, _) | (_, 0) => Vec::new(),
             _ => runnable(guess(&ids, room), room, model.public.config.vocabulary),
         };
         let program = if drafts.is_empty() {

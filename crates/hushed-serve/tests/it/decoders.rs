@@ -439,7 +439,8 @@ fn impossible_fields_are_refused() {
     };
     assert_eq!(changed(1, 8), undefined("flags"));
     assert_eq!(changed(2, 0), undefined("number of tokens"));
-    assert_eq!(changed(7, 8), undefined("temperature"));
+    assert_eq!(changed(6, 1), undefined("number of dropped tokens"));
+    assert_eq!(changed(9, 8), undefined("temperature"));
     assert_eq!(decode(&[1, 4, 1, 0, 1, 0, 0, 0]), undefined("flags"));
     assert_eq!(decode(&[1, 0, 0, 0]), undefined("number of texts"));
     assert_eq!(decode(&[1, 0, 1, 1]), undefined("number of texts"));
