@@ -7,7 +7,9 @@ use hushed_math::cpu::Cpu;
 use hushed_model::{
     NetworkConfig, Program, TokenIds, gpt2_shapes, largest, llama_shapes, plain, random_gpt2,
 };
-use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, TextCache, next_token};
+use hushed_mpc::{
+    Adds, Input, Layers, Protocol, StepCost, Terms, TextCache, next_token, tokens_of_rows,
+};
 use hushed_net::{Party, Session};
 use hushed_serve::MAX_AHEAD;
 use serde_json::{Value, json};
@@ -49,7 +51,12 @@ enum Token {
     Held,
     /// The same, with products by weights and tables made ahead.
     Ahead,
+    /// The same, with [`DRAFTS`] drafts that the pass verifies, and whose rows are dropped.
+    Drafts,
 }
+
+/// Drafts of a pass.
+const DRAFTS: usize = 3;
 
 pub fn cases() -> Vec<Box<dyn Whole>> {
     let case = |(model, prompt, token)| {
@@ -69,6 +76,7 @@ pub fn cases() -> Vec<Box<dyn Whole>> {
         (GPT2, 128, Token::Later),
         (GPT2, 128, Token::Held),
         (GPT2, 128, Token::Ahead),
+        (GPT2, 128, Token::Drafts),
         (LLAMA, 8, Token::First),
     ];
     cases.map(case).into()
@@ -81,6 +89,7 @@ impl Whole for GenerateCase {
             Token::Later => "later",
             Token::Held => "later, weights held transformed",
             Token::Ahead => "later, products made ahead",
+            Token::Drafts => "later, with 3 drafts, products made ahead",
         };
         let weights = match self.model {
             LLAMA => "random, read from disk",
@@ -169,11 +178,12 @@ fn measure(
     });
     let mut backend = Protocol::establish(session, Arc::clone(&layers))?;
     let mut text = TextCache::default();
+    let input = |is_client: bool, rows: usize| match is_client {
+        true => Input::Texts(vec![ids(rows, &config)], Terms::default()),
+        false => Input::Lengths(vec![rows], Terms::default()),
+    };
     let pass = |backend: &mut Protocol, text: &mut TextCache, rows: usize| {
-        let input = match backend.ctx().is_client() {
-            true => Input::Texts(vec![ids(rows, &config)], Terms::default()),
-            false => Input::Lengths(vec![rows], Terms::default()),
-        };
+        let input = input(backend.ctx().is_client(), rows);
         next_token(backend, &program, text, &input, None)
     };
     // The first run makes the integers of the weights, and is thrown away; those that are read from disk every run
@@ -186,15 +196,23 @@ fn measure(
         layers.make_ready(1, u64::MAX)?;
     }
     let made = match case.token {
-        Token::Ahead => Some(make_ahead(&mut backend, &program)?),
+        Token::Ahead | Token::Drafts => Some(make_ahead(&mut backend, &program)?),
         _ => None,
     };
     let mut token = None;
     let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());
     for run in 0..runs + usize::from(later) {
         let (seen, used) = (backend.costs().len(), machine::process_seconds());
-        if case.token == Token::Ahead {
-            backend.spending_ahead(|on| pass(on, &mut text, 1))?;
+        if case.token == Token::Drafts {
+            let rows = 1 + DRAFTS;
+            let input = input(backend.ctx().is_client(), rows);
+            let adds = Adds::default();
+            backend.spending_ahead(rows, |on| {
+                tokens_of_rows(on, &program, &mut text, &input, adds, 1)
+            })?;
+            text.keep(text.rows() - DRAFTS)?;
+        } else if case.token == Token::Ahead {
+            backend.spending_ahead(1, |on| pass(on, &mut text, 1))?;
         } else if later {
             pass(&mut backend, &mut text, 1)?;
         } else {

@@ -1,5 +1,8 @@
 //! Greedy generation in the clear: the token of the largest logit, again and again.
 
+pub mod drafts;
+
+use self::drafts::{right, runnable};
 use crate::arch::Task;
 use crate::error::{ModelError, TextError};
 use crate::matrix::Matrix;
@@ -19,6 +22,19 @@ pub enum Ending {
     Positions,
 }
 
+/// How a text was continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Continued {
+    /// Why it ends.
+    pub ending: Ending,
+    /// Passes over the model.
+    pub passes: usize,
+    /// Drafts that these passes had.
+    pub drafts: usize,
+    /// Those of them that were right.
+    pub right: usize,
+}
+
 /// Continues a text by at most `most` tokens, each shown as it comes; the text and what follows have at most
 /// [`Public::max_tokens`](crate::Public::max_tokens) tokens. Of equal logits the least id is taken.
 ///
@@ -30,30 +46,74 @@ pub fn greedy(
     most: usize,
     mut see: impl FnMut(u32),
 ) -> Result<Ending, ModelError> {
+    let none = |_: &[u32], _| Vec::new();
+    let shown = |token, _: &[f64]| see(token);
+    Ok(drafted(model, text, most, (0, none), shown)?.ending)
+}
+
+/// As [`greedy`], where every pass but the first verifies at most `n` [`drafts`] of the tokens that `guess` gives after
+/// the text so far; each token is shown with the logits that it is the largest of.
+///
+/// # Errors
+/// As [`greedy`].
+pub fn drafted(
+    model: &Model,
+    text: &TokenIds,
+    most: usize,
+    (n, mut guess): (usize, impl FnMut(&[u32], usize) -> Vec<u32>),
+    mut see: impl FnMut(u32, &[f64]),
+) -> Result<Continued, ModelError> {
     if model.public.task() != Task::Generate {
         return Err(ModelError::NotAGenerator);
     }
-    let program = model.program();
-    let mut new = text.ids()[..text.rows().real].to_vec();
-    let limit = model.public.max_tokens;
-    let tokens = new.len();
+    let (last_row, all_rows) = (model.program(), model.program_of_all_logits());
+    let mut ids = text.ids()[..text.rows().real].to_vec();
+    let (tokens, limit) = (ids.len(), model.public.max_tokens);
     if tokens >= limit {
         return Err(TextError::NoRoom { tokens, limit }.into());
     }
     let mut cache = PlainCache::default();
-    for made in 0..most {
-        if tokens + made == limit {
-            return Ok(Ending::Positions);
+    let mut done = Continued {
+        ending: Ending::Most,
+        passes: 0,
+        drafts: 0,
+        right: 0,
+    };
+    let end = tokens.saturating_add(most);
+    while ids.len() < end {
+        if ids.len() == limit {
+            done.ending = Ending::Positions;
+            break;
         }
-        let logits = plain::run_next(&program, &mut cache, TokenIds::new(new))?;
-        let token = largest(logits.values.row(0));
-        if Some(token) == model.public.end_token {
-            return Ok(Ending::EndToken);
+        // What a pass gives at most beyond the token that it gives anyway.
+        let room = n.min(end.min(limit) - ids.len() - 1);
+        let drafts = match (cache.rows(), room) {
+            (0, _) | (_, 0) => Vec::new(),
+            _ => runnable(guess(&ids, room), room, model.public.config.vocabulary),
+        };
+        let program = if drafts.is_empty() {
+            &last_row
+        } else {
+            &all_rows
+        };
+        let rows = [&ids[cache.rows()..], &drafts].concat();
+        let logits = plain::run_next(program, &mut cache, TokenIds::new(rows))?.values;
+        let said: Vec<u32> = (0..logits.rows()).map(|i| largest(logits.row(i))).collect();
+        let right = right(&drafts, &said);
+        cache.keep(cache.rows() - (drafts.len() - right));
+        done.passes += 1;
+        done.drafts += drafts.len();
+        done.right += right;
+        for (row, &token) in said[..=right].iter().enumerate() {
+            if Some(token) == model.public.end_token {
+                done.ending = Ending::EndToken;
+                return Ok(done);
+            }
+            see(token, logits.row(row));
+            ids.push(token);
         }
-        see(token);
-        new = vec![token];
     }
-    Ok(Ending::Most)
+    Ok(done)
 }
 
 /// The likeliest next tokens, at most `most` of them and the likeliest first, with the logarithms of their

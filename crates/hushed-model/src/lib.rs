@@ -44,7 +44,11 @@ pub use folder::{
     Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Stored, Summary,
     WeightScale, check,
 };
-pub use generate::{Ending, greedy, largest, likeliest, likeliest_of, log_probabilities, log_sum};
+pub use generate::drafts::prompt_lookup;
+pub use generate::{
+    Continued, Ending, drafted, greedy, largest, likeliest, likeliest_of, log_probabilities,
+    log_sum,
+};
 pub use images::{Item, Pixels, Preprocess, Resample};
 pub use matrix::Matrix;
 pub use model::{

@@ -81,8 +81,26 @@ impl Penalties {
         }
     }
 
+    /// What is added to the logits of `tokens` tokens after each of `rows` rows, of which the last stands after the
+    /// whole `answer`, and each before it after one token less; `None` if it is nothing.
+    pub(crate) fn words_of_rows(
+        &self,
+        answer: &[u32],
+        rows: usize,
+        tokens: usize,
+    ) -> Option<Vec<i64>> {
+        let until = |row: usize| answer.len().saturating_sub(rows - 1 - row);
+        let answers = (0..rows).map(|row| answer.get(..until(row)).unwrap_or(answer));
+        let all: Vec<_> = answers.map(|seen| self.words(seen, tokens)).collect();
+        if all.iter().all(Option::is_none) {
+            return None;
+        }
+        let words = all.into_iter().map(|row| row.unwrap_or(vec![0; tokens]));
+        Some(words.flatten().collect())
+    }
+
     /// What is added to the logits of `tokens` tokens after `answer`, in [`LOGIT`]; `None` if it is nothing.
-    pub(crate) fn words(&self, answer: &[u32], tokens: usize) -> Option<Vec<i64>> {
+    fn words(&self, answer: &[u32], tokens: usize) -> Option<Vec<i64>> {
         let mut sums = self.logit_bias.clone();
         if (self.presence, self.frequency) != (0.0, 0.0) {
             let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
@@ -130,6 +148,17 @@ mod tests {
         };
         assert_eq!(many.words(&[1; 200], 2), Some(vec![0, -256 * one]));
         assert!(Penalties::default().words(&[1, 2], 4).is_none());
+        // Of several rows each has the tokens before it.
+        let last = penalties.words(&[0, 1], 4).unwrap();
+        let rows = penalties.words_of_rows(&[0, 1], 2, 4).unwrap();
+        assert_eq!(rows, [penalties.words(&[0], 4).unwrap(), last].concat());
+        let presence = Penalties {
+            presence: 1.0,
+            ..Penalties::default()
+        };
+        let rows = presence.words_of_rows(&[2], 2, 3).unwrap();
+        assert_eq!(rows, [0, 0, 0, 0, 0, -one]);
+        assert!(Penalties::default().words_of_rows(&[2], 2, 3).is_none());
         // A token that the model does not have adds nothing.
         assert_eq!(penalties.words(&[9], 3).map(|words| words.len()), Some(3));
     }

@@ -24,7 +24,7 @@ pub(crate) mod top;
 
 use hushed_model::{
     Activation, Attention, Block, Classifier, FeedForward, Linear, Norm, NormKind, Pool, Program,
-    Rows, Step, StepId, Values, Weigh,
+    Queries, Rows, Step, StepId, Values, Weigh,
 };
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormReach, NormShape, UNIT_ROW};
@@ -137,11 +137,22 @@ pub fn run_next<S: Shares>(
     input: &Input,
     see: impl FnMut(&Step, &Acts<S::Share>),
 ) -> Result<Acts<S::Share>, RunError> {
+    run_rows(on, program, (cache, Answering::Usual), input, see)
+}
+
+/// As [`run_next`], with an answer of these rows.
+pub(crate) fn run_rows<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    (cache, how): (&mut Cache<S::Share>, Answering),
+    input: &Input,
+    see: impl FnMut(&Step, &Acts<S::Share>),
+) -> Result<Acts<S::Share>, RunError> {
     let rows = input.rows();
     let [text] = rows.texts() else {
         return Err(RunError::WrongInput);
     };
-    if text.real < text.total && cache.rows() > 0 {
+    if text.real < text.total && (cache.rows() > 0 || how == Answering::All) {
         return Err(RunError::WrongInput);
     }
     if cache.public() > 0 && input.terms().padded && Padding::of(program) == Padding::InFront {
@@ -150,15 +161,24 @@ pub fn run_next<S: Shares>(
             what: "padding between it and a text whose positions are distances",
         });
     }
-    let value = pass(on, program, Some(&mut *cache), input, see)?;
+    let value = pass(on, program, Some((&mut *cache, how)), input, see)?;
     cache.passed(text.real, text.total, Padding::of(program));
     Ok(value)
+}
+
+/// Which of its new rows a pass over a cache gives an answer of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answering {
+    /// The program's: of a decoder the last one, which alone goes through the rest of the last layer.
+    Usual,
+    /// Every one.
+    All,
 }
 
 fn pass<S: Shares>(
     on: &mut S,
     program: &Program,
-    cache: Option<&mut Cache<S::Share>>,
+    cache: Option<(&mut Cache<S::Share>, Answering)>,
     input: &Input,
     mut see: impl FnMut(&Step, &Acts<S::Share>),
 ) -> Result<Acts<S::Share>, RunError> {
@@ -166,9 +186,11 @@ fn pass<S: Shares>(
         return Err(RunError::WrongInput);
     }
     supported(program)?;
+    let (cache, answering) = cache.unzip();
     let mut pass = Pass {
         on,
         cache,
+        all: answering == Some(Answering::All),
         terms: input.terms(),
         padding: Padding::of(program),
     };
@@ -253,6 +275,8 @@ type Held<S> = Values<Acts<<S as Shares>::Share>>;
 struct Pass<'a, S: Shares> {
     on: &'a mut S,
     cache: Option<&'a mut Cache<S::Share>>,
+    /// Every row gives an answer: nothing is pooled.
+    all: bool,
     terms: Terms,
     padding: Padding,
 }
@@ -309,7 +333,7 @@ impl<S: Shares> Pass<'_, S> {
         let (x, residual) = Self::operand(step, values)?;
         let asking = Asking {
             rows: &x.rows,
-            queries: a.queries,
+            queries: if self.all { Queries::All } else { a.queries },
         };
         let [q, k, v] = match a.queries.pool() {
             None => self.queries_of_all(step, &x, a, values, residual)?,
@@ -366,7 +390,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok([part(0, width), part(width, keys), part(width + keys, keys)])
     }
 
-    /// Q of one row a text, K and V of all rows.
+    /// Q of one row a text, or of every row that answers, K and V of all rows.
     fn queries_of_one(
         &mut self,
         step: &Step,
@@ -378,6 +402,11 @@ impl<S: Shares> Pass<'_, S> {
         let wide = self.wide(step, "kv", x, &product)?;
         let keys = a.heads.key_columns();
         let part = |first| columns(&wide, x.rows.total(), product.outputs, first, keys);
+        let query = Product::query(x.norm.as_ref(), a);
+        if self.all {
+            let q = self.wide(step, "query", x, &query)?;
+            return Ok([q, part(0), part(keys)]);
+        }
         let (rows, padded) = self.rows_for(step, &x.rows, how)?;
         let row = self.on.step(step.id.part("row"), |on| {
             pool(on, &x.share, &rows, x.width, how, padded)
@@ -387,7 +416,7 @@ impl<S: Shares> Pass<'_, S> {
             rows: rows.pooled(),
             ..x.clone()
         };
-        let q = self.wide(step, "query", &row, &Product::query(x.norm.as_ref(), a))?;
+        let q = self.wide(step, "query", &row, &query)?;
         Ok([q, part(0), part(keys)])
     }
 
@@ -473,6 +502,10 @@ impl<S: Shares> Pass<'_, S> {
         how: Pool,
     ) -> Result<Acts<S::Share>, RunError> {
         let mut x = Self::last_or_copy(step, values)?;
+        if self.all {
+            let y = self.on.step(step.id, |on| settled(on, step.id, &x))?;
+            return Ok(Acts::new(y, LINEAR, x.rows, x.width));
+        }
         let padded;
         (x.rows, padded) = self.rows_for(step, &x.rows, how)?;
         self.on.step(step.id, |on| {

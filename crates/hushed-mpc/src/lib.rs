@@ -34,7 +34,7 @@ pub use circuit::input::{Input, Terms, pads_in_front};
 pub use circuit::prefix::{MAX_PREFIX, Prefix};
 pub use circuit::product::Product;
 pub use circuit::search::{Hit, Wanted, search};
-pub use circuit::token::{Adds, next_token, next_tokens};
+pub use circuit::token::{Adds, next_token, next_tokens, tokens_of_rows};
 pub use circuit::{Acts, open, run, run_next, supported};
 pub use establish::agreement;
 pub use index::Index;

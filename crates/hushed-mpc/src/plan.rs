@@ -1,6 +1,7 @@
 //! What a private run will cost and reveal, computed before it: the circuit, [counted](Counting). Bytes and rounds are
 //! exact (a test compares them with a run); times are estimates from constants of one core.
 
+pub mod drafts;
 mod exposures;
 mod folder;
 pub(crate) mod memory;
@@ -15,13 +16,15 @@ use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
 use crate::circuit::cache::Cache;
-use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens};
+use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens, tokens_of_rows};
 use crate::weights::factors::factors_of;
 use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
 use memory::Memory;
 
 pub use crate::Entry;
-use exposures::{ahead_exposures, exposures, open_more, prefix_exposure, search_exposures};
+use exposures::{
+    ahead_exposures, draft_exposures, exposures, open_more, prefix_exposure, search_exposures,
+};
 pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
@@ -80,8 +83,10 @@ pub struct Before {
     pub public: usize,
     /// Of the text, which earlier passes have run.
     pub held: usize,
-    /// Whether the pass, of one row, takes products that were made ahead, on its terms.
+    /// Whether the pass, of which every row gives a token, takes products that were made ahead, on its terms.
     pub ahead: bool,
+    /// Whether every new row gives a token, and not the last one alone: all but the first are the client's drafts.
+    pub drafts: bool,
 }
 
 impl From<usize> for Before {
@@ -214,19 +219,29 @@ impl Plan {
             public,
             held,
             ahead,
+            drafts,
         } = before.into();
         let mut cache = Cache::after(Arc::new(Prefix::of_rows(public)?));
-        let pass = |rows: &[usize], cache: &mut _, counting: &mut _| {
-            let input = Input::Lengths(rows.to_vec(), terms);
-            next_tokens(counting, program, cache, &input, Adds::default(), top)
-        };
+        let (input, adds) = (|rows| Input::Lengths(rows, terms), Adds::default());
         if held > 0 {
-            pass(&[held], &mut cache, &mut Counting::new()?)?;
+            let (on, input) = (&mut Counting::new()?, input(vec![held]));
+            next_tokens(on, program, &mut cache, &input, adds, top)?;
         }
-        let mut counting = Counting::new()?.spending_ahead(ahead && held > 0);
-        pass(rows, &mut cache, &mut counting)?;
+        let ahead = match ahead && held > 0 {
+            true => rows.iter().sum(),
+            false => 0,
+        };
+        let mut counting = Counting::new()?.spending_ahead(ahead);
+        let (on, input) = (&mut counting, input(rows.to_vec()));
+        match drafts {
+            true => drop(tokens_of_rows(on, program, &mut cache, &input, adds, top)?),
+            false => drop(next_tokens(on, program, &mut cache, &input, adds, top)?),
+        }
         let mut plan = Plan::of(program, counting, held, rows, terms);
         open_more(&mut plan.exposures, answers, 1, 0);
+        if drafts {
+            plan.exposures.extend(draft_exposures());
+        }
         plan.exposures.extend(prefix_exposure(public));
         Ok(plan)
     }

@@ -16,7 +16,8 @@ pub struct Sampler {
     secret: Zeroizing<[u8; 32]>,
 }
 
-/// One token to draw. Temperature and seed are the client's choice, the position is the row that the token follows.
+/// A token to draw, or one a row. Temperature and seed are the client's choice, the position is the row that the
+/// (first) token follows.
 pub struct Draw<'a> {
     sampler: &'a Sampler,
     temperature: f64,
@@ -48,6 +49,15 @@ impl Sampler {
 }
 
 impl Draw<'_> {
+    /// The noise of `tokens` logits after each of `rows` rows, one after another.
+    pub(crate) fn noise_of_rows(&self, rows: usize, tokens: usize) -> Vec<i64> {
+        let draw = |position| Draw { position, ..*self };
+        let positions = (0..rows as u64).map(|row| self.position + row);
+        positions
+            .flat_map(|position| draw(position).noise(tokens))
+            .collect()
+    }
+
     /// T·G for each token in [`LOGIT`], G = −ln(−ln u) with u uniform in (0, 1) by
     /// ChaCha20(SHA-256("hushed gumbel noise 1" ‖ secret ‖ seed ‖ temperature ‖ position)): the same noise for the same
     /// three, so that a client can repeat a text.
@@ -55,7 +65,7 @@ impl Draw<'_> {
     /// u is an odd multiple of 2^−53, so −3.61 < G < 36.8. Rounding to 2^−12, and that of the logits to 2^−12, move a
     /// sum of logit and noise by at most 2^−11: the probability of a token changes by a factor within e^(±2^−10/T) of
     /// the exact one.
-    pub(crate) fn noise(&self, tokens: usize) -> Vec<i64> {
+    fn noise(&self, tokens: usize) -> Vec<i64> {
         let hash = Sha256::new()
             .chain_update(b"hushed gumbel noise 1")
             .chain_update(*self.sampler.secret)
@@ -173,6 +183,9 @@ mod tests {
         assert_ne!(noise(1, 2), noise(1, 3));
         assert_ne!(noise(1, 2), Sampler::from_os().draw(1.0, 1, 2).noise(1000));
         assert_eq!(sampler.draw(f64::NAN, 1, 2).noise(9), [0; 9]);
+        // A row has the noise of its position, whichever rows it is run with.
+        let rows = sampler.draw(1.0, 1, 2).noise_of_rows(2, 1000);
+        assert_eq!(rows, [noise(1, 2), noise(1, 3)].concat());
         // The mean of a Gumbel variable is Euler's constant, its variance π²/6.
         let all = sampler.draw(1.0, 7, 0).noise(1 << 18);
         let all: Vec<f64> = all.iter().map(|&g| g as f64 / 4096.0).collect();

@@ -284,6 +284,7 @@ impl Wanted {
             pad_output: self.pad_output,
             public_prefix,
             ahead: self.ahead,
+            draft: 0,
             public_table: self.public_table,
         })
     }

@@ -49,6 +49,7 @@ pub fn plan(
         public_table,
         max_tokens: 1,
         ahead: 0,
+        draft: 0,
         answers,
         prefix: prefix.map_err(|error| errors::serve(py, &error))?,
     };

@@ -11,7 +11,7 @@ use crate::folders;
 use crate::session::allowance::rate::{ClientTexts, TextRate};
 use crate::session::config::{ClientAccess, Entrance, MAX_SESSIONS, ServerIdentity};
 use crate::session::deadlines::Deadlines;
-use crate::twopc::wire::MAX_AHEAD;
+use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 use crate::twopc::{MAX_PASS_TOKENS, ServerConfig};
 use hushed_mpc::Answers;
 
@@ -167,6 +167,18 @@ pub struct ServeArguments {
     )]
     pub max_ahead: u16,
 
+    /// With a model that generates: most drafts of tokens that a client may have verified in one pass
+    /// (`generate --draft`); 0 takes none. Each counts as a text, right or wrong, and takes memory meanwhile
+    /// (`plan --draft`). 2pc only
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)),
+        env = "HUSHED_MAX_DRAFTS"
+    )]
+    pub max_drafts: u16,
+
     /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights
     /// transformed at the start; where it does not hold the weights at all, they are read from disk in every pass.
     /// Without it weights are held, and transformed for each text. With --protocol fhe: what a run may take; a job that
@@ -263,6 +275,7 @@ impl ServeArguments {
             answers: self.answers,
             public_prefix: self.public_prefix.clone(),
             max_ahead: self.max_ahead,
+            max_drafts: self.max_drafts,
             max_memory: self.max_memory,
             ready_tokens: self.ready_tokens,
         }

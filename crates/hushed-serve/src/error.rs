@@ -90,6 +90,11 @@ pub enum ServeError {
         "this server puts a public prefix before each text, and the positions of its model are distances: padding between the two would move the text; leave out --bucket"
     )]
     NoPaddingBehindPrefix,
+    /// Drafts, and a number of passes that is to say nothing of the text.
+    #[error(
+        "a text with drafts has as many passes as drafts are wrong, so that the server sees something of it: --pad-output cannot hide its end; leave out one of the two"
+    )]
+    DraftsShow,
     /// A prompt that leaves no room for the answer.
     #[error(
         "a prompt of {prompt} tokens and {tokens} tokens of answer do not fit {limit}, the most that this server takes: shorten one of them"
@@ -350,6 +355,7 @@ impl ServeError {
                 | ModelError::NotAnEncoder { .. },
             ) => Category::Folder,
             Self::NoPaddingBehindPrefix
+            | Self::DraftsShow
             | Self::Model(ModelError::NotAGenerator)
             | Self::OtherAnswers { .. }
             | Self::LessThanAnAnswer { .. } => Category::Usage,
@@ -455,6 +461,7 @@ impl ServeError {
             | Self::OtherAnswers { .. }
             | Self::EmptyOption { .. }
             | Self::NoPaddingBehindPrefix
+            | Self::DraftsShow
             | Self::TooManyDocuments { .. }
             | Self::Penalty(_)
             | Self::Temperature { .. } => "limit",
@@ -519,6 +526,7 @@ impl Refusal {
             Self::NoIndex => "no-index",
             Self::NoScores => "no-scores",
             Self::TooFarAhead { .. } => "too-far-ahead",
+            Self::TooManyDrafts { .. } => "too-many-drafts",
             Self::Unknown { .. } => "refused",
         }
     }

@@ -58,10 +58,10 @@ pub use session::deadlines::Deadlines;
 pub use session::listener::Listener;
 pub use session::token::Token;
 pub use session::wire::Refusal;
-pub use twopc::wire::MAX_AHEAD;
+pub use twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 #[cfg(feature = "client")]
 pub use twopc::{
-    Answered, Class, Client, Cost, Embedding, Encoded, Encoder, Facts, Finish, Found,
+    Answered, Class, Client, Cost, Drafted, Embedding, Encoded, Encoder, Facts, Finish, Found,
     GenerateOptions, Generated, Generation, Kept, Made, OnProgress, Options, Pass, Progress, Spent,
     Watch,
 };

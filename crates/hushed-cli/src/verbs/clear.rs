@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hushed_model::{Ending, Model, ModelError, Task, TokenIds, TooLong, greedy};
-use hushed_serve::{fhe, read_prefix};
+use hushed_model::{Ending, Model, ModelError, Task, TokenIds, TooLong, drafted, prompt_lookup};
+use hushed_serve::{MAX_DRAFTS, fhe, read_prefix};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -26,6 +26,7 @@ const MAX_TOKENS: usize = 32;
   hushed clear models/all-MiniLM-L6-v2 \"a small test\"
   hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json
   hushed clear models/gpt2 --max-tokens 32 \"Once upon a time\"
+  hushed clear models/gpt2 --max-tokens 100 --draft 3 \"Once upon a time\"
   hushed clear models/gpt2 --public-prefix system.txt \"Which clause covers this?\"
   hushed clear models/gpt2 --perplexity texts.txt
   hushed clear models/vit-base --image cat.jpg")]
@@ -56,6 +57,11 @@ pub struct Args {
     /// With a model that generates text: most tokens to add, the likeliest each time (32 if not given)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
+
+    /// With a model that generates text: verify N guesses of the next tokens in each pass, as `generate --draft N`
+    /// does; says how many were right
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_DRAFTS)), env = "HUSHED_DRAFT")]
+    draft: Option<u16>,
 }
 
 impl Args {
@@ -70,7 +76,7 @@ impl Args {
         if model.public.task() == Task::Generate {
             return self.generate(out, &model, &given.texts()?, load_seconds);
         }
-        if self.max_tokens.is_some() || self.public_prefix.is_some() {
+        if self.max_tokens.is_some() || self.public_prefix.is_some() || self.draft.is_some() {
             return Err(ModelError::NotAGenerator.into());
         }
 
@@ -140,7 +146,8 @@ impl Args {
         let prompts = self
             .too_long
             .tokens_within(&model.public, texts, limit, behind)?;
-        let mut made = 0;
+        let drafts = self.draft.map_or(0, usize::from);
+        let (mut made, mut passes, mut guessed, mut right) = (0, 0, 0, 0);
         for (index, prompt) in prompts.iter().enumerate() {
             let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;
             let mut decoder = tokenizer.decoder();
@@ -148,7 +155,8 @@ impl Args {
             let (mut ids, mut text, mut written) = (Vec::new(), String::new(), Ok(()));
             let tokens = prompt.rows().real;
             let prompt = TokenIds::new([before, prompt.ids()].concat());
-            let ending = greedy(model, &prompt, most, |id| {
+            let guess = (drafts, prompt_lookup);
+            let done = drafted(model, &prompt, most, guess, |id, _| {
                 let more = decoder.push(id);
                 if written.is_ok() {
                     written = out.piece(&more);
@@ -157,12 +165,15 @@ impl Args {
                 ids.push(id);
             });
             written?;
-            let ending = ending.map_err(|source| CliError::Text { index, source })?;
+            let done = done.map_err(|source| CliError::Text { index, source })?;
             let rest = decoder.clone().finish();
             text.push_str(rest);
             made += ids.len();
+            passes += done.passes;
+            guessed += done.drafts;
+            right += done.right;
             let object = json!({
-                "text_index": index, "tokens": tokens, "generated": text, "ids": ids, "ending": name(ending),
+                "text_index": index, "tokens": tokens, "generated": text, "ids": ids, "ending": name(done.ending),
             });
             // The text itself has been shown.
             out.result(object, || rest.to_owned())?;
@@ -170,8 +181,13 @@ impl Args {
         let seconds = start.elapsed().as_secs_f64();
         let end = json!({
             "texts": texts.len(), "generated_tokens": made, "seconds": seconds, "load_seconds": load_seconds,
+            "draft": (drafts > 0).then(|| json!({ "passes": passes, "drafts": guessed, "right": right })),
         });
-        let note = format!("{made} token(s) in {seconds:.2} s, model read in {load_seconds:.2} s");
+        let mut note =
+            format!("{made} token(s) in {seconds:.2} s, model read in {load_seconds:.2} s");
+        if drafts > 0 {
+            note += &format!("; {passes} passes, {right} of {guessed} drafts right");
+        }
         out.summary(end, &note)
     }
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use hushed_mpc::Answers;
 use hushed_serve::{
-    Client, Finish, GenerateOptions, Generated, Penalties, Prompt, Protocol, read_prefix,
+    Client, Finish, GenerateOptions, Generated, MAX_DRAFTS, Penalties, Prompt, Protocol,
+    read_prefix,
 };
 use serde_json::json;
 
@@ -22,7 +23,8 @@ Each token is one pass through the model, and its id is opened to this client al
 passes there are and when. So it also learns where the text ends, if that is before --max-tokens. With --bucket N it
 learns the prompt's length rounded up to a multiple of N. With --pad-output all passes are run before anything is shown, and it does not
 learn where the text ends. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`), so that a refusal can
-come in the middle of an answer. Where the server has `--answers top:K`, --json gives the ids of the K likeliest tokens of each pass as \"top\",
+come in the middle of an answer; with --draft each draft counts too, right or wrong.
+Where the server has `--answers top:K`, --json gives the ids of the K likeliest tokens of each pass as \"top\",
 and each of them counts.
 
 With --chat or --messages the model's chat template, which comes with its public part, makes a text of the conversation on this machine.
@@ -42,6 +44,7 @@ Examples:
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --messages conversation.json
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --public-prefix system.txt \"Which clause covers this?\"
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 100 --ahead 32
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --input form.txt --max-tokens 100 --ahead 32 --draft 3
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 16 --pad-output --json"
 )]
 pub struct Args {
@@ -117,6 +120,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, env = "HUSHED_AHEAD")]
     ahead: u16,
 
+    /// Guess N next tokens and have them verified in one pass, by what followed the last tokens where they occurred
+    /// before (at a server with `--max-drafts`). The text is the same, in fewer passes where guesses are right; the
+    /// server sees how many are. When it pays says `hushed plan --draft`
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), conflicts_with = "pad_output", env = "HUSHED_DRAFT")]
+    draft: u16,
+
     /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
@@ -166,6 +175,7 @@ impl Args {
             pad_output: self.pad_output,
             public_prefix,
             ahead: self.ahead,
+            draft: self.draft,
             public_table: self.public_table,
         };
         let prompt = match &said {
@@ -189,7 +199,8 @@ impl Args {
                 break;
             }
         }
-        let made = generation.made_ahead();
+        let (made, drafted) = (generation.made_ahead(), generation.drafted());
+        drop(generation);
         if written.is_ok() && !out.is_json() {
             written = out.piece("\n");
         }
@@ -221,6 +232,11 @@ impl Args {
                     "bytes_up": made.bytes.0,
                     "bytes_down": made.bytes.1,
                 })),
+                "draft": (self.draft > 0).then(|| json!({
+                    "passes": drafted.passes,
+                    "drafts": drafted.drafts,
+                    "right": drafted.right,
+                })),
                 "bytes_up": stats.bytes_sent,
                 "bytes_down": stats.bytes_received,
                 "wire_bytes_up": stats.wire_bytes_sent,
@@ -229,7 +245,7 @@ impl Args {
             }),
             &format!(
                 "{prompt_tokens} + {} tokens after {setup:.2} s of set-up: the first in {first:.2} s, then {each:.2} s each; \
-                 {:.1} MB up, {:.1} MB down, {} rounds{}{}; the server learned {rows} and the number of passes, and their times",
+                 {:.1} MB up, {:.1} MB down, {} rounds{}{}{}; the server learned {rows} and the number of passes, and their times",
                 seconds.len(),
                 stats.bytes_sent as f64 / 1e6,
                 stats.bytes_received as f64 / 1e6,
@@ -244,6 +260,13 @@ impl Args {
                         "; of these {:.1} MB and {:.2} s more made products of {tokens} tokens ahead",
                         (made.bytes.0 + made.bytes.1) as f64 / 1e6,
                         made.time.as_secs_f64()
+                    ),
+                },
+                match self.draft {
+                    0 => String::new(),
+                    _ => format!(
+                        "; {} passes, {} of {} drafts right, which the server saw",
+                        drafted.passes, drafted.right, drafted.drafts
                     ),
                 },
             ),

@@ -1,5 +1,6 @@
 //! `hushed plan`: what a private run will cost and reveal, before it runs. Needs the folder's public part only.
 
+mod drafts;
 mod fhe;
 
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use hushed_mpc::plan::{Entry, Plan, Request};
 use hushed_mpc::{Answers, Memory};
-use hushed_serve::{MAX_AHEAD, MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
+use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
 use serde_json::{Value, json};
 
 use crate::connect::at_least_one;
@@ -32,6 +33,7 @@ Examples:
   hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json
   hushed plan models/gpt2 --tokens 32 --max-tokens 20
   hushed plan models/gpt2 --tokens 32 --max-tokens 20 --ahead 19
+  hushed plan models/gpt2 --tokens 32 --max-tokens 20 --ahead 19 --draft 3
   hushed plan models/gpt2 --tokens 32 --public-prefix system.txt
   hushed plan models/llama-7b --tokens 8 --max-memory 8 --max-sessions 1
   hushed plan models/vit-base --images 1 --answers logits
@@ -73,6 +75,11 @@ pub struct Args {
     /// as by `generate --ahead N`
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
     ahead: u16,
+
+    /// With a model that generates: what a pass costs that verifies N drafts, as by `generate --draft N`, beside one of
+    /// one row, and the share of right drafts from which it pays. With --ahead N products are counted for every row
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), env = "HUSHED_DRAFT")]
+    draft: u16,
 
     /// Texts are padded to a multiple of N tokens, as by `embed --bucket N`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_BUCKET")]
@@ -153,6 +160,7 @@ impl Args {
             public_table: self.public_table,
             max_tokens: self.max_tokens,
             ahead: self.ahead.into(),
+            draft: self.draft.into(),
             answers: self.answers,
             prefix: self.public_prefix.as_deref().map(read_prefix).transpose()?,
         };
@@ -165,6 +173,9 @@ impl Args {
             let prefix = request.prefix.as_deref();
             let memory = Memory::of_folder(&self.dir, prefix, MAX_PASS_TOKENS)?;
             self.server(out, memory, limit)?;
+        }
+        if self.draft > 0 {
+            drafts::show(out, &self.dir, &request)?;
         }
         let Some(last) = later.last() else {
             return Ok(());

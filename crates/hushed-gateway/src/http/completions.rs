@@ -151,6 +151,7 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         pad_output: served.shared.how.pad_output,
         public_prefix: None,
         ahead: 0,
+        draft: 0,
         public_table: served.shared.how.public_table,
     };
     let stream = fields.flag("stream")?.unwrap_or(false);

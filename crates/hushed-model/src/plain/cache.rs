@@ -46,6 +46,18 @@ impl PlainCache {
         self.rows
     }
 
+    /// Drops all rows but the first `rows`.
+    pub(crate) fn keep(&mut self, rows: usize) {
+        if rows >= self.rows {
+            return;
+        }
+        for held in self.past.values_mut().flatten() {
+            let kept = held.data()[..rows * held.cols()].to_vec();
+            *held = matrix(rows, held.cols(), kept);
+        }
+        self.rows = rows;
+    }
+
     /// Keys, turned by their places, and values of an attention block, rows × g·dh each.
     pub fn past(&self, id: StepId) -> Option<&[Matrix<f64>; 2]> {
         self.past.get(&id)
@@ -96,6 +108,9 @@ impl PlainCache {
 /// The rows of both.
 fn below(above: &Matrix<f64>, new: &Matrix<f64>) -> Matrix<f64> {
     let data = [above.data(), new.data()].concat();
-    let all = Matrix::new(above.rows() + new.rows(), new.cols(), data);
-    all.unwrap_or_else(|| Matrix::zero(0, new.cols()))
+    matrix(above.rows() + new.rows(), new.cols(), data)
+}
+
+fn matrix(rows: usize, cols: usize, data: Vec<f64>) -> Matrix<f64> {
+    Matrix::new(rows, cols, data).unwrap_or_else(|| Matrix::zero(0, cols))
 }

@@ -5,6 +5,7 @@ mod bitnet;
 mod calibration;
 mod chat;
 mod decoders;
+mod drafts;
 mod folders;
 mod golden;
 mod gpt2;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use hushed_model::StepId;
 use hushed_twopc::share::Share;
 
+use crate::RunError;
 use crate::circuit::groups::{Group, Member};
 use crate::circuit::input::Padding;
 use crate::circuit::prefix::Prefix;
@@ -99,6 +100,30 @@ impl<S> Cache<S> {
             };
         }
         self.rows = end;
+    }
+}
+
+impl<S: Local> Cache<S> {
+    /// Drops the last rows of the text, such as those of refused drafts: the first `rows` stay. Padding is of a text's
+    /// first pass, and stays.
+    ///
+    /// # Errors
+    /// [`RunError::WrongInput`] for no rows, more than there are, or fewer than the padding.
+    pub fn keep(&mut self, rows: usize) -> Result<(), RunError> {
+        if rows == 0 || rows > self.rows || rows < self.padding.end {
+            return Err(RunError::WrongInput);
+        }
+        if rows == self.rows {
+            return Ok(());
+        }
+        for past in self.steps.values_mut() {
+            for held in past.keys.iter_mut().chain(&mut past.values) {
+                let kept = held.elements() / self.rows * rows;
+                *held = held.gather(kept, || (0..kept).collect());
+            }
+        }
+        self.rows = rows;
+        Ok(())
     }
 }
 

@@ -1,5 +1,9 @@
 //! The next token of a text: a pass over its new rows, then the place of the largest logit, which alone is opened.
 //!
+//! Or one after each of its new rows, of which the client has guessed all but the first (*drafts*; Leviathan et al.,
+//! ICML 2023): those that equal what is opened for the row before them are tokens of the text, as is what is opened for
+//! the last of these, and the parties [drop](Cache::keep) the rows of the others.
+//!
 //! No logit is opened. A token is drawn at temperature T by adding T times Gumbel noise to every logit before the
 //! largest is looked for, which draws exactly from softmax(logits/T) (Gumbel 1954; Maddison et al. 2014): the server
 //! adds it to its own share, so nothing more is sent, and the client never knows it. See [`Sampler`](crate::Sampler).
@@ -12,7 +16,7 @@ use hushed_twopc::share::Ring;
 use crate::bias::Penalties;
 use crate::circuit::cache::Cache;
 use crate::circuit::top::{open_largest_alone, open_top};
-use crate::circuit::{Acts, run_next};
+use crate::circuit::{Acts, Answering, run_rows};
 use crate::formats::{LINEAR, LOGIT};
 use crate::sample::Draw;
 use crate::shares::{Local, Shares};
@@ -21,9 +25,10 @@ use crate::{Input, RunError};
 /// What the parties add to their shares of the logits. Each has its own alone.
 #[derive(Clone, Copy, Default)]
 pub struct Adds<'a> {
-    /// The server's noise.
+    /// The server's noise; where every row gives a token, the draw is that of the first.
     pub draw: Option<&'a Draw<'a>>,
-    /// The client's biases and penalties, with the tokens of the answer so far.
+    /// The client's biases and penalties, with the tokens of the answer up to the last row, drafts included: the row
+    /// before it has one less, and so on.
     pub penalties: Option<(&'a Penalties, &'a [u32])>,
 }
 
@@ -31,7 +36,7 @@ pub struct Adds<'a> {
 /// server adds to the logits; without it the likeliest token is taken. Of equal logits any may be.
 ///
 /// # Errors
-/// As [`run_next`]; [`RunError::Unsupported`] for a model that gives no logits.
+/// As [`run_next`](crate::run_next); [`RunError::Unsupported`] for a model that gives no logits.
 pub fn next_token<S: Shares>(
     on: &mut S,
     program: &Program,
@@ -57,15 +62,40 @@ pub fn next_tokens<S: Shares>(
     adds: Adds<'_>,
     top: usize,
 ) -> Result<Option<Vec<u32>>, RunError> {
+    let logits = logits(on, program, (cache, Answering::Usual), input)?;
+    let tokens = open_largest(on, &logits, adds, top)?;
+    Ok(tokens.and_then(|rows| rows.into_iter().next()))
+}
+
+/// As [`next_tokens`], with the tokens that follow each of the new rows, none of which is padding.
+///
+/// # Errors
+/// As [`next_tokens`]; [`RunError::WrongInput`] for padding.
+pub fn tokens_of_rows<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    cache: &mut Cache<S::Share>,
+    input: &Input,
+    adds: Adds<'_>,
+    top: usize,
+) -> Result<Option<Vec<Vec<u32>>>, RunError> {
+    let logits = logits(on, program, (cache, Answering::All), input)?;
+    open_largest(on, &logits, adds, top)
+}
+
+fn logits<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    cache: (&mut Cache<S::Share>, Answering),
+    input: &Input,
+) -> Result<Acts<S::Share>, RunError> {
     if !predicts_tokens(program) {
         return Err(RunError::Unsupported {
             site: "the last step".to_owned(),
             what: "generation: the model has no head over its vocabulary",
         });
     }
-    let logits = run_next(on, program, cache, input, |_, _| ())?;
-    let tokens = open_largest(on, &logits, adds, top)?;
-    Ok(tokens.and_then(|rows| rows.into_iter().next()))
+    run_rows(on, program, cache, input, |_, _| ())
 }
 
 /// Whether a program ends in a number a token of its vocabulary.
@@ -95,17 +125,19 @@ pub(crate) fn open_largest<S: Shares>(
     let x = x.reduce_to(LOGIT.ring);
     let x = match adds.draw {
         Some(draw) => {
-            let noise = on.known(Party::Server, rows * columns, || draw.noise(rows * columns));
+            let noise = on.known(Party::Server, rows * columns, || {
+                draw.noise_of_rows(rows, columns)
+            });
             on.add_known(&x, &noise)
         }
         None => x,
     };
     let added = adds
         .penalties
-        .and_then(|(penalties, answer)| penalties.words(answer, columns));
+        .and_then(|(penalties, answer)| penalties.words_of_rows(answer, rows, columns));
     let x = match added {
         Some(words) => {
-            let words = on.known(Party::Client, rows * columns, || words.repeat(rows));
+            let words = on.known(Party::Client, rows * columns, || words);
             on.add_known(&x, &words)
         }
         None => x,

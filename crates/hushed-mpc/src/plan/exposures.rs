@@ -129,6 +129,24 @@ pub(super) fn ahead_exposures(passes: usize, terms: Terms) -> Vec<Exposure> {
     vec![Exposure { who, sees }]
 }
 
+/// What is seen of passes that verify drafts.
+pub(super) fn draft_exposures() -> [Exposure; 2] {
+    let seen = |who, sees: &str| Exposure {
+        who,
+        sees: sees.to_owned(),
+    };
+    [
+        seen(
+            "server",
+            "how many drafts each pass has and how many of them were right, and so how many tokens of the answer it gave; nothing of any draft",
+        ),
+        seen(
+            "client",
+            "one token a row of a pass, also after drafts that were wrong: each counts as a text by the server's limits",
+        ),
+    ]
+}
+
 /// What is seen of a public prefix of so many rows.
 pub(super) fn prefix_exposure(rows: usize) -> Option<Exposure> {
     (rows > 0).then(|| Exposure {

@@ -26,6 +26,8 @@ pub struct Request {
     pub max_tokens: usize,
     /// Passes of later tokens for which products are made ahead, together; 0 for none.
     pub ahead: usize,
+    /// Drafts of a later pass; 0 for none.
+    pub draft: usize,
     /// What the operator opens of a row of logits.
     pub answers: Answers,
     /// A public text before the prompt of a model of text.
@@ -33,11 +35,51 @@ pub struct Request {
 }
 
 impl Request {
-    fn terms(&self) -> Terms {
+    pub(super) fn terms(&self) -> Terms {
         Terms {
             padded: self.bucket.is_some(),
             public_table: self.public_table,
         }
+    }
+
+    /// The rows of each text, and those of a public prefix, of a model of text that takes them.
+    pub(super) fn rows(&self, public: &Public) -> Result<(Vec<usize>, usize), PlanError> {
+        if self.images > 0 {
+            return Err(PlanError::Texts);
+        }
+        opens(public, self.answers)?;
+        if self.tokens.is_empty() || self.bucket == Some(0) || self.max_tokens == 0 {
+            return Err(PlanError::Nothing);
+        }
+        let (generates, later) = (public.task() == Task::Generate, self.max_tokens - 1);
+        let least = match generates {
+            true => 1,
+            false => FEWEST,
+        };
+        if !generates && (later > 0 || self.ahead > 0 || self.draft > 0) {
+            return Err(PlanError::NotGenerated);
+        }
+        let prefix = match &self.prefix {
+            Some(_) if !generates => return Err(PlanError::NoPrefix),
+            Some(text) => Prefix::tokens(public, text)?.rows().total,
+            None => 0,
+        };
+        let limit = public.max_tokens.saturating_sub(prefix);
+        let limit = limit.min(MAX_TOKENS).saturating_sub(later);
+        let taken = least..=limit;
+        if let Some(&given) = self.tokens.iter().find(|n| !taken.contains(n)) {
+            return Err(PlanError::Tokens {
+                given,
+                least,
+                limit,
+            });
+        }
+        if generates && self.tokens.len() > 1 {
+            return Err(PlanError::OneText);
+        }
+        let bucket = self.bucket.unwrap_or(1);
+        let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
+        Ok((self.tokens.iter().map(up).collect(), prefix))
     }
 }
 
@@ -104,58 +146,22 @@ impl Plan {
         if public.images.is_some() {
             return Plan::of_images(&public, request);
         }
-        if request.images > 0 {
-            return Err(PlanError::Texts);
-        }
-        opens(&public, request.answers)?;
-        if request.tokens.is_empty() || request.bucket == Some(0) || request.max_tokens == 0 {
-            return Err(PlanError::Nothing);
-        }
-        let (generates, later) = (public.task() == Task::Generate, request.max_tokens - 1);
-        let least = match generates {
-            true => 1,
-            false => FEWEST,
-        };
-        if !generates && (later > 0 || request.ahead > 0) {
-            return Err(PlanError::NotGenerated);
-        }
-        let prefix = match &request.prefix {
-            Some(_) if !generates => return Err(PlanError::NoPrefix),
-            Some(text) => Prefix::tokens(&public, text)?.rows().total,
-            None => 0,
-        };
-        let limit = public.max_tokens.saturating_sub(prefix);
-        let limit = limit.min(MAX_TOKENS).saturating_sub(later);
-        let taken = least..=limit;
-        if let Some(&given) = request.tokens.iter().find(|n| !taken.contains(n)) {
-            return Err(PlanError::Tokens {
-                given,
-                least,
-                limit,
-            });
-        }
-        if generates && request.tokens.len() > 1 {
-            return Err(PlanError::OneText);
-        }
-        let terms = request.terms();
-        let bucket = request.bucket.unwrap_or(1);
-        let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
-        let rows: Vec<usize> = request.tokens.iter().map(up).collect();
+        let (rows, prefix) = request.rows(&public)?;
+        let (terms, later) = (request.terms(), request.max_tokens - 1);
         let program = Model::shapes_only(&public).program();
         let next = |held, rows: &[usize]| {
             let before = Before {
                 public: prefix,
                 held,
                 ahead: request.ahead > 0,
+                ..Before::default()
             };
             Plan::next_tokens(&program, before, rows, terms, request.answers)
         };
-        let first = match generates {
-            true => next(0, &rows)?,
-            false if public.task() == Task::Classify => {
-                Plan::classes(&program, &rows, terms, request.answers)?
-            }
-            false => Plan::twopc(&program, &rows, terms, public.normalise)?,
+        let first = match public.task() {
+            Task::Generate => next(0, &rows)?,
+            Task::Classify => Plan::classes(&program, &rows, terms, request.answers)?,
+            Task::Embed => Plan::twopc(&program, &rows, terms, public.normalise)?,
         };
         let held = rows.iter().sum::<usize>();
         let later = (0..later).map(|i| Ok(next(held + i, &[1])?));
@@ -182,7 +188,7 @@ impl Plan {
         if !request.tokens.is_empty() || request.images == 0 {
             return Err(PlanError::Images);
         }
-        if request.max_tokens != 1 {
+        if request.max_tokens != 1 || request.draft > 0 {
             return Err(PlanError::NotGenerated);
         }
         if request.prefix.is_some() {
@@ -226,7 +232,7 @@ impl Memory {
     }
 }
 
-fn public_of(folder: &Path) -> Result<Public, ModelError> {
+pub(super) fn public_of(folder: &Path) -> Result<Public, ModelError> {
     let files = PublicFiles::read(folder)?;
     Ok(files.parse().map_err(|mut error| {
         folder.clone_into(&mut error.folder);

@@ -77,8 +77,8 @@ type Visitor<'a> = Box<dyn FnMut(StepId, &Product) -> Result<(), RunError> + 'a>
 pub struct Counting<'a> {
     params: Arc<RlweParams>,
     visitor: Option<Visitor<'a>>,
-    /// Whether products of one row, the lookup's too, were made ahead.
-    ahead: bool,
+    /// Products of so many rows, the lookup's too, were made ahead; 0 for none.
+    ahead: usize,
     steps: Vec<Entry>,
     /// Of the current step.
     cost: Cost,
@@ -107,7 +107,7 @@ impl<'a> Counting<'a> {
         Ok(Counting {
             params: RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?,
             visitor: None,
-            ahead: false,
+            ahead: 0,
             steps: Vec::new(),
             cost: Cost::ZERO,
             work: Work::default(),
@@ -127,10 +127,13 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// The same, where products of one row have been made ahead.
+    /// The same, where products of so many rows have been made ahead.
     #[must_use]
-    pub(crate) fn spending_ahead(self, ahead: bool) -> Counting<'a> {
-        Counting { ahead, ..self }
+    pub(crate) fn spending_ahead(self, rows: usize) -> Counting<'a> {
+        Counting {
+            ahead: rows,
+            ..self
+        }
     }
 
     /// The parameters of the products over RLWE.
@@ -173,21 +176,21 @@ impl<'a> Counting<'a> {
         Ok(())
     }
 
-    /// Rows times weights or a table of the server's, of which one alone may have been made ahead.
+    /// Rows times weights or a table of the server's, which may have been made ahead.
     fn times_weights(&mut self, shape: &LinearShape) -> Result<(), RunError> {
         let OltShape { k, m, n } = shape.shape;
         let weights = (m * n) as u64;
         self.work.weights = self.work.weights.max(weights);
-        if !self.ahead || k != 1 {
+        if k != self.ahead {
             return self.linear(shape, MAIN);
         }
-        let mut cost = linear_ahead_cost(m, MAIN);
+        let mut cost = linear_ahead_cost(k * m, MAIN);
         if self.cost.frames_client > 0 && self.cost.frames_server == 0 {
             // The client has not waited since its last message.
             cost.rounds = 0;
         }
         self.add(cost);
-        self.work.nanoseconds += (weights as f64 * WEIGHT_NANOSECONDS) as u64;
+        self.work.nanoseconds += (k as f64 * weights as f64 * WEIGHT_NANOSECONDS) as u64;
         Ok(())
     }
 

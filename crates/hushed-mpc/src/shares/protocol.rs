@@ -122,7 +122,7 @@ impl Protocol {
         &mut self.ctx
     }
 
-    /// One product of the client's one-hot rows, encrypted, or of one row that was made ahead, with a table of the
+    /// One product of the client's one-hot rows, encrypted, or of rows that were made ahead, with a table of the
     /// server's: the client knows its places, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B
     /// discusses both).
     fn rows_at(
@@ -138,7 +138,10 @@ impl Protocol {
         let Some(known) = &places.values else {
             let table = here(StepId::outside("lookup"), &table)?;
             return Ok(match ahead {
-                Some(ahead) => linear_ahead_server(ctx, &Share::zero(ring, rows), table, ahead)?,
+                Some(ahead) => {
+                    let none = Share::zero(ring, places.len * rows);
+                    linear_ahead_server(ctx, &none, table, ahead)?
+                }
                 None => linear_server_alone(ctx, he, ring, places.len, table)?,
             });
         };

@@ -1,4 +1,4 @@
-//! Products by weights and tables that were made ahead, each for one row of one pass to come.
+//! Products by weights and tables that were made ahead, each for one row of a pass to come.
 
 use std::collections::HashMap;
 
@@ -18,75 +18,84 @@ pub(super) enum Of {
     Weights(StepId),
 }
 
-/// What a pass of one row takes of each product. It moves from the stock into the pass, and out of it into the product.
-type Rows = HashMap<Of, Ahead>;
+/// What a row of a pass takes of each product. It moves from the stock into the pass, and out of it into the product.
+type Row = HashMap<Of, Ahead>;
 
 /// What a party holds; wiped when the session ends.
 #[derive(Default)]
 pub(super) struct Stock {
-    /// For passes to come.
-    passes: Vec<Rows>,
-    /// Of the pass that runs.
-    current: Rows,
+    /// Of rows to come.
+    rows: Vec<Row>,
+    /// Of the rows of the pass that runs.
+    current: Vec<Row>,
 }
 
 impl Stock {
-    /// The row of a product, if the pass that runs has one: once.
+    /// The rows of a product, if it is of as many as the pass that runs has, and they have one each: once.
     pub(super) fn take(&mut self, of: Of, rows: usize) -> Option<Ahead> {
-        (rows == 1).then(|| self.current.remove(&of))?
+        let held = |row: &Row| row.contains_key(&of);
+        if rows != self.current.len() || !self.current.iter().all(held) {
+            return None;
+        }
+        let taken = self.current.iter_mut().map(|row| row.remove(&of));
+        Ahead::together(taken.collect::<Option<_>>()?)
     }
 }
 
 impl Protocol {
-    /// Makes every product by weights, and by tables that are looked up, of this many later passes of one row, whose
-    /// rows are not known yet. Both parties call it, on the terms of these passes: on others a pass takes what it needs
-    /// of it, and makes what is missing. Each pass has a set of its own, which [`Protocol::spending_ahead`] takes; what
-    /// is left when the session ends is wiped.
+    /// Makes every product by weights, and by tables that are looked up, of this many rows of later passes, which are
+    /// not known yet. Both parties call it, on the terms of these passes: on others a pass takes what it needs of it,
+    /// and makes what is missing. Each row has a set of its own, which [`Protocol::spending_ahead`] takes; what is left
+    /// when the session ends is wiped.
     ///
     /// # Errors
     /// As [`run`](crate::run); the session is then over.
     pub fn make_ahead(
         &mut self,
         program: &Program,
-        passes: usize,
+        rows: usize,
         terms: Terms,
     ) -> Result<(), RunError> {
-        let mut made: Vec<Rows> = (0..passes).map(|_| Rows::new()).collect();
+        let mut made: Vec<Row> = (0..rows).map(|_| Row::new()).collect();
         for (id, factor) in factors_of(program, terms)? {
-            let rows = self.step(id, |on| on.rows_ahead(id, &factor, passes))?;
+            let all = self.step(id, |on| on.product_ahead(id, &factor, rows))?;
             let of = match factor {
                 Factor::Table(_, table) => Of::Table(table),
                 Factor::Weights(_) => Of::Weights(id),
             };
-            for (pass, row) in made.iter_mut().zip(rows) {
-                pass.insert(of, row);
+            for (row, product) in made.iter_mut().zip(all) {
+                row.insert(of, product);
             }
         }
-        self.stock.passes.extend(made);
+        self.stock.rows.extend(made);
         Ok(())
     }
 
-    /// Passes for which products are held.
+    /// Rows of later passes for which products are held.
     pub fn passes_ahead(&self) -> usize {
-        self.stock.passes.len()
+        self.stock.rows.len()
     }
 
-    /// Runs a pass of one row over the cache with a set of what was made ahead; what the pass leaves of it is wiped.
+    /// Runs a pass of so many rows over the cache, each of which gives a token, with a set a row of what was made
+    /// ahead; what the pass leaves of it is wiped.
     ///
     /// # Errors
-    /// [`RunError::NothingAhead`] before anything is sent; else those of the pass.
+    /// [`RunError::NothingAhead`] for more rows than there are sets, before anything is sent; else those of the pass.
     pub fn spending_ahead<T>(
         &mut self,
+        rows: usize,
         pass: impl FnOnce(&mut Protocol) -> Result<T, RunError>,
     ) -> Result<T, RunError> {
-        self.stock.current = self.stock.passes.pop().ok_or(RunError::NothingAhead)?;
+        let held = self.stock.rows.len();
+        let left = held.checked_sub(rows).ok_or(RunError::NothingAhead)?;
+        self.stock.current = self.stock.rows.split_off(left);
         let result = pass(self);
         self.stock.current.clear();
         result
     }
 
     /// A product for rows to come.
-    fn rows_ahead(
+    fn product_ahead(
         &mut self,
         id: StepId,
         factor: &Factor<'_>,

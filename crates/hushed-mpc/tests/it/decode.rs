@@ -25,7 +25,7 @@ fn shapes() -> Program {
     shapes_of(&tiny_generator())
 }
 
-fn shapes_of(model: &Model) -> Program {
+pub fn shapes_of(model: &Model) -> Program {
     Model::shapes_only(&model.public).program()
 }
 
@@ -35,7 +35,7 @@ pub fn models() -> [Model; 3] {
     [tiny_generator(), golden("llama"), golden("llama-tied")]
 }
 
-fn prompt() -> Vec<u32> {
+pub fn prompt() -> Vec<u32> {
     vec![5, 60, 0, 17, 17, 42, 9]
 }
 
@@ -49,7 +49,7 @@ pub fn logits(program: &Program, ids: &[u32]) -> Vec<f64> {
 }
 
 /// The likeliest token, and by how much it leads.
-fn likeliest(logits: &[f64]) -> (u32, f64) {
+pub fn likeliest(logits: &[f64]) -> (u32, f64) {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
     (order[0] as u32, logits[order[0]] - logits[order[1]])
@@ -127,7 +127,7 @@ fn unseen(program: &Program) {
 }
 
 /// What the client's steps of a pass sent and received, without headers.
-fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
+pub fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
     let headers = |frames: u64| frames * FRAME_BYTES;
     let step = |c: &StepCost| {
         let up = c.stats.bytes_sent - headers(c.stats.frames_sent);
@@ -137,7 +137,7 @@ fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
     costs.iter().map(step).collect()
 }
 
-fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
+pub fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
     let steps = plan.steps.iter();
     steps
         .map(|s| (s.site.clone(), s.bytes_up, s.bytes_down))
@@ -184,7 +184,7 @@ fn later(
     mut pass: impl FnMut(&mut Protocol) -> Result<Option<u32>, RunError>,
 ) -> Result<Option<u32>, RunError> {
     let (left, sent) = (on.passes_ahead(), on.ctx().session.stats().frames_sent);
-    match on.spending_ahead(&mut pass) {
+    match on.spending_ahead(1, &mut pass) {
         Err(RunError::NothingAhead) => {
             assert_eq!((left, on.ctx().session.stats().frames_sent), (0, sent));
             pass(on)
@@ -262,6 +262,7 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
                 public,
                 held,
                 ahead: held > 0 && on.passes_ahead() > 0,
+                ..Before::default()
             };
             let mut pass = |on: &mut _| next_token(on, &client_program, &mut cache, &input, None);
             let token = match held {

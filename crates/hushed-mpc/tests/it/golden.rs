@@ -151,7 +151,7 @@ fn pass(
 ) -> Option<u32> {
     let mut run = |on: &mut Protocol| next_token(on, program, text, input, None);
     let token = match ahead {
-        true => on.spending_ahead(run),
+        true => on.spending_ahead(1, run),
         false => run(on),
     };
     token.unwrap()

@@ -145,6 +145,7 @@ fn what_does_not_fit_is_refused() {
             public_table: false,
             max_tokens: 1,
             ahead: 0,
+            draft: 0,
             answers: Default::default(),
             prefix: None,
         };

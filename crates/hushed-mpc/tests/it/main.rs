@@ -5,6 +5,7 @@ mod common;
 
 mod architectures;
 mod decode;
+mod drafts;
 mod golden;
 mod images;
 mod minilm;

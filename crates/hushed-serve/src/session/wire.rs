@@ -130,6 +130,8 @@ pub struct Welcome {
     pub prefix: Option<PrefixFacts>,
     /// Most passes for which the server holds products that were made ahead; 0 makes none.
     pub max_ahead: u16,
+    /// Most drafts of a pass; 0 takes none.
+    pub max_drafts: u16,
 }
 
 /// What a client knows of a server's public prefix.
@@ -221,6 +223,7 @@ impl Reply {
                     out.extend_from_slice(&prefix.text.0);
                 }
                 out.extend_from_slice(&w.max_ahead.to_le_bytes());
+                out.extend_from_slice(&w.max_drafts.to_le_bytes());
             }
             Self::Fhe(w) => {
                 out.push(2);
@@ -273,6 +276,7 @@ impl Reply {
                     _ => return Err(WireFault::Undefined { field: "prefix" }),
                 },
                 max_ahead: u16::from_le_bytes(reader.array("limit of passes ahead")?),
+                max_drafts: u16::from_le_bytes(reader.array("limit of drafts")?),
             }),
             [2] if version == VERSION => Self::Fhe(FheWelcome {
                 nonce: reader.array("nonce")?,

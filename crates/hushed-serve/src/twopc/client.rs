@@ -9,6 +9,7 @@ mod ahead;
 mod answer;
 mod cache;
 mod generate;
+mod generation;
 mod greet;
 mod options;
 mod search;
@@ -35,7 +36,8 @@ use greet::{greet, pinned};
 
 pub use ahead::Made;
 pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress};
-pub use generate::{Finish, GenerateOptions, Generated, Generation};
+pub use generate::GenerateOptions;
+pub use generation::{Drafted, Finish, Generated, Generation};
 pub use options::Options;
 pub use search::Found;
 
@@ -577,6 +579,8 @@ mod tests {
                     padded: false,
                     public_table: false,
                     ahead,
+                    drafts: false,
+                    dropped: 0,
                     temperature: 0,
                     seed: 0,
                 })
@@ -639,6 +643,66 @@ mod tests {
             let refused = generation.next().unwrap().err();
             let limit = Refusal::TooManyTexts { limit: 5 };
             assert!(matches!(refused, Some(ServeError::Refused(r)) if r == limit));
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+
+    /// Drafts that no client of ours has, and rows that it cannot have dropped.
+    #[test]
+    fn the_server_holds_its_limits_of_drafts_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_generator_folder(folder.path()).unwrap();
+        let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        config.max_tokens = Some(12);
+        config.max_texts = 4;
+        config.max_drafts = 2;
+        let server = Server::bind(&config).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
+            let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+            // After the prompt's pass, one text, and where `passes` is 2 after one with two drafts, three texts.
+            let ask = |passes: usize, begins, rows, dropped, ahead| {
+                let mut client = Client::connect(&config).unwrap();
+                client.welcome.max_texts = u32::MAX;
+                let options = GenerateOptions {
+                    max_tokens: 4,
+                    draft: 2,
+                    ..GenerateOptions::default()
+                };
+                let generation = client.generate("a", &options).unwrap();
+                let mut wrong = |_: &[u32], most| vec![0; most];
+                let mut generation = generation.guessing(&mut wrong);
+                while generation.drafted().passes < passes {
+                    generation.next().unwrap().unwrap();
+                }
+                assert_eq!(generation.drafted().drafts, 2 * (passes - 1));
+                drop(generation);
+                let request = Request::Next(Next {
+                    begins,
+                    rows,
+                    padded: false,
+                    public_table: false,
+                    ahead,
+                    drafts: true,
+                    dropped,
+                    temperature: 0,
+                    seed: 0,
+                });
+                client
+                    .ask(&request)
+                    .map_or_else(|error| error.name(), |()| "go")
+            };
+            assert_eq!(ask(1, false, 3, 0, false), "go");
+            assert_eq!(ask(1, false, 4, 0, false), "too-many-drafts");
+            assert_eq!(ask(1, true, 2, 0, false), "peer-gone");
+            assert_eq!(ask(1, false, 2, 0, true), "peer-gone");
+            // The first pass had no drafts, the second two.
+            assert_eq!(ask(1, false, 2, 1, false), "peer-gone");
+            assert_eq!(ask(2, false, 2, 3, false), "peer-gone");
+            // Each row has counted.
+            assert_eq!(ask(2, false, 1, 2, false), "too-many-texts");
             stop.store(true, Ordering::SeqCst);
         });
     }

@@ -20,7 +20,7 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Answered, Class, Client, Cost, Embedding, Finish, Found, GenerateOptions, Generated,
+    Answered, Class, Client, Cost, Drafted, Embedding, Finish, Found, GenerateOptions, Generated,
     Generation, Made, OnProgress, Options, Pass, Progress,
 };
 #[cfg(feature = "client")]

@@ -18,7 +18,7 @@ use crate::session::listener::Listener;
 use crate::twopc::index::IndexFile;
 use crate::twopc::prefix::Text;
 use crate::twopc::table;
-use crate::twopc::wire::MAX_AHEAD;
+use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS};
 pub use config::{MAX_PASS_TOKENS, ServerConfig};
 use room::Room;
 use session::Shared;
@@ -49,7 +49,8 @@ impl Server {
             let name = "a limit of tokens below the rows of an image, --max-tokens,";
             return Err(ServeError::NotForImages { name });
         }
-        if config.max_ahead > 0 && model.public.task() != Task::Generate {
+        let for_later = config.max_ahead.max(config.max_drafts);
+        if for_later > 0 && model.public.task() != Task::Generate {
             return Err(ModelError::NotAGenerator.into());
         }
         let (answers, logits) = (config.answers, model.body.outputs());
@@ -131,6 +132,7 @@ impl Server {
                 answers,
                 prefix,
                 max_ahead: config.max_ahead.min(MAX_AHEAD),
+                max_drafts: config.max_drafts.min(MAX_DRAFTS),
                 listener,
                 max_tokens,
                 max_pass_tokens: config.max_pass_tokens.max(max_tokens),

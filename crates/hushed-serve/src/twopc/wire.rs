@@ -32,9 +32,13 @@ const BEGINS: u8 = 4;
 const RECORDS: u8 = 8;
 const SCORES: u8 = 16;
 const AHEAD: u8 = 32;
+const DRAFTS: u8 = 64;
 
 /// Most passes whose products are made ahead together.
 pub const MAX_AHEAD: u16 = 128;
+
+/// Most drafts of a pass.
+pub const MAX_DRAFTS: u16 = 15;
 
 /// Temperatures are in thousandths, from 0 to 2.
 pub const MAX_TEMPERATURE: u16 = 2000;
@@ -56,7 +60,7 @@ pub enum Request {
         /// Whether the client looks up token vectors itself, in the public table.
         public_table: bool,
     },
-    /// The next rows of a text, and the token that follows them.
+    /// The next rows of a text, and the token that follows them, or one after each of them.
     Next(Next),
     /// The documents nearest to a text.
     Search(Search),
@@ -97,14 +101,18 @@ pub struct Search {
 pub struct Next {
     /// A text begins: what is held of another one is dropped.
     pub begins: bool,
-    /// New rows: tokens and padding, from 1.
+    /// New rows: tokens, drafts and padding, from 1.
     pub rows: u32,
     /// Whether some rows of the text may be padding.
     pub padded: bool,
     /// Whether the client looks up token vectors itself, in the public table.
     pub public_table: bool,
-    /// Whether the pass, a later one of one row, takes products that were made ahead.
+    /// Whether the pass, a later one whose rows all give a token, takes products that were made ahead.
     pub ahead: bool,
+    /// Whether every row gives a token, in a later pass: all but the first are drafts, at most [`MAX_DRAFTS`].
+    pub drafts: bool,
+    /// The last rows of the last pass that are dropped before this one: drafts that were wrong.
+    pub dropped: u16,
     /// In thousandths, at most [`MAX_TEMPERATURE`]; 0 takes the likeliest token.
     pub temperature: u16,
     /// Of the noise that draws a token.
@@ -136,9 +144,11 @@ impl Request {
                 let flags = flag(next.padded, PADDED)
                     | flag(next.public_table, PUBLIC_TABLE)
                     | flag(next.begins, BEGINS)
-                    | flag(next.ahead, AHEAD);
+                    | flag(next.ahead, AHEAD)
+                    | flag(next.drafts, DRAFTS);
                 let mut out = vec![3, flags];
                 out.extend_from_slice(&next.rows.to_le_bytes());
+                out.extend_from_slice(&next.dropped.to_le_bytes());
                 out.extend_from_slice(&next.temperature.to_le_bytes());
                 out.extend_from_slice(&next.seed.to_le_bytes());
                 out
@@ -207,27 +217,38 @@ fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
 fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
     let [flags] = reader.array("flags")?;
     let undefined = |field| Err(WireFault::Undefined { field });
-    if flags & !(PADDED | PUBLIC_TABLE | BEGINS | AHEAD) != 0 {
+    if flags & !(PADDED | PUBLIC_TABLE | BEGINS | AHEAD | DRAFTS) != 0 {
         return undefined("flags");
     }
     let rows = u32::from_le_bytes(reader.array("number of tokens")?);
     if rows == 0 {
         return undefined("number of tokens");
     }
-    let ahead = flags & AHEAD != 0;
-    if ahead && (rows != 1 || flags & BEGINS != 0) {
+    let flag = |flag| flags & flag != 0;
+    let (begins, ahead, drafts) = (flag(BEGINS), flag(AHEAD), flag(DRAFTS));
+    // Rows that all give a token are those of a later pass; without drafts it is one.
+    if (ahead || drafts) && begins || ahead && !drafts && rows != 1 {
         return undefined("flags");
+    }
+    if drafts && rows > 1 + u32::from(MAX_DRAFTS) {
+        return undefined("number of tokens");
+    }
+    let dropped = u16::from_le_bytes(reader.array("number of dropped tokens")?);
+    if dropped > MAX_DRAFTS || begins && dropped > 0 {
+        return undefined("number of dropped tokens");
     }
     let temperature = u16::from_le_bytes(reader.array("temperature")?);
     if temperature > MAX_TEMPERATURE {
         return undefined("temperature");
     }
     Ok(Next {
-        begins: flags & BEGINS != 0,
+        begins,
         rows,
-        padded: flags & PADDED != 0,
-        public_table: flags & PUBLIC_TABLE != 0,
+        padded: flag(PADDED),
+        public_table: flag(PUBLIC_TABLE),
         ahead,
+        drafts,
+        dropped,
         temperature,
         seed: u64::from_le_bytes(reader.array("seed")?),
     })

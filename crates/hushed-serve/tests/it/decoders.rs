@@ -8,7 +8,8 @@ use hushed_serve::session::wire::{
     WireFault,
 };
 use hushed_serve::twopc::wire::{
-    Ahead, Answer, MAX_AHEAD, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request, Search,
+    Ahead, Answer, MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next,
+    Request, Search,
 };
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
@@ -42,6 +43,7 @@ fn welcome() -> Welcome {
             text: Digest([9; 32]),
         }),
         max_ahead: 14,
+        max_drafts: 15,
     }
 }
 
@@ -64,8 +66,25 @@ fn next(ahead: bool) -> Request {
         padded: true,
         public_table: false,
         ahead,
+        drafts: false,
+        dropped: 0,
         temperature: 700,
         seed: 5,
+    })
+}
+
+/// The next row and its drafts, after some that were wrong.
+fn drafts(rows: u32, dropped: u16) -> Request {
+    Request::Next(Next {
+        begins: false,
+        rows,
+        padded: false,
+        public_table: true,
+        ahead: true,
+        drafts: true,
+        dropped,
+        temperature: 0,
+        seed: 6,
     })
 }
 
@@ -116,6 +135,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::NoIndex,
         Refusal::NoScores,
         Refusal::TooFarAhead { limit: 13 },
+        Refusal::TooManyDrafts { limit: 14 },
         Refusal::Unknown { code: 999 },
     ]
 }
@@ -213,6 +233,7 @@ fn corpus() -> Vec<Vec<u8>> {
         Request::Search(search()).encode(),
         ahead(MAX_AHEAD).encode(),
         next(true).encode(),
+        drafts(5, 3).encode(),
         next(false).encode(),
         request(&[16], false).encode(),
         request(&[16, 1, 128], true).encode(),
@@ -366,6 +387,27 @@ fn impossible_fields_are_refused() {
         bytes[at] = byte;
         assert_eq!(decode(&bytes), undefined("flags"));
     }
+    // Drafts are of later passes, few, and no more are dropped than there may have been.
+    let most = u32::from(MAX_DRAFTS);
+    for (rows, dropped) in [(1, 0), (5, 3), (1 + most, MAX_DRAFTS)] {
+        let pass = drafts(rows, dropped);
+        assert_eq!(decode(&pass.encode()), Ok(pass));
+    }
+    assert_eq!(
+        decode(&drafts(2 + most, 0).encode()),
+        undefined("number of tokens")
+    );
+    let many = decode(&drafts(1, MAX_DRAFTS + 1).encode());
+    assert_eq!(many, undefined("number of dropped tokens"));
+    for (flags, dropped, field) in [
+        (4 | 64, 0, "flags"),
+        (128, 0, "flags"),
+        (4, 1, "number of dropped tokens"),
+    ] {
+        let mut bytes = drafts(5, dropped).encode();
+        bytes[1] = flags;
+        assert_eq!(decode(&bytes), undefined(field));
+    }
     let bytes = Request::Search(search()).encode();
     assert_eq!(decode(&bytes), Ok(Request::Search(search())));
     let wrong = |at: usize, byte: u8| {
@@ -383,6 +425,8 @@ fn impossible_fields_are_refused() {
         padded: false,
         public_table: true,
         ahead: false,
+        drafts: false,
+        dropped: 0,
         temperature: MAX_TEMPERATURE,
         seed: 1 << 63,
     });
@@ -395,7 +439,8 @@ fn impossible_fields_are_refused() {
     };
     assert_eq!(changed(1, 8), undefined("flags"));
     assert_eq!(changed(2, 0), undefined("number of tokens"));
-    assert_eq!(changed(7, 8), undefined("temperature"));
+    assert_eq!(changed(6, 1), undefined("number of dropped tokens"));
+    assert_eq!(changed(9, 8), undefined("temperature"));
     assert_eq!(decode(&[1, 4, 1, 0, 1, 0, 0, 0]), undefined("flags"));
     assert_eq!(decode(&[1, 0, 0, 0]), undefined("number of texts"));
     assert_eq!(decode(&[1, 0, 1, 1]), undefined("number of texts"));

@@ -49,7 +49,7 @@ pub fn assert_greedy_of(model: &Model, tokens: &[u32]) {
     assert_greedy_after(model, text.ids().to_vec(), tokens);
 }
 
-fn assert_greedy_after(model: &Model, mut text: Vec<u32>, tokens: &[u32]) {
+pub fn assert_greedy_after(model: &Model, mut text: Vec<u32>, tokens: &[u32]) {
     for &token in tokens {
         let logits = model
             .embed(vec![TokenIds::new(text.clone())])

@@ -148,6 +148,7 @@ fn servers_that_are_none() {
             answers: Default::default(),
             prefix: None,
             max_ahead: 0,
+            max_drafts: 0,
         })
         .encode()
     };
@@ -162,12 +163,12 @@ fn servers_that_are_none() {
         matches!(error, ServeError::Net(NetError::PeerGone)),
         "{error}"
     );
-    let mut later = Reply::Refused(Refusal::OtherVersion { server: 9 }).encode();
-    later[4] = 9;
+    let mut later = Reply::Refused(Refusal::OtherVersion { server: 10 }).encode();
+    later[4] = 10;
     let error = against(move |s| s.send(wire::REPLY, &later).unwrap());
     assert!(matches!(
         error,
-        ServeError::Refused(Refusal::OtherVersion { server: 9 })
+        ServeError::Refused(Refusal::OtherVersion { server: 10 })
     ));
     assert_eq!(error.category(), Category::Mismatch);
     let other = welcome(Digest([9; 32]), 10);

@@ -6,6 +6,7 @@ mod common;
 
 mod ahead;
 mod decoders;
+mod drafts;
 mod encoder;
 mod example;
 mod generate;

@@ -71,7 +71,7 @@ fn a_row_is_looked_up_with_what_was_made_ahead_once() {
         on.make_ahead(program, passes.len(), PADDED).unwrap();
         let e = program.embedding().unwrap();
         passes.map(|[id, place]| {
-            on.spending_ahead(|on| {
+            on.spending_ahead(1, |on| {
                 let lookups = [
                     (Table::Tokens, vec![id, last]),
                     (Table::Tokens, vec![id]),
@@ -125,16 +125,16 @@ fn what_a_pass_does_not_take_is_gone() {
         on.make_ahead(program, 2, Terms::default()).unwrap();
         let e = program.embedding().unwrap();
         for _ in 0..2 {
-            on.spending_ahead(|_| Ok(())).unwrap();
-            assert!(on.stock.current.is_empty());
+            on.spending_ahead(1, |_| Ok(())).unwrap();
+            assert!(on.stock.current.is_empty() && on.stock.rows.len() < 2);
         }
-        let nothing = on.spending_ahead(|on| look(on, e, Table::Tokens, &[1]));
+        let nothing = on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[1]));
         assert!(matches!(nothing, Err(RunError::NothingAhead)));
         on.make_ahead(program, 1, Terms::default()).unwrap();
         if on.ctx().is_client() {
             let beyond = e.vocabulary as u32;
             let (refused, bytes) = counted(on, |on| {
-                on.spending_ahead(|on| look(on, e, Table::Tokens, &[beyond]))
+                on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[beyond]))
             });
             let error = RunError::Model(ModelError::TokenOutOfRange {
                 vocabulary: e.vocabulary,
@@ -158,7 +158,7 @@ fn tables_that_are_not_looked_up_have_nothing_made() {
         let programs = programs(model);
         let go = |on: &mut Protocol, program: &Program| {
             on.make_ahead(program, 1, terms).unwrap();
-            let of = on.stock.passes[0].keys();
+            let of = on.stock.rows[0].keys();
             let of: Vec<bool> = [Table::Tokens, Table::Positions, Table::PublicTokens]
                 .map(|table| of.clone().any(|of| *of == Of::Table(table)))
                 .to_vec();
@@ -183,7 +183,7 @@ fn a_lookup_on_other_terms_is_made_at_once() {
     let go = |on: &mut Protocol, program: &Program| {
         on.make_ahead(program, 1, PUBLIC).unwrap();
         let e = program.embedding().unwrap();
-        on.spending_ahead(|on| look(on, e, Table::Tokens, &[40]))
+        on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[40]))
             .unwrap()
     };
     let (a, b) = run_pair(|on| go(on, &programs[0]), |on| go(on, &programs[1]));
@@ -211,7 +211,7 @@ fn masked_rows_of_other_lengths_are_refused() {
             |on| {
                 on.make_ahead(&programs[1], 1, Terms::default()).unwrap();
                 let e = programs[1].embedding().unwrap();
-                on.spending_ahead(|on| look(on, e, Table::Tokens, &[0]))
+                on.spending_ahead(1, |on| look(on, e, Table::Tokens, &[0]))
                     .err()
             },
         );

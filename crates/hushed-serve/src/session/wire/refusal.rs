@@ -166,6 +166,14 @@ pub enum Refusal {
         /// Its limit.
         limit: u32,
     },
+    /// More drafts in a pass than it takes.
+    #[error(
+        "it takes at most {limit} drafts of tokens in a pass; leave out --draft, or ask its operator"
+    )]
+    TooManyDrafts {
+        /// Its limit.
+        limit: u32,
+    },
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -218,6 +226,7 @@ impl Refusal {
             Self::NoIndex => (29, 0, none),
             Self::NoScores => (30, 0, none),
             Self::TooFarAhead { limit } => (31, limit, none),
+            Self::TooManyDrafts { limit } => (32, limit, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -260,6 +269,7 @@ impl Refusal {
             29 => Self::NoIndex,
             30 => Self::NoScores,
             31 => Self::TooFarAhead { limit: number },
+            32 => Self::TooManyDrafts { limit: number },
             code => Self::Unknown { code },
         }
     }

@@ -37,6 +37,9 @@ pub struct ServerConfig {
     /// Most passes for which a session may have products made ahead, at most [`MAX_AHEAD`](crate::MAX_AHEAD); 0 makes
     /// none. Each takes memory while it waits (`hushed plan --ahead`).
     pub max_ahead: u16,
+    /// Most drafts of a pass, at most [`MAX_DRAFTS`](crate::MAX_DRAFTS); 0 takes none. A pass gives a token for each,
+    /// which counts as a text, and takes memory for each.
+    pub max_drafts: u16,
     /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
     /// weights. Where they do not fit even as they are, they are read from disk in every pass. `None` holds them, and
     /// none transformed.
@@ -62,6 +65,7 @@ impl ServerConfig {
             answers: Answers::default(),
             public_prefix: None,
             max_ahead: 0,
+            max_drafts: 0,
             max_memory: None,
             ready_tokens: None,
         }

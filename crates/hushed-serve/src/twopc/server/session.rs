@@ -4,14 +4,16 @@
 //! memory, and costs one handshake.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod continued;
+
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
-    Adds, Answers, Index, Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, Wanted,
-    embeddings, labels, logits, next_tokens, search,
+    Answers, Index, Input, Layers, Protocol, RunError, Sampler, Terms, Wanted, embeddings, labels,
+    logits, search,
 };
 use hushed_net::{Expect, Party, Session, Stats};
 
@@ -28,9 +30,8 @@ use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, IndexFacts, READY, Refusal, Reply, Welcome, WireFault};
 use crate::twopc::prefix::Offered;
 use crate::twopc::table;
-use crate::twopc::wire::{
-    ANSWER, Ahead, Answer, BUNDLE, MAX_REQUEST, Next, REQUEST, Request, Search,
-};
+use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, REQUEST, Request, Search};
+use continued::Text;
 
 /// What all sessions read.
 pub(super) struct Shared {
@@ -60,6 +61,8 @@ pub(super) struct Shared {
     pub(super) prefix: Option<Offered>,
     /// Most passes for which a session holds products that were made ahead.
     pub(super) max_ahead: u16,
+    /// Most drafts of a pass.
+    pub(super) max_drafts: u16,
 }
 
 impl Shared {
@@ -118,6 +121,7 @@ fn greet(
         answers: shared.answers,
         prefix: shared.prefix.as_ref().map(|prefix| prefix.facts),
         max_ahead: shared.max_ahead,
+        max_drafts: shared.max_drafts,
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
     session.set_limits(
@@ -211,7 +215,7 @@ struct Passes<'a> {
     owner: &'a Owner,
     backend: &'a mut Protocol,
     /// What is held of the text that is being continued.
-    text: Option<TextCache>,
+    text: Option<Text>,
     done: &'a mut Embedded,
 }
 
@@ -239,86 +243,6 @@ impl Passes<'_> {
             }
             Ok(())
         })
-    }
-
-    /// Products for passes to come. Each pass counts as a text already here, and no more when it takes them: a client
-    /// that leaves without a text has had the work of it.
-    fn ahead(&mut self, asked: &Ahead) -> Result<(), Stop> {
-        let (shared, passes) = (self.shared, usize::from(asked.passes));
-        let terms = Terms {
-            padded: asked.padded,
-            public_table: asked.public_table,
-        };
-        let limit = usize::from(shared.max_ahead);
-        let ours = self.for_this(shared.task() == Task::Generate).and(
-            match self.backend.passes_ahead() + passes <= limit {
-                true => Ok(()),
-                false => Err(Refusal::TooFarAhead {
-                    limit: narrow(limit),
-                }),
-            },
-        );
-        let charge = passes.saturating_mul(shared.charge);
-        self.agreed(ours, &[], charge, terms)?;
-        let (began, before) = (Instant::now(), self.backend.ctx().session.stats());
-        self.backend.make_ahead(&shared.program, passes, terms)?;
-        self.backend.forget_costs();
-        self.done.texts += charge;
-        let stats = self.backend.ctx().session.stats().since(&before);
-        let spent = began.elapsed();
-        shared.listener.metrics.pass(0, 0, spent, &stats);
-        debug(self.entry, 0, 0, spent, &stats);
-        Ok(())
-    }
-
-    /// The token after the next rows of a text. Each token that is opened counts as a text: they tell of the model.
-    fn next(&mut self, next: &Next) -> Result<(), Stop> {
-        let shared = self.shared;
-        let mut text = match (next.begins, self.text.take()) {
-            (true, _) => match &shared.prefix {
-                Some(offered) => TextCache::after(Arc::clone(&offered.prefix)),
-                None => TextCache::default(),
-            },
-            (false, Some(text)) => text,
-            (false, None) => return Err(malformed("begins")),
-        };
-        if next.ahead && self.backend.passes_ahead() == 0 {
-            return Err(malformed("flags"));
-        }
-        let terms = Terms {
-            padded: next.padded,
-            public_table: next.public_table,
-        };
-        let rows = next.rows as usize;
-        let ours = self.for_this(shared.task() == Task::Generate);
-        // Of one with products made ahead it was counted then.
-        let charge = match next.ahead {
-            true => 0,
-            false => shared.charge,
-        };
-        self.agreed(ours, &[text.rows().saturating_add(rows)], charge, terms)?;
-        self.done.texts = (self.done.texts + charge).saturating_sub(1);
-        let temperature = f64::from(next.temperature) / 1000.0;
-        let last = (text.public() + text.rows() + rows).saturating_sub(1);
-        let draw = shared.sampler.draw(temperature, next.seed, last);
-        let draw = (next.temperature > 0).then_some(&draw);
-        self.pass(1, rows, |backend| {
-            let input = Input::Lengths(vec![rows], terms);
-            let top = shared.answers.top().unwrap_or(1);
-            let adds = Adds {
-                draw,
-                ..Adds::default()
-            };
-            let mut run = |on: &mut _| {
-                next_tokens(on, &shared.program, &mut text, &input, adds, top).map(drop)
-            };
-            match next.ahead {
-                true => backend.spending_ahead(run),
-                false => run(backend),
-            }
-        })?;
-        self.text = Some(text);
-        Ok(())
     }
 
     /// The documents nearest to a text. Each place that is opened counts as a text, and so do each record and each

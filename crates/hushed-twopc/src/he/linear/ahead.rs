@@ -24,13 +24,27 @@ use crate::wire;
 
 const MASKED: Kind = Kind(0x0410);
 
-/// What a party holds of one row of a product that was made ahead. It can be moved and not copied, has no `Debug`, and
-/// is wiped when dropped.
+/// What a party holds of one row, or of rows [together](Ahead::together), of a product that was made ahead. It can be
+/// moved and not copied, has no `Debug`, and is wiped when dropped.
 pub struct Ahead {
     /// The client's r; the server's is nothing.
     mask: Share,
     /// The party's share of r·W.
     product: Share,
+}
+
+impl Ahead {
+    /// Of rows of one product, for all of them in one message; `None` of no row.
+    pub fn together(rows: Vec<Ahead>) -> Option<Ahead> {
+        let ring = rows.first()?.product.ring();
+        let all = |part: fn(&Ahead) -> &Share| {
+            Share::concat(ring, &rows.iter().map(part).collect::<Vec<_>>())
+        };
+        Some(Ahead {
+            mask: all(|row| &row.mask),
+            product: all(|row| &row.product),
+        })
+    }
 }
 
 /// The client's part, ahead: as many rows as `shape` says.
@@ -74,10 +88,10 @@ pub fn ahead_server(
     Ok(rows.collect())
 }
 
-/// The client's part: its share of a row; returns its share of the row times W.
+/// The client's part: its share of as many rows as `ahead` is of; returns its share of the rows times W.
 ///
 /// # Errors
-/// [`HeError::Operand`](crate::he::HeError::Operand) for a row of another length; else those of the session.
+/// [`HeError::Operand`](crate::he::HeError::Operand) for rows of another length; else those of the session.
 pub fn linear_ahead_client(ctx: &mut Ctx, x: &Share, ahead: Ahead) -> Result<Share, TwopcError> {
     let Ahead { mask, product } = ahead;
     expect_words(x.words(), mask.len())?;
@@ -87,11 +101,11 @@ pub fn linear_ahead_client(ctx: &mut Ctx, x: &Share, ahead: Ahead) -> Result<Sha
     Ok(product)
 }
 
-/// The server's part: its share of the row, and the weights that the product was made with.
+/// The server's part: its share of the rows, and the weights that the product was made with.
 ///
 /// # Errors
-/// [`HeError::Operand`](crate::he::HeError::Operand) for a row or weights of another size; else those of the session
-/// and of the peer's bytes.
+/// [`HeError::Operand`](crate::he::HeError::Operand) for rows or weights of another size; else those of the session and
+/// of the peer's bytes.
 pub fn linear_ahead_server(
     ctx: &mut Ctx,
     x: &Share,
@@ -99,20 +113,21 @@ pub fn linear_ahead_server(
     ahead: Ahead,
 ) -> Result<Share, TwopcError> {
     let (ring, inputs) = (x.ring(), weights.m);
-    expect_words(x.words(), inputs)?;
-    expect_words(ahead.product.words(), weights.n)?;
-    let length = wire::packed_len(inputs, ring.bits());
+    let rows = ahead.product.len() / weights.n.max(1);
+    expect_words(x.words(), rows * inputs)?;
+    expect_words(ahead.product.words(), rows * weights.n)?;
+    let length = wire::packed_len(rows * inputs, ring.bits());
     let message = wire::recv_exactly(&mut ctx.session, MASKED, length)?;
-    let masked = Share::new(ring, wire::unpack(&message, ring.bits(), inputs)?);
-    let row = masked.add(x);
-    let own = product_small(row.words(), &weights.weights, 1, inputs, weights.n);
+    let masked = Share::new(ring, wire::unpack(&message, ring.bits(), rows * inputs)?);
+    let all = masked.add(x);
+    let own = product_small(all.words(), &weights.weights, rows, inputs, weights.n);
     Ok(ahead.product.add(&Share::new(ring, own)))
 }
 
-/// What a product of a row of `inputs` numbers sends that was made ahead. Making it costs what the step at once does:
-/// [`linear_cost`](super::linear_cost).
-pub fn linear_ahead_cost(inputs: usize, ring: Ring) -> Cost {
-    Cost::exchange(wire::packed_len(inputs, ring.bits()) as u64, 0)
+/// What a product of rows of `numbers` numbers in all sends that was made ahead. Making it costs what the step at once
+/// does: [`linear_cost`](super::linear_cost).
+pub fn linear_ahead_cost(numbers: usize, ring: Ring) -> Cost {
+    Cost::exchange(wire::packed_len(numbers, ring.bits()) as u64, 0)
 }
 
 /// The rows of a matrix of this width.
@@ -146,13 +161,15 @@ mod tests {
         (weights, x)
     }
 
-    /// Rows made together and used one after the other: the product by definition, the declared cost of both parts.
-    fn rows_made_ahead(rows: usize, m: usize, n: usize, bits: u32) {
+    /// Rows made together and used one after the other, so many in a message: the product by definition, the declared
+    /// cost of both parts.
+    fn rows_made_ahead(rows: usize, of_message: usize, m: usize, n: usize, bits: u32) {
         let ring = Ring::new(48);
         let (w, x) = numbers(rows, m, n, bits, ring);
         let weights = PreparedWeights::new(m, n, bits, w.clone()).unwrap();
         let shape = weights.shape(rows);
-        let shares: Vec<_> = x.chunks(m).map(|row| share(ring, row, row[0])).collect();
+        let messages = x.chunks(m * of_message);
+        let shares: Vec<_> = messages.map(|rows| share(ring, rows, rows[0])).collect();
         let making = |ctx: &mut Ctx| {
             let he = keys(ctx);
             let before = ctx.session.stats();
@@ -167,7 +184,14 @@ mod tests {
             assert_eq!(made.len(), rows);
             std::sync::Mutex::new(made)
         };
-        let take = |made: &std::sync::Mutex<Vec<Ahead>>| std::mem::take(&mut *made.lock().unwrap());
+        let take = |made: &std::sync::Mutex<Vec<Ahead>>| {
+            let mut made = std::mem::take(&mut *made.lock().unwrap());
+            let next = || {
+                let rows = made.drain(..of_message.min(made.len())).collect();
+                Ahead::together(rows)
+            };
+            std::iter::from_fn(next).collect::<Vec<_>>()
+        };
         let (a, b, stats) = run_after(
             making,
             |ctx, made| {
@@ -181,15 +205,19 @@ mod tests {
                     .collect::<Vec<_>>()
             },
         );
-        for ((a, b), x) in a.iter().zip(&b).zip(x.chunks(m)) {
-            for (column, found) in reveal(a, b).into_iter().enumerate() {
+        let found = a.iter().zip(&b).flat_map(|(a, b)| reveal(a, b));
+        let found: Vec<u64> = found.collect();
+        assert_eq!(found.len(), rows * n);
+        for (found, x) in found.chunks(n).zip(x.chunks(m)) {
+            for (column, &found) in found.iter().enumerate() {
                 let term = |i: usize| x[i].wrapping_mul(i64::from(w[i * n + column]) as u64);
                 let exact = (0..m).map(term).fold(0, u64::wrapping_add);
                 let off = ring.decode(ring.reduce(found.wrapping_sub(exact)));
                 assert!(off.abs() <= 1, "column {column}: off by {off}");
             }
         }
-        let mut expected = linear_ahead_cost(m, ring).repeated(rows as u64);
+        let messages = (rows / of_message) as u64;
+        let mut expected = linear_ahead_cost(of_message * m, ring).repeated(messages);
         // The client sends all rows without waiting.
         expected.rounds = 1;
         assert_cost(&stats, expected);
@@ -197,13 +225,20 @@ mod tests {
 
     #[test]
     fn rows_made_ahead_give_the_product() {
-        rows_made_ahead(1, 1, 1, 20);
-        rows_made_ahead(3, 50, 7, 22);
-        rows_made_ahead(5, 384, 33, 22);
-        rows_made_ahead(9, 768, 70, 22);
-        rows_made_ahead(130, 5, 3, 22);
+        rows_made_ahead(1, 1, 1, 1, 20);
+        rows_made_ahead(3, 1, 50, 7, 22);
+        rows_made_ahead(5, 1, 384, 33, 22);
+        rows_made_ahead(9, 1, 768, 70, 22);
+        rows_made_ahead(130, 1, 5, 3, 22);
         // A table: where the row is not one-hot, every entry adds to the noise.
-        rows_made_ahead(2, 50_257, 5, 28);
+        rows_made_ahead(2, 1, 50_257, 5, 28);
+    }
+
+    #[test]
+    fn rows_made_ahead_are_used_together() {
+        rows_made_ahead(6, 3, 50, 7, 22);
+        rows_made_ahead(5, 5, 33, 1, 22);
+        assert!(Ahead::together(Vec::new()).is_none());
     }
 
     /// What the server is sent depends on r: the same row, twice, looks new.

@@ -1,0 +1,307 @@
+//! Passes that verify drafts, between two parties in two threads: every row against the clear model, every pass against
+//! its plan.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use crate::common::backend;
+use crate::decode::{after, likeliest, logits, models, payload, planned, prompt, shapes_of, texts};
+use crate::tiny::{End, steps};
+use hushed_model::testing::{published_generator, tiny_generator};
+use hushed_model::tokens::TokenIds;
+use hushed_model::{Model, Program};
+use hushed_mpc::plan::Plan;
+use hushed_mpc::{
+    Adds, Before, Cache, Clear, Input, Penalties, Prefix, RunError, Sampler, Terms, TextCache,
+    next_token, next_tokens, tokens_of_rows,
+};
+use hushed_twopc::ot::ideal::IdealPair;
+use hushed_twopc::testing::watched_pair;
+
+/// Which drafts of a pass are wrong.
+type Wrong = fn(usize) -> bool;
+
+const RIGHT: Wrong = |_| false;
+const WRONG: Wrong = |_| true;
+const HALF: Wrong = |draft| draft >= 1;
+
+/// What the clear model says after these ids, so many times.
+fn continued(program: &Program, ids: &[u32], count: usize) -> Vec<u32> {
+    let mut all = ids.to_vec();
+    for _ in 0..count {
+        all.push(likeliest(&logits(program, &all)).0);
+    }
+    all.split_off(ids.len())
+}
+
+/// What the server learns of a pass: its rows, how many of the last ones go before it, whether it has products made
+/// ahead.
+struct Asked {
+    rows: usize,
+    dropped: usize,
+    ahead: bool,
+}
+
+/// A prompt, and then a pass for each of `passes`: so many drafts, and which are wrong.
+fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[(usize, Wrong)]) {
+    let (program, shapes) = (model.program(), shapes_of(model));
+    let (near, far, watch) = watched_pair();
+    let (near_ot, far_ot) = IdealPair::new();
+    let (public, prompt) = (prefix.len(), prompt());
+    let (first, terms) = (
+        prompt.len() + padding,
+        Terms {
+            padded: padding > 0,
+            ..Terms::default()
+        },
+    );
+    let made = passes.iter().map(|(drafts, _)| 1 + drafts).sum();
+    let (ask, asked) = mpsc::channel::<Asked>();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let asked = asked;
+            let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+            let began = on.ctx().session.stats();
+            let mut cache = after(&program, prefix);
+            if ahead {
+                on.make_ahead(&program, made, terms).unwrap();
+            }
+            let input = Input::Lengths(vec![first], terms);
+            next_token(&mut on, &program, &mut cache, &input, None).unwrap();
+            for Asked {
+                rows,
+                dropped,
+                ahead,
+            } in asked
+            {
+                cache.keep(cache.rows() - dropped).unwrap();
+                let input = Input::Lengths(vec![rows], terms);
+                let adds = Adds::default();
+                let mut pass =
+                    |on: &mut _| tokens_of_rows(on, &program, &mut cache, &input, adds, 1);
+                let said = match ahead {
+                    true => on.spending_ahead(rows, pass),
+                    false => pass(&mut on),
+                };
+                assert_eq!(said.unwrap(), None, "the server learns no token");
+            }
+            End::of(&mut on, began)
+        });
+        let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
+        let (began, mut rounds) = (on.ctx().session.stats(), Vec::new());
+        let none = Arc::new(Prefix::of_rows(public).unwrap());
+        let (mut cache, mut ids) = (Cache::after(none), [prefix, &prompt].concat());
+        if ahead {
+            on.make_ahead(&shapes, made, terms).unwrap();
+            let plan = Plan::ahead(&shapes, made, terms).unwrap();
+            rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
+        }
+        let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % 61) as u32).collect();
+        let new = TokenIds::with_padding(prompt.clone(), &noise);
+        let (seen, input) = (on.costs().len(), Input::Texts(vec![new], terms));
+        let token = next_token(&mut on, &shapes, &mut cache, &input, None);
+        ids.push(token.unwrap().unwrap());
+        let start = Before {
+            public,
+            ..Before::default()
+        };
+        let plan = Plan::next_token(&shapes, start, &[first], terms).unwrap();
+        assert_eq!(payload(&on.costs()[seen..]), planned(&plan));
+        rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
+
+        let mut dropped = 0;
+        for &(count, wrong) in passes {
+            let drafts = continued(&program, &ids, count).into_iter().enumerate();
+            let drafts: Vec<u32> = drafts
+                .map(|(i, id)| if wrong(i) { (id + 1) % 61 } else { id })
+                .collect();
+            let new = [&ids[ids.len() - 1..], &drafts].concat();
+            let rows = new.len();
+            ask.send(Asked {
+                rows,
+                dropped,
+                ahead,
+            })
+            .unwrap();
+            cache.keep(cache.rows() - dropped).unwrap();
+            let (held, seen) = (cache.rows(), on.costs().len());
+            let (input, adds) = (texts(&new, terms), Adds::default());
+            let mut pass = |on: &mut _| tokens_of_rows(on, &shapes, &mut cache, &input, adds, 1);
+            let said = match ahead {
+                true => on.spending_ahead(rows, pass),
+                false => pass(&mut on),
+            };
+            let said: Vec<u32> = said.unwrap().unwrap().concat();
+            assert_eq!((said.len(), cache.rows()), (rows, held + rows));
+            let before = Before {
+                public,
+                held,
+                ahead,
+                drafts: true,
+            };
+            let plan = Plan::next_token(&shapes, before, &[rows], terms).unwrap();
+            assert_eq!(payload(&on.costs()[seen..]), planned(&plan));
+            rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
+            // Also what is said after a wrong draft.
+            for (row, &token) in said.iter().enumerate() {
+                let clear = logits(&program, &[&ids[..], &drafts[..row]].concat());
+                let (expected, _) = likeliest(&clear);
+                let behind = clear[expected as usize] - clear[token as usize];
+                assert!(behind < 0.05, "row {row}: {token} {expected} {behind}");
+            }
+            let pairs = drafts.iter().zip(&said);
+            let right = pairs.take_while(|(draft, said)| draft == said).count();
+            ids.extend(&said[..=right]);
+            dropped = drafts.len() - right;
+        }
+        drop(ask);
+        let (client, server) = (End::of(&mut on, began), server.join().unwrap());
+        let seen = steps(&client, &server, &watch).into_iter();
+        assert_eq!(seen.map(|s| (s.site, s.rounds)).collect::<Vec<_>>(), rounds);
+    });
+}
+
+/// Each row is what the clear model says after the text and the drafts before it, with rows of wrong drafts dropped;
+/// each pass costs what its plan says.
+#[test]
+fn rows_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
+    let passes = [(3, RIGHT), (3, HALF), (2, WRONG), (0, RIGHT), (4, HALF)];
+    for model in models() {
+        for padding in [0, 9] {
+            verify(&model, &[], padding, false, &passes);
+        }
+    }
+    verify(&tiny_generator(), &[3, 4, 50], 0, false, &passes);
+}
+
+/// The same where products of all rows were made ahead.
+#[test]
+fn rows_take_products_made_ahead() {
+    let passes = [(3, HALF), (1, RIGHT), (2, WRONG), (0, RIGHT)];
+    for model in models() {
+        verify(&model, &[], 3, true, &passes);
+    }
+    verify(&tiny_generator(), &[3, 4, 50], 0, true, &passes[..2]);
+}
+
+/// In the clear, with what the parties add: a row gets what a pass of one row at its place gets. Roundings of softmax
+/// decide where two logits with their noise are within 2·10^−3, in less than one text of twenty.
+#[test]
+fn noise_and_penalties_are_of_their_rows() {
+    const SEEDS: u64 = 8;
+    let sampler = Sampler::from_os();
+    for model in models() {
+        let program = model.program();
+        let same = (0..SEEDS).filter(|&seed| draws_alike(&program, &sampler, seed));
+        let same = same.count() as u64;
+        assert!(same > SEEDS / 2, "{same} of {SEEDS}");
+    }
+}
+
+/// Nine tokens one by one, and again by drafts that are right, and one that is wrong.
+fn draws_alike(program: &Program, sampler: &Sampler, seed: u64) -> bool {
+    let penalties = Penalties {
+        presence: 1.5,
+        frequency: 1.0,
+        ..Penalties::default()
+    };
+    let mut on = Clear::default();
+    let mut pass = |cache: &mut TextCache, new: &[u32], answer: &[u32]| {
+        // Of a prompt the last row alone.
+        let opened = if cache.rows() == 0 { 1 } else { new.len() };
+        let draw = sampler.draw(1.0, seed, cache.rows() + new.len() - opened);
+        let adds = Adds {
+            draw: Some(&draw),
+            penalties: Some((&penalties, answer)),
+        };
+        let (input, on) = (texts(new, Terms::default()), &mut on);
+        let said = match opened {
+            1 => next_tokens(on, program, cache, &input, adds, 1),
+            _ => tokens_of_rows(on, program, cache, &input, adds, 1)
+                .map(|rows| rows.map(|r| r.concat())),
+        };
+        said.unwrap().unwrap()
+    };
+    let (mut cache, mut answer) = (TextCache::default(), Vec::new());
+    answer.extend(pass(&mut cache, &prompt(), &[]));
+    for _ in 0..8 {
+        let last = answer[answer.len() - 1..].to_vec();
+        answer.extend(pass(&mut cache, &last, &answer));
+    }
+    let mut cache = TextCache::default();
+    let mut same = pass(&mut cache, &prompt(), &[]) == answer[..1];
+    let said = pass(&mut cache, &answer[..4], &answer[..4]);
+    same &= said == answer[1..5];
+    let drafts = [answer[4], (answer[5] + 1) % 61, answer[6]];
+    let seen = [&answer[..4], &drafts].concat();
+    let said = pass(&mut cache, &drafts, &seen);
+    same &= said[0] == answer[5];
+    cache.keep(cache.rows() - 2).unwrap();
+    let said = pass(&mut cache, &answer[5..8], &answer[..8]);
+    same && said == answer[6..9]
+}
+
+#[test]
+fn rows_that_cannot_stay_are_refused() {
+    let program = tiny_generator().program();
+    let (mut on, mut cache) = (Clear::default(), TextCache::default());
+    let padded = Terms {
+        padded: true,
+        ..Terms::default()
+    };
+    let refused = |result: Result<(), RunError>| matches!(result, Err(RunError::WrongInput));
+    assert!(refused(cache.keep(0)) && refused(cache.keep(1)));
+    let text = || Input::Texts(vec![TokenIds::with_padding(vec![1, 2], &[3, 4])], padded);
+    // Rows of padding say nothing.
+    let adds = Adds::default();
+    let rows = tokens_of_rows(&mut on, &program, &mut cache, &text(), adds, 1);
+    assert!(refused(rows.map(drop)));
+    next_token(&mut on, &program, &mut cache, &text(), None).unwrap();
+    tokens_of_rows(
+        &mut on,
+        &program,
+        &mut cache,
+        &texts(&[5, 6], padded),
+        adds,
+        1,
+    )
+    .unwrap();
+    assert_eq!((cache.rows(), cache.tokens()), (6, 4));
+    for rows in [0, 3, 7] {
+        assert!(refused(cache.keep(rows)), "{rows}");
+    }
+    for (rows, tokens) in [(6, 4), (5, 3), (4, 2)] {
+        cache.keep(rows).unwrap();
+        assert_eq!((cache.rows(), cache.tokens()), (rows, tokens));
+    }
+}
+
+/// GPT-2 of its published size: four rows wait a fifth more than one at most, and send less than four times as much.
+#[test]
+fn passes_of_published_size_wait_little_more() {
+    let program = published_generator();
+    for ahead in [false, true] {
+        let plan = |rows: usize| {
+            let before = Before {
+                held: 128,
+                ahead,
+                drafts: rows > 1,
+                ..Before::default()
+            };
+            Plan::next_token(&program, before, &[rows], Terms::default()).unwrap()
+        };
+        let (one, four) = (plan(1), plan(4));
+        let bytes = |plan: &Plan| plan.bytes_up + plan.bytes_down + plan.ot_bytes;
+        println!(
+            "ahead {ahead}: {} and {} MB, {} and {} rounds, {:.2} and {:.2} s",
+            bytes(&one) / 1_000_000,
+            bytes(&four) / 1_000_000,
+            one.rounds,
+            four.rounds,
+            one.seconds,
+            four.seconds
+        );
+        assert!(four.rounds < one.rounds + one.rounds / 5);
+        assert!(bytes(&four) < 4 * bytes(&one));
+    }
+}

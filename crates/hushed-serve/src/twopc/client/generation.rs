@@ -1,0 +1,339 @@
+//! A text that is being continued token by token: each is one pass, whose answer the client puts into the next. With
+//! drafts a pass may give several.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hushed_model::generate::drafts::{right, runnable};
+use hushed_model::{Decoder, TokenIds, prompt_lookup};
+use hushed_mpc::{Adds, Input, Penalties, Terms, TextCache, next_tokens, tokens_of_rows};
+use zeroize::Zeroizing;
+
+use super::ahead::Made;
+use super::stop::Stops;
+use super::{Client, Cost};
+use crate::error::ServeError;
+use crate::twopc::wire::{Next, Request};
+
+/// One token of an answer. No `Debug`: it is private.
+#[derive(Clone)]
+pub struct Generated {
+    /// Its id.
+    pub id: u32,
+    /// The likeliest tokens of its pass, itself first: as many as the server's operator has opened, at least one.
+    pub top: Vec<u32>,
+    /// What it adds to the text: whole characters, so that it may be empty, and the next one's longer.
+    pub text: String,
+    /// Why it is the last one, if it is.
+    pub last: Option<Finish>,
+    /// What its pass cost; nothing where another token of the pass came before it.
+    pub cost: Cost,
+}
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The model ended it.
+    End,
+    /// One of the stop strings came.
+    Stop,
+    /// It has as many tokens as were asked for.
+    Length,
+}
+
+/// The likeliest tokens after a pass, and its cost.
+type Pass = (Vec<u32>, Cost);
+
+/// Tokens that may follow these, at most so many.
+type Guess<'a> = dyn FnMut(&[u32], usize) -> Vec<u32> + Send + 'a;
+
+/// What became of drafts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drafted {
+    /// Passes of the text.
+    pub passes: usize,
+    /// Drafts that they had.
+    pub drafts: usize,
+    /// Those of them that were right.
+    pub right: usize,
+}
+
+/// A text that is being continued: an iterator of tokens. Dropped before its end it leaves the session ready for
+/// another text; after an error the session is over.
+pub struct Generation<'a> {
+    pub(super) client: &'a mut Client,
+    pub(super) text: TextCache,
+    /// Until the text ends.
+    pub(super) decoder: Option<Decoder>,
+    pub(super) stops: Stops,
+    /// The rows of the next pass.
+    pub(super) new: TokenIds,
+    /// Tokens that may still be handed out.
+    pub(super) left: usize,
+    /// Tokens that may still come of passes.
+    pub(super) passes: usize,
+    /// Passes whose products are made ahead at a time.
+    pub(super) ahead: u16,
+    pub(super) made: Made,
+    /// What passes gave that is not handed out yet.
+    pub(super) ready: VecDeque<Result<Pass, ServeError>>,
+    pub(super) temperature: u16,
+    pub(super) seed: u64,
+    pub(super) penalties: Penalties,
+    /// The ids of the text so far; with drafts those of the public prefix before it, where they are known.
+    pub(super) history: Zeroizing<Vec<u32>>,
+    /// Where the answer begins in it.
+    pub(super) begins: usize,
+    /// Most drafts of a pass.
+    pub(super) drafts: usize,
+    /// Rows of the last pass that the server is to drop.
+    pub(super) dropped: u16,
+    /// Guesses what follows, in place of what occurred before.
+    pub(super) guess: Option<&'a mut Guess<'a>>,
+    pub(super) verified: Drafted,
+    pub(super) terms: Terms,
+    pub(super) pad_output: bool,
+    pub(super) ended: bool,
+}
+
+impl<'a> Generation<'a> {
+    /// Tokens of the text so far, the prompt's counted.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.text.tokens() + self.new.rows().real
+    }
+
+    /// What the server learns of that: with padding.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.text.rows() + self.new.rows().total
+    }
+
+    /// Tokens of the server's public prefix, which stand before the text.
+    #[must_use]
+    pub fn prefix_tokens(&self) -> usize {
+        self.text.public()
+    }
+
+    /// What the draws depend on beside the server's secret.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What has been made ahead of this text's passes.
+    #[must_use]
+    pub fn made_ahead(&self) -> Made {
+        self.made
+    }
+
+    /// What became of drafts so far.
+    #[must_use]
+    pub fn drafted(&self) -> Drafted {
+        self.verified
+    }
+
+    /// Guesses by this, such as a small model of one's own, instead of by what occurred before: it is given the ids of
+    /// the text so far (of the public prefix too, where [`GenerateOptions::public_prefix`] has it) and the most ids
+    /// that are of use. Whatever it says, the text is the same. The server sees how long it takes.
+    ///
+    /// [`GenerateOptions::public_prefix`]: super::generate::GenerateOptions::public_prefix
+    #[must_use]
+    pub fn guessing(
+        mut self,
+        guess: &'a mut (dyn FnMut(&[u32], usize) -> Vec<u32> + Send + 'a),
+    ) -> Self {
+        self.guess = Some(guess);
+        self
+    }
+
+    /// Has products made for later passes, where there are none for `rows` rows.
+    fn make_ahead(&mut self, rows: usize) -> Result<(), ServeError> {
+        let first = usize::from(self.text.rows() == 0);
+        let later = self.passes.saturating_sub(first);
+        let most = usize::from(self.ahead);
+        if self.client.passes_ahead() >= rows.min(most) || later == 0 {
+            return Ok(());
+        }
+        let passes = later.max(rows).min(most).min(self.client.texts_left());
+        let passes = u16::try_from(passes).unwrap_or(u16::MAX);
+        let made = self.client.make_ahead(passes, self.terms)?;
+        self.made.passes += made.passes;
+        self.made.time += made.time;
+        self.made.bytes.0 += made.bytes.0;
+        self.made.bytes.1 += made.bytes.1;
+        Ok(())
+    }
+
+    /// Drafts for the next pass, none for the first one. Each takes a row that may be for nothing: as many rows stay as
+    /// the answer may need without them.
+    fn drafts(&mut self) -> Vec<u32> {
+        if self.drafts == 0 || self.text.rows() == 0 {
+            return Vec::new();
+        }
+        let rows = self.client.texts_left() + self.client.passes_ahead();
+        let spare = rows.saturating_sub(self.passes);
+        let most = self.drafts.min(self.passes.saturating_sub(1)).min(spare);
+        if most == 0 {
+            return Vec::new();
+        }
+        let guessed = match &mut self.guess {
+            Some(guess) => guess(&self.history, most),
+            None => prompt_lookup(&self.history, most),
+        };
+        runnable(guessed, most, self.client.public().config.vocabulary)
+    }
+
+    /// One pass: for each token that it gives, the ids of the likeliest, of which the first follows.
+    fn pass(&mut self) -> Result<Vec<Pass>, ServeError> {
+        let mut drafts = self.drafts();
+        if self.ahead > 0 {
+            self.make_ahead(1 + drafts.len())?;
+        }
+        let held = self.client.passes_ahead();
+        if held > 0 {
+            drafts.truncate(held - 1);
+        }
+        let began = Instant::now();
+        let before = self.client.stats();
+        let begins = self.text.rows() == 0;
+        let new = std::mem::replace(&mut self.new, TokenIds::new(Vec::new()));
+        let new = match drafts.is_empty() {
+            true => new,
+            false => TokenIds::new([new.ids(), &drafts].concat()),
+        };
+        let (rows, opened) = (new.rows().total, 1 + drafts.len());
+        let ahead = !begins && rows == opened && held > 0;
+        let request = Request::Next(Next {
+            begins,
+            rows: u32::try_from(rows).unwrap_or(u32::MAX),
+            padded: self.terms.padded,
+            public_table: self.terms.public_table,
+            ahead,
+            drafts: opened > 1,
+            dropped: std::mem::take(&mut self.dropped),
+            temperature: self.temperature,
+            seed: self.seed,
+        });
+        self.client.ask(&request)?;
+        let client = &mut *self.client;
+        let input = Input::Texts(vec![new], self.terms);
+        self.history.extend(&drafts);
+        let answer = self.history.get(self.begins..).unwrap_or_default();
+        let adds = Adds {
+            penalties: Some((&self.penalties, answer)),
+            ..Adds::default()
+        };
+        let top = client.welcome.answers.top().unwrap_or(1);
+        let (program, text) = (&client.program, &mut self.text);
+        let mut run = |on: &mut _| match opened {
+            1 => Ok(next_tokens(on, program, text, &input, adds, top)?.map(|one| vec![one])),
+            _ => tokens_of_rows(on, program, text, &input, adds, top),
+        };
+        let said = match ahead {
+            true => client.backend.spending_ahead(opened, run),
+            false => run(&mut client.backend),
+        }?;
+        let said = said.ok_or(ServeError::NoAnswer)?;
+        // Of a pass with products made ahead they were counted then.
+        client.texts += if ahead { 0 } else { opened * client.charge() };
+        client.used = Instant::now();
+        client.backend.forget_costs();
+        let stats = client.stats().since(&before);
+        let cost = Cost {
+            time: began.elapsed(),
+            stats,
+        };
+        self.follow(&drafts, said, cost)
+    }
+
+    /// Takes the tokens of a pass into the text, and drops the rows of drafts that were wrong.
+    fn follow(
+        &mut self,
+        drafts: &[u32],
+        said: Vec<Vec<u32>>,
+        cost: Cost,
+    ) -> Result<Vec<Pass>, ServeError> {
+        let first = |top: &Vec<u32>| top.first().copied().ok_or(ServeError::NoAnswer);
+        let ids: Vec<u32> = said.iter().map(first).collect::<Result<_, _>>()?;
+        let right = right(drafts, &ids);
+        let last = *ids.get(right).ok_or(ServeError::NoAnswer)?;
+        let wrong = drafts.len() - right;
+        self.verified.passes += 1;
+        self.verified.drafts += drafts.len();
+        self.verified.right += right;
+        self.text.keep(self.text.rows() - wrong)?;
+        // At most MAX_DRAFTS.
+        self.dropped = wrong as u16;
+        let known = self.history.len() - wrong;
+        self.history.truncate(known);
+        self.history.push(last);
+        self.new = TokenIds::new(vec![last]);
+        self.passes = self.passes.saturating_sub(1 + right);
+        // The first of them has the whole cost.
+        let costs = std::iter::once(cost).chain(std::iter::repeat_with(Cost::default));
+        Ok(said.into_iter().take(1 + right).zip(costs).collect())
+    }
+
+    /// The next token, before those that it leads: of a pass that is run now, or of one that was.
+    fn ids(&mut self) -> Result<Pass, ServeError> {
+        while self.ready.is_empty() || self.pad_output && self.passes > 0 {
+            match self.pass() {
+                Ok(tokens) => self.ready.extend(tokens.into_iter().map(Ok)),
+                Err(error) => {
+                    self.passes = 0;
+                    self.ready.push_back(Err(error));
+                }
+            }
+        }
+        self.ready.pop_front().unwrap_or(Err(ServeError::NoAnswer))
+    }
+
+    fn token(&mut self) -> Result<Generated, ServeError> {
+        let (top, cost) = self.ids()?;
+        let id = *top.first().ok_or(ServeError::NoAnswer)?;
+        self.left -= 1;
+        let ends = self.client.public().end_token == Some(id);
+        let mut text = match &mut self.decoder {
+            Some(decoder) if !ends => decoder.push(id),
+            _ => String::new(),
+        };
+        let mut last = match (ends, self.left) {
+            (true, _) => Some(Finish::End),
+            (false, 0) => Some(Finish::Length),
+            _ => None,
+        };
+        if last.is_some() {
+            text.push_str(self.decoder.take().map_or("", Decoder::finish));
+        }
+        let (text, stopped) = self.stops.push(&text, last.is_some());
+        if stopped {
+            last = Some(Finish::Stop);
+        }
+        self.ended = last.is_some();
+        Ok(Generated {
+            id,
+            top,
+            text,
+            last,
+            cost,
+        })
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<Generated, ServeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended || self.left == 0 {
+            // A pass after the end that failed: the session is over.
+            let last = self.ready.pop_back();
+            self.ready.clear();
+            return last.and_then(Result::err).map(Err);
+        }
+        let token = self.token();
+        self.ended |= token.is_err();
+        Some(token)
+    }
+}

@@ -1,0 +1,127 @@
+//! The passes of a text that is continued, and what is made ahead of them.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hushed_model::Task;
+use hushed_mpc::{Adds, Input, Terms, TextCache, next_tokens, tokens_of_rows};
+
+use super::{Passes, debug, malformed, narrow};
+use crate::session::outcome::Stop;
+use crate::session::wire::Refusal;
+use crate::twopc::wire::{Ahead, Next};
+
+/// What is held of a text.
+pub(super) struct Text {
+    cache: TextCache,
+    /// Drafts of its last pass: rows that the client may have dropped.
+    drafts: usize,
+}
+
+impl Passes<'_> {
+    /// Products for passes to come. Each pass counts as a text already here, and no more when it takes them: a client
+    /// that leaves without a text has had the work of it.
+    pub(super) fn ahead(&mut self, asked: &Ahead) -> Result<(), Stop> {
+        let (shared, passes) = (self.shared, usize::from(asked.passes));
+        let terms = Terms {
+            padded: asked.padded,
+            public_table: asked.public_table,
+        };
+        let limit = usize::from(shared.max_ahead);
+        let ours = self.for_this(shared.task() == Task::Generate).and(
+            match self.backend.passes_ahead() + passes <= limit {
+                true => Ok(()),
+                false => Err(Refusal::TooFarAhead {
+                    limit: narrow(limit),
+                }),
+            },
+        );
+        let charge = passes.saturating_mul(shared.charge);
+        self.agreed(ours, &[], charge, terms)?;
+        let (began, before) = (Instant::now(), self.backend.ctx().session.stats());
+        self.backend.make_ahead(&shared.program, passes, terms)?;
+        self.backend.forget_costs();
+        self.done.texts += charge;
+        let stats = self.backend.ctx().session.stats().since(&before);
+        let spent = began.elapsed();
+        shared.listener.metrics.pass(0, 0, spent, &stats);
+        debug(self.entry, 0, 0, spent, &stats);
+        Ok(())
+    }
+
+    /// The token after the next rows of a text, or after each of them. Each token that is opened counts as a text, also
+    /// after drafts that turn out wrong: they tell of the model.
+    pub(super) fn next(&mut self, next: &Next) -> Result<(), Stop> {
+        let shared = self.shared;
+        let mut text = self.begun(next)?;
+        let (rows, dropped) = (next.rows as usize, usize::from(next.dropped));
+        if dropped > text.drafts {
+            return Err(malformed("number of dropped tokens"));
+        }
+        if dropped > 0 {
+            text.cache.keep(text.cache.rows() - dropped)?;
+        }
+        let opened = if next.drafts { rows } else { 1 };
+        if next.ahead && self.backend.passes_ahead() < opened {
+            return Err(malformed("flags"));
+        }
+        let terms = Terms {
+            padded: next.padded,
+            public_table: next.public_table,
+        };
+        let limit = usize::from(shared.max_drafts);
+        let ours = self.for_this(shared.task() == Task::Generate);
+        let ours = ours.and(match opened - 1 <= limit {
+            true => Ok(()),
+            false => Err(Refusal::TooManyDrafts {
+                limit: narrow(limit),
+            }),
+        });
+        // Of those with products made ahead it was counted then.
+        let charge = match next.ahead {
+            true => 0,
+            false => opened.saturating_mul(shared.charge),
+        };
+        let held = text.cache.rows();
+        self.agreed(ours, &[held.saturating_add(rows)], charge, terms)?;
+        // Of limits; the metrics count one text.
+        self.done.texts = (self.done.texts + charge).saturating_sub(1);
+        let temperature = f64::from(next.temperature) / 1000.0;
+        // The first row that gives a token.
+        let first = (text.cache.public() + held + rows).saturating_sub(opened);
+        let draw = shared.sampler.draw(temperature, next.seed, first);
+        let draw = (next.temperature > 0).then_some(&draw);
+        let cache = &mut text.cache;
+        self.pass(1, rows, |backend| {
+            let input = Input::Lengths(vec![rows], terms);
+            let (program, top) = (&shared.program, shared.answers.top().unwrap_or(1));
+            let adds = Adds {
+                draw,
+                ..Adds::default()
+            };
+            let mut run = |on: &mut _| match next.drafts {
+                true => tokens_of_rows(on, program, cache, &input, adds, top).map(drop),
+                false => next_tokens(on, program, cache, &input, adds, top).map(drop),
+            };
+            match next.ahead {
+                true => backend.spending_ahead(opened, run),
+                false => run(backend),
+            }
+        })?;
+        text.drafts = opened - 1;
+        self.text = Some(text);
+        Ok(())
+    }
+
+    /// The text that a pass is of: a new one, or the one that is held.
+    fn begun(&mut self, next: &Next) -> Result<Text, Stop> {
+        let cache = match (next.begins, self.text.take(), &self.shared.prefix) {
+            (true, _, Some(offered)) => TextCache::after(Arc::clone(&offered.prefix)),
+            (true, _, None) => TextCache::default(),
+            (false, Some(text), _) => return Ok(text),
+            (false, None, _) => return Err(malformed("begins")),
+        };
+        Ok(Text { cache, drafts: 0 })
+    }
+}
