@@ -50,12 +50,12 @@ fn oracle(model: &Model) -> impl FnMut(&[u32], usize) -> Vec<u32> + Send {
 #[test]
 fn a_text_goes_on_with_drafts() {
     let tiny = start(|config| config.max_drafts = 4);
-    let llama = Running::start(|config| {
+    let other = Running::start(|config| {
         config.model = tiny_golden("llama");
         config.max_drafts = 15;
     });
     let golden = Model::load(&tiny_golden("llama")).unwrap();
-    for (server, model) in [(tiny, tiny_generator()), (llama, golden)] {
+    for (server, model) in [(tiny, tiny_generator()), (other, golden)] {
         let mut client = server.connect().unwrap();
         let (mut right, mut also) = (oracle(&model), oracle(&model));
         let tokens = model.public.config.vocabulary as u32;
