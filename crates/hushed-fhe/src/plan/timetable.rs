@@ -62,8 +62,8 @@ impl Timetable {
         Timetable::one_by_one(counts.visits.iter().map(&mut planned).collect())
     }
 
-    /// The same with a step that a dry run does not have: the columns of an upload are parted when the masks of its rows
-    /// are made.
+    /// The same with a step that a dry run does not have: the columns of an upload are parted when the masks of its
+    /// rows are made.
     pub(super) fn with_parted(self, parted: &Step) -> Timetable {
         let mut visits = self.visits;
         let columns = Planned {

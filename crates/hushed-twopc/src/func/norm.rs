@@ -274,8 +274,8 @@ fn unit_shape(rows: usize, width: usize) -> NormShape {
     }
 }
 
-/// Row means, in the format of `x`: the sum loses as many low bits as leave 28 fraction bits to 1/d, in a ring of 64 from
-/// which each party drops them alone. Needs a row sum that [`most_mean`] allows.
+/// Row means, in the format of `x`: the sum loses as many low bits as leave 28 fraction bits to 1/d, in a ring of 64
+/// from which each party drops them alone. Needs a row sum that [`most_mean`] allows.
 fn mean(ctx: &mut Ctx, x: &Share, from: Format, shape: NormShape) -> Result<Share, TwopcError> {
     let (before, after) = mean_shifts(from);
     let sum = x.sum_rows(shape.rows, shape.width);

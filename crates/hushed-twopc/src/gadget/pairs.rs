@@ -13,8 +13,8 @@ use crate::error::TwopcError;
 use crate::share::{BitShare, Ring, Share};
 use std::collections::BTreeMap;
 
-/// What a message is worth in bytes: a quarter of what 1 Gbit/s carries in a latency of 0.25 ms, one way, and a twelfth of
-/// what 400 Mbit/s carry in one of 2 ms.
+/// What a message is worth in bytes: a quarter of what 1 Gbit/s carries in a latency of 0.25 ms, one way, and a twelfth
+/// of what 400 Mbit/s carry in one of 2 ms.
 const MESSAGE: u64 = 8192;
 
 /// Sizes of groups that are tried, beside all numbers of a row.

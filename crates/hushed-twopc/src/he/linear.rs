@@ -137,8 +137,8 @@ impl PreparedWeights {
         })
     }
 
-    /// Its memory for `count` other numbers, which are still to be written: a layer that is made in every pass is faster
-    /// where the system need not give, clear and take back pages each time.
+    /// Its memory for `count` other numbers, which are still to be written: a layer that is made in every pass is
+    /// faster where the system need not give, clear and take back pages each time.
     pub fn into_room(mut self, count: usize) -> Vec<i32> {
         if self.weights.capacity() < count {
             return vec![0; count];
