@@ -115,8 +115,8 @@ pub struct Args {
     public_prefix: Option<PathBuf>,
 
     /// Have products by weights and tables made for N later tokens at a time before they are needed, so that each token
-    /// takes less (at a server with `--max-ahead`; see `hushed plan --ahead`). The server sees for how many, and whether
-    /// the text is padded and the table public
+    /// takes less (at a server with `--max-ahead`; see `hushed plan --ahead`). The server sees for how many, and
+    /// whether the text is padded and the table public
     #[arg(long, value_name = "N", default_value_t = 0, env = "HUSHED_AHEAD")]
     ahead: u16,
 
