@@ -282,13 +282,20 @@ impl Multiplier for Blocks<'_> {
         _p: usize,
         betas: Range<usize>,
         gamma: usize,
-        (_, stride): (usize, usize),
+        (prefix, stride): (usize, usize),
         out: &mut [i32],
     ) {
         // A column after the other, each as it lies in memory.
         let Window { mw, nw, .. } = self.window;
         let rows = betas.start * mw..self.view.rows().min(betas.end * mw);
         let columns = gamma * nw..self.view.columns().min((gamma + 1) * nw);
+        // At the edge of the matrix blocks have fewer numbers.
+        if rows.len() < betas.len() * mw || columns.len() < nw {
+            for out in out.chunks_mut(stride) {
+                let block = prefix.min(out.len());
+                out[..block].fill(0);
+            }
+        }
         for (c, column) in columns.enumerate() {
             let column = self.view.column(column, rows.clone()).unwrap_or_default();
             for (block, out) in column.chunks(mw).zip(out.chunks_mut(stride)) {

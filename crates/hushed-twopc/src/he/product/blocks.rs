@@ -66,17 +66,14 @@ impl BlockInputs {
         }
     }
 
-    /// Room for so many coefficients at least, zeros.
+    /// Room for so many coefficients at least, with any numbers in it.
     fn room(&self, count: usize) -> Integers {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = rooms.iter().position(|room| room.0.len() >= count);
         let Some(place) = fits else {
             return Integers(vec![0; count]);
         };
-        let mut room = rooms.swap_remove(place);
-        drop(rooms);
-        room.0[..count].fill(0);
-        room
+        rooms.swap_remove(place)
     }
 
     fn give_back(&self, room: Integers) {
@@ -256,6 +253,10 @@ impl Job {
         let panels = self.integers.0.chunks_exact_mut(betas.len() * size);
         for (first, out) in self.gammas.clone().step_by(BlockPlan::PANEL).zip(panels) {
             let gammas = first..self.gammas.end.min(first + BlockPlan::PANEL);
+            if gammas.len() < BlockPlan::PANEL {
+                // Lines without a column.
+                out.fill(0);
+            }
             for (line, gamma) in gammas.enumerate() {
                 let out = &mut out[line * prefix..];
                 work.multiplier

@@ -14,8 +14,8 @@ pub(crate) trait Multiplier: Sync {
     /// ones.
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]);
 
-    /// Writes the coefficients of several inner blocks β of a column, if they have at most 30 bits, over zeros:
-    /// `prefix` of each, which begin `stride` words after those of the one before.
+    /// Writes the coefficients of several inner blocks β of a column, if they have at most 30 bits: `prefix` of each,
+    /// which begin `stride` words after those of the one before.
     fn blocks(
         &self,
         p: usize,
