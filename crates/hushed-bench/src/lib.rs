@@ -264,6 +264,16 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(ckks::maps),
     },
     Suite {
+        name: "matvec",
+        about: "CKKS: the first feed-forward maps of GPT-2, Phi-3 mini and Llama 3 times one vector, by baby and giant steps and by packed rows",
+        kind: Kind::Local(ckks::vectors),
+    },
+    Suite {
+        name: "matmul",
+        about: "CKKS: products of two encrypted matrices by outer products, up to 128 × 128",
+        kind: Kind::Local(ckks::products),
+    },
+    Suite {
         name: "gemm",
         about: "CKKS: 768 × 768 weights times 768 ciphertexts, 64 of the outputs; all of them, minutes, with --only whole",
         kind: Kind::Local(ckks::gemm),

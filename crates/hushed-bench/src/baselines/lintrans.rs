@@ -170,6 +170,14 @@ impl PackedRows {
         (row % self.side) * self.columns + row / self.side
     }
 
+    /// Bytes of the encoded rows and of the mask.
+    pub fn plaintext_bytes(&self) -> usize {
+        let limbs = self.rows.iter().chain([&self.mask]).map(Plaintext::limbs);
+        // A polynomial has twice as many coefficients as slots.
+        let n = 2 * self.side * self.columns;
+        limbs.sum::<usize>() * n * size_of::<u64>()
+    }
+
     /// The product, entry by entry at [`PackedRows::slot`]: two primes less.
     ///
     /// # Errors

@@ -2,5 +2,6 @@
 
 pub mod bole;
 pub mod lintrans;
+pub mod matmul;
 pub mod naive;
 pub mod packing;

@@ -78,11 +78,9 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             let map = PackedRows::new(&encoder, &rows[..SIZE], LIMBS)?;
             let rotations = map.rotations();
             let places = (0..SIZE).map(|row| (map.slot(row), row)).collect();
-            let count = SIZE.div_ceil(params.slots() / DIMENSION);
             Ok(Prepared {
                 plan: params.key_plan(LIMBS, false, &rotations, false)?,
-                // The mask has a prime less.
-                plaintext_bytes: count * whole + whole / LIMBS * LEVEL,
+                plaintext_bytes: map.plaintext_bytes(),
                 apply: Box::new(move |evaluator, ct| map.apply(evaluator, ct)),
                 places,
             })

@@ -7,7 +7,10 @@ mod flooding;
 mod gemm;
 mod lintrans;
 mod maps;
+mod matmul;
+mod matvec;
 mod ops;
+mod places;
 mod roofline;
 
 use std::sync::Arc;
@@ -27,7 +30,10 @@ pub use flooding::flooding;
 pub use gemm::gemm;
 pub use lintrans::transforms;
 pub use maps::maps;
+pub use matmul::products;
+pub use matvec::vectors;
 pub use ops::operations;
+pub(crate) use places::Places;
 pub use roofline::roofline;
 
 /// Keys, encoder and evaluator of one set.

@@ -1,17 +1,23 @@
 //! Layouts in the clear at full size; all forms in both layouts on a small ring, with what they count.
 
 use hushed_ckks::CkksParams;
+use hushed_ckks::lintrans::Diagonals;
 use hushed_ckks::poly::Schedule;
 
-use super::split::Places;
 use super::*;
+use crate::ckks::Places;
 
 const WIDTH: usize = 12;
 const HIDDEN: usize = 48;
 
+fn matrix(places: &Places, layer: &LinearMap) -> Diagonals {
+    let weight = |row: usize, column: usize| layer.weights[row * layer.columns + column];
+    places.matrix(weight).unwrap()
+}
+
 /// Σ of the shares, by the definition: diagonals times rotated slots, and the classes summed.
 fn applied(places: &Places, layer: &LinearMap, x: &[Complex64]) -> Vec<Complex64> {
-    let mut sum = places.matrix(layer).unwrap().apply(x).unwrap();
+    let mut sum = matrix(places, layer).apply(x).unwrap();
     for by in places.folds() {
         let by = by as usize;
         let turned = (0..x.len()).map(|s| sum[(s + by) % x.len()]);
@@ -33,7 +39,7 @@ fn one_vector_over_all_slots_is_the_matrix() {
         let first = Places::packed(slots, [hidden, width]).unwrap();
         let at = |slot: usize| first.column(slot).map_or(0.0, |c| x[c]);
         let input: Vec<Complex64> = (0..slots).map(|slot| at(slot).into()).collect();
-        assert_eq!(first.matrix(up).unwrap().count(), diagonals);
+        assert_eq!(matrix(&first, up).count(), diagonals);
         let h = applied(&first, up, &input);
         let period = hidden.next_power_of_two();
         for (slot, h) in h.iter().enumerate() {
@@ -43,7 +49,7 @@ fn one_vector_over_all_slots_is_the_matrix() {
             assert!((h - expected).norm() < 1e-12, "{slot}");
         }
         let second = Places::repeated(slots, [width, hidden]).unwrap();
-        assert_eq!(second.matrix(down).unwrap().count(), diagonals);
+        assert_eq!(matrix(&second, down).count(), diagonals);
         let y = applied(&second, down, &h);
         for (row, y) in y.iter().enumerate().take(width) {
             let terms = (0..hidden).map(|c| down.weights[row * hidden + c] * h[c]);
