@@ -140,6 +140,8 @@ pub fn linear() -> Vec<Box<dyn Case>> {
         (128, 3072, 768),
         (1, 50257, 768),
         (128, 384, 1536),
+        // Gate and up of LLaMA-7B, for a prompt of eight tokens.
+        (8, 4096, 2 * 11008),
     ];
     let shared = [(12, 128, 64, 128), (12, 128, 128, 64)];
     let weights = weights.map(|(k, m, n)| by_weights(OltShape { k, m, n }));
