@@ -296,8 +296,8 @@ impl<S: Slots> Value<S> {
 }
 
 impl<'a, S: Slots> Pass<'a, S> {
-    /// A pass over texts with these rows. Encrypted ones are refreshed if they have fewer primes than the first layer
-    /// reads. The client divided its columns by `input_bound`.
+    /// A pass over texts with these rows. Encrypted ones are refreshed if they have fewer primes than the first
+    /// attention and the statistics of norms read. The client divided its columns by `input_bound`.
     ///
     /// # Errors
     /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is not

@@ -23,7 +23,7 @@ use memory::Memory;
 
 pub use crate::Entry;
 use exposures::{
-    ahead_exposures, draft_exposures, exposures, open_more, prefix_exposure, search_exposures,
+    ahead_exposures, exposures, open_more, prefix_exposure, search_exposures, with_drafts,
 };
 pub use folder::{PlanError, Request};
 
@@ -240,7 +240,7 @@ impl Plan {
         let mut plan = Plan::of(program, counting, held, rows, terms);
         open_more(&mut plan.exposures, answers, 1, 0);
         if drafts {
-            plan.exposures.extend(draft_exposures());
+            with_drafts(&mut plan.exposures);
         }
         plan.exposures.extend(prefix_exposure(public));
         Ok(plan)

@@ -60,8 +60,8 @@ pub struct Args {
 
     /// With a model that generates text: verify N guesses of the next tokens in each pass, as `generate --draft N`
     /// does; says how many were right
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_DRAFTS)), env = "HUSHED_DRAFT")]
-    draft: Option<u16>,
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)))]
+    draft: u16,
 }
 
 impl Args {
@@ -76,7 +76,7 @@ impl Args {
         if model.public.task() == Task::Generate {
             return self.generate(out, &model, &given.texts()?, load_seconds);
         }
-        if self.max_tokens.is_some() || self.public_prefix.is_some() || self.draft.is_some() {
+        if self.max_tokens.is_some() || self.public_prefix.is_some() || self.draft > 0 {
             return Err(ModelError::NotAGenerator.into());
         }
 
@@ -146,7 +146,7 @@ impl Args {
         let prompts = self
             .too_long
             .tokens_within(&model.public, texts, limit, behind)?;
-        let drafts = self.draft.map_or(0, usize::from);
+        let drafts = usize::from(self.draft);
         let (mut made, mut passes, mut guessed, mut right) = (0, 0, 0, 0);
         for (index, prompt) in prompts.iter().enumerate() {
             let tokenizer = model.public.tokenizer().map_err(ModelError::from)?;

@@ -19,7 +19,7 @@ use crate::output::Output;
 #[command(
     after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority with --ca.
 
-Each token is one pass through the model, and its id is opened to this client alone. The server learns how many tokens the prompt has, how many
+Each token is one pass through the model (several with --draft), and its id is opened to this client alone. The server learns how many tokens the prompt has, how many
 passes there are and when. So it also learns where the text ends, if that is before --max-tokens. With --bucket N it
 learns the prompt's length rounded up to a multiple of N. With --pad-output all passes are run before anything is shown, and it does not
 learn where the text ends. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`), so that a refusal can
@@ -122,8 +122,8 @@ pub struct Args {
 
     /// Guess N next tokens and have them verified in one pass, by what followed the last tokens where they occurred
     /// before (at a server with `--max-drafts`). The text is the same, in fewer passes where guesses are right; the
-    /// server sees how many are. When it pays says `hushed plan --draft`
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), conflicts_with = "pad_output", env = "HUSHED_DRAFT")]
+    /// server sees how many there are and how many are right. When it pays says `hushed plan --draft`
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), env = "HUSHED_DRAFT")]
     draft: u16,
 
     /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept

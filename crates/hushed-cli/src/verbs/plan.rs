@@ -78,7 +78,7 @@ pub struct Args {
 
     /// With a model that generates: what a pass costs that verifies N drafts, as by `generate --draft N`, beside one of
     /// one row, and the share of right drafts from which it pays. With --ahead N products are counted for every row
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), env = "HUSHED_DRAFT")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)))]
     draft: u16,
 
     /// Texts are padded to a multiple of N tokens, as by `embed --bucket N`

@@ -16,6 +16,10 @@ const CLASS_OF_IMAGE: &str = "the class of its image, that of the largest logit;
 /// The same of models that generate.
 const TOKENS: &str = "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit";
 
+/// What the server gets of them, without drafts.
+const PASSES: &str = "the number and times of the passes, one a token of the answer (with --pad-output as many as were asked for), temperature and seed; \
+                      nothing of the text, its continuation or any logit";
+
 /// Changes the list where the operator opens more than the largest of the `logits` numbers of each of so many texts or
 /// images.
 pub(super) fn open_more(all: &mut [Exposure], answers: Answers, texts: usize, logits: usize) {
@@ -72,11 +76,7 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
             "server",
             "when a text is asked about and how long the client takes; nothing of the text, its token ids or its answer",
         ),
-        true => list(
-            "server",
-            "the number and times of the passes, one a token of the answer (with --pad-output as many as were asked for), temperature and seed; \
-             nothing of the text, its continuation or any logit",
-        ),
+        true => list("server", PASSES),
     }
     let head = program.steps().last().map(|step| &step.block);
     list(
@@ -129,22 +129,26 @@ pub(super) fn ahead_exposures(passes: usize, terms: Terms) -> Vec<Exposure> {
     vec![Exposure { who, sees }]
 }
 
-/// What is seen of passes that verify drafts.
-pub(super) fn draft_exposures() -> [Exposure; 2] {
-    let seen = |who, sees: &str| Exposure {
-        who,
-        sees: sees.to_owned(),
-    };
-    [
-        seen(
-            "server",
-            "how many drafts each pass has and how many of them were right, and so how many tokens of the answer it gave; nothing of any draft",
-        ),
-        seen(
-            "client",
-            "one token a row of a pass, also after drafts that were wrong: each counts as a text by the server's limits",
-        ),
-    ]
+/// Changes the list for passes that verify drafts.
+pub(super) fn with_drafts(all: &mut Vec<Exposure>) {
+    for exposure in all.iter_mut() {
+        let shown = match exposure.sees.as_str() {
+            PASSES => {
+                "the number and times of the passes, how many drafts each has and how many of them were right, temperature and seed: \
+                 so the number of tokens of the answer, whether the last tokens of the text occurred in it before (where drafts are looked up) and how predictable its continuation is; \
+                 nothing else of the text, of any draft or of any logit"
+            }
+            TOKENS => {
+                "the tokens of its answer, one a row of each pass (a draft is one), each the largest of its logits (noise included); no logit"
+            }
+            _ => continue,
+        };
+        shown.clone_into(&mut exposure.sees);
+    }
+    all.push(Exposure {
+        who: "client",
+        sees: "what follows drafts that were wrong as well: each row counts as a text by the server's limits".to_owned(),
+    });
 }
 
 /// What is seen of a public prefix of so many rows.

@@ -2,6 +2,7 @@
 
 use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong};
+use hushed_mpc::Answers;
 use hushed_serve::{
     Category, Client, Drafted, Finish, GenerateOptions, Generated, Penalties, Server, ServerConfig,
 };
@@ -103,6 +104,51 @@ fn a_text_goes_on_with_drafts() {
         assert_eq!((drafted.drafts, counted), (0, found.len()));
         client.close().unwrap();
     }
+}
+
+/// Where the operator opens the likeliest three, each row of a pass gives them and counts as three texts.
+#[test]
+fn drafts_have_the_likeliest_ids_too() {
+    let server = start(|config| {
+        config.max_drafts = 3;
+        config.answers = Answers::Top(3);
+        config.max_texts = 1000;
+    });
+    let model = tiny_generator();
+    let mut client = server.connect().unwrap();
+    let before = client.texts_left();
+    let (found, drafted, _) = guessed(&mut client, &with(3, 8), oracle(&model));
+    assert_greedy_of(&model, &ids(&found));
+    assert!(drafted.right > 0, "{drafted:?}");
+    // `texts_left` is of rows, three texts each.
+    assert_eq!(
+        before - client.texts_left(),
+        drafted.passes + drafted.drafts
+    );
+    assert_eq!(before, 1000 / 3);
+    let mut text = model
+        .tokens(PROMPT, TooLong::Refuse)
+        .unwrap()
+        .ids()
+        .to_vec();
+    for token in &found {
+        let logits = model
+            .embed(vec![TokenIds::new(text.clone())])
+            .unwrap()
+            .remove(0);
+        let mut order = logits.clone();
+        order.sort_by(|a, b| b.total_cmp(a));
+        assert!(token.top.len() == 3 && token.top[0] == token.id);
+        for (&id, logit) in token.top.iter().zip(&order) {
+            assert!(
+                (logit - logits[id as usize]).abs() < 0.05,
+                "{:?}",
+                token.top
+            );
+        }
+        text.push(token.id);
+    }
+    client.close().unwrap();
 }
 
 /// Rows take products made ahead, one each, on any terms of a text; what a text leaves another one takes.

@@ -28,7 +28,7 @@ pub fn show(out: &Output, dir: &Path, request: &Request) -> Result<(), CliError>
     out.result(object, || {
         let text = |plan| Sum::of(std::slice::from_ref(plan)).text();
         let mut all = format!(
-            "a pass of one row: {}\na pass of {rows} rows, {} of them drafts: {}, {:.0} MB more a session",
+            "a pass of one row: {}\na pass of {rows} rows, {} of them drafts: {}, {:.0} MB a session",
             text(&found.one),
             found.drafts(),
             text(&found.all),

@@ -40,7 +40,7 @@ pub struct GenerateOptions {
     /// The public prefix that the server must have; `None` takes what it has.
     pub public_prefix: Option<String>,
     /// Has products by weights and tables made ahead for at most this many later tokens at a time, before the prompt
-    /// and whenever they are used up; 0 makes none. The server sees how many.
+    /// and whenever a pass needs more than are held; 0 makes none. The server sees how many.
     pub ahead: u16,
     /// Guesses at most this many of the next tokens, and at most as many as the server takes, and verifies them in one
     /// pass: of what followed the last tokens where they occurred before, or as
@@ -144,12 +144,16 @@ impl Client {
             return Err(none_ahead());
         }
         let drafts = self.drafts(options)?;
-        let mut history = match &options.public_prefix {
+        let before = match &options.public_prefix {
             Some(text) if drafts > 0 => self.public().prefix(text)?.ids().to_vec(),
             _ => Vec::new(),
         };
-        history.extend(new.ids().iter().take(new.rows().real));
-        history.reserve_exact(options.max_tokens);
+        // Room for all that comes: what grew would leave a copy of the text behind.
+        let prompt = new.ids().iter().take(new.rows().real);
+        let room = before.len() + prompt.len() + options.max_tokens;
+        let mut history = Zeroizing::new(Vec::with_capacity(room));
+        history.extend(before);
+        history.extend(prompt);
         let seed = match options.seed {
             Some(seed) => seed,
             None => fresh_seed()?,
@@ -171,7 +175,7 @@ impl Client {
             seed,
             penalties: options.penalties.clone(),
             begins: history.len(),
-            history: Zeroizing::new(history),
+            history,
             drafts,
             dropped: 0,
             guess: None,

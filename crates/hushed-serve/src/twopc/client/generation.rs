@@ -152,11 +152,12 @@ impl<'a> Generation<'a> {
     fn make_ahead(&mut self, rows: usize) -> Result<(), ServeError> {
         let first = usize::from(self.text.rows() == 0);
         let later = self.passes.saturating_sub(first);
-        let most = usize::from(self.ahead);
-        if self.client.passes_ahead() >= rows.min(most) || later == 0 {
+        let (most, held) = (usize::from(self.ahead), self.client.passes_ahead());
+        if held >= rows.min(most) || later == 0 {
             return Ok(());
         }
-        let passes = later.max(rows).min(most).min(self.client.texts_left());
+        let lacking = later.max(rows).min(most).saturating_sub(held);
+        let passes = lacking.min(self.client.texts_left());
         let passes = u16::try_from(passes).unwrap_or(u16::MAX);
         let made = self.client.make_ahead(passes, self.terms)?;
         self.made.passes += made.passes;
