@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small GPT-2 on text that everybody may use: this repository's documents and Python's standard library.
+"""Trains a small GPT-2 (or LLaMA) on text that everybody may use: this repository's documents and Python's standard library.
 
     apt-get install python3-torch libopenblas0-pthread python3-venv         (Debian 12: torch 1.13, for processors)
     python3 -m venv --system-site-packages DIR
@@ -7,7 +7,8 @@
     DIR/bin/python scripts/make_models.py OUT            (OUT is data/gpt2-small; a quarter of an hour on two idle cores)
 
 A byte-level BPE of 2,048 tokens, then 4 layers of 192 columns with 6 heads over 256 positions, with a tied head, saved by `save_pretrained`
-as F16. The text, the order of the windows and the first weights follow from the seed; sums of floating-point numbers depend on the
+as F16. `--model llama` has RMSNorm, RoPE, gated SiLU, 3 heads of keys and values and a head of its own, and is saved as BF16 in several
+files. The text, the order of the windows and the first weights follow from the seed; sums of floating-point numbers depend on the
 processor, so that another machine makes another model of the same quality. OUT/README.md says what was read and what came out.
 """
 
@@ -88,6 +89,44 @@ def tokens_of(tokenizer, all_texts):
     return torch.tensor([id for text in encoded for id in text.ids + [end]])
 
 
+def config_of(tokenizer):
+    return transformers.GPT2Config(
+        vocab_size=VOCABULARY,
+        n_positions=POSITIONS,
+        n_embd=WIDTH,
+        n_layer=LAYERS,
+        n_head=HEADS,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        attn_implementation="eager",
+    )
+
+
+def llama_config(tokenizer):
+    return transformers.LlamaConfig(
+        vocab_size=VOCABULARY,
+        max_position_embeddings=POSITIONS,
+        hidden_size=WIDTH,
+        intermediate_size=WIDTH * 8 // 3,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS // 2,
+        tie_word_embeddings=False,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        attn_implementation="eager",
+    )
+
+
+MODELS = {
+    "gpt2": lambda tokenizer: transformers.GPT2LMHeadModel(config_of(tokenizer)),
+    "llama": lambda tokenizer: transformers.LlamaForCausalLM(llama_config(tokenizer)),
+}
+
+
 def windows(tokens, count, generator):
     starts = torch.randint(len(tokens) - POSITIONS, (count,), generator=generator)
     return torch.stack([tokens[start : start + POSITIONS] for start in starts])
@@ -140,6 +179,7 @@ def record(out, lines):
 def main():
     ask = argparse.ArgumentParser()
     ask.add_argument("out", type=pathlib.Path)
+    ask.add_argument("--model", choices=sorted(MODELS), default="gpt2")
     ask.add_argument("--steps", type=int, default=1200)
     ask.add_argument("--minutes", type=float, default=15, help="fewer steps, where these would take longer")
     ask.add_argument("--seed", type=int, default=1)
@@ -154,41 +194,32 @@ def main():
     ids = {"prose": tokens_of(tokenizer, prose), "code": tokens_of(tokenizer, code)}
     held = {"prose": tokens_of(tokenizer, held_prose), "code": tokens_of(tokenizer, held_code)}
     print({name: len(tokens) for name, tokens in ids.items()}, {name: len(tokens) for name, tokens in held.items()})
-    config = transformers.GPT2Config(
-        vocab_size=VOCABULARY,
-        n_positions=POSITIONS,
-        n_embd=WIDTH,
-        n_layer=LAYERS,
-        n_head=HEADS,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        attn_implementation="eager",
-    )
-    model = transformers.GPT2LMHeadModel(config)
+    model = MODELS[asked.model](tokenizer)
     start = time.time()
     steps = train(model, ids["prose"], ids["code"], asked)
     minutes = (time.time() - start) / 60
 
     asked.out.mkdir(parents=True, exist_ok=True)
-    model.half().save_pretrained(asked.out)
+    if asked.model == "llama":
+        model.bfloat16().save_pretrained(asked.out, max_shard_size="1MB")
+    else:
+        model.half().save_pretrained(asked.out)
     tokenizer.save_pretrained(asked.out)
     for name in ["vocab.json", "merges.txt", "special_tokens_map.json", "tokenizer_config.json", "generation_config.json"]:
         (asked.out / name).unlink(missing_ok=True)
-    model = transformers.GPT2LMHeadModel.from_pretrained(asked.out, torch_dtype=torch.float32).eval()
+    model = transformers.AutoModelForCausalLM.from_pretrained(asked.out, torch_dtype=torch.float32).eval()
     losses = {name: loss_of(model, tokens) for name, tokens in held.items()}
     version = ".".join(map(str, sys.version_info[:3]))
     record(
         asked.out,
         [
-            "# A small GPT-2",
+            f"# A small {'LLaMA' if asked.model == 'llama' else 'GPT-2'}",
             "",
             "Made by `scripts/make_models.py` for demonstrations and tests: it shows how private generation works, and knows nothing.",
             "",
-            f"* {LAYERS} layers × {WIDTH}, {HEADS} heads, {POSITIONS} positions, {VOCABULARY} tokens (byte-level BPE), tied head;"
-            f" {sum(w.numel() for w in model.parameters())} parameters, F16.",
+            f"* {LAYERS} layers × {WIDTH}, {HEADS} heads, {POSITIONS} positions, {VOCABULARY} tokens (byte-level BPE),"
+            f" {'own' if asked.model == 'llama' else 'tied'} head; {sum(w.numel() for w in model.parameters())} parameters,"
+            f" {'BF16' if asked.model == 'llama' else 'F16'}.",
             f"* Text: {len(prose)} documents of this repository (its licence), SHA-256 `{digest(prose)}`,"
             f" and {len(code)} files of the standard library of Python {version} (PSF-2.0), SHA-256 `{digest(code)}`"
             " (of the texts in the order of their paths, with a zero byte between two).",
