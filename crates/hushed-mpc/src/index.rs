@@ -2,7 +2,7 @@
 //! there are.
 
 use hushed_twopc::TwopcError;
-use hushed_twopc::he::{LinearShape, OltShape, PreparedWeights};
+use hushed_twopc::he::{LinearShape, OltShape, PreparedWeights, largest};
 
 use crate::RunError;
 use crate::formats::{COSINE, RECORD, RECORD_BITS, UNIT};
@@ -76,8 +76,9 @@ impl Index {
             });
         }
         let integers = vectors.iter().map(|&v| (f64::from(v) * one).round() as i32);
-        let vectors =
-            PreparedWeights::transposed(width, documents, VECTOR_BITS, integers.collect());
+        let integers: Vec<i32> = integers.collect();
+        let largest = largest(&integers);
+        let vectors = PreparedWeights::transposed(width, documents, VECTOR_BITS, largest, integers);
         let columns = index.record_columns();
         let records = match columns {
             0 => None,

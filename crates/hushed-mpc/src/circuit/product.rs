@@ -279,8 +279,13 @@ impl Product {
         if let Some(beyond) = ranges::layer(id, integers.largest, &integers.bias).pop() {
             return Err(beyond.into());
         }
-        let Integers { weights, bias, .. } = integers;
-        let weights = PreparedWeights::transposed(self.inputs, self.outputs, WEIGHT_BITS, weights);
+        let Integers {
+            weights,
+            bias,
+            largest,
+        } = integers;
+        let (m, n) = (self.inputs, self.outputs);
+        let weights = PreparedWeights::transposed(m, n, WEIGHT_BITS, largest, weights);
         Ok(Layer {
             numbers: Some((weights.map_err(TwopcError::from)?, bias)),
         })

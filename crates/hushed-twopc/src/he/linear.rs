@@ -64,6 +64,12 @@ pub struct PreparedWeights {
 /// Rows and columns that are transposed together.
 const SQUARE: usize = 64;
 
+/// The largest in magnitude, 0 of none.
+pub fn largest(weights: &[i32]) -> u32 {
+    let sizes = weights.iter().map(|w| w.unsigned_abs());
+    sizes.fold(0, u32::max)
+}
+
 fn expect_count(m: usize, n: usize, found: usize) -> Result<(), HeError> {
     let expected = m.saturating_mul(n);
     if found == expected {
@@ -111,21 +117,24 @@ impl PreparedWeights {
             }
         }
         weights.zeroize();
-        Self::transposed(m, n, bits, across)
+        Self::transposed(m, n, bits, largest(&across), across)
     }
 
-    /// The same from Wᵀ, n×m, which is how they are held: blocks are read along m.
+    /// The same from Wᵀ, n×m, which is how they are held: blocks are read along m. Their maker says which is the
+    /// largest in magnitude: gigabytes are not read once more for it.
     ///
     /// # Errors
     /// [`HeError::Operand`] for another number of weights, [`HeError::Weight`] if one is too large.
-    pub fn transposed(m: usize, n: usize, bits: u32, weights: Vec<i32>) -> Result<Self, HeError> {
+    pub fn transposed(
+        m: usize,
+        n: usize,
+        bits: u32,
+        largest_weight: u32,
+        weights: Vec<i32>,
+    ) -> Result<Self, HeError> {
         expect_count(m, n, weights.len())?;
-        let limit = 1u32 << bits.min(30);
-        // Not one after another: this way several at a time.
-        let beyond = weights
-            .iter()
-            .fold(false, |beyond, w| beyond | (w.unsigned_abs() > limit));
-        if bits > 30 || beyond {
+        debug_assert_eq!(largest(&weights), largest_weight, "largest weight");
+        if bits > 30 || largest_weight > 1 << bits {
             return Err(HeError::Weight { bits });
         }
         Ok(Self {
