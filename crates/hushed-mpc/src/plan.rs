@@ -238,10 +238,10 @@ impl Plan {
             false => drop(next_tokens(on, program, &mut cache, &input, adds, top)?),
         }
         let mut plan = Plan::of(program, counting, held, rows, terms);
-        open_more(&mut plan.exposures, answers, 1, 0);
         if drafts {
             with_drafts(&mut plan.exposures);
         }
+        open_more(&mut plan.exposures, answers, 1, 0);
         plan.exposures.extend(prefix_exposure(public));
         Ok(plan)
     }

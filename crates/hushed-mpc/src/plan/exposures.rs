@@ -16,6 +16,9 @@ const CLASS_OF_IMAGE: &str = "the class of its image, that of the largest logit;
 /// The same of models that generate.
 const TOKENS: &str = "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit";
 
+/// The same with drafts.
+const TOKENS_OF_ROWS: &str = "the tokens of its answer, one a row of each pass (a draft is one), each the largest of its logits (noise included); no logit";
+
 /// What the server gets of them, without drafts.
 const PASSES: &str = "the number and times of the passes, one a token of the answer (with --pad-output as many as were asked for), temperature and seed; \
                       nothing of the text, its continuation or any logit";
@@ -23,19 +26,20 @@ const PASSES: &str = "the number and times of the passes, one a token of the ans
 /// Changes the list where the operator opens more than the largest of the `logits` numbers of each of so many texts or
 /// images.
 pub(super) fn open_more(all: &mut [Exposure], answers: Answers, texts: usize, logits: usize) {
-    let plain =
-        |e: &&mut Exposure| [CLASS_OF_TEXT, CLASS_OF_IMAGE, TOKENS].contains(&e.sees.as_str());
+    let known = [CLASS_OF_TEXT, CLASS_OF_IMAGE, TOKENS, TOKENS_OF_ROWS];
+    let plain = |e: &&mut Exposure| known.contains(&e.sees.as_str());
     let Some(answer) = all.iter_mut().find(plain) else {
         return;
     };
-    let of = match answer.sees == TOKENS {
-        true => "the tokens",
-        false => "the classes",
+    let (of, each) = match answer.sees.as_str() {
+        TOKENS => ("the tokens", "pass"),
+        TOKENS_OF_ROWS => ("the tokens", "row of a pass (a draft is one)"),
+        _ => ("the classes", "text"),
     };
     answer.sees = match answers {
         Answers::Label => return,
         Answers::Top(top) => format!(
-            "{of} of the {top} largest logits of each pass or text, in order, each counted as a text by the server's limits: the operator has allowed it with --answers top:{top}; no logit"
+            "{of} of the {top} largest logits of each {each}, in order, each counted as a text by the server's limits: the operator has allowed it with --answers top:{top}; no logit"
         ),
         Answers::Logits => format!(
             "all logits ({texts} x {logits} numbers, each counted as a text by the server's limits), rounded to 2^-12: the operator has allowed it with --answers logits; many of them describe the head"
@@ -138,9 +142,7 @@ pub(super) fn with_drafts(all: &mut Vec<Exposure>) {
                  so the number of tokens of the answer, whether the last tokens of the text occurred in it before (where drafts are looked up) and how predictable its continuation is; \
                  nothing else of the text, of any draft or of any logit"
             }
-            TOKENS => {
-                "the tokens of its answer, one a row of each pass (a draft is one), each the largest of its logits (noise included); no logit"
-            }
+            TOKENS => TOKENS_OF_ROWS,
             _ => continue,
         };
         shown.clone_into(&mut exposure.sees);

@@ -401,3 +401,43 @@ pub fn linear_cost(he: &HeContext, shape: &LinearShape, ring: Ring) -> Result<Co
     let plan = he.layout(&shape.spec(ring))?.plan.cost();
     Ok(plan.one_way(Party::Client))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Room for coefficients holds those of other columns before.
+    #[test]
+    fn blocks_are_written_over_anything_at_the_edges_too() {
+        const OLD: i32 = -7;
+        let (m, n, window) = (
+            61,
+            19,
+            Window {
+                kw: 1,
+                mw: 16,
+                nw: 4,
+            },
+        );
+        let weights: Vec<i32> = (1..=(m * n) as i32).collect();
+        let source = Blocks {
+            bits: 20,
+            view: View::new(&weights, n, m).transposed(),
+            window,
+            ready: None,
+        };
+        let (prefix, betas) = (right_prefix(window), m.div_ceil(window.mw));
+        let stride = prefix + 5;
+        for gamma in 0..n.div_ceil(window.nw) {
+            let mut out = vec![OLD; betas * stride];
+            source.blocks(0, 0..betas, gamma, (prefix, stride), &mut out);
+            for (beta, out) in out.chunks(stride).enumerate() {
+                let mut expected = vec![0; prefix];
+                source.block(0, beta, gamma, &mut expected);
+                let (found, rest) = out.split_at(prefix);
+                assert!(found.iter().map(|&w| i64::from(w)).eq(expected), "{beta}");
+                assert!(rest.iter().all(|&w| w == OLD));
+            }
+        }
+    }
+}
