@@ -90,7 +90,7 @@ fn approximations_are_near() {
     assert!(worst < 0.01, "{worst}");
     let calibration = calibrate(&model, &all, "").unwrap();
     assert!(
-        fits(&calibration, &model.public.config)
+        fits(&calibration, &model)
             .iter()
             .all(|f| f.fits())
     );
