@@ -87,7 +87,12 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
             }
             Ranges::Sigmoid { input } => {
                 let measured = input.magnitude();
-                add("sigmoid", "scores with their bias", measured, sigmoid::RANGE);
+                add(
+                    "sigmoid",
+                    "scores with their bias",
+                    measured,
+                    sigmoid::RANGE,
+                );
             }
             Ranges::Softmax {
                 shifted,

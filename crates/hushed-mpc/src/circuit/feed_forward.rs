@@ -30,21 +30,23 @@ impl<S: Shares> Pass<'_, S> {
             values.put_back(step, 0, left)?;
         }
         // The gate comes first, where there is one.
-        let up = part(0, hidden);
+        let (function, up) = (Function::of(f), part(0, hidden));
         let id = step.id.part("activation");
-        let function = Function::of(f);
         let mut y = self.on.step(id, |on| on.apply(&function, &up))?;
-        let inner = f.sub_norm.is_some();
-        let (to, mut from) = if inner { (INNER, ACTIVATION) } else { (ACTIVATION, ACTIVATION) };
+        let to = match f.sub_norm {
+            Some(_) => INNER,
+            None => ACTIVATION,
+        };
         if f.gate.is_some() {
-            let up = part(hidden, hidden);
+            let (up, gates) = (part(hidden, hidden), function.gates());
             let id = step.id.part("product");
-            y = self.on.step(id, |on| gated(on, [&y, &up], function.gates(), to))?;
-            from = to;
+            y = self.on.step(id, |on| gated(on, [&y, &up], gates, to))?;
+        } else if to != ACTIVATION {
+            y = y.shift_left(to.frac - ACTIVATION.frac);
         }
-        if inner {
-            // The norm's formats are those of the model's own numbers.
-            y = y.shift_left(to.frac - from.frac).times(function.back() as i64);
+        if f.sub_norm.is_some() {
+            // What is declared of a norm is of the model's own numbers.
+            y = y.times(function.back() as i64);
         }
         let y = Acts::new(y, to, x.rows, hidden);
         let y = self.sub_norm(step, y, function.back() * function.scale())?;

@@ -8,8 +8,8 @@
 //! widest.
 
 use hushed_model::{Activation, FeedForward, QUICK_GELU, Tolerance};
-use hushed_twopc::func::curve::{self, Curve, curve_scaled, curve_scaled_cost};
 use hushed_twopc::func::Format;
+use hushed_twopc::func::curve::{self, Curve, curve_scaled, curve_scaled_cost};
 use hushed_twopc::func::relu::{most_squared, relu, relu_cost, squared_relu, squared_relu_cost};
 use hushed_twopc::share::Share;
 use hushed_twopc::{Cost, Ctx, TwopcError};

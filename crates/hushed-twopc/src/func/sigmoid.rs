@@ -79,7 +79,10 @@ mod tests {
                 // The argument's rounding matters where σ is steep.
                 let slope = exact(x) * exact(-x) / KAPPA;
                 let error = y - exact(x);
-                assert!(error.abs() < 2.5e-4 + unit * (1.6 + slope), "{x}: {error:e}");
+                assert!(
+                    error.abs() < 2.5e-4 + unit * (1.6 + slope),
+                    "{x}: {error:e}"
+                );
                 assert!((-3.0 * unit..=1.0 + 3.0 * unit).contains(&y));
                 sum += error;
             }
