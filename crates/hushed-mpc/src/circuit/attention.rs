@@ -1,4 +1,5 @@
-//! Scores and the product of their weights ([`weigh`](super::weigh)) with V: texts of equal length together, all heads of all of them as one batch.
+//! Scores and the product of their weights ([`weigh`](super::weigh)) with V: texts of equal length together, all heads
+//! of all of them as one batch.
 //!
 //! Shapes: over all texts Q is rows × h·dh, K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the
 //! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. Where one
@@ -18,7 +19,7 @@ use hushed_twopc::he::{MatmulShape, OltShape};
 use crate::RunError;
 use crate::circuit::cache::Past;
 use crate::circuit::groups::{Asking, Group};
-use crate::circuit::weigh::Scores;
+use crate::circuit::scores::Scores;
 use crate::formats::{
     INVERSE, KEY_BITS, LINEAR, MAIN, PORTION, QUERY, QUOTIENT, STANDING, SUM_BITS, Sums, TURN_FRAC,
     TURNED, VALUE, VALUE_BITS, WEIGHED,

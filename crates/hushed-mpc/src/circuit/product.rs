@@ -10,7 +10,7 @@ use hushed_twopc::he::{LinearShape, OltShape, PreparedWeights};
 
 use crate::RunError;
 use crate::circuit::function::Function;
-use crate::circuit::weigh::Scores;
+use crate::circuit::scores::Scores;
 use crate::formats::{LINEAR, WEIGHT_BITS, WEIGHT_FRAC};
 use crate::weights::ranges;
 use hushed_lower::{affine, biases};

@@ -5,56 +5,15 @@
 
 use hushed_model::{Attention, Mask, Queries, Weigh};
 use hushed_net::Party;
-use hushed_twopc::func::sigmoid::{self, ARGUMENT};
-use hushed_twopc::func::{Format, softmax::SCORES};
+use hushed_twopc::func::sigmoid;
 
 use crate::RunError;
 use crate::circuit::cache::Past;
 use crate::circuit::groups::{Asking, Group};
 use crate::circuit::input::Padding;
-use crate::formats::{MASKED, QUERY, STANDING};
+use crate::circuit::scores::Scores;
+use crate::formats::STANDING;
 use crate::shares::{Local, Shares};
-
-/// Bits by which queries of a sigmoid are larger than its argument: then they have about the size of those of a
-/// softmax, and their rounding does no more.
-const LARGER: u32 = 4;
-
-/// How scores come to the function that weighs them.
-pub(crate) struct Scores {
-    /// What queries are multiplied by, beside what the model multiplies scores by.
-    pub factor: f64,
-    /// The function's argument.
-    pub format: Format,
-    /// Bits that a product of queries and keys has too many for it.
-    pub shift: u32,
-    /// Added to a score that is masked.
-    masked: f64,
-}
-
-impl Scores {
-    pub(crate) fn of(weigh: Weigh) -> Scores {
-        let product = 2 * QUERY.frac;
-        match weigh {
-            // In units of log 2.
-            Weigh::Softmax => Scores {
-                factor: std::f64::consts::LOG2_E,
-                format: SCORES,
-                shift: product - SCORES.frac,
-                masked: MASKED,
-            },
-            Weigh::Sigmoid { .. } => Scores {
-                factor: f64::from(1u32 << LARGER) * sigmoid::KAPPA,
-                format: ARGUMENT,
-                shift: product + LARGER - ARGUMENT.frac,
-                masked: sigmoid::SHUT,
-            },
-        }
-    }
-
-    fn masked(&self) -> i64 {
-        self.format.signed(self.masked)
-    }
-}
 
 /// Weights of scores. Keys that the mask hides get none, and take no part; nor get any, with `padding`, those that the
 /// client knows to be such: it adds [`Scores::masked`] to them.

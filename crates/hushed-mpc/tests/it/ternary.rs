@@ -5,10 +5,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hushed_model::testing::{tiny_golden, tiny_ternary, tiny_ternary_with};
+use hushed_model::testing::{
+    large_generator_with, ternary_generator, tiny_golden, tiny_ternary, tiny_ternary_with,
+};
 use hushed_model::{
-    Body, DecoderNetwork, Linear, Matrix, Model, NetworkConfig, NormReach, Ranges, TokenIds,
-    TooLong, Weigh, calibrate, llama_shapes,
+    Body, DecoderNetwork, Linear, Matrix, Model, NormReach, Ranges, TokenIds, TooLong, Weigh,
+    calibrate,
 };
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
@@ -132,15 +134,8 @@ fn norms_inside_blocks_are_measured_and_declared() {
 /// A norm that is wider than its formats is named before anything runs, in plans too.
 #[test]
 fn the_widest_norm() {
-    let of = |hidden| {
-        let config = NetworkConfig {
-            hidden,
-            ..NetworkConfig::bitnet_2b()
-        };
-        llama_shapes(&config).program()
-    };
-    assert!(supported(&of(8192)).is_ok());
-    let wider = of(8193);
+    assert!(supported(&ternary_generator(8192)).is_ok());
+    let wider = ternary_generator(8193);
     match supported(&wider) {
         Err(RunError::Unsupported { site, .. }) => assert_eq!(site, "layer.0.feed_forward"),
         other => panic!("{other:?}"),
@@ -152,11 +147,7 @@ fn the_widest_norm() {
 #[test]
 fn a_sigmoid_costs_less_than_a_softmax() {
     let plan = |weigh, held, rows| {
-        let config = NetworkConfig {
-            weigh,
-            ..NetworkConfig::llama_7b()
-        };
-        let program = llama_shapes(&config).program().first_layers(1);
+        let program = large_generator_with(weigh).first_layers(1);
         Plan::next_token(&program, held, &[rows], Terms::default()).unwrap()
     };
     let of = |plan: &Plan| {

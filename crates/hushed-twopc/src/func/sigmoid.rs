@@ -1,7 +1,8 @@
-//! Attention's sigmoid: σ(x) = 1/(1 + e^−x) of every score by itself, no maximum and no division (Ramapuram et al. 2024).
+//! Attention's sigmoid: σ(x) = 1/(1 + e^−x) of every score by itself, without a maximum and a division (Ramapuram et
+//! al. 2024).
 //!
-//! The curve of [`curve`](super::curve) with its own segments and the result's own unit, because most weights are small:
-//! one of 1/128 is off by 2·10^−5. From [`SHUT`] on the weight is exactly 0, so that a score is masked by an addend.
+//! A curve as those of [`curve`](super::curve), in a finer unit, because most weights are small: one of 1/128 is off by
+//! 2·10^−5. Beyond 11 the weight is exactly 0 or 1, so that a score is masked by an addend.
 
 use super::Format;
 use super::curve::{SIGMOID, curve_scaled, curve_scaled_cost};
