@@ -26,8 +26,8 @@ TARGET = 0.999
 TIE = 1e-3
 # Of tokens and labels.
 SAME = 0.995
-# Tokens of a text that is run at once, and characters that hold more than so many.
-WINDOW, CHARACTERS = 250, 1500
+# Most tokens of a text that is run at once, and characters that hold more than one.
+WINDOW, CHARACTERS = 250, 6
 SIDE, SHADES = 8, "0123456789abcdefg"
 
 
@@ -82,14 +82,16 @@ def of_embeddings(options):
     return report, text, bool(below or moved)
 
 
-def windows(path):
+def windows(path, tokens):
     """Texts of a line each, long enough for a window of tokens."""
-    text = " ".join(path.read_text(encoding="utf-8").split())
-    return [text[at : at + CHARACTERS] for at in range(0, len(text) - CHARACTERS, CHARACTERS)]
+    text, length = " ".join(path.read_text(encoding="utf-8").split()), CHARACTERS * tokens
+    return [text[at : at + length] for at in range(0, len(text) - length, length)]
 
 
 def of_tokens(options):
-    texts = windows(options.text)[: -(-options.positions // WINDOW)]
+    config = json.loads((options.generator / "config.json").read_text(encoding="utf-8"))
+    window = min(WINDOW, config.get("max_position_embeddings", WINDOW))
+    texts = windows(options.text, window)[: -(-options.positions // window)]
     rows = hushed("verify", options.generator, "--input", "-", "--truncate", stdin=lines(texts))
     found = rows[-1]
     if found["positions"] < options.positions:

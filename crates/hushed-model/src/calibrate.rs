@@ -1,9 +1,10 @@
 //! Ranges of a model's values over sample texts, to which the approximations of a private run are fitted.
 //!
 //! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp,
-//! at most 0) and the sums of their exponentials (the denominators); arguments of activations; variances of norms, with
-//! row 0 apart because the first token of a model has variances of its own; and all results of linear layers and
-//! sums, which bound the fixed-point ring. The ranges are derived from weights and sample: they stay at the server.
+//! at most 0) and the sums of their exponentials (the denominators), or scores with their bias where a sigmoid weighs
+//! them; arguments of activations; variances of norms, with row 0 apart because the first token of a model has
+//! variances of its own; and all results of linear layers and sums, which bound the fixed-point ring. The ranges are
+//! derived from weights and sample: they stay at the server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use crate::blocks::{Mask, NormKind, Weigh};
 use crate::error::ModelError;
 use crate::images::Item;
-use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
 
@@ -50,6 +50,11 @@ pub enum Ranges {
     /// Arguments of an activation.
     Activation {
         /// Every element.
+        input: Range,
+    },
+    /// A sigmoid of every score by itself.
+    Sigmoid {
+        /// Every score that is not masked, with its bias.
         input: Range,
     },
     /// A softmax.
@@ -209,7 +214,9 @@ impl Calibration {
 impl Ranges {
     fn all(&self) -> Vec<Range> {
         match *self {
-            Ranges::Values { output: r } | Ranges::Activation { input: r } => vec![r],
+            Ranges::Values { output: r }
+            | Ranges::Activation { input: r }
+            | Ranges::Sigmoid { input: r } => vec![r],
             Ranges::Softmax {
                 shifted,
                 denominator,
@@ -229,7 +236,8 @@ impl Ranges {
     fn merge(&mut self, other: &Ranges) {
         match (self, other) {
             (Ranges::Values { output: a }, Ranges::Values { output: b })
-            | (Ranges::Activation { input: a }, Ranges::Activation { input: b }) => a.merge(*b),
+            | (Ranges::Activation { input: a }, Ranges::Activation { input: b })
+            | (Ranges::Sigmoid { input: a }, Ranges::Sigmoid { input: b }) => a.merge(*b),
             (
                 Ranges::Softmax {
                     shifted,
@@ -308,6 +316,13 @@ fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
         (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Softmax, mask)) => {
             Some(softmax(s, mask))
         }
+        (Seen::Scores(s), Moment::Input, What::Weigh(Weigh::Sigmoid { bias }, mask)) => {
+            let mut input = Range::NOTHING;
+            each_row(s, mask, |row| {
+                input.merge(Range::of(row.iter().map(|v| v + bias)));
+            });
+            Some(Ranges::Sigmoid { input })
+        }
         _ => None,
     }
 }
@@ -357,20 +372,25 @@ fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
     }
 }
 
+/// The scores of every row of a token, as far as the mask lets it see.
+fn each_row(s: &PlainScores, mask: Mask, mut measure: impl FnMut(&[f64])) {
+    for (heads, rows) in s.texts.iter().zip(s.rows.texts()) {
+        for scores in heads {
+            for i in 0..rows.real.min(scores.rows()) {
+                measure(&scores.row(i)[..mask.keys(i, rows.real)]);
+            }
+        }
+    }
+}
+
 fn softmax(s: &PlainScores, mask: Mask) -> Ranges {
     let (mut shifted, mut denominator) = (Range::NOTHING, Range::NOTHING);
-    let mut measure = |scores: &Matrix<f64>, real: usize| {
-        for i in 0..real.min(scores.rows()) {
-            let row = &scores.row(i)[..mask.keys(i, real)];
-            let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            shifted.merge(Range::of(row.iter().map(|v| v - max)));
-            let sum = row.iter().map(|v| (v - max).exp()).sum();
-            denominator.merge(Range { min: sum, max: sum });
-        }
-    };
-    for (heads, rows) in s.texts.iter().zip(s.rows.texts()) {
-        heads.iter().for_each(|scores| measure(scores, rows.real));
-    }
+    each_row(s, mask, |row| {
+        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        shifted.merge(Range::of(row.iter().map(|v| v - max)));
+        let sum = row.iter().map(|v| (v - max).exp()).sum();
+        denominator.merge(Range { min: sum, max: sum });
+    });
     Ranges::Softmax {
         shifted,
         denominator,

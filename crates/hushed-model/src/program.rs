@@ -90,6 +90,9 @@ pub struct Edge {
     pub last: bool,
 }
 
+/// The part of a block that is a norm inside it. Steps before some blocks are called norms.
+pub(crate) const SUB_NORM: &str = "sub_norm";
+
 /// The name of a step, or of a part of one. It is ordered by its place in the program; its text is for people.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId {
@@ -99,6 +102,28 @@ pub struct StepId {
     name: &'static str,
     /// A part, and a part of it.
     parts: [&'static str; 2],
+}
+
+impl Step {
+    /// The norm that it is, or the one inside its block; and its name.
+    pub fn norm(&self) -> Option<(StepId, &Norm)> {
+        let inside = self.id.part(SUB_NORM);
+        match &self.block {
+            Block::Norm(norm) => Some((self.id, norm)),
+            Block::Attention(a) => Some((inside, a.sub_norm.as_ref()?)),
+            Block::FeedForward(f) => Some((inside, f.sub_norm.as_ref()?)),
+            _ => None,
+        }
+    }
+
+    fn norm_mut(&mut self) -> Option<&mut Norm> {
+        match &mut self.block {
+            Block::Norm(norm) => Some(norm),
+            Block::Attention(a) => a.sub_norm.as_mut(),
+            Block::FeedForward(f) => f.sub_norm.as_mut(),
+            _ => None,
+        }
+    }
 }
 
 impl Block {
@@ -219,19 +244,17 @@ impl Program {
     #[must_use]
     pub fn reaching(mut self, norms: &BTreeMap<String, NormReach>) -> Program {
         for step in &mut self.steps {
-            if let Block::Norm(norm) = &mut step.block {
-                norm.reach = norms.get(&step.id.to_string()).copied();
+            let name = step.norm().map(|(id, _)| id.to_string());
+            if let (Some(name), Some(norm)) = (name, step.norm_mut()) {
+                norm.reach = norms.get(&name).copied();
             }
         }
         self
     }
 
-    /// The norms, by name.
+    /// The norms, by name, those inside blocks among them.
     pub fn norms(&self) -> impl Iterator<Item = (StepId, &Norm)> {
-        self.steps.iter().filter_map(|step| match &step.block {
-            Block::Norm(norm) => Some((step.id, norm)),
-            _ => None,
-        })
+        self.steps.iter().filter_map(Step::norm)
     }
 
     /// The steps of each layer: what comes before a layer ends in one value, which is all that it reads.

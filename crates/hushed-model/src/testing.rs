@@ -25,10 +25,10 @@ use crate::prune::prune;
 use crate::tokens::{TokenIds, TooLong};
 
 pub use gpt2::{
-    large_generator, published_generator, random_generator, tiny_generator, tiny_generator_config,
-    tiny_generator_folder,
+    large_generator, large_generator_with, published_generator, random_generator,
+    ternary_generator, tiny_generator, tiny_generator_config, tiny_generator_folder,
 };
-pub use ternary::{ternary_config, ternary_network};
+pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
 pub use wide::{beyond_formats, wide_decoders};
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,

@@ -4,42 +4,47 @@
 //!
 //! * A norm's gain and offset are linear, so they move into the linear layers that read the norm, and the residual that
 //!   also reads it is one more block of columns of the same product (a diagonal matrix): see [`Product`].
-//! * The factor log₂e/√dh of the scores is in the query weights, an activation's scale in the weights around it
-//!   ([`Function`]).
-//! * Softmax divides after the product with V, where a row has dh columns instead of m.
+//! * The factor of the scores, log₂e/√dh for a softmax, is in the query weights, an activation's scale in the weights
+//!   around it ([`Function`](function::Function)).
+//! * Softmax divides after the product with V, where a row has dh columns instead of m. A sigmoid needs no division, no
+//!   maximum and no sum: of a score that is masked it is exactly 0.
+//! * A norm inside a block takes no notice of an activation's scale, and its gain is in the layer that reads it.
 
 pub(crate) mod answer;
 pub(crate) mod attention;
 mod begin;
 pub(crate) mod cache;
+mod feed_forward;
 pub(crate) mod function;
 pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod pool;
 pub(crate) mod prefix;
 pub(crate) mod product;
+mod scores;
 pub(crate) mod search;
 pub(crate) mod token;
 pub(crate) mod top;
+pub(crate) mod weigh;
 
 use hushed_model::{
-    Activation, Attention, Block, Classifier, FeedForward, Linear, Norm, NormKind, Pool, Program,
-    Queries, Rows, Step, StepId, Values, Weigh,
+    Attention, Block, Classifier, Linear, Norm, NormKind, Pool, Program, Queries, Rows, Step,
+    StepId, Values,
 };
 use hushed_twopc::func::Format;
-use hushed_twopc::func::norm::{NormReach, NormShape, UNIT_ROW};
+use hushed_twopc::func::norm::{MOST_WIDTH, NormReach, NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
 
-use super::formats::{ACTIVATION, ANSWER, GATE, GATED, LINEAR, RAW_ANSWER};
+use super::formats::{ACTIVATION, ANSWER, INNER, LINEAR, RAW_ANSWER};
 use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
-use crate::circuit::attention::{attend, scores, weigh};
+use crate::circuit::attention::{attend, scores};
 use crate::circuit::cache::{Cache, Past};
-use crate::circuit::function::Function;
 use crate::circuit::groups::Asking;
 use crate::circuit::input::Padding;
 use crate::circuit::pool::{maximum, pool};
 use crate::circuit::product::Product;
+use crate::circuit::weigh::weigh;
 
 /// A batch of texts: rows × width.
 #[derive(Clone)]
@@ -212,15 +217,11 @@ pub fn supported(program: &Program) -> Result<(), RunError> {
         {
             Some("a head of one number, whose label says nothing; protocol fhe gives the number")
         }
-        Block::Attention(a) if a.weigh != Weigh::Softmax => Some("attention without softmax"),
-        Block::Attention(Attention {
-            sub_norm: Some(_), ..
-        })
-        | Block::FeedForward(FeedForward {
-            sub_norm: Some(_), ..
-        }) => Some("a norm inside a block"),
-        Block::FeedForward(f) if f.activation == Activation::Relu2 => Some("squared ReLU"),
-        _ => None,
+        _ => {
+            let wide = |(_, norm): (StepId, &Norm)| norm.width > MOST_WIDTH;
+            let wide = step.norm().is_some_and(wide);
+            wide.then_some("a norm of so many columns: 8192 at most")
+        }
     };
     for step in program.steps() {
         if let Some(what) = without(step) {
@@ -309,19 +310,43 @@ impl<S: Shares> Pass<'_, S> {
         n: &Norm,
     ) -> Result<Acts<S::Share>, RunError> {
         let x = Self::last_or_copy(step, values)?;
-        self.on.step(step.id, |on| {
-            let shape = NormShape {
-                rows: x.rows.total(),
-                width: x.width,
-                centre: n.kind == NormKind::LayerNorm,
-                epsilon: n.epsilon,
-                reach: reach_of(n),
-            };
-            let y = on.normalise(&x.share, x.format, shape)?;
-            let mut y = Acts::new(y, ACTIVATION, x.rows, x.width);
-            y.norm = Some(n.clone());
-            Ok(y)
-        })
+        let mut y = self.normalised(step.id, x, n, 1.0)?;
+        y.norm = Some(n.clone());
+        Ok(y)
+    }
+
+    /// The rows of a block as the norm inside it leaves them, where it has one: without its gain, which the layer that
+    /// reads them has. They have been multiplied by `scale`.
+    fn sub_norm(
+        &mut self,
+        step: &Step,
+        x: Acts<S::Share>,
+        scale: f64,
+    ) -> Result<Acts<S::Share>, RunError> {
+        match step.norm() {
+            Some((id, norm)) => self.normalised(id, x, norm, scale),
+            None => Ok(x),
+        }
+    }
+
+    /// Rows that have been multiplied by `scale`, which only ε has to know, normalised without gain and offset.
+    fn normalised(
+        &mut self,
+        id: StepId,
+        x: Acts<S::Share>,
+        n: &Norm,
+        scale: f64,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let shape = NormShape {
+            rows: x.rows.total(),
+            width: x.width,
+            centre: n.kind == NormKind::LayerNorm,
+            epsilon: scale.powi(2) * n.epsilon,
+            reach: reach_of(n),
+        };
+        let normalise = |on: &mut S| on.normalise(&x.share, x.format, shape);
+        let y = self.on.step(id, normalise)?;
+        Ok(Acts::new(y, ACTIVATION, x.rows, x.width))
     }
 
     fn attention(
@@ -347,7 +372,7 @@ impl<S: Shares> Pass<'_, S> {
         };
         let (width, rows) = (a.heads.query_columns(), &asking);
         let padding = self.terms.padded.then_some(self.padding);
-        let (on, heads) = (&mut *self.on, a.heads);
+        let on = &mut *self.on;
         let mut past = match &mut self.cache {
             Some(cache) => cache.take(step.id),
             None => Past::default(),
@@ -356,16 +381,22 @@ impl<S: Shares> Pass<'_, S> {
             scores(on, [&q, &k], &mut past, rows, (a, step.id))
         })?;
         let p = on.step(step.id.part("weigh"), |on| {
-            weigh(on, &s, &past, rows, (heads, a.mask), padding)
+            weigh(on, &s, &past, rows, a, padding)
         })?;
+        let to = match a.sub_norm {
+            Some(_) => INNER,
+            None => ACTIVATION,
+        };
         let o = on.step(step.id.part("attend"), |on| {
-            attend(on, &p, &v, &mut past, rows, (heads, step.id))
+            attend(on, &p, &v, &mut past, rows, (a, step.id, to))
         })?;
         if let Some(cache) = &mut self.cache {
             cache.put(step.id, past);
         }
-        let o = Acts::new(o, ACTIVATION, asking.asking(), width);
-        let y = self.wide(step, "output", &o, &Product::alone(&a.output))?;
+        let o = Acts::new(o, to, asking.asking(), width);
+        let o = self.sub_norm(step, o, 1.0)?;
+        let product = Product::reading(a.sub_norm.as_ref(), &a.output);
+        let y = self.wide(step, "output", &o, &product)?;
         Ok(Acts::new(y, LINEAR, o.rows, a.output.outputs))
     }
 
@@ -438,54 +469,6 @@ impl<S: Shares> Pass<'_, S> {
         Ok((Rows::unpadded(&lengths), false))
     }
 
-    fn feed_forward(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        f: &FeedForward,
-    ) -> Result<Acts<S::Share>, RunError> {
-        let (x, residual) = Self::operand(step, values)?;
-        let product = Product::up(x.norm.as_ref(), f, residual);
-        let wide = self.wide(step, "up", &x, &product)?;
-        let (rows, hidden) = (x.rows.total(), f.up.outputs);
-        let part = |first, count| columns(&wide, rows, product.outputs, first, count);
-        let first = hidden + f.gate.as_ref().map_or(0, |gate| gate.outputs);
-        if residual {
-            let left = Acts::new(part(first, x.width), LINEAR, x.rows.clone(), x.width);
-            values.put_back(step, 0, left)?;
-        }
-        // The gate comes first, where there is one.
-        let up = part(0, hidden);
-        let id = step.id.part("activation");
-        let mut y = self.on.step(id, |on| on.apply(&Function::of(f), &up))?;
-        if f.gate.is_some() {
-            let up = part(hidden, hidden);
-            let id = step.id.part("product");
-            y = self.on.step(id, |on| gated(on, &y, &up))?;
-        }
-        let y = Acts::new(y, ACTIVATION, x.rows, hidden);
-        let down = self.wide(step, "down", &y, &Product::down(f))?;
-        Ok(Acts::new(down, LINEAR, y.rows, f.down.outputs))
-    }
-
-    /// A feed-forward that is one linear layer.
-    fn merged(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        w: &Linear,
-    ) -> Result<Acts<S::Share>, RunError> {
-        let (x, residual) = Self::operand(step, values)?;
-        let product = Product::merged(x.norm.as_ref(), w, residual);
-        let wide = self.wide(step, "map", &x, &product)?;
-        let part = |first, count| columns(&wide, x.rows.total(), product.outputs, first, count);
-        if residual {
-            let left = Acts::new(part(w.outputs, x.width), LINEAR, x.rows.clone(), x.width);
-            values.put_back(step, 0, left)?;
-        }
-        Ok(Acts::new(part(0, w.outputs), LINEAR, x.rows, w.outputs))
-    }
-
     fn add(&mut self, step: &Step, values: &mut Held<S>) -> Result<Acts<S::Share>, RunError> {
         let (a, b) = (values.take(step, 0)?, values.take(step, 1)?);
         self.on.step(step.id, |on| {
@@ -541,36 +524,6 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(y, LINEAR, x.rows, head.outputs))
     }
 
-    /// A classifier's numbers, one a class, from the first row of each text: a feed-forward block of one row.
-    fn head(
-        &mut self,
-        step: &Step,
-        values: &mut Held<S>,
-        c: &Classifier,
-    ) -> Result<Acts<S::Share>, RunError> {
-        let x = values.take(step, 0)?;
-        let f = FeedForward {
-            up: c.dense.clone(),
-            gate: None,
-            activation: c.activation,
-            tolerance: None,
-            sub_norm: None,
-            down: c.classes.clone(),
-        };
-        let first = self.on.step(step.id.part("first"), |on| {
-            pool(on, &x.share, &x.rows, x.width, Pool::First, false)
-        })?;
-        let mut first = Acts::new(first, x.format, x.rows.pooled(), x.width);
-        first.norm = x.norm;
-        let product = Product::up(first.norm.as_ref(), &f, false);
-        let up = self.wide(step, "dense", &first, &product)?;
-        let id = step.id.part("activation");
-        let y = self.on.step(id, |on| on.apply(&Function::of(&f), &up))?;
-        let y = Acts::new(y, ACTIVATION, first.rows, f.up.outputs);
-        let classes = self.wide(step, "classes", &y, &Product::down(&f))?;
-        Ok(Acts::new(classes, LINEAR, y.rows, f.down.outputs))
-    }
-
     /// The first operand, which stays where a later step reads it.
     fn last_or_copy(step: &Step, values: &mut Held<S>) -> Result<Acts<S::Share>, RunError> {
         let read_again = step.operands.first().is_some_and(|edge| !edge.last);
@@ -613,15 +566,6 @@ pub(crate) fn reach_of(norm: &Norm) -> NormReach {
         squares: reach.squares,
         finer: reach.finer,
     })
-}
-
-/// An activation's result in [`ACTIVATION`] times `up` in [`LINEAR`], in [`ACTIVATION`].
-fn gated<S: Shares>(on: &mut S, y: &S::Share, up: &S::Share) -> Result<S::Share, RunError> {
-    let y = on.narrow(y, ACTIVATION.frac - GATE.frac, GATE.ring);
-    let up = on.rescale(up, LINEAR.frac - GATED.frac, GATED.ring)?;
-    let product = on.multiply(&y, &up)?;
-    let shift = GATE.frac + GATED.frac - ACTIVATION.frac;
-    on.rescale(&product, shift, ACTIVATION.ring)
 }
 
 /// γ∘y + β of a normalised matrix, in [`LINEAR`], if a norm is waiting; the matrix itself otherwise.

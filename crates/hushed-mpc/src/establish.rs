@@ -15,9 +15,10 @@ use hushed_twopc::{Ctx, TwopcError};
 use super::{Protocol, RunError};
 use crate::circuit::function;
 use crate::formats::{
-    ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INVERSE, KEY_BITS, LINEAR, LOGIT,
-    MASKED, MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD, SCORE,
-    SUM_BITS, TABLE_BITS, TURN_FRAC, TURNED, UNIT, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
+    ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INNER, INVERSE, KEY_BITS, LINEAR,
+    LOGIT, MASKED, MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD,
+    SCORE, SQUARE_GATE, SQUARE_GATED, STANDING, SUM_BITS, TABLE_BITS, TURN_FRAC, TURNED, UNIT,
+    VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
@@ -51,10 +52,14 @@ fn numbers() -> String {
         show("turned", TURNED),
         show("gate", GATE),
         show("gated", GATED),
+        show("square gate", SQUARE_GATE),
+        show("square gated", SQUARE_GATED),
+        show("inner", INNER),
         show("weighed", WEIGHED),
         show("value", VALUE),
         show("attended", ATTENDED),
         show("portion", PORTION),
+        show("standing", STANDING),
         format!("quotient={}", QUOTIENT.bits()),
         show("inverse", INVERSE),
         show("maximum", MAXIMUM),

@@ -16,6 +16,12 @@ pub const ACTIVATION: Format = Format::new(48, 16);
 pub const GATE: Format = Format::new(38, 14);
 /// The other factor.
 pub const GATED: Format = Format::new(38, 11);
+/// The same where what gates is a square: a product of less than 2^15.
+pub const SQUARE_GATE: Format = Format::new(40, 12);
+/// The other factor.
+pub const SQUARE_GATED: Format = Format::new(40, 11);
+/// What a norm inside a block reads: its rows may be small, those of the first tokens under a sigmoid above all.
+pub const INNER: Format = Format::new(48, 23);
 /// Fraction bits of weights as integers.
 pub const WEIGHT_FRAC: u32 = 16;
 /// Weights as integers are at most 2^22: |w| ≤ 64, gains and activation scales included.
@@ -56,6 +62,8 @@ pub const QUOTIENT: Ring = Ring::new(32);
 /// Exponentials divided by their row's sum, at most 1.05, in the product with V, |v| < 2^4·2^f: for texts shorter than
 /// a head is wide.
 pub const PORTION: Format = Format::new(33, 14);
+/// Weights that a sigmoid gives, each at most 1, in the product with V, which is below 2^8 in magnitude.
+pub const STANDING: Format = Format::new(37, 15);
 /// 1 / the row's sum.
 pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.

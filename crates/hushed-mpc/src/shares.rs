@@ -186,6 +186,9 @@ pub trait Shares {
         to: Format,
     ) -> Result<Self::Share, RunError>;
 
+    /// σ of each element of an [argument](hushed_twopc::func::sigmoid::ARGUMENT), in `to`.
+    fn sigmoids(&mut self, x: &Self::Share, to: Format) -> Result<Self::Share, RunError>;
+
     /// scale/x with `frac` fraction bits in `to`, for integers 0 < x < 2^bits.
     fn reciprocal(
         &mut self,

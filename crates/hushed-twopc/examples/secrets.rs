@@ -12,6 +12,7 @@ use hushed_math::rng::SecretRng;
 use hushed_math::{cpu::Cpu, taint};
 use hushed_twopc::ctx::Ctx;
 use hushed_twopc::func::Format;
+use hushed_twopc::func::sigmoid::{ARGUMENT, sigmoid};
 use hushed_twopc::func::softmax::{SCORES, exponentials};
 use hushed_twopc::gadget::{self, Sign};
 use hushed_twopc::he::{HeContext, MatmulShape, OltShape, matmul_shared};
@@ -194,6 +195,7 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
     let four = [0, 1, 2, 3].map(|_| x.values.clone());
     gadget::select(ctx, &index, &four).expect(what);
     exponentials(ctx, &x.scores, &[13; 10], Format::new(40, 14)).expect(what);
+    sigmoid(ctx, &x.scores.reduce_to(ARGUMENT.ring), Format::new(37, 15)).expect(what);
 
     let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).expect(what);
     let shape = MatmulShape {

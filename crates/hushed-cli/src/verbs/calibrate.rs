@@ -130,7 +130,7 @@ impl Args {
             true => model.reaching(norms.clone()),
             false => model,
         };
-        let fits = fits(&calibration, &model.public.config);
+        let fits = fits(&calibration, &model);
         for fit in &fits {
             out.result(json!({ "fit": fit, "fits": fit.fits() }), || shown(fit))?;
         }
@@ -213,6 +213,7 @@ fn describe(ranges: &Ranges) -> String {
     match ranges {
         Ranges::Values { output } => r(output),
         Ranges::Activation { input } => format!("argument {}", r(input)),
+        Ranges::Sigmoid { input } => format!("score with its bias {}", r(input)),
         Ranges::Softmax {
             shifted,
             denominator,

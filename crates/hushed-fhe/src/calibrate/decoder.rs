@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use hushed_model::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
-use hushed_model::{Block, Mask, Norm, Program, StepId, TokenIds, Weigh};
+use hushed_model::{Block, Mask, Norm, Program, Step, StepId, TokenIds, Weigh};
 
 use super::margins;
 use super::measure::{ColumnSeen, HeadSeen, NormSeen, Span};
@@ -53,12 +53,7 @@ pub(crate) fn measure(
     more: &[TokenIds],
 ) -> Result<DecoderSeen, FheError> {
     let mut seen = DecoderSeen::default();
-    let inside = program.steps().iter().filter_map(|step| match &step.block {
-        Block::Attention(a) => Some((step.id.part("norm"), a.sub_norm.as_ref()?)),
-        Block::FeedForward(f) => Some((step.id.part("norm"), f.sub_norm.as_ref()?)),
-        _ => None,
-    });
-    let norms: HashMap<StepId, &Norm> = program.norms().chain(inside).collect();
+    let norms: HashMap<StepId, &Norm> = program.norms().collect();
     let sums: Vec<StepId> = program
         .steps()
         .iter()
@@ -143,27 +138,21 @@ impl DecoderSeen {
         let mut layers: Vec<DecoderLayerChoice> = Vec::new();
         let (mut norms, mut sums) = (Vec::new(), Vec::new());
         let (mut scores, mut arguments) = (Vec::new(), Vec::new());
-        let inside = |id: StepId, n: Option<&Norm>| -> Result<Option<NormChoice>, FheError> {
-            let Some(n) = n else { return Ok(None) };
-            let id = id.part("norm");
+        let norm = |step: &Step| -> Result<Option<NormChoice>, FheError> {
+            let Some((id, n)) = step.norm() else {
+                return Ok(None);
+            };
             let seen = self.norms.get(&id).ok_or_else(|| unmeasured(id))?;
             Ok(Some(margins::norm(seen, n.width, 0.0)?))
         };
         for step in program.steps() {
             match &step.block {
-                Block::Norm(n) => {
-                    let seen = self
-                        .norms
-                        .get(&step.id)
-                        .ok_or_else(|| unmeasured(step.id))?;
-                    norms.push(margins::norm(seen, n.width, 0.0)?);
-                }
+                Block::Norm(_) => norms.extend(norm(step)?),
                 Block::Add => {
                     let largest = self.sums.get(&step.id).ok_or_else(|| unmeasured(step.id))?;
                     sums.push(margins::up(RESIDUAL * largest));
                 }
                 Block::Attention(a) => {
-                    let norm = inside(step.id, a.sub_norm.as_ref())?;
                     let id = step.id.part("weigh");
                     let seen = self.scores.get(&id).ok_or_else(|| unmeasured(id))?;
                     let choice = match a.weigh {
@@ -175,17 +164,16 @@ impl DecoderSeen {
                             ScoresChoice::Softmax(margins::softmax(seen, degrees.scores, sizes)?)
                         }
                     };
-                    scores.push((choice, norm));
+                    scores.push((choice, norm(step)?));
                 }
-                Block::FeedForward(f) => {
-                    let norm = inside(step.id, f.sub_norm.as_ref())?;
+                Block::FeedForward(_) => {
                     let id = step.id.part("activation");
                     let seen = self.arguments.get(&id).ok_or_else(|| unmeasured(id))?;
                     let choice = ActivationChoice {
                         degree: degrees.activation,
                         columns: seen.iter().map(margins::argument).collect(),
                     };
-                    arguments.push((choice, norm));
+                    arguments.push((choice, norm(step)?));
                 }
                 _ => {}
             }

@@ -11,7 +11,7 @@ use crate::blocks::{
 };
 use crate::error::{ImageError, ModelError, TextError};
 use crate::images::{Item, Pixels};
-use crate::program::{Block, Program, Step, StepId, Values};
+use crate::program::{Block, Program, SUB_NORM, Step, StepId, Values};
 use crate::tokens::TokenIds;
 
 /// The operation of a part of a step.
@@ -279,7 +279,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         x: PlainActs,
         n: Option<&Norm>,
     ) -> Result<PlainActs, ModelError> {
-        let (at, Some(n)) = (id.part("norm"), n) else {
+        let (at, Some(n)) = (id.part(SUB_NORM), n) else {
             return Ok(x);
         };
         self.show(at, What::Norm(n.kind), Moment::Input, Seen::Acts(&x));

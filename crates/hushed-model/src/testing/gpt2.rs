@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::blocks::Weigh;
 use crate::folder::config::NetworkConfig;
 use crate::model::{Model, gpt2_shapes, llama_shapes, random_gpt2};
 use crate::program::Program;
@@ -95,5 +96,23 @@ pub fn random_generator(config: &NetworkConfig) -> Program {
 
 /// The shapes of a generator of 7 · 10^9 numbers.
 pub fn large_generator() -> Program {
-    llama_shapes(&NetworkConfig::llama_7b()).program()
+    large_generator_with(Weigh::Softmax)
+}
+
+/// The same with another function from scores to weights.
+pub fn large_generator_with(weigh: Weigh) -> Program {
+    let config = NetworkConfig {
+        weigh,
+        ..NetworkConfig::llama_7b()
+    };
+    llama_shapes(&config).program()
+}
+
+/// The shapes of a published generator with norms inside its blocks, and so many hidden columns.
+pub fn ternary_generator(hidden: usize) -> Program {
+    let config = NetworkConfig {
+        hidden,
+        ..NetworkConfig::bitnet_2b()
+    };
+    llama_shapes(&config).program()
 }

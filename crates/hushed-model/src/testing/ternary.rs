@@ -1,5 +1,7 @@
-//! A small ternary decoder whose attention is a sigmoid, as encrypted runs take it.
+//! Small ternary decoders: one whose attention is a sigmoid, as encrypted runs take it, and committed ones.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::arch::Architecture;
@@ -8,7 +10,8 @@ use crate::decoder::DecoderNetwork;
 use crate::folder::config::NetworkConfig;
 use crate::folder::decoder::WeightScale;
 use crate::matrix::Matrix;
-use crate::model::random_llama;
+use crate::model::{Model, random_llama};
+use crate::testing::tiny_golden;
 
 /// Two layers of 16 columns and 40 hidden ones, SiLU, a tied head over 97 tokens, without sub-norms.
 #[must_use]
@@ -44,4 +47,41 @@ pub fn ternary_network(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
     network.embedding.tokens.clone_from(&larger);
     network.head.weights = larger;
     network
+}
+
+/// Committed decoders: norms inside the blocks and a gate of squares, with a softmax; a sigmoid without such norms; and
+/// the numbers of the first with a sigmoid and SiLU.
+///
+/// # Panics
+/// If the disk is full, or a committed folder is gone.
+#[must_use]
+pub fn tiny_ternary() -> [Model; 3] {
+    let golden = |name| Model::load(&tiny_golden(name)).expect("a committed folder");
+    let both = tiny_ternary_with(|config| {
+        config["hidden_act"] = "silu".into();
+        config["attention_weights"] = "sigmoid".into();
+        config["sigmoid_bias"] = (-2.75).into();
+    });
+    [golden("bitnet"), golden("bitnet-sigmoid"), both]
+}
+
+/// The first of [`tiny_ternary`] with another configuration.
+///
+/// # Panics
+/// As there.
+pub fn tiny_ternary_with(change: impl FnOnce(&mut serde_json::Value)) -> Model {
+    let (folder, golden) = (
+        tempfile::tempdir().expect("a folder"),
+        tiny_golden("bitnet"),
+    );
+    let copy = |name: &str| fs::copy(golden.join(name), folder.path().join(name));
+    for name in ["model.safetensors", "tokenizer.json"] {
+        copy(name).expect("a committed file");
+    }
+    let read = |path: &Path| fs::read(path).expect("a committed file");
+    let config = read(&golden.join("config.json"));
+    let mut config = serde_json::from_slice(&config).expect("a configuration");
+    change(&mut config);
+    fs::write(folder.path().join("config.json"), config.to_string()).expect("room on the disk");
+    Model::load(folder.path()).expect("a model")
 }

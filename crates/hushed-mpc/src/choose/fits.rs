@@ -1,14 +1,18 @@
 //! Which function of the two-party run serves each step that was measured, and how near the measured values come to
 //! what it holds.
 
-use hushed_model::{Calibration, NetworkConfig, NormReach, Ranges};
+use std::collections::HashMap;
+
+use hushed_model::{Calibration, Model, Norm, Ranges, Weigh};
 use hushed_twopc::func::norm::most_mean;
+use hushed_twopc::func::sigmoid;
 use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
 use crate::bias::MAX_BIAS;
 use crate::circuit::function::Function;
-use crate::formats::{GATE, GATED, LINEAR, LOGIT, SUM_BITS, WEIGHED};
+use crate::circuit::reach_of;
+use crate::formats::{LINEAR, LOGIT, STANDING, SUM_BITS, VALUE, WEIGHED};
 use crate::sample::MAX_NOISE;
 
 /// One bound of one step.
@@ -39,9 +43,13 @@ pub(super) const ROW_MEANS: &str = "row means";
 /// Values of an attention head: their sums over 256 keys fit the product's ring.
 const HEAD_VALUES: f64 = 16.0;
 
-/// The bounds of every measured step of a model of this configuration.
-pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
+/// The bounds of every measured step of a model.
+pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
+    let (config, program) = (&model.public.config, model.program());
     let activation = Function::new(config.activation, config.tolerance);
+    let norms = program.norms().map(|(id, norm)| (id.to_string(), norm));
+    let norms: HashMap<String, &Norm> = norms.collect();
+    let stands = matches!(config.weigh, Weigh::Sigmoid { .. });
     let mut all = Vec::new();
     for (site, ranges) in &calibration.sites {
         let mut add = |function, what, measured, holds| {
@@ -56,8 +64,8 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
         match ranges {
             Ranges::Values { output } => {
                 let value = site.ends_with(".value");
-                let gated = GATE.frac + GATED.frac + 2;
-                let gated = f64::from(GATE.ring.bits() - gated).exp2() / activation.scale();
+                let standing = STANDING.frac + VALUE.frac + 2;
+                let standing = f64::from(STANDING.ring.bits() - standing).exp2();
                 // Two spare bits: a sign, and one for the rounding protocols.
                 let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
                 // Of two logits the difference is in the ring too.
@@ -65,7 +73,10 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
                 let holds = match () {
                     () if value => HEAD_VALUES,
                     () if site == "head" => logit - MAX_NOISE - MAX_BIAS,
-                    () if site.ends_with(".product") => gated.min(ring),
+                    // A norm that reads it has room for more.
+                    () if site.ends_with(".product") && config.sub_norms => activation.most_gated(),
+                    () if site.ends_with(".product") => activation.most_gated().min(ring),
+                    () if stands && site.ends_with(".attend") => standing,
                     () => ring,
                 };
                 add("linear", "results", output.magnitude(), holds);
@@ -73,6 +84,15 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
             Ranges::Activation { input } => {
                 let (name, holds) = (activation.name(), activation.range());
                 add(name, "arguments", input.magnitude(), holds);
+            }
+            Ranges::Sigmoid { input } => {
+                let measured = input.magnitude();
+                add(
+                    "sigmoid",
+                    "scores with their bias",
+                    measured,
+                    sigmoid::RANGE,
+                );
             }
             Ranges::Softmax {
                 shifted,
@@ -97,11 +117,13 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
                 ..
             } => {
                 let measured = first_variance.magnitude().max(variance.magnitude());
-                let reach = config.norms.get(site).unwrap_or(&NormReach::USUAL);
-                let holds = f64::from(reach.squares).exp2() / config.width as f64;
+                let Some(norm) = norms.get(site) else {
+                    continue;
+                };
+                let holds = f64::from(reach_of(norm).squares).exp2() / norm.width as f64;
                 add("norm by 1/√v", "variances", measured, holds);
                 if let Some(mean) = mean {
-                    let holds = most_mean(LINEAR, config.width);
+                    let holds = most_mean(LINEAR, norm.width);
                     add("norm by 1/√v", ROW_MEANS, mean.magnitude(), holds);
                 }
             }
@@ -119,7 +141,7 @@ mod tests {
 
     #[test]
     fn logits_leave_room_for_noise_and_biases() {
-        let config = &tiny_model().public.config;
+        let model = &tiny_model();
         let of = |most: f64| {
             let output = Range {
                 min: -most,
@@ -133,7 +155,7 @@ mod tests {
                 tokens: 1,
                 sites: [head].into(),
             };
-            fits(&calibration, config).iter().all(super::Fit::fits)
+            fits(&calibration, model).iter().all(super::Fit::fits)
         };
         // 2^10 less 256 and 73.6.
         assert!(of(694.0) && !of(695.0));
@@ -146,14 +168,14 @@ mod tests {
             .tokens("hello private world", TooLong::Refuse)
             .unwrap();
         let mut calibration = calibrate(&model, &[text], "").unwrap();
-        let config = &model.public.config;
-        let all = fits(&calibration, config);
+        let width = model.public.config.width as f64;
+        let all = fits(&calibration, &model);
         assert!(all.len() > calibration.sites.len());
         assert!(all.iter().all(super::Fit::fits), "{all:?}");
         for (site, ranges) in &mut calibration.sites {
             // The sum of a row is below 2^14.
             if let (Ranges::Norm { mean, .. }, "layer.0.attention.norm") = (&mut *ranges, &**site) {
-                let most = 16384.0 / config.width as f64;
+                let most = 16384.0 / width;
                 let mean = mean.as_mut().unwrap();
                 assert!(mean.magnitude() < most);
                 mean.min = -most;
@@ -167,7 +189,7 @@ mod tests {
                 };
             }
         }
-        let all = fits(&calibration, config);
+        let all = fits(&calibration, &model);
         let beyond: Vec<&str> = all
             .iter()
             .filter(|f| !f.fits())

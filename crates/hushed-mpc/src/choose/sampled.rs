@@ -30,18 +30,22 @@ pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> 
         Some(Ranges::Values { .. }) if decodes || !site.ends_with(".value") => Some("results"),
         // First tokens of decoders are large for every text; encoders declare a reach for texts like theirs.
         Some(Ranges::Activation { .. }) if decodes => Some("arguments of an activation"),
-        Some(Ranges::Softmax { .. }) if decodes => Some("scores"),
+        Some(Ranges::Softmax { .. } | Ranges::Sigmoid { .. }) if decodes => Some("scores"),
         _ => None,
     };
-    let fits = fits(&calibration, &model.public.config);
-    let beyond = fits.into_iter().filter(|fit| !fit.fits());
-    let beyond = beyond.filter_map(|fit| {
+    let program = model.program();
+    let width = |site: &str| {
+        let norm = program.norms().find(|(id, _)| id.to_string() == site);
+        norm.map_or(1.0, |(_, norm)| norm.width as f64)
+    };
+    let beyond = fits(&calibration, model).into_iter();
+    let beyond = beyond.filter(|fit| !fit.fits()).filter_map(|fit| {
         let what = bounded(&fit.site, fit.what)?;
-        let width = model.public.config.width as f64;
         Some(OutOfRange {
-            limit: match calibration.sites.get(&fit.site) {
-                Some(Ranges::Norm { .. }) if fit.what != ROW_MEANS => fit.holds * width,
-                _ => fit.holds,
+            // Of the squares of a row.
+            limit: match fit.what == ROW_MEANS {
+                true => fit.holds,
+                false => fit.holds * width(&fit.site),
             },
             site: fit.site,
             what,

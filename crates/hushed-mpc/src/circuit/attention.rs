@@ -1,4 +1,5 @@
-//! Scores, softmax and the product with V: texts of equal length together, all heads of all of them as one batch.
+//! Scores and the product of their weights ([`weigh`](super::weigh)) with V: texts of equal length together, all heads
+//! of all of them as one batch.
 //!
 //! Shapes: over all texts Q is rows × h·dh, K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the
 //! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. Where one
@@ -10,24 +11,23 @@
 
 use std::ops::Range;
 
-use hushed_model::{Attention, Heads, Mask, Queries, Rope, StepId};
+use hushed_model::{Attention, Heads, Queries, Rope, StepId, Weigh};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
-use hushed_twopc::func::softmax::SCORES;
 use hushed_twopc::he::{MatmulShape, OltShape};
 
 use crate::RunError;
 use crate::circuit::cache::Past;
 use crate::circuit::groups::{Asking, Group};
-use crate::circuit::input::Padding;
+use crate::circuit::scores::Scores;
 use crate::formats::{
-    ACTIVATION, INVERSE, KEY_BITS, LINEAR, MAIN, MASKED, PORTION, QUERY, QUOTIENT, SUM_BITS, Sums,
-    TURN_FRAC, TURNED, VALUE, VALUE_BITS, WEIGHED,
+    INVERSE, KEY_BITS, LINEAR, MAIN, PORTION, QUERY, QUOTIENT, STANDING, SUM_BITS, Sums, TURN_FRAC,
+    TURNED, VALUE, VALUE_BITS, WEIGHED,
 };
 use crate::shares::{Local, Shares};
 
-/// Q_j·K_jᵀ in units of log 2 for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one
-/// share a group, in [`SCORES`]. The keys, turned where the block says so, become part of `past`.
+/// Q_j·K_jᵀ for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one share a group, in
+/// the format of [`Scores`]. The keys, turned where the block says so, become part of `past`.
 pub fn scores<S: Shares>(
     on: &mut S,
     [q, k]: [&S::Share; 2],
@@ -36,6 +36,7 @@ pub fn scores<S: Shares>(
     (a, step): (&Attention, StepId),
 ) -> Result<Vec<S::Share>, RunError> {
     let (heads, shift) = (a.heads, LINEAR.frac - QUERY.frac);
+    let how = Scores::of(a.weigh);
     let (q, k) = match &a.rope {
         None => {
             // In one message.
@@ -69,7 +70,7 @@ pub fn scores<S: Shares>(
             let before = on.times_known(&q, &keys, &shape, KEY_BITS)?;
             s = side_by_side([before, s], asking.rows * heads.count);
         }
-        Ok(on.narrow(&s, 2 * QUERY.frac - SCORES.frac, SCORES.ring))
+        Ok(on.narrow(&s, how.shift, how.format.ring))
     };
     rows.groups().into_iter().map(product).collect()
 }
@@ -142,148 +143,18 @@ fn turned<S: Shares>(
     Ok((part(0..queries), part(queries..elements)))
 }
 
-/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Keys that the mask hides get none, and take no
-/// part; nor get any, with `padding`, those that the client knows to be such: it adds [`MASKED`] to them.
-pub fn weigh<S: Shares>(
-    on: &mut S,
-    scores: &[S::Share],
-    past: &Past<S::Share>,
-    rows: &Asking<'_>,
-    how: (Heads, Mask),
-    padding: Option<Padding>,
-) -> Result<Vec<S::Share>, RunError> {
-    let (heads, mask) = how;
-    let weights = |(s, (group, asking)): (&S::Share, (Group, Group))| {
-        let public = past.prefix().rows();
-        let (m, n) = (asking.rows, public + past.before(&group).rows);
-        let matrices = group.texts.len() * heads.count;
-        // One row is the last, or under no mask.
-        let seen = Seen {
-            rows: m,
-            keys: n,
-            causal: mask == Mask::Causal && m > 1,
-        };
-        let mut s = seen.of(s, matrices);
-        if let Some(padding) = padding {
-            let behind = padding != Padding::InFront;
-            let masked = || {
-                let one = masked(past, &group, rows.queries, behind);
-                let one = one
-                    .into_iter()
-                    .map(|text| seen.places(1).map(|p| text[p]).collect());
-                one.flat_map(|text: Vec<i64>| text.repeat(heads.count))
-                    .collect()
-            };
-            let masked = on.known(Party::Client, s.elements(), masked);
-            s = on.add_known(&s, &masked);
-        }
-        let to = past.sums().weighed;
-        let e = on.exponentials(&s, &seen.widths().repeat(matrices), to)?;
-        Ok(seen.spread(on, e, matrices))
-    };
-    scores.iter().zip(rows.groups()).map(weights).collect()
-}
-
-/// The keys that rows see by the mask, which is public.
-struct Seen {
-    rows: usize,
-    keys: usize,
-    /// Row i of m sees the first n − m + i + 1 of n keys; else all.
-    causal: bool,
-}
-
-impl Seen {
-    /// How many keys each row sees.
-    fn widths(&self) -> Vec<usize> {
-        let hidden = |row: usize| usize::from(self.causal) * (self.rows - 1 - row);
-        (0..self.rows).map(|row| self.keys - hidden(row)).collect()
-    }
-
-    /// The places of these keys in so many matrices of rows × keys.
-    fn places(&self, matrices: usize) -> impl Iterator<Item = usize> {
-        let widths = self.widths().repeat(matrices);
-        let (rows, keys) = (widths.into_iter().enumerate(), self.keys);
-        rows.flat_map(move |(row, width)| row * keys..row * keys + width)
-    }
-
-    /// What is at these places.
-    fn of<S: Local>(&self, x: &S, matrices: usize) -> S {
-        let count = matrices * self.widths().iter().sum::<usize>();
-        match self.causal {
-            true => x.gather(count, || self.places(matrices).collect()),
-            false => x.clone(),
-        }
-    }
-
-    /// Whole matrices again, with zeros elsewhere.
-    fn spread<S: Shares>(&self, on: &S, x: S::Share, matrices: usize) -> S::Share {
-        if !self.causal {
-            return x;
-        }
-        let (ring, count) = (x.ring(), x.elements());
-        let nothing = on.known(Party::Server, 1, || vec![0]);
-        let with_zero = S::Share::concat(ring, &[x, on.shared(&nothing, ring)]);
-        let all = matrices * self.rows * self.keys;
-        with_zero.gather(all, || {
-            let mut places = vec![count; all];
-            for (from, to) in self.places(matrices).enumerate() {
-                places[to] = from;
-            }
-            places
-        })
-    }
-}
-
-/// For each text of a group [`MASKED`] at the keys that are padding to a row, 0 elsewhere. Which are is the client's
-/// secret: it adds these to its own share.
-fn masked<S: Local>(
-    past: &Past<S>,
-    group: &Group,
-    queries: Queries,
-    behind: bool,
-) -> Vec<Vec<i64>> {
-    let masked = SCORES.signed(MASKED);
-    let public = past.prefix().rows();
-    let before = past.before(group).rows - group.rows;
-    let text = |real: usize| {
-        let hidden = |row: usize, key: usize| {
-            let in_front = before..before + group.rows - real;
-            let padding = match behind {
-                true => key >= before + real,
-                false => in_front.contains(&key),
-            };
-            // A row of padding in front of the text sees itself, as a first token does: with nothing to see it would
-            // get values that no calibration has measured.
-            let own = !behind && key == before + row && in_front.contains(&key);
-            (padding || past.is_padding(key)) && !own
-        };
-        let row = |row: usize| {
-            let private = (0..before + group.rows).map(move |key| hidden(row, key));
-            std::iter::repeat_n(false, public).chain(private)
-        };
-        let asking = match queries {
-            Queries::All => 0..group.rows,
-            Queries::First => 0..1,
-            Queries::Last if behind => real - 1..real,
-            Queries::Last => group.rows - 1..group.rows,
-        };
-        let all = asking.flat_map(row);
-        all.map(|hidden| i64::from(hidden) * masked).collect()
-    };
-    group.texts.iter().map(|t| text(t.real)).collect()
-}
-
-/// Σ_k e_ik·v_k / Σ_k e_ik for every head: `e` as [`weigh`] gives it, `v` in [`LINEAR`]; the result in [`ACTIVATION`].
-/// The values become part of `past`.
+/// Σ_k p_ik·v_k for every head, p the weights: `e` as [`weigh`](super::weigh::weigh) gives it, `v` in [`LINEAR`]; the
+/// result in `to`, of [`MAIN`]. Softmax's weights are e_ik / Σ_k e_ik; a sigmoid's stand alone. The values become part
+/// of `past`.
 pub fn attend<S: Shares>(
     on: &mut S,
     e: &[S::Share],
     v: &S::Share,
     past: &mut Past<S::Share>,
     rows: &Asking<'_>,
-    (heads, step): (Heads, StepId),
+    (a, step, to): (&Attention, StepId, Format),
 ) -> Result<S::Share, RunError> {
-    let (sums, public) = (past.sums(), past.prefix().rows());
+    let (heads, sums, public) = (a.heads, past.sums(), past.prefix().rows());
     let v = on.rescale(v, LINEAR.frac - sums.value.frac, sums.value.ring)?;
     let v = past.with_values(v);
     let (groups, asking): (Vec<Group>, Vec<Group>) = rows.groups().into_iter().unzip();
@@ -314,16 +185,19 @@ pub fn attend<S: Shares>(
             Ok::<_, RunError>(o)
         };
         let all = public + n;
-        done.push(match divides_first(all, heads) {
-            true => {
+        done.push(match a.weigh {
+            Weigh::Sigmoid { .. } => {
+                let o = product(on, e)?;
+                on.rescale(&o, STANDING.frac + VALUE.frac - to.frac, MAIN)?
+            }
+            Weigh::Softmax if divides_first(all, heads) => {
                 let p = portions(on, e, batch * m, all)?;
                 let o = product(on, &p)?;
-                let shift = PORTION.frac + VALUE.frac - ACTIVATION.frac;
-                on.rescale(&o, shift, MAIN)?
+                on.rescale(&o, PORTION.frac + VALUE.frac - to.frac, MAIN)?
             }
-            false => {
+            Weigh::Softmax => {
                 let o = product(on, e)?;
-                divide(on, &o, e, (batch * m, all, heads.width), sums)?
+                divide(on, &o, e, (batch * m, all, heads.width), (sums, to))?
             }
         });
     }
@@ -371,21 +245,20 @@ fn portions<S: Shares>(
     on.rescale(&p, shift, PORTION.ring)
 }
 
-/// Rows of `o` (rows × width) divided by the row sums of `e` (rows × cols).
+/// Rows of `o` (rows × width) divided by the row sums of `e` (rows × cols), in `to`.
 fn divide<S: Shares>(
     on: &mut S,
     o: &S::Share,
     e: &S::Share,
     (rows, cols, width): (usize, usize, usize),
-    sums: &Sums,
+    (sums, to): (&Sums, Format),
 ) -> Result<S::Share, RunError> {
     let (attended, inverse) = (sums.attended, sums.inverse);
     let factors = inverse_sums(on, e, (rows, cols), sums.bits, inverse)?;
     let frac = sums.weighed.frac + sums.value.frac;
     let o = on.rescale(o, frac - attended.frac, attended.ring)?;
     let y = on.scale_rows(&o, rows, width, &factors)?;
-    let shift = attended.frac + inverse.frac - ACTIVATION.frac;
-    on.rescale(&y, shift, MAIN)
+    on.rescale(&y, attended.frac + inverse.frac - to.frac, MAIN)
 }
 
 /// The products of as many matrices, m × n from the right.

@@ -8,12 +8,13 @@
 //! widest.
 
 use hushed_model::{Activation, FeedForward, QUICK_GELU, Tolerance};
+use hushed_twopc::func::Format;
 use hushed_twopc::func::curve::{self, Curve, curve_scaled, curve_scaled_cost};
-use hushed_twopc::func::relu::{relu, relu_cost};
+use hushed_twopc::func::relu::{most_squared, relu, relu_cost, squared_relu, squared_relu_cost};
 use hushed_twopc::share::Share;
 use hushed_twopc::{Cost, Ctx, TwopcError};
 
-use crate::formats::{ACTIVATION, LINEAR};
+use crate::formats::{ACTIVATION, GATE, GATED, LINEAR, SQUARE_GATE, SQUARE_GATED};
 
 /// A protocol for an activation: from s·x in [`LINEAR`] to s·f(x) in [`ACTIVATION`], s = [`Function::scale`].
 #[derive(Clone, Copy, Debug)]
@@ -29,14 +30,16 @@ enum Kind {
         stretch: f64,
     },
     Relu,
+    /// Its square.
+    Relu2,
 }
 
 impl Function {
     /// The cheapest that meets the request.
     pub fn new(activation: Activation, tolerance: Option<Tolerance>) -> Function {
         let (curve, stretch) = match activation {
-            // A run of squares is refused before it begins ([`super::supported`]); plans count the ReLU in it.
-            Activation::Relu | Activation::Relu2 => return Function { kind: Kind::Relu },
+            Activation::Relu => return Function { kind: Kind::Relu },
+            Activation::Relu2 => return Function { kind: Kind::Relu2 },
             Activation::Gelu | Activation::GeluTanh => (gelu(tolerance), 1.0),
             // x/(1 + e^(−ax)) = SiLU(ax)/a
             Activation::QuickGelu => (curve::SILU, QUICK_GELU),
@@ -62,7 +65,7 @@ impl Function {
     pub fn scale(&self) -> f64 {
         match &self.kind {
             Kind::Curve { curve, stretch } => stretch * curve.kappa(),
-            Kind::Relu => 1.0,
+            Kind::Relu | Kind::Relu2 => 1.0,
         }
     }
 
@@ -71,6 +74,7 @@ impl Function {
         match &self.kind {
             Kind::Curve { curve, stretch } => curve.range() / stretch,
             Kind::Relu => f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2(),
+            Kind::Relu2 => most_squared(),
         }
     }
 
@@ -79,8 +83,27 @@ impl Function {
     pub fn error(&self) -> f64 {
         match &self.kind {
             Kind::Curve { curve, stretch } => curve.error() / stretch,
-            Kind::Relu => 0.0,
+            Kind::Relu | Kind::Relu2 => 0.0,
         }
+    }
+
+    /// Formats of its result and of what it gates, in their product.
+    pub(crate) fn gates(&self) -> [Format; 2] {
+        match &self.kind {
+            Kind::Curve { .. } | Kind::Relu => [GATE, GATED],
+            Kind::Relu2 => [SQUARE_GATE, SQUARE_GATED],
+        }
+    }
+
+    /// Largest product of its result and what it gates, without its scale.
+    pub(crate) fn most_gated(&self) -> f64 {
+        let [gate, gated] = self.gates();
+        f64::from(gate.ring.bits() - gate.frac - gated.frac - 2).exp2() / self.scale()
+    }
+
+    /// A whole number that brings what has its scale near its size again, and not above it.
+    pub(crate) fn back(&self) -> f64 {
+        (1.0 / self.scale()).floor().max(1.0)
     }
 
     /// What to call it.
@@ -88,6 +111,7 @@ impl Function {
         match &self.kind {
             Kind::Curve { curve, .. } => curve.name(),
             Kind::Relu => "relu",
+            Kind::Relu2 => "relu2",
         }
     }
 
@@ -96,6 +120,7 @@ impl Function {
         match &self.kind {
             Kind::Curve { curve, stretch } => curve.approximation(stretch * x) / stretch,
             Kind::Relu => x.max(0.0),
+            Kind::Relu2 => x.max(0.0).powi(2),
         }
     }
 
@@ -104,6 +129,7 @@ impl Function {
         match &self.kind {
             Kind::Curve { curve, .. } => curve_scaled(ctx, curve, x, LINEAR.frac, ACTIVATION),
             Kind::Relu => relu(ctx, x, LINEAR, ACTIVATION),
+            Kind::Relu2 => squared_relu(ctx, x, LINEAR, ACTIVATION),
         }
     }
 
@@ -112,6 +138,7 @@ impl Function {
         match &self.kind {
             Kind::Curve { curve, .. } => curve_scaled_cost(n, curve, ACTIVATION),
             Kind::Relu => relu_cost(n, LINEAR, ACTIVATION),
+            Kind::Relu2 => squared_relu_cost(n, LINEAR, ACTIVATION),
         }
     }
 }
@@ -132,6 +159,7 @@ pub(crate) fn describe() -> String {
         Activation::GeluTanh,
         Activation::QuickGelu,
         Activation::Relu,
+        Activation::Relu2,
         Activation::Silu,
         Activation::Tanh,
         Activation::Elu,
@@ -158,6 +186,7 @@ mod tests {
             (Activation::GeluTanh, 4.8e-4),
             (Activation::QuickGelu, 0.0),
             (Activation::Relu, 0.0),
+            (Activation::Relu2, 0.0),
             (Activation::Silu, 0.0),
             (Activation::Tanh, 0.0),
             (Activation::Elu, 0.0),

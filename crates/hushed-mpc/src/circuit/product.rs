@@ -10,6 +10,7 @@ use hushed_twopc::he::{LinearShape, OltShape, PreparedWeights};
 
 use crate::RunError;
 use crate::circuit::function::Function;
+use crate::circuit::scores::Scores;
 use crate::formats::{LINEAR, WEIGHT_BITS, WEIGHT_FRAC};
 use crate::weights::ranges;
 use hushed_lower::{affine, biases};
@@ -122,10 +123,10 @@ impl Product {
         }
     }
 
-    /// Query (with the factor of the scores, in units of log 2), key and value; and the operand for the residual sum.
+    /// Query (with the factor of the scores), key and value; and the operand for the residual sum.
     pub fn attention_input(norm: Option<&Norm>, a: &Attention, residual: bool) -> Self {
         let mut parts = vec![
-            scaled(&a.query, a.heads.scale * std::f64::consts::LOG2_E),
+            scaled(&a.query, Scores::of(a.weigh).factor * a.heads.scale),
             scaled(&a.key, 1.0),
             scaled(&a.value, 1.0),
         ];
@@ -141,7 +142,7 @@ impl Product {
 
     /// Query alone, with the factor of the scores.
     pub fn query(norm: Option<&Norm>, a: &Attention) -> Self {
-        let factor = a.heads.scale * std::f64::consts::LOG2_E;
+        let factor = Scores::of(a.weigh).factor * a.heads.scale;
         Product::new(norm, a.query.inputs, vec![scaled(&a.query, factor)])
     }
 
@@ -165,14 +166,18 @@ impl Product {
         Product::new(norm, w.inputs, parts)
     }
 
-    /// The layer back, which undoes the activation's scale.
+    /// The layer back, which undoes the activation's scale; a norm before it has done so.
     pub fn down(f: &FeedForward) -> Self {
+        let scale = match f.sub_norm {
+            Some(_) => 1.0,
+            None => Function::of(f).scale(),
+        };
         let part = Part::Layer {
             linear: f.down.clone(),
-            weights: 1.0 / Function::of(f).scale(),
+            weights: 1.0 / scale,
             bias: 1.0,
         };
-        Product::new(None, f.down.inputs, vec![part])
+        Product::new(f.sub_norm.as_ref(), f.down.inputs, vec![part])
     }
 
     /// A layer as it is.

@@ -9,6 +9,7 @@ use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
+use hushed_twopc::func::sigmoid;
 use hushed_twopc::func::softmax::{self, SCORES};
 use hushed_twopc::he::MatmulShape;
 use hushed_twopc::share::{Ring, Share};
@@ -200,6 +201,12 @@ impl Shares for Clear {
             let largest = row.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
             row.iter_mut().for_each(|e| *e /= largest);
         }
+        Ok(encoded(&values, to))
+    }
+
+    fn sigmoids(&mut self, x: &Share, to: Format) -> Result<Share, RunError> {
+        let arguments = decoded(x, sigmoid::ARGUMENT.frac).into_iter();
+        let values: Vec<f64> = arguments.map(sigmoid::approximation).collect();
         Ok(encoded(&values, to))
     }
 

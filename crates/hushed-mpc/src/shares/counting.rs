@@ -7,6 +7,7 @@ use hushed_net::Party;
 use hushed_rlwe::{RlweError, RlweParams};
 use hushed_twopc::func::inverse::reciprocal_cost;
 use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
+use hushed_twopc::func::sigmoid::sigmoid_cost;
 use hushed_twopc::func::softmax::exponentials_cost;
 use hushed_twopc::func::{Format, rescale_cost};
 use hushed_twopc::gadget::{
@@ -405,6 +406,11 @@ impl Shares for Counting<'_> {
         to: Format,
     ) -> Result<Length, RunError> {
         self.add(exponentials_cost(widths, to));
+        Ok(x.reduce_to(to.ring))
+    }
+
+    fn sigmoids(&mut self, x: &Length, to: Format) -> Result<Length, RunError> {
+        self.add(sigmoid_cost(x.elements, to));
         Ok(x.reduce_to(to.ring))
     }
 

@@ -9,6 +9,7 @@ use hushed_net::{Party, Stats};
 use hushed_twopc::Ctx;
 use hushed_twopc::func::inverse::reciprocal;
 use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
+use hushed_twopc::func::sigmoid::sigmoid;
 use hushed_twopc::func::softmax::exponentials;
 use hushed_twopc::func::{Format, narrow, rescale};
 use hushed_twopc::gadget::{
@@ -372,6 +373,10 @@ impl Shares for Protocol {
 
     fn exponentials(&mut self, x: &Share, widths: &[usize], to: Format) -> Result<Share, RunError> {
         Ok(exponentials(&mut self.ctx, x, widths, to)?)
+    }
+
+    fn sigmoids(&mut self, x: &Share, to: Format) -> Result<Share, RunError> {
+        Ok(sigmoid(&mut self.ctx, x, to)?)
     }
 
     fn reciprocal(

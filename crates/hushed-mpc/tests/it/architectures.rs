@@ -4,7 +4,7 @@ use crate::tiny::{assert_close, assert_planned, run};
 use hushed_model::testing::tiny_golden;
 use hushed_model::{Model, NetworkConfig, Pool, TooLong, check, network_shapes};
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{RunError, Terms, out_of_range, supported};
+use hushed_mpc::{Terms, out_of_range};
 
 const TEXTS: [&str; 4] = [
     "The weather is lovely today.",
@@ -50,25 +50,4 @@ fn a_table_of_a_quarter_of_a_million_rows_is_planned() {
         assert!(lookup > 0.0 && lookup < all);
         assert!(plan.failure_log2 < -40.0 && plan.distance_log2 < -40.0);
     }
-}
-
-/// BitNet's blocks that have no protocol are named before anything runs, in plans too.
-#[test]
-fn blocks_without_a_protocol_are_refused() {
-    for (name, site) in [
-        ("bitnet", "layer.0.attention"),
-        ("bitnet-sigmoid", "layer.0.attention"),
-    ] {
-        let model = Model::load(&tiny_golden(name)).unwrap();
-        let program = model.program();
-        let refused = |found: RunError| match found {
-            RunError::Unsupported { site: found, .. } => assert_eq!(found, site),
-            other => panic!("{other}"),
-        };
-        refused(supported(&program).unwrap_err());
-        let planned = Plan::twopc(&program, &[8], Terms::default(), true);
-        assert!(planned.is_err(), "{name}");
-    }
-    let model = Model::load(&tiny_golden("llama")).unwrap();
-    assert!(supported(&model.program()).is_ok());
 }

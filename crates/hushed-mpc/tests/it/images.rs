@@ -89,11 +89,7 @@ fn approximations_are_near() {
     let worst = worst.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(worst < 0.01, "{worst}");
     let calibration = calibrate(&model, &all, "").unwrap();
-    assert!(
-        fits(&calibration, &model.public.config)
-            .iter()
-            .all(|f| f.fits())
-    );
+    assert!(fits(&calibration, &model).iter().all(|f| f.fits()));
     let trials = choose(&model, &all, &calibration).unwrap();
     assert!(trials.last().unwrap().keeps());
 }

@@ -12,6 +12,7 @@ mod minilm;
 mod prefix;
 mod search;
 mod stress;
+mod ternary;
 mod tiny;
 mod vanish;
 mod verify;

@@ -80,7 +80,7 @@ fn padded_texts_have_all_positions() {
 /// Between two parties: tokens, bytes and rounds. Padding of a prompt with a table of positions does not move it.
 #[test]
 fn tokens_behind_a_prefix_are_those_of_the_clear_model() {
-    for (model, padding) in models().iter().zip([5, 0, 0]) {
+    for (model, padding) in models().iter().zip([5, 0, 0, 0, 0, 0]) {
         generate(model, &ids(3, 11), &ids(5, 7), 0, Ahead::default());
         generate(model, &ids(37, 5), &ids(6, 13), padding, Ahead::default());
     }
@@ -89,7 +89,7 @@ fn tokens_behind_a_prefix_are_those_of_the_clear_model() {
 /// Refused before anything is sent.
 #[test]
 fn prefixes_that_do_not_fit_are_refused() {
-    let [placed, turned, _] = models();
+    let [placed, turned, ..] = models();
     let unsupported = |error: Option<RunError>| matches!(error, Some(RunError::Unsupported { .. }));
     assert!(unsupported(Prefix::of_rows(MAX_PREFIX + 1).err()));
     let long = TokenIds::new(vec![1; MAX_PREFIX + 1]);

@@ -51,7 +51,7 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
         assert!(norms.values().any(|reach| reach.squares >= 24));
         let declared = model.reaching(norms);
         assert_eq!(sampled_out_of_range(&declared).unwrap(), []);
-        let all = fits(&calibration, &declared.public.config);
+        let all = fits(&calibration, &declared);
         assert!(all.iter().all(|fit| fit.fits()), "{all:?}");
         let right = off(&declared);
         assert!(right < 0.05, "{right}");

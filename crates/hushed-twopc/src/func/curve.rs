@@ -2,7 +2,7 @@
 //!
 //! With z = |x| and L the limit beyond which the function is linear,
 //!
-//! > GELU, SiLU: max(x, 0) + b(z) · ELU: max(x, 0) + \[x < 0\]·b(z) · tanh: sign(x)·b(z),
+//! > GELU, SiLU: max(x, 0) + b(z) · ELU: max(x, 0) + \[x < 0\]·b(z) · tanh, σ − 1/2: sign(x)·b(z),
 //!
 //! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor costs nothing, it is
 //! folded into the linear layers before and after), so that the bits of |v| decide everything: those of weight 1 and
@@ -24,6 +24,7 @@
 
 mod tables;
 
+pub(super) use tables::SIGMOID;
 pub use tables::{ELU, GELU, GELU_EIGHT, SILU, TANH};
 
 use super::{Format, narrow};
@@ -43,6 +44,8 @@ enum Kind {
     Rectified,
     /// sign(x)·b(|x|)
     Odd,
+    /// The same, of a function that nothing is added to, and whose ring is left once.
+    Centred,
     /// max(x, 0) + \[x < 0\]·b(|x|)
     Negative,
 }
@@ -138,7 +141,7 @@ impl Curve {
         let b = b * self.limit;
         match self.kind {
             Kind::Rectified => x.max(0.0) + b,
-            Kind::Odd => b.copysign(b * x),
+            Kind::Odd | Kind::Centred => b.copysign(b * x),
             Kind::Negative if x < 0.0 => b,
             Kind::Negative => x,
         }
@@ -150,7 +153,7 @@ impl Curve {
     }
 
     /// v, its absolute value, and the quadratics before their last bits are cut.
-    fn wide(&self) -> Ring {
+    pub(super) fn wide(&self) -> Ring {
         Ring::new(
             self.squares()
                 .bits()
@@ -253,10 +256,10 @@ pub fn curve_scaled(
 
     let sum = match curve.kind {
         Kind::Odd => {
-            let turned = mux(ctx, sign, &b)?;
-            let b = b.sub(&turned.shift_left(1));
+            let b = turned(ctx, sign, &b)?;
             truncate(ctx, &b, 0, Sign::Bounded, curve.sum())?
         }
+        Kind::Centred => turned(ctx, sign, &b)?,
         Kind::Rectified => widen(ctx, curve, &b)?.add(&rectified(curve, &x, &folded)),
         Kind::Negative => {
             let b = mux(ctx, sign, &b)?;
@@ -269,14 +272,23 @@ pub fn curve_scaled(
     Ok(Share::new(to.ring, sum.into_words()).shift_left(up))
 }
 
+/// −b where `sign` is set.
+fn turned(ctx: &mut Ctx, sign: &BitShare, b: &Share) -> Result<Share, TwopcError> {
+    Ok(b.sub(&mux(ctx, sign, b)?.shift_left(1)))
+}
+
 /// The cost of [`curve_scaled`] for `n` elements.
 pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
     let (small, sum) = (curve.small(), curve.sum());
     let turned = match curve.kind {
         Kind::Rectified => Cost::ZERO,
-        Kind::Odd | Kind::Negative => mux_cost(n, small),
+        Kind::Odd | Kind::Centred | Kind::Negative => mux_cost(n, small),
     };
     let ring = Ring::new(to.ring.bits() - (to.frac - curve.frac));
+    let widened = match curve.kind {
+        Kind::Centred => truncate_cost(n, small, 0, ring),
+        _ => truncate_cost(n, small, 0, sum) + truncate_cost(n, sum, 0, ring),
+    };
     top_bits_cost(n, curve.coarse().bits(), curve.read())
         + mux_cost(n, curve.wide())
         + bit_to_arith_cost(n * curve.index_bits() as usize, curve.index_ring())
@@ -286,8 +298,7 @@ pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
         + all_cost(n, curve.integer as usize)
         + mux_cost(n, small)
         + turned
-        + truncate_cost(n, small, 0, sum)
-        + truncate_cost(n, sum, 0, ring)
+        + widened
 }
 
 /// The sign, which comes last, and the bits of |x| below it: of −1 − x where x is negative, a unit of the coarse
@@ -356,7 +367,7 @@ fn rectified(curve: &Curve, x: &Share, folded: &Share) -> Share {
 
 /// The constants on which both parties must agree, as text.
 pub fn describe() -> String {
-    let curves = [GELU, GELU_EIGHT, SILU, TANH, ELU].map(|c| c.describe());
+    let curves = [GELU, GELU_EIGHT, SILU, TANH, ELU, SIGMOID].map(|c| c.describe());
     format!(
         "{} {NARROWEST} {WIDEST} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}",
         curves.join(" ")

@@ -10,7 +10,8 @@
 //! | exp2 of a negative number | one 1-of-16 OT and one 13-bit product an element | [`exp2`] |
 //! | softmax without its division | row maxima, clipping, exp2 | [`softmax`] |
 //! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-8 or 1-of-16 OT each way | [`curve`] |
-//! | ReLU | one comparison and one multiplexer | [`relu`] |
+//! | ReLU, squared ReLU | one comparison and one multiplexer; one square | [`relu`] |
+//! | σ of a score, for attention without softmax | as tanh | [`sigmoid`] |
 //! | 1/x and 1/√x of one number a row | highest bit, one polynomial | [`inverse`] |
 //! | LayerNorm, RMSNorm without gain and offset | the sum of a row's squares, one 1/√x a row, one product an element | [`norm`] |
 
@@ -19,6 +20,7 @@ pub mod exp2;
 pub mod inverse;
 pub mod norm;
 pub mod relu;
+pub mod sigmoid;
 pub mod softmax;
 
 use crate::cost::Cost;
@@ -110,6 +112,7 @@ pub fn describe() -> String {
         softmax::describe(),
         curve::describe(),
         relu::describe(),
+        sigmoid::describe(),
         inverse::describe(),
         norm::describe(),
     ]

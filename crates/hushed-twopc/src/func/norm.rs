@@ -11,7 +11,7 @@ use super::inverse::{inverse_root, inverse_root_cost};
 use super::{Format, narrow, rescale, rescale_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{Expected, TwopcError};
+use crate::error::{Expected, TwopcError, expect_at_most};
 use crate::gadget::Sign;
 use crate::he::{
     HeContext, Layout, OltSpec, RowsCost, row_squares, row_squares_cost, scale_rows,
@@ -136,12 +136,15 @@ const PRODUCT_BITS: u32 = 33;
 /// The most that c·r may have: [`inverse_root`] computes r with 24 bits more in 64.
 const MOST_PRODUCT: u32 = 40;
 
+/// The widest rows: |c·r| ≤ √d < 2^6.5.
+pub const MOST_WIDTH: usize = 8192;
+
 /// The shape and kind of a norm.
 #[derive(Clone, Copy, Debug)]
 pub struct NormShape {
     /// Rows.
     pub rows: usize,
-    /// Columns d, at most 4096.
+    /// Columns d, at most [`MOST_WIDTH`].
     pub width: usize,
     /// Subtract the mean of a row (LayerNorm) or not (RMSNorm).
     pub centre: bool,
@@ -169,6 +172,7 @@ pub fn normalise_rows(
             expected: Expected::AtMost(NormReach::MOST_SQUARES.into()),
         });
     }
+    expect_at_most("normalise_rows", "columns", width as u64, MOST_WIDTH as u64)?;
     let (how, centred) = (shape.reach.deviation(width), shape.reach.centred(width));
     let c = if shape.centre {
         let mean = mean(ctx, x, from, shape)?;
@@ -426,7 +430,9 @@ mod tests {
             (x[0], x[384]) = (3000.0, -4100.0);
             normed(x, 384, centre, both);
         }
-        // The widest there are.
+        // Of a published feed-forward, whose rows are wider than its residual.
+        normed(rows(3, 6912), 6912, false, wide);
+        // The widest squares there are.
         let most = NormReach {
             squares: 30,
             finer: 1,

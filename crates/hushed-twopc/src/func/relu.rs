@@ -1,4 +1,4 @@
-//! ReLU: max(x, 0) = x − \[x < 0\]·x, one comparison (DReLU) and one multiplexer.
+//! ReLU: max(x, 0) = x − \[x < 0\]·x, one comparison (DReLU) and one multiplexer; and its square, by one more product.
 //!
 //! The sign is taken of x without its last [`SIGN_DROP`] bits. It can be missed where |x| is below half the weight of
 //! those, where x and 0 are that near each other: four units of the result at most, one more by the rounding of x.
@@ -8,12 +8,16 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{
-    Sign, less_than_public, less_than_public_cost, mux, mux_cost, truncate, truncate_cost,
+    Sign, less_than_public, less_than_public_cost, mux, mux_cost, square, square_cost, truncate,
+    truncate_cost,
 };
 use crate::share::{Ring, Share};
 
 /// Bits of the result's precision that the comparison leaves out.
 const SIGN_DROP: u32 = 3;
+
+/// What is squared: max(x, 0) < 2^7, whose square has 24 fraction bits.
+const ROOT: Format = Format::new(40, 12);
 
 /// max(x, 0) in `to`: `x` in `from`, which has at least `to`'s fraction bits, and |x| < 2^(from.ring − from.frac − 2).
 pub fn relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Result<Share, TwopcError> {
@@ -32,6 +36,31 @@ pub fn relu_cost(n: usize, from: Format, to: Format) -> Cost {
         + truncate_cost(n, ring, 0, to.ring)
 }
 
+/// max(x, 0)² in `to`, which has at most 24 fraction bits: `x` in `from`, which has at least 12, x < 2^7 and not below
+/// −2^(from.ring − from.frac − 2).
+pub fn squared_relu(
+    ctx: &mut Ctx,
+    x: &Share,
+    from: Format,
+    to: Format,
+) -> Result<Share, TwopcError> {
+    let root = relu(ctx, x, from, ROOT)?;
+    let y = square(ctx, &root)?;
+    truncate(ctx, &y, 2 * ROOT.frac - to.frac, Sign::NonNegative, to.ring)
+}
+
+/// The cost of [`squared_relu`] for `n` elements.
+pub fn squared_relu_cost(n: usize, from: Format, to: Format) -> Cost {
+    relu_cost(n, from, ROOT)
+        + square_cost(n, ROOT.ring)
+        + truncate_cost(n, ROOT.ring, 2 * ROOT.frac - to.frac, to.ring)
+}
+
+/// The largest x whose square [`squared_relu`] holds.
+pub fn most_squared() -> f64 {
+    f64::from((ROOT.ring.bits() - 2) / 2 - ROOT.frac).exp2()
+}
+
 /// x at the result's precision: what going down leaves, and not more than the result has.
 fn cut(from: Format, to: Format) -> Ring {
     let left = from.ring.bits() - (from.frac - to.frac);
@@ -40,7 +69,7 @@ fn cut(from: Format, to: Format) -> Ring {
 
 /// The constants on which both parties must agree, as text.
 pub fn describe() -> String {
-    format!("relu {SIGN_DROP}")
+    format!("relu {SIGN_DROP} {ROOT:?}")
 }
 
 #[cfg(test)]
@@ -77,6 +106,38 @@ mod tests {
                 let error = (to.decode(y) - x.max(0.0)).abs();
                 let bound = if x.abs() < 6.0 * unit { 5.5 } else { 1.5 };
                 assert!(error <= bound * unit, "{x}: {}", to.decode(y));
+            }
+        }
+    }
+
+    #[test]
+    fn squares_of_positive_numbers() {
+        let mut rng = SecretRng::insecure_from_seed(7);
+        let from = Format::new(48, 32);
+        for to in [Format::new(48, 16), Format::new(40, 12)] {
+            let most = most_squared();
+            assert_eq!(most, 128.0);
+            let random = (0..500).map(|i| {
+                (rng.next_u64() as f64 / 1.9e19 - 0.5) * 2.0 * most / f64::from(1 + i % 40)
+            });
+            let near = (-20..=20).map(|i| f64::from(i) / 4096.0);
+            let x: Vec<f64> = random
+                .chain(near)
+                .chain([127.9, -128.0, -16_000.0])
+                .collect();
+            let words: Vec<u64> = x.iter().map(|&x| from.encode(x)).collect();
+            let (client, server) = share(from.ring, &words, 8);
+            let (a, b, stats) = run_counted(
+                |ctx| squared_relu(ctx, &client, from, to).unwrap(),
+                |ctx| squared_relu(ctx, &server, from, to).unwrap(),
+            );
+            assert_cost(&stats, squared_relu_cost(x.len(), from, to));
+            let unit = (-f64::from(to.frac)).exp2();
+            for (x, y) in x.iter().zip(reveal(&a, &b)) {
+                let error = (to.decode(y) - x.max(0.0).powi(2)).abs();
+                // A unit of the root, or some about a sign that was missed, which are squared.
+                let bound = 2.0 * x.max(0.0) * 1.01 / 4096.0 + (5.5f64 / 4096.0).powi(2) + unit;
+                assert!(error <= bound, "{x}: {}", to.decode(y));
             }
         }
     }

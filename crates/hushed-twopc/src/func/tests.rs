@@ -5,13 +5,15 @@ use super::Format;
 use super::curve::{GELU_EIGHT, curve_scaled};
 use super::inverse::{inverse_root, reciprocal};
 use super::relu::relu;
+use super::sigmoid::{ARGUMENT, KAPPA, sigmoid};
 use super::softmax::{SCORES, exponentials};
 use crate::ctx::Ctx;
 use crate::share::{Ring, Share};
 use crate::testing::{reveal, run_pair_over_ferret, share};
 
 /// What a party puts in and takes out.
-struct Five {
+struct Six {
+    weights: Share,
     scores: Share,
     hidden: Share,
     rectified: Share,
@@ -43,21 +45,27 @@ fn functions_over_ferret() {
     let (d0, d1) = share(Ring::new(30), &sums, 4);
     let (v0, v1) = share(Ring::new(40), &sums, 5);
     let (small, root) = (Ring::new(36), 4096.0);
-    let run = |ctx: &mut Ctx, x: Five| Five {
+    let standing = Format::new(37, 15);
+    let of_units: Vec<f64> = scores.iter().map(|x| KAPPA * x).collect();
+    let (w0, w1) = share(ARGUMENT.ring, &words(&of_units, ARGUMENT), 6);
+    let run = |ctx: &mut Ctx, x: Six| Six {
+        weights: sigmoid(ctx, &x.weights, standing).unwrap(),
         scores: exponentials(ctx, &x.scores, &[COLUMNS; ROWS], weights).unwrap(),
         hidden: curve_scaled(ctx, &GELU_EIGHT, &x.hidden, from.frac, to).unwrap(),
         rectified: relu(ctx, &x.rectified, from, to).unwrap(),
         sums: reciprocal(ctx, &x.sums, 21, 8192.0, 16, small).unwrap(),
         variances: inverse_root(ctx, &x.variances, 33, root, 16, small).unwrap(),
     };
-    let five = |scores, hidden, rectified, sums, variances| Five {
+    let six = |weights, scores, hidden, rectified, sums, variances| Six {
+        weights,
         scores,
         hidden,
         rectified,
         sums,
         variances,
     };
-    let (client, server) = (five(s0, h0, r0, d0, v0), five(s1, h1, r1, d1, v1));
+    let client = six(w0, s0, h0, r0, d0, v0);
+    let server = six(w1, s1, h1, r1, d1, v1);
     let (a, b) = run_pair_over_ferret(|ctx| run(ctx, client), |ctx| run(ctx, server));
 
     let e = reveal(&a.scores, &b.scores);
@@ -69,6 +77,10 @@ fn functions_over_ferret() {
         for (w, e) in want.iter().zip(e) {
             assert!((w / all_want - e / all).abs() < 6e-4, "{w} {e}");
         }
+    }
+    for (x, y) in scores.iter().zip(reveal(&a.weights, &b.weights)) {
+        let error = standing.decode(y) - 1.0 / (1.0 + (-x).exp());
+        assert!(error.abs() < 3.9e-4, "sigmoid {x}: {error:e}");
     }
     for (x, y) in hidden.iter().zip(reveal(&a.hidden, &b.hidden)) {
         // The approximation itself is compared with the function elsewhere.

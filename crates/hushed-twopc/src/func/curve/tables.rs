@@ -72,6 +72,20 @@ pub const ELU: Curve = Curve {
     segments: &ELU_SEGMENTS,
 };
 
+/// L·(σ(x) − 1/2) with σ(x) = 1/(1 + e^−x), so that κ times it is σ(x) − 1/2: off by at most 2.3·10^−4 of σ, where σ is
+/// steep, and by 1.7·10^−5 from L on, where σ counts as 0 or 1.
+pub(crate) const SIGMOID: Curve = Curve {
+    name: "sigmoid",
+    kind: Kind::Centred,
+    limit: 11.0,
+    frac: 15,
+    integer: 4,
+    small: 17,
+    tail: 16384,
+    error: 2.5e-3,
+    segments: &SIGMOID_SEGMENTS,
+};
+
 const GELU_SEGMENTS: [[i32; 3]; 16] = [
     [-470793, -1633, 410],
     [-1102074, -857, 359],
@@ -157,4 +171,23 @@ const ELU_SEGMENTS: [[i32; 3]; 16] = [
     [-8378786, -5, 1],
     [-8382651, -3, 1],
     [-8384995, -2, 0],
+];
+
+const SIGMOID_SEGMENTS: [[i32; 3]; 16] = [
+    [11420173, 10855, -623],
+    [31827902, 8706, -1398],
+    [46702235, 5830, -1379],
+    [56009542, 3449, -982],
+    [61288873, 1893, -591],
+    [64118045, 996, -326],
+    [65588178, 513, -172],
+    [66339895, 261, -88],
+    [66721100, 132, -45],
+    [66913604, 67, -23],
+    [67010610, 34, -11],
+    [67059441, 17, -6],
+    [67084008, 8, -3],
+    [67096364, 4, -1],
+    [67102579, 2, -1],
+    [67105703, 1, 0],
 ];

@@ -29,13 +29,18 @@ fn elu(x: f64) -> f64 {
 
 type Function = fn(f64) -> f64;
 
-fn all_curves() -> [(Curve, Function); 5] {
+fn sigmoid(x: f64) -> f64 {
+    SIGMOID.limit * (1.0 / (1.0 + (-x).exp()) - 0.5)
+}
+
+fn all_curves() -> [(Curve, Function); 6] {
     [
         (GELU, gelu),
         (GELU_EIGHT, gelu),
         (SILU, silu),
         (TANH, f64::tanh),
         (ELU, elu),
+        (SIGMOID, sigmoid),
     ]
 }
 
@@ -44,7 +49,7 @@ fn bump(curve: &Curve, f: Function, v: f64) -> f64 {
     let x = v * curve.limit;
     let b = match curve.kind {
         Kind::Rectified => f(-x),
-        Kind::Odd => f(x),
+        Kind::Odd | Kind::Centred => f(x),
         Kind::Negative => (-x).exp_m1(),
     };
     b / curve.limit
@@ -120,7 +125,7 @@ fn values_fit_their_rings() {
         let low = ends.iter().copied().fold(f64::MAX, f64::min);
         let high = ends.iter().copied().fold(f64::MIN, f64::max);
         let (lift, half) = (curve.lift() as f64, f64::from(1u32 << (curve.small - 1)));
-        if curve.kind == Kind::Odd {
+        if matches!(curve.kind, Kind::Odd | Kind::Centred) {
             assert!(2.0 * high.max(-low) + 4.0 < half, "{}", curve.name);
         } else {
             assert!(

@@ -1,0 +1,156 @@
+//! From scores to weights: softmax without its division, or a sigmoid of every score by itself.
+//!
+//! Only what the mask lets a row see is weighed; which keys are padding the client alone knows. The bias of a sigmoid
+//! is public, and one party adds it.
+
+use hushed_model::{Attention, Mask, Queries, Weigh};
+use hushed_net::Party;
+use hushed_twopc::func::sigmoid;
+
+use crate::RunError;
+use crate::circuit::cache::Past;
+use crate::circuit::groups::{Asking, Group};
+use crate::circuit::input::Padding;
+use crate::circuit::scores::Scores;
+use crate::formats::STANDING;
+use crate::shares::{Local, Shares};
+
+/// Weights of scores. Keys that the mask hides get none, and take no part; nor get any, with `padding`, those that the
+/// client knows to be such: it adds [`Scores::masked`] to them.
+pub fn weigh<S: Shares>(
+    on: &mut S,
+    scores: &[S::Share],
+    past: &Past<S::Share>,
+    rows: &Asking<'_>,
+    a: &Attention,
+    padding: Option<Padding>,
+) -> Result<Vec<S::Share>, RunError> {
+    let (heads, mask, how) = (a.heads, a.mask, Scores::of(a.weigh));
+    let weights = |(s, (group, asking)): (&S::Share, (Group, Group))| {
+        let public = past.prefix().rows();
+        let (m, n) = (asking.rows, public + past.before(&group).rows);
+        let matrices = group.texts.len() * heads.count;
+        // One row is the last, or under no mask.
+        let seen = Seen {
+            rows: m,
+            keys: n,
+            causal: mask == Mask::Causal && m > 1,
+        };
+        let mut s = seen.of(s, matrices);
+        if let Some(padding) = padding {
+            let behind = padding != Padding::InFront;
+            let masked = || {
+                let one = masked(past, &group, (rows.queries, behind), how.masked());
+                let one = one
+                    .into_iter()
+                    .map(|text| seen.places(1).map(|p| text[p]).collect());
+                one.flat_map(|text: Vec<i64>| text.repeat(heads.count))
+                    .collect()
+            };
+            let masked = on.known(Party::Client, s.elements(), masked);
+            s = on.add_known(&s, &masked);
+        }
+        let e = match a.weigh {
+            Weigh::Softmax => {
+                let to = past.sums().weighed;
+                on.exponentials(&s, &seen.widths().repeat(matrices), to)?
+            }
+            Weigh::Sigmoid { bias } => {
+                let (bias, count) = (how.format.signed(sigmoid::KAPPA * bias), s.elements());
+                let bias = on.known(Party::Client, count, || vec![bias; count]);
+                let s = on.add_known(&s, &bias);
+                on.sigmoids(&s, STANDING)?
+            }
+        };
+        Ok(seen.spread(on, e, matrices))
+    };
+    scores.iter().zip(rows.groups()).map(weights).collect()
+}
+
+/// The keys that rows see by the mask, which is public.
+struct Seen {
+    rows: usize,
+    keys: usize,
+    /// Row i of m sees the first n − m + i + 1 of n keys; else all.
+    causal: bool,
+}
+
+impl Seen {
+    /// How many keys each row sees.
+    fn widths(&self) -> Vec<usize> {
+        let hidden = |row: usize| usize::from(self.causal) * (self.rows - 1 - row);
+        (0..self.rows).map(|row| self.keys - hidden(row)).collect()
+    }
+
+    /// The places of these keys in so many matrices of rows × keys.
+    fn places(&self, matrices: usize) -> impl Iterator<Item = usize> {
+        let widths = self.widths().repeat(matrices);
+        let (rows, keys) = (widths.into_iter().enumerate(), self.keys);
+        rows.flat_map(move |(row, width)| row * keys..row * keys + width)
+    }
+
+    /// What is at these places.
+    fn of<S: Local>(&self, x: &S, matrices: usize) -> S {
+        let count = matrices * self.widths().iter().sum::<usize>();
+        match self.causal {
+            true => x.gather(count, || self.places(matrices).collect()),
+            false => x.clone(),
+        }
+    }
+
+    /// Whole matrices again, with zeros elsewhere.
+    fn spread<S: Shares>(&self, on: &S, x: S::Share, matrices: usize) -> S::Share {
+        if !self.causal {
+            return x;
+        }
+        let (ring, count) = (x.ring(), x.elements());
+        let nothing = on.known(Party::Server, 1, || vec![0]);
+        let with_zero = S::Share::concat(ring, &[x, on.shared(&nothing, ring)]);
+        let all = matrices * self.rows * self.keys;
+        with_zero.gather(all, || {
+            let mut places = vec![count; all];
+            for (from, to) in self.places(matrices).enumerate() {
+                places[to] = from;
+            }
+            places
+        })
+    }
+}
+
+/// For each text of a group `masked` at the keys that are padding to a row, 0 elsewhere. Which are is the client's
+/// secret: it adds these to its own share.
+fn masked<S: Local>(
+    past: &Past<S>,
+    group: &Group,
+    (queries, behind): (Queries, bool),
+    masked: i64,
+) -> Vec<Vec<i64>> {
+    let public = past.prefix().rows();
+    let before = past.before(group).rows - group.rows;
+    let text = |real: usize| {
+        let hidden = |row: usize, key: usize| {
+            let in_front = before..before + group.rows - real;
+            let padding = match behind {
+                true => key >= before + real,
+                false => in_front.contains(&key),
+            };
+            // A row of padding in front of the text sees itself, as a first token does: with nothing to see it would
+            // get values that no calibration has measured.
+            let own = !behind && key == before + row && in_front.contains(&key);
+            (padding || past.is_padding(key)) && !own
+        };
+        let row = |row: usize| {
+            let private = (0..before + group.rows).map(move |key| hidden(row, key));
+            std::iter::repeat_n(false, public).chain(private)
+        };
+        let asking = match queries {
+            Queries::All => 0..group.rows,
+            Queries::First => 0..1,
+            Queries::Last if behind => real - 1..real,
+            Queries::Last => group.rows - 1..group.rows,
+        };
+        let all = asking.flat_map(row);
+        all.map(|hidden| i64::from(hidden) * masked).collect()
+    };
+    group.texts.iter().map(|t| text(t.real)).collect()
+}
