@@ -21,7 +21,7 @@ pub(crate) mod input;
 pub(crate) mod pool;
 pub(crate) mod prefix;
 pub(crate) mod product;
-mod scores;
+pub(crate) mod scores;
 pub(crate) mod search;
 pub(crate) mod token;
 pub(crate) mod top;

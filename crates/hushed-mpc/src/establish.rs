@@ -14,11 +14,12 @@ use hushed_twopc::{Ctx, TwopcError};
 
 use super::{Protocol, RunError};
 use crate::circuit::function;
+use crate::circuit::scores::LARGER;
 use crate::formats::{
     ACTIVATION, ANSWER, ATTENDED, COSINE, EMBEDDING, GATE, GATED, INNER, INVERSE, KEY_BITS, LINEAR,
     LOGIT, MASKED, MAX_KEYS, MAXIMUM, PORTION, QUERY, QUOTIENT, RAW_ANSWER, RECORD, RECORD_GUARD,
-    SCORE, SQUARE_GATE, SQUARE_GATED, STANDING, SUM_BITS, TABLE_BITS, TURN_FRAC, TURNED, UNIT,
-    VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
+    SCORE, SQUARE_GATE, SQUARE_GATED, SUM_BITS, SUMS, TABLE_BITS, TURN_FRAC, TURNED, UNIT, VALUE,
+    WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
@@ -59,7 +60,7 @@ fn numbers() -> String {
         show("value", VALUE),
         show("attended", ATTENDED),
         show("portion", PORTION),
-        show("standing", STANDING),
+        show("standing", SUMS.standing),
         format!("quotient={}", QUOTIENT.bits()),
         show("inverse", INVERSE),
         show("maximum", MAXIMUM),
@@ -72,7 +73,7 @@ fn numbers() -> String {
         show("raw rounded", RAW_ANSWER),
         show("score rounded", SCORE),
         format!(
-            "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED} turn={TURN_FRAC}"
+            "weights={WEIGHT_FRAC},{WEIGHT_BITS} larger={LARGER} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED} turn={TURN_FRAC}"
         ),
         hushed_twopc::func::describe(),
         function::describe(),

@@ -62,8 +62,6 @@ pub const QUOTIENT: Ring = Ring::new(32);
 /// Exponentials divided by their row's sum, at most 1.05, in the product with V, |v| < 2^4·2^f: for texts shorter than
 /// a head is wide.
 pub const PORTION: Format = Format::new(33, 14);
-/// Weights that a sigmoid gives, each at most 1, in the product with V, which is below 2^8 in magnitude.
-pub const STANDING: Format = Format::new(37, 15);
 /// 1 / the row's sum.
 pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.
@@ -75,6 +73,9 @@ pub struct Sums {
     pub weighed: Format,
     /// As [`VALUE`].
     pub value: Format,
+    /// Weights that a sigmoid gives, each at most 1, in the product with V, |v| < 2^4: nothing divides it, so that it
+    /// grows with the number of keys. V is in the same ring there.
+    pub standing: Format,
     /// As [`ATTENDED`].
     pub attended: Format,
     /// As [`INVERSE`].
@@ -82,10 +83,16 @@ pub struct Sums {
     /// As [`SUM_BITS`].
     pub bits: u32,
 }
+/// [`Sums::standing`] of the keys of one text.
+const STANDING: Format = Format::new(41, 15);
+/// Sums of 256 keys' values, below 2^4 each, a sign and a spare bit.
+const _: () =
+    assert!(STANDING.ring.bits() >= MAX_TOKENS.ilog2() + 4 + STANDING.frac + VALUE.frac + 2);
 /// Those of the keys of one text.
 pub const SUMS: Sums = Sums {
     weighed: WEIGHED,
     value: VALUE,
+    standing: STANDING,
     attended: ATTENDED,
     inverse: INVERSE,
     bits: SUM_BITS,
@@ -96,6 +103,7 @@ const MORE: u32 = (MAX_KEYS / MAX_TOKENS).ilog2();
 pub const PREFIXED: Sums = Sums {
     weighed: Format::new(WEIGHED.ring.bits() + MORE, WEIGHED.frac),
     value: Format::new(VALUE.ring.bits() + MORE, VALUE.frac),
+    standing: Format::new(STANDING.ring.bits() + MORE, STANDING.frac),
     attended: Format::new(ATTENDED.ring.bits() + MORE, ATTENDED.frac),
     inverse: Format::new(INVERSE.ring.bits() + MORE, INVERSE.frac + MORE),
     bits: SUM_BITS + MORE,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use hushed_model::{Calibration, Model, Norm, Ranges, Weigh};
+use hushed_model::{Activation, Calibration, Model, Norm, Ranges};
 use hushed_twopc::func::norm::most_mean;
 use hushed_twopc::func::sigmoid;
 use hushed_twopc::func::softmax::SCORES;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::bias::MAX_BIAS;
 use crate::circuit::function::Function;
 use crate::circuit::reach_of;
-use crate::formats::{LINEAR, LOGIT, STANDING, SUM_BITS, VALUE, WEIGHED};
+use crate::formats::{LINEAR, LOGIT, SUM_BITS, WEIGHED};
 use crate::sample::MAX_NOISE;
 
 /// One bound of one step.
@@ -49,7 +49,6 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
     let activation = Function::new(config.activation, config.tolerance);
     let norms = program.norms().map(|(id, norm)| (id.to_string(), norm));
     let norms: HashMap<String, &Norm> = norms.collect();
-    let stands = matches!(config.weigh, Weigh::Sigmoid { .. });
     let mut all = Vec::new();
     for (site, ranges) in &calibration.sites {
         let mut add = |function, what, measured, holds| {
@@ -64,8 +63,6 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
         match ranges {
             Ranges::Values { output } => {
                 let value = site.ends_with(".value");
-                let standing = STANDING.frac + VALUE.frac + 2;
-                let standing = f64::from(STANDING.ring.bits() - standing).exp2();
                 // Two spare bits: a sign, and one for the rounding protocols.
                 let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
                 // Of two logits the difference is in the ring too.
@@ -76,14 +73,18 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                     // A norm that reads it has room for more.
                     () if site.ends_with(".product") && config.sub_norms => activation.most_gated(),
                     () if site.ends_with(".product") => activation.most_gated().min(ring),
-                    () if stands && site.ends_with(".attend") => standing,
                     () => ring,
                 };
                 add("linear", "results", output.magnitude(), holds);
             }
             Ranges::Activation { input } => {
                 let (name, holds) = (activation.name(), activation.range());
-                add(name, "arguments", input.magnitude(), holds);
+                // What is not above 0 has no square: the results before it bound it.
+                let measured = match config.activation {
+                    Activation::Relu2 => input.max.max(0.0),
+                    _ => input.magnitude(),
+                };
+                add(name, "arguments", measured, holds);
             }
             Ranges::Sigmoid { input } => {
                 let measured = input.magnitude();

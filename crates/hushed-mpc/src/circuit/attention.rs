@@ -21,8 +21,8 @@ use crate::circuit::cache::Past;
 use crate::circuit::groups::{Asking, Group};
 use crate::circuit::scores::Scores;
 use crate::formats::{
-    INVERSE, KEY_BITS, LINEAR, MAIN, PORTION, QUERY, QUOTIENT, STANDING, SUM_BITS, Sums, TURN_FRAC,
-    TURNED, VALUE, VALUE_BITS, WEIGHED,
+    INVERSE, KEY_BITS, LINEAR, MAIN, PORTION, QUERY, QUOTIENT, SUM_BITS, Sums, TURN_FRAC, TURNED,
+    VALUE, VALUE_BITS, WEIGHED,
 };
 use crate::shares::{Local, Shares};
 
@@ -155,7 +155,11 @@ pub fn attend<S: Shares>(
     (a, step, to): (&Attention, StepId, Format),
 ) -> Result<S::Share, RunError> {
     let (heads, sums, public) = (a.heads, past.sums(), past.prefix().rows());
-    let v = on.rescale(v, LINEAR.frac - sums.value.frac, sums.value.ring)?;
+    let ring = match a.weigh {
+        Weigh::Softmax => sums.value.ring,
+        Weigh::Sigmoid { .. } => sums.standing.ring,
+    };
+    let v = on.rescale(v, LINEAR.frac - sums.value.frac, ring)?;
     let v = past.with_values(v);
     let (groups, asking): (Vec<Group>, Vec<Group>) = rows.groups().into_iter().unzip();
     let mut done = Vec::with_capacity(e.len());
@@ -188,7 +192,7 @@ pub fn attend<S: Shares>(
         done.push(match a.weigh {
             Weigh::Sigmoid { .. } => {
                 let o = product(on, e)?;
-                on.rescale(&o, STANDING.frac + VALUE.frac - to.frac, MAIN)?
+                on.rescale(&o, sums.standing.frac + VALUE.frac - to.frac, MAIN)?
             }
             Weigh::Softmax if divides_first(all, heads) => {
                 let p = portions(on, e, batch * m, all)?;

@@ -2,7 +2,7 @@
 //! only.
 //!
 //! Both parties hold the same numbers of rows. Rows of padding stay in the cache, where the client alone knows them: it
-//! hides them from every later row ([`weigh`](super::attention::weigh)).
+//! hides them from every later row ([`weigh`](super::weigh::weigh)).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -10,7 +10,7 @@ use crate::formats::{MASKED, QUERY};
 
 /// Bits by which queries of a sigmoid are larger than its argument: then they have about the size of those of a
 /// softmax, and their rounding does no more.
-const LARGER: u32 = 4;
+pub(crate) const LARGER: u32 = 4;
 
 /// How scores come to the function that weighs them.
 pub(crate) struct Scores {

@@ -12,7 +12,6 @@ use crate::circuit::cache::Past;
 use crate::circuit::groups::{Asking, Group};
 use crate::circuit::input::Padding;
 use crate::circuit::scores::Scores;
-use crate::formats::STANDING;
 use crate::shares::{Local, Shares};
 
 /// Weights of scores. Keys that the mask hides get none, and take no part; nor get any, with `padding`, those that the
@@ -59,7 +58,7 @@ pub fn weigh<S: Shares>(
                 let (bias, count) = (how.format.signed(sigmoid::KAPPA * bias), s.elements());
                 let bias = on.known(Party::Client, count, || vec![bias; count]);
                 let s = on.add_known(&s, &bias);
-                on.sigmoids(&s, STANDING)?
+                on.sigmoids(&s, past.sums().standing)?
             }
         };
         Ok(seen.spread(on, e, matrices))

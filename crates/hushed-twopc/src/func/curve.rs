@@ -215,8 +215,15 @@ impl Curve {
     /// The constants on which both parties must agree, as text.
     fn describe(&self) -> String {
         format!(
-            "{} {:?} {} {} {} {} {:?}",
-            self.name, self.kind, self.limit, self.frac, self.small, self.tail, self.segments
+            "{} {:?} {} {} {} {} {} {:?}",
+            self.name,
+            self.kind,
+            self.limit,
+            self.integer,
+            self.frac,
+            self.small,
+            self.tail,
+            self.segments
         )
     }
 }

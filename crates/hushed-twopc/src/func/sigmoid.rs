@@ -18,8 +18,8 @@ pub const ARGUMENT: Format = Format::new(22, 15);
 pub const KAPPA: f64 = SIGMOID.kappa();
 /// The addend of a score that is masked, in units of L: with it no x of magnitude [`RANGE`] has any weight.
 pub const SHUT: f64 = -8.0;
-/// Largest |x| that may be masked.
-pub const RANGE: f64 = (15.0 + SHUT) / KAPPA;
+/// Largest |x| that may be masked: the curve looks for its segment in steps of L/256.
+pub const RANGE: f64 = (15.0 + SHUT - 1.0 / 256.0) / KAPPA;
 
 /// σ(x) in `to`, which has 15 fraction bits or more: x/L in [`ARGUMENT`].
 pub fn sigmoid(ctx: &mut Ctx, x: &Share, to: Format) -> Result<Share, TwopcError> {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_is_masked_has_no_weight_at_all() {
-        let most = 0.99 * RANGE;
+        let most = RANGE;
         let scores = (-1000..=1000).map(|i| f64::from(i) / 1000.0 * most);
         let masked: Vec<f64> = scores.map(|s| s + SHUT / KAPPA).collect();
         assert!(run(&masked, TO).iter().all(|&y| y == 0.0));
