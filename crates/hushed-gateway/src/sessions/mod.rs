@@ -131,8 +131,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Connects, so that a wrong address, pin or token is known at once, and so is a server that allows no products ahead
-    /// or no drafts where they are asked for; and starts the workers. So many keys share the queue.
+    /// Connects, so that a wrong address, pin or token is known at once, and so is a server that allows no products
+    /// ahead or no drafts where they are asked for; and starts the workers. So many keys share the queue.
     ///
     /// # Errors
     /// As [`Client::connect`]; [`GatewayError::NoRoute`] for a model that is neither for embeddings nor for text.

@@ -137,8 +137,8 @@ impl<'a> Generation<'a> {
         self.verified
     }
 
-    /// What has been sent since this was last called, in its order: also passes that gave several tokens, and those after
-    /// the end of the text.
+    /// What has been sent since this was last called, in its order: also passes that gave several tokens, and those
+    /// after the end of the text.
     pub fn take_sent(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
     }
