@@ -33,6 +33,7 @@ use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
 use hushed_model::{Block, NetworkConfig, Pool, Program, StepId, random_network};
 use hushed_rlwe::hybrid::KeyUse;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::Serialize;
 
 pub use assumed::assumed_choices;
@@ -198,14 +199,17 @@ pub fn dry_run(
     options: &FheOptions,
     placement: &Placement,
 ) -> Result<DryRun, FheError> {
-    // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs.
-    let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs. A search
+    // counts hundreds of times; callers on other threads do not wait for each other.
+    thread_local! {
+        static ALONE: Option<ThreadPool> = ThreadPoolBuilder::new().num_threads(1).build().ok();
+    }
     let on = Simulator::new(params, params.slots())?.counting();
     let run = |on| counted(&on, program, choices, options, placement);
-    match alone {
-        Ok(pool) => pool.install(|| run(on.repeating())),
-        Err(_) => run(on),
-    }
+    ALONE.with(|alone| match alone {
+        Some(pool) => pool.install(|| run(on.repeating())),
+        None => run(on),
+    })
 }
 
 fn counted(
@@ -502,7 +506,7 @@ fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
         width: 2,
         heads: 1,
         hidden: 1,
-        merged: places_of(program.feed_forwards().map(|f| f.is_none())),
+        merged: merged_layers(program),
         vocabulary: 1,
         positions: THIN_ROWS,
         labels,
@@ -521,10 +525,11 @@ fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
     (random_network(&config, pool, 1).program(), choices)
 }
 
-/// Where it is true.
-fn places_of(each: impl Iterator<Item = bool>) -> Vec<usize> {
-    let places = each.enumerate().filter(|(_, is)| *is);
-    places.map(|(place, _)| place).collect()
+/// The layers whose feed-forward block is one linear layer.
+fn merged_layers(program: &Program) -> Vec<usize> {
+    let layers = program.feed_forwards().enumerate();
+    let merged = layers.filter(|(_, block)| block.is_none());
+    merged.map(|(layer, _)| layer).collect()
 }
 
 /// The pooling that a program ends in.

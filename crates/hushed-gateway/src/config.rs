@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hushed_serve::ClientConfig;
+use hushed_serve::{ClientConfig, ServeError};
 
 use crate::error::GatewayError;
 
@@ -40,6 +40,12 @@ pub struct GatewayConfig {
     pub public_table: bool,
     /// Runs as many passes as an answer may have tokens, wherever it ends.
     pub pad_output: bool,
+    /// Has products made for so many later tokens of an answer at a time, before its first token; 0 makes none. See
+    /// [`GenerateOptions::ahead`](hushed_serve::GenerateOptions::ahead).
+    pub ahead: u16,
+    /// Guesses at most so many next tokens of an answer, and has them verified in one pass; 0 guesses none. See
+    /// [`GenerateOptions::draft`](hushed_serve::GenerateOptions::draft).
+    pub draft: u16,
 }
 
 /// An address to listen on.
@@ -71,6 +77,8 @@ impl GatewayConfig {
             truncate: false,
             public_table: false,
             pad_output: false,
+            ahead: 0,
+            draft: 0,
         }
     }
 
@@ -83,6 +91,7 @@ impl GatewayConfig {
         ];
         match numbers.into_iter().find(|(_, number)| *number == 0) {
             Some((name, _)) => Err(GatewayError::Nothing { name }),
+            None if self.draft > 0 && self.pad_output => Err(ServeError::DraftsShow.into()),
             None => Ok(()),
         }
     }

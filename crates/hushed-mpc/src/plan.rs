@@ -18,7 +18,10 @@ use serde::Serialize;
 use crate::circuit::cache::Cache;
 use crate::circuit::token::{Adds, next_tokens, open_largest, predicts_tokens, tokens_of_rows};
 use crate::weights::factors::factors_of;
-use crate::{Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, run, search};
+use crate::{
+    Answers, Counting, Index, Input, Prefix, RunError, Terms, Wanted, open, pads_in_front, run,
+    search,
+};
 use memory::Memory;
 
 pub use crate::Entry;
@@ -122,6 +125,46 @@ impl Memory {
         // Attention grows with the square of a text's length: as many of the longest texts as fit are the worst.
         let texts = vec![tokens; (pass / tokens).max(1)];
         Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
+    }
+
+    /// The same of a server whose sessions hold products made ahead for `ahead` later passes, and which takes `drafts`
+    /// of a pass.
+    ///
+    /// # Errors
+    /// As [`Plan::next_token`] and [`Plan::ahead`].
+    pub fn with_later(
+        mut self,
+        program: &Program,
+        (public, tokens): (usize, usize),
+        ahead: usize,
+        drafts: usize,
+    ) -> Result<Memory, RunError> {
+        let tokens = tokens.max(1);
+        // Of texts that may be padded there is most.
+        let padded = |padded| Terms {
+            padded,
+            public_table: false,
+        };
+        if ahead > 0 {
+            let made = Plan::ahead(program, ahead, padded(true))?.memory;
+            // Of a text that waits for them its rows are held beside.
+            let text = Memory::of_text(program, tokens);
+            self.session = (self.session + made.stock).max(made.session + text);
+            self.stock = made.stock;
+        }
+        let drafts = drafts.min(tokens - 1);
+        if drafts > 0 {
+            let before = Before {
+                public,
+                held: tokens - 1 - drafts,
+                drafts: true,
+                ..Before::default()
+            };
+            let terms = padded(public == 0 || !pads_in_front(program));
+            let pass = Plan::next_token(program, before, &[1 + drafts], terms)?.memory;
+            self.session = self.session.max(pass.session + self.stock);
+        }
+        Ok(self)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hushed_gateway::{BatchConfig, BatchGateway, Gateway, GatewayConfig, Listen};
 use hushed_model::Task;
-use hushed_serve::{Protocol, TooLong, logging, signals};
+use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, Protocol, TooLong, logging, signals};
 use serde_json::json;
 
 use super::fhe::embed::KeyFolder;
@@ -38,6 +38,7 @@ Examples:
   hushed gateway --server models.example.org:7450 --ca ca.pem --token-file token --listen unix:/run/user/1000/hushed.sock
   hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --listen 0.0.0.0:8443 --allow-host gateway.example.org \\
     --tls-cert chain.pem --tls-key key.pem --api-key-file keys.txt
+  hushed gateway --server 127.0.0.1:7450 --pin 9f86d0… --ahead 32 --draft 3
   hushed gateway --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys --gather 10m"
 )]
 pub struct Args {
@@ -123,6 +124,18 @@ pub struct Args {
     #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
     pad_output: bool,
 
+    /// With a model that generates: have products by weights and tables made for N later tokens of an answer at a time,
+    /// before its first one, so that each token takes less (at a server with `--max-ahead`). The server sees for how
+    /// many
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
+    ahead: u16,
+
+    /// With a model that generates: guess N next tokens by what followed the last ones where they occurred before, and
+    /// have them verified in one pass (at a server with `--max-drafts`). The answers are the same; the server sees how
+    /// many guesses are right, and each counts as a text of this client. When it pays says `hushed plan --draft`
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), conflicts_with = "pad_output", env = "HUSHED_DRAFT")]
+    draft: u16,
+
     #[command(flatten)]
     folder: KeyFolder,
 
@@ -186,6 +199,8 @@ impl Args {
             ("--bucket", self.bucket.is_some()),
             ("--public-table", self.public_table),
             ("--pad-output", self.pad_output),
+            ("--ahead", self.ahead > 0),
+            ("--draft", self.draft > 0),
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
             return Err(CliError::OtherProtocol { option });
@@ -269,6 +284,8 @@ impl Args {
             truncate: self.truncate,
             public_table: self.public_table,
             pad_output: self.pad_output,
+            ahead: self.ahead,
+            draft: self.draft,
             ..GatewayConfig::new(self.connect.config()?)
         })
     }

@@ -102,8 +102,9 @@ pub struct Args {
     )]
     answers: Answers,
 
-    /// Memory that the server may take, in GiB. 2pc: shows whether `serve --max-memory` holds the weights. fhe: a run
-    /// that needs more spills vectors to disk, and is refused if that is not enough
+    /// Memory that the server may take, in GiB. 2pc: shows whether `serve --max-memory` holds the weights, with
+    /// `--max-ahead` and `--max-drafts` where --ahead and --draft are given. fhe: a run that needs more spills vectors
+    /// to disk, and is refused if that is not enough
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..))]
     max_memory: Option<u32>,
 
@@ -170,8 +171,7 @@ impl Args {
         };
         self.show(out, "plan", first, summary)?;
         if let Some(limit) = self.limit() {
-            let prefix = request.prefix.as_deref();
-            let memory = Memory::of_folder(&self.dir, prefix, MAX_PASS_TOKENS)?;
+            let memory = Memory::of_folder(&self.dir, &request, MAX_PASS_TOKENS)?;
             self.server(out, memory, limit)?;
         }
         if self.draft > 0 {

@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use hushed_model::prune::{PruneError, prune, write};
-use hushed_model::{FUNCTIONS, Item, Model, Task, cosine, largest};
-use hushed_serve::fhe::{perplexity, scored_in_clear};
+use hushed_model::{FUNCTIONS, Item, Model, Task, TokenIds, cosine, largest};
+use hushed_serve::fhe::{perplexity, tokens_scored_in_clear};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
-use crate::images::{Given, Read};
+use crate::images::Given;
 use crate::input::Truncate;
 use crate::output::Output;
 
@@ -76,16 +76,20 @@ impl Args {
             layers.len(),
             sample.len()
         ));
-        // What a text can be refused for comes before the work.
-        let scored: Vec<String> = match &given {
-            Read::Texts(texts) if whole.public.task() == Task::Generate => {
-                texts.iter().skip(HELD - 1).step_by(HELD).cloned().collect()
-            }
+        let held: Vec<Item> = (items.iter().enumerate())
+            .filter(held)
+            .map(|(_, item)| item.clone())
+            .collect();
+        let text = |item: &Item| match item {
+            Item::Text(ids) => Some(ids.clone()),
+            Item::Image(_) => None,
+        };
+        let scored: Vec<TokenIds> = match whole.public.task() {
+            Task::Generate => held.iter().filter_map(text).collect(),
             _ => Vec::new(),
         };
         let of = |model: &Model| {
-            let scored = scored_in_clear(model, &scored, self.too_long.choice());
-            scored.map(|s| perplexity(&s))
+            tokens_scored_in_clear(model, &scored).map(|scored| perplexity(&scored))
         };
         let before = match scored.is_empty() {
             true => None,
@@ -103,10 +107,6 @@ impl Args {
                 )
             })?;
         }
-        let held: Vec<Item> = (items.iter().enumerate())
-            .filter(held)
-            .map(|(_, item)| item.clone())
-            .collect();
         let (mut object, words) = compared(&whole, &pruned, held)?;
         if let Some(before) = before {
             object["perplexity"] = json!({ "before": before, "after": of(&pruned)? });

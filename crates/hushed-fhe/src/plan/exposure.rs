@@ -3,7 +3,7 @@
 use hushed_model::Program;
 use serde::Serialize;
 
-use super::{FheOptions, places_of};
+use super::{FheOptions, merged_layers};
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::{Choices, HeadChoice};
 
@@ -128,7 +128,7 @@ pub(super) fn exposures(
             ),
         ));
     }
-    let merged = places_of(program.feed_forwards().map(|f| f.is_none()));
+    let merged = merged_layers(program);
     if !merged.is_empty() {
         let merged: Vec<String> = merged.iter().map(usize::to_string).collect();
         all.push(see(

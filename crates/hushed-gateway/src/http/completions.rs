@@ -150,8 +150,8 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         stop: stops,
         pad_output: served.shared.how.pad_output,
         public_prefix: None,
-        ahead: 0,
-        draft: 0,
+        ahead: served.shared.how.ahead,
+        draft: served.shared.how.draft,
         public_table: served.shared.how.public_table,
     };
     let stream = fields.flag("stream")?.unwrap_or(false);
@@ -282,7 +282,7 @@ fn submit(
     // A stream is patient as long as something comes; what is padded comes all at once.
     let counted = match asked.stream && !asked.options.pad_output {
         true => 1,
-        false => planned.len(),
+        false => planned.tokens.len(),
     };
     let (events, coming) = mpsc::channel(AHEAD);
     let job = Job {

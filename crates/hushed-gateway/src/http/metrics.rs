@@ -64,6 +64,16 @@ fn render(served: &Served) -> Result<String, std::fmt::Error> {
         ("failures", "Passes and set-ups that failed", total.failures),
         ("pass_texts", "Texts of these passes", total.texts),
         ("pass_tokens", "Tokens that the server saw", total.tokens),
+        (
+            "ahead_passes",
+            "Passes for which products were made ahead",
+            total.ahead,
+        ),
+        (
+            "counted_texts",
+            "Texts as the server's limits count them",
+            total.counted,
+        ),
         ("sent_bytes", "Bytes to the server", total.bytes_sent),
         (
             "received_bytes",

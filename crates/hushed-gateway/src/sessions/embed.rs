@@ -45,7 +45,7 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
 
 fn run(kept: &mut Kept, shared: &Shared, pass: &Pass) -> Result<Vec<Answer>, Failure> {
     let options = options(&shared.how, pass.texts.len());
-    kept.run(pass.texts.len(), pass.rows.clone(), |client| {
+    kept.run(pass.texts.len(), pass.rows.clone(), |client, _| {
         embed(client, shared, pass, options)
     })
 }
@@ -62,7 +62,7 @@ fn embed(
         if i == answer.pass.first {
             let cost = &answer.pass.cost;
             let rows = pass.rows.iter().skip(i).take(answer.pass.texts).copied();
-            shared.ledger.pass(rows.collect(), cost.time, &cost.stats);
+            shared.ledger.pass(rows.collect(), answer.pass.texts, cost);
             if answer.pass.texts == pass.texts.len() {
                 shared.pace.pass_took(pass.planned, cost.time);
             }

@@ -16,7 +16,8 @@ use zeroize::Zeroizing;
 
 use super::admission::{Admission, Load, Refused};
 use super::failure::Failure;
-use super::session::{IDLE, Kept};
+use super::pace::Planned;
+use super::session::{IDLE, Kept, UnderWay};
 use super::share::{Caller, Turns, before};
 use super::{Held, Shared};
 
@@ -35,8 +36,8 @@ pub struct Job {
     pub rows: usize,
     /// How to continue it.
     pub options: GenerateOptions,
-    /// Planned seconds of each token.
-    pub planned: Vec<f64>,
+    /// Planned seconds.
+    pub planned: Planned,
     /// Where the tokens go. Its other end's drop ends the answer.
     pub events: mpsc::Sender<Event>,
 }
@@ -94,7 +95,8 @@ impl Prompts {
             return Err(Refused::Stopping);
         }
         state.waiting.retain(|job| !job.events.is_closed());
-        let counted = job.planned.get(..counted).unwrap_or(&job.planned);
+        let planned = &job.planned.tokens;
+        let counted = planned.get(..counted).unwrap_or(planned);
         admission.check(counted, 1, &state.load(job.caller))?;
         state.waiting.push_back(job);
         drop(state);
@@ -136,7 +138,7 @@ impl Prompts {
             if let Some(job) = state.take() {
                 let id = state.jobs;
                 state.jobs += 1;
-                let planned = job.planned.iter().sum();
+                let planned = job.planned.tokens.iter().sum();
                 state.running.push((id, planned, Instant::now()));
                 return Next::Job(id, Box::new(job));
             }
@@ -178,7 +180,7 @@ impl State {
         let planned = self
             .waiting
             .iter()
-            .map(|job| (job.caller, job.planned.iter().sum()));
+            .map(|job| (job.caller, job.planned.tokens.iter().sum()));
         let (first, planned) = before(planned, caller, own, own + 1);
         Load {
             waiting: self.waiting.len(),
@@ -204,7 +206,9 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
                 let run = || {
                     let tokens = job.options.max_tokens;
                     let rows = vec![job.rows];
-                    kept.run(tokens, rows, |client| answer(client, shared, &job))
+                    kept.run(tokens, rows, |client, pass| {
+                        answer(client, shared, &job, pass)
+                    })
                 };
                 let failure = match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(())) => None,
@@ -226,27 +230,39 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
 }
 
 /// Runs a job to its end, or to that of its client.
-fn answer(client: &mut Client, shared: &Shared, job: &Job) -> Result<(), ServeError> {
-    let mut rows = job.rows;
-    let mut planned = job.planned.iter();
-    for token in client.generate_prompt(&job.prompt, &job.options)? {
-        let token = token?;
-        shared
-            .ledger
-            .pass(vec![rows], token.cost.time, &token.cost.stats);
-        if let Some(&planned) = planned.next() {
-            shared.pace.pass_took(planned, token.cost.time);
+fn answer(
+    client: &mut Client,
+    shared: &Shared,
+    job: &Job,
+    pass: &mut UnderWay,
+) -> Result<(), ServeError> {
+    // A server that was started anew may allow less. The text is the same.
+    let mut options = job.options.clone();
+    if client.allows(options.ahead, 0).is_err() {
+        options.ahead = 0;
+    }
+    if client.allows(0, options.draft).is_err() {
+        options.draft = 0;
+    }
+    let mut generation = client.generate_prompt(&job.prompt, &options)?;
+    loop {
+        let token = generation.next();
+        // By what was sent, since a pass with drafts gives several tokens, and not all passes give one.
+        for sent in generation.take_sent() {
+            shared.sent(&sent, &job.planned);
+            pass.follows(&sent);
         }
-        rows = 1;
+        let Some(token) = token.transpose()? else {
+            return Ok(());
+        };
         let event = Event::Token {
             text: Zeroizing::new(token.text),
             last: token.last,
         };
         if !send(&job.events, event, &shared.stop, READER) {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 /// Hands an event to a client that reads it in time. `false` if it has gone or does not read, or the gateway is

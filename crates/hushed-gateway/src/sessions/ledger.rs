@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use hushed_serve::{Cost, Stats};
+use hushed_serve::Cost;
 use serde::Serialize;
 
 /// Most lines that are kept.
@@ -33,10 +33,15 @@ pub struct Sum {
     pub passes: u64,
     /// Passes and set-ups that failed.
     pub failures: u64,
-    /// Texts of these passes; tokens of an answer are one each.
+    /// Texts of these passes; each pass of an answer has one.
     pub texts: u64,
-    /// Their tokens as the server saw them, padding included.
+    /// Their tokens as the server saw them, padding included, and drafts of which some were wrong.
     pub tokens: u64,
+    /// Passes for which products were made ahead.
+    pub ahead: u64,
+    /// What all of it counted as, in texts, of what the server allows: an answer's every token that was opened counts,
+    /// also after a draft that was wrong, and one with products made ahead when these are made.
+    pub counted: u64,
     /// Bytes, client to server.
     pub bytes_sent: u64,
     /// Bytes, server to client.
@@ -52,10 +57,12 @@ pub struct Sum {
 pub struct Line {
     /// Seconds since 1970.
     pub at: u64,
-    /// `session`, `pass`, or the name of an error.
+    /// `session`, `pass`, `ahead` (products were made), or the name of an error.
     pub what: &'static str,
-    /// What the server saw of each text: its tokens, padding included.
+    /// What the server saw of each text: its tokens, padding included. Of products made ahead: for how many passes.
     pub tokens: Vec<usize>,
+    /// What it counted as, in texts.
+    pub counted: usize,
     /// Bytes, client to server.
     pub bytes_sent: u64,
     /// Bytes, server to client.
@@ -69,17 +76,22 @@ pub struct Line {
 impl Ledger {
     /// A session was set up.
     pub fn session(&self, cost: &Cost) {
-        self.write("session", Vec::new(), cost.time, &cost.stats);
+        self.write("session", Vec::new(), 0, cost);
     }
 
-    /// A pass over texts of these numbers of rows.
-    pub fn pass(&self, rows: Vec<usize>, time: Duration, stats: &Stats) {
-        self.write("pass", rows, time, stats);
+    /// A pass over texts of these numbers of rows, which counted as so many.
+    pub fn pass(&self, rows: Vec<usize>, counted: usize, cost: &Cost) {
+        self.write("pass", rows, counted, cost);
+    }
+
+    /// Products were made for so many passes, and counted as so many texts.
+    pub fn ahead(&self, passes: usize, counted: usize, cost: &Cost) {
+        self.write("ahead", vec![passes], counted, cost);
     }
 
     /// A pass or a set-up failed, after so many bytes.
-    pub fn failure(&self, name: &'static str, rows: Vec<usize>, time: Duration, stats: &Stats) {
-        self.write(name, rows, time, stats);
+    pub fn failure(&self, name: &'static str, rows: Vec<usize>, cost: &Cost) {
+        self.write(name, rows, 0, cost);
     }
 
     /// A copy.
@@ -87,7 +99,8 @@ impl Ledger {
         self.lock().clone()
     }
 
-    fn write(&self, what: &'static str, tokens: Vec<usize>, time: Duration, stats: &Stats) {
+    fn write(&self, what: &'static str, tokens: Vec<usize>, counted: usize, cost: &Cost) {
+        let Cost { time, stats } = cost;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let line = Line {
             at: now.map_or(0, |d| d.as_secs()),
@@ -97,6 +110,7 @@ impl Ledger {
             rounds: stats.rounds,
             seconds: time.as_secs_f64(),
             tokens,
+            counted,
         };
         let mut book = self.lock();
         let total = &mut book.total;
@@ -107,8 +121,10 @@ impl Ledger {
                 total.texts += line.tokens.len() as u64;
                 total.tokens += line.tokens.iter().sum::<usize>() as u64;
             }
+            "ahead" => total.ahead += line.tokens.iter().sum::<usize>() as u64,
             _ => total.failures += 1,
         }
+        total.counted += line.counted as u64;
         total.bytes_sent += line.bytes_sent;
         total.bytes_received += line.bytes_received;
         total.rounds += line.rounds;
@@ -124,6 +140,10 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use hushed_serve::Stats;
+
     use super::*;
 
     #[test]
@@ -136,23 +156,29 @@ mod tests {
             ..Stats::default()
         };
         let time = Duration::from_secs(1);
-        ledger.session(&Cost { time, stats });
+        let cost = Cost { time, stats };
+        ledger.session(&cost);
+        ledger.ahead(5, 5, &cost);
         for _ in 0..LINES {
-            ledger.pass(vec![4, 6], time, &stats);
+            ledger.pass(vec![4, 6], 2, &cost);
         }
-        ledger.failure("peer-gone", vec![4], time, &stats);
+        // Three rows of an answer with products made ahead, which have counted already.
+        ledger.pass(vec![3], 0, &cost);
+        ledger.failure("peer-gone", vec![4], &cost);
         let book = ledger.book();
         let n = LINES as u64;
         let sum = Sum {
             sessions: 1,
-            passes: n,
+            passes: n + 1,
             failures: 1,
-            texts: 2 * n,
-            tokens: 10 * n,
-            bytes_sent: 10 * (n + 2),
-            bytes_received: 20 * (n + 2),
-            rounds: 3 * (n + 2),
-            seconds: (n + 2) as f64,
+            texts: 2 * n + 1,
+            tokens: 10 * n + 3,
+            ahead: 5,
+            counted: 2 * n + 5,
+            bytes_sent: 10 * (n + 4),
+            bytes_received: 20 * (n + 4),
+            rounds: 3 * (n + 4),
+            seconds: (n + 4) as f64,
         };
         assert_eq!(book.total, sum);
         assert_eq!(book.lines.len(), LINES);

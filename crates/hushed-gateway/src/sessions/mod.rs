@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use hushed_mpc::Terms;
-use hushed_serve::{BundlePin, Client, Digest, Public, ServeError, Task};
+use hushed_serve::{BundlePin, Client, Digest, Public, Sent, ServeError, Task, Work};
 
 use crate::config::GatewayConfig;
 use crate::error::GatewayError;
@@ -29,7 +29,7 @@ use away::Away;
 use failure::Failure;
 use generate::Prompts;
 use ledger::Ledger;
-use pace::Pace;
+use pace::{Pace, Planned};
 use session::Kept;
 use share::Share;
 use texts::{Limits, Texts};
@@ -46,6 +46,10 @@ pub struct How {
     pub public_table: bool,
     /// Runs as many passes as an answer may have tokens.
     pub pad_output: bool,
+    /// Has products made for so many later tokens at a time.
+    pub ahead: u16,
+    /// Guesses so many next tokens for a pass.
+    pub draft: u16,
 }
 
 /// What workers and HTTP share.
@@ -127,8 +131,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Connects, so that a wrong address, pin or token is known at once, and starts the workers. So many keys share the
-    /// queue.
+    /// Connects, so that a wrong address, pin or token is known at once, and so is a server that allows no products
+    /// ahead or no drafts where they are asked for; and starts the workers. So many keys share the queue.
     ///
     /// # Errors
     /// As [`Client::connect`]; [`GatewayError::NoRoute`] for a model that is neither for embeddings nor for text.
@@ -138,6 +142,7 @@ impl Sessions {
         if task == Task::Classify {
             return Err(GatewayError::NoRoute);
         }
+        client.allows(config.ahead, config.draft)?;
         let terms = Terms {
             padded: config.bucket.is_some(),
             public_table: config.public_table,
@@ -145,7 +150,8 @@ impl Sessions {
         let batch = config.batch.min(client.texts_left()).max(1);
         let public = client.public_prefix().map_or(0, |p| p.tokens as usize);
         let opened = (public, client.answers());
-        let pace = Pace::new(client.public(), terms, client.setup().time, opened);
+        let (setup, ahead) = (client.setup().time, config.ahead.into());
+        let pace = Pace::new(client.public(), terms, setup, opened, ahead);
         let shared = Arc::new(Shared {
             public: client.public().clone(),
             bundle: client.bundle_hash(),
@@ -159,6 +165,8 @@ impl Sessions {
                 bucket: config.bucket,
                 public_table: config.public_table,
                 pad_output: config.pad_output,
+                ahead: config.ahead,
+                draft: config.draft,
             },
             pace: pace.map_err(ServeError::from)?,
             ledger: Ledger::default(),
@@ -256,6 +264,17 @@ impl Shared {
                 fail(&failure);
             }
             thread::sleep(LOOK);
+        }
+    }
+
+    /// Takes what was sent for an answer into the ledger, and learns from it.
+    fn sent(&self, sent: &Sent, planned: &Planned) {
+        match sent.work {
+            Work::Ahead => self.ledger.ahead(sent.rows, sent.counted, &sent.cost),
+            Work::Pass { .. } => self.ledger.pass(vec![sent.rows], sent.counted, &sent.cost),
+        }
+        if let Some(planned) = planned.of(sent) {
+            self.pace.pass_took(planned, sent.cost.time);
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{Answers, Before, Index, RunError, Terms, Wanted};
-use hushed_serve::{Public, Task};
+use hushed_serve::{Public, Sent, Task, Work};
 
 /// Weight of the last pass in the ratio: a change of load shows after a few passes, one slow pass does not decide.
 const LAST: f64 = 0.3;
@@ -26,9 +26,45 @@ pub struct Pace {
     public: usize,
     /// What the server opens of a pass.
     answers: Answers,
-    /// Planned seconds by (rows that have been run before, new rows).
-    planned: Mutex<HashMap<(usize, usize), f64>>,
+    /// For how many later tokens products are made at a time.
+    ahead: usize,
+    planned: Mutex<HashMap<Part, f64>>,
     measured: Mutex<Measured>,
+}
+
+/// What has planned seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    /// A pass: rows that have been run before, and new ones.
+    Pass(usize, usize),
+    /// Products for so many passes.
+    Ahead(usize),
+}
+
+/// Planned seconds of an answer, of whose passes none has drafts: those that have some are to take less a token.
+#[derive(Clone, Debug, Default)]
+pub struct Planned {
+    /// Until each token, after the one before: of its pass, and of what is made ahead before it.
+    pub tokens: Vec<f64>,
+    /// Of the first pass, and of a later one.
+    passes: [f64; 2],
+    /// Of making products for one pass.
+    made: f64,
+}
+
+impl Planned {
+    /// Those of something that was sent; `None` for passes that are not as they were planned.
+    pub fn of(&self, sent: &Sent) -> Option<f64> {
+        let [first, later] = self.passes;
+        match sent.work {
+            Work::Ahead => Some(sent.rows as f64 * self.made),
+            Work::Pass { begins: true, .. } => Some(first),
+            Work::Pass {
+                drafts: 0, ahead, ..
+            } if ahead == (self.made > 0.0) => Some(later),
+            Work::Pass { .. } => None,
+        }
+    }
 }
 
 struct Measured {
@@ -39,7 +75,8 @@ struct Measured {
 }
 
 impl Pace {
-    /// For a model, whose sessions take `setup` to set up, behind a public prefix of `public` tokens.
+    /// For a model, whose sessions take `setup` to set up, behind a public prefix of `public` tokens; products of
+    /// `ahead` later tokens are made at a time.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for a model without a protocol.
@@ -48,6 +85,7 @@ impl Pace {
         terms: Terms,
         setup: Duration,
         (public, answers): (usize, Answers),
+        ahead: usize,
     ) -> Result<Self, RunError> {
         let pace = Self {
             program: hushed_model::Model::shapes_only(model).program(),
@@ -56,31 +94,54 @@ impl Pace {
             generates: model.task() == Task::Generate,
             public,
             answers,
+            ahead,
             planned: Mutex::default(),
             measured: Mutex::new(Measured {
                 ratio: None,
                 setup: setup.as_secs_f64(),
             }),
         };
-        pace.plan(0, 3)?;
+        pace.plan(Part::Pass(0, 3))?;
         Ok(pace)
     }
 
     /// Planned seconds of one text of `rows` tokens, padding included. Texts that share a pass cost less together.
     pub fn text(&self, rows: usize) -> f64 {
-        self.memo(0, rows)
+        self.memo(Part::Pass(0, rows))
     }
 
-    /// Planned seconds of each token that continues a prompt of `rows` tokens.
-    pub fn answer(&self, rows: usize, tokens: usize) -> Vec<f64> {
+    /// Planned seconds of the tokens that continue a prompt of `rows` tokens.
+    pub fn answer(&self, rows: usize, tokens: usize) -> Planned {
         let later = tokens.saturating_sub(1);
-        let mut each = vec![self.memo(0, rows)];
+        let first = self.memo(Part::Pass(0, rows));
         // Later tokens cost little more with every row before them: the middle one stands for all.
-        if later > 0 {
-            let held = (rows + later / 2).next_multiple_of(HELD);
-            each.resize(tokens, self.memo(held, 1));
+        let each = match later {
+            0 => 0.0,
+            _ => {
+                let held = (rows + later / 2).next_multiple_of(HELD);
+                self.memo(Part::Pass(held, 1))
+            }
+        };
+        let made = match self.ahead.min(later) {
+            0 => 0.0,
+            passes => self.memo(Part::Ahead(passes)) / passes as f64,
+        };
+        let mut planned = vec![each; tokens];
+        planned[..tokens.min(1)].fill(first);
+        // Before the first token, and before the one that finds none left.
+        let mut left = later;
+        let mut at = 0;
+        while made > 0.0 && left > 0 {
+            let passes = self.ahead.min(left);
+            planned[at] += passes as f64 * made;
+            at += passes + usize::from(at == 0);
+            left -= passes;
         }
-        each
+        Planned {
+            tokens: planned,
+            passes: [first, each],
+            made,
+        }
     }
 
     /// Planned seconds of a search by a query of `rows` tokens.
@@ -115,29 +176,30 @@ impl Pace {
         self.lock().setup = took.as_secs_f64();
     }
 
-    fn memo(&self, held: usize, rows: usize) -> f64 {
+    fn memo(&self, part: Part) -> f64 {
         let planned = || self.planned.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&known) = planned().get(&(held, rows)) {
+        if let Some(&known) = planned().get(&part) {
             return known;
         }
         // What has no plan is never admitted.
-        let seconds = self.plan(held, rows).unwrap_or(f64::INFINITY);
-        planned().insert((held, rows), seconds);
+        let seconds = self.plan(part).unwrap_or(f64::INFINITY);
+        planned().insert(part, seconds);
         seconds
     }
 
-    fn plan(&self, held: usize, rows: usize) -> Result<f64, RunError> {
-        let plan = match self.generates {
-            true => {
-                let public = self.public;
+    fn plan(&self, part: Part) -> Result<f64, RunError> {
+        let plan = match part {
+            Part::Pass(held, rows) if self.generates => {
                 let before = Before {
-                    public,
+                    public: self.public,
                     held,
+                    ahead: self.ahead > 0,
                     ..Before::default()
                 };
                 Plan::next_tokens(&self.program, before, &[rows], self.terms, self.answers)?
             }
-            false => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,
+            Part::Pass(_, rows) => Plan::twopc(&self.program, &[rows], self.terms, self.unit)?,
+            Part::Ahead(passes) => Plan::ahead(&self.program, passes, self.terms)?,
         };
         Ok(plan.seconds)
     }
@@ -150,22 +212,28 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use hushed_model::testing::{tiny_generator, tiny_model};
+    use hushed_serve::{Cost, Stats};
 
     use super::*;
 
     fn pace(public: &Public) -> Pace {
-        let alone = (0, Answers::Label);
-        Pace::new(public, Terms::default(), Duration::from_secs(1), alone).unwrap()
+        with(public, (0, Answers::Label), 0)
+    }
+
+    fn with(public: &Public, opened: (usize, Answers), ahead: usize) -> Pace {
+        let setup = Duration::from_secs(1);
+        Pace::new(public, Terms::default(), setup, opened, ahead).unwrap()
+    }
+
+    fn sum(planned: &Planned) -> f64 {
+        planned.tokens.iter().sum()
     }
 
     /// The sums of what comes first, behind a prefix and where more is opened.
     #[test]
     fn a_public_prefix_and_what_is_opened_cost_more() {
         let public = &tiny_generator().public;
-        let first = |how| {
-            let pace = Pace::new(public, Terms::default(), Duration::from_secs(1), how);
-            pace.unwrap().answer(4, 3).iter().sum::<f64>()
-        };
+        let first = |how| sum(&with(public, how, 0).answer(4, 3));
         let alone = first((0, Answers::Label));
         assert!(first((20, Answers::Label)) > alone);
         assert!(first((0, Answers::Top(5))) > alone);
@@ -176,9 +244,52 @@ mod tests {
         let texts = pace(&tiny_model().public);
         assert!(0.0 < texts.text(4) && texts.text(4) < texts.text(40));
         let tokens = pace(&tiny_generator().public);
-        let of = |rows, n| tokens.answer(rows, n).iter().sum::<f64>();
+        let of = |rows, n| sum(&tokens.answer(rows, n));
         assert!(of(4, 1) < of(4, 2) && of(4, 2) < of(4, 20) && of(4, 1) < of(30, 1));
-        assert_eq!(tokens.answer(4, 7).len(), 7);
+        assert_eq!(tokens.answer(4, 7).tokens.len(), 7);
+    }
+
+    /// Two at a time: before the first token, and before the fourth and the sixth, which find none left.
+    #[test]
+    fn products_are_made_before_the_tokens_that_find_none() {
+        let public = &tiny_generator().public;
+        let plain = pace(public).answer(4, 7);
+        let ahead = with(public, (0, Answers::Label), 2).answer(4, 7);
+        let [first, later] = ahead.passes;
+        assert_eq!(first, plain.tokens[0]);
+        assert!(later < plain.tokens[1] && ahead.made > 0.0);
+        let more: Vec<f64> = ahead.tokens.iter().map(|t| t - later).collect();
+        let made = |at: usize| (more[at] / ahead.made * 1e6).round() / 1e6;
+        assert_eq!([1, 2, 3, 4, 5, 6].map(made), [0.0, 0.0, 2.0, 0.0, 2.0, 0.0]);
+        assert!((ahead.tokens[0] - first - 2.0 * ahead.made).abs() < 1e-9);
+        // One token needs none.
+        assert_eq!(with(public, (0, Answers::Label), 2).answer(4, 1).made, 0.0);
+    }
+
+    /// What was sent as planned has the seconds that were planned for it; a pass with drafts has none.
+    #[test]
+    fn what_was_sent_has_its_planned_seconds() {
+        let planned = with(&tiny_generator().public, (0, Answers::Label), 2).answer(4, 7);
+        let of = |rows, work| {
+            planned.of(&Sent {
+                work,
+                rows,
+                counted: 0,
+                cost: Cost::default(),
+                after: Stats::default(),
+            })
+        };
+        let pass = |begins, drafts, ahead| Work::Pass {
+            begins,
+            drafts,
+            ahead,
+        };
+        let [first, later] = planned.passes;
+        assert_eq!(of(4, pass(true, 0, false)), Some(first));
+        assert_eq!(of(1, pass(false, 0, true)), Some(later));
+        assert_eq!(of(1, pass(false, 0, false)), None);
+        assert_eq!(of(3, pass(false, 2, true)), None);
+        assert_eq!(of(2, Work::Ahead), Some(2.0 * planned.made));
     }
 
     #[test]

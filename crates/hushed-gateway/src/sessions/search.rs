@@ -34,10 +34,11 @@ pub fn run(kept: &mut Kept, shared: &Shared, job: &Job) -> Result<Found, Failure
         public_table: shared.how.public_table,
         ..job.too_long.into()
     };
-    kept.run(job.wanted.charge(), vec![job.rows], |client| {
+    kept.run(job.wanted.charge(), vec![job.rows], |client, _| {
         let found = client.search(&job.query, job.wanted, &options, None)?;
         let cost = &found.cost;
-        shared.ledger.pass(vec![found.rows], cost.time, &cost.stats);
+        let counted = job.wanted.charge();
+        shared.ledger.pass(vec![found.rows], counted, cost);
         shared.pace.pass_took(job.planned, cost.time);
         Ok(found)
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hushed_serve::{Client, ClientConfig, ServeError, Stats};
+use hushed_serve::{Client, ClientConfig, Cost, Sent, ServeError, Stats, Work};
 
 use super::Shared;
 use super::failure::Failure;
@@ -18,10 +18,25 @@ pub struct Kept {
     config: ClientConfig,
     shared: Arc<Shared>,
     client: Option<Client>,
-    /// Of the pass under way.
-    rows: Vec<usize>,
     /// Whether its session is among those that are counted as open.
     counted: bool,
+}
+
+/// The pass under way: what is not in the ledger yet.
+pub struct UnderWay {
+    rows: Vec<usize>,
+    since: Instant,
+    before: Stats,
+}
+
+impl UnderWay {
+    /// What was sent for an answer is in the ledger, and another pass of it may follow.
+    pub fn follows(&mut self, sent: &Sent) {
+        if matches!(sent.work, Work::Pass { .. }) {
+            self.rows = vec![1];
+        }
+        (self.since, self.before) = (Instant::now(), sent.after);
+    }
 }
 
 impl Kept {
@@ -31,26 +46,24 @@ impl Kept {
             config,
             shared,
             client,
-            rows: Vec::new(),
             counted: false,
         };
         kept.count();
         kept
     }
 
-    /// Runs `work` in a session that takes `texts` more. `rows` is what the server will see, for the ledger of a
-    /// failure.
+    /// Runs `work` in a session that takes `texts` more. `rows` is what the server will see of its first pass, for the
+    /// ledger of a failure.
     pub fn run<T>(
         &mut self,
         texts: usize,
         rows: Vec<usize>,
-        work: impl FnOnce(&mut Client) -> Result<T, ServeError>,
+        work: impl FnOnce(&mut Client, &mut UnderWay) -> Result<T, ServeError>,
     ) -> Result<T, Failure> {
         if let (None, Some(failure)) = (&self.client, self.shared.away.now()) {
             return Err(failure);
         }
-        self.rows = rows;
-        let done = self.attempt(texts, work);
+        let done = self.attempt(texts, rows, work);
         self.count();
         let done = done.map_err(|error| Failure::from(&error));
         let reached = match &done {
@@ -83,19 +96,26 @@ impl Kept {
     fn attempt<T>(
         &mut self,
         texts: usize,
-        work: impl FnOnce(&mut Client) -> Result<T, ServeError>,
+        rows: Vec<usize>,
+        work: impl FnOnce(&mut Client, &mut UnderWay) -> Result<T, ServeError>,
     ) -> Result<T, ServeError> {
         let mut client = self.session(texts)?;
         client.stop_when(Arc::clone(&self.shared.stop));
-        let (began, before) = (Instant::now(), client.stats());
-        let done = work(&mut client);
+        let mut pass = UnderWay {
+            rows,
+            since: Instant::now(),
+            before: client.stats(),
+        };
+        let done = work(&mut client, &mut pass);
         match &done {
             Ok(_) => self.client = Some(client),
             // The gateway has checked what it sends: whatever this is, the session is not to be trusted with more.
             Err(error) => {
-                let spent = client.stats().since(&before);
-                let rows = std::mem::take(&mut self.rows);
-                self.failed(error, rows, began.elapsed(), &spent);
+                let cost = Cost {
+                    time: pass.since.elapsed(),
+                    stats: client.stats().since(&pass.before),
+                };
+                self.failed(error, pass.rows, &cost);
             }
         }
         done
@@ -104,7 +124,7 @@ impl Kept {
     /// A session that takes `texts` more, if a fresh one does.
     fn session(&mut self, texts: usize) -> Result<Client, ServeError> {
         if let Some(client) = self.client.take() {
-            if client.texts_left() >= texts {
+            if client.takes(texts) {
                 return Ok(client);
             }
             let _ = client.close();
@@ -116,18 +136,27 @@ impl Kept {
                 self.shared.away.end();
                 self.shared.pace.setup_took(client.setup().time);
                 self.shared.ledger.session(&client.setup());
+                let how = &self.shared.how;
+                if let Err(error) = client.allows(how.ahead, how.draft) {
+                    // The texts are the same without.
+                    tracing::warn!(name = error.name(), "the server has changed: {error}");
+                }
             }
             Err(error) => {
                 self.shared.away.set(&Failure::from(error));
-                self.failed(error, Vec::new(), began.elapsed(), &Stats::default());
+                let cost = Cost {
+                    time: began.elapsed(),
+                    stats: Stats::default(),
+                };
+                self.failed(error, Vec::new(), &cost);
             }
         }
         connected
     }
 
-    fn failed(&self, error: &ServeError, rows: Vec<usize>, time: Duration, stats: &Stats) {
+    fn failed(&self, error: &ServeError, rows: Vec<usize>, cost: &Cost) {
         tracing::warn!(name = error.name(), "no answer: {error}");
-        self.shared.ledger.failure(error.name(), rows, time, stats);
+        self.shared.ledger.failure(error.name(), rows, cost);
     }
 
     /// Tells the admission whether a session is open.

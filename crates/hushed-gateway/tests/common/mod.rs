@@ -40,6 +40,13 @@ impl Running {
         Self::start(Arc::new(folder), "127.0.0.1:0")
     }
 
+    /// Of the tiny generator, with more allowed.
+    pub fn allows(change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_generator_folder(&folder.path().join("model")).unwrap();
+        Self::with(Arc::new(folder), "127.0.0.1:0", change)
+    }
+
     /// Of the tiny generator with this chat template.
     pub fn chats(template: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -68,6 +75,10 @@ impl Running {
     }
 
     fn start(folder: Arc<TempDir>, listen: &str) -> Self {
+        Self::with(folder, listen, |_| ())
+    }
+
+    fn with(folder: Arc<TempDir>, listen: &str, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let path = folder.path();
         let mut config = ServerConfig::local(path.join("model"), path.join("certificates"));
         config.entrance.listen = listen.to_owned();
@@ -75,6 +86,7 @@ impl Running {
         config.entrance.deadlines.drain = Duration::from_millis(100);
         let index = path.join("documents.index");
         config.index = index.exists().then_some(index);
+        change(&mut config);
         let server = Server::bind(&config).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let raised = Arc::clone(&stop);

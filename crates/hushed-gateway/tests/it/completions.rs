@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::common::{Door, Reply, Running, eventually, posted};
 
-const PROMPT: &str = "the thing";
+pub const PROMPT: &str = "the thing";
 
 /// What the server itself gives, greedily.
-fn expected(server: &Running, max_tokens: usize) -> String {
+pub fn expected(server: &Running, max_tokens: usize) -> String {
     let mut client = Client::connect(&server.client()).unwrap();
     let options = GenerateOptions {
         max_tokens,
@@ -26,7 +26,7 @@ fn expected(server: &Running, max_tokens: usize) -> String {
 }
 
 /// The data of a stream's events.
-fn events(reply: &Reply) -> Vec<String> {
+pub fn events(reply: &Reply) -> Vec<String> {
     let data = reply
         .body
         .lines()

@@ -6,6 +6,7 @@ mod common;
 mod completions;
 mod door;
 mod embeddings;
+mod later;
 mod queue;
 mod search;
 mod sockets;

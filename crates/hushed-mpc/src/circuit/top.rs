@@ -41,17 +41,20 @@ pub(crate) fn open_largest_alone<S: Shares>(
         let [_, places] = on.largest_of_few(x, &with, rows, columns)?;
         on.open(&places.reduce_to(ring), 0, ring)
     })?;
-    let place = |place: u64| {
-        let known = u32::try_from(place).ok();
-        let known = known.filter(|&known| (known as usize) < columns);
-        known.ok_or(RunError::NoSuchPlace {
-            place,
-            places: columns,
-        })
-    };
+    let column = |&word: &u64| column(word, columns).ok_or_else(|| no_such(word, columns));
     opened
-        .map(|words| words.iter().map(|&word| place(word)).collect())
+        .map(|words| words.iter().map(column).collect())
         .transpose()
+}
+
+/// The column that was opened, if there is such a one.
+fn column(place: u64, columns: usize) -> Option<u32> {
+    let column = u32::try_from(place).ok();
+    column.filter(|&column| (column as usize) < columns)
+}
+
+fn no_such(place: u64, places: usize) -> RunError {
+    RunError::NoSuchPlace { place, places }
 }
 
 /// The ring in which places of so many columns are opened.
@@ -215,13 +218,9 @@ impl Trees {
     /// A place that has been opened of a row, if it can be the next: then what it has met is next to be picked.
     fn known_place(&mut self, row: usize, place: u64) -> Result<u32, RunError> {
         let columns = self.widths.first().copied().unwrap_or(0);
-        let wrong = RunError::NoSuchPlace {
-            place,
-            places: columns,
-        };
-        let known = usize::try_from(place).ok().filter(|p| *p < columns);
+        let known = column(place, columns);
         // The node of this column in every level.
-        let mut node = known.unwrap_or(0);
+        let mut node = known.unwrap_or(0) as usize;
         let mut path = Vec::with_capacity(self.widths.len());
         for width in &self.widths {
             path.push(node);
@@ -254,8 +253,8 @@ impl Trees {
         }
         self.lowered[row] = lowered;
         match (known, top) {
-            (Some(place), Some(_)) => Ok(place as u32),
-            _ => Err(wrong),
+            (Some(column), Some(_)) => Ok(column),
+            _ => Err(no_such(place, columns)),
         }
     }
 

@@ -188,7 +188,7 @@ impl Plan {
         if !request.tokens.is_empty() || request.images == 0 {
             return Err(PlanError::Images);
         }
-        if request.max_tokens != 1 || request.draft > 0 {
+        if request.max_tokens != 1 || request.ahead > 0 || request.draft > 0 {
             return Err(PlanError::NotGenerated);
         }
         if request.prefix.is_some() {
@@ -207,28 +207,22 @@ impl Plan {
 }
 
 impl Memory {
-    /// What a server of a folder's model needs that takes texts as long as the model allows, passes of `pass` rows and
-    /// this public prefix. Reads the folder's public files.
+    /// What a server of a folder's model needs that takes texts as long as the model allows, passes of `pass` rows, and
+    /// as a request says the public prefix, drafts of a pass, and sets of products made ahead. Reads the folder's
+    /// public files.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn of_folder(
-        folder: &Path,
-        prefix: Option<&str>,
-        pass: usize,
-    ) -> Result<Memory, PlanError> {
+    pub fn of_folder(folder: &Path, request: &Request, pass: usize) -> Result<Memory, PlanError> {
         let public = public_of(folder)?;
-        let prefix = match prefix {
+        let prefix = match &request.prefix {
             Some(text) => Prefix::tokens(&public, text)?.rows().total,
             None => 0,
         };
         let tokens = public.max_tokens.saturating_sub(prefix).min(MAX_TOKENS);
-        let program = Model::shapes_only(&public).program();
-        Ok(Memory::largest(
-            &program,
-            (prefix, tokens),
-            pass.max(tokens),
-        )?)
+        let (program, rows) = (Model::shapes_only(&public).program(), (prefix, tokens));
+        let memory = Memory::largest(&program, rows, pass.max(tokens))?;
+        Ok(memory.with_later(&program, rows, request.ahead, request.draft)?)
     }
 }
 

@@ -193,6 +193,30 @@ mod tests {
         assert!(of(512).session > of(0).session);
     }
 
+    /// What sessions hold of products, and a pass of which every row gives a token.
+    #[test]
+    fn products_ahead_and_drafts_take_memory() {
+        let program = hushed_model::testing::published_generator();
+        let rows = (0, 16);
+        let alone = Memory::largest(&program, rows, 16).unwrap();
+        let with = |ahead, drafts| {
+            let memory = Memory::largest(&program, rows, 16).unwrap();
+            memory.with_later(&program, rows, ahead, drafts).unwrap()
+        };
+        assert_eq!(with(0, 0), alone);
+        let ahead = with(64, 0);
+        assert!(ahead.stock > 0 && ahead.session >= alone.session + ahead.stock);
+        // Of a prompt of as many rows the last alone gives one.
+        let drafts = [with(0, 3), with(0, 15)].map(|memory| memory.session);
+        assert!(
+            alone.session <= drafts[0] && alone.session < drafts[1],
+            "{alone:?} {drafts:?}"
+        );
+        let both = with(64, 15);
+        assert_eq!(both.session, (drafts[1] + ahead.stock).max(ahead.session));
+        assert_eq!((both.weights, both.stock), (alone.weights, ahead.stock));
+    }
+
     /// Each row waits with its result, and at the client with its mask.
     #[test]
     fn masks_and_results_wait() {

@@ -12,7 +12,8 @@ use hushed_model::testing::tiny_golden;
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Embedding, Model, Pool, Program};
 use hushed_mpc::{
-    Cache, Input, Layers, Prefix, Protocol, PublicTable, Terms, TextCache, embeddings, next_token,
+    Adds, Cache, Input, Layers, Prefix, Protocol, PublicTable, Terms, TextCache, embeddings,
+    next_token, next_tokens, tokens_of_rows,
 };
 use hushed_net::Session;
 use hushed_twopc::Ctx;
@@ -83,6 +84,12 @@ const CONTINUED: &str = "50e31ddd80d454894e8b4b8b11319dacacbcaf60cd870ef59fc5b41
 /// The same, the second one with products that were made ahead.
 const AHEAD: &str = "a778a219822658cc79cfea3d6d3e9350513acbf2b4060ca5b7f50fdf389f4e27";
 
+/// Guesses of what follows the first token.
+const DRAFTS: [u32; 2] = [9, 22];
+
+/// Three tokens, the second one's pass with drafts that are dropped.
+const DRAFTED: &str = "70e6f23c8fc1c955b10439fbbff153f13cbd3a6d136a21bbede5a848db785d16";
+
 #[test]
 fn transcripts_of_whole_runs_do_not_change() {
     let found = CASES.map(|(activation, pool, terms, rows, _)| {
@@ -95,26 +102,32 @@ fn transcripts_of_whole_runs_do_not_change() {
     assert_eq!(found, CASES.map(|case| case.4));
 }
 
-/// Two tokens behind a public prefix; the server holds its weights, or reads them in every pass.
+/// Texts behind a public prefix; the server holds its weights, or reads them in every pass.
 #[test]
 fn transcripts_of_continued_texts_do_not_change() {
-    assert_eq!(continued(false), [CONTINUED; 2]);
-    assert_eq!(continued(true), [AHEAD; 2]);
+    assert_eq!(continued(&[], false), [CONTINUED; 2]);
+    assert_eq!(continued(&[], true), [AHEAD; 2]);
+    assert_eq!(continued(&DRAFTS, false), [DRAFTED; 2]);
 }
 
-/// With weights that are held, and with those that are read.
-fn continued(ahead: bool) -> [String; 2] {
+/// A prompt and the pass after it, with these drafts. Where it has some they are dropped again, and a pass follows
+/// without. With weights that are held, and with those that are read.
+fn continued(drafts: &[u32], ahead: bool) -> [String; 2] {
     let folder = tiny_golden("llama");
     let (held, stored) = (Model::load(&folder).unwrap(), Model::open(&folder).unwrap());
     let streaming = Layers::streaming(&stored.program()).unwrap();
+    // Rows that each give a token.
+    let later = match drafts.len() {
+        0 => vec![1],
+        drafts => vec![1 + drafts, 1],
+    };
     [(held, Layers::default()), (stored, streaming)].map(|(model, layers)| {
         let [server, client] = [model.program(), Model::shapes_only(&model.public).program()];
         let cache = after(&server, &[7, 3, 11, 3, 30]);
         let known = Cache::after(Arc::new(Prefix::of_rows(5).unwrap()));
-        let passes = [3, 1];
         let make = |on: &mut Protocol, program| {
             if ahead {
-                on.make_ahead(program, 1, PLAIN).unwrap();
+                on.make_ahead(program, later.iter().sum(), PLAIN).unwrap();
             }
         };
         hashed(
@@ -122,39 +135,52 @@ fn continued(ahead: bool) -> [String; 2] {
             |on| {
                 make(on, &client);
                 let (mut cache, mut ids) = (known, vec![5, 40, 17]);
-                for rows in passes {
-                    let new = ids[ids.len() - rows..].to_vec();
-                    let input = Input::Texts(vec![TokenIds::new(new)], PLAIN);
-                    let token = pass(on, &client, &mut cache, &input, ahead && rows == 1);
-                    ids.push(token.unwrap());
+                let text = |ids: &[u32]| Input::Texts(vec![TokenIds::new(ids.to_vec())], PLAIN);
+                let first = next_token(on, &client, &mut cache, &text(&ids), None);
+                ids.push(first.unwrap().unwrap());
+                for &rows in &later {
+                    let new = [&ids[ids.len() - 1..], &drafts[..rows - 1]].concat();
+                    let said = pass(on, &client, &mut cache, &text(&new), rows, ahead);
+                    cache.keep(cache.rows() - (rows - 1)).unwrap();
+                    // What follows the last row is in the transcript; the text goes on after the first.
+                    let said = said.unwrap();
+                    ids.extend(said.iter().rev().map(|top| top[0]));
                 }
                 ids.iter().flat_map(|id| id.to_le_bytes()).collect()
             },
             |on| {
                 make(on, &server);
                 let mut cache = cache;
-                for rows in passes {
-                    let input = Input::Lengths(vec![rows], PLAIN);
-                    pass(on, &server, &mut cache, &input, ahead && rows == 1);
+                let lengths = |rows| Input::Lengths(vec![rows], PLAIN);
+                next_token(on, &server, &mut cache, &lengths(3), None).unwrap();
+                for &rows in &later {
+                    pass(on, &server, &mut cache, &lengths(rows), rows, ahead);
+                    cache.keep(cache.rows() - (rows - 1)).unwrap();
                 }
             },
         )
     })
 }
 
+/// A pass of so many rows, each of which gives a token.
 fn pass(
     on: &mut Protocol,
     program: &Program,
     text: &mut TextCache,
     input: &Input,
+    rows: usize,
     ahead: bool,
-) -> Option<u32> {
-    let mut run = |on: &mut Protocol| next_token(on, program, text, input, None);
-    let token = match ahead {
-        true => on.spending_ahead(1, run),
+) -> Option<Vec<Vec<u32>>> {
+    let adds = Adds::default();
+    let mut run = |on: &mut Protocol| match rows {
+        1 => Ok(next_tokens(on, program, text, input, adds, 1)?.map(|one| vec![one])),
+        _ => tokens_of_rows(on, program, text, input, adds, 1),
+    };
+    let said = match ahead {
+        true => on.spending_ahead(rows, run),
         false => run(on),
     };
-    token.unwrap()
+    said.unwrap()
 }
 
 /// The hash of a pass over texts of these rows.

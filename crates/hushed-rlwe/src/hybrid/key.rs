@@ -26,8 +26,6 @@ pub struct SwitchKey {
     pub(super) seed: PublicSeed,
     /// Digit by digit, over the primes of the gadget, then its special ones; of a part those of the whole key.
     pub(super) b: Arc<Vec<RnsPoly<Eval>>>,
-    /// The uniform halves, if they are kept.
-    a: Option<Arc<Vec<RnsPoly<Eval>>>>,
     /// Of a key without some primes, where it lies in the whole one.
     part: Option<Part>,
 }
@@ -90,7 +88,6 @@ impl SwitchKey {
             gadget,
             seed,
             b: Arc::new(b),
-            a: None,
             part: None,
         }
     }
@@ -109,7 +106,6 @@ impl SwitchKey {
             gadget,
             seed,
             b: Arc::new(b),
-            a: None,
             part: None,
         }
     }
@@ -134,7 +130,6 @@ impl SwitchKey {
             gadget,
             seed: self.seed,
             b: Arc::clone(&self.b),
-            a: self.a.clone(),
             part: Some(Part {
                 digits,
                 places: kept.iter().map(|&id| (id, self.place(id))).collect(),
@@ -176,21 +171,8 @@ impl SwitchKey {
         if self.is_part() {
             return 0;
         }
-        let kept = self.a.iter().flat_map(|a| a.iter());
-        let polys = self.b.iter().chain(kept);
+        let polys = self.b.iter();
         polys.map(|poly| 8 * poly.ids().len() * poly.n()).sum()
-    }
-
-    /// Keeps the uniform halves in memory, or drops them: twice the bytes, or their expansion at each use. Results are
-    /// the same. A part keeps the setting of its whole key.
-    pub fn keep_uniform(&mut self, keep: bool) {
-        if self.is_part() {
-            return;
-        }
-        self.a = keep.then(|| {
-            let halves = (0..self.b.len()).map(|digit| self.uniform_half(digit));
-            Arc::new(halves.collect())
-        });
     }
 
     /// Of a digit the primes under which its masked half lies, and the first limb of the uniform one.
@@ -208,20 +190,6 @@ impl SwitchKey {
             stream.uniform_mod(self.params.basis().modulus(id), &mut limb);
         }
         (ids, limb)
-    }
-
-    /// The uniform half of a digit.
-    pub(crate) fn uniform_half(&self, digit: usize) -> RnsPoly<Eval> {
-        let ids = self
-            .params
-            .extended_ids_with(self.gadget.limbs(), self.gadget.special());
-        let mut a = RnsPoly::scratch(self.params.basis(), &ids);
-        let limbs: Vec<_> = a.limbs_mut().collect();
-        limbs.into_par_iter().for_each(|(id, limb)| {
-            let mut stream = self.stream(digit, id);
-            stream.uniform_mod(self.params.basis().modulus(id), limb);
-        });
-        a
     }
 
     /// For limb `j` of the digits of several polynomials: both inner products with the key, written to `sums`.
@@ -248,29 +216,20 @@ impl SwitchKey {
         let plan = self.params.basis().plan(id);
         let count = many.first().map_or(0, Vec::len);
         let strip = STRIP.min(self.params.n());
-        let mut streams: Vec<PublicStream> = Vec::new();
-        let mut expanded = Vec::new();
-        if self.a.is_none() {
-            streams.extend((0..count).map(|digit| self.stream(digit, id)));
-            expanded.resize(count * strip, 0);
-        }
+        let streams = (0..count).map(|digit| self.stream(digit, id));
+        let mut streams: Vec<PublicStream> = streams.collect();
+        let mut expanded = vec![0; count * strip];
         let (mut key_b, mut words) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for start in (0..self.params.n()).step_by(strip) {
             let range = start..start + strip;
             key_b.clear();
-            key_b.extend((0..count).map(|digit| &self.limb(&self.b, digit, id)[range.clone()]));
+            key_b.extend((0..count).map(|digit| &self.limb(digit, id)[range.clone()]));
             // This half comes from memory while the other is expanded.
             key_b.iter().for_each(|words| prefetch(words));
             for (stream, words) in streams.iter_mut().zip(expanded.chunks_mut(strip)) {
                 stream.uniform_mod(plan.modulus(), words);
             }
-            let key_a: Vec<&[u64]> = match &self.a {
-                Some(a) => {
-                    let limbs = (0..count).map(|digit| self.limb(a, digit, id));
-                    limbs.map(|limb| &limb[range.clone()]).collect()
-                }
-                None => expanded.chunks(strip).collect(),
-            };
+            let key_a: Vec<&[u64]> = expanded.chunks(strip).collect();
             for (digits, [b, a]) in many.iter().zip(&mut *sums) {
                 words.clear();
                 words.extend(digits.iter().map(|digit| &digit[range.clone()]));
@@ -284,21 +243,20 @@ impl SwitchKey {
     /// a pass that uses several keys on one strip of digits while that is in the cache.
     pub fn strips(&self, id: usize, count: usize) -> KeyStrips<'_> {
         let count = count.min(self.gadget.digits().len());
-        let expand = self.a.is_none();
-        let streams = (0..count).filter(|_| expand);
+        let streams = (0..count).map(|digit| self.stream(digit, id));
         KeyStrips {
             key: self,
             id,
             count,
             start: 0,
-            streams: streams.map(|digit| self.stream(digit, id)).collect(),
+            streams: streams.collect(),
         }
     }
 
-    /// Limb `id` of a digit of either half.
-    fn limb<'p>(&self, polys: &'p [RnsPoly<Eval>], digit: usize, id: usize) -> &'p [u64] {
+    /// Limb `id` of a digit of the masked half.
+    fn limb(&self, digit: usize, id: usize) -> &[u64] {
         let digit = self.part.as_ref().map_or(digit, |part| part.digits[digit]);
-        polys[digit].limb(self.place(id))
+        self.b[digit].limb(self.place(id))
     }
 
     /// The uniform words of a digit under prime `id`.
@@ -333,8 +291,8 @@ pub struct KeyStrips<'k> {
 }
 
 impl<'k> KeyStrips<'k> {
-    /// The masked and the uniform halves of the next `length` values: of each digit a slice. Uniform halves that are
-    /// not kept are expanded into `room`.
+    /// The masked and the uniform halves of the next `length` values: of each digit a slice. The uniform ones are
+    /// expanded into `room`.
     ///
     /// # Panics
     /// If there are not as many values left.
@@ -345,15 +303,9 @@ impl<'k> KeyStrips<'k> {
         let (key, id) = (self.key, self.id);
         let range = self.start..self.start + length;
         self.start += length;
-        let cut = |polys: &'k [RnsPoly<Eval>]| -> Vec<&'k [u64]> {
-            let limbs = (0..self.count).map(|digit| key.limb(polys, digit, id));
-            limbs.map(|limb| &limb[range.clone()]).collect()
-        };
-        let b = cut(&self.key.b);
-        if let Some(a) = &self.key.a {
-            return [b, cut(a)];
-        }
-        let modulus = self.key.params.basis().modulus(self.id);
+        let limbs = (0..self.count).map(|digit| key.limb(digit, id));
+        let b: Vec<&[u64]> = limbs.map(|limb| &limb[range.clone()]).collect();
+        let modulus = key.params.basis().modulus(id);
         room.resize(self.count * length, 0);
         let expanded = room.chunks_mut(length.max(1));
         for ((stream, words), b) in self.streams.iter_mut().zip(expanded).zip(&b) {

@@ -138,11 +138,4 @@ impl EvalKeys {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &SwitchKey> {
         self.keys.values()
     }
-
-    /// Keeps the uniform halves of all keys in memory, or drops them; see [`SwitchKey::keep_uniform`].
-    pub fn keep_uniform(&mut self, keep: bool) {
-        self.keys
-            .values_mut()
-            .for_each(|key| key.keep_uniform(keep));
-    }
 }

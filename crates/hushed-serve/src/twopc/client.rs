@@ -35,7 +35,7 @@ use answer::by_size;
 use greet::{greet, pinned};
 
 pub use ahead::Made;
-pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress};
+pub use answer::{Answered, Class, Cost, Embedding, OnProgress, Pass, Progress, Sent, Work};
 pub use generate::GenerateOptions;
 pub use generation::{Drafted, Finish, Generated, Generation};
 pub use options::Options;
@@ -146,6 +146,14 @@ impl Client {
     #[must_use]
     pub fn texts_left(&self) -> usize {
         (self.welcome.max_texts as usize).saturating_sub(self.texts) / self.charge()
+    }
+
+    /// Whether this session may still run so many texts, or an answer of so many tokens: those for which products are
+    /// held have been counted, and its first one takes none.
+    #[must_use]
+    pub fn takes(&self, texts: usize) -> bool {
+        let counted = self.passes_ahead().min(texts.saturating_sub(1));
+        texts - counted <= self.texts_left()
     }
 
     /// What the server puts before every text that is continued.

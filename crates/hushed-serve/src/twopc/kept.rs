@@ -185,7 +185,7 @@ impl Kept {
     fn session(&mut self, texts: usize) -> Result<Client, ServeError> {
         if let Some(client) = self.client.take() {
             // From the end of its last pass: whoever took a text's pieces slowly has used the server's patience.
-            if client.texts_left() >= texts && client.used().elapsed() < IDLE {
+            if client.takes(texts) && client.used().elapsed() < IDLE {
                 return Ok(client);
             }
             // All its answers are there.

@@ -4,7 +4,8 @@ use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong};
 use hushed_mpc::Answers;
 use hushed_serve::{
-    Category, Client, Drafted, Finish, GenerateOptions, Generated, Penalties, Server, ServerConfig,
+    Category, Client, Drafted, Finish, GenerateOptions, Generated, Penalties, Sent, Server,
+    ServerConfig, Work,
 };
 
 use crate::common::Running;
@@ -17,21 +18,36 @@ fn with(draft: u16, max_tokens: usize) -> GenerateOptions {
     }
 }
 
-/// A text by these guesses, what became of them, and how many texts it counted as.
+/// A text by these guesses, what became of them, and how many texts it counted as. What it says that it has sent adds
+/// up to what the session has.
 fn guessed(
     client: &mut Client,
     options: &GenerateOptions,
     mut guess: impl FnMut(&[u32], usize) -> Vec<u32> + Send,
 ) -> (Vec<Generated>, Drafted, usize) {
-    let before = client.texts_left();
+    let (before, stats) = (client.texts_left(), client.stats());
     let mut generation = client
         .generate(PROMPT, options)
         .unwrap()
         .guessing(&mut guess);
     let tokens = generation.by_ref().collect::<Result<_, _>>().unwrap();
-    let drafted = generation.drafted();
+    let (drafted, sent) = (generation.drafted(), generation.take_sent());
+    assert!(generation.take_sent().is_empty());
     drop(generation);
-    (tokens, drafted, before - client.texts_left())
+    let counted = before - client.texts_left();
+    let sum = |of: fn(&Sent) -> usize| sent.iter().map(of).sum::<usize>();
+    assert_eq!(sum(|sent| sent.counted), counted);
+    let passes = sent.iter().filter(|sent| sent.work != Work::Ahead);
+    assert_eq!(passes.count(), drafted.passes);
+    let drafts = sum(|sent| match sent.work {
+        Work::Pass { drafts, .. } => drafts,
+        Work::Ahead => 0,
+    });
+    assert_eq!(drafts, drafted.drafts);
+    let bytes = sum(|sent| sent.cost.stats.bytes_sent as usize);
+    assert_eq!(bytes as u64, client.stats().since(&stats).bytes_sent);
+    assert_eq!(sent.last().unwrap().after, client.stats());
+    (tokens, drafted, counted)
 }
 
 /// What the clear model says next: right wherever it is sure.

@@ -244,11 +244,18 @@ pub fn scored_in_clear(
     too_long: TooLong,
 ) -> Result<Vec<Scored>, ServeError> {
     let clear = InClear::of(model)?;
-    let one = |(index, text): (usize, &String)| {
-        let log_probabilities = clear.of_tokens(&clear.tokens(index, text, too_long)?, 1)?;
-        Ok(Scored { log_probabilities })
-    };
-    texts.iter().enumerate().map(one).collect()
+    let texts = texts.iter().enumerate();
+    let ids = texts.map(|(index, text)| clear.tokens(index, text, too_long));
+    ids.map(|ids| clear.scored(&ids?)).collect()
+}
+
+/// As [`scored_in_clear`], of texts' tokens.
+///
+/// # Errors
+/// [`ModelError::NotAGenerator`].
+pub fn tokens_scored_in_clear(model: &Model, ids: &[TokenIds]) -> Result<Vec<Scored>, ServeError> {
+    let clear = InClear::of(model)?;
+    ids.iter().map(|ids| clear.scored(ids)).collect()
 }
 
 /// [`Answer::chosen`] in the clear, by the holder of the model.
@@ -285,6 +292,11 @@ impl InClear<'_> {
         let public = &self.model.public;
         let tokenizer = public.tokenizer().map_err(ModelError::from)?;
         encoded(tokenizer, index, text, public.max_tokens, too_long)
+    }
+
+    fn scored(&self, ids: &TokenIds) -> Result<Scored, ServeError> {
+        let log_probabilities = self.of_tokens(ids, 1)?;
+        Ok(Scored { log_probabilities })
     }
 
     /// As [`Head::of_tokens`].

@@ -82,6 +82,37 @@ pub struct Pass {
     pub sites: Vec<StepCost>,
 }
 
+/// What was sent for a text that is continued.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// What it was.
+    pub work: Work,
+    /// The rows of the pass, as the server saw them, or of how many later passes the products are.
+    pub rows: usize,
+    /// What it counted as at the server, in texts.
+    pub counted: usize,
+    /// What it cost.
+    pub cost: Cost,
+    /// The session's counters at its end.
+    pub after: Stats,
+}
+
+/// What can be sent for a text that is continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Products for passes to come.
+    Ahead,
+    /// A pass.
+    Pass {
+        /// Whether it is the text's first.
+        begins: bool,
+        /// How many of its rows are guesses.
+        drafts: usize,
+        /// Whether it took products made ahead.
+        ahead: bool,
+    },
+}
+
 /// Progress of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {

@@ -132,17 +132,13 @@ impl Client {
         }
         let prefix = self.prefix_for(options)?;
         let new = self.prompt(prompt, options, prefix > 0)?;
-        // What is made ahead has been counted; the first pass takes none of it.
-        let counted = self.passes_ahead().min(options.max_tokens - 1);
-        if options.max_tokens - counted > self.texts_left() {
+        if !self.takes(options.max_tokens) {
             return Err(ServeError::TooManyTexts {
                 texts: options.max_tokens,
                 limit: self.texts_left(),
             });
         }
-        if options.ahead > 0 && self.welcome.max_ahead == 0 {
-            return Err(none_ahead());
-        }
+        self.allows(options.ahead, options.draft)?;
         let drafts = self.drafts(options)?;
         let before = match &options.public_prefix {
             Some(text) if drafts > 0 => self.public().prefix(text)?.ids().to_vec(),
@@ -170,6 +166,7 @@ impl Client {
             passes: options.max_tokens,
             ahead: options.ahead,
             made: Made::default(),
+            sent: Vec::new(),
             ready: VecDeque::new(),
             temperature,
             seed,
@@ -190,13 +187,27 @@ impl Client {
         })
     }
 
+    /// Whether the server makes products ahead and takes drafts, if these numbers of them are asked for: as many as it
+    /// allows are then [made](GenerateOptions::ahead) or [guessed](GenerateOptions::draft).
+    ///
+    /// # Errors
+    /// [`Refusal::TooFarAhead`] and [`Refusal::TooManyDrafts`] of a server that has none at all.
+    pub fn allows(&self, ahead: u16, draft: u16) -> Result<(), ServeError> {
+        if ahead > 0 && self.welcome.max_ahead == 0 {
+            return Err(none_ahead());
+        }
+        if draft > 0 && self.welcome.max_drafts == 0 {
+            return Err(ServeError::Refused(Refusal::TooManyDrafts { limit: 0 }));
+        }
+        Ok(())
+    }
+
     /// Most drafts of a pass.
     fn drafts(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
-        match (options.draft, self.welcome.max_drafts.min(MAX_DRAFTS)) {
-            (0, _) => Ok(0),
-            (_, 0) => Err(ServeError::Refused(Refusal::TooManyDrafts { limit: 0 })),
+        match options.draft.min(self.welcome.max_drafts).min(MAX_DRAFTS) {
+            0 => Ok(0),
             _ if options.pad_output => Err(ServeError::DraftsShow),
-            (asked, limit) => Ok(asked.min(limit).into()),
+            drafts => Ok(drafts.into()),
         }
     }
 

@@ -11,6 +11,7 @@ use hushed_mpc::{Adds, Input, Penalties, Terms, TextCache, next_tokens, tokens_o
 use zeroize::Zeroizing;
 
 use super::ahead::Made;
+use super::answer::{Sent, Work};
 use super::stop::Stops;
 use super::{Client, Cost};
 use crate::error::ServeError;
@@ -76,6 +77,8 @@ pub struct Generation<'a> {
     /// Passes whose products are made ahead at a time.
     pub(super) ahead: u16,
     pub(super) made: Made,
+    /// What has been sent since it was last asked for.
+    pub(super) sent: Vec<Sent>,
     /// What passes gave that is not handed out yet.
     pub(super) ready: VecDeque<Result<Pass, ServeError>>,
     pub(super) temperature: u16,
@@ -134,6 +137,12 @@ impl<'a> Generation<'a> {
         self.verified
     }
 
+    /// What has been sent since this was last called, in its order: also passes that gave several tokens, and those
+    /// after the end of the text.
+    pub fn take_sent(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent)
+    }
+
     /// Guesses by this, such as a small model of one's own, instead of by what occurred before: it is given the ids of
     /// the text so far (of the public prefix too, where [`GenerateOptions::public_prefix`] has it) and the most ids
     /// that are of use. Whatever it says, the text is the same. The server sees how long it takes.
@@ -159,7 +168,21 @@ impl<'a> Generation<'a> {
         let lacking = later.max(rows).min(most).saturating_sub(held);
         let passes = lacking.min(self.client.texts_left());
         let passes = u16::try_from(passes).unwrap_or(u16::MAX);
+        let before = self.client.stats();
         let made = self.client.make_ahead(passes, self.terms)?;
+        let after = self.client.stats();
+        if made.passes > 0 {
+            self.sent.push(Sent {
+                work: Work::Ahead,
+                rows: made.passes,
+                counted: made.passes * self.client.charge(),
+                cost: Cost {
+                    time: made.time,
+                    stats: after.since(&before),
+                },
+                after,
+            });
+        }
         self.made.passes += made.passes;
         self.made.time += made.time;
         self.made.bytes.0 += made.bytes.0;
@@ -238,14 +261,26 @@ impl<'a> Generation<'a> {
         }?;
         let said = said.ok_or(ServeError::NoAnswer)?;
         // Of a pass with products made ahead they were counted then.
-        client.texts += if ahead { 0 } else { opened * client.charge() };
+        let counted = if ahead { 0 } else { opened * client.charge() };
+        client.texts += counted;
         client.used = Instant::now();
         client.backend.forget_costs();
-        let stats = client.stats().since(&before);
+        let after = client.stats();
         let cost = Cost {
             time: began.elapsed(),
-            stats,
+            stats: after.since(&before),
         };
+        self.sent.push(Sent {
+            work: Work::Pass {
+                begins,
+                drafts: drafts.len(),
+                ahead,
+            },
+            rows,
+            counted,
+            cost,
+            after,
+        });
         self.follow(&drafts, said, cost)
     }
 

@@ -2,7 +2,7 @@
 
 use hushed_model::{Program, Public, Task};
 use hushed_mpc::plan::Plan;
-use hushed_mpc::{Before, Index, Layers, Memory, Terms, Wanted, pads_in_front};
+use hushed_mpc::{Index, Layers, Memory, Terms, Wanted};
 
 use super::ServerConfig;
 use crate::error::ServeError;
@@ -26,36 +26,13 @@ impl Room {
     ) -> Result<Self, ServeError> {
         let (_, max_tokens) = rows;
         let pass = config.max_pass_tokens.max(max_tokens);
-        let mut needed = Memory::largest(program, rows, pass)?;
-        let mut stock = 0;
-        if config.max_ahead > 0 {
-            // Of texts that may be padded there is most.
-            let terms = Terms {
-                padded: true,
-                public_table: false,
-            };
-            let ahead = Plan::ahead(program, config.max_ahead.into(), terms)?.memory;
-            // Of a text that waits for them its rows are held beside.
-            let text = Memory::of_text(program, max_tokens);
-            needed.session = (needed.session + ahead.stock).max(ahead.session + text);
-            stock = ahead.stock;
-        }
-        if config.max_drafts > 0 {
-            let drafts = usize::from(config.max_drafts.min(MAX_DRAFTS)).min(max_tokens - 1);
-            let before = Before {
-                public: rows.0,
-                held: max_tokens - 1 - drafts,
-                drafts: true,
-                ..Before::default()
-            };
-            // As above, where a text may be padded.
-            let terms = Terms {
-                padded: rows.0 == 0 || !pads_in_front(program),
-                public_table: false,
-            };
-            let pass = Plan::next_token(program, before, &[1 + drafts], terms)?.memory;
-            needed.session = needed.session.max(pass.session + stock);
-        }
+        let (ahead, drafts) = (config.max_ahead, config.max_drafts.min(MAX_DRAFTS));
+        let mut needed = Memory::largest(program, rows, pass)?.with_later(
+            program,
+            rows,
+            ahead.into(),
+            drafts.into(),
+        )?;
         if let Some(index) = index {
             let wanted = Wanted {
                 top: index.documents().min(usize::from(MAX_TOP)),
