@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use hushed_serve::{
-    Finish, GenerateOptions, Kept, Message, Penalties, Prompt, Role, ServeError, Task, read_prefix,
+    Drafted, Finish, GenerateOptions, Kept, Message, Penalties, Prompt, Role, ServeError, Task,
+    read_prefix,
 };
 use pyo3::prelude::*;
 
@@ -31,6 +32,7 @@ struct Wanted {
     pad_output: bool,
     public_prefix: Option<PathBuf>,
     ahead: u16,
+    draft: u16,
     public_table: bool,
 }
 
@@ -72,12 +74,21 @@ struct Text {
     /// Raised to end its pass at the next step.
     stop: Arc<AtomicBool>,
     finish: Mutex<Option<&'static str>>,
-    /// The likeliest tokens of the pass whose piece was taken last.
-    top: Mutex<Vec<u32>>,
+    /// What is known of the piece that was taken last.
+    taken: Mutex<Taken>,
 }
 
-/// What comes of a pass: what it adds to the text, its likeliest tokens, and why it is the last, if it is.
-type Piece = Result<(String, Vec<u32>, Option<Finish>), ServeError>;
+/// What is known of a piece beside its text.
+#[derive(Clone, Default)]
+struct Taken {
+    /// The likeliest tokens.
+    top: Vec<u32>,
+    /// What had become of drafts.
+    drafted: Drafted,
+}
+
+/// What comes of a token: what it adds to the text, what else is known, and why it is the last, if it is.
+type Piece = Result<(String, Taken, Option<Finish>), ServeError>;
 
 #[pymethods]
 impl Generator {
@@ -154,7 +165,7 @@ impl Generator {
             pieces: Mutex::new(Some(pieces)),
             stop: Arc::default(),
             finish: Mutex::default(),
-            top: Mutex::default(),
+            taken: Mutex::default(),
         });
         self.begin(&text);
         let (kept, stop) = (Arc::clone(&self.kept), Arc::clone(&text.stop));
@@ -173,7 +184,7 @@ impl Generator {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Text>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Text>>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -220,8 +231,14 @@ impl Generation {
     /// The ids of the likeliest tokens of the pass whose piece was taken last, its own first.
     #[getter]
     fn top(&self) -> Vec<u32> {
-        let top = self.text.top.lock();
-        top.unwrap_or_else(PoisonError::into_inner).clone()
+        self.text.taken().top.clone()
+    }
+
+    /// Passes, drafts that they had, and those that were right, when the pass of the piece that was taken last had ended.
+    #[getter]
+    fn drafted(&self) -> (usize, usize, usize) {
+        let drafted = self.text.taken().drafted;
+        (drafted.passes, drafted.drafts, drafted.right)
     }
 
     /// Ends it before its end.
@@ -235,9 +252,8 @@ impl Text {
     fn next(&self) -> Option<Result<Piece, RecvTimeoutError>> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let piece = pieces.as_ref()?.recv_timeout(LOOK);
-        if let Ok(Ok((_, top, _))) = &piece {
-            let mut last = self.top.lock().unwrap_or_else(PoisonError::into_inner);
-            last.clone_from(top);
+        if let Ok(Ok((_, taken, _))) = &piece {
+            self.taken().clone_from(taken);
         }
         match &piece {
             Ok(Ok((.., Some(last)))) => {
@@ -253,6 +269,10 @@ impl Text {
             _ => *pieces = None,
         }
         Some(piece)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nobody takes pieces any more: its thread ends after the pass under way, and the session is free.
@@ -284,7 +304,7 @@ impl Wanted {
             pad_output: self.pad_output,
             public_prefix,
             ahead: self.ahead,
-            draft: 0,
+            draft: self.draft,
             public_table: self.public_table,
         })
     }
@@ -303,13 +323,16 @@ fn go(
     let texts = options.max_tokens.min(kept.max_texts());
     let done = kept.run(texts, |client| {
         client.stop_when(Arc::clone(stop));
-        let generation = match said {
+        let mut generation = match said {
             Said::Text(prompt) => client.generate_prompt(prompt, options),
             Said::Chat(messages) => client.chat(messages, options),
-        };
-        for token in generation? {
-            let token = token?;
-            if send.send(Ok((token.text, token.top, token.last))).is_err() {
+        }?;
+        while let Some(token) = generation.next().transpose()? {
+            let taken = Taken {
+                top: token.top,
+                drafted: generation.drafted(),
+            };
+            if send.send(Ok((token.text, taken, token.last))).is_err() {
                 break;
             }
         }

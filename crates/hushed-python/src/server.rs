@@ -27,6 +27,7 @@ struct Serving {
     search_scores: bool,
     public_prefix: Option<PathBuf>,
     max_ahead: u16,
+    max_drafts: u16,
     answers: String,
 }
 
@@ -140,6 +141,7 @@ impl Serving {
         config.search_scores = self.search_scores;
         config.public_prefix = self.public_prefix;
         config.max_ahead = self.max_ahead;
+        config.max_drafts = self.max_drafts;
         config.answers = answers;
         config
     }

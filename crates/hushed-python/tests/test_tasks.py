@@ -84,6 +84,42 @@ def test_products_made_ahead_give_the_same_text(writer):
     assert refused.value.name == "too-far-ahead"
 
 
+def test_drafts_give_the_same_text_in_fewer_passes(writer, monkeypatch):
+    def written(generator, **given):
+        answer = generator.generate("Hello world", max_tokens=24, **given)
+        assert answer.drafted == (0, 0, 0)
+        return "".join(answer), answer.drafted
+
+    with hushed.Generator(writer.address, pin=writer.pin) as generator:
+        expected, drafted = written(generator)
+    assert drafted.drafts == 0
+    tokens = drafted.passes
+    with hushed.serve(GOLDEN / "gpt2", max_drafts=3, max_ahead=4) as server:
+        for ahead in (0, 4):
+            with hushed.Generator(server.address, pin=server.pin, draft=3, ahead=ahead) as generator:
+                text, drafted = written(generator)
+            assert text == expected
+            assert 0 < drafted.right <= drafted.drafts and drafted.passes == tokens - drafted.right
+        monkeypatch.setenv("HUSHED_DRAFT", "2")
+        with hushed.Generator(server.address, pin=server.pin) as generator:
+            text, drafted = written(generator)
+            assert text == expected and drafted.right > 0
+            # How many are right tells where the text ends.
+            with pytest.raises(hushed.UsageError) as refused:
+                written(generator, pad_output=True)
+            assert refused.value.name == "limit"
+        monkeypatch.delenv("HUSHED_DRAFT")
+        with pytest.raises(hushed.UsageError):
+            hushed.Generator(server.address, pin=server.pin, draft=-1)
+    # At a server that takes none.
+    with hushed.Generator(writer.address, pin=writer.pin, draft=2) as generator:
+        with pytest.raises(hushed.RefusedError) as refused:
+            written(generator)
+    assert refused.value.name == "too-many-drafts"
+    with pytest.raises(hushed.UsageError):
+        hushed.serve(GOLDEN / "roberta", max_drafts=1)
+
+
 def test_a_text_goes_on_behind_a_public_prefix(tmp_path):
     prefix, other = tmp_path / "prefix.txt", tmp_path / "other.txt"
     prefix.write_text("Hello world, hello again: ")

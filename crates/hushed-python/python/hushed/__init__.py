@@ -21,7 +21,7 @@ from ._errors import (
     RefusedError,
     UsageError,
 )
-from ._generator import Generation, Generator
+from ._generator import Drafted, Generation, Generator
 from ._plan import plan
 from ._searcher import Hit, Searcher
 from ._server import Server, serve
@@ -33,6 +33,7 @@ __all__ = [
     "Classifier",
     "Cost",
     "DefectError",
+    "Drafted",
     "FolderError",
     "Generation",
     "Generator",

@@ -1,7 +1,7 @@
 """A text continued token by token."""
 
 import weakref
-from typing import Iterable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
+from typing import Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._errors import InputError
@@ -15,6 +15,7 @@ from ._settings import (
     at_least,
     bucket_of,
     close_quietly,
+    draft_of,
     flag,
     is_unicode,
     texts_of,
@@ -34,8 +35,10 @@ class Generator(Session):
     that the server must have before every one (:func:`serve`); without it the generator takes what the server has. With
     ``answers="top:K"`` the server must open the K likeliest tokens of each pass, which :attr:`Generation.top` gives.
     With ``ahead=N`` products of N later tokens at a time are made before they are needed, at a server that allows it
-    (:func:`serve`): each token then takes less, and the server learns how many. Arguments of the connection are those
-    of :class:`SentenceEncoder`. One text is continued at a time. It cannot be pickled, and refuses to work in a process
+    (:func:`serve`): each token then takes less, and the server learns how many. With ``draft=N`` up to N next tokens are
+    guessed by what followed the last ones where they occurred before, and verified in one pass, at a server that allows
+    it: the text is the same, the server learns how many guesses are right, and each counts as a text. Such a text has no
+    ``pad_output``. Arguments of the connection are those of :class:`SentenceEncoder`. One text is continued at a time. It cannot be pickled, and refuses to work in a process
     that was forked from its own.
     """
 
@@ -53,6 +56,7 @@ class Generator(Session):
         bucket: Optional[int] = None,
         public_prefix: Optional[PathLike] = None,
         ahead: Optional[int] = None,
+        draft: Optional[int] = None,
         public_table: Optional[bool] = None,
         answers: str = "label",
     ) -> None:
@@ -63,6 +67,7 @@ class Generator(Session):
         self._bucket = bucket_of(bucket)
         self._public_prefix = public_prefix or variable("HUSHED_PUBLIC_PREFIX")
         self._ahead = ahead_of(ahead)
+        self._draft = draft_of(draft)
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
         self._native: _native.Generator = _native.Generator(connection, str(answers))
         self._finalizer = weakref.finalize(self, close_quietly, self._native)
@@ -137,6 +142,7 @@ class Generator(Session):
             pad_output=bool(pad_output),
             public_prefix=self._public_prefix,
             ahead=self._ahead,
+            draft=self._draft,
             public_table=self._public_table,
         )
 
@@ -165,6 +171,14 @@ def messages_of(messages: Iterable[Mapping[str, str]]) -> List[Tuple[str, str]]:
     return pairs
 
 
+class Drafted(NamedTuple):
+    """What became of drafts: passes so far, the drafts that they had, and how many of these were right."""
+
+    passes: int
+    drafts: int
+    right: int
+
+
 class Generation(Iterator[str]):
     """A text that is being continued: an iterator of its pieces, which may be empty."""
 
@@ -183,6 +197,11 @@ class Generation(Iterator[str]):
         """The ids of the likeliest tokens of the pass that gave the last piece, its own first: as many as the server's
         operator opens, at least one; none before the first piece."""
         return self._native.top
+
+    @property
+    def drafted(self) -> Drafted:
+        """What had become of drafts when the pass of the last piece had ended; zeros before the first piece."""
+        return Drafted(*self._native.drafted)
 
     def __next__(self) -> str:
         piece = self._native.next()

@@ -6,7 +6,7 @@ from typing import NoReturn, Optional
 
 from . import _native
 from ._session import Closing
-from ._settings import PathLike, Serving, ahead_within, at_least
+from ._settings import PathLike, Serving, at_least, tokens_of
 
 
 class Server(Closing):
@@ -62,6 +62,7 @@ def serve(
     search_scores: bool = False,
     public_prefix: Optional[PathLike] = None,
     max_ahead: int = 0,
+    max_drafts: int = 0,
     answers: str = "label",
 ) -> Server:
     """Serves a model folder on this machine's loopback, by protocol ``2pc``, until the server is closed.
@@ -71,7 +72,8 @@ def serve(
     the bearer tokens that clients need. ``index`` is an index of documents (``hushed index``) that clients may search,
     with ``search_scores`` also for the cosines of what is found, ``public_prefix`` a file whose text, which is no secret,
     stands before every one that is continued. ``max_ahead`` is for how many later tokens, at most 128, a session may have
-    products made ahead (:class:`Generator`). ``answers`` is what clients get of a text that is classified or continued:
+    products made ahead, and ``max_drafts`` how many guesses of next tokens, at most 15, a pass may verify
+    (:class:`Generator`). ``answers`` is what clients get of a text that is classified or continued:
     ``"label"``, ``"top:K"``, of a classifier also ``"logits"``. The limits are those of ``hushed serve``.
 
     >>> with hushed.serve("models/all-MiniLM-L6-v2") as server:
@@ -94,7 +96,8 @@ def serve(
         index=index,
         search_scores=bool(search_scores),
         public_prefix=public_prefix,
-        max_ahead=ahead_within(max_ahead, "max_ahead"),
+        max_ahead=tokens_of(max_ahead, "max_ahead"),
+        max_drafts=tokens_of(max_drafts, "max_drafts"),
         answers=str(answers),
     )
     try:

@@ -10,8 +10,8 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 #: Values that switch a flag of the command off.
 _OFF = ("", "0", "f", "false", "n", "no", "off")
-#: More than any server makes.
-_MOST_AHEAD = 65535
+#: More than any server makes ahead, or verifies in a pass.
+_MOST_TOKENS = 65535
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class Wanted:
     pad_output: bool
     public_prefix: Optional[PathLike]
     ahead: int
+    draft: int
     public_table: bool
 
 
@@ -129,6 +130,7 @@ class Serving:
     search_scores: bool
     public_prefix: Optional[PathLike]
     max_ahead: int
+    max_drafts: int
     answers: str
 
 
@@ -159,12 +161,20 @@ def ahead_of(given: Optional[int]) -> int:
     if given is None:
         text = variable("HUSHED_AHEAD")
         given = 0 if text is None else whole(text, 0, "HUSHED_AHEAD")
-    return ahead_within(given, "ahead")
+    return tokens_of(given, "ahead")
 
 
-def ahead_within(given: int, name: str) -> int:
-    """A number of tokens that the extension module takes; a server refuses more than 128."""
-    return min(at_least(0, given, name), _MOST_AHEAD)
+def tokens_of(given: int, name: str) -> int:
+    """A number of tokens that the extension module takes; client and server lower it to what they allow."""
+    return min(at_least(0, given, name), _MOST_TOKENS)
+
+
+def draft_of(given: Optional[int]) -> int:
+    """Tokens that are guessed for a pass: what is given, else HUSHED_DRAFT, else none."""
+    if given is None:
+        text = variable("HUSHED_DRAFT")
+        given = 0 if text is None else whole(text, 0, "HUSHED_DRAFT")
+    return tokens_of(given, "draft")
 
 
 def bucket_of(given: Optional[int]) -> Optional[int]:

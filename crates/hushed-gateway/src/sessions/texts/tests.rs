@@ -32,6 +32,7 @@ impl Queue {
                 Terms::default(),
                 Duration::ZERO,
                 (0, Answers::Label),
+                0,
             )
             .unwrap(),
             patience: Duration::from_secs(100),
