@@ -234,7 +234,7 @@ impl Generation {
         self.text.taken().top.clone()
     }
 
-    /// Passes, drafts that they had, and those that were right, when the pass of the piece that was taken last had ended.
+    /// Passes, drafts that they had, and those that were right, when the pass of the piece taken last had ended.
     #[getter]
     fn drafted(&self) -> (usize, usize, usize) {
         let drafted = self.text.taken().drafted;

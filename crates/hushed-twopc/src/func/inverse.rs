@@ -11,9 +11,9 @@
 //!
 //! Relative error below 6.5·10^−5 and 2·10^−5, in five rounds, where a quadratic and a Newton step took seven and nine.
 //! The result is multiplied by the power of two that belongs to k (its root, for 1/√x). Both products with a power are
-//! multiplexers of all multiples, one a bit of the one-hot of k. The bits need not become numbers first, which saves more
-//! bytes than the multiplexers take beyond a product. Source of the scheme: the normalisation of Lu et al. used by BumbleBee's reciprocal and
-//! rsqrt; here any weight may stand in the list, so that 1/√x needs no parity case.
+//! multiplexers of all multiples, one a bit of the one-hot of k. The bits need not become numbers first, which saves
+//! more bytes than the multiplexers take beyond a product. Source of the scheme: the normalisation of Lu et al. used by
+//! BumbleBee's reciprocal and rsqrt; here any weight may stand in the list, so that 1/√x needs no parity case.
 
 use super::{rescale, rescale_cost};
 use crate::cost::Cost;
