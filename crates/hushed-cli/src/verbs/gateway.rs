@@ -133,7 +133,7 @@ pub struct Args {
     /// With a model that generates: guess N next tokens by what followed the last ones where they occurred before, and
     /// have them verified in one pass (at a server with `--max-drafts`). The answers are the same; the server sees how
     /// many guesses are right, and each counts as a text of this client. When it pays says `hushed plan --draft`
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), conflicts_with = "pad_output", env = "HUSHED_DRAFT")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), env = "HUSHED_DRAFT")]
     draft: u16,
 
     #[command(flatten)]

@@ -48,8 +48,9 @@ pub struct Planned {
     pub tokens: Vec<f64>,
     /// Of the first pass, and of a later one.
     passes: [f64; 2],
-    /// Of making products for one pass.
+    /// Of making products for one pass, so many together.
     made: f64,
+    batch: usize,
 }
 
 impl Planned {
@@ -57,12 +58,13 @@ impl Planned {
     pub fn of(&self, sent: &Sent) -> Option<f64> {
         let [first, later] = self.passes;
         match sent.work {
-            Work::Ahead => Some(sent.rows as f64 * self.made),
+            // Fewer together take longer each, and would teach that all is slow.
+            Work::Ahead if sent.rows == self.batch => Some(sent.rows as f64 * self.made),
             Work::Pass { begins: true, .. } => Some(first),
             Work::Pass {
                 drafts: 0, ahead, ..
             } if ahead == (self.made > 0.0) => Some(later),
-            Work::Pass { .. } => None,
+            Work::Ahead | Work::Pass { .. } => None,
         }
     }
 }
@@ -141,6 +143,7 @@ impl Pace {
             tokens: planned,
             passes: [first, each],
             made,
+            batch: self.ahead.min(later),
         }
     }
 
@@ -290,6 +293,7 @@ mod tests {
         assert_eq!(of(1, pass(false, 0, false)), None);
         assert_eq!(of(3, pass(false, 2, true)), None);
         assert_eq!(of(2, Work::Ahead), Some(2.0 * planned.made));
+        assert_eq!(of(1, Work::Ahead), None);
     }
 
     #[test]
