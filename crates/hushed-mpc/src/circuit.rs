@@ -414,9 +414,7 @@ impl<S: Shares> Pass<'_, S> {
         let (width, keys) = (a.heads.query_columns(), a.heads.key_columns());
         let part = |first, count| columns(&wide, x.rows.total(), product.outputs, first, count);
         if residual {
-            let first = width + 2 * keys;
-            let left = Acts::new(part(first, x.width), LINEAR, x.rows.clone(), x.width);
-            values.put_back(step, 0, left)?;
+            Self::leave(step, values, x, (&wide, &product))?;
         }
         Ok([part(0, width), part(width, keys), part(width + keys, keys)])
     }
@@ -543,6 +541,20 @@ impl<S: Shares> Pass<'_, S> {
             values.put_back(step, 0, x.clone())?;
         }
         Ok((x, residual))
+    }
+
+    /// Leaves the operand of a block to the sums that read it later, as the block's product gives it: in its last
+    /// columns.
+    fn leave(
+        step: &Step,
+        values: &mut Held<S>,
+        x: &Acts<S::Share>,
+        (wide, product): (&S::Share, &Product),
+    ) -> Result<(), RunError> {
+        let all = product.outputs;
+        let left = columns(wide, x.rows.total(), all, all - x.width, x.width);
+        let left = Acts::new(left, LINEAR, x.rows.clone(), x.width);
+        Ok(values.put_back(step, 0, left)?)
     }
 
     /// A product of all rows, in [`LINEAR`].

@@ -24,10 +24,8 @@ impl<S: Shares> Pass<'_, S> {
         let wide = self.wide(step, "up", &x, &product)?;
         let (rows, hidden) = (x.rows.total(), f.up.outputs);
         let part = |first, count| columns(&wide, rows, product.outputs, first, count);
-        let first = hidden + f.gate.as_ref().map_or(0, |gate| gate.outputs);
         if residual {
-            let left = Acts::new(part(first, x.width), LINEAR, x.rows.clone(), x.width);
-            values.put_back(step, 0, left)?;
+            Self::leave(step, values, &x, (&wide, &product))?;
         }
         // The gate comes first, where there is one.
         let (function, up) = (Function::of(f), part(0, hidden));
@@ -64,12 +62,11 @@ impl<S: Shares> Pass<'_, S> {
         let (x, residual) = Self::operand(step, values)?;
         let product = Product::merged(x.norm.as_ref(), w, residual);
         let wide = self.wide(step, "map", &x, &product)?;
-        let part = |first, count| columns(&wide, x.rows.total(), product.outputs, first, count);
         if residual {
-            let left = Acts::new(part(w.outputs, x.width), LINEAR, x.rows.clone(), x.width);
-            values.put_back(step, 0, left)?;
+            Self::leave(step, values, &x, (&wide, &product))?;
         }
-        Ok(Acts::new(part(0, w.outputs), LINEAR, x.rows, w.outputs))
+        let y = columns(&wide, x.rows.total(), product.outputs, 0, w.outputs);
+        Ok(Acts::new(y, LINEAR, x.rows, w.outputs))
     }
 
     /// A classifier's numbers, one a class, from the first row of each text: a feed-forward block of one row.
