@@ -11,13 +11,12 @@ from ._settings import (
     PathLike,
     Penalties,
     Wanted,
-    ahead_of,
     at_least,
     bucket_of,
     close_quietly,
-    draft_of,
     flag,
     is_unicode,
+    later_tokens,
     texts_of,
     variable,
 )
@@ -66,8 +65,8 @@ class Generator(Session):
         self._server = connection.server
         self._bucket = bucket_of(bucket)
         self._public_prefix = public_prefix or variable("HUSHED_PUBLIC_PREFIX")
-        self._ahead = ahead_of(ahead)
-        self._draft = draft_of(draft)
+        self._ahead = later_tokens(ahead, "ahead")
+        self._draft = later_tokens(draft, "draft")
         self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
         self._native: _native.Generator = _native.Generator(connection, str(answers))
         self._finalizer = weakref.finalize(self, close_quietly, self._native)

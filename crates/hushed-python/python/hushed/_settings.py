@@ -156,25 +156,19 @@ def at_least(least: int, value: object, name: str) -> int:
     return number
 
 
-def ahead_of(given: Optional[int]) -> int:
-    """Tokens whose products are made ahead: what is given, else HUSHED_AHEAD, else none."""
-    if given is None:
-        text = variable("HUSHED_AHEAD")
-        given = 0 if text is None else whole(text, 0, "HUSHED_AHEAD")
-    return tokens_of(given, "ahead")
-
-
 def tokens_of(given: int, name: str) -> int:
     """A number of tokens that the extension module takes; client and server lower it to what they allow."""
     return min(at_least(0, given, name), _MOST_TOKENS)
 
 
-def draft_of(given: Optional[int]) -> int:
-    """Tokens that are guessed for a pass: what is given, else HUSHED_DRAFT, else none."""
+def later_tokens(given: Optional[int], name: str) -> int:
+    """Tokens whose products are made ahead, or that are guessed for a pass: what is given, else the variable of this
+    name, else none."""
     if given is None:
-        text = variable("HUSHED_DRAFT")
-        given = 0 if text is None else whole(text, 0, "HUSHED_DRAFT")
-    return tokens_of(given, "draft")
+        name_of = f"HUSHED_{name.upper()}"
+        text = variable(name_of)
+        given = 0 if text is None else whole(text, 0, name_of)
+    return tokens_of(given, name)
 
 
 def bucket_of(given: Optional[int]) -> Optional[int]:
