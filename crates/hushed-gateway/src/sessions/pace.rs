@@ -124,7 +124,8 @@ impl Pace {
                 self.memo(Part::Pass(held, 1))
             }
         };
-        let made = match self.ahead.min(later) {
+        let batch = self.ahead.min(later);
+        let made = match batch {
             0 => 0.0,
             passes => self.memo(Part::Ahead(passes)) / passes as f64,
         };
@@ -143,7 +144,7 @@ impl Pace {
             tokens: planned,
             passes: [first, each],
             made,
-            batch: self.ahead.min(later),
+            batch,
         }
     }
 
