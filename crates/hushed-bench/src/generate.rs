@@ -8,7 +8,7 @@ use hushed_model::{
     NetworkConfig, Program, TokenIds, gpt2_shapes, largest, llama_shapes, plain, random_gpt2,
 };
 use hushed_mpc::{
-    Adds, Input, Layers, Protocol, StepCost, Terms, TextCache, next_token, tokens_of_rows,
+    Adds, Input, Layers, Prefix, Protocol, StepCost, Terms, TextCache, next_token, tokens_of_rows,
 };
 use hushed_net::{Party, Session};
 use hushed_serve::MAX_AHEAD;
@@ -27,6 +27,8 @@ pub struct GenerateCase {
     model: &'static str,
     /// Tokens of the prompt.
     prompt: usize,
+    /// Tokens of a public prefix before it.
+    public: usize,
     token: Token,
     /// Its weights, at the server of one that reads them from disk.
     stored: Option<Stored>,
@@ -59,10 +61,11 @@ enum Token {
 const DRAFTS: usize = 3;
 
 pub fn cases() -> Vec<Box<dyn Whole>> {
-    let case = |(model, prompt, token)| {
+    let case = |(model, public, prompt, token)| {
         let case: Box<dyn Whole> = Box::new(GenerateCase {
             model,
             prompt,
+            public,
             token,
             stored: None,
             clear: None,
@@ -70,14 +73,19 @@ pub fn cases() -> Vec<Box<dyn Whole>> {
         case
     };
     let cases = [
-        (GPT2, 64, Token::First),
-        (GPT2, 128, Token::First),
-        (GPT2, 32, Token::Later),
-        (GPT2, 128, Token::Later),
-        (GPT2, 128, Token::Held),
-        (GPT2, 128, Token::Ahead),
-        (GPT2, 128, Token::Drafts),
-        (LLAMA, 8, Token::First),
+        (GPT2, 0, 64, Token::First),
+        (GPT2, 512, 64, Token::First),
+        (GPT2, 0, 128, Token::First),
+        (GPT2, 0, 32, Token::Later),
+        (GPT2, 0, 128, Token::Later),
+        (GPT2, 0, 128, Token::Held),
+        (GPT2, 0, 32, Token::Ahead),
+        (GPT2, 0, 128, Token::Ahead),
+        (GPT2, 384, 128, Token::Ahead),
+        // A text has 256 rows at most, those of the runs with it.
+        (GPT2, 768, 240, Token::Ahead),
+        (GPT2, 0, 128, Token::Drafts),
+        (LLAMA, 0, 8, Token::First),
     ];
     cases.map(case).into()
 }
@@ -95,7 +103,11 @@ impl Whole for GenerateCase {
             LLAMA => "random, read from disk",
             _ => "random",
         };
-        json!({ "model": self.model, "prompt": self.prompt, "token": token, "weights": weights })
+        let mut params = json!({ "model": self.model, "prompt": self.prompt, "token": token, "weights": weights });
+        if self.public > 0 {
+            params["public"] = json!(self.public);
+        }
+        params
     }
 
     fn wanted(&self, how: How<'_>) -> bool {
@@ -176,8 +188,18 @@ fn measure(
         Some(_) => Layers::streaming(&program)?,
         None => Layers::default(),
     });
+    let prefix = match (case.public, session.party()) {
+        (0, _) => None,
+        (rows, Party::Client) => Some(Prefix::of_rows(rows)?),
+        (rows, Party::Server) => Some(Prefix::run(&program, ids(rows, &config))?),
+    };
+    let prefix = prefix.map(Arc::new);
+    let fresh = || match &prefix {
+        Some(prefix) => TextCache::after(Arc::clone(prefix)),
+        None => TextCache::default(),
+    };
     let mut backend = Protocol::establish(session, Arc::clone(&layers))?;
-    let mut text = TextCache::default();
+    let mut text = fresh();
     let input = |is_client: bool, rows: usize| match is_client {
         true => Input::Texts(vec![ids(rows, &config)], Terms::default()),
         false => Input::Lengths(vec![rows], Terms::default()),
@@ -216,7 +238,7 @@ fn measure(
         } else if later {
             pass(&mut backend, &mut text, 1)?;
         } else {
-            text = TextCache::default();
+            text = fresh();
             token = pass(&mut backend, &mut text, case.prompt)?;
         }
         // Of later tokens the first prepares the layouts of one row.

@@ -309,8 +309,13 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(fhe::sigmoids),
     },
     Suite {
+        name: "fhe-rope",
+        about: "CKKS: rotary positions of 2048 rows and 16 heads of 96, for 16 texts",
+        kind: Kind::Local(fhe::turned),
+    },
+    Suite {
         name: "fhe-scores",
-        about: "CKKS: the scores of a head, 128 × 128, for 256 texts",
+        about: "CKKS: the scores of a head, 128 × 128, for 256 texts, and the rotations that other algorithms need",
         kind: Kind::Local(fhe::scores),
     },
     Suite {
@@ -325,7 +330,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "fhe-layer",
-        about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores, and gigabytes in TMPDIR",
+        about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores, and gigabytes in TMPDIR; --only llama: of two ternary decoders, half an hour",
         kind: Kind::Local(fhe::layers),
     },
     Suite {

@@ -98,17 +98,15 @@ impl NormReach {
     /// `squares + 2·finer` is at most this.
     pub const MOST: u32 = 33;
 
-    /// The least that holds rows whose sums of squares are at most `largest`, and whose mean squares are at least
-    /// `least`; `None` if no format does. Rows of a root mean square below 2^−5 get finer fractions, as far as there is
-    /// room for them.
-    pub fn of(largest: f64, least: f64) -> Option<NormReach> {
+    /// The least that holds rows whose sums of squares are at most `largest`, with so many fraction bits more as far as
+    /// there is room for them; `None` if no format does.
+    pub fn of(largest: f64, finer: u32) -> Option<NormReach> {
         let squares = (largest.max(f64::MIN_POSITIVE).log2().floor() + 1.0).max(18.0);
         if squares.is_nan() || squares > f64::from(Self::MOST_SQUARES) {
             return None;
         }
         let squares = squares as u32;
-        let wanted = (-5.0 - least.max(1e-12).sqrt().log2()).ceil().max(0.0);
-        let finer = (wanted as u32).min((Self::MOST - squares) / 2);
+        let finer = finer.min((Self::MOST - squares) / 2);
         Some(NormReach { squares, finer })
     }
 }

@@ -29,7 +29,7 @@ pub use gpt2::{
     ternary_generator, tiny_generator, tiny_generator_config, tiny_generator_folder,
 };
 pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
-pub use wide::{beyond_formats, wide_decoders};
+pub use wide::{beyond_formats, small_rows, wide_decoders};
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,
 /// inputs of up to 48 tokens, mean pooling to unit length. Its vocabulary has single characters and a few words. Always

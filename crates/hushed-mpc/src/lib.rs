@@ -23,9 +23,9 @@ pub mod verify;
 mod weights;
 
 pub use bias::{MAX_BIAS, Penalties, PenaltyError};
-pub use choose::fits::{Fit, fits};
+pub use choose::fits::{Bound, Fit, fits};
 pub use choose::norms::choose_norms;
-pub use choose::sampled::sampled_out_of_range;
+pub use choose::sampled::{Sampled, sampled};
 pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
 pub use circuit::answer::{Answers, MAX_TOP, embeddings, labels, logits};
 pub use circuit::cache::{Cache, TextCache};

@@ -25,9 +25,7 @@ use crate::{
 use memory::Memory;
 
 pub use crate::Entry;
-use exposures::{
-    ahead_exposures, exposures, open_more, prefix_exposure, search_exposures, with_drafts,
-};
+use exposures::{Opened, exposures};
 pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
@@ -199,7 +197,8 @@ impl Plan {
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
         open(&mut counting, &pooled, unit)?;
-        Ok(Plan::of(program, counting, 0, tokens, terms))
+        let opened = Opened::Embeddings;
+        Ok(Plan::of(program, counting, 0, tokens, terms, opened))
     }
 
     /// The plan of one pass of a classifier whose operator opens this.
@@ -225,9 +224,8 @@ impl Plan {
             Some(top) => drop(open_largest(&mut counting, &logits, Adds::default(), top)?),
             None => drop(open(&mut counting, &logits, false)?),
         }
-        let mut plan = Plan::of(program, counting, 0, tokens, terms);
-        open_more(&mut plan.exposures, answers, tokens.len(), classes);
-        Ok(plan)
+        let opened = Opened::Classes { answers, classes };
+        Ok(Plan::of(program, counting, 0, tokens, terms, opened))
     }
 
     /// The plan of the pass that gives one token, over the next rows of a text (one number) after `before`.
@@ -280,13 +278,12 @@ impl Plan {
             true => drop(tokens_of_rows(on, program, &mut cache, &input, adds, top)?),
             false => drop(next_tokens(on, program, &mut cache, &input, adds, top)?),
         }
-        let mut plan = Plan::of(program, counting, held, rows, terms);
-        if drafts {
-            with_drafts(&mut plan.exposures);
-        }
-        open_more(&mut plan.exposures, answers, 1, 0);
-        plan.exposures.extend(prefix_exposure(public));
-        Ok(plan)
+        let opened = Opened::Tokens {
+            answers,
+            drafts,
+            public,
+        };
+        Ok(Plan::of(program, counting, held, rows, terms, opened))
     }
 
     /// The plan of the products by tables and weights that are made ahead for this many later passes of one row on
@@ -300,7 +297,7 @@ impl Plan {
             products.push(factor.shape(passes));
             counting.make(id, &factor.shape(passes))?;
         }
-        let mut plan = Plan::of(program, counting, 0, &[passes], terms);
+        let mut plan = Plan::of(program, counting, 0, &[passes], terms, Opened::Nothing);
         let (client, server) = memory::stock(&products);
         // The rows of one product are twice in memory while they are parted; of the client's, the lookup's as well,
         // which the estimate of any pass of so many rows has.
@@ -309,7 +306,6 @@ impl Plan {
         plan.memory.client += client;
         plan.memory.session += server;
         plan.memory.stock = server;
-        plan.exposures = ahead_exposures(passes, terms);
         Ok(plan)
     }
 
@@ -327,25 +323,25 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(vec![rows], terms);
         search(&mut counting, program, index, &input, wanted)?;
-        let mut plan = Plan::of(program, counting, 0, &[rows], terms);
-        plan.exposures = search_exposures(program, rows, terms, wanted);
-        Ok(plan)
+        let opened = Opened::Nearest(wanted);
+        Ok(Plan::of(program, counting, 0, &[rows], terms, opened))
     }
 
-    /// The plan of what was counted, where `held` rows had been run before.
+    /// The plan of what was counted, where `held` rows had been run before, and this is opened.
     fn of(
         program: &Program,
         counting: Counting<'_>,
         held: usize,
         tokens: &[usize],
         terms: Terms,
+        opened: Opened,
     ) -> Plan {
         let keys = HeContext::exchange_bytes(counting.params(), HeContext::ALL_LEVELS);
         let (steps, cots) = counting.into_steps();
 
         let sum = |f: fn(&Entry) -> u64| steps.iter().map(f).sum::<u64>();
-        let opened = sum(|e| e.opened) as f64;
-        let failure = opened.max(1.0).log2() + failure_log2();
+        let decrypted = sum(|e| e.opened) as f64;
+        let failure = decrypted.max(1.0).log2() + failure_log2();
         let set = FerretParams::DEFAULT;
         let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
         let cots = (cots[0] + cots[1]) as f64;
@@ -368,7 +364,7 @@ impl Plan {
                  their hash at {PAD_BITS} bits in pads, {TREE_BITS} in trees",
                 set.attacks().least()
             ),
-            exposures: exposures(program, tokens, terms),
+            exposures: exposures(program, tokens, terms, opened),
             steps,
         }
     }

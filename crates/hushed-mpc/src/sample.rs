@@ -49,8 +49,9 @@ impl Sampler {
 }
 
 impl Draw<'_> {
-    /// The noise of `tokens` logits after each of `rows` rows, one after another.
-    pub(crate) fn noise_of_rows(&self, rows: usize, tokens: usize) -> Vec<i64> {
+    /// The noise of `tokens` logits after each of `rows` rows, one after another, in units of 2^−12. It is secret.
+    #[must_use]
+    pub fn noise_of_rows(&self, rows: usize, tokens: usize) -> Vec<i64> {
         let draw = |position| Draw { position, ..*self };
         let positions = (0..rows as u64).map(|row| self.position + row);
         positions

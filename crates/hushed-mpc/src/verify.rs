@@ -1,4 +1,4 @@
-//! Where accuracy goes: the same texts in the clear, with approximated functions and rounded numbers, and privately,
+//! Where accuracy goes: the same texts or images in the clear, with approximated functions and rounded numbers, and privately,
 //! compared after every stage. Of a model that generates the token that follows each row of a text is compared, found
 //! privately as when it generates, with all rows of the text in one pass.
 //!
@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use hushed_model::plain;
-use hushed_model::tokens::TokenIds;
-use hushed_model::{Block, Model, Step, largest};
+use hushed_model::{Block, Item, Model, Step, largest};
 use hushed_net::memory_pair;
 use hushed_twopc::share::Share;
 use serde::Serialize;
@@ -21,7 +20,7 @@ use crate::{Acts, Clear, Input, Layers, Protocol, RunError, Terms, run};
 /// Errors of one stage over all texts, relative to the root mean square of the clear values there.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
-    /// The step that ends it: a norm, or the pooling.
+    /// The step that ends it: a norm, the pooling or the head.
     pub stage: String,
     /// Clear to approximated functions and rounded numbers.
     pub approximation: f64,
@@ -99,37 +98,35 @@ enum Sent {
     Tokens(Vec<u32>),
 }
 
-/// Runs the texts three ways. `progress` is called after every text.
+/// Runs texts or images three ways. `progress` is called after every one.
 ///
 /// # Errors
 /// Those of the runs; the first of either party.
-pub fn verify(
+pub fn verify<T: Clone + Into<Item>>(
     model: &Model,
-    texts: &[TokenIds],
+    items: &[T],
     mut progress: impl FnMut(usize),
 ) -> Result<Report, RunError> {
+    let items: Vec<Item> = items.iter().cloned().map(Into::into).collect();
     let shapes = Model::shapes_only(&model.public);
     let (client, server) = memory_pair();
     let (to_main, from_client) = channel();
     let (server_to_main, from_server) = channel();
     std::thread::scope(|scope| {
-        let lengths: Vec<Input> = texts
+        let lengths: Vec<Input> = items
             .iter()
-            .map(|t| Input::Lengths(vec![t.ids().len()], Terms::default()))
+            .map(|item| Input::Lengths(vec![item.rows().total], Terms::default()))
             .collect();
-        let ids: Vec<Input> = texts
-            .iter()
-            .map(|t| Input::Texts(vec![t.clone()], Terms::default()))
-            .collect();
+        let known: Vec<Input> = items.iter().map(input).collect();
         let server = scope.spawn(move || {
             let mut session = Protocol::establish(server, Arc::new(Layers::default()))?;
             party(&mut session, model, &lengths, &server_to_main)
         });
         let client = scope.spawn(move || {
             let mut session = Protocol::establish(client, Arc::new(Layers::default()))?;
-            party(&mut session, &shapes, &ids, &to_main)
+            party(&mut session, &shapes, &known, &to_main)
         });
-        let report = compare(model, texts, &from_client, &from_server, &mut progress);
+        let report = compare(model, &items, &from_client, &from_server, &mut progress);
         // A party that stopped has closed its end, which ended `compare`; its error is the cause.
         for done in [client.join(), server.join()] {
             match done {
@@ -141,11 +138,16 @@ pub fn verify(
     })
 }
 
+/// The client's.
+fn input(item: &Item) -> Input {
+    Input::of(vec![item.clone()], Terms::default())
+}
+
 /// Whether a stage ends here.
 fn ends(step: &Step) -> bool {
     matches!(
         step.block,
-        Block::Norm(_) | Block::Pool(_) | Block::Vocabulary(_)
+        Block::Norm(_) | Block::Pool(_) | Block::Vocabulary(_) | Block::Head(_) | Block::Classes(_)
     )
 }
 
@@ -181,7 +183,7 @@ fn party(
 
 fn compare(
     model: &Model,
-    texts: &[TokenIds],
+    items: &[Item],
     client: &Receiver<Sent>,
     server: &Receiver<Sent>,
     progress: &mut impl FnMut(usize),
@@ -191,15 +193,14 @@ fn compare(
     let mut sums: Vec<Sums> = stages.iter().map(|_| Sums::default()).collect();
     let mut report = Report::default();
     let mut in_clear = Clear::default();
-    for (done, text) in texts.iter().enumerate() {
+    for (done, item) in items.iter().enumerate() {
         let (mut clear, mut approx) = (Vec::new(), Vec::new());
-        plain::run(&program, vec![text.clone()], |step, x| {
+        plain::run(&program, vec![item.clone()], |step, x| {
             if ends(step) {
                 clear.push(x.values.data().to_vec());
             }
         })?;
-        let input = Input::Texts(vec![text.clone()], Terms::default());
-        run(&mut in_clear, &program, &input, |step, x| {
+        run(&mut in_clear, &program, &input(item), |step, x| {
             if ends(step) {
                 approx.push(x.values());
             }

@@ -1,6 +1,6 @@
 //! What a session has put on the channel.
 
-use std::ops::Sub;
+use std::ops::{AddAssign, Sub};
 
 /// Counters of one session, or the difference of two snapshots of it.
 ///
@@ -47,6 +47,28 @@ impl Stats {
             ),
             wire_bytes_sent: d(self.wire_bytes_sent, earlier.wire_bytes_sent),
             wire_bytes_received: d(self.wire_bytes_received, earlier.wire_bytes_received),
+        }
+    }
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        let pairs = [
+            (&mut self.bytes_sent, other.bytes_sent),
+            (&mut self.bytes_received, other.bytes_received),
+            (&mut self.frames_sent, other.frames_sent),
+            (&mut self.frames_received, other.frames_received),
+            (&mut self.rounds, other.rounds),
+            (&mut self.heartbeat_bytes_sent, other.heartbeat_bytes_sent),
+            (
+                &mut self.heartbeat_bytes_received,
+                other.heartbeat_bytes_received,
+            ),
+            (&mut self.wire_bytes_sent, other.wire_bytes_sent),
+            (&mut self.wire_bytes_received, other.wire_bytes_received),
+        ];
+        for (sum, more) in pairs {
+            *sum += more;
         }
     }
 }

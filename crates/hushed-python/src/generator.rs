@@ -336,7 +336,8 @@ fn go(
                 break;
             }
         }
-        Ok(())
+        // A session that is over is not kept for the next text.
+        generation.end()
     });
     if let Err(error) = done {
         let _ = send.send(Err(error));

@@ -1,5 +1,5 @@
-//! Q·Kᵀ of one head by other packings than [`hushed_fhe::packing::products::scores`]: MOAI's algorithm 7, and texts one
-//! after the other.
+//! Q·Kᵀ of one head in other ways than [`hushed_fhe::packing::products::scores`]: MOAI's algorithm 7, texts one after
+//! the other, and ENSI's, which takes out every element.
 
 use hushed_fhe::packing::{Columns, Diagonals, PackingError};
 use hushed_fhe::{FheError, Slots};
@@ -51,6 +51,37 @@ pub fn scores_naive<S: Slots>(
         only(on.dot_grid(&queries, &turned)?)
     };
     (0..m).map(diagonal).collect()
+}
+
+/// Q·Kᵀ by ENSI's CCMM (arXiv 2509.09424, Figures 4 and 5): column i of the product is the sum over columns j of q_j ⊗
+/// an element of k_j, which a mask takes out and ⌈log₂ m⌉ rotations put into all rows of its text. The paper's figure
+/// of log(d·m) rotations is of one element. Columns of the product, in the same packing.
+///
+/// # Errors
+/// [`PackingError::Mismatch`], also of a number of rows that is no power of two, and whatever the arithmetic says.
+pub fn scores_by_extraction<S: Slots>(
+    on: &S,
+    q: &Columns<S::Value>,
+    k: &Columns<S::Value>,
+) -> Result<Vec<S::Value>, FheError> {
+    let (layout, m) = (q.layout(), q.layout().rows());
+    check(layout == k.layout() && q.width() == k.width() && m.is_power_of_two())?;
+    let queries: Vec<Vec<S::Value>> = q.vectors().iter().map(|q| vec![q.clone()]).collect();
+    let column = |i: usize| -> Result<S::Value, FheError> {
+        let here = |slot: usize| f64::from(u8::from(slot / layout.texts() == i));
+        let mask = on.plain(|| (0..on.slots()).map(here).collect());
+        let element = |k: &S::Value| -> Result<Vec<S::Value>, FheError> {
+            let mut x = on.mul_vector(k, &mask, on.scale(k))?;
+            for step in 0..m.trailing_zeros() {
+                let turned = on.rotate(&x, layout.rotation(1 << step))?;
+                on.add_assign(&mut x, &turned)?;
+            }
+            Ok(vec![x])
+        };
+        let elements = k.vectors().par_iter().map(element);
+        only(on.dot_grid(&queries, &elements.collect::<Result<Vec<_>, FheError>>()?)?)
+    };
+    (0..m).map(column).collect()
 }
 
 /// Every text of `plain`, m slots each, rotated by `j` within itself: Rot_j ⊗ (t < m − j) + Rot_{j−m} ⊗ (t ≥ m − j).
@@ -171,6 +202,26 @@ mod tests {
             let found = scores_by_paper(&on, &pack(3), &pack(8)).unwrap();
             assert_eq!(rotations(&on), (width * (m - 1)) as u64);
             assert_diagonals(found.vectors(), m, width, place);
+        }
+    }
+
+    /// Every element of K takes a rotation for every bit of a row's number.
+    #[test]
+    fn every_element_taken_out() {
+        for (m, width) in [(1, 2), (4, 3), (8, 2), (16, 2)] {
+            let (on, layout) = (simulator(), Interleave::new(SLOTS, m).unwrap());
+            let texts = layout.texts();
+            let place = |i: usize| (i % texts, i / texts);
+            let pack = |salt| Columns::from_vectors(layout, columns(&on, width, m, salt, place));
+            let found = scores_by_extraction(&on, &pack(3), &pack(8)).unwrap();
+            assert_eq!(rotations(&on), (m * width * m.ilog2() as usize) as u64);
+            for (other, column) in found.iter().enumerate() {
+                for (i, found) in column.values().iter().enumerate() {
+                    let (text, row) = place(i);
+                    let want = product(text, row, other, width);
+                    assert!((found - want).abs() < 1e-9, "{other} {i}: {found} {want}");
+                }
+            }
         }
     }
 

@@ -1,15 +1,17 @@
 //! The kernels of a ternary decoder that ENSI (arXiv 2509.09424) measures, in its sizes: a product with a ternary
-//! matrix (Figure 7), the sigmoid of a ciphertext (Table I), RMSNorm (Table II). All slots are full: with m rows a text
-//! there are slots/m texts, and `seconds_per_text` is of one.
+//! matrix (Figure 7), the sigmoid of a ciphertext (Table I), RMSNorm (Table II), rotary positions (Table III). All
+//! slots are full: with m rows a text there are slots/m texts, and `seconds_per_text` is of one.
 
 use std::time::Instant;
 
-use hushed_ckks::CkksParams;
 use hushed_ckks::poly::evaluate;
+use hushed_ckks::{CkksParams, Complex64};
 use hushed_fhe::ops::decoder::rms::{rms_norm, root_levels};
+use hushed_fhe::ops::decoder::rope::{Turned, turns};
+use hushed_fhe::packing::Interleave;
 use hushed_fhe::simulate::Counts;
 use hushed_fhe::{Acts, FheError, Interval, LinearMap, NormChoice, Slots, fits};
-use hushed_model::{Norm, NormKind, StepId};
+use hushed_model::{Heads, Norm, NormKind, Pairs, Rope, StepId};
 use serde_json::{Value, json};
 
 use super::{Bed, Normal, counted};
@@ -152,6 +154,76 @@ fn sigmoid(degree: usize, about: &Value, how: How<'_>) -> Result<Value, BenchErr
         "paper_seconds": [1.217, 1.261],
     });
     Ok(bed.row("fhe.sigmoid", about, how.threads, &taken, parts))
+}
+
+/// A row for the rotary positions of ENSI's Table III: the turns of one of the 16 heads are timed, and queries and keys
+/// of all are 32 times that. Plaintexts are encoded in that time, once each. A layer turns queries once a giant step
+/// and keys once a baby step, its mask in the same plaintexts: that is in the time of its scores.
+pub fn turned(how: How<'_>) -> Result<Vec<Value>, BenchError> {
+    let about =
+        json!({ "set": "n16-boot-14x40", "rows": 2048, "width": 96, "heads": 16, "primes": 14 });
+    with_threads(how.threads, || {
+        how.wants(&about)
+            .then(|| turned_head(&about, how))
+            .into_iter()
+            .collect()
+    })
+}
+
+fn turned_head(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
+    const PRIMES: usize = 14;
+    let heads = Heads {
+        count: 16,
+        keys: 16,
+        width: 96,
+        scale: 1.0,
+    };
+    let rope = Rope {
+        theta: 500_000.0,
+        pairs: Pairs::Halves,
+    };
+    let params = CkksParams::n16_boot()?;
+    let mut bed = Bed::new(&params, &Counts::default())?;
+    let (slots, scale) = (params.slots(), params.default_scale());
+    let layout = Interleave::new(slots, 2048).map_err(FheError::from)?;
+    let mut random = Normal(9);
+    // Columns i and i + 48 of a head in one vector, for all pairs.
+    let pair = |_| Complex64::new(random.next() / 4.0, random.next() / 4.0);
+    let values: Vec<Complex64> = (0..slots).map(pair).collect();
+    let x = bed.encrypt_pairs(&values, PRIMES, scale)?;
+    let mut found: Option<(_, super::Taken)> = None;
+    let turn = |i| turns(layout, &heads, Some(&rope), i, 1, Turned::DiagonalQuery);
+    let plain: Vec<Vec<Complex64>> = (0..heads.width / 2).map(turn).collect();
+    for _ in 0..how.runs {
+        let (last, taken) = bed.take(|on| {
+            let mut last = None;
+            for by in &plain {
+                last = Some((on.mul_pairs(&x, by, scale)?, by));
+            }
+            Ok(last)
+        })?;
+        if found
+            .as_ref()
+            .is_none_or(|(_, least)| taken.seconds < least.seconds)
+        {
+            found = Some((last, taken));
+        }
+    }
+    let (Some((turned, by)), taken) = found.ok_or(BenchError::BadWeights)? else {
+        return Err(BenchError::BadWeights);
+    };
+    let opened = bed.decryptor.decrypt_raw(&turned)?;
+    let pairs = opened.iter().zip(values.iter().zip(by));
+    let error = pairs.map(|(found, (x, by))| (found - x * by).norm());
+    let (texts, all) = (slots / 2048, 2 * heads.count);
+    let parts = json!({
+        "error": error.fold(0.0, f64::max),
+        "runs": how.runs,
+        "texts": texts,
+        "seconds_per_text": (all as f64) * taken.seconds / texts as f64,
+        "paper_seconds_per_text": 1.61,
+    });
+    Ok(bed.row("fhe.rope", about, how.threads, &taken, parts))
 }
 
 /// Rows for RMSNorm in the sizes of ENSI's Table II.

@@ -1,5 +1,5 @@
-//! One encoder layer of a full batch, random weights of realistic ranges, from refreshed columns to refreshed columns,
-//! with what its plan said beside what was found.
+//! One layer of an encoder or of a ternary decoder, a full batch, random weights of realistic ranges, from refreshed
+//! columns to refreshed columns, with what its plan said beside what was found.
 
 use std::sync::Arc;
 
@@ -8,8 +8,11 @@ use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
-use hushed_fhe::{Acts, Choices, FheError, Pass, Placement, RowsKnown, Slots};
-use hushed_model::{Matrix, Network, NetworkConfig, PlainActs, Pool, Rows, plain, random_network};
+use hushed_fhe::{Acts, Choices, DecoderPass, FheError, Pass, Placement, RowsKnown, Slots};
+use hushed_model::{
+    Activation, Matrix, Network, NetworkConfig, PlainActs, Pool, Program, Rows, Weigh, plain,
+    random_llama, random_network,
+};
 use serde_json::{Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout};
@@ -22,14 +25,63 @@ const MEMORY: u64 = 22 << 30;
 /// Texts that are compared with the clear.
 const COMPARED: [usize; 2] = [0, 77];
 
-/// A row for a layer of each model.
+/// A row for a layer of each encoder, and for one of each decoder that is named.
 pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
-    each_model(how, |size| {
-        let params = json!({ "set": "n16-boot-14x40", "model": size.model, "rows": ROWS, "width": size.width, "hidden": size.hidden });
+    let mut rows = each_model(how, |size| {
+        let params = about(size.model, size.width, size.hidden);
         // The first of two layers: it ends with a refresh, as all but the last do.
         how.wants(&params)
-            .then(|| one(&size.random(2), &params, how.threads))
-    })
+            .then(|| one(&size.random(2).program(), &params, how.threads))
+    })?;
+    // The second takes twenty minutes.
+    let named = how.only.is_some_and(|only| only.contains("llama"));
+    for (model, width, heads, hidden) in DECODERS {
+        let params = about(model, width, hidden);
+        if named && how.wants(&params) {
+            let program = decoder(width, heads, hidden)?;
+            rows.push(with_threads(how.threads, || {
+                one(&program, &params, how.threads)
+            })?);
+        }
+    }
+    Ok(rows)
+}
+
+fn about(model: &str, width: usize, hidden: usize) -> Value {
+    json!({ "set": "n16-boot-14x40", "model": model, "rows": ROWS, "width": width, "hidden": hidden })
+}
+
+/// Ternary decoders by width, heads and hidden columns: that of the repository, and the widest one that [`MEMORY`]
+/// holds. A layer of ENSI's (arXiv 2509.09424), 1,536 columns and 4,096 hidden ones, is planned with 42 GiB at least.
+const DECODERS: [(&str, usize, usize, usize); 2] = [
+    ("llama-ternary-small", 256, 4, 704),
+    ("llama-ternary-640", 640, 8, 1728),
+];
+
+/// Two layers with a sigmoid, whose norms have gains of 1, as training with ternary maps leaves them.
+fn decoder(width: usize, heads: usize, hidden: usize) -> Result<Program, BenchError> {
+    let config = NetworkConfig {
+        layers: 2,
+        width,
+        heads,
+        key_heads: None,
+        hidden,
+        vocabulary: 8,
+        positions: ROWS,
+        activation: Activation::Silu,
+        sub_norms: false,
+        weigh: Weigh::Sigmoid {
+            bias: -(ROWS as f64).ln(),
+        },
+        ..NetworkConfig::bitnet_2b()
+    };
+    let mut network = random_llama(&config, 1);
+    for layer in &mut network.layers {
+        for norm in [&mut layer.attention_norm, &mut layer.feed_forward_norm] {
+            norm.gain = Some(vec![1.0; width].into());
+        }
+    }
+    Ok(network.program())
 }
 
 /// The model whose sizes are taken, with random weights.
@@ -79,42 +131,47 @@ pub(super) fn each_model(
     with_threads(how.threads, || SIZES.iter().filter_map(row).collect())
 }
 
-fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchError> {
+fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchError> {
     let Planned {
         params,
         choices,
         plan,
-    } = Planned::new(network, threads)?;
+    } = Planned::new(program, threads)?;
     let placement = plan.placement.clone();
     let (layout, limbs) = (layout(&params)?, placement.attention);
+    let (width, run) = (program.width(), (program, &choices, &placement, layout));
     let counts = counted(&params, |on| {
-        let columns = (0..network.embedding.width).map(|_| on.vector(Vec::new(), limbs));
-        let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        layer(on, network, &choices, &placement, layout, columns).map(drop)
+        let columns = (0..width).map(|_| on.vector(Vec::new(), limbs));
+        layer(on, run, columns.collect::<Result<_, _>>()?).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    let (table, columns) = random_columns(&mut bed, network.embedding.width, limbs)?;
-    let (result, taken) =
-        bed.take(|on| layer(on, network, &choices, &placement, layout, columns))?;
+    let (table, columns) = random_columns(&mut bed, width, limbs)?;
+    let (result, taken) = bed.take(|on| layer(on, run, columns))?;
     let mut error = 0.0_f64;
     for text in COMPARED {
-        error = error.max(compare(&bed, network, layout, &table, &result, text)?);
+        error = error.max(compare(&bed, program, layout, &table, &result, text)?);
     }
     let ledger = plan.ledger(Some(0));
     let planned: f64 = ledger.iter().map(|step| step.work.seconds).sum();
-    let parts = json!({
+    let mut parts = json!({
         "error": error,
         "planned_seconds": planned,
         "planned_memory": plan.memory.total(),
         "planned_disk": plan.disk,
         "core_seconds_per_text": taken.seconds * threads as f64 / bed.texts() as f64,
-        "core_seconds_per_text_of_12_layers_extrapolated": 12.0 * taken.seconds * threads as f64 / bed.texts() as f64,
-        "bootstraps_per_text_of_12_layers_extrapolated": 12.0 * taken.counts.bootstrap as f64 / bed.texts() as f64,
-        "paper_core_seconds_per_text": 32178.0,
-        "paper_bootstraps_per_text": 144.6,
         "placement": placement,
         "steps": bed.steps(),
     });
+    if program.vocabulary().is_none() {
+        // MOAI's BERT-base.
+        let all = |one: f64| 12.0 * one / bed.texts() as f64;
+        parts["core_seconds_per_text_of_12_layers_extrapolated"] =
+            json!(all(taken.seconds * threads as f64));
+        parts["bootstraps_per_text_of_12_layers_extrapolated"] =
+            json!(all(taken.counts.bootstrap as f64));
+        parts["paper_core_seconds_per_text"] = json!(32178.0);
+        parts["paper_bootstraps_per_text"] = json!(144.6);
+    }
     Ok(bed.row("fhe.layer", about, threads, &taken, parts))
 }
 
@@ -126,10 +183,9 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    pub fn new(network: &Network, threads: usize) -> Result<Planned, BenchError> {
+    pub fn new(program: &Program, threads: usize) -> Result<Planned, BenchError> {
         let params = CkksParams::n16_boot()?;
-        let program = network.program();
-        let choices = assumed_choices(&program, ROWS);
+        let choices = assumed_choices(program, ROWS);
         let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
         let options = FheOptions {
             rows: ROWS,
@@ -141,7 +197,7 @@ impl Planned {
             prices: reference(threads),
             placement: None,
         };
-        let plan = FhePlanReport::new(&program, &choices, true, &params, &bootstrap, &options)?;
+        let plan = FhePlanReport::new(program, &choices, true, &params, &bootstrap, &options)?;
         Ok(Planned {
             params,
             choices,
@@ -190,16 +246,17 @@ pub(super) fn input_bound(width: usize) -> f64 {
 
 fn layer<S: Slots>(
     on: &S,
-    network: &Network,
-    choices: &Choices,
-    placement: &Placement,
-    layout: Interleave,
+    (program, choices, placement, layout): (&Program, &Choices, &Placement, Interleave),
     columns: Vec<S::Value>,
 ) -> Result<Acts<S::Value>, FheError> {
+    let (bound, placement) = (input_bound(program.width()), placement.clone());
+    if program.vocabulary().is_some() {
+        let mut pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
+        let x = pass.start(columns)?;
+        return pass.layer(0, x);
+    }
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
-    let bound = input_bound(network.embedding.width);
-    let program = network.program();
-    let mut pass = Pass::new(on, &program, choices, placement.clone(), rows, bound)?;
+    let mut pass = Pass::new(on, program, choices, placement, rows, bound)?;
     let x = pass.start(columns)?;
     pass.layer(0, x)
 }
@@ -207,7 +264,7 @@ fn layer<S: Slots>(
 /// The largest error of a text's numbers against the clear.
 fn compare(
     bed: &Bed,
-    network: &Network,
+    program: &Program,
     layout: Interleave,
     table: &[Vec<f64>],
     result: &Acts<Ciphertext>,
@@ -216,9 +273,8 @@ fn compare(
     let width = table.len();
     let values = rows_of(table, layout, text)?;
     let rows = Rows::unpadded(&[ROWS]);
-    let program = network.program();
     let first = program.layers().into_iter().next().unwrap_or_default();
-    let clear = plain::run_range(&program, first, PlainActs { rows, values }, |_, _| ())?;
+    let clear = plain::run_range(program, first, PlainActs { rows, values }, |_, _| ())?;
     let mut error = 0.0_f64;
     for j in (0..width).step_by(width / 16) {
         let found = bed.decryptor.decrypt_raw(&result.columns[j])?;

@@ -33,7 +33,7 @@ use serde_json::{Map, Value, json};
 use super::BenchError;
 use crate::machine::{forget_peak, peak_memory};
 
-pub use decoder::{sigmoids, ternary_products};
+pub use decoder::{sigmoids, ternary_products, turned};
 pub use ffn::blocks;
 pub use heads::heads;
 pub use layer::layers;

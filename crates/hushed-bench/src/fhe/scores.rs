@@ -1,5 +1,6 @@
 //! Q·Kᵀ of one head of BERT-base, 128 × 64 times 64 × 128 (MOAI, Table 5): baby and giant steps over hoisted rotations.
-//! Beside it the rotations of the paper's algorithm 7 and of texts one after the other, counted by the same counter.
+//! Beside it the rotations of the paper's algorithm 7, of texts one after the other, and of ENSI's product, which takes
+//! out every element, counted by the same counter.
 
 use hushed_ckks::CkksParams;
 use hushed_fhe::FheError;
@@ -49,6 +50,9 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
         let (q, k) = (columns(on)?, columns(on)?);
         packing::scores_naive(on, q.vectors(), k.vectors(), ROWS).map(drop)
     })?;
+    let by_extraction = counted(&params, |on| {
+        packing::scores_by_extraction(on, &columns(on)?, &columns(on)?).map(drop)
+    })?;
     let mut bed = Bed::new(&params, &counts)?;
     let (slots, scale) = (params.slots(), params.default_scale());
     let mut random = Normal(2);
@@ -82,6 +86,7 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
         "rotations": rotations(&counts),
         "rotations_by_paper": rotations(&by_paper),
         "rotations_naive_batching": rotations(&naive),
+        "rotations_by_extraction": rotations(&by_extraction),
         "level": LIMBS - params.bootstrap_limbs(),
     });
     Ok(bed.row("fhe.scores", about, threads, &taken, parts))

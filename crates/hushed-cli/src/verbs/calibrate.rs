@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use hushed_model::{Declared, FUNCTIONS, Model, Range, Ranges, calibrate};
-use hushed_mpc::{Fit, LEAST_COSINE, MARGIN, Trial, choose, choose_norms, fits};
+use hushed_mpc::{Bound, Fit, LEAST_COSINE, MARGIN, Trial, choose, choose_norms, fits};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,8 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "Beside the ranges it prints which function each step uses in a private run, and whether the measured values are within that function's
-bound. A step beyond its bound is marked: a private run of such texts would be wrong.
+bound. A step beyond its bound is marked: a private run of such texts would be wrong. So is a norm with rows too small for its format:
+a private run would be inexact.
 
 Then it chooses the cheapest approximation of the activation: the narrowest domain that contains twice the largest argument measured, and
 the fewest segments that keep every answer of the sample at a cosine of 0.9999. Norms whose rows are beyond the usual formats get others.
@@ -151,12 +152,20 @@ impl Args {
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.dir.join("calibration.json"));
         write(&calibration.to_json()?, &path)?;
-        let beyond = fits.iter().filter(|f| !f.fits()).count();
+        let of = |bound| {
+            fits.iter()
+                .filter(|f| f.bound == bound && !f.fits())
+                .count()
+        };
+        let (beyond, inexact) = (of(Bound::Most), of(Bound::Least));
         let end = json!({ "texts": calibration.texts, "tokens": calibration.tokens, "written": path, "beyond": beyond,
-            "declared": chosen });
-        let remark = match beyond {
-            0 => "every step fits its function".to_owned(),
-            n => format!("{n} bounds do NOT fit: private answers would be wrong"),
+            "inexact": inexact, "declared": chosen });
+        let remark = match (beyond, inexact) {
+            (0, 0) => "every step fits its function".to_owned(),
+            (0, n) => {
+                format!("{n} norms have rows that come out too short: answers would be inexact")
+            }
+            (n, _) => format!("{n} bounds do NOT fit: private answers would be wrong"),
         };
         out.summary(
             end,
@@ -189,10 +198,18 @@ impl Args {
 }
 
 fn shown(fit: &Fit) -> String {
-    let verdict = if fit.fits() { "fits" } else { "DOES NOT FIT" };
+    let verdict = match (fit.fits(), fit.bound) {
+        (true, _) => "fits",
+        (false, Bound::Most) => "DOES NOT FIT",
+        (false, Bound::Least) => "INEXACT",
+    };
+    let compared = match fit.bound {
+        Bound::Most => format!("up to {:.3}, {:.0} at most", fit.measured, fit.holds),
+        Bound::Least => format!("down to {:.1e}, {:.1e} at least", fit.measured, fit.holds),
+    };
     format!(
-        "{:<34} {}: {} up to {:.3}, {:.0} at most: {verdict}",
-        fit.site, fit.function, fit.what, fit.measured, fit.holds
+        "{:<34} {}: {} {compared}: {verdict}",
+        fit.site, fit.function, fit.what
     )
 }
 

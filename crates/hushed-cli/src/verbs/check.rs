@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use hushed_model::{ChatError, Model, Task, folder};
-use hushed_mpc::{out_of_range, sampled_out_of_range};
+use hushed_mpc::{Sampled, out_of_range, sampled};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -42,12 +42,13 @@ impl Args {
         let model = Model::load(&self.dir)?;
         let one_class = s.labels.as_ref().is_some_and(|labels| labels.len() < 2);
         let interactive = hushed_mpc::supported(&model.program()).is_ok();
-        let beyond = match interactive {
-            false => Vec::new(),
+        let (beyond, inexact) = match interactive {
+            false => Default::default(),
             true => {
-                let mut beyond = out_of_range(&model)?;
-                beyond.extend(sampled_out_of_range(&model)?);
-                beyond
+                let mut all = out_of_range(&model)?;
+                let Sampled { beyond, inexact } = sampled(&model)?;
+                all.extend(beyond);
+                (all, inexact)
             }
         };
         for problem in &beyond {
@@ -77,7 +78,7 @@ impl Args {
             Err(error) => json!({ "problem": error.to_string() }),
             Ok(()) => json!({ "problem": null }),
         };
-        let object = json!({ "supported": true, "model": s, "protocols": protocols, "chat": chat });
+        let object = json!({ "supported": true, "model": s, "protocols": protocols, "chat": chat, "inexact": inexact });
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
                 (Some(labels), _) => format!(
@@ -97,9 +98,17 @@ impl Args {
                 Some(side) => format!("images of {side} × {side} points, {} rows", s.max_tokens),
                 None => format!("texts of up to {} tokens", s.max_tokens),
             };
+            let small = inexact.iter().map(|fit| {
+                format!(
+                    "\n- inexact in 2pc: rows of {} have a mean square down to {:.1e}, and below {:.1e} roundings show in an \
+                     answer; `hushed calibrate --declare` gives them more fraction bits, where there is room",
+                    fit.site, fit.measured, fit.holds
+                )
+            });
+            let small: String = small.collect();
             format!(
                 "supported: {} layers, {} wide, {} heads, {} hidden; {:.1} million parameters; \
-                 {reads}; pooling: {}{ends}",
+                 {reads}; pooling: {}{ends}{small}",
                 s.layers,
                 s.width,
                 s.heads,

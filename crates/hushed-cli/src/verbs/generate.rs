@@ -200,12 +200,14 @@ impl Args {
             }
         }
         let (made, drafted) = (generation.made_ahead(), generation.drafted());
-        drop(generation);
+        let ended = generation.end();
         if written.is_ok() && !out.is_json() {
             written = out.piece("\n");
         }
-        let stats = client.close()?;
+        let stats = client.close();
         written?;
+        ended?;
+        let stats = stats?;
         let first = seconds.first().copied().unwrap_or(0.0);
         let later: f64 = seconds.iter().skip(1).sum();
         let each = later / seconds.len().saturating_sub(1).max(1) as f64;
@@ -228,9 +230,9 @@ impl Args {
                 "seconds_a_token": each,
                 "ahead": (self.ahead > 0).then(|| json!({
                     "tokens": made.passes,
-                    "seconds": made.time.as_secs_f64(),
-                    "bytes_up": made.bytes.0,
-                    "bytes_down": made.bytes.1,
+                    "seconds": made.cost.time.as_secs_f64(),
+                    "bytes_up": made.cost.stats.bytes_sent,
+                    "bytes_down": made.cost.stats.bytes_received,
                 })),
                 "draft": (self.draft > 0).then(|| json!({
                     "passes": drafted.passes,
@@ -258,8 +260,8 @@ impl Args {
                     0 => String::new(),
                     tokens => format!(
                         "; of these {:.1} MB and {:.2} s more made products of {tokens} tokens ahead",
-                        (made.bytes.0 + made.bytes.1) as f64 / 1e6,
-                        made.time.as_secs_f64()
+                        (made.cost.stats.bytes_sent + made.cost.stats.bytes_received) as f64 / 1e6,
+                        made.cost.time.as_secs_f64()
                     ),
                 },
                 match self.draft {

@@ -205,6 +205,11 @@ fn images_are_classified() {
             .contains("that they are images")
     );
 
+    let verified = json_lines(&hushed(&[&["verify", &dir], &images[..]].concat()).stdout);
+    assert_eq!(verified[0]["same_label"], true);
+    assert!(verified[1]["cosine"].as_f64() > Some(0.999));
+    assert_eq!(verified.last().expect("an end")["texts"], 2);
+
     let written = std::env::temp_dir().join(format!("hushed-vit-{}.json", std::process::id()));
     let output = written.to_string_lossy().into_owned();
     let calibrate = [&["calibrate", &dir, "--output", &output], &images[..]].concat();
@@ -227,6 +232,10 @@ fn images_are_classified() {
         ),
         (
             &["clear", &encoder, "--image", &wide, "--json"],
+            "image-refused",
+        ),
+        (
+            &["verify", &encoder, "--image", &wide, "--json"],
             "image-refused",
         ),
         (&["plan", &dir, "--tokens", "17", "--json"], "tokens"),

@@ -1,9 +1,9 @@
 //! Server and client as two processes over TLS: right answers, and clear ends when something is wrong.
 #![forbid(unsafe_code)]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::common::{Server, command, embeddings, error, hushed, json_lines, model};
@@ -412,6 +412,83 @@ fn a_killed_client_leaves_the_server_serving_and_sigterm_ends_it() {
     server.signal("TERM");
     let status = server.child.wait().expect("it ends");
     assert_eq!(status.code(), Some(0));
+}
+
+/// A client that is killed between tokens leaves its place to another, and a server that is killed is reported.
+#[test]
+fn a_text_ends_with_either_of_them() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/gpt2-small");
+    let server = Server::start(model, &["--max-sessions", "1"]);
+    let connection = ["--server", &server.address, "--pin", &server.pin, "--json"];
+    let generate = |tokens: &str| {
+        let text = ["generate", "The server", "--max-tokens", tokens];
+        command(&[&text[..], &connection[..]].concat())
+    };
+    let under_way = || {
+        let mut client = generate("200")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let out = client.stdout.as_mut().expect("piped");
+        BufReader::new(out).read_line(&mut line).expect("a token");
+        assert!(line.contains("\"token\""), "{line}");
+        client
+    };
+    let mut client: Child = under_way();
+    client.kill().expect("it was running");
+    client.wait().expect("it has ended");
+    // There is room for one, and the server may not have noticed yet.
+    let served = |_| {
+        let output = generate("2").output().expect("it starts");
+        output.status.success().then_some(output)
+    };
+    let output = (0..50).find_map(served).expect("its place is free");
+    let rows = json_lines(&output.stdout);
+    assert_eq!(rows.last().expect("the session's row")["tokens"], 2);
+
+    let client = under_way();
+    server.signal("KILL");
+    let output = client.wait_with_output().expect("the client ends");
+    assert_eq!(output.status.code(), Some(5));
+}
+
+/// A folder with an activation of 3·10^3 at every row: refused, measured, declared, and then served.
+#[test]
+fn wide_activations_are_declared_and_then_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    hushed_model::testing::tiny_generator_folder(folder.path()).expect("room on the disk");
+    let weights = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).expect("it was written");
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    let data = 8 + header as usize;
+    let header: Value = serde_json::from_slice(&bytes[8..data]).expect("a header");
+    let bias = header["h.0.mlp.c_proj.bias"]["data_offsets"][0].as_u64();
+    let fifth = data + bias.expect("an offset") as usize + 4 * 5;
+    bytes[fifth..fifth + 4].copy_from_slice(&3000f32.to_le_bytes());
+    std::fs::write(&weights, bytes).expect("room on the disk");
+    let sample = folder.path().join("sample.txt");
+    std::fs::write(&sample, "the thing\nsome other thing\n").expect("room on the disk");
+    let [dir, sample] = [folder.path(), &sample].map(|path| path.to_string_lossy().into_owned());
+
+    let refused = hushed(&["check", &dir]);
+    assert_eq!(refused.status.code(), Some(4));
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(said.contains("squares of a row in a norm above"), "{said}");
+    let declared = hushed(&["calibrate", &dir, "--input", &sample, "--declare", "--json"]);
+    let rows = json_lines(&declared.stdout);
+    assert_eq!(rows.last().expect("an end")["beyond"], 0);
+    let norms = rows.iter().filter_map(|row| row["squares_log2"].as_u64());
+    assert!(norms.clone().count() > 0 && norms.max() >= Some(24));
+    assert!(hushed(&["check", &dir]).status.success());
+
+    let server = Server::start(&dir, &[]);
+    let connection = ["--server", &server.address, "--pin", &server.pin, "--json"];
+    let text = ["generate", "the thing", "--max-tokens", "3"];
+    let output = hushed(&[&text[..], &connection[..]].concat());
+    let rows = json_lines(&output.stdout);
+    assert_eq!(rows.last().expect("the session's row")["tokens"], 3);
 }
 
 #[test]

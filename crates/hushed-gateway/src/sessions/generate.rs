@@ -259,8 +259,11 @@ fn answer(
             text: Zeroizing::new(token.text),
             last: token.last,
         };
-        if !send(&job.events, event, &shared.stop, READER) {
-            return Ok(());
+        let reads = send(&job.events, event, &shared.stop, READER);
+        // Its reader's time is not that of the next pass.
+        pass.begins();
+        if !reads {
+            return generation.end();
         }
     }
 }

@@ -150,7 +150,10 @@ impl Sessions {
         let batch = config.batch.min(client.texts_left()).max(1);
         let public = client.public_prefix().map_or(0, |p| p.tokens as usize);
         let opened = (public, client.answers());
-        let (setup, ahead) = (client.setup().time, config.ahead.into());
+        let (setup, ahead) = (
+            client.setup().time,
+            config.ahead.min(client.max_ahead()).into(),
+        );
         let pace = Pace::new(client.public(), terms, setup, opened, ahead);
         let shared = Arc::new(Shared {
             public: client.public().clone(),

@@ -35,7 +35,13 @@ impl UnderWay {
         if matches!(sent.work, Work::Pass { .. }) {
             self.rows = vec![1];
         }
-        (self.since, self.before) = (Instant::now(), sent.after);
+        self.before = sent.after;
+        self.begins();
+    }
+
+    /// The next pass begins, if there is one.
+    pub fn begins(&mut self) {
+        self.since = Instant::now();
     }
 }
 

@@ -175,16 +175,16 @@ mod tests {
 
     #[test]
     fn the_least_reach_that_holds() {
-        let of = |largest, least| {
-            let reach = NormReach::of(largest, least);
+        let of = |largest, finer| {
+            let reach = NormReach::of(largest, finer);
             reach.map(|r| (r.squares, r.finer))
         };
-        assert_eq!(of(0.0, 1.0), Some((18, 0)));
-        assert_eq!(of(262_143.0, 0.01), Some((18, 0)));
-        assert_eq!(of(262_144.0, 1.0), Some((19, 0)));
-        assert_eq!(of(9e6, 1e-4), Some((24, 2)));
-        assert_eq!(of(9e6, 1e-20), Some((24, 4)));
-        assert_eq!(of(1e9, 1.0), Some((30, 0)));
-        assert_eq!((of(2e9, 1.0), of(f64::INFINITY, 1.0)), (None, None));
+        assert_eq!(of(0.0, 0), Some((18, 0)));
+        assert_eq!(of(262_143.0, 0), Some((18, 0)));
+        assert_eq!(of(262_144.0, 0), Some((19, 0)));
+        assert_eq!(of(9e6, 2), Some((24, 2)));
+        assert_eq!(of(9e6, u32::MAX), Some((24, 4)));
+        assert_eq!(of(1e9, 0), Some((30, 0)));
+        assert_eq!((of(2e9, 0), of(f64::INFINITY, 0)), (None, None));
     }
 }

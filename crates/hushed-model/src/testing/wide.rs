@@ -35,6 +35,25 @@ pub fn beyond_formats() -> Model {
     model
 }
 
+/// A tiny decoder whose token vectors are too small for the usual format of its first norm.
+///
+/// # Panics
+/// As [`wide_decoders`].
+pub fn small_rows() -> Model {
+    let mut model = Model::load(&tiny_golden("llama")).expect("a committed folder");
+    let Body::Decoder(decoder) = &mut model.body else {
+        unreachable!("a tiny LLaMA")
+    };
+    let mut tokens = Matrix::clone(decoder.embedding.tokens.as_deref().expect("numbers"));
+    for id in 0..tokens.rows() {
+        for v in tokens.row_mut(id) {
+            *v *= 0.1;
+        }
+    }
+    decoder.embedding.tokens = Some(Arc::new(tokens));
+    model
+}
+
 fn set(linear: &mut Linear, row: usize, column: usize, value: f32) {
     let mut weights = Matrix::clone(linear.weights.as_deref().expect("numbers"));
     weights.row_mut(row)[column] = value;

@@ -76,6 +76,14 @@ fn token_ids_of_the_data_equal_the_reference() {
 
 /// The token ids of every line of the files under data/, after the `before` that are put before each.
 pub fn agree_on_lines(tokenizer: &Tokenizer, files: &Value, family: &str, before: usize) {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
+    for entry in fs::read_dir(data).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(
+            !name.ends_with(".txt") || files.get(&name).is_some(),
+            "{name}"
+        );
+    }
     for (name, hashes) in files.as_object().unwrap() {
         let lines: Vec<String> = data_lines(name).unwrap();
         let text = lines.join("\n") + "\n";

@@ -5,19 +5,28 @@
 
 use hushed_model::{Item, Model, ModelError, Preprocess, Ranges, Task, calibrate};
 
-use super::fits::{ROW_MEANS, fits};
+use super::fits::{Bound, Fit, ROW_MEANS, fits};
 use crate::RunError;
 use crate::weights::ranges::OutOfRange;
 
 /// Tokens of the text, special ones aside.
 const TOKENS: usize = 24;
 
-/// The norms and sums of a model that are beyond its formats in a text of tokens from all over its vocabulary, or in a
-/// made image.
+/// What a text of tokens from all over a model's vocabulary, or a made image, says of its formats.
+#[derive(Debug)]
+pub struct Sampled {
+    /// Norms and sums that are beyond them: the model is not to be served.
+    pub beyond: Vec<OutOfRange>,
+    /// Norms of which a row is small enough that its roundings show in an answer. A model may have tokens that no text
+    /// has, with vectors as small as this.
+    pub inexact: Vec<Fit>,
+}
+
+/// The [`Sampled`] of a model, which runs in the clear.
 ///
 /// # Errors
 /// [`RunError::Model`] if the model has shapes only.
-pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
+pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
     let item = match &model.public.images {
         Some(images) => image(images)?,
         None => text(model)?,
@@ -38,8 +47,11 @@ pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> 
         let norm = program.norms().find(|(id, _)| id.to_string() == site);
         norm.map_or(1.0, |(_, norm)| norm.width as f64)
     };
-    let beyond = fits(&calibration, model).into_iter();
-    let beyond = beyond.filter(|fit| !fit.fits()).filter_map(|fit| {
+    let all = fits(&calibration, model).into_iter();
+    let (small, large): (Vec<Fit>, Vec<Fit>) = all
+        .filter(|fit| !fit.fits())
+        .partition(|fit| fit.bound == Bound::Least);
+    let beyond = large.into_iter().filter_map(|fit| {
         let what = bounded(&fit.site, fit.what)?;
         Some(OutOfRange {
             // Of the squares of a row.
@@ -51,7 +63,10 @@ pub fn sampled_out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> 
             what,
         })
     });
-    Ok(beyond.collect())
+    Ok(Sampled {
+        beyond: beyond.collect(),
+        inexact: small,
+    })
 }
 
 /// Ordinary tokens at equal distances, behind what the tokenizer puts before a text.

@@ -1,201 +1,305 @@
 //! Who sees what of a run.
 
-use hushed_model::{Block, Program};
+use hushed_model::Program;
 
 use super::Exposure;
-use crate::circuit::token::predicts_tokens;
 use crate::{Answers, Terms, Wanted};
 
-/// What the client gets of a model that embeds.
-const EMBEDDING: &str = "its embedding";
-
-/// The same of classifiers.
-const CLASS_OF_TEXT: &str = "the class of its text, that of the largest logit; no logit";
-const CLASS_OF_IMAGE: &str = "the class of its image, that of the largest logit; no logit";
-
-/// The same of models that generate.
-const TOKENS: &str = "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit";
-
-/// The same with drafts.
-const TOKENS_OF_ROWS: &str = "the tokens of its answer, one a row of each pass (a draft is one), each the largest of its logits (noise included); no logit";
-
-/// What the server gets of them, without drafts.
-const PASSES: &str = "the number and times of the passes, one a token of the answer (with --pad-output as many as were asked for), temperature and seed; \
-                      nothing of the text, its continuation or any logit";
-
-/// Changes the list where the operator opens more than the largest of the `logits` numbers of each of so many texts or
-/// images.
-pub(super) fn open_more(all: &mut [Exposure], answers: Answers, texts: usize, logits: usize) {
-    let known = [CLASS_OF_TEXT, CLASS_OF_IMAGE, TOKENS, TOKENS_OF_ROWS];
-    let plain = |e: &&mut Exposure| known.contains(&e.sees.as_str());
-    let Some(answer) = all.iter_mut().find(plain) else {
-        return;
-    };
-    let (of, each) = match answer.sees.as_str() {
-        TOKENS => ("the tokens", "pass"),
-        TOKENS_OF_ROWS => ("the tokens", "row of a pass (a draft is one)"),
-        _ => ("the classes", "text"),
-    };
-    answer.sees = match answers {
-        Answers::Label => return,
-        Answers::Top(top) => format!(
-            "{of} of the {top} largest logits of each {each}, in order, each counted as a text by the server's limits: the operator has allowed it with --answers top:{top}; no logit"
-        ),
-        Answers::Logits => format!(
-            "all logits ({texts} x {logits} numbers, each counted as a text by the server's limits), rounded to 2^-12: the operator has allowed it with --answers logits; many of them describe the head"
-        ),
-    };
+/// What a run opens to the client.
+#[derive(Clone, Copy)]
+pub(super) enum Opened {
+    /// Embeddings.
+    Embeddings,
+    /// What is nearest to an embedding.
+    Nearest(Wanted),
+    /// Of a text's or image's classes.
+    Classes {
+        /// What of them.
+        answers: Answers,
+        /// How many there are.
+        classes: usize,
+    },
+    /// Of a text's next tokens.
+    Tokens {
+        /// What of them.
+        answers: Answers,
+        /// Whether a pass verifies drafts.
+        drafts: bool,
+        /// Rows of the public prefix.
+        public: usize,
+    },
+    /// Nothing: products are made ahead.
+    Nothing,
 }
 
-/// The list, for texts of these numbers of rows.
-pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Vec<Exposure> {
-    let generates = predicts_tokens(program);
-    let mut all: Vec<Exposure> = Vec::new();
-    let mut list = |who, sees: &str| {
-        all.push(Exposure {
-            who,
-            sees: sees.to_owned(),
-        });
-    };
-    let texts = tokens.len();
+/// The list, for texts of these numbers of rows, or products made ahead for as many passes.
+pub(super) fn exposures(
+    program: &Program,
+    tokens: &[usize],
+    terms: Terms,
+    opened: Opened,
+) -> Vec<Exposure> {
     let images = program.patches().is_some();
-    list(
-        "server",
-        &match terms.padded {
-            _ if images => format!(
-                "the number of images ({texts}), that they are images, and the size that the model reads ({tokens:?} rows), the same for all of them"
-            ),
-            false => format!("the number of texts ({texts}) and of tokens in each ({tokens:?})"),
-            true => format!(
-                "the number of texts ({texts}) and the padded length of each ({tokens:?}); not how many of these are tokens"
-            ),
-        },
-    );
-    match generates {
-        false if images => list(
-            "server",
-            "when an image is asked about and how long the client takes; nothing of its points, its own size or its class",
-        ),
-        false => list(
-            "server",
-            "when a text is asked about and how long the client takes; nothing of the text, its token ids or its answer",
-        ),
-        true => list("server", PASSES),
+    let mut all = Vec::new();
+    let mut list = |who, sees| all.push(Exposure { who, sees });
+    if let Opened::Nothing = opened {
+        list("server", products(tokens, terms));
+        return all;
     }
-    let head = program.steps().last().map(|step| &step.block);
-    list(
-        "client",
-        match head {
-            Some(Block::Vocabulary(_)) => TOKENS,
-            Some(Block::Classes(_)) => CLASS_OF_IMAGE,
-            Some(Block::Head(_)) => CLASS_OF_TEXT,
-            _ => EMBEDDING,
-        },
-    );
-    list(
-        "client",
-        match terms.public_table {
-            _ if images => {
-                "the model's public part: sizes, names of the classes, how images become numbers, the functions of this version and what is declared of the model's; no weights"
-            }
-            false => {
-                "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; no weights"
-            }
-            true => {
-                "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; and its table of token vectors, \
-             whole, which the operator has made public with --public-table: no other weights"
-            }
-        },
-    );
+    list("server", inputs(tokens, terms, images));
+    list("server", passes(opened, images).to_owned());
+    list("client", answer(opened, tokens.len(), images));
+    list("client", public_part(terms, images).to_owned());
+    let count = match images {
+        true => "images",
+        false => "tokens (padded where the server sees it padded)",
+    };
     list(
         "network",
-        match images {
-            true => {
-                "sizes and times of the messages, from which the number of images follows; all else is inside TLS"
-            }
-            false => {
-                "sizes and times of the messages, from which the number of tokens (padded where the server sees it padded) follows; all else is inside TLS"
-            }
-        },
+        format!(
+            "sizes and times of the messages, from which the number of {count} follows; all else is inside TLS"
+        ),
     );
+    match opened {
+        Opened::Nearest(wanted) => list("server", search(wanted)),
+        Opened::Tokens { drafts, public, .. } => {
+            if drafts {
+                list(
+                    "client",
+                    "what follows drafts that were wrong as well: each row counts as a text by the server's limits".to_owned(),
+                );
+            }
+            if public > 0 {
+                list("client", prefix(public));
+            }
+        }
+        _ => {}
+    }
     all
 }
 
-/// What is seen of products that are made ahead of so many passes.
-pub(super) fn ahead_exposures(passes: usize, terms: Terms) -> Vec<Exposure> {
-    let yes = |is: bool| if is { "yes" } else { "no" };
-    let sees = format!(
-        "for how many passes products are made ahead ({passes}), whether of padded texts ({}) and with the public table ({}), and when; nothing of any text, which need not exist yet",
+/// What the server sees of the inputs.
+fn inputs(tokens: &[usize], terms: Terms, images: bool) -> String {
+    let texts = tokens.len();
+    match terms.padded {
+        _ if images => format!(
+            "the number of images ({texts}), that they are images, and the size that the model reads ({tokens:?} rows), the same for all of them"
+        ),
+        false => format!("the number of texts ({texts}) and of tokens in each ({tokens:?})"),
+        true => format!(
+            "the number of texts ({texts}) and the padded length of each ({tokens:?}); not how many of these are tokens"
+        ),
+    }
+}
+
+/// What the server sees of the passes.
+fn passes(opened: Opened, images: bool) -> &'static str {
+    match opened {
+        Opened::Tokens { drafts: false, .. } => {
+            "the number and times of the passes, one a token of the answer (with --pad-output as many as were asked for), temperature and seed; \
+             nothing of the text, its continuation or any logit"
+        }
+        Opened::Tokens { drafts: true, .. } => {
+            "the number and times of the passes, how many drafts each has and how many of them were right, temperature and seed: \
+             so the number of tokens of the answer, whether the last tokens of the text occurred in it before (where drafts are looked up) and how predictable its continuation is; \
+             nothing else of the text, of any draft or of any logit"
+        }
+        _ if images => {
+            "when an image is asked about and how long the client takes; nothing of its points, its own size or its class"
+        }
+        _ => {
+            "when a text is asked about and how long the client takes; nothing of the text, its token ids or its answer"
+        }
+    }
+}
+
+/// What the client gets, of so many texts or images.
+fn answer(opened: Opened, texts: usize, images: bool) -> String {
+    let input = if images { "image" } else { "text" };
+    let (of, each, answers, numbers) = match opened {
+        Opened::Nothing => return "nothing".to_owned(),
+        Opened::Embeddings => return "its embedding".to_owned(),
+        Opened::Nearest(wanted) => return nearest(wanted),
+        Opened::Classes { answers, classes } => ("the classes", input, answers, classes),
+        Opened::Tokens {
+            answers, drafts, ..
+        } => {
+            let each = match drafts {
+                true => "row of a pass (a draft is one)",
+                false => "pass",
+            };
+            ("the tokens", each, answers, 0)
+        }
+    };
+    match (answers, opened) {
+        (Answers::Top(top), _) => format!(
+            "{of} of the {top} largest logits of each {each}, in order, each counted as a text by the server's limits: the operator has allowed it with --answers top:{top}; no logit"
+        ),
+        (Answers::Logits, _) => format!(
+            "all logits ({texts} x {numbers} numbers, each counted as a text by the server's limits), rounded to 2^-12: the operator has allowed it with --answers logits; many of them describe the head"
+        ),
+        (Answers::Label, Opened::Tokens { drafts: false, .. }) => {
+            "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit".to_owned()
+        }
+        (Answers::Label, Opened::Tokens { .. }) => {
+            "the tokens of its answer, one a row of each pass (a draft is one), each the largest of its logits (noise included); no logit".to_owned()
+        }
+        (Answers::Label, _) => {
+            format!("the class of its {input}, that of the largest logit; no logit")
+        }
+    }
+}
+
+/// What the client gets of a search.
+fn nearest(wanted: Wanted) -> String {
+    format!(
+        "the places of the {} documents nearest to its text, in order{}; {}",
+        wanted.top,
+        if wanted.records {
+            ", and the beginnings of their texts"
+        } else {
+            ""
+        },
+        if wanted.scores {
+            "their cosines, rounded to 2^-12: the operator has allowed it with --search-scores; those of a document to many texts give its vector"
+        } else {
+            "no cosine"
+        }
+    )
+}
+
+/// What the client gets before its first text.
+fn public_part(terms: Terms, images: bool) -> &'static str {
+    match terms.public_table {
+        _ if images => {
+            "the model's public part: sizes, names of the classes, how images become numbers, the functions of this version and what is declared of the model's; no weights"
+        }
+        false => {
+            "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; no weights"
+        }
+        true => {
+            "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; and its table of token vectors, \
+             whole, which the operator has made public with --public-table: no other weights"
+        }
+    }
+}
+
+/// What the server sees of products that are made ahead.
+fn products(passes: &[usize], terms: Terms) -> String {
+    format!(
+        "for how many passes products are made ahead ({}), whether of padded texts ({}) and with the public table ({}), and when; nothing of any text, which need not exist yet",
+        passes.iter().sum::<usize>(),
         yes(terms.padded),
         yes(terms.public_table)
-    );
-    let who = "server";
-    vec![Exposure { who, sees }]
+    )
 }
 
-/// Changes the list for passes that verify drafts.
-pub(super) fn with_drafts(all: &mut Vec<Exposure>) {
-    for exposure in all.iter_mut() {
-        let shown = match exposure.sees.as_str() {
-            PASSES => {
-                "the number and times of the passes, how many drafts each has and how many of them were right, temperature and seed: \
-                 so the number of tokens of the answer, whether the last tokens of the text occurred in it before (where drafts are looked up) and how predictable its continuation is; \
-                 nothing else of the text, of any draft or of any logit"
-            }
-            TOKENS => TOKENS_OF_ROWS,
-            _ => continue,
+/// What the client sees of a public prefix of so many rows.
+fn prefix(rows: usize) -> String {
+    format!(
+        "the number of tokens of the server's public prefix ({rows}) and its SHA-256, to check a file of it by; nothing of its keys and values"
+    )
+}
+
+/// What the server sees of a search.
+fn search(wanted: Wanted) -> String {
+    format!(
+        "how many documents are asked for ({}), and whether their texts ({}) and scores ({}) are; not which",
+        wanted.top,
+        yes(wanted.records),
+        yes(wanted.scores)
+    )
+}
+
+fn yes(is: bool) -> &'static str {
+    if is { "yes" } else { "no" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_gets_is_said_of_every_kind_of_answer() {
+        let tokens = |answers, drafts| Opened::Tokens {
+            answers,
+            drafts,
+            public: 0,
         };
-        shown.clone_into(&mut exposure.sees);
+        let classes = |answers| Opened::Classes {
+            answers,
+            classes: 3,
+        };
+        let top = Answers::Top(2);
+        for (opened, images, expected) in [
+            (Opened::Embeddings, false, "its embedding"),
+            (
+                classes(Answers::Label),
+                false,
+                "the class of its text, that of the largest logit; no logit",
+            ),
+            (
+                classes(Answers::Label),
+                true,
+                "the class of its image, that of the largest logit; no logit",
+            ),
+            (
+                classes(top),
+                true,
+                "the classes of the 2 largest logits of each image, in order, each counted as a text",
+            ),
+            (
+                classes(Answers::Logits),
+                false,
+                "all logits (5 x 3 numbers, each counted as a text by the server's limits), rounded to 2^-12",
+            ),
+            (
+                tokens(Answers::Label, false),
+                false,
+                "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit",
+            ),
+            (
+                tokens(Answers::Label, true),
+                false,
+                "the tokens of its answer, one a row of each pass (a draft is one), each the largest",
+            ),
+            (
+                tokens(top, false),
+                false,
+                "the tokens of the 2 largest logits of each pass, in order, each counted as a text",
+            ),
+            (
+                tokens(top, true),
+                false,
+                "the tokens of the 2 largest logits of each row of a pass (a draft is one), in order",
+            ),
+        ] {
+            let said = answer(opened, 5, images);
+            assert!(said.starts_with(expected), "{said}");
+        }
     }
-    all.push(Exposure {
-        who: "client",
-        sees: "what follows drafts that were wrong as well: each row counts as a text by the server's limits".to_owned(),
-    });
-}
 
-/// What is seen of a public prefix of so many rows.
-pub(super) fn prefix_exposure(rows: usize) -> Option<Exposure> {
-    (rows > 0).then(|| Exposure {
-        who: "client",
-        sees: format!(
-            "the number of tokens of the server's public prefix ({rows}) and its SHA-256, to check a file of it by; nothing of its keys and values"
-        ),
-    })
-}
-
-/// The list of a search for a text of this many rows.
-pub(super) fn search_exposures(
-    program: &Program,
-    rows: usize,
-    terms: Terms,
-    wanted: Wanted,
-) -> Vec<Exposure> {
-    let mut all = exposures(program, &[rows], terms);
-    let answer = |e: &&mut Exposure| e.who == "client" && e.sees == EMBEDDING;
-    if let Some(answer) = all.iter_mut().find(answer) {
-        answer.sees = format!(
-            "the places of the {} documents nearest to its text, in order{}; {}",
-            wanted.top,
-            if wanted.records {
-                ", and the beginnings of their texts"
-            } else {
-                ""
-            },
-            if wanted.scores {
-                "their cosines, rounded to 2^-12: the operator has allowed it with --search-scores; those of a document to many texts give its vector"
-            } else {
-                "no cosine"
-            }
-        );
+    #[test]
+    fn the_server_is_said_to_see_drafts_alone_where_there_are_some() {
+        let tokens = |drafts| Opened::Tokens {
+            answers: Answers::Label,
+            drafts,
+            public: 0,
+        };
+        assert!(!passes(tokens(false), false).contains("draft"));
+        assert!(passes(tokens(true), false).contains("how many drafts each has"));
+        for (images, nothing) in [
+            (true, "nothing of its points"),
+            (false, "nothing of the text"),
+        ] {
+            assert!(passes(Opened::Embeddings, images).contains(nothing));
+        }
+        let padded = |padded| Terms {
+            padded,
+            public_table: false,
+        };
+        assert!(inputs(&[7, 9], padded(false), false).contains("of tokens in each ([7, 9])"));
+        assert!(inputs(&[8, 16], padded(true), false).contains("not how many of these are tokens"));
+        assert!(products(&[6], padded(true)).contains("(6), whether of padded texts (yes)"));
     }
-    all.push(Exposure {
-        who: "server",
-        sees: format!(
-            "how many documents are asked for ({}), and whether their texts ({}) and scores ({}) are; not which",
-            wanted.top,
-            if wanted.records { "yes" } else { "no" },
-            if wanted.scores { "yes" } else { "no" }
-        ),
-    });
-    all
 }

@@ -3,12 +3,11 @@
 use crate::tiny::{assert_planned_for, pass};
 use hushed_model::testing::{tiny_golden, tiny_model};
 use hushed_model::{
-    Matrix, Model, NetworkConfig, Pixels, TokenIds, calibrate, largest, vit_shapes,
+    Matrix, Model, NetworkConfig, Pixels, TokenIds, calibrate, cosine, largest, vit_shapes,
 };
 use hushed_mpc::plan::{Plan, Request};
-use hushed_mpc::{
-    Clear, Input, RunError, Terms, choose, fits, labels, out_of_range, run, sampled_out_of_range,
-};
+use hushed_mpc::verify::verify;
+use hushed_mpc::{Clear, Input, RunError, Terms, choose, fits, labels, out_of_range, run, sampled};
 
 fn model() -> Model {
     Model::load(&tiny_golden("vit")).unwrap()
@@ -39,13 +38,29 @@ fn images(model: &Model, count: u64) -> Vec<Pixels> {
         .collect()
 }
 
+/// Stages up to the head, and logits that are nearly those of the clear model.
+#[test]
+fn logits_are_compared_three_ways() {
+    let model = model();
+    let report = verify(&model, &images(&model, 2), |_| ()).unwrap();
+    assert!(report.positions.is_empty());
+    assert_eq!(report.answers.len(), 2);
+    assert_eq!(report.stages.last().unwrap().stage, "head");
+    assert!(report.stages.iter().all(|stage| stage.total < 0.02));
+    for answer in &report.answers {
+        let classes = model.public.config.labels.as_ref().unwrap().len();
+        assert_eq!(answer.private.len(), classes);
+        assert!(cosine(&answer.clear, &answer.private) > 0.999);
+    }
+}
+
 /// The class of the clear model, wherever its first logit leads by more than a private run errs; bytes and rounds are
 /// the plan's, of one image and of many that share a pass.
 #[test]
 fn labels_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     let model = model();
     assert_eq!(out_of_range(&model).unwrap(), []);
-    assert_eq!(sampled_out_of_range(&model).unwrap(), []);
+    assert_eq!(sampled(&model).unwrap().beyond, []);
     let all = images(&model, 41);
     let mut sure = 0;
     let mut seen = std::collections::BTreeSet::new();

@@ -1,8 +1,9 @@
-//! Activations of 3·10^3, planted in tiny decoders as published ones have them: at the first token, or at every one.
+//! Activations of 3·10^3, planted in tiny decoders as published ones have them: at the first token, or at every one. And
+//! rows too small for the usual formats.
 
-use hushed_model::testing::{beyond_formats, wide_decoders};
+use hushed_model::testing::{beyond_formats, small_rows, wide_decoders};
 use hushed_model::{Calibration, Model, NormReach, Ranges, TokenIds, calibrate};
-use hushed_mpc::{Clear, Input, Layers, Terms, choose_norms, fits, run, sampled_out_of_range};
+use hushed_mpc::{Clear, Input, Layers, Terms, choose_norms, fits, run, sampled};
 use hushed_twopc::func::norm;
 
 use crate::decode::{Ahead, generate, logits};
@@ -39,7 +40,7 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
 
         // Undeclared: no weight is beyond its format, and yet the model is refused.
         Layers::default().prepare(&model).unwrap();
-        let beyond = sampled_out_of_range(&model).unwrap();
+        let beyond = sampled(&model).unwrap().beyond;
         assert!(!beyond.is_empty());
         assert!(
             beyond.iter().all(|o| o.site.contains("norm")
@@ -50,7 +51,7 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
         let norms = choose_norms(&model, &calibration);
         assert!(norms.values().any(|reach| reach.squares >= 24));
         let declared = model.reaching(norms);
-        assert_eq!(sampled_out_of_range(&declared).unwrap(), []);
+        assert_eq!(sampled(&declared).unwrap().beyond, []);
         let all = fits(&calibration, &declared);
         assert!(all.iter().all(|fit| fit.fits()), "{all:?}");
         let right = off(&declared);
@@ -62,6 +63,34 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
     assert!(worst > 0.1, "{worst}");
 }
 
+/// Rows too small for the usual format are found, declared, and then right.
+#[test]
+fn small_rows_are_measured_declared_and_then_right() {
+    let model = small_rows();
+    let found = sampled(&model).unwrap();
+    assert!(found.beyond.is_empty(), "{found:?}");
+    assert!(
+        found
+            .inexact
+            .iter()
+            .any(|fit| fit.site == "layer.0.attention.norm"),
+        "{found:?}"
+    );
+    let before = off(&model);
+    let calibration = measured(&model);
+    let norms = choose_norms(&model, &calibration);
+    assert!(norms["layer.0.attention.norm"].finer > 0, "{norms:?}");
+    let declared = model.reaching(norms);
+    assert!(sampled(&declared).unwrap().inexact.is_empty());
+    assert!(
+        fits(&calibration, &declared)
+            .iter()
+            .all(hushed_mpc::Fit::fits)
+    );
+    let after = off(&declared);
+    assert!(after < 0.5 * before, "{before} before, {after} after");
+}
+
 /// Rows that no format holds get none, and stay refused.
 #[test]
 fn beyond_every_format() {
@@ -69,18 +98,24 @@ fn beyond_every_format() {
     let norms = choose_norms(&model, &measured(&model));
     assert!(!norms.contains_key("norm"), "{norms:?}");
     let declared = model.reaching(norms);
-    let beyond = sampled_out_of_range(&declared).unwrap();
+    let beyond = sampled(&declared).unwrap().beyond;
     assert!(beyond.iter().any(|o| o.site == "norm"), "{beyond:?}");
 }
 
-/// The rows of models that the usual formats hold are declared as before: not at all.
+/// The rows of models that the usual formats hold are declared as before: not at all, but for those of this embedding,
+/// which are short and small.
 #[test]
 fn usual_models_declare_nothing() {
     let encoder = hushed_model::testing::tiny_model();
-    assert_eq!(sampled_out_of_range(&encoder).unwrap(), []);
+    let found = sampled(&encoder).unwrap();
+    assert!(found.beyond.is_empty(), "{found:?}");
+    assert!(found.inexact.iter().all(|fit| fit.site == "embed.norm"));
     let text = encoder.tokens("a private world", hushed_model::TooLong::Refuse);
     let calibration = calibrate(&encoder, &[text.unwrap()], "").unwrap();
-    assert!(choose_norms(&encoder, &calibration).is_empty());
+    let mut declared = choose_norms(&encoder, &calibration);
+    let small = declared.remove("embed.norm");
+    assert!(small.is_none_or(|reach| reach.squares == NormReach::USUAL.squares));
+    assert!(declared.is_empty(), "{declared:?}");
 }
 
 /// The crate of models and the protocol know the same limits.

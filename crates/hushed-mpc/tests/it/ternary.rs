@@ -14,8 +14,7 @@ use hushed_model::{
 };
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Clear, Input, RunError, Terms, choose_norms, fits, out_of_range, run, sampled_out_of_range,
-    supported,
+    Clear, Input, RunError, Terms, choose_norms, fits, out_of_range, run, sampled, supported,
 };
 use hushed_twopc::func::sigmoid::RANGE;
 
@@ -40,7 +39,7 @@ fn they_are_served_as_they_are() {
     for model in tiny_ternary() {
         supported(&model.program()).unwrap();
         assert_eq!(out_of_range(&model).unwrap(), []);
-        assert_eq!(sampled_out_of_range(&model).unwrap(), []);
+        assert_eq!(sampled(&model).unwrap().beyond, []);
     }
 }
 
@@ -50,7 +49,7 @@ fn what_no_format_holds_is_refused_by_its_step() {
     let [squares, sigmoid, both] = tiny_ternary();
     let planted = |mut model: Model, change: fn(&mut DecoderNetwork)| {
         change(decoder(&mut model));
-        let found = sampled_out_of_range(&model).unwrap();
+        let found = sampled(&model).unwrap().beyond;
         let found: Vec<(String, f64)> = found.into_iter().map(|o| (o.site, o.limit)).collect();
         found
     };
@@ -196,7 +195,7 @@ fn a_trained_decoder_says_what_it_says_in_the_clear() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/decoder-small");
     let model = Model::load(&folder).unwrap();
     supported(&model.program()).unwrap();
-    assert_eq!(sampled_out_of_range(&model).unwrap(), []);
+    assert_eq!(sampled(&model).unwrap().beyond, []);
     let prompt = model
         .tokens("And the king said unto", TooLong::Refuse)
         .unwrap();

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use hushed_model::{Model, ModelError, Task};
 use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::{Index, Layers, RunError, Sampler, out_of_range, sampled_out_of_range};
+use hushed_mpc::{Index, Layers, RunError, Sampled, Sampler, out_of_range, sampled};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
@@ -103,8 +103,18 @@ impl Server {
                 layers
             }
         };
-        if let Some(beyond) = sampled_out_of_range(&model)?.pop() {
+        let Sampled {
+            mut beyond,
+            inexact,
+        } = sampled(&model)?;
+        if let Some(beyond) = beyond.pop() {
             return Err(RunError::from(beyond).into());
+        }
+        for fit in inexact {
+            tracing::warn!(
+                site = fit.site,
+                "rows of this norm are small: answers are inexact (`hushed check`)"
+            );
         }
         let program = model.program();
         let prefix = match prefix {

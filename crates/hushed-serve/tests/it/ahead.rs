@@ -2,7 +2,9 @@
 
 use hushed_model::Model;
 use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
-use hushed_serve::{Category, Client, GenerateOptions, Generated, Server, ServerConfig, Terms};
+use hushed_serve::{
+    Category, Client, GenerateOptions, Generated, Made, Server, ServerConfig, Terms,
+};
 
 use crate::common::Running;
 use crate::generate::{PROMPT, all, assert_greedy_of, ids, options, start};
@@ -50,7 +52,7 @@ fn a_text_goes_on_with_products_made_ahead() {
         assert_greedy_of(&model, &ids(&tokens));
         // Five later passes: three, and then the two that are left.
         assert_eq!((tokens.len(), made.passes), (6, 5));
-        assert!(made.bytes.0 > 0 && made.bytes.1 > 0);
+        assert!(made.cost.stats.bytes_sent > 0 && made.cost.stats.bytes_received > 0);
         // The fourth one's cost is of its pass alone.
         for token in &tokens[1..] {
             assert!(bytes(token) < bytes(&plain[1]) - 10_000);
@@ -98,9 +100,9 @@ fn products_are_made_on_the_terms_of_their_text() {
         ..with(2, 3)
     };
     let padded = made(&mut client, &padded);
-    let sum = |(up, down): (u64, u64)| up + down;
-    assert!(sum(public.0.bytes) < sum(private.0.bytes));
-    assert!(sum(private.0.bytes) < sum(padded.0.bytes));
+    let sum = |made: Made| made.cost.stats.bytes_sent + made.cost.stats.bytes_received;
+    assert!(sum(public.0) < sum(private.0));
+    assert!(sum(private.0) < sum(padded.0));
     // The masked one-hot row, with its header, and that of the position.
     let vocabulary = tiny_generator().public.config.vocabulary as u64;
     assert!(private.1 > public.1 + 6 * vocabulary);

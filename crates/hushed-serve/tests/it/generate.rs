@@ -1,6 +1,9 @@
 //! Text continued over a connection.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use hushed_model::testing::{tiny_generator, tiny_generator_folder, tiny_golden};
 use hushed_model::{Model, NormKind, TokenIds, TooLong};
@@ -362,6 +365,31 @@ fn the_end_of_a_text_can_be_hidden() {
     client.close().unwrap();
     let metrics = get(server.metrics.unwrap(), "GET /metrics HTTP/1.1\r\n\r\n");
     assert!(metrics.contains("hushed_texts_total 8"), "{metrics}");
+}
+
+/// A pass behind the tokens that are handed out fails: who stops reading is told that the session is over.
+#[test]
+fn a_failure_behind_good_tokens_is_told() {
+    let server = start(|c| c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned()));
+    let padded = GenerateOptions {
+        pad_output: true,
+        ..options(50)
+    };
+    let mut client = server.connect().unwrap();
+    let (stop, metrics) = (Arc::new(AtomicBool::new(false)), server.metrics.unwrap());
+    client.stop_when(Arc::clone(&stop));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually("a pass", || {
+                let all = get(metrics, "GET /metrics HTTP/1.1\r\n\r\n");
+                !all.contains("hushed_texts_total 0")
+            });
+            stop.store(true, Ordering::Relaxed);
+        });
+        let mut generation = client.generate(PROMPT, &padded).unwrap();
+        generation.next().unwrap().unwrap();
+        assert_eq!(generation.end().err().unwrap().name(), "stopped");
+    });
 }
 
 /// With the table at the client, padded or not; and with memory for transformed weights, whatever the limits are.

@@ -25,7 +25,7 @@
 mod tables;
 
 pub(super) use tables::SIGMOID;
-pub use tables::{ELU, GELU, GELU_EIGHT, SILU, TANH};
+pub use tables::{ELU, GELU, GELU_EIGHT, GELU_TANH, GELU_TANH_EIGHT, SILU, TANH};
 
 use super::{Format, narrow};
 use crate::cost::Cost;
@@ -374,7 +374,17 @@ fn rectified(curve: &Curve, x: &Share, folded: &Share) -> Share {
 
 /// The constants on which both parties must agree, as text.
 pub fn describe() -> String {
-    let curves = [GELU, GELU_EIGHT, SILU, TANH, ELU, SIGMOID].map(|c| c.describe());
+    let curves = [
+        GELU,
+        GELU_EIGHT,
+        GELU_TANH,
+        GELU_TANH_EIGHT,
+        SILU,
+        TANH,
+        ELU,
+        SIGMOID,
+    ];
+    let curves = curves.map(|c| c.describe());
     format!(
         "{} {NARROWEST} {WIDEST} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}",
         curves.join(" ")

@@ -3,7 +3,7 @@
 //!
 //! For a row x of d numbers: c = x − mean (LayerNorm) or x (RMSNorm), v = Σ c², y = c·√d/√(v + d·ε). Only v and 1/√v
 //! are one number a row; the squares of all elements and the products c·r are the cost ([`crate::he::rows`]). Usually c
-//! has 7 fraction bits in the squares (their rounding adds 2^−17 to a variance) and 11 in the product, whose result is
+//! has 7 fraction bits in the squares (their rounding adds 10^−5 to a variance) and 11 in the product, whose result is
 //! bounded by √d whatever x is, and v < 2^18. A [`NormReach`] widens this where the rows of a model are larger or
 //! smaller.
 
@@ -63,6 +63,16 @@ impl NormReach {
             && self.squares <= Self::MOST_SQUARES
             && self.finer <= Self::MOST
             && self.squares + 2 * self.finer <= Self::MOST
+    }
+
+    /// Of rows of `width` numbers whose mean square with ε is below this, 1/√v errs by 0.5 % or more. A number is off by
+    /// u/√6, u = 2^−(7 + finer), when it is squared. The squares of that lengthen a row: of a root mean square s by
+    /// u²/12s² of itself. Its products with the numbers scatter by u/(s·√(6·width)), which is more where rows are
+    /// shorter than 400.
+    #[must_use]
+    pub fn least_mean_square(&self, width: usize) -> f64 {
+        let square = (-2.0 * f64::from(self.squared_frac())).exp2();
+        (square / (12.0 * 0.005)).max(square / (6.0 * width as f64 * 0.005 * 0.005))
     }
 
     /// Fraction bits of c in the squares.
@@ -453,6 +463,32 @@ mod tests {
         }
     }
 
+    /// Rows of the least mean square that a reach is for: roundings make them too short on average, and scatter about
+    /// that.
+    #[test]
+    fn the_smallest_rows_that_a_reach_is_for() {
+        for (finer, rows, width) in [(0, 64, 1024), (3, 32, 2048), (1, 400, 32)] {
+            let reach = NormReach { squares: 18, finer };
+            let least = reach.least_mean_square(width).sqrt();
+            let mut next = SecretRng::insecure_from_seed(5);
+            // Uniform, so that roundings are of all sizes.
+            let unit = |_| (next.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+            let x = (0..rows * width).map(unit);
+            let x: Vec<f64> = x.map(|v| v * least * 3f64.sqrt()).collect();
+            let y = normalised(&x, width, false, reach);
+            // The length of the exact row is √width.
+            let short = y.chunks(width).map(|row| {
+                let squares = row.iter().map(|v| v * v).sum::<f64>();
+                1.0 - (squares / width as f64).sqrt()
+            });
+            let short: Vec<f64> = short.collect();
+            let mean = short.iter().sum::<f64>() / rows as f64;
+            let spread = short.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / rows as f64;
+            let off = mean.abs().max(spread.sqrt());
+            assert!(0.0035 < off && off < 0.0065, "{finer}: {mean} {spread}");
+        }
+    }
+
     #[test]
     fn reaches_without_rings_are_refused() {
         for (squares, finer, held) in [
@@ -473,7 +509,8 @@ mod tests {
         normed(rows(n, width), width, centre, NormReach::USUAL);
     }
 
-    fn normed(x: Vec<f64>, width: usize, centre: bool, reach: NormReach) {
+    /// The protocol's result, its cost held against its formula.
+    fn normalised(x: &[f64], width: usize, centre: bool, reach: NormReach) -> Vec<f64> {
         let n = x.len() / width;
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
         let shape = NormShape {
@@ -488,14 +525,18 @@ mod tests {
         });
         let cost = normalise_rows_cost(shape, FROM, TO, layouts()).unwrap();
         assert_cost(&stats, cost.cost);
-        for r in 0..n {
+        y.iter().map(|&y| TO.decode(y)).collect()
+    }
+
+    fn normed(x: Vec<f64>, width: usize, centre: bool, reach: NormReach) {
+        let y = normalised(&x, width, centre, reach);
+        for r in 0..x.len() / width {
             let row = &x[r * width..][..width];
             let mean = row.iter().sum::<f64>() / width as f64;
             let mean = if centre { mean } else { 0.0 };
             let var = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width as f64;
-            for (v, y) in row.iter().zip(&y[r * width..]) {
+            for (v, got) in row.iter().zip(&y[r * width..]) {
                 let want = (v - mean) / var.sqrt();
-                let got = TO.decode(*y);
                 let (how, centred) = (reach.deviation(width), reach.centred(width));
                 let bound = bound(&how, centred, width, 1.0 / var.sqrt(), want);
                 assert!((want - got).abs() < bound, "row {r}: {got} for {want}");

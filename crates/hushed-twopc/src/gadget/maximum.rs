@@ -3,13 +3,14 @@
 //! A match of a and b keeps a + 1{a < b}·(b − a). Comparison drops low bits
 //! ([`less_than_public`](super::less_than_public)): a match can be lost by less than 2^(drop_bits−1), so the winner of
 //! ⌈log₂ cols⌉ levels is at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum, and is always one of the row's
-//! elements. That is all a softmax needs, which only wants its arguments not to be large. Where nothing is dropped and
-//! rows are of one width, more than two meet at once where that saves messages ([`super::pairs`]). [`argmax_levels`]
+//! elements. That is all a softmax needs, which only wants its arguments not to be large. Where nothing is dropped,
+//! more than two meet at once where that saves messages ([`super::pairs`]): of rows of one width, and of rows that are
+//! nearly so, such as those of a few tokens behind a long text, which repeat an own number. [`argmax_levels`]
 //! carries the column along: its multiplexer selects both in one message, so that it costs no further round. It keeps
 //! what every level had, because the second largest is among those that the largest has met.
 
 use super::compare::{coarse, msb, msb_cost};
-use super::pairs::{largest, largest_cost};
+use super::pairs::{largest, largest_cost, price};
 use super::select::{mux, mux_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -29,15 +30,34 @@ pub fn max_of_rows_cost(widths: &[usize], ring: Ring, drop_bits: u32, keep_bits:
     }
 }
 
-/// The width of rows that are of one, if nothing of their numbers is dropped in comparisons.
-fn exact_rows_of(
-    widths: &[usize],
-    ring: Ring,
-    (drop_bits, keep_bits): (u32, u32),
-) -> Option<usize> {
-    let (first, others) = widths.split_first()?;
-    let same = others.iter().all(|width| width == first);
-    (same && drop_bits == 0 && keep_bits >= ring.bits()).then_some(*first)
+/// The width to which rows are filled up, if nothing of their numbers is dropped in comparisons, and a tournament is
+/// not cheaper.
+fn exact_rows_of(widths: &[usize], ring: Ring, bits: (u32, u32)) -> Option<usize> {
+    let (drop_bits, keep_bits) = bits;
+    let widest = *widths.iter().max()?;
+    if drop_bits > 0 || keep_bits < ring.bits() {
+        return None;
+    }
+    let cheaper = || {
+        let filled = largest_cost(widths.len(), widest, ring, 1);
+        price(&filled) < price(&tournament_cost(widths, ring, bits, 1))
+    };
+    let same = widths.iter().all(|width| *width == widest);
+    (same || cheaper()).then_some(widest)
+}
+
+/// Rows of `widths` elements as rows of `cols`: the last of each is repeated.
+fn filled(x: &Share, widths: &[usize], cols: usize) -> Share {
+    if x.len() == widths.len() * cols {
+        return x.clone();
+    }
+    let mut start = 0;
+    let rows = widths.iter().flat_map(|&width| {
+        let from = start;
+        start += width;
+        (0..cols).map(move |j| from + j.min(width - 1))
+    });
+    x.gather(&rows.collect::<Vec<_>>())
 }
 
 /// One element of each row of x (rows × cols, signed), at most ⌈log₂ cols⌉·2^(drop_bits−1) below the row's maximum.
@@ -73,7 +93,7 @@ pub fn max_of_rows(
     expect_len("max_rows", "elements", x.len(), widths.iter().sum())?;
     let bits = (drop_bits, keep_bits);
     let [winners] = match exact_rows_of(widths, x.ring(), bits) {
-        Some(cols) => largest(ctx, [x.clone()], widths.len(), cols)?,
+        Some(cols) => largest(ctx, [filled(x, widths, cols)], widths.len(), cols)?,
         None => tournament(ctx, [x.clone()], widths, bits, |_| ())?,
     };
     Ok(winners)
@@ -269,6 +289,42 @@ mod tests {
             |ctx| max_of_rows(ctx, &x1, &widths, 0, 20).unwrap(),
         );
         assert_cost(&stats, max_of_rows_cost(&widths, ring, 0, 20));
+        let mut rest = &x[..];
+        for (width, found) in widths.iter().zip(reveal_signed(&y0, &y1)) {
+            let (row, later) = rest.split_at(*width);
+            assert_eq!(found, *row.iter().max().unwrap());
+            rest = later;
+        }
+    }
+
+    /// Rows of a few tokens behind a long text are filled up to the widest; those of a whole text are not.
+    #[test]
+    fn rows_of_nearly_one_width() {
+        let (ring, full) = (Ring::new(17), (0, 17));
+        let behind: Vec<usize> = (0..12).flat_map(|_| 129..133).collect();
+        let whole: Vec<usize> = (0..12).flat_map(|_| 1..65).collect();
+        assert_eq!(exact_rows_of(&behind, ring, full), Some(132));
+        assert_eq!(exact_rows_of(&whole, ring, full), None);
+        assert_eq!(exact_rows_of(&behind, ring, (2, 17)), None);
+        assert_eq!(exact_rows_of(&behind, ring, (0, 15)), None);
+        let rounds = |bits| tournament_cost(&behind, ring, bits, 1).rounds;
+        assert!(max_of_rows_cost(&behind, ring, 0, 17).rounds * 4 < rounds(full) * 3);
+
+        let widths = [33, 34, 35, 36];
+        assert!(exact_rows_of(&widths, ring, full).is_some());
+        let mut rng = SecretRng::insecure_from_seed(12);
+        let n = widths.iter().sum::<usize>();
+        let mut x: Vec<i64> = (0..n)
+            .map(|_| (rng.next_u64() % 60_001) as i64 - 30_000)
+            .collect();
+        // The one that is repeated is the largest of the first row, and the least of the second.
+        (x[32], x[66]) = (30_001, -30_001);
+        let (x0, x1) = share_signed(ring, &x, 1);
+        let (y0, y1, stats) = run_counted(
+            |ctx| max_of_rows(ctx, &x0, &widths, 0, 17).unwrap(),
+            |ctx| max_of_rows(ctx, &x1, &widths, 0, 17).unwrap(),
+        );
+        assert_cost(&stats, max_of_rows_cost(&widths, ring, 0, 17));
         let mut rest = &x[..];
         for (width, found) in widths.iter().zip(reveal_signed(&y0, &y1)) {
             let (row, later) = rest.split_at(*width);

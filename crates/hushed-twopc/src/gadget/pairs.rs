@@ -67,13 +67,16 @@ pub(super) fn largest_cost(rows: usize, cols: usize, ring: Ring, carried: usize)
     cost
 }
 
+/// What a cost is worth in bytes: an OT takes as long as a byte or two.
+pub(super) fn price(cost: &Cost) -> u64 {
+    cost.bytes() + cost.cots_client + cost.cots_server + MESSAGE * cost.rounds
+}
+
 /// The size of the groups of each level, until one number is left.
 fn levels(rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
     let mut known = BTreeMap::from([(0, (0, 1)), (1, (0, 1))]);
     cheapest(cols, &mut known, &|groups, group| {
-        let cost = best_cost(rows * groups, group, ring, carried);
-        // An OT takes as long as a byte or two.
-        cost.bytes() + cost.cots_client + cost.cots_server + MESSAGE * cost.rounds
+        price(&best_cost(rows * groups, group, ring, carried))
     });
     let (mut left, mut levels) = (cols, Vec::new());
     while let Some(&(_, group)) = known.get(&left).filter(|_| left > 1) {
@@ -209,10 +212,8 @@ mod tests {
         }
         for (rows, cols) in [(1, 50), (12, 33), (700, 20)] {
             let ring = Ring::new(24);
-            let price = |groups: usize, group: usize| {
-                let cost = best_cost(rows * groups, group, ring, 2);
-                cost.bytes() + cost.cots_client + cost.cots_server + MESSAGE * cost.rounds
-            };
+            let price =
+                |groups: usize, group: usize| price(&best_cost(rows * groups, group, ring, 2));
             let mut left = cols;
             let found = levels(rows, cols, ring, 2).into_iter().map(|group| {
                 let now = price(left / group, group);

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use hushed_model::Model;
 
 use crate::error::CliError;
+use crate::images::{self, Read};
 use crate::input::{self, Truncate};
 use crate::output::Output;
 
@@ -22,7 +23,8 @@ and is never done with a server; there is no option for one.
 
 2pc: the error of a stage is relative to the root mean square of its clear values. `approximation` is due to the functions behind GELU and
 softmax and to fixed-point rounding, `protocol` to the shares, which round at random. Of a model that generates the likeliest token after
-every row of every text is found privately and compared with that in the clear, and rows where they differ are named.
+every row of every text is found privately and compared with that in the clear, and rows where they differ are named. Of classifiers, of
+texts or images, the logits are compared, and their labels.
 
 fhe: the model runs in the clear; with the polynomials of a calibration; with simulated errors of rescales and bootstraps; and, with
 --encrypted, on ciphertexts, each step of which is decrypted. Errors are relative to the root mean square of the clear values of the step.
@@ -36,13 +38,14 @@ Examples:
   hushed verify models/all-MiniLM-L6-v2 --input data/sample.txt
   hushed verify models/all-MiniLM-L6-v2 --labels pairs.tsv --json
   hushed verify data/gpt2-small --input data/decoder-small/held-out.txt
+  hushed verify data/vit-digits --image 7.png --image 3.png
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --calibration data/calibration-fhe-minilm.json --input data/sample.txt \\
       --rows 32 --truncate --plot verify.svg
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/search/documents.txt --queries data/search/queries.txt
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/unseen.txt --truncate --rows 128 --texts 1
   hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/sample.txt --rows 32 --truncate --layers 1 --encrypted --max-memory 20"
 )]
-#[command(group = clap::ArgGroup::new("source").required(true).args(["input", "labels"]))]
+#[command(group = clap::ArgGroup::new("source").required(true).args(["input", "labels", "image"]))]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
     #[arg(value_name = "DIR")]
@@ -59,6 +62,10 @@ pub struct Args {
     /// A file of labelled pairs: text, text and a number, tab-separated
     #[arg(long, value_name = "FILE.tsv", env = "HUSHED_LABELS")]
     labels: Option<PathBuf>,
+
+    /// With a model of images, which `fhe` has none of: a PNG or JPEG file, and more of them with --image again
+    #[arg(long, value_name = "FILE")]
+    image: Vec<PathBuf>,
 
     #[command(flatten)]
     fhe: fhe::Args,
@@ -78,24 +85,31 @@ enum Protocol {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let (texts, scores) = self.read()?;
+        let (given, scores) = self.read()?;
         match self.protocol {
             Protocol::TwoPc => {
                 let model = Model::load(&self.dir)?;
-                let tokens = self.too_long.tokens(&model.public, &texts)?;
-                twopc::run(out, &model, &tokens, &scores)
+                let items = given.items(&model.public, &self.too_long)?;
+                twopc::run(out, &model, &items, &scores)
             }
-            Protocol::Fhe => self.fhe.run(out, &self.dir, texts, &scores, &self.too_long),
+            Protocol::Fhe => {
+                let texts = given.texts()?;
+                self.fhe.run(out, &self.dir, texts, &scores, &self.too_long)
+            }
         }
     }
 
-    /// The texts, and the scores of consecutive pairs if there are labels.
-    fn read(&self) -> Result<(Vec<String>, Vec<f64>), CliError> {
+    /// The texts or images, and the scores of consecutive pairs if there are labels.
+    fn read(&self) -> Result<(Read, Vec<f64>), CliError> {
         if let Some(path) = &self.labels {
-            return labels::pairs(&input::read_lines(path)?);
+            let (texts, scores) = labels::pairs(&input::read_lines(path)?)?;
+            return Ok((Read::Texts(texts), scores));
         }
-        // The group above asks for one of the two.
-        let path = self.input.as_deref().unwrap_or("-".as_ref());
-        Ok((input::read_lines(path)?, Vec::new()))
+        let read = match &self.input {
+            Some(path) => Read::Texts(input::read_lines(path)?),
+            // The group above asks for one of the three.
+            None => Read::Images(images::files(&self.image)?),
+        };
+        Ok((read, Vec::new()))
     }
 }

@@ -1,6 +1,6 @@
 //! `hushed verify`, of a run between two parties: both of them here.
 
-use hushed_model::{Model, TokenIds, cosine};
+use hushed_model::{Item, Model, cosine, largest};
 use hushed_mpc::verify::{Answer, Report, verify};
 use serde_json::json;
 
@@ -12,25 +12,34 @@ use crate::output::Output;
 const SURE: f64 = 0.05;
 
 /// Runs and reports; `scores` are those of consecutive pairs of texts, if there are labels.
-pub fn run(
-    out: &Output,
-    model: &Model,
-    tokens: &[TokenIds],
-    scores: &[f64],
-) -> Result<(), CliError> {
-    let bar = out.progress(tokens.len() as u64, "three ways");
-    let report = verify(model, tokens, |done| bar.set_position(done as u64))?;
+pub fn run(out: &Output, model: &Model, items: &[Item], scores: &[f64]) -> Result<(), CliError> {
+    let bar = out.progress(items.len() as u64, "three ways");
+    let report = verify(model, items, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
+    let (name, of) = match model.public.images.is_some() {
+        true => ("image", "logits"),
+        false if model.public.config.labels.is_some() => ("text", "logits"),
+        false => ("text", "embedding"),
+    };
 
     for (index, answer) in report.answers.iter().enumerate() {
         let found = (
             cosine(&answer.clear, &answer.private),
             cosine(&answer.clear, &answer.approximated),
         );
-        let object = json!({ "text_index": index, "tokens": tokens[index].rows().real, "cosine": found.0, "cosine_approximated": found.1 });
+        let mut object = json!({ "text_index": index, "tokens": items[index].rows().real, "cosine": found.0, "cosine_approximated": found.1 });
+        let mut labels = String::new();
+        if of == "logits" {
+            let [clear, private] = [&answer.clear, &answer.private].map(|logits| largest(logits));
+            object["same_label"] = json!(clear == private);
+            labels = match clear == private {
+                true => ", the same label".to_owned(),
+                false => ", ANOTHER LABEL".to_owned(),
+            };
+        }
         out.result(object, || {
             format!(
-                "text {index:<4} cosine to the clear embedding {:.6}, of the approximation alone {:.6}",
+                "{name} {index:<4} cosine to the clear {of} {:.6}, of the approximation alone {:.6}{labels}",
                 found.0, found.1
             )
         })?;
@@ -53,7 +62,7 @@ pub fn run(
     }
     match report.positions.is_empty() {
         true => end(out, &report, scores),
-        false => end_of_tokens(out, tokens.len(), &report),
+        false => end_of_tokens(out, items.len(), &report),
     }
 }
 

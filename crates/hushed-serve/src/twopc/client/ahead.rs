@@ -1,24 +1,22 @@
 //! Products by weights and tables that a client has made before the texts that use them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hushed_mpc::Terms;
 
-use super::Client;
+use super::{Client, Cost};
 use crate::error::ServeError;
 use crate::session::wire::Refusal;
-use crate::twopc::wire::{Ahead, MAX_AHEAD, Request};
+use crate::twopc::wire::{Ahead, Request};
 
 /// Products that were made ahead.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Made {
     /// For how many passes.
     pub passes: usize,
-    /// How long it took.
-    pub time: Duration,
-    /// Bytes sent and received.
-    pub bytes: (u64, u64),
+    /// What it took.
+    pub cost: Cost,
 }
 
 impl Client {
@@ -38,7 +36,7 @@ impl Client {
             return Err(ServeError::Refused(Refusal::PrivateTable));
         }
         let held = u16::try_from(self.passes_ahead()).unwrap_or(u16::MAX);
-        let room = self.welcome.max_ahead.min(MAX_AHEAD).saturating_sub(held);
+        let room = self.max_ahead().saturating_sub(held);
         let passes = passes.min(room);
         if passes == 0 {
             return Ok(Made::default());
@@ -58,11 +56,12 @@ impl Client {
         self.texts += passes * self.charge();
         self.used = Instant::now();
         self.backend.forget_costs();
-        let stats = self.stats().since(&before);
         Ok(Made {
             passes,
-            time: began.elapsed(),
-            bytes: (stats.bytes_sent, stats.bytes_received),
+            cost: Cost {
+                time: began.elapsed(),
+                stats: self.stats().since(&before),
+            },
         })
     }
 

@@ -1,6 +1,7 @@
 //! Results of a session: embeddings, cost, progress.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,13 @@ pub struct Cost {
     pub time: Duration,
     /// Bytes, frames and rounds.
     pub stats: Stats,
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        self.time += other.time;
+        self.stats += other.stats;
+    }
 }
 
 /// An embedding: its numbers, of unit length where the model says so.

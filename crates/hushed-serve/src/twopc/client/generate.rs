@@ -15,7 +15,7 @@ use super::stop::Stops;
 use crate::bundle;
 use crate::error::ServeError;
 use crate::session::wire::Refusal;
-use crate::twopc::wire::{MAX_DRAFTS, MAX_TEMPERATURE};
+use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS, MAX_TEMPERATURE};
 
 /// How to continue a text. No `Debug`: the stop strings may be private.
 #[derive(Clone, PartialEq)]
@@ -200,6 +200,12 @@ impl Client {
             return Err(ServeError::Refused(Refusal::TooManyDrafts { limit: 0 }));
         }
         Ok(())
+    }
+
+    /// Most passes for which the server holds products.
+    #[must_use]
+    pub fn max_ahead(&self) -> u16 {
+        self.welcome.max_ahead.min(MAX_AHEAD)
     }
 
     /// Most drafts of a pass.

@@ -61,7 +61,7 @@ pub struct Drafted {
 }
 
 /// A text that is being continued: an iterator of tokens. Dropped before its end it leaves the session ready for
-/// another text; after an error the session is over.
+/// another text; after an error, which [`Generation::end`] may have, the session is over.
 pub struct Generation<'a> {
     pub(super) client: &'a mut Client,
     pub(super) text: TextCache,
@@ -157,6 +157,25 @@ impl<'a> Generation<'a> {
         self
     }
 
+    /// Ends the text here, as dropping it does, and says whether a pass behind the tokens that have been handed out has
+    /// failed: with [`GenerateOptions::pad_output`] all passes are run before the first one is. Of an error that the
+    /// iterator has given it says nothing.
+    ///
+    /// # Errors
+    /// That pass's: the session is over.
+    ///
+    /// [`GenerateOptions::pad_output`]: super::generate::GenerateOptions::pad_output
+    pub fn end(mut self) -> Result<(), ServeError> {
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// Of a pass that gave no token, which is always the last.
+    fn failure(&mut self) -> Option<ServeError> {
+        let last = self.ready.pop_back();
+        self.ready.clear();
+        last.and_then(Result::err)
+    }
+
     /// Has products made for later passes, where there are none for `rows` rows.
     fn make_ahead(&mut self, rows: usize) -> Result<(), ServeError> {
         let first = usize::from(self.text.rows() == 0);
@@ -168,25 +187,18 @@ impl<'a> Generation<'a> {
         let lacking = later.max(rows).min(most).saturating_sub(held);
         let passes = lacking.min(self.client.texts_left());
         let passes = u16::try_from(passes).unwrap_or(u16::MAX);
-        let before = self.client.stats();
-        let made = self.client.make_ahead(passes, self.terms)?;
-        let after = self.client.stats();
-        if made.passes > 0 {
+        let Made { passes, cost } = self.client.make_ahead(passes, self.terms)?;
+        if passes > 0 {
             self.sent.push(Sent {
                 work: Work::Ahead,
-                rows: made.passes,
-                counted: made.passes * self.client.charge(),
-                cost: Cost {
-                    time: made.time,
-                    stats: after.since(&before),
-                },
-                after,
+                rows: passes,
+                counted: passes * self.client.charge(),
+                cost,
+                after: self.client.stats(),
             });
         }
-        self.made.passes += made.passes;
-        self.made.time += made.time;
-        self.made.bytes.0 += made.bytes.0;
-        self.made.bytes.1 += made.bytes.1;
+        self.made.passes += passes;
+        self.made.cost += cost;
         Ok(())
     }
 
@@ -364,9 +376,7 @@ impl Iterator for Generation<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended || self.left == 0 {
             // A pass after the end that failed: the session is over.
-            let last = self.ready.pop_back();
-            self.ready.clear();
-            return last.and_then(Result::err).map(Err);
+            return self.failure().map(Err);
         }
         let token = self.token();
         self.ended |= token.is_err();

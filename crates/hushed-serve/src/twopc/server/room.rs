@@ -6,7 +6,7 @@ use hushed_mpc::{Index, Layers, Memory, Terms, Wanted};
 
 use super::ServerConfig;
 use crate::error::ServeError;
-use crate::twopc::wire::{MAX_DRAFTS, MAX_TOP};
+use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS, MAX_TOP};
 
 /// The memory that a server may take, and what it needs.
 pub(super) struct Room {
@@ -26,7 +26,10 @@ impl Room {
     ) -> Result<Self, ServeError> {
         let (_, max_tokens) = rows;
         let pass = config.max_pass_tokens.max(max_tokens);
-        let (ahead, drafts) = (config.max_ahead, config.max_drafts.min(MAX_DRAFTS));
+        let (ahead, drafts) = (
+            config.max_ahead.min(MAX_AHEAD),
+            config.max_drafts.min(MAX_DRAFTS),
+        );
         let mut needed = Memory::largest(program, rows, pass)?.with_later(
             program,
             rows,

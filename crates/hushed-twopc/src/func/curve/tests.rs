@@ -19,6 +19,11 @@ fn gelu(x: f64) -> f64 {
     x * (0.5 + (sum * h / 3.0).copysign(x))
 }
 
+fn gelu_tanh(x: f64) -> f64 {
+    let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
+    0.5 * x * (1.0 + inner.tanh())
+}
+
 fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
@@ -33,10 +38,12 @@ fn sigmoid(x: f64) -> f64 {
     SIGMOID.limit * (1.0 / (1.0 + (-x).exp()) - 0.5)
 }
 
-fn all_curves() -> [(Curve, Function); 6] {
+fn all_curves() -> [(Curve, Function); 8] {
     [
         (GELU, gelu),
         (GELU_EIGHT, gelu),
+        (GELU_TANH, gelu_tanh),
+        (GELU_TANH_EIGHT, gelu_tanh),
         (SILU, silu),
         (TANH, f64::tanh),
         (ELU, elu),
