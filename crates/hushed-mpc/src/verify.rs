@@ -1,6 +1,6 @@
-//! Where accuracy goes: the same texts or images in the clear, with approximated functions and rounded numbers, and privately,
-//! compared after every stage. Of a model that generates the token that follows each row of a text is compared, found
-//! privately as when it generates, with all rows of the text in one pass.
+//! Where accuracy goes: the same texts or images in the clear, with approximated functions and rounded numbers, and
+//! privately, compared after every stage. Of a model that generates the token that follows each row of a text is
+//! compared, found privately as when it generates, with all rows of the text in one pass.
 //!
 //! Both parties run here, in two threads on fresh keys, and their shares are combined: a tool for the holder of the
 //! weights, never part of a session with another party.

@@ -1,5 +1,5 @@
-//! Activations of 3·10^3, planted in tiny decoders as published ones have them: at the first token, or at every one. And
-//! rows too small for the usual formats.
+//! Activations of 3·10^3, planted in tiny decoders as published ones have them: at the first token, or at every one.
+//! And rows too small for the usual formats.
 
 use hushed_model::testing::{beyond_formats, small_rows, wide_decoders};
 use hushed_model::{Calibration, Model, NormReach, Ranges, TokenIds, calibrate};

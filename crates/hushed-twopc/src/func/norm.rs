@@ -65,8 +65,8 @@ impl NormReach {
             && self.squares + 2 * self.finer <= Self::MOST
     }
 
-    /// Of rows of `width` numbers whose mean square with ε is below this, 1/√v errs by 0.5 % or more. A number is off by
-    /// u/√6, u = 2^−(7 + finer), when it is squared. The squares of that lengthen a row: of a root mean square s by
+    /// Of rows of `width` numbers whose mean square with ε is below this, 1/√v errs by 0.5 % or more. A number is off
+    /// by u/√6, u = 2^−(7 + finer), when it is squared. The squares of that lengthen a row: of a root mean square s by
     /// u²/12s² of itself. Its products with the numbers scatter by u/(s·√(6·width)), which is more where rows are
     /// shorter than 400.
     #[must_use]

@@ -33,8 +33,8 @@ pub const GELU_EIGHT: Curve = Curve {
     segments: &GELU_EIGHT_SEGMENTS,
 };
 
-/// The tanh form of GELU, x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2, which is GELU to within 4.8·10^−4, sixteen segments:
-/// off by at most 8.3·10^−5.
+/// The tanh form of GELU, x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2, which is GELU to within 4.8·10^−4, sixteen
+/// segments: off by at most 8.3·10^−5.
 pub const GELU_TANH: Curve = Curve {
     name: "gelu_tanh",
     limit: 4.0,
