@@ -1,15 +1,18 @@
 //! 2^(OFFSET − y) of a shared y, 1 ≤ y < 16.
 //!
-//! The parties hold y = y_c + y_s mod 16 with [`Y`]'s 12 fraction bits, y_p = k_p + φ_p with k_p in 0..16 and 0 ≤ φ_p
-//! < 1. Then
+//! The parties, a chooser and a holder, have y = y_c + y_h mod 16 with [`Y`]'s 12 fraction bits, y_p = k_p + φ_p with
+//! k_p in 0..16 and 0 ≤ φ_p < 1. Then
 //!
-//! > 2^−y = 2^−φ_c · 2^−φ_s · 2^−κ,  κ = (k_c + k_s) mod 16,
+//! > 2^−y = 2^−φ_c · 2^−φ_h · 2^−κ,  κ = (k_c + k_h) mod 16,
 //!
-//! as long as k_c + k_s and φ_c + φ_s do not carry across 16 together, which y ≥ 1 excludes: the integer part of y is κ
-//! or κ + 1. So no wrap is compared. The server knows v = 2^(OFFSET−φ_s) and k_s, and offers the 16 numbers v·2^−((j +
-//! k_s) mod 16); the client takes the one at j = k_c by a 1-of-16 OT, as additive shares; one product with the client's
-//! 13-bit u = 2^−φ_c ends it. It takes one table of 16·29 bits and one short product, 98 bytes, where the repeated
-//! squaring of BumbleBee §V-B takes six products of 70 bytes.
+//! as long as k_c + k_h and φ_c + φ_h do not carry across 16 together, which y ≥ 1 excludes: the integer part of y is κ
+//! or κ + 1. So no wrap is compared. The holder knows v = 2^(OFFSET−φ_h) and k_h, and offers the 16 numbers v·2^−((j +
+//! k_h) mod 16); the chooser takes the one at j = k_c by a 1-of-16 OT, as additive shares; one product with its 13-bit
+//! u = 2^−φ_c ends it. It takes one table of 16·29 bits and one short product, 98 bytes, where the repeated squaring of
+//! BumbleBee §V-B takes six products of 70 bytes.
+//!
+//! Nine tenths of that are the holder's. Either party holds for half of the elements, so that both send and compute at
+//! once.
 //!
 //! κ = 15 counts as zero: 2^−15 and less is below the precision of what follows.
 //!
@@ -22,7 +25,7 @@ use super::Format;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{Factor, Table, ole, ole_cost, table_16, table_16_cost};
+use crate::gadget::{client_chooses, ole, ole_cost, tables_16, tables_16_cost};
 use crate::share::Share;
 use hushed_net::Party;
 
@@ -41,47 +44,33 @@ const GUARD: u32 = 16;
 
 /// 2^([`OFFSET`] − y): `y` in [`Y`] with 1 ≤ y < 16; the result in [`OUT`].
 pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
-    let n = y.len();
-    match ctx.party() {
-        Party::Client => {
-            let index: Zeroizing<Vec<u8>> =
-                Zeroizing::new(y.words().iter().map(|w| (w >> Y.frac) as u8).collect());
-            let factor = y
-                .words()
-                .iter()
-                .map(|&w| pow2_minus(fraction(w), 0.0, U_FRAC));
-            let factor: Zeroizing<Vec<u64>> = Zeroizing::new(factor.collect());
-            let chosen = table_16(ctx, Table::Chooser { index: &index }, OUT.ring, n)?;
-            let cross = ole(
-                ctx,
-                Factor::Chooser {
-                    values: &factor,
-                    bits: U_BITS,
-                },
-                OUT.ring,
-            )?;
-            let own = chosen.words().iter().zip(factor.iter());
-            let own = own.map(|(z, u)| z.wrapping_mul(*u)).collect();
-            Ok(Share::new(OUT.ring, own).add(&cross))
-        }
-        Party::Server => {
-            let entries = Zeroizing::new(entries(y.words()));
-            let rest = table_16(ctx, Table::Holder { entries: &entries }, OUT.ring, n)?;
-            let factor = Factor::Messenger {
-                values: rest.words(),
-                bits: U_BITS,
-            };
-            ole(ctx, factor, OUT.ring)
-        }
-    }
+    let (head, tail) = y.words().split_at(client_chooses(y.len()));
+    let client = ctx.party() == Party::Client;
+    let (chosen, held) = if client { (head, tail) } else { (tail, head) };
+    let index = chosen.iter().map(|w| (w >> Y.frac) as u8);
+    let index: Zeroizing<Vec<u8>> = Zeroizing::new(index.collect());
+    let tables = Zeroizing::new(entries(held));
+    let [taken, rest] = tables_16(ctx, &index, &tables, OUT.ring)?;
+
+    let factor = chosen.iter().map(|&w| pow2_minus(fraction(w), 0.0, U_FRAC));
+    let factor: Zeroizing<Vec<u64>> = Zeroizing::new(factor.collect());
+    let [cross, rest] = ole(ctx, &factor, rest.words(), U_BITS, OUT.ring)?;
+    let own = taken.words().iter().zip(factor.iter());
+    let own = own.map(|(z, u)| z.wrapping_mul(*u)).collect();
+    let own = Share::new(OUT.ring, own).add(&cross);
+    let parts = if client { [&own, &rest] } else { [&rest, &own] };
+    Ok(Share::concat(OUT.ring, &parts))
 }
 
 /// The cost of [`exp2_negative`] for `n` elements.
 pub fn exp2_negative_cost(n: usize) -> Cost {
-    table_16_cost(n, Party::Client, OUT.ring) + ole_cost(n, Party::Client, U_BITS, OUT.ring)
+    let first = client_chooses(n);
+    let (by_client, by_server) = (first, n - first);
+    tables_16_cost(by_client, by_server, OUT.ring)
+        + ole_cost(by_client, by_server, U_BITS, OUT.ring)
 }
 
-/// The server's tables: entry j of element i is v·2^−((j + k_i) mod 16).
+/// The holder's tables: entry j of element i is v·2^−((j + k_i) mod 16).
 fn entries(y: &[u64]) -> Vec<u64> {
     let mut out = Vec::with_capacity(16 * y.len());
     for &w in y {

@@ -22,7 +22,7 @@
 //! | [`mul`] | 1 | ℓ(ℓ+3) |
 //! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |
 //! | [`ole`] | 1 | bits + Σ (ℓ−j) |
-//! | [`table_16`] | 2 | 4 + 15ℓ |
+//! | [`table_16`], [`tables_16`] | 2 | 4 + 15ℓ |
 //! | [`max_rows`], [`argmax_levels`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
 //! | [`largest_of_few`], groups of k | for each level [`msb`], [`all`] of k − 1 bits, [`mux`] | those of k(k−1)/2, k − 1 and k − 1 |
 //! | [`pick()`] one of k | 2⌈log₁₆ k⌉ | (k−1)ℓ and some more |
@@ -61,14 +61,13 @@ pub use maximum::{
     argmax_levels, argmax_levels_cost, largest_of_few, largest_of_few_cost, max_of_rows,
     max_of_rows_cost, max_rows, max_rows_cost,
 };
-pub use multiply::{
-    Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
-};
+pub use multiply::{mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost};
 pub use pick::{pick, pick_cost};
 pub use round::{open_rounded, open_rounded_cost, round, round_cost};
+pub(crate) use select::client_chooses;
 pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use select::{offered, own_product};
-pub use table::{Table, table_16, table_16_cost};
+pub use table::{Table, table_16, table_16_cost, tables_16, tables_16_cost};
 pub use top_bits::{top_bits, top_bits_cost};
 pub use truncate::{Sign, truncate, truncate_cost};

@@ -17,25 +17,6 @@ use crate::ot::additive::{self, Choice, Offer, Products, Shape, additive};
 use crate::share::{Ring, SecretWords, Share};
 use hushed_net::Party;
 
-/// This party's part in [`ole`]. Values are reduced modulo the ring.
-#[derive(Clone, Copy)]
-pub enum Factor<'a> {
-    /// Values whose lowest `bits` bits choose; the bits above must be zero.
-    Chooser {
-        /// The values.
-        values: &'a [u64],
-        /// How many bits they have, 1 to 64.
-        bits: u32,
-    },
-    /// Values that are added in.
-    Messenger {
-        /// The values.
-        values: &'a [u64],
-        /// How many bits the chooser's values have.
-        bits: u32,
-    },
-}
-
 /// Cost of [`square`] of `n` elements of `ring`.
 pub fn square_cost(n: usize, ring: Ring) -> Cost {
     let first = client_chooses(n);
@@ -126,34 +107,29 @@ fn rows_shape(rows: usize, cols: usize, ring: Ring) -> Shape {
     }
 }
 
-/// Cost of [`ole`] of `n` products with `chooser` choosing by `bits` bits.
-pub fn ole_cost(n: usize, chooser: Party, bits: u32, ring: Ring) -> Cost {
-    let shape = Some(Shape::of_values(n, bits, ring.bits()));
-    match chooser {
-        Party::Client => additive::cost(shape, None),
-        Party::Server => additive::cost(None, shape),
-    }
+/// Cost of [`ole`] of so many products in which the client's values choose, and so many in which the server's do.
+pub fn ole_cost(by_client: usize, by_server: usize, bits: u32, ring: Ring) -> Cost {
+    let shape = |n| Some(Shape::of_values(n, bits, ring.bits()));
+    additive::cost(shape(by_client), shape(by_server))
 }
 
-/// Shares modulo 2^ℓ (`ring`) of a_i·b_i, of which each party knows one factor.
+/// Shares modulo 2^ℓ (`ring`) of a_i·b_i, of which each party knows one factor, in both directions: of this party's
+/// `chosen`, whose lowest `bits` bits choose and whose others are zero, and of its `offered`, which are added in.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless `bits` is 1 to 64.
-pub fn ole(ctx: &mut Ctx, mine: Factor<'_>, ring: Ring) -> Result<Share, TwopcError> {
-    let shape = |n, bits| Shape::of_values(n, bits, ring.bits());
-    let mut products = match mine {
-        Factor::Chooser { values, bits } => {
-            gilboa(ctx, Some((shape(values.len(), bits), values)), None)?
-        }
-        Factor::Messenger { values, bits } => {
-            gilboa(ctx, None, Some((shape(values.len(), bits), values)))?
-        }
-    };
-    let words = match mine {
-        Factor::Chooser { .. } => std::mem::take(&mut products.chosen),
-        Factor::Messenger { .. } => std::mem::take(&mut products.offered),
-    };
-    Ok(Share::new(ring, words))
+pub fn ole(
+    ctx: &mut Ctx,
+    chosen: &[u64],
+    offered: &[u64],
+    bits: u32,
+    ring: Ring,
+) -> Result<[Share; 2], TwopcError> {
+    let shape = |n| Shape::of_values(n, bits, ring.bits());
+    let offer = (shape(offered.len()), offered);
+    let mut products = gilboa(ctx, Some((shape(chosen.len()), chosen)), Some(offer))?;
+    let words = [&mut products.chosen, &mut products.offered].map(std::mem::take);
+    Ok(words.map(|words| Share::new(ring, words)))
 }
 
 /// Both directions of Gilboa's product: the shape and the values with which this party chooses, and those that it
@@ -268,25 +244,23 @@ mod tests {
             (0, 4, 4),
         ] {
             let ring = Ring::new(ring_bits);
-            let a = values(n, Ring::new(bits), 11);
-            let b = values(n, ring, 12);
-            let chooser = Factor::Chooser { values: &a, bits };
-            let messenger = Factor::Messenger { values: &b, bits };
-            let pairs = a.iter().zip(&b);
-            let want: Vec<u64> = pairs
-                .map(|(a, b)| ring.reduce(a.wrapping_mul(*b)))
-                .collect();
-            let roles = [
-                (chooser, messenger, Party::Client),
-                (messenger, chooser, Party::Server),
-            ];
-            for (client, server, who) in roles {
-                let (z0, z1, stats) = run_counted(
-                    |ctx| ole(ctx, client, ring).unwrap(),
-                    |ctx| ole(ctx, server, ring).unwrap(),
+            for (by_client, by_server) in [(n, 0), (0, n), (n, n / 2)] {
+                let factors =
+                    |n, seed| (values(n, Ring::new(bits), seed), values(n, ring, seed + 1));
+                let ((a, b), (c, d)) = (factors(by_client, 11), factors(by_server, 13));
+                let ([x0, y0], [y1, x1], stats) = run_counted(
+                    |ctx| ole(ctx, &a, &d, bits, ring).unwrap(),
+                    |ctx| ole(ctx, &c, &b, bits, ring).unwrap(),
                 );
-                assert_cost(&stats, ole_cost(n, who, bits, ring));
-                assert_eq!(reveal(&z0, &z1), want, "{n} {bits} {ring_bits}");
+                assert_cost(&stats, ole_cost(by_client, by_server, bits, ring));
+                let want = |a: &[u64], b: &[u64]| -> Vec<u64> {
+                    let pairs = a.iter().zip(b);
+                    pairs
+                        .map(|(a, b)| ring.reduce(a.wrapping_mul(*b)))
+                        .collect()
+                };
+                assert_eq!(reveal(&x0, &x1), want(&a, &b), "{n} {bits} {ring_bits}");
+                assert_eq!(reveal(&y0, &y1), want(&c, &d), "{n} {bits} {ring_bits}");
             }
         }
     }

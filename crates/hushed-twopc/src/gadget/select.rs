@@ -187,7 +187,7 @@ pub(super) fn private_product(
 }
 
 /// How many of n elements the client chooses for: half, in whole words of bits.
-pub(super) fn client_chooses(n: usize) -> usize {
+pub(crate) fn client_chooses(n: usize) -> usize {
     n.min(64 * n.div_ceil(128))
 }
 

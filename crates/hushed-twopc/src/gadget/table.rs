@@ -31,6 +31,35 @@ pub fn table_16_cost(n: usize, chooser: Party, ring: Ring) -> Cost {
     one_of_n::cost(n, chooser, ring)
 }
 
+/// Cost of [`tables_16`], in so many of which the client chooses, and in so many the server.
+pub fn tables_16_cost(by_client: usize, by_server: usize, ring: Ring) -> Cost {
+    one_of_n::both_cost(by_client, by_server, ring)
+}
+
+/// As [`table_16`] in both directions at once: this party's shares where its `index` chooses, and where it holds the
+/// `entries`, sixteen an element.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] for an index above 15, or another number of entries.
+pub fn tables_16(
+    ctx: &mut Ctx,
+    index: &[u8],
+    entries: &[u64],
+    ring: Ring,
+) -> Result<[Share; 2], TwopcError> {
+    let n = entries.len() / 16;
+    expect_len("tables_16", "entries", entries.len(), 16 * n)?;
+    places(index)?;
+    let (chosen, held) = one_of_n::both(ctx, index, entries, ring)?;
+    Ok([chosen, held.into_words()].map(|words| Share::new(ring, words)))
+}
+
+/// The high bits of all at once, so that the check tells no index apart: that they are zero is no secret.
+fn places(index: &[u8]) -> Result<(), TwopcError> {
+    let high = taint::opened(index.iter().fold(0, |all, i| all | i) & !15);
+    expect_at_most("table_16", "index", high.into(), 15)
+}
+
 /// Shares of entries\[i\]\[index_i\] mod 2^ℓ (`ring`) for `n` elements.
 ///
 /// # Errors
@@ -39,9 +68,7 @@ pub fn table_16(ctx: &mut Ctx, role: Table<'_>, ring: Ring, n: usize) -> Result<
     let words = match role {
         Table::Chooser { index } => {
             expect_len("table_16", "indices", index.len(), n)?;
-            // The high bits of all at once, so that the check tells no index apart: that they are zero is no secret.
-            let high = taint::opened(index.iter().fold(0, |all, i| all | i) & !15);
-            expect_at_most("table_16", "index", high.into(), 15)?;
+            places(index)?;
             one_of_n::choose(ctx, index, ring)?
         }
         Table::Holder { entries } => {
@@ -84,6 +111,30 @@ mod tests {
     }
 
     #[test]
+    fn both_choose_at_once() {
+        for (by_client, by_server) in [(0, 0), (5, 0), (0, 7), (64, 1), (70, 130)] {
+            let ring = Ring::new(29);
+            let mut rng = SecretRng::insecure_from_seed(9);
+            let mut tables =
+                |n: usize| -> Vec<u64> { (0..16 * n).map(|_| rng.next_u64()).collect() };
+            let (of_server, of_client) = (tables(by_client), tables(by_server));
+            let index = |n: usize| -> Vec<u8> { (0..n).map(|i| (5 * i % 16) as u8).collect() };
+            let [client, server] = [by_client, by_server].map(index);
+            let ([a0, b0], [b1, a1], stats) = run_counted(
+                |ctx| tables_16(ctx, &client, &of_client, ring).unwrap(),
+                |ctx| tables_16(ctx, &server, &of_server, ring).unwrap(),
+            );
+            assert_cost(&stats, tables_16_cost(by_client, by_server, ring));
+            let want = |index: &[u8], entries: &[u64]| -> Vec<u64> {
+                let of = |(i, &at): (usize, &u8)| ring.reduce(entries[16 * i + usize::from(at)]);
+                index.iter().enumerate().map(of).collect()
+            };
+            assert_eq!(reveal(&a0, &a1), want(&client, &of_server));
+            assert_eq!(reveal(&b0, &b1), want(&server, &of_client));
+        }
+    }
+
+    #[test]
     fn roles_are_checked() {
         run_counted(
             |ctx| {
@@ -93,6 +144,8 @@ mod tests {
                 assert!(table_16(ctx, Table::Chooser { index: &[1] }, ring, 2).is_err());
                 let entries = Table::Holder { entries: &[0; 15] };
                 assert!(table_16(ctx, entries, ring, 1).is_err());
+                assert!(tables_16(ctx, &[16], &[], ring).is_err());
+                assert!(tables_16(ctx, &[], &[0; 15], ring).is_err());
             },
             |_| (),
         );

@@ -83,6 +83,61 @@ pub fn cost(n: usize, chooser: Party, ring: Ring) -> Cost {
     }
 }
 
+/// Cost of so many transfers that the client chooses in, and so many that the server does, at once.
+pub fn both_cost(by_client: usize, by_server: usize, ring: Ring) -> Cost {
+    let [client, server] = [by_client, by_server].map(|n| Batch { n, bits: 4, ring });
+    let exchange = |a: usize, b: usize| Cost::exchange(a as u64, b as u64);
+    exchange(client.choice_len(), server.choice_len())
+        + exchange(server.entries_len(), client.entries_len())
+            .with_cots(4 * by_server as u64, 4 * by_client as u64)
+}
+
+/// This party's shares as the chooser, of one place a table of the other party's, and as the holder of its own: as
+/// [`choose`] and [`offer`], in the same two messages.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the entries are this party's own, sixteen for each element"
+)]
+pub(crate) fn both(
+    ctx: &mut Ctx,
+    index: &[u8],
+    entries: &[u64],
+    ring: Ring,
+) -> Result<(Vec<u64>, SecretWords), TwopcError> {
+    let batch = |n| Batch { n, bits: 4, ring };
+    let (own, theirs) = (batch(index.len()), batch(entries.len() / PLACES));
+    let holder = |ctx: &mut Ctx| match theirs.n {
+        0 => Ok(None),
+        _ => Holder::draw(ctx, theirs).map(Some),
+    };
+    let chooser = |ctx: &mut Ctx| match own.n {
+        0 => Ok(None),
+        _ => Chooser::draw(ctx, own, index).map(Some),
+    };
+    // The client's tables first, on both sides.
+    let (holder, chooser) = match ctx.party() {
+        Party::Client => {
+            let holder = holder(ctx)?;
+            (holder, chooser(ctx)?)
+        }
+        Party::Server => {
+            let chooser = chooser(ctx)?;
+            (holder(ctx)?, chooser)
+        }
+    };
+    let (chooser, message) = chooser.unzip();
+    let (message, len) = (message.unwrap_or_default(), theirs.choice_len());
+    let choice = wire::exchange(&mut ctx.session, CHOICE, message, len)?;
+    let table = |i: usize, row: &mut [u64]| row.copy_from_slice(&entries[PLACES * i..][..PLACES]);
+    let (message, offered) = match holder {
+        Some(holder) => holder.answer(&choice, None, table)?,
+        None => Default::default(),
+    };
+    let reply = wire::exchange(&mut ctx.session, ENTRIES, message, own.entries_len())?;
+    let chosen = chooser.map(|chooser| chooser.read(&reply)).transpose()?;
+    Ok((chosen.unwrap_or_default(), offered))
+}
+
 /// The chooser's shares; `index` holds values 0 to 15.
 pub(crate) fn choose(ctx: &mut Ctx, index: &[u8], ring: Ring) -> Result<Vec<u64>, TwopcError> {
     let batch = Batch {
