@@ -81,7 +81,7 @@ fn decoder(width: usize, heads: usize, hidden: usize) -> Result<Program, BenchEr
             norm.gain = Some(vec![1.0; width].into());
         }
     }
-    Ok(network.program())
+    Ok(network.program_of_all_rows())
 }
 
 /// The model whose sizes are taken, with random weights.
