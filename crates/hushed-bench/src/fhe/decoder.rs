@@ -10,16 +10,32 @@ use hushed_fhe::ops::decoder::rms::{rms_norm, root_levels};
 use hushed_fhe::ops::decoder::rope::{Turned, turns};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::simulate::Counts;
-use hushed_fhe::{Acts, FheError, Interval, LinearMap, NormChoice, Slots, fits};
+use hushed_fhe::{Acts, Encrypted, FheError, Interval, LinearMap, NormChoice, Slots, fits};
 use hushed_model::{Heads, Norm, NormKind, Pairs, Rope, StepId};
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, counted};
+use super::{Bed, Normal, Taken, counted};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
 /// Columns of a product that are held at once.
 const BLOCK: usize = 32;
+
+/// A step's result and what it took, in the quickest of the runs.
+fn quickest<T>(
+    bed: &Bed,
+    how: How<'_>,
+    step: impl Fn(&Encrypted) -> Result<T, FheError>,
+) -> Result<(T, Taken), BenchError> {
+    let mut found = bed.take(&step)?;
+    for _ in 1..how.runs {
+        let run = bed.take(&step)?;
+        if run.1.seconds < found.1.seconds {
+            found = run;
+        }
+    }
+    Ok(found)
+}
 
 /// A row for the product of ENSI's Figure 7.
 pub fn ternary_products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
@@ -59,24 +75,14 @@ fn ternary(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
         bound: 1.0,
         bias: None,
     };
-    let mut best: Option<(_, _)> = None;
-    for _ in 0..how.runs {
-        let (sums, taken) = bed.take(|on| {
-            let mut partial = None;
-            for start in (0..INPUTS).step_by(BLOCK) {
-                let part = map.columns(start..start + BLOCK);
-                partial = Some(on.ternary_add(&part, &block, partial)?);
-            }
-            partial.map_or(Ok(Vec::new()), |partial| on.ternary_finish(partial))
-        })?;
-        if best
-            .as_ref()
-            .is_none_or(|(_, least): &(_, super::Taken)| taken.seconds < least.seconds)
-        {
-            best = Some((sums, taken));
+    let (sums, taken) = quickest(&bed, how, |on| {
+        let mut partial = None;
+        for start in (0..INPUTS).step_by(BLOCK) {
+            let part = map.columns(start..start + BLOCK);
+            partial = Some(on.ternary_add(&part, &block, partial)?);
         }
-    }
-    let (sums, taken) = best.ok_or(BenchError::BadWeights)?;
+        partial.map_or(Ok(Vec::new()), |partial| on.ternary_finish(partial))
+    })?;
     let row = &map.weights[..INPUTS];
     let expected = |slot: usize| -> f64 {
         let products = row.iter().enumerate();
@@ -133,17 +139,7 @@ fn sigmoid(degree: usize, about: &Value, how: How<'_>) -> Result<Value, BenchErr
     let argument = |slot| (score(slot) - wide.middle()) / wide.half();
     let values: Vec<f64> = (0..params.slots()).map(argument).collect();
     let t = bed.encrypt(&values, limbs, scale)?;
-    let mut best: Option<(_, super::Taken)> = None;
-    for _ in 0..how.runs {
-        let (found, taken) = bed.take(|on| evaluate(on, &t, &polynomial, scale))?;
-        if best
-            .as_ref()
-            .is_none_or(|(_, least)| taken.seconds < least.seconds)
-        {
-            best = Some((found, taken));
-        }
-    }
-    let (found, taken) = best.ok_or(BenchError::BadWeights)?;
+    let (found, taken) = quickest(&bed, how, |on| evaluate(on, &t, &polynomial, scale))?;
     let error = bed.error(&found, |slot| 1.0 / (1.0 + (-score(slot) - BIAS).exp()))?;
     let parts = json!({
         "error": error,
@@ -191,27 +187,16 @@ fn turned_head(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     let pair = |_| Complex64::new(random.next() / 4.0, random.next() / 4.0);
     let values: Vec<Complex64> = (0..slots).map(pair).collect();
     let x = bed.encrypt_pairs(&values, PRIMES, scale)?;
-    let mut found: Option<(_, super::Taken)> = None;
     let turn = |i| turns(layout, &heads, Some(&rope), i, 1, Turned::DiagonalQuery);
     let plain: Vec<Vec<Complex64>> = (0..heads.width / 2).map(turn).collect();
-    for _ in 0..how.runs {
-        let (last, taken) = bed.take(|on| {
-            let mut last = None;
-            for by in &plain {
-                last = Some((on.mul_pairs(&x, by, scale)?, by));
-            }
-            Ok(last)
-        })?;
-        if found
-            .as_ref()
-            .is_none_or(|(_, least)| taken.seconds < least.seconds)
-        {
-            found = Some((last, taken));
+    let (last, taken) = quickest(&bed, how, |on| {
+        let mut last = None;
+        for by in &plain {
+            last = Some((on.mul_pairs(&x, by, scale)?, by));
         }
-    }
-    let (Some((turned, by)), taken) = found.ok_or(BenchError::BadWeights)? else {
-        return Err(BenchError::BadWeights);
-    };
+        Ok(last)
+    })?;
+    let (turned, by) = last.ok_or(BenchError::BadWeights)?;
     let opened = bed.decryptor.decrypt_raw(&turned)?;
     let pairs = opened.iter().zip(values.iter().zip(by));
     let error = pairs.map(|(found, (x, by))| (found - x * by).norm());

@@ -16,6 +16,18 @@ use hushed_twopc::{Cost, Ctx, TwopcError};
 
 use crate::formats::{ACTIVATION, GATE, GATED, LINEAR, SQUARE_GATE, SQUARE_GATED};
 
+/// Every activation.
+const ALL: [Activation; 8] = [
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::QuickGelu,
+    Activation::Relu,
+    Activation::Relu2,
+    Activation::Silu,
+    Activation::Tanh,
+    Activation::Elu,
+];
+
 /// A protocol for an activation: from s·x in [`LINEAR`] to s·f(x) in [`ACTIVATION`], s = [`Function::scale`].
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
@@ -157,21 +169,11 @@ fn fewest(tolerance: Option<Tolerance>, [few, many]: [Curve; 2]) -> Curve {
 
 /// The choice above, as text for the plan's hash: constants of the curves are in [`hushed_twopc::func::describe`].
 pub(crate) fn describe() -> String {
-    let all = [
-        Activation::Gelu,
-        Activation::GeluTanh,
-        Activation::QuickGelu,
-        Activation::Relu,
-        Activation::Relu2,
-        Activation::Silu,
-        Activation::Tanh,
-        Activation::Elu,
-    ];
     let one = |a| {
         let f = Function::new(a, None);
         format!("{a:?}={}*{}", f.name(), f.scale())
     };
-    all.map(one).join(" ")
+    ALL.map(one).join(" ")
 }
 
 #[cfg(test)]
@@ -184,16 +186,7 @@ mod tests {
 
     #[test]
     fn every_function_errs_as_it_says() {
-        for activation in [
-            Activation::Gelu,
-            Activation::GeluTanh,
-            Activation::QuickGelu,
-            Activation::Relu,
-            Activation::Relu2,
-            Activation::Silu,
-            Activation::Tanh,
-            Activation::Elu,
-        ] {
+        for activation in ALL {
             for tolerance in [None, tolerance(30.0, 2e-4)] {
                 let f = Function::new(activation, tolerance);
                 let reach = f.range().min(60.0);

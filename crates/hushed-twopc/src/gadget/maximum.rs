@@ -274,6 +274,15 @@ mod tests {
         }
     }
 
+    /// The largest of each row of these widths.
+    fn maxima(mut x: &[i64], widths: &[usize]) -> Vec<i64> {
+        let row = |width: &usize| {
+            let row = x.split_off(..*width).unwrap();
+            *row.iter().max().unwrap()
+        };
+        widths.iter().map(row).collect()
+    }
+
     #[test]
     fn rows_of_several_widths() {
         let ring = Ring::new(32);
@@ -289,12 +298,7 @@ mod tests {
             |ctx| max_of_rows(ctx, &x1, &widths, 0, 20).unwrap(),
         );
         assert_cost(&stats, max_of_rows_cost(&widths, ring, 0, 20));
-        let mut rest = &x[..];
-        for (width, found) in widths.iter().zip(reveal_signed(&y0, &y1)) {
-            let (row, later) = rest.split_at(*width);
-            assert_eq!(found, *row.iter().max().unwrap());
-            rest = later;
-        }
+        assert_eq!(reveal_signed(&y0, &y1), maxima(&x, &widths));
     }
 
     /// Rows of a few tokens behind a long text are filled up to the widest; those of a whole text are not.
@@ -325,12 +329,7 @@ mod tests {
             |ctx| max_of_rows(ctx, &x1, &widths, 0, 17).unwrap(),
         );
         assert_cost(&stats, max_of_rows_cost(&widths, ring, 0, 17));
-        let mut rest = &x[..];
-        for (width, found) in widths.iter().zip(reveal_signed(&y0, &y1)) {
-            let (row, later) = rest.split_at(*width);
-            assert_eq!(found, *row.iter().max().unwrap());
-            rest = later;
-        }
+        assert_eq!(reveal_signed(&y0, &y1), maxima(&x, &widths));
     }
 
     #[test]

@@ -11,9 +11,8 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::ot::additive::{self, Choice, Offer, Shape, additive};
-use crate::ot::one_of_n::{Batch, CHOICE, Chooser, ENTRIES, Holder};
+use crate::ot::one_of_n::{self, Batch};
 use crate::share::{BitShare, Ring, Share};
-use crate::wire;
 use hushed_net::Party;
 use zeroize::Zeroizing;
 
@@ -100,28 +99,14 @@ pub fn select(ctx: &mut Ctx, index: &[BitShare], values: &[Share]) -> Result<Sha
     };
     let place = |i: usize| (index.iter().rev()).fold(0, |k, plane| 2 * k + plane.bit(i) as u8);
     let own = Zeroizing::new((0..n).map(place).collect::<Vec<u8>>());
-    // The client's values first, on both sides.
-    let (holder, chooser, message) = match ctx.party() {
-        Party::Client => {
-            let holder = Holder::draw(ctx, batch)?;
-            let (chooser, message) = Chooser::draw(ctx, batch, &own)?;
-            (holder, chooser, message)
-        }
-        Party::Server => {
-            let (chooser, message) = Chooser::draw(ctx, batch, &own)?;
-            (Holder::draw(ctx, batch)?, chooser, message)
-        }
-    };
-    let choice = wire::exchange(&mut ctx.session, CHOICE, message, batch.choice_len())?;
     let planes: Vec<&[u64]> = index.iter().map(BitShare::words).collect();
     let table = |i: usize, row: &mut [u64]| {
         let entries = row.iter_mut().zip(values);
         entries.for_each(|(entry, v)| *entry = v.words()[i]);
     };
-    let (message, offered) = holder.answer(&choice, Some(&planes), table)?;
-    let offered = Share::new(ring, offered.into_words());
-    let reply = wire::exchange(&mut ctx.session, ENTRIES, message, batch.entries_len())?;
-    Ok(offered.add(&Share::new(ring, chooser.read(&reply)?)))
+    let (chosen, held) = one_of_n::both(ctx, (batch, &own), (batch, Some(&planes)), table)?;
+    let held = Share::new(ring, held.into_words());
+    Ok(held.add(&Share::new(ring, chosen)))
 }
 
 /// Cost of [`bit_to_arith`] of `n` bits into `ring`.

@@ -6,7 +6,7 @@
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_most, expect_len};
-use crate::ot::one_of_n;
+use crate::ot::one_of_n::{self, Batch};
 use crate::share::{Ring, Share};
 use hushed_math::taint;
 use hushed_net::Party;
@@ -28,12 +28,15 @@ pub enum Table<'a> {
 
 /// Cost of [`table_16`] for `n` look-ups with `chooser` choosing.
 pub fn table_16_cost(n: usize, chooser: Party, ring: Ring) -> Cost {
-    one_of_n::cost(n, chooser, ring)
+    match chooser {
+        Party::Client => tables_16_cost(n, 0, ring),
+        Party::Server => tables_16_cost(0, n, ring),
+    }
 }
 
 /// Cost of [`tables_16`], in so many of which the client chooses, and in so many the server.
 pub fn tables_16_cost(by_client: usize, by_server: usize, ring: Ring) -> Cost {
-    one_of_n::both_cost(by_client, by_server, ring)
+    one_of_n::cost(by_client, by_server, ring)
 }
 
 /// As [`table_16`] in both directions at once: this party's shares where its `index` chooses, and where it holds the
@@ -48,16 +51,15 @@ pub fn tables_16(
     ring: Ring,
 ) -> Result<[Share; 2], TwopcError> {
     let n = entries.len() / 16;
-    expect_len("tables_16", "entries", entries.len(), 16 * n)?;
-    places(index)?;
-    let (chosen, held) = one_of_n::both(ctx, index, entries, ring)?;
-    Ok([chosen, held.into_words()].map(|words| Share::new(ring, words)))
-}
-
-/// The high bits of all at once, so that the check tells no index apart: that they are zero is no secret.
-fn places(index: &[u8]) -> Result<(), TwopcError> {
+    expect_len("table_16", "entries", entries.len(), 16 * n)?;
+    // The high bits of all at once, so that the check tells no index apart: that they are zero is no secret.
     let high = taint::opened(index.iter().fold(0, |all, i| all | i) & !15);
-    expect_at_most("table_16", "index", high.into(), 15)
+    expect_at_most("table_16", "index", high.into(), 15)?;
+    let batch = |n| Batch { n, bits: 4, ring };
+    let (own, theirs) = ((batch(index.len()), index), (batch(n), None));
+    let table = |i: usize, row: &mut [u64]| row.copy_from_slice(&entries[16 * i..][..16]);
+    let (chosen, held) = one_of_n::both(ctx, own, theirs, table)?;
+    Ok([chosen, held.into_words()].map(|words| Share::new(ring, words)))
 }
 
 /// Shares of entries\[i\]\[index_i\] mod 2^ℓ (`ring`) for `n` elements.
@@ -65,18 +67,18 @@ fn places(index: &[u8]) -> Result<(), TwopcError> {
 /// # Errors
 /// [`TwopcError::Misuse`] unless there are `n` indices of 0 to 15, or 16·`n` entries.
 pub fn table_16(ctx: &mut Ctx, role: Table<'_>, ring: Ring, n: usize) -> Result<Share, TwopcError> {
-    let words = match role {
+    match role {
         Table::Chooser { index } => {
             expect_len("table_16", "indices", index.len(), n)?;
-            places(index)?;
-            one_of_n::choose(ctx, index, ring)?
+            let [chosen, _] = tables_16(ctx, index, &[], ring)?;
+            Ok(chosen)
         }
         Table::Holder { entries } => {
             expect_len("table_16", "entries", entries.len(), 16 * n)?;
-            one_of_n::offer(ctx, entries, ring)?
+            let [_, held] = tables_16(ctx, &[], entries, ring)?;
+            Ok(held)
         }
-    };
-    Ok(Share::new(ring, words))
+    }
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ use hushed_math::bits::{Block, Mask, PadHash, TABLE};
 use hushed_net::{Kind, Party};
 use zeroize::Zeroizing;
 
-pub(crate) const CHOICE: Kind = Kind(0x0330);
-pub(crate) const ENTRIES: Kind = Kind(0x0331);
+const CHOICE: Kind = Kind(0x0330);
+const ENTRIES: Kind = Kind(0x0331);
 /// The most places.
 const PLACES: usize = TABLE;
 /// Elements hashed at a time.
@@ -68,23 +68,8 @@ impl Batch {
     }
 }
 
-/// Cost of `n` transfers of sixteen entries of `ring`.
-pub fn cost(n: usize, chooser: Party, ring: Ring) -> Cost {
-    let batch = Batch { n, bits: 4, ring };
-    let (choice, entries) = (batch.choice_len() as u64, batch.entries_len() as u64);
-    let cots = 4 * n as u64;
-    let sent = |client, server| Cost {
-        rounds: 2 * u64::from(n > 0),
-        ..Cost::exchange(client, server)
-    };
-    match chooser {
-        Party::Client => sent(choice, entries).with_cots(0, cots),
-        Party::Server => sent(entries, choice).with_cots(cots, 0),
-    }
-}
-
-/// Cost of so many transfers that the client chooses in, and so many that the server does, at once.
-pub fn both_cost(by_client: usize, by_server: usize, ring: Ring) -> Cost {
+/// Cost of so many transfers of sixteen entries that the client chooses in, and so many that the server does, at once.
+pub fn cost(by_client: usize, by_server: usize, ring: Ring) -> Cost {
     let [client, server] = [by_client, by_server].map(|n| Batch { n, bits: 4, ring });
     let exchange = |a: usize, b: usize| Cost::exchange(a as u64, b as u64);
     exchange(client.choice_len(), server.choice_len())
@@ -92,20 +77,14 @@ pub fn both_cost(by_client: usize, by_server: usize, ring: Ring) -> Cost {
             .with_cots(4 * by_server as u64, 4 * by_client as u64)
 }
 
-/// This party's shares as the chooser, of one place a table of the other party's, and as the holder of its own: as
-/// [`choose`] and [`offer`], in the same two messages.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the entries are this party's own, sixteen for each element"
-)]
+/// This party's shares as the chooser, of the places `index` of the other party's tables, and as the holder of its own,
+/// which [`Holder::answer`] takes. Both batches at once; either may be empty.
 pub(crate) fn both(
     ctx: &mut Ctx,
-    index: &[u8],
-    entries: &[u64],
-    ring: Ring,
+    (own, index): (Batch, &[u8]),
+    (theirs, rotate): (Batch, Option<&[&[u64]]>),
+    table: impl Fn(usize, &mut [u64]),
 ) -> Result<(Vec<u64>, SecretWords), TwopcError> {
-    let batch = |n| Batch { n, bits: 4, ring };
-    let (own, theirs) = (batch(index.len()), batch(entries.len() / PLACES));
     let holder = |ctx: &mut Ctx| match theirs.n {
         0 => Ok(None),
         _ => Holder::draw(ctx, theirs).map(Some),
@@ -128,52 +107,13 @@ pub(crate) fn both(
     let (chooser, message) = chooser.unzip();
     let (message, len) = (message.unwrap_or_default(), theirs.choice_len());
     let choice = wire::exchange(&mut ctx.session, CHOICE, message, len)?;
-    let table = |i: usize, row: &mut [u64]| row.copy_from_slice(&entries[PLACES * i..][..PLACES]);
-    let (message, offered) = match holder {
-        Some(holder) => holder.answer(&choice, None, table)?,
+    let (message, held) = match holder {
+        Some(holder) => holder.answer(&choice, rotate, table)?,
         None => Default::default(),
     };
     let reply = wire::exchange(&mut ctx.session, ENTRIES, message, own.entries_len())?;
     let chosen = chooser.map(|chooser| chooser.read(&reply)).transpose()?;
-    Ok((chosen.unwrap_or_default(), offered))
-}
-
-/// The chooser's shares; `index` holds values 0 to 15.
-pub(crate) fn choose(ctx: &mut Ctx, index: &[u8], ring: Ring) -> Result<Vec<u64>, TwopcError> {
-    let batch = Batch {
-        n: index.len(),
-        bits: 4,
-        ring,
-    };
-    if batch.n == 0 {
-        return Ok(Vec::new());
-    }
-    let (chooser, message) = Chooser::draw(ctx, batch, index)?;
-    ctx.session.send_vec(CHOICE, message)?;
-    let reply = wire::recv_exactly(&mut ctx.session, ENTRIES, batch.entries_len())?;
-    chooser.read(&reply)
-}
-
-/// The holder's shares; `entries` holds sixteen words an element.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the entries are this party's own, sixteen for each element"
-)]
-pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u64>, TwopcError> {
-    let batch = Batch {
-        n: entries.len() / PLACES,
-        bits: 4,
-        ring,
-    };
-    if batch.n == 0 {
-        return Ok(Vec::new());
-    }
-    let holder = Holder::draw(ctx, batch)?;
-    let choice = wire::recv_exactly(&mut ctx.session, CHOICE, batch.choice_len())?;
-    let table = |i: usize, row: &mut [u64]| row.copy_from_slice(&entries[PLACES * i..][..PLACES]);
-    let (message, shares) = holder.answer(&choice, None, table)?;
-    ctx.session.send_vec(ENTRIES, message)?;
-    Ok(shares.into_words())
+    Ok((chosen.unwrap_or_default(), held))
 }
 
 /// A chooser that has sent its choice, or is about to.

@@ -1,6 +1,6 @@
 //! `hushed verify`, of a run between two parties: both of them here.
 
-use hushed_model::{Item, Model, cosine, largest};
+use hushed_model::{Item, Model, Task, cosine, largest};
 use hushed_mpc::verify::{Answer, Report, verify};
 use serde_json::json;
 
@@ -16,11 +16,12 @@ pub fn run(out: &Output, model: &Model, items: &[Item], scores: &[f64]) -> Resul
     let bar = out.progress(items.len() as u64, "three ways");
     let report = verify(model, items, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
-    let (name, of) = match model.public.images.is_some() {
-        true => ("image", "logits"),
-        false if model.public.config.labels.is_some() => ("text", "logits"),
-        false => ("text", "embedding"),
+    let name = match model.public.images.is_some() {
+        true => "image",
+        false => "text",
     };
+    let classifies = model.public.task() == Task::Classify;
+    let of = if classifies { "logits" } else { "embedding" };
 
     for (index, answer) in report.answers.iter().enumerate() {
         let found = (
@@ -29,7 +30,7 @@ pub fn run(out: &Output, model: &Model, items: &[Item], scores: &[f64]) -> Resul
         );
         let mut object = json!({ "text_index": index, "tokens": items[index].rows().real, "cosine": found.0, "cosine_approximated": found.1 });
         let mut labels = String::new();
-        if of == "logits" {
+        if classifies {
             let [clear, private] = [&answer.clear, &answer.private].map(|logits| largest(logits));
             object["same_label"] = json!(clear == private);
             labels = match clear == private {
