@@ -64,6 +64,8 @@ pub enum Kind {
     FheCheckpoint = 11,
     /// A linear map of CKKS with its encoded diagonals.
     LinearTransform = 12,
+    /// A seeded ciphertext without the lowest bits of b.
+    SeededTopBits = 13,
 }
 
 /// Appends the header of a payload of `length` bytes.

@@ -14,6 +14,7 @@ use crate::hybrid::{self, EvalKeyPlan, EvalKeys};
 use crate::keys::{KeySet, SecretKey};
 use crate::params::{RlweLiteral, RlweParams};
 use crate::response::{Positions, ResponseFormat};
+use crate::truncate::SeededFormat;
 
 /// Galois elements of the key sets.
 pub const ELEMENTS: [usize; 2] = [5, 17];
@@ -106,6 +107,20 @@ pub fn ciphertexts(params: &Arc<RlweParams>, data: &[u8]) {
         let again = SeededCiphertext::list_to_bytes(params, limbs, &list);
         assert_eq!(again.as_deref(), Ok(data));
         list.into_iter().for_each(|ct| drop(ct.expand()));
+    }
+}
+
+/// A ciphertext without its lowest 30 bits.
+///
+/// # Panics
+/// If the format of a constant shape is refused, or accepted bytes are of another length.
+pub fn top_bits(params: &Arc<RlweParams>, data: &[u8]) {
+    let Ok(format) = SeededFormat::new(params, LIST.1, 30) else {
+        panic!("a constant shape")
+    };
+    if let Ok(ct) = format.read(data) {
+        assert_eq!(data.len(), format.bytes());
+        drop(ct.expand());
     }
 }
 

@@ -38,7 +38,7 @@ pub use message::{PrimeScale, RingScale};
 pub use noise::NoiseBound;
 pub use params::{RlweLiteral, RlweParams};
 pub use response::{Positions, ResponseFormat};
-pub use truncate::Truncation;
+pub use truncate::{SeededFormat, Truncation};
 
 #[cfg(test)]
 mod tests;

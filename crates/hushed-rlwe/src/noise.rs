@@ -9,7 +9,8 @@
 //! 10.5, equal to its variance); a uniform rounding error of width 1 (proxy 1/12); and any fixed linear
 //! combination of independent ones, with the squared coefficients as weights. A product of two random
 //! polynomials is bounded given one of them, with ‖ternary‖² ≤ N always. One assumption is heuristic and
-//! standard: rounding errors of pseudo-random `a` parts are independent and uniform.
+//! standard: rounding errors of pseudo-random `a` parts, and of fresh `b` parts of which the top bits are sent, are
+//! independent and uniform.
 //!
 //! Decisions that both parties must make identically use only `+ - × / sqrt`, which IEEE 754 rounds the same
 //! everywhere.
@@ -55,6 +56,20 @@ impl NoiseBound {
         Self {
             bounded: 0.5,
             variance: ERROR_VARIANCE,
+        }
+    }
+
+    /// The same of whose b the lowest `drop` bits were not sent ([`crate::SeededFormat`]): b is uniform, and so is its
+    /// rounding error.
+    pub fn fresh_top_bits(drop: u32) -> Self {
+        let fresh = Self::fresh_secret();
+        if drop == 0 {
+            return fresh;
+        }
+        // Ties go one way, so that the mean is 1/2 and not 0.
+        Self {
+            bounded: fresh.bounded + 0.5,
+            variance: fresh.variance + power_of_two(drop) * power_of_two(drop) * ROUNDING_VARIANCE,
         }
     }
 

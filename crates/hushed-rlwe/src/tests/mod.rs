@@ -12,6 +12,7 @@ mod mutations;
 mod parts;
 mod response;
 mod stored;
+mod top_bits;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use crate::fuzz;
 use crate::hybrid::EvalKeys;
 use crate::keys::{KeySet, SecretKey};
 use crate::response::{Positions, ResponseFormat};
+use crate::truncate::SeededFormat;
 
 fn replay(seed: u64, good: &[u8], body: impl Fn(&[u8])) {
     let mut rng = rng(seed);
@@ -44,6 +45,20 @@ fn ciphertext_lists() {
         .collect();
     let good = SeededCiphertext::list_to_bytes(&params, limbs, &list).unwrap();
     replay(4, &good, |data| fuzz::ciphertexts(&params, data));
+}
+
+#[test]
+fn top_bits() {
+    let params = fuzz::params();
+    let mut rng = rng(13);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let limbs = fuzz::LIST.1;
+    let zero = RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
+    let ct = sk.encrypt_seeded(zero, &mut rng).unwrap();
+    let format = SeededFormat::new(&params, limbs, 30).unwrap();
+    let good = format.write(ct).unwrap();
+    assert!(format.read(&good).is_ok());
+    replay(14, &good, |data| fuzz::top_bits(&params, data));
 }
 
 #[test]
