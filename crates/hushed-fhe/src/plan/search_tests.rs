@@ -166,8 +166,8 @@ proptest! {
     }
 
     /// Of all sizes, at the levels that were found and with whatever on disk, none is quicker with all the memory there
-    /// is; with less and less of it, down to the least that any takes, there is a plan, and none that fits is much
-    /// quicker.
+    /// is; with less and less of it, down to a hundredth above the least that any takes, there is a plan, and none that
+    /// fits is much quicker.
     #[test]
     fn no_sizes_are_cheaper(kind in SEARCHED, drawn in drawn()) {
         let subject = subject(kind, drawn, (8, 32));
@@ -192,6 +192,8 @@ proptest! {
             }
         }
         let least = all.iter().map(|p| p.memory.total()).min().unwrap();
+        // Sizes shrink one after another, which need not end at the very least.
+        let least = least + least / 100;
         let most = free.memory.total();
         for part in 0..=8 {
             let room = least + most.saturating_sub(least) * part / 8;
