@@ -91,8 +91,18 @@ impl Bundle {
     /// [`ServeError::BadBundle`] on bytes that cannot be parsed; [`ServeError::BundleOfOtherPlan`] on one of another
     /// release; [`ServeError::Model`] on files that are not a supported model's.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
-        let plan = agreement_hash()?;
-        let files = decode(&bytes, &plan)?;
+        let files = decode(&bytes, &agreement_hash()?)?;
+        Self::of_files(files, bytes)
+    }
+
+    /// As [`Bundle::from_bytes`], of any release: for `fhe`, whose files say themselves what they agree with.
+    pub(crate) fn of_any_release(bytes: Vec<u8>) -> Result<Self, ServeError> {
+        let bad = |fault| ServeError::BadBundle { fault };
+        decode_header(&bytes).map_err(bad)?;
+        Self::of_files(decode_files(&bytes).map_err(bad)?, bytes)
+    }
+
+    fn of_files(files: Vec<(String, Vec<u8>)>, bytes: Vec<u8>) -> Result<Self, ServeError> {
         let files = PublicFiles::from_files(files).map_err(ModelError::from)?;
         let public = files.parse().map_err(ModelError::from)?;
         Ok(Self {
@@ -195,4 +205,25 @@ fn decode_files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, WireFault> {
         files.push((name.to_owned(), contents.to_vec()));
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::testing::tiny_golden;
+
+    use super::*;
+
+    #[test]
+    fn a_bundle_of_another_protocol_is_fhes_alone() {
+        let bundle = Bundle::from_folder(&tiny_golden("gpt2")).unwrap();
+        let mut bytes = bundle.bytes().to_vec();
+        bytes[8..24].fill(7);
+        let refused = Bundle::from_bytes(bytes.clone());
+        assert!(matches!(refused, Err(ServeError::BundleOfOtherPlan)));
+        let taken = Bundle::of_any_release(bytes.clone()).unwrap();
+        assert_eq!(taken.bytes(), bytes);
+        bytes[0] = 0;
+        let refused = Bundle::of_any_release(bytes);
+        assert!(matches!(refused, Err(ServeError::BadBundle { .. })));
+    }
 }

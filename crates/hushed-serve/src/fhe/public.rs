@@ -92,7 +92,7 @@ impl PublicModel {
     ///
     /// # Errors
     /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that cannot be parsed; those of
-    /// [`Bundle::from_bytes`].
+    /// [`Bundle::from_bytes`], but that of any release it is taken.
     pub fn read(path: &Path, expected: &str) -> Result<Self, ServeError> {
         Self::from_bytes(files::read(path, MAX_BYTES)?, path, expected)
     }
@@ -145,7 +145,7 @@ impl PublicModel {
             let length = (length <= MAX_BUNDLE_BYTES).then_some(length)?;
             Some(reader.take(length, "bundle").ok()?.to_vec())
         })();
-        let bundle = Bundle::from_bytes(bundle.ok_or_else(&bad)?)?;
+        let bundle = Bundle::of_any_release(bundle.ok_or_else(&bad)?)?;
         if bundle.hash().0.first_chunk::<16>() != Some(&half) {
             return Err(bad().into());
         }
