@@ -14,7 +14,7 @@ use hushed_twopc::gadget::{
     argmax_levels_cost, largest_of_few_cost, max_rows_cost, mul_cost, open_rounded_cost, pick_cost,
 };
 use hushed_twopc::he::{
-    Layout, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, linear_ahead_cost,
+    Layout, Layouts, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, linear_ahead_cost,
     scale_rows_cost,
 };
 use hushed_twopc::share::Ring;
@@ -76,7 +76,7 @@ type Visitor<'a> = Box<dyn FnMut(StepId, &Product) -> Result<(), RunError> + 'a>
 
 /// Adds up what the gadgets of a pass declare.
 pub struct Counting<'a> {
-    params: Arc<RlweParams>,
+    layouts: Layouts,
     visitor: Option<Visitor<'a>>,
     /// Products of so many rows, the lookup's too, were made ahead; 0 for none.
     ahead: usize,
@@ -105,8 +105,9 @@ impl<'a> Counting<'a> {
     /// # Errors
     /// Parameters that the security table refuses.
     pub fn new() -> Result<Counting<'a>, RunError> {
+        let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
         Ok(Counting {
-            params: RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?,
+            layouts: Layouts::new(params),
             visitor: None,
             ahead: 0,
             steps: Vec::new(),
@@ -139,7 +140,7 @@ impl<'a> Counting<'a> {
 
     /// The parameters of the products over RLWE.
     pub fn params(&self) -> &Arc<RlweParams> {
-        &self.params
+        self.layouts.params()
     }
 
     /// The steps in order, and the correlated OTs that the client sends and that the server sends.
@@ -164,14 +165,9 @@ impl<'a> Counting<'a> {
         });
     }
 
-    fn layout(&self) -> impl Fn(&OltSpec) -> Result<Layout, TwopcError> + use<> {
-        let params = Arc::clone(&self.params);
-        move |spec| Layout::new(&params, spec)
-    }
-
     /// A product whose encrypted operand is the client's.
     fn one_way(&mut self, spec: &OltSpec, opened: usize) -> Result<(), RunError> {
-        let layout = Layout::new(&self.params, spec)?;
+        let layout = self.layouts.of(spec)?;
         self.add(layout.plan.cost().one_way(Party::Client));
         self.work.add(Work::of(&layout, opened));
         Ok(())
@@ -353,7 +349,7 @@ impl Shares for Counting<'_> {
     }
 
     fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {
-        let layout = matmul.cheaper(x.ring, self.layout())?;
+        let layout = matmul.cheaper(x.ring, |spec| self.layouts.of(spec))?;
         self.add(layout.plan.cost().both_ways());
         let elements = matmul.batch * matmul.shape.k * matmul.shape.n;
         // Both parties open one response each.
@@ -381,7 +377,7 @@ impl Shares for Counting<'_> {
         bits: u32,
     ) -> Result<Length, RunError> {
         let elements = shape.batch * shape.shape.k * shape.shape.n;
-        let spec = known_spec(shape, x.ring, bits, self.layout())?;
+        let spec = known_spec(shape, x.ring, bits, |spec| self.layouts.of(spec))?;
         self.one_way(&spec, elements)?;
         Ok(Length::new(x.ring, elements))
     }
@@ -432,7 +428,7 @@ impl Shares for Counting<'_> {
         columns: usize,
         _: &Length,
     ) -> Result<Length, RunError> {
-        let cost = scale_rows_cost(rows, columns, x.ring, self.layout())?;
+        let cost = scale_rows_cost(rows, columns, x.ring, |spec| self.layouts.of(spec))?;
         self.rows(cost);
         Ok(x.clone())
     }
@@ -489,7 +485,7 @@ impl Shares for Counting<'_> {
         from: Format,
         shape: NormShape,
     ) -> Result<Length, RunError> {
-        let cost = normalise_rows_cost(shape, from, ACTIVATION, self.layout())?;
+        let cost = normalise_rows_cost(shape, from, ACTIVATION, |spec| self.layouts.of(spec))?;
         self.rows(cost);
         Ok(x.reduce_to(ACTIVATION.ring))
     }
@@ -501,7 +497,7 @@ impl Shares for Counting<'_> {
         rows: usize,
         width: usize,
     ) -> Result<Length, RunError> {
-        let cost = unit_rows_cost(rows, width, from, self.layout())?;
+        let cost = unit_rows_cost(rows, width, from, |spec| self.layouts.of(spec))?;
         self.rows(cost);
         Ok(x.clone())
     }

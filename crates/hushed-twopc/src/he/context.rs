@@ -5,27 +5,22 @@
 //! three primes: the shorter modulus is a prefix of the longer one.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use super::layout::{Layout, OltSpec, packing_limbs};
+use super::layout::{Layout, Layouts, OltSpec, packing_limbs};
 use crate::error::TwopcError;
 use hushed_math::rng::SecretRng;
 use hushed_net::{Expect, Kind, Session};
 use hushed_rlwe::{KeySet, RlweError, RlweParams, SecretKey};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 const KEYS: Kind = Kind(0x0400);
 
 /// One party's keys for products over RLWE.
 pub struct HeContext {
-    params: Arc<RlweParams>,
     own: SecretKey,
     peer: KeySet,
     levels: u32,
-    layouts: Mutex<HashMap<OltSpec, Arc<Layout>>>,
+    layouts: Layouts,
 }
-
-/// Most layouts that are kept.
-const MAX_LAYOUTS: usize = 1 << 10;
 
 impl HeContext {
     /// Interleaving trees of up to N leaves: enough for every plan.
@@ -67,11 +62,10 @@ impl HeContext {
         let received = session.recv(KEYS, Expect::Exactly(bytes))?;
         let peer = KeySet::from_bytes_for(&params, &elements, packing_limbs(&params), &received)?;
         Ok(Self {
-            params,
+            layouts: Layouts::new(params),
             own,
             peer,
             levels,
-            layouts: Mutex::default(),
         })
     }
 
@@ -83,7 +77,7 @@ impl HeContext {
 
     /// The parameters.
     pub fn params(&self) -> &Arc<RlweParams> {
-        &self.params
+        self.layouts.params()
     }
 
     /// Largest interleaving tree is 2^levels.
@@ -91,23 +85,12 @@ impl HeContext {
         self.levels
     }
 
-    /// The layout of a product, remembered: the same shapes come back layer after layer.
+    /// The layout of a product.
     ///
     /// # Errors
     /// As [`Layout::new`].
     pub fn layout(&self, spec: &OltSpec) -> Result<Arc<Layout>, TwopcError> {
-        // A poisoned lock guards nothing but a table of public values, complete after every insertion.
-        let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(layout) = layouts.get(spec) {
-            return Ok(Arc::clone(layout));
-        }
-        let layout = Arc::new(Layout::new(&self.params, spec)?);
-        // A text that is continued asks for new ones with every row. They are quickly made again.
-        if layouts.len() >= MAX_LAYOUTS {
-            layouts.clear();
-        }
-        layouts.insert(*spec, Arc::clone(&layout));
-        Ok(layout)
+        self.layouts.of(spec)
     }
 
     pub(crate) fn own(&self) -> &SecretKey {

@@ -11,14 +11,14 @@ mod tree;
 use super::context::HeContext;
 use super::encode::{View, Wanted, encode_left, wanted};
 use super::error::HeError;
-use super::layout::{Layout, input_bytes};
+use super::layout::Layout;
 use super::product::{Arriving, Inputs, Multiplier};
 use super::window::Encrypted;
 use crate::error::TwopcError;
 use crate::share::SecretWords;
 use hushed_math::rng::SecretRng;
 use hushed_net::{Expect, Kind, Session};
-use hushed_rlwe::{Ciphertext, Positions, RlweError, SeededCiphertext};
+use hushed_rlwe::{Ciphertext, Positions, RlweError};
 use rayon::prelude::*;
 use std::collections::VecDeque;
 use tree::{Tree, inverse_of_two_to};
@@ -62,11 +62,7 @@ pub(crate) fn send_inputs(
         }
         let message = layout.scale.scale_up(&coefficients)?;
         let ct = he.own().encrypt_seeded(message, &mut rng)?;
-        Ok(SeededCiphertext::list_to_bytes(
-            he.params(),
-            layout.product_limbs,
-            &[ct],
-        )?)
+        Ok(layout.input.write(ct)?)
     };
     let blocks: Vec<usize> = (0..plan.inputs()).collect();
     for chunk in blocks.chunks(rayon::current_num_threads()) {
@@ -119,19 +115,13 @@ fn receive_each(
 ) -> Result<(), TwopcError> {
     let plan = &layout.plan;
     let limbs = layout.product_limbs;
-    let length = Expect::Exactly(input_bytes(he.params(), limbs));
+    let length = Expect::Exactly(layout.input.bytes());
     let inverse = layout
         .scales_inputs()
         .then(|| inverse_of_two_to(he.params(), limbs, plan.largest_tree().ilog2()));
     for _ in 0..plan.inputs() {
         let bytes = session.recv(INPUT, length)?;
-        let list = SeededCiphertext::list_from_bytes(he.params(), limbs, 1, &bytes)?;
-        let first = list.into_iter().next();
-        let mut ct = first
-            .ok_or(TwopcError::PeerMisbehaved {
-                what: "list of ciphertexts",
-            })?
-            .expand();
+        let mut ct = layout.input.read(&bytes)?.expand();
         if let Some(inverse) = &inverse {
             scale(&mut ct, inverse);
         }

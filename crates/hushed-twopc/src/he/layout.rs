@@ -9,14 +9,20 @@
 //! Noise: a fresh error times a multiplier of at most m·nw non-zero coefficients a leaf, the switch of the modulus, the
 //! key switching of the interleaving tree; the response format adds its own and keeps the error of the shares within
 //! one.
+//!
+//! Inputs are sent without the lowest bits that the noise leaves room for ([`SeededFormat`]): as many as make the bytes
+//! of inputs and responses together the fewest. A product by weights of 20 bits with ℓ = 43 sends some 70 of 100.
 
 use super::error::HeError;
-use super::price::block_points;
+use super::price::{block_points, bytes_out};
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
 use super::wire::Wire;
 use crate::error::TwopcError;
-use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededCiphertext};
-use std::sync::Arc;
+use hushed_rlwe::{
+    NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededFormat, Truncation,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Leaves that are made at once: by blocks, if a response takes fewer, as the blocks of all ciphertexts pass by once
 /// for all of them; by values at most.
@@ -47,6 +53,49 @@ pub struct OltSpec {
     pub window: Option<Window>,
 }
 
+/// The layouts of products, remembered: the same shapes come back layer after layer.
+pub struct Layouts {
+    params: Arc<RlweParams>,
+    known: Mutex<HashMap<OltSpec, Arc<Layout>>>,
+}
+
+/// Most layouts that are kept.
+const MAX_LAYOUTS: usize = 1 << 10;
+
+impl Layouts {
+    /// None yet.
+    pub fn new(params: Arc<RlweParams>) -> Self {
+        Self {
+            params,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Arc<RlweParams> {
+        &self.params
+    }
+
+    /// The layout of `spec`.
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn of(&self, spec: &OltSpec) -> Result<Arc<Layout>, TwopcError> {
+        // A poisoned lock guards nothing but a table of public values, complete after every insertion.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layout) = known.get(spec) {
+            return Ok(Arc::clone(layout));
+        }
+        let layout = Arc::new(Layout::new(&self.params, spec)?);
+        // A text that is continued asks for new ones with every row. They are quickly made again.
+        if known.len() >= MAX_LAYOUTS {
+            known.clear();
+        }
+        known.insert(*spec, Arc::clone(&layout));
+        Ok(layout)
+    }
+}
+
 /// Plan, moduli and formats of a product.
 #[derive(Clone)]
 pub struct Layout {
@@ -58,6 +107,8 @@ pub struct Layout {
     pub packing_limbs: usize,
     /// Shares to ciphertext messages.
     pub scale: RingScale,
+    /// An input.
+    pub input: SeededFormat,
     /// The response.
     pub format: ResponseFormat,
 }
@@ -140,26 +191,26 @@ impl Layout {
         packing_limbs: usize,
     ) -> Result<Self, TwopcError> {
         let scale = RingScale::new(params, product_limbs, spec.ring_bits)?;
-        // The format depends on the plan only through its noise: a first plan with the format of noiseless ciphertexts
-        // settles the windows.
+        // What is sent depends on the plan through its noise, and the plan on what is sent through its bytes: a first
+        // plan with whole inputs and the responses of noiseless ciphertexts gives the sizes for the windows.
+        let limbs = (product_limbs, packing_limbs);
+        let whole = SeededFormat::new(params, product_limbs, 0)?;
         let ideal = ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, 0)?;
-        let plan = Self::plan(spec, &wire(params, product_limbs, packing_limbs, &ideal))?;
-        let noise = noise(params, spec, &plan, product_limbs, packing_limbs);
-        let format =
-            ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, noise.bits())?;
+        let plan = Self::plan(spec, &wire(params, limbs, &whole, &ideal))?;
+        let (input, format) = formats(params, spec, &plan, limbs)?;
+        let plan = Self::plan(spec, &wire(params, limbs, &input, &format))?;
+        let (input, format) = formats(params, spec, &plan, limbs)?;
         let settled = OltSpec {
             window: Some(plan.window()),
             ..*spec
         };
-        let plan = Self::plan(
-            &settled,
-            &wire(params, product_limbs, packing_limbs, &format),
-        )?;
+        let plan = Self::plan(&settled, &wire(params, limbs, &input, &format))?;
         Ok(Self {
             plan,
             product_limbs,
             packing_limbs,
             scale,
+            input,
             format,
         })
     }
@@ -179,17 +230,54 @@ impl Layout {
     }
 }
 
-/// Noise of the interleaved ciphertexts.
+/// The formats of inputs and responses with the fewest bytes in all. Of the bits that inputs can go without, those count
+/// with which the bound on the noise is still the same power of two.
+fn formats(
+    params: &Arc<RlweParams>,
+    spec: &OltSpec,
+    plan: &OltPlan,
+    limbs: (usize, usize),
+) -> Result<(SeededFormat, ResponseFormat), TwopcError> {
+    let (product_limbs, packing_limbs) = limbs;
+    let noise = |drop| noise(params, spec, plan, limbs, drop).bits();
+    let with = |drop, noise_bits| -> Result<_, TwopcError> {
+        let input = SeededFormat::new(params, product_limbs, drop)?;
+        let ell = spec.ring_bits;
+        let format = ResponseFormat::for_ring_at(params, packing_limbs, ell, noise_bits)?;
+        let wire = wire(params, limbs, &input, &format);
+        let bytes = plan.inputs() as u64 * wire.input_bytes + bytes_out(plan, &wire);
+        Ok((bytes, (input, format)))
+    };
+    let mut best = with(0, noise(0))?;
+    if product_limbs > Truncation::MAX_LIMBS {
+        return Ok(best.1);
+    }
+    let (mut drop, mut bits) = (0, noise(0));
+    loop {
+        let next = noise(drop + 1);
+        if next > bits {
+            // One more shows: no room is left, or there are no more bits.
+            match with(drop, bits) {
+                Ok(found) if found.0 < best.0 => best = found,
+                Ok(_) => {}
+                Err(_) => return Ok(best.1),
+            }
+        }
+        (drop, bits) = (drop + 1, next);
+    }
+}
+
+/// Noise of the interleaved ciphertexts, of inputs without their lowest `drop` bits.
 fn noise(
     params: &RlweParams,
     spec: &OltSpec,
     plan: &OltPlan,
-    product_limbs: usize,
-    packing_limbs: usize,
+    (product_limbs, packing_limbs): (usize, usize),
+    drop: u32,
 ) -> NoiseBound {
     let terms = plan.inner_shape().m * plan.window().nw;
     let magnitude = (0..spec.multiplier_bits).fold(1.0, |x, _| x * 2.0);
-    let switched = NoiseBound::fresh_secret()
+    let switched = NoiseBound::fresh_top_bits(drop)
         .plain_product(magnitude, terms)
         .modulus_switch(params, product_limbs, packing_limbs);
     let levels = plan.largest_tree().ilog2();
@@ -198,23 +286,18 @@ fn noise(
 
 fn wire(
     params: &RlweParams,
-    product_limbs: usize,
-    packing_limbs: usize,
+    (product_limbs, packing_limbs): (usize, usize),
+    input: &SeededFormat,
     format: &ResponseFormat,
 ) -> Wire {
     Wire {
         degree: params.n(),
-        input_bytes: input_bytes(params, product_limbs) as u64,
+        input_bytes: input.bytes() as u64,
         response_bytes: format.bytes(0) as u64,
         response_bits: u64::from(format.coefficient_bits().1),
         product_limbs: product_limbs as u64,
         packing_limbs: packing_limbs as u64,
     }
-}
-
-/// Bytes of one input frame.
-pub(crate) fn input_bytes(params: &RlweParams, limbs: usize) -> usize {
-    SeededCiphertext::list_bytes(params, limbs, 1)
 }
 
 /// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are

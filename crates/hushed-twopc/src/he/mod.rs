@@ -30,7 +30,7 @@ pub mod wire;
 
 pub use context::HeContext;
 pub use error::HeError;
-pub use layout::{Layout, OltSpec};
+pub use layout::{Layout, Layouts, OltSpec};
 pub use linear::ahead::{
     Ahead, ahead_client, ahead_server, linear_ahead_client, linear_ahead_cost, linear_ahead_server,
 };
