@@ -227,7 +227,7 @@ fn full_softmax(
 ) -> Result<Share, TwopcError> {
     const EXPONENTIAL: Format = Format::new(32, 13);
     const INVERSE: Format = Format::new(32, 14);
-    /// Up to 256 exponentials of at most 1.04.
+    /// Up to 256 exponentials of at most 1.092.
     const SUM_BITS: u32 = EXPONENTIAL.frac + 9;
     let ctx = &mut peer.ctx;
     let e = exponentials(ctx, scores, &vec![cols; rows], EXPONENTIAL)?;

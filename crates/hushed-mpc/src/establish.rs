@@ -24,7 +24,7 @@ use crate::formats::{
 use crate::weights::held::Layers;
 
 /// Counts changes of the protocol itself: the order of messages, and everything that the parameters below do not show.
-const PROTOCOL_VERSION: u32 = 17;
+const PROTOCOL_VERSION: u32 = 18;
 
 /// Everything outside the model on which the two parties must agree, as text: the code that starts a session hashes and
 /// compares it.

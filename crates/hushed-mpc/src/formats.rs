@@ -50,7 +50,7 @@ pub const TURN_FRAC: u32 = 16;
 /// exponential is cut off, and a difference of two stays below 2^10. MiniLM's scores reach 89, and 160 in magnitude in
 /// rows of `[PAD]`.
 pub const MASKED: f64 = -512.0;
-/// Exponentials, at most 1.012, in the product with V.
+/// Exponentials, at most 1.092, in the product with V.
 pub const WEIGHED: Format = Format::new(40, 13);
 /// V in that product: |v| < 2^4·2^f holds sums over 256 keys in 38 bits.
 pub const VALUE: Format = Format::new(40, 12);
@@ -64,7 +64,7 @@ pub const QUOTIENT: Ring = Ring::new(32);
 pub const PORTION: Format = Format::new(33, 14);
 /// 1 / the row's sum.
 pub const INVERSE: Format = Format::new(33, 16);
-/// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.
+/// Bits of a row sum of exponentials: 256 keys of at most 1.092, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
 /// The formats of a sum over keys that exponentials weigh.
 #[derive(Clone, Copy)]

@@ -77,19 +77,15 @@ fn main() {
         );
         let index: Vec<u8> = x.words().iter().map(|w| (w & 15) as u8).collect();
         let entries = values(16 * n, ring, 2);
-        row(
-            "table_16",
-            gadget::table_16_cost(n, Party::Client, ring),
-            &|ctx| {
-                let role = match ctx.party() {
-                    Party::Client => gadget::Table::Chooser { index: &index },
-                    Party::Server => gadget::Table::Holder {
-                        entries: entries.words(),
-                    },
-                };
-                gadget::table_16(ctx, role, ring, n).map(drop).unwrap();
-            },
-        );
+        row("tables", gadget::tables_cost(4, n, 0, ring), &|ctx| {
+            let (index, entries): (&[u8], &[u64]) = match ctx.party() {
+                Party::Client => (&index, &[]),
+                Party::Server => (&[], entries.words()),
+            };
+            gadget::tables(ctx, 4, index, gadget::listed(4, entries), ring)
+                .map(drop)
+                .unwrap();
+        });
     }
 }
 

@@ -517,9 +517,9 @@ fn passes_of_published_sizes_send_no_more() {
     let terms = Terms::default();
     let generator = |rows| Plan::next_token(&program, 0, &[rows], terms).unwrap();
     for (plan, megabytes) in [
-        (generator(64), 615),
-        (generator(128), 1_305),
-        (Plan::twopc(&vit, &[197], terms, false).unwrap(), 2_530),
+        (generator(64), 565),
+        (generator(128), 1_190),
+        (Plan::twopc(&vit, &[197], terms, false).unwrap(), 2_325),
     ] {
         let sent = (plan.bytes_up + plan.bytes_down + plan.ot_bytes) / 1_000_000;
         println!("{:?}: {sent} MB, {} rounds", plan.tokens, plan.rounds);

@@ -7,7 +7,7 @@
 //!
 //! | function | does | module |
 //! |---|---|---|
-//! | exp2 of a negative number | one 1-of-16 OT and one 13-bit product an element | [`exp2`] |
+//! | exp2 of a negative number | one 1-of-8 OT and one 14-bit product an element | [`exp2`] |
 //! | softmax without its division | row maxima, clipping, exp2 | [`softmax`] |
 //! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-8 or 1-of-16 OT each way | [`curve`] |
 //! | ReLU, squared ReLU | one comparison and one multiplexer; one square | [`relu`] |

@@ -2,11 +2,12 @@
 //! are fewer columns (or before: the caller chooses).
 //!
 //! Scores come in units of log 2 (the factor log₂e is folded into the query weights), so that e^(s−max) = 2^−y with
-//! y = max − s. The maximum is taken of scores rounded to 2^−6: any number close to the maximum serves, because
+//! y = max − s. The maximum is taken of scores rounded to 2^−3: any number close to the maximum serves, because
 //! numerator and denominator shrink alike.
 //!
-//! Cost an element: one comparison of 17 bits and one multiplexer (maximum), one comparison of 14 bits and one
-//! multiplexer (clipping), one [`exp2_negative`], one extension. Source of the structure: BumbleBee (NDSS 2025) §V-B;
+//! Cost an element: one comparison of 14 bits and one multiplexer (maximum), one comparison of 13 bits, one
+//! [`exp2_negative`] and one multiplexer (clipping), one extension. A chain of comparisons has digits of four bits and
+//! then of three, so that 14 bits are the widest before one more. Source of the structure: BumbleBee (NDSS 2025) §V-B;
 //! the exponential is our own.
 
 use super::exp2::{OFFSET, OUT, Y, exp2_negative, exp2_negative_cost};
@@ -23,15 +24,15 @@ use crate::share::Share;
 /// Scores s·log₂e: |s·log₂e| < 2^9, 12 fraction bits, and room for a difference of two.
 pub const SCORES: Format = Format::new(23, Y.frac);
 /// The operand of the maximum.
-const COARSE: Format = Format::new(17, 6);
-/// Above this, 2^−y counts as zero.
-const CLIP: f64 = 15.5;
-/// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/16, and CLIP + 1/16 < 16.
-const CLIP_DROP: u32 = 9;
+const COARSE: Format = Format::new(14, 3);
+/// Above this, 2^−y counts as zero: from somewhere in [15.75, 16) on.
+const CLIP: f64 = 15.875;
+/// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/8, and CLIP + 1/8 = 16.
+const CLIP_DROP: u32 = 10;
 
 /// 2^(s − max) of every element of rows of `widths` scores in [`SCORES`], one row after another, up to one common
-/// factor a row between 2^(−1/64) and 2^(1/64), as the maximum is off by less than 1/64; result in `to`, not negative,
-/// at most 1.012.
+/// factor a row between 2^(−1/8) and 2^(1/8), as the maximum is off by less than 1/8; result in `to`, not negative,
+/// at most 1.092.
 pub fn exponentials(
     ctx: &mut Ctx,
     scores: &Share,
@@ -41,13 +42,15 @@ pub fn exponentials(
     let party = ctx.party();
     let coarse = narrow(party, scores, SCORES.frac - COARSE.frac, COARSE.ring);
     let top = max_of_rows(ctx, &coarse, widths, 0, COARSE.ring.bits())?;
-    // 2^6 times a value modulo 2^17 is known modulo 2^23: lifting the maximum costs nothing.
+    // 2^9 times a value modulo 2^14 is known modulo 2^23: lifting the maximum costs nothing.
     let top = Share::new(SCORES.ring, top.into_words()).shift_left(SCORES.frac - COARSE.frac);
     let y = top
         .gather(&rows_of(widths))
         .sub(scores)
         .add_public(party, SCORES.signed(OFFSET));
 
+    // Of y beyond 16 it is any number. First, because it ends with a message of each party to the other.
+    let e = exp2_negative(ctx, &y.reduce_to(Y.ring))?;
     let inside = less_than_public(
         ctx,
         &y,
@@ -55,11 +58,7 @@ pub fn exponentials(
         CLIP_DROP,
         SCORES.ring.bits() - CLIP_DROP,
     )?;
-    let clip = Y.signed(CLIP);
-    let y = y.reduce_to(Y.ring).add_public(party, -clip);
-    let y = mux(ctx, &inside[0], &y)?.add_public(party, clip);
-
-    let e = exp2_negative(ctx, &y)?;
+    let e = mux(ctx, &inside[0], &e)?;
     truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
 }
 
@@ -71,7 +70,8 @@ fn rows_of(widths: &[usize]) -> Vec<usize> {
 }
 
 /// The function that the protocol computes in place of softmax, in the clear and without its roundings: exponentials
-/// below 2^−14.4 of the row's largest count as zero. `row` are scores in natural units.
+/// below 2^−13.75 of the row's largest count as zero (in the protocol from somewhere in a quarter of a bit about that on).
+/// `row` are scores in natural units.
 pub fn approximation(row: &mut [f64]) {
     let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for s in row.iter_mut() {
@@ -87,9 +87,9 @@ pub fn exponentials_cost(widths: &[usize], to: Format) -> Cost {
     let n = widths.iter().sum();
     let keep = SCORES.ring.bits() - CLIP_DROP;
     max_of_rows_cost(widths, COARSE.ring, 0, COARSE.ring.bits())
-        + less_than_public_cost(n, SCORES.ring, 1, CLIP_DROP, keep)
-        + mux_cost(n, Y.ring)
         + exp2_negative_cost(n)
+        + less_than_public_cost(n, SCORES.ring, 1, CLIP_DROP, keep)
+        + mux_cost(n, OUT.ring)
         + truncate_cost(n, OUT.ring, OUT.frac - to.frac, to.ring)
 }
 
@@ -110,7 +110,7 @@ mod tests {
         let (rows, cols) = (1500, 4);
         let mut next = SecretRng::insecure_from_seed(12);
         let words: Vec<u64> = (0..rows * cols)
-            .map(|_| SCORES.ring.reduce(next.next_u64() % 256))
+            .map(|_| SCORES.ring.reduce(next.next_u64() % 1024))
             .collect();
         let to = Format::new(40, 14);
         let (client, server) = share(SCORES.ring, &words, 5);
@@ -120,7 +120,37 @@ mod tests {
         );
         let e = reveal(&a.unwrap(), &b.unwrap());
         let largest = e.iter().map(|&w| to.decode(w)).fold(0.0, f64::max);
-        assert!(largest <= 1.012, "{largest}");
+        assert!(largest <= 1.092, "{largest}");
+    }
+
+    #[test]
+    fn what_is_far_below_the_largest_has_no_weight() {
+        let (rows, cols) = (40, 64);
+        let mut next = SecretRng::insecure_from_seed(13);
+        let mut words = Vec::new();
+        for _ in 0..rows {
+            // From 16 units of log 2 below on, to as far as scores can be apart.
+            let mut row = |i: usize| match i {
+                0 => 400.0,
+                _ => 384.0 - (next.next_u64() % (890 << 6)) as f64 / 64.0,
+            };
+            words.extend((0..cols).map(|i| SCORES.encode(row(i))));
+        }
+        let to = Format::new(40, 14);
+        let (client, server) = share(SCORES.ring, &words, 6);
+        let (a, b, _) = run_counted(
+            move |ctx| exponentials(ctx, &client, &vec![cols; rows], to),
+            move |ctx| exponentials(ctx, &server, &vec![cols; rows], to),
+        );
+        let mut units = 0;
+        for (i, e) in reveal(&a.unwrap(), &b.unwrap()).into_iter().enumerate() {
+            let far = i % cols > 0;
+            // The truncation of 0 is a unit once in 2^14.
+            assert!(!far || e <= 1, "{i}: {}", to.decode(e));
+            units += u64::from(far) * e;
+            assert!(far || to.decode(e) > 0.9, "{i}");
+        }
+        assert!(units <= 4, "{units}");
     }
 
     #[test]
@@ -145,7 +175,7 @@ mod tests {
             .iter()
             .map(|&w| to.decode(w))
             .collect();
-        // What is cut off is 2^−15.5 in a unit of 2^−14, rounded at random: twenty are 4.3·10^−4 ± 1.3·10^−4 together.
+        // Next to nothing is left of what is cut off, and roundings are of 2^−14: twenty come to 2·10^−4 or so.
         let most = 9e-4;
         for r in 0..rows {
             let (s, e) = (&s[r * cols..][..cols], &e[r * cols..][..cols]);

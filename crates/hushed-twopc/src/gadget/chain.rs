@@ -116,11 +116,16 @@ pub(super) fn carries(
     wanted: usize,
 ) -> Result<Vec<SecretWords>, TwopcError> {
     let digits = digits(places, wanted);
-    let mut halves = [Half::new(0, words), Half::new(1, words)];
+    let mut halves = [0, 1].map(|number| Half::new(number, words, digits.len()));
     let me = ctx.party();
-    for (k, digit) in digits.iter().enumerate() {
-        for half in &mut halves {
-            half.draw(ctx, me, k, digit)?;
+    let first = ctx.sends_first();
+    for choosing in [!first, first] {
+        for (k, digit) in digits.iter().enumerate() {
+            for half in &mut halves {
+                if half.chooses(me, k) == choosing {
+                    half.draw(ctx, me, k, digit)?;
+                }
+            }
         }
     }
     for step in 0..=digits.len() {
@@ -181,7 +186,7 @@ struct Half {
 }
 
 impl Half {
-    fn new(number: usize, words: usize) -> Half {
+    fn new(number: usize, words: usize, digits: usize) -> Half {
         let half = words.div_ceil(2);
         let (first, len) = match number {
             0 => (0, half),
@@ -191,8 +196,8 @@ impl Half {
             number,
             first,
             len,
-            choosers: Vec::new(),
-            holders: Vec::new(),
+            choosers: (0..digits).map(|_| None).collect(),
+            holders: (0..digits).map(|_| None).collect(),
             choice: Vec::new(),
             shares: Vec::new(),
         }
@@ -211,15 +216,10 @@ impl Half {
         digit: &Digit,
     ) -> Result<(), TwopcError> {
         let shape = digit.shape(self.len);
-        let chooses = self.chooses(me, k);
-        self.choosers.push(match chooses {
-            true => Some(Chooser::draw(ctx, shape)?),
-            false => None,
-        });
-        self.holders.push(match chooses {
-            true => None,
-            false => Some(Holder::draw(ctx, shape)?),
-        });
+        match self.chooses(me, k) {
+            true => self.choosers[k] = Some(Chooser::draw(ctx, shape)?),
+            false => self.holders[k] = Some(Holder::draw(ctx, shape)?),
+        }
         Ok(())
     }
 

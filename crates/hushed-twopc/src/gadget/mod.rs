@@ -22,7 +22,7 @@
 //! | [`mul`] | 1 | ℓ(ℓ+3) |
 //! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |
 //! | [`ole`] | 1 | bits + Σ (ℓ−j) |
-//! | [`table_16`], [`tables_16`] | 2 | 4 + 15ℓ |
+//! | [`tables`] of 2^b entries | 2 | b + (2^b − 1)·ℓ |
 //! | [`max_rows`], [`argmax_levels`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
 //! | [`largest_of_few`], groups of k | for each level [`msb`], [`all`] of k − 1 bits, [`mux`] | those of k(k−1)/2, k − 1 and k − 1 |
 //! | [`pick()`] one of k | 2⌈log₁₆ k⌉ | (k−1)ℓ and some more |
@@ -68,6 +68,6 @@ pub(crate) use select::client_chooses;
 pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use select::{offered, own_product};
-pub use table::{Table, table_16, table_16_cost, tables_16, tables_16_cost};
+pub use table::{listed, tables, tables_cost};
 pub use top_bits::{top_bits, top_bits_cost};
 pub use truncate::{Sign, truncate, truncate_cost};

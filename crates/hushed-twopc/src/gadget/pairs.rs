@@ -13,9 +13,9 @@ use crate::error::TwopcError;
 use crate::share::{BitShare, Ring, Share};
 use std::collections::BTreeMap;
 
-/// What a message is worth in bytes: a quarter of what 1 Gbit/s carries in a latency of 0.25 ms, one way, and a twelfth
-/// of what 400 Mbit/s carry in one of 2 ms.
-const MESSAGE: u64 = 8192;
+/// What a message is worth in bytes: what 1 Gbit/s carries in a latency of 0.25 ms, one way, and a third of what 400
+/// Mbit/s carry in one of 2 ms.
+const MESSAGE: u64 = 32_768;
 
 /// Sizes of groups that are tried, beside all numbers of a row.
 const GROUPS: [usize; 3] = [2, 3, 4];

@@ -1,11 +1,11 @@
 //! An element of each of several shared vectors, at places that the client alone knows.
 //!
 //! The client finds its own share of the element itself; of the server's it gets a new share by look-ups in tables of
-//! sixteen ([`table_16`](super::table_16)): the low four bits of a place choose one of every sixteen neighbours, the
+//! sixteen ([`tables`](super::tables)): the low four bits of a place choose one of every sixteen neighbours, the
 //! next four one of sixteen of those. All vectors go through together. Two messages a stage, ⌈log₁₆⌉ stages of the
 //! longest, some ℓ bits an element in all, whatever is picked.
 
-use super::table::{Table, table_16, table_16_cost};
+use super::table::{listed, tables, tables_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_len};
@@ -21,8 +21,8 @@ const ENTRIES: usize = 16;
 pub fn pick_cost(lengths: &[usize], ring: Ring) -> Cost {
     let mut lengths = lengths.to_vec();
     let mut cost = Cost::ZERO;
-    while let Some(tables) = stage(&mut lengths) {
-        cost = cost + table_16_cost(tables, Party::Client, ring);
+    while let Some(count) = stage(&mut lengths) {
+        cost = cost + tables_cost(ENTRIES.ilog2(), count, 0, ring);
     }
     cost
 }
@@ -47,9 +47,9 @@ pub fn pick(
     let mut shift = 0;
     loop {
         let before = lengths.clone();
-        let Some(tables) = stage(&mut lengths) else {
+        if stage(&mut lengths).is_none() {
             return Ok(x);
-        };
+        }
         let entries = tables_of(&x, &before);
         let index = |place: &u64| (place >> shift) as u8 & 15;
         let of_vectors = before.iter().zip(places).filter(|(n, _)| **n > 1);
@@ -57,11 +57,12 @@ pub fn pick(
             .flat_map(|(n, place)| std::iter::repeat_n(index(place), n.div_ceil(ENTRIES)))
             .collect::<Vec<_>>()
             .into();
-        let role = match client {
-            true => Table::Chooser { index: &index },
-            false => Table::Holder { entries: &entries },
+        let (chosen, held): (&[u8], &[u64]) = match client {
+            true => (&index, &[]),
+            false => (&[], &entries),
         };
-        let found = table_16(ctx, role, ring, tables)?;
+        let bits = ENTRIES.ilog2();
+        let [chosen, held] = tables(ctx, bits, chosen, listed(bits, held), ring)?;
         // What the client has of the same elements.
         let own = entries.chunks_exact(ENTRIES).zip(index.iter());
         let own = own.map(|(entries, index)| {
@@ -70,8 +71,8 @@ pub fn pick(
             words.fold(0, |sum: u64, (x, here)| sum.wrapping_add(*x & here))
         });
         let found = match client {
-            true => found.add(&Share::new(ring, own.collect())),
-            false => found,
+            true => chosen.add(&Share::new(ring, own.collect())),
+            false => held,
         };
         x = with_single(&x, &before, &found);
         shift += ENTRIES.ilog2();

@@ -60,10 +60,7 @@ pub(crate) fn own_product(b: &BitShare, x: &Share) -> Share {
 
 /// Cost of [`select`] for `n` elements of `ring`, each one of 2^bits.
 pub fn select_cost(n: usize, bits: u32, ring: Ring) -> Cost {
-    let batch = Batch { n, bits, ring };
-    let both = |bytes: usize| Cost::exchange(bytes as u64, bytes as u64);
-    let cots = u64::from(bits) * n as u64;
-    both(batch.choice_len()) + both(batch.entries_len()).with_cots(cots, cots)
+    one_of_n::cost(bits, n, n, ring)
 }
 
 /// values\[k_i\]\[i\] for the number k_i whose bits are `index`\[j\]\[i\], least significant first. Exact.

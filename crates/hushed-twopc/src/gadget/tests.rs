@@ -6,7 +6,6 @@ use crate::share::{BitShare, Ring, Share};
 use crate::testing::{
     reveal, reveal_bits, reveal_signed, run_pair_over_ferret, share, share_signed,
 };
-use hushed_net::Party;
 
 struct Results {
     product: Share,
@@ -28,15 +27,19 @@ fn gadgets_over_ferret() {
     let (y0, y1) = share_signed(ring, &y, 2);
 
     let run = |ctx: &mut Ctx, x: &Share, y: &Share| {
-        let role = match ctx.party() {
-            Party::Client => Table::Chooser { index: &index },
-            Party::Server => Table::Holder { entries: &entries },
+        let client = ctx.is_client();
+        let (index, entries): (&[u8], &[u64]) = match client {
+            true => (&index, &[]),
+            false => (&[], &entries),
         };
         let negative = msb(ctx, x).unwrap();
         Results {
             product: mul(ctx, x, y).unwrap(),
             shifted: truncate(ctx, x, 9, Sign::Bounded, Ring::Z64).unwrap(),
-            entry: table_16(ctx, role, ring, N).unwrap(),
+            entry: {
+                let [chosen, held] = tables(ctx, 4, index, listed(4, entries), ring).unwrap();
+                if client { chosen } else { held }
+            },
             selected: mux(ctx, &negative, x).unwrap(),
             negative,
         }

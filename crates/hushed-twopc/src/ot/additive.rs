@@ -18,7 +18,8 @@
 //! **One choice for several values**: two fit into a pad. For more the pad is the key of a stream, AES at the counters
 //! 2^16·index + t for t = 0, 1, …, two values a block; with the index in its input no two streams help to find one key.
 //!
-//! Bytes: chooser ⌈count/8⌉ a bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round.
+//! Bytes: chooser ⌈count/8⌉ a bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round; many values go in a frame of
+//! their own, before the choices that are made after them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 #[cfg(any(test, feature = "testing"))]
@@ -31,7 +32,7 @@ use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::share::{SecretWords, wipe};
 use crate::wire;
 use hushed_math::bits::{Block, Mask, PrgAes};
-use hushed_net::{Kind, Party};
+use hushed_net::Kind;
 
 const EXCHANGE: Kind = Kind(0x0310);
 
@@ -133,15 +134,25 @@ impl Shape {
     }
 }
 
-/// Cost of [`additive`] with the batches in which the client and the server choose.
+/// Cost of [`additive`] with the batches in which the client and the server choose, once both directions of OTs run.
 pub fn cost(client_chooses: Option<Shape>, server_chooses: Option<Shape>) -> Cost {
     let choice = |s: Option<Shape>| s.map_or(0, |s| s.bytes_of_choice() as u64);
     let values = |s: Option<Shape>| s.map_or(0, |s| s.bytes_of_values() as u64);
     let cots = |s: Option<Shape>| s.map_or(0, |s| u64::from(s.planes()) * s.count as u64);
-    Cost::exchange(
-        choice(client_chooses) + values(server_chooses),
-        choice(server_chooses) + values(client_chooses),
-    )
+    let of = |offered, chosen| (values(offered), choice(chosen));
+    let (client, server) = (
+        of(server_chooses, client_chooses),
+        of(client_chooses, server_chooses),
+    );
+    let frames = |(values, choice): (u64, u64)| match APART.contains(&(values as usize)) {
+        true => 1 + u64::from(choice > 0),
+        false => u64::from(values + choice > 0),
+    };
+    Cost {
+        frames_client: frames(client),
+        frames_server: frames(server),
+        ..Cost::exchange(client.0 + client.1, server.0 + server.1)
+    }
     .with_cots(cots(server_chooses), cots(client_chooses))
 }
 
@@ -170,21 +181,23 @@ pub fn additive(
             words as u64,
         )?;
     }
-    let bytes = |f: fn(&Shape) -> usize, s: Option<&Shape>| s.map_or(0, f);
-    let (offered, chosen) = (
-        offer.as_ref().map(|o| &o.shape),
-        choice.as_ref().map(|c| &c.shape),
-    );
-    let mine = bytes(Shape::bytes_of_values, offered) + bytes(Shape::bytes_of_choice, chosen);
-    let theirs = bytes(Shape::bytes_of_choice, offered) + bytes(Shape::bytes_of_values, chosen);
-
-    // At both ends, and in both messages, the direction in which the client offers comes first.
-    let client = ctx.party() == Party::Client;
-    let mut message = Vec::with_capacity(mine + 8);
+    // What the peer sends is made in its order.
+    let (first, peer_first) = (ctx.sends_first(), ctx.peer_sends_first());
+    let length = |f: fn(&Shape) -> usize, shape: Option<&Shape>| shape.map_or(0, f);
+    let [offered, chosen] = [offer.map(|o| o.shape), choice.map(|c| c.shape)];
+    let sent = |offered: Option<Shape>, chosen: Option<Shape>| {
+        let values = length(Shape::bytes_of_values, offered.as_ref());
+        (values, length(Shape::bytes_of_choice, chosen.as_ref()))
+    };
+    let (mine, theirs) = (sent(offered, chosen), sent(chosen, offered));
+    // A direction begins with messages, which nothing may come between.
+    let begun = ctx.ot.has_begun();
+    let apart = |values: usize| begun && APART.contains(&values);
     let mut out = Products::default();
     let mut pads = Pads::default();
     let mut kept = Kept::default();
-    for offering in [client, !client] {
+    let mut message = Vec::with_capacity(mine.0 + mine.1 + 8);
+    for offering in [first, !first] {
         match (offering, &offer, &choice) {
             (true, Some(offer), _) => pads = make_offer(ctx, offer, &mut message)?,
             (false, _, Some(choice)) => {
@@ -193,22 +206,52 @@ pub fn additive(
             }
             _ => {}
         }
+        let last = offering != first;
+        if !message.is_empty() && (last || apart(mine.0)) {
+            ctx.session
+                .send_vec(EXCHANGE, std::mem::take(&mut message))?;
+        }
     }
-    let reply = wire::exchange(&mut ctx.session, EXCHANGE, message, theirs)?;
+    let whole = !apart(theirs.0);
+    let reply = match whole {
+        true => receive(ctx, theirs.0 + theirs.1)?,
+        false => Vec::new(),
+    };
     let mut reply = reply.as_slice();
-    for offering in [client, !client] {
+    for offering in [peer_first, !peer_first] {
+        let length = if offering { theirs.0 } else { theirs.1 };
+        let part = match whole {
+            true => None,
+            false => Some(receive(ctx, length)?),
+        };
+        let mut message = match &part {
+            Some(part) => part.as_slice(),
+            None => wire::take(&mut reply, length)?,
+        };
         match (offering, &offer, &choice) {
-            (true, Some(offer), _) => {
-                out.offered = vec![0; offer.shape.values()];
-                settle_offer(offer, &pads, &mut reply, &mut out.offered)?;
+            (true, _, Some(choice)) => {
+                settle_choice(&choice.shape, &kept, &mut message, &mut out.chosen)?;
             }
-            (false, _, Some(choice)) => {
-                settle_choice(&choice.shape, &kept, &mut reply, &mut out.chosen)?;
+            (false, Some(offer), _) => {
+                out.offered = vec![0; offer.shape.values()];
+                settle_offer(offer, &pads, &mut message, &mut out.offered)?;
             }
             _ => {}
         }
     }
     Ok(out)
+}
+
+/// Values of so many bytes leave by themselves, before the choices are made: the network carries them meanwhile. What
+/// both parties send before either reads has to be well below what a channel holds; more goes in one frame.
+const APART: std::ops::Range<usize> = 1 << 16..32 << 20;
+
+/// What the peer sends next, of this length; nothing of none.
+fn receive(ctx: &mut Ctx, length: usize) -> Result<Vec<u8>, TwopcError> {
+    match length {
+        0 => Ok(Vec::new()),
+        _ => wire::recv_exactly(&mut ctx.session, EXCHANGE, length),
+    }
 }
 
 /// Most choices handled at a time, so that what is made and packed stays in the first-level caches, and the pads are
@@ -598,6 +641,8 @@ mod tests {
             (9, 700, 2, 34),
             (0, 1, 8, 8),
             (10, 1, 64, 16),
+            // Values in a frame of their own.
+            (12_000, 1, 3, 46),
         ];
         for (i, at) in shapes.iter().enumerate() {
             let (a, b) = (shape(*at), shape(shapes[(i + 3) % shapes.len()]));

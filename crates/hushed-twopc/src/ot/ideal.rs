@@ -87,4 +87,8 @@ impl Correlations for IdealOt {
     fn delta(&self) -> Block {
         self.delta_of(self.side)
     }
+
+    fn has_begun(&self) -> bool {
+        true
+    }
 }

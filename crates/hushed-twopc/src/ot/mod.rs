@@ -34,6 +34,10 @@ pub trait Correlations: Send {
 
     /// This party's global correlation as sender; its lsb is 1.
     fn delta(&self) -> Block;
+
+    /// Whether both directions have begun: what a party sends then needs no answer. Both parties say the same between
+    /// calls.
+    fn has_begun(&self) -> bool;
 }
 
 /// The sender's half of correlated OTs: `blocks[i]` has lsb 0.

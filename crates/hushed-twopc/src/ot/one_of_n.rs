@@ -25,12 +25,12 @@ use super::additive::low_bits;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::share::{Ring, SecretWords, wipe};
+use crate::share::{Ring, SecretWords};
 #[cfg(any(test, feature = "testing"))]
 use crate::testing::secrets::Case;
 use crate::wire;
 use hushed_math::bits::{Block, Mask, PadHash, TABLE};
-use hushed_net::{Kind, Party};
+use hushed_net::Kind;
 use zeroize::Zeroizing;
 
 const CHOICE: Kind = Kind(0x0330);
@@ -39,6 +39,12 @@ const ENTRIES: Kind = Kind(0x0331);
 const PLACES: usize = TABLE;
 /// Elements hashed at a time.
 const CHUNK: usize = 64;
+/// Elements whose entries go in one frame: the network carries them while the next are made, and they are read while
+/// the next arrive. A multiple of eight, so that frames end where entries do.
+const PIECE: usize = 1 << 15;
+/// Bytes of entries that are so cut: what both parties send before either reads has to be well below what a channel
+/// holds. More goes in one frame.
+const CUT: usize = 32 << 20;
 
 /// Public shape of a batch of transfers.
 #[derive(Clone, Copy)]
@@ -62,19 +68,39 @@ impl Batch {
         self.bits as usize * self.n.div_ceil(8)
     }
 
-    /// Bytes of the holder's message.
+    /// Bytes of the holder's message, in all its frames.
     pub fn entries_len(&self) -> usize {
-        wire::packed_len((self.places() - 1) * self.n, self.ring.bits())
+        self.piece_len(self.n)
+    }
+
+    /// Transfers of a frame of entries.
+    fn piece(&self) -> usize {
+        match self.entries_len() {
+            ..=CUT => PIECE,
+            _ => self.n,
+        }
+    }
+
+    /// Bytes of the entries of so many transfers.
+    fn piece_len(&self, transfers: usize) -> usize {
+        wire::packed_len((self.places() - 1) * transfers, self.ring.bits())
     }
 }
 
-/// Cost of so many transfers of sixteen entries that the client chooses in, and so many that the server does, at once.
-pub fn cost(by_client: usize, by_server: usize, ring: Ring) -> Cost {
-    let [client, server] = [by_client, by_server].map(|n| Batch { n, bits: 4, ring });
+/// Cost of so many transfers of 2^`bits` entries that the client chooses in, and so many that the server does, at once.
+pub fn cost(bits: u32, by_client: usize, by_server: usize, ring: Ring) -> Cost {
+    let [client, server] = [by_client, by_server].map(|n| Batch { n, bits, ring });
     let exchange = |a: usize, b: usize| Cost::exchange(a as u64, b as u64);
+    let cots = |n: usize| u64::from(bits) * n as u64;
+    let frames = |batch: Batch| batch.n.div_ceil(batch.piece().max(1)) as u64;
+    let entries = exchange(server.entries_len(), client.entries_len());
+    let entries = Cost {
+        frames_client: frames(server),
+        frames_server: frames(client),
+        ..entries
+    };
     exchange(client.choice_len(), server.choice_len())
-        + exchange(server.entries_len(), client.entries_len())
-            .with_cots(4 * by_server as u64, 4 * by_client as u64)
+        + entries.with_cots(cots(by_server), cots(by_client))
 }
 
 /// This party's shares as the chooser, of the places `index` of the other party's tables, and as the holder of its own,
@@ -85,35 +111,29 @@ pub(crate) fn both(
     (theirs, rotate): (Batch, Option<&[&[u64]]>),
     table: impl Fn(usize, &mut [u64]),
 ) -> Result<(Vec<u64>, SecretWords), TwopcError> {
-    let holder = |ctx: &mut Ctx| match theirs.n {
-        0 => Ok(None),
-        _ => Holder::draw(ctx, theirs).map(Some),
-    };
-    let chooser = |ctx: &mut Ctx| match own.n {
-        0 => Ok(None),
-        _ => Chooser::draw(ctx, own, index).map(Some),
-    };
-    // The client's tables first, on both sides.
-    let (holder, chooser) = match ctx.party() {
-        Party::Client => {
-            let holder = holder(ctx)?;
-            (holder, chooser(ctx)?)
+    let (mut holder, mut chooser) = (None, None);
+    let first = ctx.sends_first();
+    for holds in [first, !first] {
+        match holds {
+            true if theirs.n > 0 => holder = Some(Holder::draw(ctx, theirs)?),
+            false if own.n > 0 => chooser = Some(Chooser::draw(ctx, own, index)?),
+            _ => {}
         }
-        Party::Server => {
-            let chooser = chooser(ctx)?;
-            (holder(ctx)?, chooser)
-        }
-    };
+    }
     let (chooser, message) = chooser.unzip();
     let (message, len) = (message.unwrap_or_default(), theirs.choice_len());
     let choice = wire::exchange(&mut ctx.session, CHOICE, message, len)?;
-    let (message, held) = match holder {
-        Some(holder) => holder.answer(&choice, rotate, table)?,
-        None => Default::default(),
-    };
-    let reply = wire::exchange(&mut ctx.session, ENTRIES, message, own.entries_len())?;
-    let chosen = chooser.map(|chooser| chooser.read(&reply)).transpose()?;
-    Ok((chosen.unwrap_or_default(), held))
+    let session = &mut ctx.session;
+    let mut held = SecretWords::default();
+    if let Some(holder) = holder {
+        let send = |piece| Ok(session.send_vec(ENTRIES, piece)?);
+        held = holder.answer(&choice, rotate, table, send)?;
+    }
+    let mut chosen = Vec::new();
+    if let Some(chooser) = chooser {
+        chosen = chooser.read(|len| wire::recv_exactly(session, ENTRIES, len))?;
+    }
+    Ok((chosen, held))
 }
 
 /// A chooser that has sent its choice, or is about to.
@@ -155,27 +175,42 @@ impl Chooser {
         Ok((chooser, message))
     }
 
-    /// The shares, from the holder's message of the batch's length.
-    pub fn read(self, reply: &[u8]) -> Result<Vec<u64>, TwopcError> {
+    /// The shares, of the holder's frames, each of the length that `receive` is asked for.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a piece has at most as many elements as the room for its pads"
+    )]
+    pub fn read(
+        self,
+        mut receive: impl FnMut(usize) -> Result<Vec<u8>, TwopcError>,
+    ) -> Result<Vec<u64>, TwopcError> {
         let Batch { n, ring, .. } = self.batch;
-        let sent = self.batch.places() - 1;
-        let mut pads = SecretBlocks::zero(n);
         let places = self.batch.places();
+        let sent = places - 1;
+        let piece = self.batch.piece();
+        let mut pads = SecretBlocks::zero(piece.min(n));
         let Folded {
             hash,
             first,
             blocks,
         } = &self.folded;
-        hash.places(*first, places, blocks, &mut pads);
-        let entries = wire::unpack(reply, ring.bits(), sent * n)?;
         let pick = |((entries, place), pad): ((&[u64], &u8), &Block)| {
             // Place 0 has no entry.
             let masks = Mask::one_hot::<PLACES>((*place).into());
             let own = entries.iter().zip(masks.iter().skip(1));
             own.fold(pad.low_u64(), |sum, (m, here)| sum.wrapping_add(*m & *here))
         };
-        let rows = entries.chunks_exact(sent).zip(self.place.iter());
-        Ok(rows.zip(pads.iter()).map(pick).collect())
+        let mut shares = Vec::with_capacity(n);
+        let pieces = blocks.chunks(piece).zip(self.place.chunks(piece));
+        for (k, (blocks, place)) in pieces.enumerate() {
+            let reply = receive(self.batch.piece_len(blocks.len()))?;
+            let entries = wire::unpack(&reply, ring.bits(), sent * blocks.len())?;
+            let pads = &mut pads[..blocks.len()];
+            hash.places(first + (k * piece) as u64, places, blocks, pads);
+            let rows = entries.chunks_exact(sent).zip(place);
+            shares.extend(rows.zip(pads.iter()).map(pick));
+        }
+        Ok(shares)
     }
 }
 
@@ -197,7 +232,7 @@ impl Holder {
         })
     }
 
-    /// What to send back for the chooser's message, and this party's shares.
+    /// Sends the entries for the chooser's message, frame by frame, and returns this party's shares.
     ///
     /// `table` writes an element's table; `rotate` holds b planes
     /// of bits by which each table's places are XORed first.
@@ -210,7 +245,8 @@ impl Holder {
         choice: &[u8],
         rotate: Option<&[&[u64]]>,
         table: impl Fn(usize, &mut [u64]),
-    ) -> Result<(Vec<u8>, SecretWords), TwopcError> {
+        mut send: impl FnMut(Vec<u8>) -> Result<(), TwopcError>,
+    ) -> Result<SecretWords, TwopcError> {
         let Batch { n, ring, .. } = self.batch;
         let places = self.batch.places();
         let mut choice = choice;
@@ -226,39 +262,42 @@ impl Holder {
             swaps.push(plane);
         }
         let mut shares = SecretWords::with_room(n);
-        let mut masked = vec![0u64; (places - 1) * n];
-        let mut pads = [[Block::ZERO; PLACES]; CHUNK];
-        let mut row = [0u64; PLACES];
+        let whole = self.batch.piece();
+        let mut masked = vec![0u64; (places - 1) * whole.min(n)];
+        let mut pads = Zeroizing::new([[Block::ZERO; PLACES]; CHUNK]);
+        let mut row = Zeroizing::new([0u64; PLACES]);
         let Folded {
             hash,
             first,
             blocks,
         } = &self.folded;
-        for (k, chunk) in blocks.chunks(CHUNK).enumerate() {
-            let start = k * CHUNK;
-            let pads = &mut pads[..chunk.len()];
-            let offsets = &self.offsets[..places];
-            hash.tables(first + start as u64, offsets, chunk, pads);
-            let messages = masked[(places - 1) * start..].chunks_exact_mut(places - 1);
-            for (i, (out, pads)) in messages.zip(pads.iter()).enumerate() {
-                let row = &mut row[..places];
-                let at = start + i;
-                table(at, row);
-                for (bit, plane) in swaps.iter().enumerate() {
-                    swap_places(row, bit, (plane[at / 64] >> (at % 64)) & 1);
-                }
-                let share = row[0].wrapping_sub(pads[0].low_u64());
-                shares.push(share);
-                let rest = row.iter().zip(pads).skip(1);
-                for (m, (entry, pad)) in out.iter_mut().zip(rest) {
-                    *m = entry.wrapping_sub(share).wrapping_sub(pad.low_u64());
+        for (p, piece) in blocks.chunks(whole).enumerate() {
+            let masked = &mut masked[..(places - 1) * piece.len()];
+            let messages = masked.chunks_mut((places - 1) * CHUNK);
+            for (k, (chunk, messages)) in piece.chunks(CHUNK).zip(messages).enumerate() {
+                let start = p * whole + k * CHUNK;
+                let pads = &mut pads[..chunk.len()];
+                let offsets = &self.offsets[..places];
+                hash.tables(first + start as u64, offsets, chunk, pads);
+                let messages = messages.chunks_exact_mut(places - 1);
+                for (i, (out, pads)) in messages.zip(pads.iter()).enumerate() {
+                    let row = &mut row[..places];
+                    let at = start + i;
+                    table(at, row);
+                    for (bit, plane) in swaps.iter().enumerate() {
+                        swap_places(row, bit, (plane[at / 64] >> (at % 64)) & 1);
+                    }
+                    let share = row[0].wrapping_sub(pads[0].low_u64());
+                    shares.push(share);
+                    let rest = row.iter().zip(pads).skip(1);
+                    for (m, (entry, pad)) in out.iter_mut().zip(rest) {
+                        *m = entry.wrapping_sub(share).wrapping_sub(pad.low_u64());
+                    }
                 }
             }
+            send(wire::pack(masked, ring.bits()))?;
         }
-        let message = wire::pack(&masked, ring.bits());
-        wipe(&mut row);
-        Block::wipe(pads.as_flattened_mut());
-        Ok((message, shares))
+        Ok(shares)
     }
 }
 
@@ -366,12 +405,15 @@ pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
         folded: Folded::zero(batch.n),
         offsets: Zeroizing::new(multiples(Block(1))),
     };
-    let answered = holder.answer(message, None, |i, row| row.fill(i as u64));
-    let answered = answered.map(|(reply, shares)| {
-        assert_eq!(reply.len(), batch.entries_len());
-        shares.into_words()
-    });
-    [chooser.read(message).ok(), answered.ok()]
+    let mut sent = 0;
+    let send = |piece: Vec<u8>| {
+        sent += piece.len();
+        Ok(())
+    };
+    let answered = holder.answer(message, None, |i, row| row.fill(i as u64), send);
+    assert!(answered.is_err() || sent == batch.entries_len());
+    let read = chooser.read(|_| Ok(message.to_vec()));
+    [read.ok(), answered.ok().map(SecretWords::into_words)]
 }
 
 /// The functions that choose by secret bits, for the checks that they take no branch by them.
@@ -394,7 +436,7 @@ pub(crate) fn cases() -> [Case; 2] {
                 place: Zeroizing::new(place.clone()),
                 folded: Folded::zero(batch.n),
             };
-            assert!(chooser.read(&entries).is_ok());
+            assert!(chooser.read(|_| Ok(entries.clone())).is_ok());
         },
     );
     let holder = Case::new(
@@ -412,7 +454,8 @@ pub(crate) fn cases() -> [Case; 2] {
             };
             let planes = [rotate.as_slice(); 4];
             let row = |_: usize, row: &mut [u64]| row.copy_from_slice(table);
-            assert!(holder.answer(&choice, Some(&planes), row).is_ok());
+            let answered = holder.answer(&choice, Some(&planes), row, |_| Ok(()));
+            assert!(answered.is_ok());
         },
     );
     [chooser, holder]

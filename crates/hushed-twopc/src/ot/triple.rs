@@ -98,7 +98,8 @@ pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<SecretWords, TwopcErro
     };
     let mut send = HashedSend::default();
     let mut recv = HashedRecv::default();
-    for sending in [client, !client] {
+    let first = ctx.sends_first();
+    for sending in [first, !first] {
         if sending {
             send = HashedSend::draw(ctx, offered.len(), 0)?;
         } else {
@@ -153,10 +154,10 @@ struct Triples {
 
 impl Triples {
     fn draw(ctx: &mut Ctx, words: usize, twice: usize) -> Result<Triples, TwopcError> {
-        let client = ctx.party() == Party::Client;
         let mut send = HashedSend::default();
         let mut recv = HashedRecv::default();
-        for sending in [client, !client] {
+        let first = ctx.sends_first();
+        for sending in [first, !first] {
             if sending {
                 send = HashedSend::draw(ctx, words, twice)?;
             } else {

@@ -245,6 +245,11 @@ impl Correlations for FerretOt {
     fn delta(&self) -> Block {
         self.delta
     }
+
+    fn has_begun(&self) -> bool {
+        let running = |d: &Direction| matches!(d, Direction::Running(_));
+        running(&self.sending) && running(&self.receiving)
+    }
 }
 
 impl Drop for FerretOt {
