@@ -70,8 +70,8 @@ fn rows_of(widths: &[usize]) -> Vec<usize> {
 }
 
 /// The function that the protocol computes in place of softmax, in the clear and without its roundings: exponentials
-/// below 2^−13.75 of the row's largest count as zero (in the protocol from somewhere in a quarter of a bit about that on).
-/// `row` are scores in natural units.
+/// below 2^−13.75 of the row's largest count as zero (in the protocol from somewhere in a quarter of a bit about that
+/// on). `row` are scores in natural units.
 pub fn approximation(row: &mut [f64]) {
     let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for s in row.iter_mut() {

@@ -230,8 +230,8 @@ impl Layout {
     }
 }
 
-/// The formats of inputs and responses with the fewest bytes in all. Of the bits that inputs can go without, those count
-/// with which the bound on the noise is still the same power of two.
+/// The formats of inputs and responses with the fewest bytes in all. Of the bits that inputs can go without, those
+/// count with which the bound on the noise is still the same power of two.
 fn formats(
     params: &Arc<RlweParams>,
     spec: &OltSpec,
