@@ -4,7 +4,7 @@
 //! values, and independent from coefficient to coefficient: noise beside the fresh error
 //! ([`NoiseBound::fresh_top_bits`](crate::NoiseBound::fresh_top_bits)), which a product multiplies as it does that.
 //! Where a product leaves the modulus room, it is cheaper than to send all bits: of 100 bits a coefficient a product by
-//! weights needs some 70. What is sent is a function of the ciphertext alone, and so hides what the ciphertext hides.
+//! weights needs some 80. What is sent is a function of the ciphertext alone, and so hides what the ciphertext hides.
 //!
 //! Layout: a header, the seed, the top bits of b.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]

@@ -92,7 +92,7 @@ impl PublicModel {
     ///
     /// # Errors
     /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that cannot be parsed; those of
-    /// [`Bundle::from_bytes`], but that of any release it is taken.
+    /// [`Bundle::from_bytes`], but for those of another release, which are taken.
     pub fn read(path: &Path, expected: &str) -> Result<Self, ServeError> {
         Self::from_bytes(files::read(path, MAX_BYTES)?, path, expected)
     }

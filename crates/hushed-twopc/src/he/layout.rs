@@ -11,16 +11,14 @@
 //! one.
 //!
 //! Inputs are sent without the lowest bits that the noise leaves room for ([`SeededFormat`]): as many as make the bytes
-//! of inputs and responses together the fewest. A product by weights of 20 bits with ℓ = 43 sends some 70 of 100.
+//! of inputs and responses together the fewest. Products by a model's weights send some 80 of 100.
 
 use super::error::HeError;
 use super::price::{block_points, bytes_out};
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
 use super::wire::Wire;
 use crate::error::TwopcError;
-use hushed_rlwe::{
-    NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededFormat, Truncation,
-};
+use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededFormat};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -240,31 +238,22 @@ fn formats(
 ) -> Result<(SeededFormat, ResponseFormat), TwopcError> {
     let (product_limbs, packing_limbs) = limbs;
     let noise = |drop| noise(params, spec, plan, limbs, drop).bits();
-    let with = |drop, noise_bits| -> Result<_, TwopcError> {
+    let with = |drop| -> Result<_, TwopcError> {
         let input = SeededFormat::new(params, product_limbs, drop)?;
         let ell = spec.ring_bits;
-        let format = ResponseFormat::for_ring_at(params, packing_limbs, ell, noise_bits)?;
+        let format = ResponseFormat::for_ring_at(params, packing_limbs, ell, noise(drop))?;
         let wire = wire(params, limbs, &input, &format);
         let bytes = plan.inputs() as u64 * wire.input_bytes + bytes_out(plan, &wire);
         Ok((bytes, (input, format)))
     };
-    let mut best = with(0, noise(0))?;
-    if product_limbs > Truncation::MAX_LIMBS {
-        return Ok(best.1);
-    }
-    let (mut drop, mut bits) = (0, noise(0));
-    loop {
-        let next = noise(drop + 1);
-        if next > bits {
-            // One more shows: no room is left, or there are no more bits.
-            match with(drop, bits) {
-                Ok(found) if found.0 < best.0 => best = found,
-                Ok(_) => {}
-                Err(_) => return Ok(best.1),
-            }
-        }
-        (drop, bits) = (drop + 1, next);
-    }
+    // Until no room is left, or there are no more bits; of more primes than a truncation takes, none can go.
+    let shows = |drop: &u32| noise(drop + 1) > noise(*drop);
+    let others = (1..).filter(shows).map_while(|drop| with(drop).ok());
+    let fewest = others.fold(with(0)?, |best, found| match found.0 < best.0 {
+        true => found,
+        false => best,
+    });
+    Ok(fewest.1)
 }
 
 /// Noise of the interleaved ciphertexts, of inputs without their lowest `drop` bits.

@@ -136,24 +136,26 @@ impl Shape {
 
 /// Cost of [`additive`] with the batches in which the client and the server choose, once both directions of OTs run.
 pub fn cost(client_chooses: Option<Shape>, server_chooses: Option<Shape>) -> Cost {
-    let choice = |s: Option<Shape>| s.map_or(0, |s| s.bytes_of_choice() as u64);
-    let values = |s: Option<Shape>| s.map_or(0, |s| s.bytes_of_values() as u64);
     let cots = |s: Option<Shape>| s.map_or(0, |s| u64::from(s.planes()) * s.count as u64);
-    let of = |offered, chosen| (values(offered), choice(chosen));
-    let (client, server) = (
-        of(server_chooses, client_chooses),
-        of(client_chooses, server_chooses),
-    );
-    let frames = |(values, choice): (u64, u64)| match APART.contains(&(values as usize)) {
+    let client = sent(server_chooses, client_chooses);
+    let server = sent(client_chooses, server_chooses);
+    let frames = |(values, choice): (usize, usize)| match APART.contains(&values) {
         true => 1 + u64::from(choice > 0),
         false => u64::from(values + choice > 0),
     };
+    let bytes = |(values, choice): (usize, usize)| (values + choice) as u64;
     Cost {
         frames_client: frames(client),
         frames_server: frames(server),
-        ..Cost::exchange(client.0 + client.1, server.0 + server.1)
+        ..Cost::exchange(bytes(client), bytes(server))
     }
     .with_cots(cots(server_chooses), cots(client_chooses))
+}
+
+/// Bytes of the values and of the choices of a party that offers one batch and chooses in another.
+fn sent(offered: Option<Shape>, chosen: Option<Shape>) -> (usize, usize) {
+    let values = offered.map_or(0, |s| s.bytes_of_values());
+    (values, chosen.map_or(0, |s| s.bytes_of_choice()))
 }
 
 /// Shares of x·d mod 2^width for all choosing and offered values of both directions, in one exchange. One party's
@@ -183,12 +185,7 @@ pub fn additive(
     }
     // What the peer sends is made in its order.
     let (first, peer_first) = (ctx.sends_first(), ctx.peer_sends_first());
-    let length = |f: fn(&Shape) -> usize, shape: Option<&Shape>| shape.map_or(0, f);
     let [offered, chosen] = [offer.map(|o| o.shape), choice.map(|c| c.shape)];
-    let sent = |offered: Option<Shape>, chosen: Option<Shape>| {
-        let values = length(Shape::bytes_of_values, offered.as_ref());
-        (values, length(Shape::bytes_of_choice, chosen.as_ref()))
-    };
     let (mine, theirs) = (sent(offered, chosen), sent(chosen, offered));
     // A direction begins with messages, which nothing may come between.
     let begun = ctx.ot.has_begun();

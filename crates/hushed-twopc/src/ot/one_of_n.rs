@@ -40,7 +40,7 @@ const PLACES: usize = TABLE;
 /// Elements hashed at a time.
 const CHUNK: usize = 64;
 /// Elements whose entries go in one frame: the network carries them while the next are made, and they are read while
-/// the next arrive. A multiple of eight, so that frames end where entries do.
+/// the next arrive. A multiple of [`CHUNK`].
 const PIECE: usize = 1 << 15;
 /// Bytes of entries that are so cut: what both parties send before either reads has to be well below what a channel
 /// holds. More goes in one frame.
@@ -262,8 +262,8 @@ impl Holder {
             swaps.push(plane);
         }
         let mut shares = SecretWords::with_room(n);
-        let whole = self.batch.piece();
-        let mut masked = vec![0u64; (places - 1) * whole.min(n)];
+        let whole = (places - 1) * self.batch.piece().min(n);
+        let mut masked = Vec::with_capacity(whole);
         let mut pads = Zeroizing::new([[Block::ZERO; PLACES]; CHUNK]);
         let mut row = Zeroizing::new([0u64; PLACES]);
         let Folded {
@@ -271,31 +271,33 @@ impl Holder {
             first,
             blocks,
         } = &self.folded;
-        for (p, piece) in blocks.chunks(whole).enumerate() {
-            let masked = &mut masked[..(places - 1) * piece.len()];
-            let messages = masked.chunks_mut((places - 1) * CHUNK);
-            for (k, (chunk, messages)) in piece.chunks(CHUNK).zip(messages).enumerate() {
-                let start = p * whole + k * CHUNK;
-                let pads = &mut pads[..chunk.len()];
-                let offsets = &self.offsets[..places];
-                hash.tables(first + start as u64, offsets, chunk, pads);
-                let messages = messages.chunks_exact_mut(places - 1);
-                for (i, (out, pads)) in messages.zip(pads.iter()).enumerate() {
-                    let row = &mut row[..places];
-                    let at = start + i;
-                    table(at, row);
-                    for (bit, plane) in swaps.iter().enumerate() {
-                        swap_places(row, bit, (plane[at / 64] >> (at % 64)) & 1);
-                    }
-                    let share = row[0].wrapping_sub(pads[0].low_u64());
-                    shares.push(share);
-                    let rest = row.iter().zip(pads).skip(1);
-                    for (m, (entry, pad)) in out.iter_mut().zip(rest) {
-                        *m = entry.wrapping_sub(share).wrapping_sub(pad.low_u64());
-                    }
+        for (k, chunk) in blocks.chunks(CHUNK).enumerate() {
+            let start = k * CHUNK;
+            let pads = &mut pads[..chunk.len()];
+            let offsets = &self.offsets[..places];
+            hash.tables(first + start as u64, offsets, chunk, pads);
+            let made = masked.len();
+            masked.resize(made + (places - 1) * chunk.len(), 0);
+            let messages = masked[made..].chunks_exact_mut(places - 1);
+            for (i, (out, pads)) in messages.zip(pads.iter()).enumerate() {
+                let row = &mut row[..places];
+                let at = start + i;
+                table(at, row);
+                for (bit, plane) in swaps.iter().enumerate() {
+                    swap_places(row, bit, (plane[at / 64] >> (at % 64)) & 1);
+                }
+                let share = row[0].wrapping_sub(pads[0].low_u64());
+                shares.push(share);
+                let rest = row.iter().zip(pads).skip(1);
+                for (m, (entry, pad)) in out.iter_mut().zip(rest) {
+                    *m = entry.wrapping_sub(share).wrapping_sub(pad.low_u64());
                 }
             }
-            send(wire::pack(masked, ring.bits()))?;
+            // Frames end where chunks do.
+            if masked.len() == whole || start + chunk.len() == n {
+                send(wire::pack(&masked, ring.bits()))?;
+                masked.clear();
+            }
         }
         Ok(shares)
     }
