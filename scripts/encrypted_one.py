@@ -21,7 +21,7 @@ def main():
     documents, query = read("documents.txt"), os.environ.get("QUERY", "").strip() or read("queries.txt")[0]
     model = model_folder()
     [clear, *vectors] = embeddings(hushed("clear", model, "--input", "-", stdin=lines([query, *documents])))
-    run = Run(model, ROOT / "out" / "encrypted-one", CALIBRATION, query)
+    run = Run(model, ROOT / "out" / "encrypted-one", CALIBRATION, query, "--lengths", "private")
     [private] = embeddings(hushed(*run.decrypt()))
 
     print(f"\nQuery: {query}")
@@ -31,8 +31,8 @@ def main():
     near = cosine(private, clear)
     print(f"\ncosine to the embedding in the clear: {near:.6f}")
     run.show()
-    print("\nThe server saw that one text came, its number of tokens and when; never the text or the answer. Nothing checks it: there\n"
-          "is no canary beside a single text. The same text takes 2pc seconds, with both parties at work (`make run`).")
+    print("\nThe server saw that a text of at most 128 tokens came, and when; never the text, its length or the answer. Nothing\n"
+          "checks the server: there is no canary beside a single text. The same text takes 2pc seconds, with both parties at work (`make run`).")
     if "--json" in sys.argv:
         print(json.dumps({"name": "encrypted-one", "cosine": near, "seconds": run.took, "bytes": run.sizes()}))
     return near < 0.999

@@ -1,6 +1,6 @@
 """One text alone under encryption, simulated on a hundred texts that nothing was calibrated with: what `make verify-one` shows.
 
-`hushed verify --texts 1` runs each text by itself in packed rows, by polynomials and with the errors of ciphertexts at N = 2^16: about
+`hushed verify --texts 1` runs each text by itself in packed rows, its length private, by polynomials and with the errors of ciphertexts at N = 2^16: about
 half an hour of one core. Longer texts are cut at 128 tokens. Exits with 1 when an answer is below 0.999 or a text is left out.
 """
 import json
@@ -18,7 +18,8 @@ def main():
     model, found, left_out = model_folder(), [], 0
     for first in range(0, len(texts), AT_ONCE):
         rows = hushed(
-            "verify", model, "--protocol", "fhe", "--rows", ROWS, "--texts", 1, "--truncate", "--calibration", CALIBRATION,
+            "verify", model, "--protocol", "fhe", "--rows", ROWS, "--texts", 1, "--lengths", "private", "--truncate",
+            "--calibration", CALIBRATION,
             "--input", "-", stdin=lines(texts[first:first + AT_ONCE]))
         for row in rows:
             left_out += row.get("left_out", 0)

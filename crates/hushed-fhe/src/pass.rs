@@ -87,7 +87,7 @@ pub enum Texts<V> {
     /// softmax, with the rows of tokens.
     Last(Interleave, AnswerRows, Option<V>),
     /// Packed rows.
-    Packed(PackedRows),
+    Packed(PackedRows<V>),
     /// Packed rows of texts that end in the last row, answered with these rows.
     PackedLast(Layout, AnswerRows),
 }

@@ -245,15 +245,12 @@ fn counted(
             let texts = Texts::PackedLast(layout, options.answer);
             (texts, width.div_ceil(2 * columns))
         }
-        (columns, Lengths::Public) => {
-            let rows = PackedRows::new(layout, vec![options.rows; layout.texts()])?;
+        (columns, lengths) => {
+            let rows = match lengths.encrypted() {
+                true => PackedRows::private(layout, on.vector(Vec::new(), placement.upload)?),
+                false => PackedRows::new(layout, vec![options.rows; layout.texts()])?,
+            };
             (Texts::Packed(rows), width.div_ceil(2 * columns))
-        }
-        _ => {
-            return Err(FheError::Unsupported {
-                what: "a length that the server does not know, in packed rows".to_owned(),
-                remedy: "choose public lengths, or plan a batch: leave out --texts",
-            });
         }
     };
     let mut pass = AnyPass::new(on, program, choices, placement.clone(), rows, 1.0)?;

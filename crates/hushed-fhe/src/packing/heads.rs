@@ -26,7 +26,9 @@ use hushed_ckks::{CkksError, Complex64, Scale};
 use rayon::prelude::*;
 
 use super::products::rotations;
+use super::sums::Firsts;
 use super::{Layout, PackingError};
+use crate::ops::levels::{divisor, scale_of};
 use crate::{FheError, Slots};
 
 /// The heads of a matrix in packed rows: pairs p of columns a head, head after head, and how products are split.
@@ -364,6 +366,58 @@ fn summed_products<S: Slots>(
     Ok(done)
 }
 
+/// For each vector of scores, not causal, 1 where the key of a slot is a row in which `rows` is 1: one level below
+/// `rows`, which is the same in all places of a row.
+///
+/// # Errors
+/// A level or a key that is missing.
+pub fn keys_of_scores<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    rows: &S::Value,
+) -> Result<Vec<S::Value>, FheError> {
+    let sheared: Vec<usize> = (0..heads.copies).map(|j| heads.rotation(j)).collect();
+    let copies = rotations(on, vec![rows.clone()], &sheared)?;
+    let copies = copies.into_iter().flatten().collect::<Vec<_>>();
+    let (limbs, scale) = (on.limbs(rows), on.default_scale());
+    let wide = scale_of(scale.value() * divisor(on, limbs)?)?;
+    // Of the first vector: diagonal J·e + j at place (j, e). Masks of places are the same in every row.
+    let mut first: Option<S::Value> = None;
+    for e in 0..heads.inner() {
+        let mut sum = on.sum(limbs, wide)?;
+        for (j, copy) in copies.iter().enumerate() {
+            let mask = on.plain(|| {
+                let row = heads.mask(|place, within| (place, within) == (j, e));
+                let slots = row.iter().map(|z| z.re).cycle();
+                slots.take(heads.layout.slots()).collect()
+            });
+            on.add_multiples(&mut sum, copy, &mask)?;
+        }
+        let sum = on.finish(sum)?;
+        let turned = match heads.rotation(heads.copies * e) {
+            0 => sum,
+            by => on.rotate(&sum, by)?,
+        };
+        match &mut first {
+            Some(first) => on.add_assign(first, &turned)?,
+            None => first = Some(turned),
+        }
+    }
+    let first = first.ok_or(PackingError::Mismatch)?;
+    // Of vector v: p·v rows on, by the steps that products have.
+    let babies: Vec<usize> = heads.babies().into_iter().step_by(heads.inner()).collect();
+    let giants: Vec<usize> = (0..heads.giants()).map(|giant| heads.turn(giant)).collect();
+    let near = rotations(on, vec![first], &babies)?;
+    let near = near.into_iter().flatten().collect();
+    let far = rotations(on, near, &giants)?;
+    let of = |vector: usize| {
+        let (giant, baby) = (vector / babies.len(), vector % babies.len());
+        far.get(baby).and_then(|turns| turns.get(giant)).cloned()
+    };
+    let keys: Option<Vec<S::Value>> = (0..heads.vectors()).map(of).collect();
+    keys.ok_or_else(|| PackingError::Mismatch.into())
+}
+
 /// P·V of all heads: `p` as [`scores`] gives it, `v` and the result pairs in their own places, at scale `target`.
 /// Three levels below the lower operand.
 ///
@@ -390,9 +444,9 @@ pub fn attend<S: Slots>(
     total.ok_or_else(|| PackingError::Mismatch.into())
 }
 
-/// P·V times `factor`, slot by slot, which is the same in all places of a head: the inverse of the sum of `p`. The
-/// product takes the place of the mask of [`attend`], so that it costs no level: three below the lower of `p` and `v`;
-/// two below `factor`, if that is the lower.
+/// P·V times a factor of each slot that is the same in all places of a head: the inverse of the sum of `p`. `masked`
+/// multiplies it by the mask that it is given. The product takes the place of the mask of [`attend`], so that it costs
+/// no level: three below the lower of `p` and `v`; one below what `masked` gives, if that is the lower.
 ///
 /// # Errors
 /// As [`attend`].
@@ -401,8 +455,7 @@ pub fn attend_times<S: Slots>(
     heads: &Heads,
     p: Vec<S::Value>,
     v: S::Value,
-    factor: &S::Value,
-    kept: &[f64],
+    masked: impl Fn(&Firsts<'_>) -> Result<S::Value, FheError>,
 ) -> Result<S::Value, FheError> {
     let grid = inner(on, heads, p, v)?;
     let limbs = grid.iter().flatten().map(|x| on.limbs(x)).min();
@@ -432,14 +485,8 @@ pub fn attend_times<S: Slots>(
         }
         drop(hoisted);
         sums.push(vec![total]);
-        let mask = on.plain(|| {
-            let row = heads.mask(|place, _| place == a);
-            let slots = row.iter().cycle().take(heads.layout.slots()).enumerate();
-            slots
-                .map(|(slot, z)| z.re * kept.get(slot).copied().unwrap_or(1.0))
-                .collect()
-        });
-        let masked = on.mul_vector(factor, &mask, on.scale(factor))?;
+        let here = |place: usize| place % heads.pairs / heads.inner() == a;
+        let masked = masked(&|place| f64::from(u8::from(here(place))))?;
         factors.push(vec![on.drop_to(&masked, limbs.min(on.limbs(&masked)))?]);
     }
     let mut product = on.dot_grid(&sums, &factors)?;

@@ -5,7 +5,7 @@ use hushed_ckks::maps::GridSplit;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{CkksParams, Complex64};
 
-use super::heads::{Heads, Turned, attend, causal_scores, scores};
+use super::heads::{Heads, Turned, attend, causal_scores, keys_of_scores, scores};
 use super::{Layout, Spread};
 use crate::simulate::{Op, Simulator, Vector};
 use crate::{FheError, Slots};
@@ -274,4 +274,33 @@ fn heads_that_do_not_fit_are_refused() {
     let on = Simulator::new(&params, 1 << 9).unwrap();
     let vector = || on.vector(vec![0.0; 1 << 9], on.top()).unwrap();
     assert!(scores(&on, &heads, vector(), vector(), on.default_scale()).is_err());
+}
+
+/// A vector of rows that is the same in all places, as the keys of each vector of scores see it.
+#[test]
+fn keys_of_scores_are_the_rows_that_they_are_of() {
+    let params = CkksParams::insecure_test(12, 6).unwrap();
+    let on = Simulator::new(&params, 1 << 11).unwrap();
+    for (rows, pairs, copies, baby) in [(32, 8, 4, 4), (32, 8, 4, 2), (16, 4, 4, 4), (64, 2, 1, 8)]
+    {
+        let layout = Layout::new(1 << 11, rows, 16).unwrap();
+        let heads = Heads::new(layout, pairs, copies, baby).unwrap();
+        let number = |text: usize, row: usize| ((text * 31 + row * 17) % 23) as f64 / 23.0;
+        let mut of_rows = vec![0.0; layout.slots()];
+        for (text, row) in (0..layout.texts()).flat_map(|t| (0..rows).map(move |r| (t, r))) {
+            let first = layout.slot(text, row, 0);
+            of_rows[first..first + layout.columns()].fill(number(text, row));
+        }
+        let vector = on.vector(of_rows, on.top()).unwrap();
+        let keys = keys_of_scores(&on, &heads, &vector).unwrap();
+        assert_eq!(keys.len(), heads.vectors());
+        assert_eq!(on.limbs(&keys[0]), on.top() - 1);
+        for (text, row) in (0..layout.texts()).flat_map(|t| (0..rows).map(move |r| (t, r))) {
+            for (head, diagonal) in (0..16 / pairs).flat_map(|h| (0..rows).map(move |d| (h, d))) {
+                let (vector, slot) = heads.score([text, row], head, diagonal);
+                let expected = number(text, (row + diagonal) % rows);
+                assert!((keys[vector].values()[slot] - expected).abs() < 1e-12);
+            }
+        }
+    }
 }

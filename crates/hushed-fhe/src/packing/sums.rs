@@ -4,14 +4,15 @@
 //! next block. A mask removes those, and rotations the other way copy the sum to the whole block, without mixing
 //! anything, as there are zeros.
 
-use hushed_ckks::Scale;
-
 use super::{Layout, PackingError};
 use crate::{FheError, Slots};
 
-/// The sums of each aligned block of `length` places times `factor`, in all places of the block; one level below `x`.
-/// Twice log2(`length`) rotations. The mask takes `kept` with it, a factor of each slot that is the same in all of a
-/// block; empty for 1 everywhere.
+/// Which places sums are right at: 1 there, 0 elsewhere.
+pub type Firsts<'a> = dyn Fn(usize) -> f64 + 'a;
+
+/// The sums of each aligned block of `length` places, in all places of the block; one level below `x`. Twice
+/// log2(`length`) rotations. `masked` multiplies sums by the mask that it is given, and by any factor of each slot that
+/// is the same in all of a block.
 ///
 /// # Errors
 /// [`PackingError::Mismatch`] unless `length` is a power of two up to the places of a row; too few levels, and those of
@@ -20,23 +21,16 @@ pub fn over_places<S: Slots>(
     on: &S,
     layout: Layout,
     x: &S::Value,
-    (length, factor): (usize, f64),
-    kept: &[f64],
-    target: Scale,
+    length: usize,
+    masked: impl FnOnce(&S::Value, &Firsts<'_>) -> Result<S::Value, FheError>,
 ) -> Result<S::Value, FheError> {
     if !length.is_power_of_two() || length > layout.columns() {
         return Err(PackingError::Mismatch.into());
     }
     let steps = (0..length.trailing_zeros()).map(|k| 1_usize << k);
     let sum = doubled(on, x.clone(), steps.clone())?;
-    let mask = on.plain(|| {
-        let first = |slot: usize| match slot.is_multiple_of(length) {
-            true => factor * kept.get(slot).copied().unwrap_or(1.0),
-            false => 0.0,
-        };
-        (0..layout.slots()).map(first).collect()
-    });
-    let masked = on.mul_vector(&sum, &mask, target)?;
+    let first = |place: usize| f64::from(u8::from(place.is_multiple_of(length)));
+    let masked = masked(&sum, &first)?;
     doubled(on, masked, steps.map(|step| layout.slots() - step))
 }
 
@@ -49,9 +43,9 @@ pub fn over_rows<S: Slots>(on: &S, layout: Layout, x: &S::Value) -> Result<S::Va
     doubled(on, x.clone(), steps)
 }
 
-/// The sum of the squares of all columns of a row times `factor`, in all places of the row; two levels below the
-/// vectors of pairs `x`, which are zero in places without columns. The variance of centred columns, for a norm. `kept`
-/// as in [`over_places`].
+/// The sum of the squares of all columns of a row, in all places of the row; two levels below the vectors of pairs `x`,
+/// which are zero in places without columns. The variance of centred columns, for a norm. `masked` as in
+/// [`over_places`].
 ///
 /// # Errors
 /// [`PackingError::Mismatch`] without vectors, and as [`over_places`].
@@ -59,9 +53,7 @@ pub fn squares<S: Slots>(
     on: &S,
     layout: Layout,
     x: &[S::Value],
-    factor: f64,
-    kept: &[f64],
-    target: Scale,
+    masked: impl FnOnce(&S::Value, &Firsts<'_>) -> Result<S::Value, FheError>,
 ) -> Result<S::Value, FheError> {
     let conjugates = x.iter().map(|z| Ok(vec![on.conjugate(z)?]));
     let conjugates = conjugates.collect::<Result<Vec<_>, FheError>>()?;
@@ -71,7 +63,7 @@ pub fn squares<S: Slots>(
     let sum = sum.ok_or(PackingError::Mismatch)?;
     // A real part has twice the scale; what it takes off is the imaginary part of the errors.
     let sum = on.real(&sum)?;
-    over_places(on, layout, &sum, (layout.columns(), factor), kept, target)
+    over_places(on, layout, &sum, layout.columns(), masked)
 }
 
 /// x plus its rotation by the first step, that plus its rotation by the next, and so on.
@@ -93,13 +85,23 @@ mod tests {
     use hushed_ckks::poly::Arithmetic as _;
 
     use super::*;
-    use crate::simulate::{Op, Simulator};
+    use crate::simulate::{Op, Simulator, Vector};
     use crate::splitmix::SplitMix;
 
     fn random(count: usize, seed: u64) -> Vec<f64> {
         let mut rng = SplitMix(seed);
         let one = |_| (rng.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         (0..count).map(one).collect()
+    }
+
+    /// A quarter of the sums, at the places where they are right.
+    fn quarter(on: &Simulator) -> impl Fn(&Vector, &Firsts<'_>) -> Result<Vector, FheError> {
+        move |sum, first| {
+            let mask: Vec<f64> = (0..on.slots())
+                .map(|slot| 0.25 * first(slot % 32))
+                .collect();
+            on.mul_vector(sum, &mask, on.default_scale())
+        }
     }
 
     #[test]
@@ -109,10 +111,9 @@ mod tests {
         let layout = Layout::new(params.slots(), 16, 32).unwrap();
         let x = random(layout.slots(), 1);
         let vector = on.vector(x.clone(), on.top()).unwrap();
-        let scale = on.default_scale();
         for length in [1, 8, 32] {
             on.tally().reset();
-            let sums = over_places(&on, layout, &vector, (length, 0.25), &[], scale).unwrap();
+            let sums = over_places(&on, layout, &vector, length, quarter(&on)).unwrap();
             assert_eq!(on.limbs(&sums), on.top() - 1);
             let rotations = on.tally().counts().total(Op::Rotate);
             assert_eq!(rotations, 2 * u64::from(length.trailing_zeros()));
@@ -122,8 +123,8 @@ mod tests {
                 assert!((found - 0.25 * expected).abs() < 1e-12);
             }
         }
-        assert!(over_places(&on, layout, &vector, (64, 1.0), &[], scale).is_err());
-        assert!(over_places(&on, layout, &vector, (3, 1.0), &[], scale).is_err());
+        assert!(over_places(&on, layout, &vector, 64, quarter(&on)).is_err());
+        assert!(over_places(&on, layout, &vector, 3, quarter(&on)).is_err());
 
         let sums = over_rows(&on, layout, &vector).unwrap();
         for (slot, found) in sums.values().iter().enumerate() {
@@ -144,15 +145,14 @@ mod tests {
             let [a, b] = [&x[i], &x[i + 1]].map(|x| on.vector(x.clone(), on.top()).unwrap());
             on.pair(a, b).unwrap()
         };
-        let scale = on.default_scale();
-        let sums = squares(&on, layout, &[pair(0), pair(2)], 0.5, &[], scale).unwrap();
+        let sums = squares(&on, layout, &[pair(0), pair(2)], quarter(&on)).unwrap();
         assert_eq!(on.limbs(&sums), on.top() - 2);
         for (slot, found) in sums.values().iter().enumerate() {
             let first = slot / 32 * 32;
             let all = x.iter().flat_map(|x| &x[first..first + 32]);
             let expected: f64 = all.map(|v| v * v).sum();
-            assert!((found - 0.5 * expected).abs() < 1e-12);
+            assert!((found - 0.25 * expected).abs() < 1e-12);
         }
-        assert!(squares(&on, layout, &[], 1.0, &[], scale).is_err());
+        assert!(squares(&on, layout, &[], quarter(&on)).is_err());
     }
 }

@@ -20,8 +20,8 @@ use crate::error::FheError;
 use crate::ops::activation::Polynomials;
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
-use crate::ops::levels::above_by;
-use crate::ops::packed::attention::{PackedAttention, attention, heads_of};
+use crate::ops::levels::{above_by, below};
+use crate::ops::packed::attention::{PackedAttention, SCORES, attention, heads_of};
 use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::head::head;
 use crate::ops::packed::merged::merged;
@@ -29,7 +29,7 @@ use crate::ops::packed::norm::{PackedNorm, acts};
 use crate::ops::packed::pool::pool;
 use crate::ops::packed::refreshed_pairs;
 use crate::ops::packed::rows::{Kept, PackedRows};
-use crate::packing::Spread;
+use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
 
@@ -43,7 +43,7 @@ pub struct PackedPass<'a, S: Slots> {
     layers: Vec<Range<usize>>,
     choices: &'a Choices,
     placement: Placement,
-    rows: PackedRows,
+    rows: PackedRows<S::Value>,
     columns: Spread,
     answers: Spread,
     input_bound: f64,
@@ -60,7 +60,8 @@ struct Layer<'a> {
 }
 
 impl<'a, S: Slots> PackedPass<'a, S> {
-    /// A pass over texts with these rows. The client divided its columns by `input_bound`, and by 2.
+    /// A pass over texts with these rows; encrypted ones are refreshed if they have fewer primes than statistics. The
+    /// client divided its columns by `input_bound`, and by 2.
     ///
     /// # Errors
     /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads do not fit the layout: pairs
@@ -70,20 +71,27 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         program: &'a Program,
         choices: &'a Choices,
         placement: Placement,
-        rows: PackedRows,
+        mut rows: PackedRows<S::Value>,
         input_bound: f64,
     ) -> Result<Self, FheError> {
         let layers = program.layers();
         let mut columns = rows.layout().spread(program.width(), 1)?;
+        let mut all = None;
         for layer in &layers {
             supported(program, layer.clone())?;
             let step = program.steps().get(layer.start);
             if let Some((id, Block::Attention(a))) = step.map(|s| (s.id, &s.block)) {
-                let whole = |pairs| rows.layout().spread(program.width(), pairs);
-                let spread = heads_of(a, &rows).and_then(|heads| whole(heads.pairs()));
-                let spread = spread.ok().filter(Spread::is_even);
-                columns = spread.ok_or_else(|| unfit(id, a, &rows))?;
+                let layout = rows.layout();
+                let unfit = || unfit(id, a, layout);
+                let heads = heads_of(a, layout).map_err(|_| unfit())?;
+                let spread = layout.spread(program.width(), heads.pairs());
+                columns = spread.ok().filter(Spread::is_even).ok_or_else(unfit)?;
+                all.get_or_insert(heads);
             }
+        }
+        if let Some(heads) = all {
+            let scores = below(on, placement.attention, SCORES)?;
+            rows = rows.lifted(on, &heads, [placement.statistics, scores])?;
         }
         let answers = match program.classifier() {
             Some(c) => rows.layout().spread(c.classes.outputs, 1)?,
@@ -347,8 +355,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     }
 }
 
-pub(super) fn unfit(at: StepId, a: &Attention, rows: &PackedRows) -> FheError {
-    let layout = rows.layout();
+pub(super) fn unfit(at: StepId, a: &Attention, layout: Layout) -> FheError {
     FheError::Unsupported {
         what: format!(
             "{at}: {} heads of {} columns on {} rows of {} pairs",

@@ -35,7 +35,7 @@ pub struct PackedDecoderPass<'a, S: Slots> {
     parts: Parts<'a>,
     choices: &'a DecoderChoice,
     placement: Placement,
-    rows: PackedRows,
+    rows: PackedRows<S::Value>,
     columns: Spread,
     input_bound: f64,
     polynomials: Polynomials,
@@ -87,7 +87,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         for layer in &parts.layers {
             let (id, attention) = layer.attention;
             causal::sigmoid_bias(id, attention)?;
-            columns = spread(id, attention, &rows)?;
+            columns = spread(id, attention, layout)?;
             for (id, norm) in [
                 (id, &attention.sub_norm),
                 (layer.feed_forward.0, &layer.feed_forward.1.sub_norm),
@@ -224,7 +224,11 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         self.finish(&x)
     }
 
-    fn norm(&self, (at, norm): (StepId, &'a Norm), choice: &'a NormChoice) -> PackedNorm<'_> {
+    fn norm(
+        &self,
+        (at, norm): (StepId, &'a Norm),
+        choice: &'a NormChoice,
+    ) -> PackedNorm<'_, S::Value> {
         PackedNorm {
             at,
             norm,
@@ -313,10 +317,10 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
 }
 
 /// Where the columns are, heads whole.
-fn spread(at: StepId, block: &Attention, rows: &PackedRows) -> Result<Spread, FheError> {
-    let heads = heads_of(block, rows);
+fn spread(at: StepId, block: &Attention, layout: Layout) -> Result<Spread, FheError> {
+    let heads = heads_of(block, layout);
     let width = block.heads.query_columns();
-    let spread = heads.and_then(|heads| rows.layout().spread(width, heads.pairs()));
+    let spread = heads.and_then(|heads| layout.spread(width, heads.pairs()));
     let spread = spread.ok().filter(Spread::is_even);
-    spread.ok_or_else(|| unfit(at, block, rows))
+    spread.ok_or_else(|| unfit(at, block, layout))
 }

@@ -31,13 +31,26 @@ fn run(
     bound: f64,
     texts: &[Matrix<f64>],
 ) -> Result<Vec<Vec<f64>>, FheError> {
+    let shape = (rows, columns, Lengths::Public);
+    run_knowing(on, program, choices, shape, bound, texts)
+}
+
+/// The same, and what the server knows of lengths.
+fn run_knowing(
+    on: &Simulator,
+    program: &Program,
+    choices: &Choices,
+    (rows, columns, lengths): (usize, usize, Lengths),
+    bound: f64,
+    texts: &[Matrix<f64>],
+) -> Result<Vec<Vec<f64>>, FheError> {
     let degree = choices.layers.iter().map(|l| l.activation.degree).max();
     let placement = placed(on, columns, degree.unwrap_or(1))?;
     let batch = Batch {
         program,
         choices,
         placement: &placement,
-        lengths: Lengths::Public,
+        lengths,
         bound,
     };
     batch.run(on, rows, texts, None)
@@ -100,6 +113,51 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
                 counts.total(Op::Refreshed),
                 runs * 2 * (2 * 2 * n + 2 * n + 2)
             );
+        }
+    }
+}
+
+/// Lengths that the server does not know cost products, rotations of one vector and a refresh of two, and no level: the
+/// answer is the same.
+#[test]
+fn with_private_lengths_a_tiny_model_in_packed_rows_is_the_model() {
+    let network = random_network(&tiny_config(), Pool::Mean, 5);
+    let program = network.program();
+    let texts: Vec<Matrix<f64>> = some(4, 13)
+        .iter()
+        .map(|t| embedded(&program, t).unwrap())
+        .collect();
+    let structure = Structure {
+        previous: vec![(0, 1)],
+        frozen_layers: 1,
+    };
+    let measured = measure(&network, &texts, &structure, 16, (15, 15));
+    let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
+    let bound = bound_of_inputs(&program, 16).unwrap();
+    for vectors in [1, 2, 4] {
+        for noisy in [false, true] {
+            let run = |lengths| {
+                let mut on = Simulator::new(&params, 512).unwrap();
+                if noisy {
+                    on = on.with_errors(1);
+                }
+                let shape = (16, 16 / vectors, lengths);
+                let choices = &measured.choices;
+                let found = run_knowing(&on, &program, choices, shape, bound, &texts).unwrap();
+                (found, on.tally().counts())
+            };
+            let (public, known) = run(Lengths::Public);
+            let (private, counts) = run(Lengths::Private);
+            for ((a, b), known) in measured.pooled.iter().zip(&private).zip(&public) {
+                assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
+                let apart = b.iter().zip(known).map(|(b, a)| (b - a).powi(2));
+                let apart = apart.sum::<f64>().sqrt() / length(known);
+                let bound = if noisy { 2e-3 } else { 1e-4 };
+                assert!(apart < bound, "{vectors} vectors: {apart:e}");
+            }
+            let runs = if vectors == 1 { 2 } else { 1 };
+            let more = |op| counts.total(op) - known.total(op);
+            assert_eq!(more(Op::Refreshed), 2 * runs);
         }
     }
 }
@@ -223,6 +281,13 @@ fn minilm_one_text_in_packed_rows() {
         plan.rotation_keys as u64,
     ];
     assert_eq!(work, [36, 5018, 1200, 2634, 1925, 129]);
+    // With lengths that the server does not know: no further level, and no further rotation key.
+    options.lengths = Lengths::Private;
+    let hidden = FhePlanReport::new(&program, &choices, false, &params, &keys, &options).unwrap();
+    assert_eq!(hidden.rotation_keys, plan.rotation_keys);
+    assert_eq!(hidden.work.bootstraps(), 37);
+    assert!(hidden.work.rotations < plan.work.rotations + 30);
+    assert!(hidden.work.relinearisations < plan.work.relinearisations + 70);
     for text in [
         "Does the museum open on public holidays?",
         "Der Zug nach Basel fährt heute von Gleis 7.",

@@ -45,7 +45,8 @@ pub struct FheClient {
 /// A batch that is packed and not yet encrypted: numbers of the client, so there is no `Debug`.
 pub struct Upload<'a> {
     client: &'a FheClient,
-    /// Column by column; then the rows that are tokens, if the server is not to know.
+    /// Column by column; in packed rows part by part, those of the rows that are tokens behind them. In a batch they are
+    /// apart, if the server is not to know.
     columns: Vec<Vec<f64>>,
     mask: Option<Vec<f64>>,
     lengths: Vec<usize>,
@@ -153,6 +154,12 @@ impl FheClient {
                 *length = found;
             }
         }
+        if self.packed.is_some() && self.plan.masks() {
+            // A softmax wants keys: an empty place repeats a text, and nobody reads its answer.
+            let some = of.iter().flatten().next().cloned();
+            of.iter_mut()
+                .for_each(|text| *text = text.take().or_else(|| some.clone()));
+        }
         // A decoder's texts end in the last row.
         let last = self.plan.answer.is_some();
         let entry = |place: usize, row: usize, column: usize| match of.get(place) {
@@ -170,9 +177,17 @@ impl FheClient {
                 let part = |f: fn(&Complex64) -> f64| pairs.iter().map(f).collect();
                 [part(|z| z.re), part(|z| z.im)]
             });
+            let mut vectors: Vec<Vec<f64>> = vectors.collect();
+            if self.plan.masks() {
+                let rows = of.iter().map(|text| text.as_ref().map_or(0, Matrix::rows));
+                vectors.extend(packed_pool::hidden_rows(
+                    self.layout,
+                    &rows.collect::<Vec<_>>(),
+                ));
+            }
             return Ok(Upload {
                 client: self,
-                columns: vectors.collect(),
+                columns: vectors,
                 mask: None,
                 lengths,
             });
@@ -263,7 +278,7 @@ impl FheClient {
         }
         let factor = match (self.plan.logits, self.plan.answer) {
             (Some(_), _) | (_, Some(_)) => pool::Factor::One,
-            _ => pool::factor(self.pool, self.plan.lengths == Lengths::Public)?,
+            _ => pool::factor(self.pool, !self.plan.masks())?,
         };
         let rows = pool::unpack(layout, lengths, self.plan.outputs(), factor, &vectors)?;
         Ok(of(rows))

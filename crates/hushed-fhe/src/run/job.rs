@@ -333,7 +333,10 @@ impl Engine {
         if let Some((layout, _)) = self.plan.packed(&self.params)? {
             return Ok(match self.plan.answer {
                 Some(answer) => Texts::PackedLast(layout, answer),
-                None => Texts::Packed(PackedRows::new(layout, lengths())?),
+                None => Texts::Packed(match &batch.mask {
+                    Some(mask) => PackedRows::private(layout, mask.clone().expand()),
+                    None => PackedRows::new(layout, lengths())?,
+                }),
             });
         }
         let layout = self.plan.interleave(&self.params)?;

@@ -9,7 +9,7 @@ use crate::choices::Choices;
 use crate::error::FheError;
 use crate::ops::decoder::rows;
 use crate::ops::mask::{RowsKnown, token_rows, token_rows_to_last};
-use crate::ops::packed::pool::{ends, unpack as unpack_packed};
+use crate::ops::packed::pool::{ends, hidden_rows, unpack as unpack_packed};
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Factor, unpack};
 use crate::packing::{Interleave, Layout, PackingError, Spread};
@@ -186,26 +186,34 @@ impl Batch<'_> {
         read: AnswerRows,
     ) -> Result<Vec<Vec<f64>>, FheError> {
         let layout = Layout::new(on.slots(), rows, self.placement.columns)?;
-        let decodes = self.choices.decoder.is_some();
+        let (decodes, upload) = (self.choices.decoder.is_some(), self.placement.upload);
         let mut found = Vec::with_capacity(texts.len());
-        for texts in texts.chunks(layout.texts()) {
+        for chunk in texts.chunks(layout.texts()) {
+            let mut texts = chunk.to_vec();
+            if let (false, true, Some(first)) = (decodes, self.lengths.encrypted(), chunk.first()) {
+                // As clients fill empty places.
+                texts.resize(layout.texts(), first.clone());
+            }
             let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
-            let (known, ends) = match decodes {
-                true => (
+            let first = vec![0..1; lengths.len()];
+            let (known, ends) = match (decodes, self.lengths.encrypted()) {
+                (true, _) => (
                     Texts::PackedLast(layout, read),
                     ends(layout, &lengths, read),
                 ),
-                false => {
-                    let ends = vec![0..1; lengths.len()];
-                    (Texts::Packed(PackedRows::new(layout, lengths)?), ends)
+                (false, true) => {
+                    let half = |v: Vec<f64>| on.vector(v.iter().map(|x| x / 2.0).collect(), upload);
+                    let [tokens, shares] = hidden_rows(layout, &lengths).map(half);
+                    let rows = PackedRows::private(layout, on.pair(tokens?, shares?)?);
+                    (Texts::Packed(rows), first)
                 }
+                (false, false) => (Texts::Packed(PackedRows::new(layout, lengths)?), first),
             };
             let placement = self.placement.clone();
             let (program, choices) = (self.program, self.choices);
             let mut pass = AnyPass::new(on, program, choices, placement, known, self.bound)?;
             let columns = *pass.packed_columns().ok_or(PackingError::Mismatch)?;
-            let vectors = packed(layout, &columns, texts, (2.0 * self.bound, decodes));
-            let upload = self.placement.upload;
+            let vectors = packed(layout, &columns, &texts, (2.0 * self.bound, decodes));
             let vectors = vectors.into_iter().map(|slots| {
                 let part =
                     |f: fn(&Complex64) -> f64| on.vector(slots.iter().map(f).collect(), upload);
@@ -214,7 +222,8 @@ impl Batch<'_> {
             let answer = pass.run(vectors.collect::<Result<_, FheError>>()?)?;
             let opened: Vec<Vec<Complex64>> = answer.iter().map(Vector::pairs).collect();
             let answers = pass.packed_answers().unwrap_or(&columns);
-            found.extend(unpack_packed(layout, answers, &ends, &opened)?);
+            let answers = unpack_packed(layout, answers, &ends, &opened)?;
+            found.extend(answers.into_iter().take(chunk.len()));
         }
         Ok(found)
     }

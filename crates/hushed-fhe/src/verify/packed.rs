@@ -14,15 +14,13 @@ use crate::choices::Choices;
 use crate::error::FheError;
 use crate::inputs::bound_of_inputs;
 use crate::packing::PackingError;
-use crate::plan::public_plan::Lengths;
 use crate::plan::{packed_placement, shortened};
 use crate::simulate::{Batch, Simulator};
 
 /// The rungs without the encrypted one, over requests of `together` texts.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for more texts than fit in packed rows, and for private lengths; those of the model and of
-/// the circuit.
+/// [`FheError::Unsupported`] for more texts than fit in packed rows; those of the model and of the circuit.
 pub(super) fn verify(
     model: &Model,
     choices: &Choices,
@@ -50,7 +48,7 @@ pub(super) fn verify(
         program: &program,
         choices: &choices,
         placement: &placement,
-        lengths: Lengths::Public,
+        lengths: options.lengths,
         bound: bound_of_inputs(&program, rows)?,
     };
     let mut clear = Clear::new(&program, texts)?;

@@ -378,26 +378,29 @@ fn texts_in_packed_rows_are_answered_one_by_one() {
         texts,
         choices,
     } = &tiny;
-    let run = |choices: &Choices, together: usize| {
+    let of = |lengths: Lengths, choices: &Choices, together: usize| {
         let options = Options {
             rows: 16,
             layers: None,
-            lengths: Lengths::Public,
+            lengths,
             seed: 3,
             together: Some(together),
             encrypted: None,
         };
         verify(model, choices, params, texts, &options, &|_| ())
     };
-    let report = run(choices, 1).unwrap();
-    assert!(report.stages.is_empty() && report.out_of_range.is_empty());
-    assert_eq!(report.answers.len(), texts.len());
-    for answer in &report.answers {
-        for found in [&answer.polynomial, &answer.predicted] {
-            let near = cosine(&answer.clear, found);
-            assert!(near > 0.999, "text {}: {near}", answer.text);
+    let run = |choices: &Choices, together: usize| of(Lengths::Public, choices, together);
+    for lengths in [Lengths::Public, Lengths::Private] {
+        let report = of(lengths, choices, 1).unwrap();
+        assert!(report.stages.is_empty() && report.out_of_range.is_empty());
+        assert_eq!(report.answers.len(), texts.len());
+        for answer in &report.answers {
+            for found in [&answer.polynomial, &answer.predicted] {
+                let near = cosine(&answer.clear, found);
+                assert!(near > 0.999, "text {}: {near}", answer.text);
+            }
+            assert_ne!(answer.polynomial, answer.predicted);
         }
-        assert_ne!(answer.polynomial, answer.predicted);
     }
     assert!(matches!(
         run(choices, 1 << 20),

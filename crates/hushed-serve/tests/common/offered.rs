@@ -59,12 +59,13 @@ impl Offered {
     }
 
     /// A model, its calibration, public part and plans: of a batch with lengths public and private, and of one text
-    /// alone in packed rows; made once for all tests.
-    fn all() -> &'static [Offered; 3] {
-        static OFFERED: OnceLock<(TempDir, [Offered; 3])> = OnceLock::new();
+    /// alone in packed rows, the same; made once for all tests.
+    fn all() -> &'static [Offered; 4] {
+        static OFFERED: OnceLock<(TempDir, [Offered; 4])> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let all = ["plan.json", "private.json", "one.json"].map(|file| Offered {
+            let files = ["plan.json", "private.json", "one.json", "hidden.json"];
+            let all = files.map(|file| Offered {
                 folder: folder.path().to_owned(),
                 file,
             });
@@ -82,6 +83,11 @@ impl Offered {
     /// Of one text alone.
     pub fn one() -> &'static Offered {
         &Offered::all()[2]
+    }
+
+    /// The same, of a length that the server does not know.
+    pub fn one_hidden() -> &'static Offered {
+        &Offered::all()[3]
     }
 
     /// As another process has made it.
@@ -211,6 +217,7 @@ impl Offered {
                 ("plan.json", Lengths::Public, last, all),
                 ("private.json", Lengths::Private, last, all),
                 ("one.json", Lengths::Public, last, 1),
+                ("hidden.json", Lengths::Private, last, 1),
             ],
         };
         for &(file, lengths, answer, places) in files {

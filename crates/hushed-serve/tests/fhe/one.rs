@@ -15,19 +15,22 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
 
 #[test]
 fn a_text_is_answered_and_a_resumed_run_has_the_same_bytes() {
-    let offered = Offered::one();
-    let work = tempfile::tempdir().unwrap();
-    let work = work.path();
-    let (plan, _) = fhe::read_plan(&offered.plan()).unwrap();
-    assert!(plan.canary.is_none() && plan.request_ciphertexts() == 1);
-    offered.keygen(&work.join("keys")).unwrap();
-    assert_eq!(name(offered.encrypt(work, &texts()[..2])), "too-many-texts");
-    let sent = offered.encrypt(work, &texts()[..1]).unwrap();
-    assert_eq!(sent.declared, sent.tokens);
-    offered.run_and_resume(work, &sent.id);
-    let answer = offered.decrypt(work).unwrap();
-    assert!(answer.canary.is_none());
-    assert_close(offered, &texts()[..1], &answer);
+    for (offered, hidden) in [(Offered::one(), false), (Offered::one_hidden(), true)] {
+        let work = tempfile::tempdir().unwrap();
+        let work = work.path();
+        let (plan, _) = fhe::read_plan(&offered.plan()).unwrap();
+        let sent = plan.request_ciphertexts();
+        assert!(plan.canary.is_none() && sent == 1 + usize::from(hidden));
+        offered.keygen(&work.join("keys")).unwrap();
+        assert_eq!(name(offered.encrypt(work, &texts()[..2])), "too-many-texts");
+        let sent = offered.encrypt(work, &texts()[..1]).unwrap();
+        let told = if hidden { &[0][..] } else { &sent.tokens };
+        assert_eq!(sent.declared, told);
+        offered.run_and_resume(work, &sent.id);
+        let answer = offered.decrypt(work).unwrap();
+        assert!(answer.canary.is_none());
+        assert_close(offered, &texts()[..1], &answer);
+    }
 }
 
 /// Plan and keys belong together, whatever the layout.

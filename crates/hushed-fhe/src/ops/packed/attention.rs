@@ -12,7 +12,8 @@ use crate::ops::activation::{self, argument_scale};
 use crate::ops::acts::{Acts, centred};
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::packing::heads::{Heads, attend_times, scores};
-use crate::packing::{PackingError, Spread};
+use crate::packing::sums::Firsts;
+use crate::packing::{Layout, PackingError, Spread};
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
@@ -20,7 +21,7 @@ use hushed_lower::LinearMap;
 const COPIES: usize = 4;
 
 /// A layer's attention in packed rows.
-pub struct PackedAttention<'a> {
+pub struct PackedAttention<'a, V> {
     /// The step that plans, counters and progress name it by.
     pub at: StepId,
     /// Weights and shapes of the model.
@@ -30,7 +31,7 @@ pub struct PackedAttention<'a> {
     /// Of the norm after it, whose κ is in the output's map.
     pub norm: &'a NormChoice,
     /// The texts.
-    pub rows: &'a PackedRows,
+    pub rows: &'a PackedRows<V>,
     /// Where the columns are, heads whole.
     pub columns: Spread,
     /// Rows whose results are used; others are 0.
@@ -39,13 +40,16 @@ pub struct PackedAttention<'a> {
     pub statistics: usize,
 }
 
+/// Levels from the columns to the scores: maps, copies, products, sums.
+pub const SCORES: usize = 4;
+
 /// How the heads of a model lie in packed rows, as many beside each other as a row has places for.
 ///
 /// # Errors
 /// [`PackingError::Mismatch`] if they do not fit: pairs of columns a head that are no power of two, more of them than
 /// rows or places.
-pub fn heads_of(block: &Attention, rows: &PackedRows) -> Result<Heads, PackingError> {
-    let (layout, pairs) = (rows.layout(), block.heads.width / 2);
+pub fn heads_of(block: &Attention, layout: Layout) -> Result<Heads, PackingError> {
+    let pairs = block.heads.width / 2;
     let inner = block.heads.count * block.heads.width;
     let fits = block.heads.width.is_multiple_of(2) && inner == block.query.inputs;
     if !fits || pairs == 0 {
@@ -68,12 +72,12 @@ pub fn heads_of(block: &Attention, rows: &PackedRows) -> Result<Heads, PackingEr
 pub fn attention<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
-    layer: &PackedAttention<'_>,
+    layer: &PackedAttention<'_, S::Value>,
 ) -> Result<Vec<S::Value>, FheError> {
     let PackedAttention {
         at, block, rows, ..
     } = *layer;
-    let heads = heads_of(block, rows)?;
+    let heads = heads_of(block, rows.layout())?;
     let (found, count) = (layer.choice.heads.len(), block.heads.count);
     same(at, "heads of the calibration", found, count)?;
     let softmax = PackedSoftmax::new(on, &heads, &layer.columns, rows, layer.choice)?;
@@ -83,13 +87,12 @@ pub fn attention<S: Slots>(
     let (maps, through) = inputs(on, x, layer, &softmax)?;
     let [q, k, v] = projected(on, x, layer, &maps)?;
     on.at(at.part("scores"));
-    let argument = argument_scale(on, below(on, on.limbs(x0), 4)?)?;
+    let argument = argument_scale(on, below(on, on.limbs(x0), SCORES)?)?;
     let of_vector = |(q, k)| scores(on, &heads, q, k, argument);
     let scores = q.into_iter().zip(k).map(of_vector);
     let scores = scores.collect::<Result<Vec<_>, FheError>>()?;
     let PackedWeights { exponentials, sums } = softmax.weights(on, at, scores, layer.statistics)?;
     on.at(at.part("attend"));
-    let kept = rows.mask(on, layer.kept);
     let all = exponentials.iter().flatten().chain(&v);
     let limbs = all.map(|x| on.limbs(x)).min().unwrap_or(on.floor());
     // Copies, then the product that 1/Σe meets, after its mask. The result is at the scale of x.
@@ -100,7 +103,11 @@ pub fn attention<S: Slots>(
         let target = scale_of(on.scale(x0).value() * divisor(on, met)? / scale)?;
         let inverse = softmax.second_inverse(on, sum, target)?;
         let inverse = on.drop_to(&inverse, copied.min(on.limbs(&inverse)))?;
-        attended.push(attend_times(on, &heads, e, v, &inverse, &kept)?);
+        let masked = |here: &Firsts<'_>| {
+            let scale = on.scale(&inverse);
+            rows.times(on, &inverse, (layer.kept, here), scale)
+        };
+        attended.push(attend_times(on, &heads, e, v, masked)?);
     }
     on.at(at.part("output"));
     let output = output(on, layer, &through)?;
@@ -116,7 +123,7 @@ fn enough<S: Slots>(
     on: &S,
     step: StepId,
     limbs: usize,
-    layer: &PackedAttention<'_>,
+    layer: &PackedAttention<'_, S::Value>,
 ) -> Result<(), FheError> {
     let levels = |mut limbs: usize| {
         let mut count = 0_usize;
@@ -126,8 +133,7 @@ fn enough<S: Slots>(
         }
         count
     };
-    // Q, copies, product, sums.
-    let exponentials = 4 + activation::levels(layer.choice.degree);
+    let exponentials = SCORES + activation::levels(layer.choice.degree);
     let below = levels(limbs).saturating_sub(exponentials);
     let inverse = levels(layer.statistics).saturating_sub(layer.choice.first_steps);
     match below.min(inverse) {
@@ -145,8 +151,8 @@ fn enough<S: Slots>(
 fn inputs<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
-    layer: &PackedAttention<'_>,
-    softmax: &PackedSoftmax<'_>,
+    layer: &PackedAttention<'_, S::Value>,
+    softmax: &PackedSoftmax<'_, S::Value>,
 ) -> Result<(LinearMap, Vec<f64>), FheError> {
     let PackedAttention { at, block, .. } = *layer;
     let mut query = folded(on, at.part("query"), x, &block.query)?;
@@ -177,7 +183,7 @@ fn inputs<S: Slots>(
 fn projected<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
-    layer: &PackedAttention<'_>,
+    layer: &PackedAttention<'_, S::Value>,
     maps: &LinearMap,
 ) -> Result<[Vec<S::Value>; 3], FheError> {
     let columns = layer.columns;
@@ -197,7 +203,7 @@ fn projected<S: Slots>(
 /// The output's map, centred for the norm, with the bias of V.
 fn output<S: Slots>(
     on: &S,
-    layer: &PackedAttention<'_>,
+    layer: &PackedAttention<'_, S::Value>,
     through: &[f64],
 ) -> Result<LinearMap, FheError> {
     let at = layer.at.part("output");
@@ -215,15 +221,17 @@ fn output<S: Slots>(
 fn summed<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
-    layer: &PackedAttention<'_>,
+    layer: &PackedAttention<'_, S::Value>,
     (y, output): (&[S::Value], &LinearMap),
 ) -> Result<Vec<S::Value>, FheError> {
     let (rest, columns) = (residual(on, x, layer.norm.scale), layer.columns);
     let limbs = y.iter().map(|y| on.limbs(y)).min().unwrap_or(on.floor());
     let mut vectors = x.columns.clone();
     if layer.kept == Kept::Later {
-        // A first row may be far beyond the norm's range.
-        let mask = layer.rows.mask(on, layer.kept);
+        // A first row may be far beyond the norm's range. Rows of padding are 0.
+        let mask = layer.rows.numbers(on, |text, row, _| {
+            f64::from(u8::from(layer.rows.holds(layer.kept, text, row)))
+        });
         let high = above(on, limbs)?;
         for v in &mut vectors {
             let short = on.drop_to(v, high)?;

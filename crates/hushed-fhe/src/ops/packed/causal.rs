@@ -32,7 +32,7 @@ pub const LEVELS: usize = 9;
 const SCORES: usize = 5;
 
 /// A decoder's attention in packed rows.
-pub struct PackedCausal<'a> {
+pub struct PackedCausal<'a, V> {
     /// The step that plans, counters and progress name it by.
     pub at: StepId,
     /// Weights and shapes of the model.
@@ -42,19 +42,23 @@ pub struct PackedCausal<'a> {
     /// Of the sum that reads it.
     pub bound: f64,
     /// The texts; the last row of each is row R − 1.
-    pub rows: &'a PackedRows,
+    pub rows: &'a PackedRows<V>,
     /// Where the columns are, heads whole.
     pub columns: Spread,
 }
 
-impl PackedCausal<'_> {
+impl<V: Send + Sync> PackedCausal<'_, V> {
     /// The attention's output over the bound, in pairs at half of [`Slots::default_scale`].
     ///
     /// # Errors
     /// [`FheError::Packing`] for heads that do not fit; [`FheError::Unsupported`] for another function or mask than a
     /// causal sigmoid; shapes that differ; too few levels.
-    pub fn run<S: Slots>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let heads = heads_of(self.block, self.rows)?.causal();
+    pub fn run<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        x: &Acts<S::Value>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let heads = heads_of(self.block, self.rows.layout())?.causal();
         let (found, count) = (self.choice.heads.len(), self.block.heads.count);
         same(self.at, "heads of the calibration", found, count)?;
         let sigmoids = self.sigmoids(on, &heads)?;
@@ -100,7 +104,7 @@ impl PackedCausal<'_> {
 
     /// Q in pairs that turn together, the conjugates of K so, and V: vectors as those of x. The map of the scores'
     /// interval to [−1, 1] is in Q and in K, half of it in each.
-    fn projected<S: Slots>(
+    fn projected<S: Slots<Value = V>>(
         &self,
         on: &S,
         x: &Acts<S::Value>,
@@ -173,7 +177,11 @@ impl PackedCausal<'_> {
     }
 
     /// By vector of columns.
-    fn sigmoids<S: Slots>(&self, on: &S, heads: &Heads) -> Result<Vec<SlotPolynomial>, FheError> {
+    fn sigmoids<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        heads: &Heads,
+    ) -> Result<Vec<SlotPolynomial>, FheError> {
         let (bias, degree) = (sigmoid_bias(self.at, self.block)?, self.choice.degree);
         let vectors = self.columns.vectors();
         if on.only_shapes() {
@@ -191,7 +199,13 @@ impl PackedCausal<'_> {
     }
 
     /// What is added to vector `number` of the scores of a vector of columns.
-    fn shift<S: Slots>(&self, on: &S, heads: &Heads, vector: usize, number: usize) -> Vec<f64> {
+    fn shift<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        heads: &Heads,
+        vector: usize,
+        number: usize,
+    ) -> Vec<f64> {
         self.rows
             .numbers(on, |_, row, place| match self.head(heads, vector, place) {
                 Some(head) if heads.sees(number, row, place) => {

@@ -20,7 +20,7 @@ use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
 /// A feed-forward block in packed rows.
-pub struct PackedFeedForward<'a> {
+pub struct PackedFeedForward<'a, V> {
     /// The step that plans, counters and progress name it by.
     pub at: StepId,
     /// Weights and shapes of the model.
@@ -30,7 +30,7 @@ pub struct PackedFeedForward<'a> {
     /// What reads it: of a norm its κ and the residual are in the second map.
     pub after: After<'a>,
     /// The texts.
-    pub rows: &'a PackedRows,
+    pub rows: &'a PackedRows<V>,
     /// Rows whose results are used; the arguments of others are 0.
     pub kept: Kept,
     /// Where the columns of x are.
@@ -39,13 +39,17 @@ pub struct PackedFeedForward<'a> {
     pub polynomials: &'a Polynomials,
 }
 
-impl PackedFeedForward<'_> {
+impl<V: Send + Sync> PackedFeedForward<'_, V> {
     /// For y = down(f(up(x))), or down(f(gate(x)) ∘ up(x)): before a norm κ·(y + x − mean), before a sum y over its
     /// bound. In pairs at half of [`Slots::default_scale`].
     ///
     /// # Errors
     /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
-    pub fn run<S: Slots>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+    pub fn run<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        x: &Acts<S::Value>,
+    ) -> Result<Vec<S::Value>, FheError> {
         let hidden = self.block.up.outputs;
         same(self.at, "intervals", self.choice.columns.len(), hidden)?;
         same(self.at, "hidden columns", self.block.down.inputs, hidden)?;
@@ -65,7 +69,7 @@ impl PackedFeedForward<'_> {
     }
 
     /// The activation of what `w` gives, both parts of each vector of pairs.
-    fn activated<S: Slots>(
+    fn activated<S: Slots<Value = V>>(
         &self,
         on: &S,
         x: &Acts<S::Value>,
@@ -110,7 +114,7 @@ impl PackedFeedForward<'_> {
     }
 
     /// The products of the parts of a gate with what `up` gives, one level below.
-    fn gated<S: Slots>(
+    fn gated<S: Slots<Value = V>>(
         &self,
         on: &S,
         x: &Acts<S::Value>,
@@ -143,7 +147,7 @@ impl PackedFeedForward<'_> {
     }
 
     /// The second map over the bound of a sum.
-    fn down_alone<S: Slots>(
+    fn down_alone<S: Slots<Value = V>>(
         &self,
         on: &S,
         places: &Spread,
@@ -162,7 +166,7 @@ impl PackedFeedForward<'_> {
         linear(on, self.rows, &self.columns, &[term], bias, target)
     }
 
-    fn down<S: Slots>(
+    fn down<S: Slots<Value = V>>(
         &self,
         on: &S,
         x: &Acts<S::Value>,
@@ -198,7 +202,7 @@ impl PackedFeedForward<'_> {
     }
 
     /// The polynomial of each place, for one part of the pairs of a vector; 0 in places without a column.
-    fn polynomial<S: Slots>(
+    fn polynomial<S: Slots<Value = V>>(
         &self,
         on: &S,
         places: &Spread,

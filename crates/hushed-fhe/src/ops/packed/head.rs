@@ -34,7 +34,7 @@ pub fn head<S: Slots>(
     at: StepId,
     x: &Acts<S::Value>,
     (c, choice): (&Classifier, &ClassifierChoice),
-    rows: &PackedRows,
+    rows: &PackedRows<S::Value>,
     columns: &Spread,
 ) -> Result<Vec<S::Value>, FheError> {
     supported(at, c)?;

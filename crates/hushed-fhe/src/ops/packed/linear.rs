@@ -28,7 +28,7 @@ pub struct Term<'a, V> {
 /// [`PackingError::Mismatch`] for vectors or maps of other shapes; a level or a key that is missing.
 pub fn linear<S: Slots>(
     on: &S,
-    rows: &PackedRows,
+    rows: &PackedRows<S::Value>,
     out: &Spread,
     terms: &[Term<'_, S::Value>],
     (bias, kept): (&[f64], Kept),

@@ -21,7 +21,7 @@ pub fn merged<S: Slots>(
     at: StepId,
     x: &Acts<S::Value>,
     (w, norm): (&Linear, &NormChoice),
-    (rows, kept, columns): (&PackedRows, Kept, Spread),
+    (rows, kept, columns): (&PackedRows<S::Value>, Kept, Spread),
 ) -> Result<Vec<S::Value>, FheError> {
     on.at(at);
     let map = map(on, at, x, w, norm)?.plus(&residual(on, x, norm.scale));

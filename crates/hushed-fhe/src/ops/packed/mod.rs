@@ -80,7 +80,7 @@ pub fn refreshed_pairs<S: Slots>(
 pub fn sum<S: Slots>(
     on: &S,
     at: StepId,
-    rows: &PackedRows,
+    rows: &PackedRows<S::Value>,
     x: &Acts<S::Value>,
     y: Vec<S::Value>,
     bound: f64,

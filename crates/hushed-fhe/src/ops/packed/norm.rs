@@ -2,7 +2,9 @@
 //! over the row. Where columns are refreshed before it, they are refreshed to so many levels that their variance and
 //! its root need no refresh between them; the root, which is then low, has one.
 //!
-//! v = Σ c² in rows that are kept and 1 in others, x̂/bound = c·(√d/bound)·v^{−1/2}, 0 in rows that are not kept.
+//! v = Σ c² in rows that are kept and 1 in others, x̂/bound = c·(√d/bound)·v^{−1/2}, 0 in rows that are not kept. Where
+//! only an encrypted vector says which are, v is about 0 in others, where the root is bounded: adding 1 there by that
+//! vector would add the error of its refresh everywhere, and the least v is little more.
 //!
 //! A decoder's RMSNorm is the same of c = κ·x, with all rows kept: those of padding are 0, their v is κ²·d·ε, where the
 //! root is bounded, and 0 times it is 0.
@@ -29,11 +31,11 @@ const VARIANCE: usize = 2;
 /// Room above the largest inverse root of a calibrated variance, at its refresh.
 const ROOM: f64 = 1.5;
 
-/// The same where rows of padding are kept: a root is largest at 0, 3.5/√low.
+/// The same where the variance of rows of padding is about 0: a root is largest there, 3.5/√low.
 const PADDING_ROOM: f64 = 4.0;
 
 /// A norm in packed rows.
-pub struct PackedNorm<'a> {
+pub struct PackedNorm<'a, V> {
     /// The step that plans, counters and progress name it by.
     pub at: StepId,
     /// Gain, offset, ε.
@@ -41,7 +43,7 @@ pub struct PackedNorm<'a> {
     /// κ, range of the variance, bound.
     pub choice: &'a NormChoice,
     /// The texts.
-    pub rows: &'a PackedRows,
+    pub rows: &'a PackedRows<V>,
     /// Rows that get a result.
     pub kept: Kept,
     /// Where the columns are.
@@ -50,14 +52,14 @@ pub struct PackedNorm<'a> {
     pub statistics: usize,
 }
 
-impl PackedNorm<'_> {
+impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     /// The norm of `centred` pairs that have no level left: they are refreshed to `limbs` primes first, and the inverse
     /// root is refreshed too. One level below `limbs`.
     ///
     /// # Errors
     /// [`FheError::Unsupported`] for a norm without means; too few levels; where values are visible,
     /// [`FheError::Range`] for columns or a variance outside their range.
-    pub fn after_refresh<S: Slots>(
+    pub fn after_refresh<S: Slots<Value = V>>(
         &self,
         on: &S,
         centred: &[S::Value],
@@ -74,7 +76,7 @@ impl PackedNorm<'_> {
     ///
     /// # Errors
     /// As [`PackedNorm::after_refresh`].
-    pub fn at_level<S: Slots>(
+    pub fn at_level<S: Slots<Value = V>>(
         &self,
         on: &S,
         centred: Vec<S::Value>,
@@ -88,7 +90,7 @@ impl PackedNorm<'_> {
     ///
     /// # Errors
     /// As [`PackedNorm::after_refresh`]; [`FheError::Unsupported`] for a LayerNorm or an offset.
-    pub fn of_stream<S: Slots>(
+    pub fn of_stream<S: Slots<Value = V>>(
         &self,
         on: &S,
         x: &Acts<S::Value>,
@@ -101,7 +103,7 @@ impl PackedNorm<'_> {
     ///
     /// # Errors
     /// As [`PackedNorm::of_stream`].
-    pub fn of_low_stream<S: Slots>(
+    pub fn of_low_stream<S: Slots<Value = V>>(
         &self,
         on: &S,
         x: &Acts<S::Value>,
@@ -111,17 +113,17 @@ impl PackedNorm<'_> {
 
     /// Primes of columns whose norm is to be taken at `limbs`: so many that variance and root need no refresh between
     /// them, if statistics can have as many.
-    pub fn refreshed_to<S: Slots>(&self, on: &S, limbs: usize) -> usize {
+    pub fn refreshed_to<S: Slots<Value = V>>(&self, on: &S, limbs: usize) -> usize {
         limbs.max(self.deep(on).unwrap_or(limbs))
     }
 
     /// Primes with which squares, the mask of their sums, the root and its mask can follow one another.
-    fn deep<S: Slots>(&self, on: &S) -> Option<usize> {
+    fn deep<S: Slots<Value = V>>(&self, on: &S) -> Option<usize> {
         let needed = above_by(on, on.floor(), VARIANCE + root_levels(self.choice) + 1);
         needed.ok().filter(|&needed| needed <= self.statistics)
     }
 
-    fn of_refreshed<S: Slots>(
+    fn of_refreshed<S: Slots<Value = V>>(
         &self,
         on: &S,
         centred: Vec<S::Value>,
@@ -136,9 +138,9 @@ impl PackedNorm<'_> {
         let short = centred.iter().map(|c| on.drop_to(c, limbs));
         let centred = short.collect::<Result<Vec<_>, FheError>>()?;
         // The largest root, and so the message of the refresh, is below 1.
-        let room = match self.kept {
-            Kept::All => PADDING_ROOM,
-            _ => ROOM,
+        let room = match self.kept == Kept::All || self.rows.hides(self.kept) {
+            true => PADDING_ROOM,
+            false => ROOM,
         };
         let most = room / self.choice.low.sqrt();
         let root = self.root(on, &function, &v, (1.0 / most, on.default_scale()))?;
@@ -147,7 +149,11 @@ impl PackedNorm<'_> {
         self.times(on, centred, on.read_as(root, most * self.factor())?)
     }
 
-    fn of_low<S: Slots>(&self, on: &S, centred: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn of_low<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        centred: Vec<S::Value>,
+    ) -> Result<Acts<S::Value>, FheError> {
         on.at(self.at);
         let (v, function) = (self.variance(on, &centred)?, self.function(on)?);
         let first = centred.first().ok_or(PackingError::Mismatch)?;
@@ -161,7 +167,11 @@ impl PackedNorm<'_> {
     }
 
     /// κ·x, of vectors x over the bound that is their gain.
-    fn scaled<S: Slots>(&self, on: &S, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+    fn scaled<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        x: &Acts<S::Value>,
+    ) -> Result<Vec<S::Value>, FheError> {
         let shifted = (self.norm.offset.iter()).any(|o| o.iter().any(|o| *o != 0.0));
         if self.norm.kind != NormKind::RmsNorm || shifted {
             return Err(FheError::Unsupported {
@@ -189,7 +199,7 @@ impl PackedNorm<'_> {
     }
 
     /// v^{−1/2}.
-    fn function<S: Slots>(&self, on: &S) -> Result<InverseSqrt, FheError> {
+    fn function<S: Slots<Value = V>>(&self, on: &S) -> Result<InverseSqrt, FheError> {
         Ok(match on.only_shapes() {
             true => fits::root_within(self.choice)?,
             false => fits::root(self.choice)?,
@@ -197,11 +207,16 @@ impl PackedNorm<'_> {
     }
 
     /// v, [`VARIANCE`] levels below `centred`.
-    fn variance<S: Slots>(&self, on: &S, centred: &[S::Value]) -> Result<S::Value, FheError> {
+    fn variance<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        centred: &[S::Value],
+    ) -> Result<S::Value, FheError> {
         same(self.at, "vectors", centred.len(), self.columns.vectors())?;
-        let kept = self.rows.mask(on, self.kept);
-        let scale = on.default_scale();
-        let v = squares(on, self.rows.layout(), centred, 1.0, &kept, scale)?;
+        let v = squares(on, self.rows.layout(), centred, |sum, first| {
+            self.rows
+                .times(on, sum, (self.kept, first), on.default_scale())
+        })?;
         let epsilon = self.choice.scale.powi(2) * self.norm.width as f64 * self.norm.epsilon;
         let added = self.rows.numbers(on, |text, row, _| {
             match self.rows.holds(self.kept, text, row) {
@@ -213,7 +228,7 @@ impl PackedNorm<'_> {
     }
 
     /// `factor`·v^{−1/2} in rows that are kept, 0 in others, at scale `target`.
-    fn root<S: Slots>(
+    fn root<S: Slots<Value = V>>(
         &self,
         on: &S,
         function: &InverseSqrt,
@@ -221,16 +236,10 @@ impl PackedNorm<'_> {
         (factor, target): (f64, Scale),
     ) -> Result<S::Value, FheError> {
         let y = function.evaluate(on, v, on.default_scale())?;
-        let mask = self.rows.numbers(on, |text, row, _| {
-            match self.rows.holds(self.kept, text, row) {
-                true => factor,
-                false => 0.0,
-            }
-        });
-        on.mul_vector(&y, &mask, target)
+        self.rows.times(on, &y, (self.kept, |_| factor), target)
     }
 
-    fn times<S: Slots>(
+    fn times<S: Slots<Value = V>>(
         &self,
         on: &S,
         centred: Vec<S::Value>,

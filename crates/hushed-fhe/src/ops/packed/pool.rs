@@ -6,7 +6,7 @@ use std::ops::Range;
 use hushed_ckks::Complex64;
 use hushed_model::{Pool, StepId};
 
-use super::rows::{Kept, PackedRows};
+use super::rows::{Kept, PackedRows, Shares, times_both};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::above;
@@ -25,15 +25,15 @@ pub fn pool<S: Slots>(
     at: StepId,
     x: &Acts<S::Value>,
     how: Pool,
-    rows: &PackedRows,
+    rows: &PackedRows<S::Value>,
     columns: &Spread,
 ) -> Result<Vec<S::Value>, FheError> {
-    // Lengths are known.
+    // The server divides, by a number or by an encrypted one.
     factor(how, true)?;
     on.at(at);
-    let share = |text: usize| match how {
-        Pool::Mean => 1.0 / rows.length(text).max(1) as f64,
-        _ => 1.0,
+    let share = match how {
+        Pool::Mean => rows.shares(),
+        _ => Shares::One,
     };
     let limbs = above(on, on.floor())?;
     let of = |v: &S::Value| {
@@ -55,7 +55,7 @@ pub fn states<S: Slots>(
     on: &S,
     at: StepId,
     x: &Acts<S::Value>,
-    rows: &PackedRows,
+    rows: &PackedRows<S::Value>,
     columns: &Spread,
     answer: AnswerRows,
 ) -> Result<Vec<S::Value>, FheError> {
@@ -70,17 +70,17 @@ pub fn states<S: Slots>(
         |v| on.drop_to(v, limbs),
         (x, columns),
         rows,
-        (kept, |_| 1.0),
+        (kept, Shares::One),
     )
 }
 
-/// `of` each vector times the gains, in rows `kept`, of each text times its share; and the offsets there.
+/// `of` each vector times the gains and the share of its text, in rows `kept`; and the offsets there.
 fn each<S: Slots>(
     on: &S,
     of: impl Fn(&S::Value) -> Result<S::Value, FheError>,
     (x, columns): (&Acts<S::Value>, &Spread),
-    rows: &PackedRows,
-    (kept, share): (Kept, impl Fn(usize) -> f64),
+    rows: &PackedRows<S::Value>,
+    (kept, share): (Kept, Shares<'_, S::Value>),
 ) -> Result<Vec<S::Value>, FheError> {
     let mut answer = Vec::with_capacity(x.columns.len());
     for (vector, v) in x.columns.iter().enumerate() {
@@ -92,10 +92,17 @@ fn each<S: Slots>(
         };
         let mut parts = Vec::with_capacity(2);
         for (part, v) in on.parts(&v)?.into_iter().enumerate() {
+            let (known, hidden) = match &share {
+                Shares::One => (None, None),
+                Shares::Known(lengths) => (Some(lengths), None),
+                Shares::Hidden(shares) => (None, Some(*shares)),
+            };
             let gain = rows.numbers(on, |text, row, place| {
-                share(text) * number(&x.gain, text, row, place, part)
+                let rows = known.and_then(|lengths| lengths.get(text).copied());
+                let gain = number(&x.gain, text, row, place, part);
+                gain / rows.unwrap_or(1).max(1) as f64
             });
-            parts.push(on.mul_vector(&v, &gain, on.default_scale())?);
+            parts.push(times_both(on, &v, hidden, &gain, on.default_scale())?);
         }
         let [a, b] = <[S::Value; 2]>::try_from(parts).map_err(|_| PackingError::Mismatch)?;
         let offsets = rows.pairs(on, |text, row, place| {
@@ -105,6 +112,23 @@ fn each<S: Slots>(
         answer.push(on.add_pairs(on.pair(a, b)?, &offsets)?);
     }
     Ok(answer)
+}
+
+/// The two vectors that a client encrypts, as the parts of one, where lengths are private: 1 in all places of rows of
+/// tokens, and in all places of a text 1 over the number of those rows.
+#[must_use]
+pub fn hidden_rows(layout: Layout, lengths: &[usize]) -> [Vec<f64>; 2] {
+    let mut both = [vec![0.0; layout.slots()], vec![0.0; layout.slots()]];
+    for (text, &length) in lengths.iter().enumerate().take(layout.texts()) {
+        for row in 0..layout.rows() {
+            let token = f64::from(u8::from(row < length));
+            let first = layout.slot(text, row, 0);
+            for (slots, number) in both.iter_mut().zip([token, 1.0 / length.max(1) as f64]) {
+                slots[first..first + layout.columns()].fill(number);
+            }
+        }
+    }
+    both
 }
 
 /// Rows of texts, of each these, one after another, from decrypted vectors, as the client reads them: of pooled texts

@@ -1,15 +1,50 @@
-//! The rows of texts in packed rows, of which the server knows the lengths, and plaintext vectors made of them.
+//! Which rows of texts in packed rows are tokens, and masks made of them.
+//!
+//! With public lengths the masks are plaintext vectors. With private lengths the client sends two more, encrypted, as the
+//! parts of one ciphertext: 1 in all places of rows of tokens, and one over their number in all places of a text
+//! ([`super::pool::hidden_rows`]). They take the place of a plaintext vector in products that are there anyway, so that
+//! they cost relinearisations and no level; plaintext vectors are then those of texts that fill their rows.
 
-use hushed_ckks::Complex64;
+use hushed_ckks::{Complex64, Scale};
+use hushed_model::StepId;
 
+use crate::error::FheError;
+use crate::ops::levels::{above, above_by, divisor, scale_of};
+use crate::ops::mask::REAL_ROWS;
+use crate::ops::norm::product;
+use crate::packing::heads::{Heads, keys_of_scores};
 use crate::packing::{Layout, PackingError};
 use crate::slots::Slots;
 
-/// A layout, and how many rows of each text are tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PackedRows {
+/// A layout, and which rows of each text are tokens.
+#[derive(Clone)]
+pub struct PackedRows<V> {
     layout: Layout,
+    /// As far as the server knows.
     lengths: Vec<usize>,
+    hidden: Option<Hidden<V>>,
+}
+
+/// What a server has of lengths that it does not know.
+#[derive(Clone)]
+struct Hidden<V> {
+    /// 1 in rows of tokens, 0 in others.
+    tokens: V,
+    /// 1 over the number of those rows of a text; none before [`PackedRows::lifted`], where both are one vector.
+    shares: Option<V>,
+    /// For each vector of scores, 1 where the key is a token.
+    keys: Vec<V>,
+}
+
+/// What makes means of sums over the rows of texts.
+#[derive(Clone, Copy)]
+pub enum Shares<'a, V> {
+    /// Nothing: they are answers as they are.
+    One,
+    /// The numbers of tokens of the texts, to divide by.
+    Known(&'a [usize]),
+    /// 1 over them, encrypted, in all places of a text.
+    Hidden(&'a V),
 }
 
 /// Some rows of every text.
@@ -27,7 +62,7 @@ pub enum Kept {
     Last,
 }
 
-impl PackedRows {
+impl<V> PackedRows<V> {
     /// Texts with these numbers of tokens; places without a text have none.
     ///
     /// # Errors
@@ -48,7 +83,59 @@ impl PackedRows {
             return Err(PackingError::RowCount { text, found, rows });
         }
         lengths.resize(room, 0);
-        Ok(Self { layout, lengths })
+        Ok(Self {
+            layout,
+            lengths,
+            hidden: None,
+        })
+    }
+
+    /// Texts in all places, of which only two encrypted vectors say how many rows are tokens: `sent` is half of
+    /// [`super::pool::hidden_rows`], as a pair.
+    pub fn private(layout: Layout, sent: V) -> Self {
+        Self {
+            layout,
+            lengths: vec![layout.rows(); layout.texts()],
+            hidden: Some(Hidden {
+                tokens: sent,
+                shares: None,
+                keys: Vec::new(),
+            }),
+        }
+    }
+
+    /// The same, ready for layers: where lengths are private, their vectors are refreshed if they have fewer than `limbs`
+    /// primes, and the masks of keys are made of them, a level above scores with `scores` primes.
+    ///
+    /// # Errors
+    /// Those of a refresh; too few levels, a key that is missing.
+    pub(crate) fn lifted<S: Slots<Value = V>>(
+        self,
+        on: &S,
+        heads: &Heads,
+        [limbs, scores]: [usize; 2],
+    ) -> Result<Self, FheError> {
+        let Some(Hidden { tokens: sent, .. }) = self.hidden else {
+            return Ok(self);
+        };
+        let id = StepId::outside(REAL_ROWS);
+        on.at(id);
+        let mut parts = Vec::from(on.parts(&on.read_as(sent, 2.0)?)?);
+        if parts.iter().any(|part| on.limbs(part) < limbs) {
+            parts = on.refresh(id, parts, limbs)?;
+        }
+        let shares = parts.pop();
+        let tokens = parts.pop().ok_or(PackingError::Mismatch)?;
+        let low = on.drop_to(&tokens, above_by(on, scores, 2)?)?;
+        let keys = keys_of_scores(on, heads, &low)?;
+        Ok(Self {
+            hidden: Some(Hidden {
+                tokens,
+                shares,
+                keys,
+            }),
+            ..self
+        })
     }
 
     /// The layout.
@@ -56,12 +143,31 @@ impl PackedRows {
         self.layout
     }
 
-    /// Tokens of a text.
+    /// For each vector of scores, 1 where the key of a slot is a token: where lengths are private, and plaintext vectors
+    /// say that all keys are.
+    pub fn keys(&self) -> Option<&[V]> {
+        self.hidden.as_ref().map(|hidden| hidden.keys.as_slice())
+    }
+
+    /// What sums over the rows of a text are multiplied with to be means.
+    pub fn shares(&self) -> Shares<'_, V> {
+        match self.hidden.as_ref().and_then(|h| h.shares.as_ref()) {
+            Some(shares) => Shares::Hidden(shares),
+            None => Shares::Known(&self.lengths),
+        }
+    }
+
+    /// Whether only the encrypted vector says which rows these are.
+    pub fn hides(&self, kept: Kept) -> bool {
+        self.hidden.is_some() && matches!(kept, Kept::Tokens | Kept::Later)
+    }
+
+    /// Tokens of a text; where lengths are private, all rows.
     pub fn length(&self, text: usize) -> usize {
         self.lengths.get(text).copied().unwrap_or(0)
     }
 
-    /// Whether a row is one of these.
+    /// Whether a row is one of these, or may be where lengths are private.
     pub fn holds(&self, kept: Kept, text: usize, row: usize) -> bool {
         let token = row < self.length(text);
         match kept {
@@ -73,11 +179,23 @@ impl PackedRows {
         }
     }
 
-    /// 1 in these rows, 0 in others.
-    pub fn mask<S: Slots>(&self, on: &S, kept: Kept) -> Vec<f64> {
-        self.numbers(on, |text, row, _| {
-            f64::from(u8::from(self.holds(kept, text, row)))
-        })
+    /// x times `number(place)` in these rows, 0 in others: one level below x, at scale `target`.
+    ///
+    /// # Errors
+    /// Too few levels.
+    pub fn times<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        x: &V,
+        (kept, number): (Kept, impl Fn(usize) -> f64),
+        target: Scale,
+    ) -> Result<V, FheError> {
+        let mask = self.numbers(on, |text, row, place| match self.holds(kept, text, row) {
+            true => number(place),
+            false => 0.0,
+        });
+        let hidden = self.hidden.as_ref().filter(|_| self.hides(kept));
+        times_both(on, x, hidden.map(|hidden| &hidden.tokens), &mask, target)
     }
 
     /// `entry(text, row, place)` in every slot; nothing where only shapes count.
@@ -109,6 +227,27 @@ impl PackedRows {
     }
 }
 
+/// x times plaintext `numbers`, and times `hidden` if there is one, which has a level more: one level below x, at scale
+/// `target`.
+///
+/// # Errors
+/// Too few levels.
+pub(crate) fn times_both<S: Slots>(
+    on: &S,
+    x: &S::Value,
+    hidden: Option<&S::Value>,
+    numbers: &[f64],
+    target: Scale,
+) -> Result<S::Value, FheError> {
+    let Some(hidden) = hidden else {
+        return on.mul_vector(x, numbers, target);
+    };
+    let limbs = on.limbs(x);
+    let scale = scale_of(target.value() * divisor(on, limbs)? / on.scale(x).value())?;
+    let high = on.drop_to(hidden, above(on, limbs)?)?;
+    product(on, x, &on.mul_vector(&high, numbers, scale)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +255,7 @@ mod tests {
     #[test]
     fn rows_of_padding_and_places_without_a_text_are_in_no_mask() {
         let layout = Layout::new(64, 4, 4).unwrap();
-        let rows = PackedRows::new(layout, vec![3, 0, 1]).unwrap();
+        let rows = PackedRows::<()>::new(layout, vec![3, 0, 1]).unwrap();
         let at = |kept, text| {
             (0..4)
                 .filter(|&row| rows.holds(kept, text, row))
@@ -135,9 +274,9 @@ mod tests {
             assert_eq!(layout.slot(text, row, place), slot);
         }
         assert!(matches!(
-            PackedRows::new(layout, vec![5]),
+            PackedRows::<()>::new(layout, vec![5]),
             Err(PackingError::RowCount { found: 5, .. })
         ));
-        assert!(PackedRows::new(layout, vec![1; 5]).is_err());
+        assert!(PackedRows::<()>::new(layout, vec![1; 5]).is_err());
     }
 }

@@ -3,8 +3,10 @@
 //! Scores of heads lie beside each other, so each head's exponential is in the coefficients of its places. Where heads
 //! take several vectors of columns, so do scores, and the sums of two vectors share a refresh. A head's
 //! normalisation is of one range for all heads, the widest: the calibration gives all heads of a layer the same number
-//! of steps, which is what the widest needs. Padding is excluded from the sums by masks, which are exact; what it holds
-//! meets values of 0. A head with a fixed pattern has no exponential: its pattern is added instead.
+//! of steps, which is what the widest needs. Padding is excluded from the sums by masks; what it holds meets values
+//! of 0. A head with a fixed pattern has no exponential: its pattern is added instead.
+//!
+//! With n the mask of keys that are tokens, t = s − 1 + (1 + offset)·n, −1 for padding, and sums are of p·n and e·n.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Inverse, SlotPolynomial, evaluate_slots};
@@ -12,10 +14,10 @@ use hushed_model::StepId;
 use rayon::prelude::*;
 
 use super::reaching;
-use super::rows::PackedRows;
+use super::rows::{Kept, PackedRows};
 use crate::choices::{AttentionChoice, HeadChoice, fits};
 use crate::error::FheError;
-use crate::ops::levels::{below, divisor, scale_of};
+use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::norm::product;
 use crate::ops::softmax::refreshed;
 use crate::packing::heads::Heads;
@@ -30,9 +32,9 @@ const NO_HEAD: (f64, f64) = (0.5, 1.0);
 const ABOVE: f64 = 1.03;
 
 /// The polynomials and inverses of a layer's softmax.
-pub struct PackedSoftmax<'a> {
+pub struct PackedSoftmax<'a, V> {
     heads: &'a Heads,
-    rows: &'a PackedRows,
+    rows: &'a PackedRows<V>,
     /// One a vector of columns.
     exponentials: Vec<SlotPolynomial>,
     first: Inverse,
@@ -62,16 +64,16 @@ pub struct PackedWeights<V> {
 /// Which vector of scores: that of columns, and which of theirs.
 type At = (usize, usize);
 
-impl<'a> PackedSoftmax<'a> {
+impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
     /// The functions of a layer's choice.
     ///
     /// # Errors
     /// [`PackingError::Mismatch`] for more heads than columns; [`FheError::Poly`] for intervals without a fit.
-    pub fn new<S: Slots>(
+    pub fn new<S: Slots<Value = V>>(
         on: &S,
         heads: &'a Heads,
         columns: &Spread,
-        rows: &'a PackedRows,
+        rows: &'a PackedRows<V>,
         choice: &AttentionChoice,
     ) -> Result<Self, FheError> {
         let each = columns.used() / heads.pairs();
@@ -145,7 +147,7 @@ impl<'a> PackedSoftmax<'a> {
     ///
     /// # Errors
     /// Too few levels; where values are visible, [`FheError::Range`] for sums above 1.
-    pub fn weights<S: Slots>(
+    pub fn weights<S: Slots<Value = V>>(
         &self,
         on: &S,
         at: StepId,
@@ -197,7 +199,7 @@ impl<'a> PackedSoftmax<'a> {
     ///
     /// # Errors
     /// Too few levels.
-    pub fn second_inverse<S: Slots>(
+    pub fn second_inverse<S: Slots<Value = V>>(
         &self,
         on: &S,
         sum: &S::Value,
@@ -207,18 +209,31 @@ impl<'a> PackedSoftmax<'a> {
     }
 
     /// p of one vector of the scores.
-    fn exponential<S: Slots>(
+    fn exponential<S: Slots<Value = V>>(
         &self,
         on: &S,
         at: At,
-        scores: S::Value,
+        mut scores: S::Value,
     ) -> Result<S::Value, FheError> {
+        if let Some(keys) = self.rows.keys() {
+            let key = keys.get(at.1).ok_or(PackingError::Mismatch)?;
+            let key = on.drop_to(key, above(on, on.limbs(&scores))?)?;
+            let rise = self
+                .rows
+                .numbers(on, |_, _, place| match self.kind(at.0, place) {
+                    Kind::Learned { offset, .. } => 1.0 + offset,
+                    Kind::Previous | Kind::Absent => 0.0,
+                });
+            let seen = on.mul_vector(&key, &rise, on.scale(&scores))?;
+            on.add_assign(&mut scores, &seen)?;
+        }
+        let known = self.rows.keys().is_none();
         let shift = self.rows.numbers(on, |text, row, place| {
             match self.kind(at.0, place) {
                 // Padding has the least exponential: 0 is outside some intervals.
                 Kind::Learned { offset, .. } => match self.sees(at.1, text, row, place) {
-                    true => offset,
-                    false => -1.0,
+                    true if known => offset,
+                    _ => -1.0,
                 },
                 Kind::Previous | Kind::Absent => 0.0,
             }
@@ -245,7 +260,7 @@ impl<'a> PackedSoftmax<'a> {
 
     /// Sums over the keys of each row and head, padding excluded, in all places of the head, refreshed; within `high`.
     /// 1 where there is nothing to sum.
-    fn summed<S: Slots>(
+    fn summed<S: Slots<Value = V>>(
         &self,
         on: &S,
         at: StepId,
@@ -255,18 +270,15 @@ impl<'a> PackedSoftmax<'a> {
         let scale = scale_of(on.default_scale().value() / high)?;
         let mut sums = Vec::with_capacity(weights.len());
         for (of, vectors) in weights.iter().enumerate() {
-            let limbs = vectors.iter().map(|x| on.limbs(x)).min();
-            let limbs = limbs.unwrap_or(on.floor());
-            let mut sum = on.sum(limbs, scale_of(scale.value() * divisor(on, limbs)?)?)?;
-            for (vector, x) in vectors.iter().enumerate() {
-                let mask = self.rows.numbers(on, |text, row, place| {
-                    let learned = matches!(self.kind(of, place), Kind::Learned { .. });
-                    f64::from(u8::from(learned && self.sees(vector, text, row, place)))
-                });
-                on.add_multiples(&mut sum, x, &mask)?;
-            }
+            let sum = self.of_tokens(on, vectors, scale)?;
             let (layout, pairs) = (self.heads.layout(), self.heads.pairs());
-            let sum = over_places(on, layout, &on.finish(sum)?, (pairs, 1.0), &[], scale)?;
+            let sum = over_places(on, layout, &sum, pairs, |sum, first| {
+                let learned = |place| match self.kind(of, place) {
+                    Kind::Learned { .. } => first(place),
+                    _ => 0.0,
+                };
+                self.rows.times(on, sum, (Kept::All, learned), scale)
+            })?;
             let ones = self
                 .rows
                 .numbers(on, |text, _, place| match self.kind(of, place) {
@@ -276,6 +288,31 @@ impl<'a> PackedSoftmax<'a> {
             sums.push(on.within(on.add_vector(sum, &ones)?, high));
         }
         refreshed(on, at, sums, primes)
+    }
+
+    /// Σ over vectors of scores, of keys that are tokens.
+    fn of_tokens<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        vectors: &[V],
+        scale: Scale,
+    ) -> Result<V, FheError> {
+        if let Some(keys) = self.rows.keys() {
+            let alone = |x: &[V]| x.iter().map(|x| vec![x.clone()]).collect::<Vec<_>>();
+            let sum = on.dot_grid(&alone(vectors), &alone(keys))?;
+            let sum = sum.into_iter().flatten().next();
+            return sum.ok_or_else(|| PackingError::Mismatch.into());
+        }
+        let limbs = vectors.iter().map(|x| on.limbs(x)).min();
+        let limbs = limbs.unwrap_or(on.floor());
+        let mut sum = on.sum(limbs, scale_of(scale.value() * divisor(on, limbs)?)?)?;
+        for (vector, x) in vectors.iter().enumerate() {
+            let mask = self.rows.numbers(on, |text, row, place| {
+                f64::from(u8::from(self.sees(vector, text, row, place)))
+            });
+            on.add_multiples(&mut sum, x, &mask)?;
+        }
+        on.finish(sum)
     }
 
     fn kind(&self, vector: usize, place: usize) -> Kind {

@@ -97,8 +97,8 @@ impl Subject {
         }
     }
 
-    fn plan(&self, texts: usize) -> FhePlan {
-        let options = self.options(Lengths::Public, texts);
+    fn plan(&self, lengths: Lengths, texts: usize) -> FhePlan {
+        let options = self.options(lengths, texts);
         planned(
             &self.network.program(),
             &self.choices,
@@ -121,13 +121,20 @@ impl Subject {
 /// Fixed patterns, a replaced row and padding in it.
 #[test]
 fn one_text_is_answered_as_the_model_answers_it() {
-    answered(&Subject::new(), 1);
+    answered(&Subject::new(), (1, 1), Lengths::Public);
 }
 
 /// As columns that one vector has no places for.
 #[test]
 fn columns_in_two_vectors_are_answered_too() {
-    answered(&Subject::new(), 2);
+    answered(&Subject::new(), (2, 2), Lengths::Public);
+}
+
+/// The server knows neither how many rows are tokens nor whether there is a second text.
+#[test]
+fn private_lengths_are_answered_too() {
+    answered(&Subject::new(), (1, 1), Lengths::Private);
+    answered(&Subject::new(), (2, 1), Lengths::Private);
 }
 
 /// Three logits, and nothing of the pooled rows.
@@ -135,24 +142,27 @@ fn columns_in_two_vectors_are_answered_too() {
 fn a_classifier_answers_one_text() {
     let mut config = tiny_classifier_config(&TINY_LABELS);
     config.layers = 2;
-    answered(&Subject::of(random_network(&config, Pool::First, 5)), 1);
+    let subject = Subject::of(random_network(&config, Pool::First, 5));
+    answered(&subject, (1, 1), Lengths::Public);
+    answered(&subject, (1, 1), Lengths::Private);
 }
 
-/// `count` texts, and as many vectors of columns.
-fn answered(subject: &Subject, count: usize) {
-    let plan = subject.plan(count);
+/// `count` texts in `places` places, and as many vectors of columns.
+fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths) {
+    let plan = subject.plan(lengths, places);
     let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
+    let hidden = usize::from(lengths.encrypted());
     assert_eq!(
         (plan.placement.columns, plan.request_ciphertexts()),
-        (16 / count, count)
+        (16 / places, places + hidden)
     );
-    assert_eq!(plan.places(&subject.params).unwrap(), count);
+    assert_eq!(plan.places(&subject.params).unwrap(), places);
     let program = subject.network.program();
     let batch = Batch {
         program: &program,
         choices: &subject.choices,
         placement: &plan.placement,
-        lengths: Lengths::Public,
+        lengths,
         bound: plan.input_bound,
     };
     let on = Simulator::new(&subject.params, subject.params.slots()).unwrap();
@@ -170,13 +180,19 @@ fn answered(subject: &Subject, count: usize) {
         let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
         sent.expand()
     });
-    let sent: Vec<Ciphertext> = sent.collect();
+    let mut sent: Vec<Ciphertext> = sent.collect();
     let layout = plan.layout(&subject.params).unwrap();
-    let rows = PackedRows::new(layout, upload.declared()).unwrap();
+    let rows = match lengths.encrypted() {
+        true => {
+            assert_eq!(upload.declared(), vec![0; places]);
+            PackedRows::private(layout, sent.pop().unwrap())
+        }
+        false => PackedRows::new(layout, upload.declared()).unwrap(),
+    };
     let placement = plan.placement.clone();
     let (on, bound) = (&keys.on, plan.input_bound);
-    let pass = PackedPass::new(on, &program, &subject.choices, placement, rows, bound).unwrap();
     on.evaluator().counters().reset();
+    let pass = PackedPass::new(on, &program, &subject.choices, placement, rows, bound).unwrap();
     let mut x = pass.start(sent).unwrap();
     for layer in 0..pass.layers() {
         x = pass.layer(layer, x).unwrap();
@@ -187,8 +203,7 @@ fn answered(subject: &Subject, count: usize) {
     let done = on.evaluator().counters().snapshot();
     let received = received(&plan, &subject.params, &public, &answer);
     let opened = client.open(keys.decryptor(), &received, upload.lengths());
-    let opened = opened.unwrap().into_iter().map(Option::unwrap);
-    let opened: Vec<Vec<f64>> = opened.collect();
+    let opened: Vec<Vec<f64>> = opened.unwrap().into_iter().flatten().collect();
     assert_eq!(opened.len(), count);
     for ((opened, clear), simulated) in opened.iter().zip(&subject.answers).zip(&simulated) {
         let near = cosine(opened, clear);
@@ -203,7 +218,7 @@ fn answered(subject: &Subject, count: usize) {
     let mut vectors = Vec::new();
     for ct in &answer {
         let slots = keys.decryptor().decrypt_raw(ct).unwrap();
-        let first = count * layout.columns();
+        let first = places * layout.columns();
         for (slot, z) in slots.iter().enumerate() {
             if slot >= first || slot % layout.columns() >= columns.used() {
                 assert!(z.norm() < 1e-4, "slot {slot}: {z}");
@@ -217,7 +232,7 @@ fn answered(subject: &Subject, count: usize) {
     }
 
     // What is planned is what was done.
-    let options = subject.options(Lengths::Public, count);
+    let options = subject.options(lengths, places);
     let run = dry_run(
         &program,
         &subject.choices,
@@ -245,8 +260,6 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let program = subject.network.program();
     let (choices, params) = (&subject.choices, &subject.params);
     let place = |options: &FheOptions| packed_placement(&program, choices, params, options);
-    let private = place(&subject.options(Lengths::Private, 1)).err().unwrap();
-    assert!(private.to_string().contains("public lengths"), "{private}");
     // More texts than there is room for are a batch.
     let many = subject.options(Lengths::Public, 5);
     assert_eq!(place(&many).unwrap(), None);
@@ -260,7 +273,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
         "{refused:?}"
     );
 
-    let plan = subject.plan(1);
+    let plan = subject.plan(Lengths::Public, 1);
     let client = subject.client(&plan);
     let long = TokenIds::new(vec![1; ROWS + 1]);
     let refused = client.pack(&[long], None).err().unwrap();
@@ -275,11 +288,10 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
         client.pack(&two, None).err().unwrap(),
         FheError::Packing(PackingError::TooMany { room: 1, .. })
     ));
-    // A plan with fewer places than columns of its reply, and one that hides lengths.
+    // A plan with fewer places than columns of its reply.
     for change in [
         |p: &mut FhePlan| p.placement.columns = 8,
         |p: &mut FhePlan| p.placement.columns = 3,
-        |p: &mut FhePlan| p.lengths = Lengths::Private,
         |p: &mut FhePlan| p.reply.ciphertexts = 2,
     ] {
         let mut other = plan.clone();
