@@ -45,8 +45,8 @@ pub struct FheClient {
 /// A batch that is packed and not yet encrypted: numbers of the client, so there is no `Debug`.
 pub struct Upload<'a> {
     client: &'a FheClient,
-    /// Column by column; in packed rows part by part, those of the rows that are tokens behind them. In a batch they are
-    /// apart, if the server is not to know.
+    /// Column by column; in packed rows part by part, those of the rows that are tokens behind them. In a batch they
+    /// are apart, if the server is not to know.
     columns: Vec<Vec<f64>>,
     mask: Option<Vec<f64>>,
     lengths: Vec<usize>,

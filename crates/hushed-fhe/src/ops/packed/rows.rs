@@ -1,7 +1,7 @@
 //! Which rows of texts in packed rows are tokens, and masks made of them.
 //!
-//! With public lengths the masks are plaintext vectors. With private lengths the client sends two more, encrypted, as the
-//! parts of one ciphertext: 1 in all places of rows of tokens, and one over their number in all places of a text
+//! With public lengths the masks are plaintext vectors. With private lengths the client sends two more, encrypted, as
+//! the parts of one ciphertext: 1 in all places of rows of tokens, and one over their number in all places of a text
 //! ([`super::pool::hidden_rows`]). They take the place of a plaintext vector in products that are there anyway, so that
 //! they cost relinearisations and no level; plaintext vectors are then those of texts that fill their rows.
 
@@ -104,8 +104,8 @@ impl<V> PackedRows<V> {
         }
     }
 
-    /// The same, ready for layers: where lengths are private, their vectors are refreshed if they have fewer than `limbs`
-    /// primes, and the masks of keys are made of them, a level above scores with `scores` primes.
+    /// The same, ready for layers: where lengths are private, their vectors are refreshed if they have fewer than
+    /// `limbs` primes, and the masks of keys are made of them, a level above scores with `scores` primes.
     ///
     /// # Errors
     /// Those of a refresh; too few levels, a key that is missing.
@@ -143,8 +143,8 @@ impl<V> PackedRows<V> {
         self.layout
     }
 
-    /// For each vector of scores, 1 where the key of a slot is a token: where lengths are private, and plaintext vectors
-    /// say that all keys are.
+    /// For each vector of scores, 1 where the key of a slot is a token: where lengths are private, and plaintext
+    /// vectors say that all keys are.
     pub fn keys(&self) -> Option<&[V]> {
         self.hidden.as_ref().map(|hidden| hidden.keys.as_slice())
     }
