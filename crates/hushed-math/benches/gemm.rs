@@ -44,7 +44,9 @@ fn run(cpu: Cpu, [rows, columns, length]: [usize; 3]) {
     let mut stream = PublicStream::new(&PublicSeed([2; 16]), 0);
     let mut weights = vec![0; rows * columns];
     stream.uniform_mod(&modulus, &mut weights);
-    let weights = gemm.pack_residues(&weights, rows, columns);
+    let packed = gemm.pack_residues(1, [rows, columns], |_, words| {
+        words.copy_from_slice(&weights)
+    });
     let mut x = vec![0; columns * length];
     stream.uniform_mod(&modulus, &mut x);
     let x: Vec<&[u64]> = x.chunks_exact(length).collect();
@@ -54,7 +56,7 @@ fn run(cpu: Cpu, [rows, columns, length]: [usize; 3]) {
     let mut best = f64::MAX;
     for _ in 0..200 {
         let start = Instant::now();
-        gemm.multiply_add(&weights, &x, &mut out, &mut scratch);
+        gemm.multiply_add(&packed[0], &x, &mut out, &mut scratch);
         best = best.min(start.elapsed().as_secs_f64());
     }
     println!(

@@ -36,4 +36,5 @@ pub use modulus::Modulus;
 pub use ntt::{EveryCoefficient, NttPlan};
 pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};
 pub use rns::RnsBasis;
+pub use words::room::{Lists, Room};
 pub use words::slab::KeepMemory;

@@ -33,6 +33,7 @@ const LEAST_BYTES: usize = 1 << 15;
 /// Least bytes of a buffer that [`Words::give_back`] returns.
 const RARE_BYTES: usize = 16 << 20;
 
+pub(crate) mod room;
 pub(crate) mod slab;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]

@@ -91,6 +91,30 @@ impl<'a> CompactEncoder<'a> {
     /// [`LinTransError::Length`] unless the number of values divides N/2, [`LinTransError::Overflow`] if a coefficient
     /// at this scale is 2^62 or more.
     pub fn encode(&mut self, values: &[Complex64]) -> Result<CompactPlain, LinTransError> {
+        let mut words = vec![0; self.length(values.len())];
+        self.encode_into(values, &mut words)?;
+        let stored = words.len() / self.ids.len().max(1);
+        Ok(CompactPlain {
+            repeat: self.basis.n() / stored.max(1),
+            stored,
+            words,
+        })
+    }
+
+    /// Words that so many values take under all primes.
+    pub fn length(&self, values: usize) -> usize {
+        2 * values.max(LEAST_PERIOD.min(self.basis.n() / 2)) * self.ids.len()
+    }
+
+    /// The same into [`CompactEncoder::length`] words, prime after prime.
+    ///
+    /// # Errors
+    /// As [`CompactEncoder::encode`], [`LinTransError::Length`] for another number of words too.
+    pub fn encode_into(
+        &mut self,
+        values: &[Complex64],
+        words: &mut [u64],
+    ) -> Result<(), LinTransError> {
         let slots = self.basis.n() / 2;
         if values.is_empty() || !slots.is_multiple_of(values.len()) {
             return Err(LinTransError::Length {
@@ -102,7 +126,12 @@ impl<'a> CompactEncoder<'a> {
         let values: Vec<_> = values.iter().copied().cycle().take(period).collect();
         let coefficients = self.coefficients(&values)?;
         let degree = 2 * period;
-        let mut words = vec![0; degree * self.ids.len()];
+        if words.len() != degree * self.ids.len() {
+            return Err(LinTransError::Length {
+                expected: degree * self.ids.len(),
+                found: words.len(),
+            });
+        }
         let (basis, ids) = (self.basis, &self.ids);
         let rings = match self.rings.entry(degree) {
             _ if degree == basis.n() => None,
@@ -126,11 +155,7 @@ impl<'a> CompactEncoder<'a> {
             plan.pointwise().reduce_signed(limb, &coefficients);
             plan.forward(limb);
         }
-        Ok(CompactPlain {
-            repeat: self.basis.n() / degree,
-            stored: degree,
-            words,
-        })
+        Ok(())
     }
 
     /// round(scale·m), m the polynomial of 2B coefficients with the B slots `values`.

@@ -31,6 +31,11 @@ impl Pair {
         (0..count).map(pair).collect()
     }
 
+    /// One of them.
+    pub(crate) fn part(&self, index: usize) -> &[u64] {
+        self.0.limb(index)
+    }
+
     /// Both limbs.
     pub(crate) fn parts(&mut self) -> [&mut [u64]; 2] {
         let mut limbs = self.0.limbs_mut().map(|(_, limb)| limb);

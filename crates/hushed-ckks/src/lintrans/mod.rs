@@ -16,6 +16,7 @@ pub use compact::{CompactEncoder, CompactPlain};
 pub use dft::{DftFactors, Direction};
 pub use diagonals::Diagonals;
 pub use error::LinTransError;
+pub(crate) use memory::Pair;
 pub use split::{CostModel, Giant, Split};
 pub use transform::{LinearTransform, Method, Options, Parts};
 

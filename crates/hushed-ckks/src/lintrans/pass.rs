@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use hushed_math::cache::prefetch;
-use hushed_math::{Automorphism, Eval, Pointwise, RnsPoly};
+use hushed_math::{Automorphism, Eval, Pointwise, RnsPoly, Room};
 use hushed_rlwe::hybrid::{KeyStrips, SwitchKey};
 
 use crate::lintrans::memory::values_at_a_time;
@@ -58,26 +58,25 @@ impl Pass<'_> {
         let (run, strip) = values_at_a_time(n, orbit);
         let closed = orbit <= n / 8;
         let pairs = self.babies.len() * inputs;
-        let (mut work, mut room) = (self.map.memory(), Vec::new());
-        work.resize(2 * pairs * run, 0);
+        let (mut work, mut rooms, mut turned) = (Room::new(), Vec::new(), Room::new());
+        let work = work.words(2 * pairs * run);
         let mut block = Block::default();
         for first in (0..n).step_by(run) {
             if !closed {
-                self.products(first, &mut keys, &mut work, &mut room);
-                self.sums(strip, &work, (&mut room, &mut block), out)?;
+                self.products(first, &mut keys, work, &mut rooms);
+                self.sums(strip, work, (&mut turned, &mut block), out)?;
                 continue;
             }
-            self.turned(first, &mut keys, &mut work, &mut room);
+            self.turned(first, &mut keys, work, &mut rooms);
             for (giant, out) in out.chunks_exact_mut(inputs).enumerate() {
                 let diagonals = self.diagonals(giant, first, run, &mut block)?;
                 let giant = &self.map.giants[giant];
                 for (c, [b, a]) in out.iter_mut().enumerate() {
                     let out = [&mut b[first..first + run], &mut a[first..first + run]];
-                    self.giant(giant, &diagonals, (&work, inputs, c), out);
+                    self.giant(giant, &diagonals, (work, inputs, c), out);
                 }
             }
         }
-        self.map.give_back(work);
         Ok(())
     }
 
@@ -116,16 +115,17 @@ impl Pass<'_> {
         first: usize,
         keys: &mut [Option<KeyStrips<'_>>],
         products: &mut [u64],
-        room: &mut Vec<u64>,
+        rooms: &mut Vec<Room>,
     ) {
         let (inputs, pointwise) = (self.inputs(), self.pointwise());
         let run = products.len() / (2 * keys.len() * inputs);
         let strip = KEY_STRIP.min(run);
         let mut words = Vec::new();
-        let mut lifted = vec![0; 2 * inputs * strip];
+        let mut lifted = Room::new();
+        let lifted = lifted.words(2 * inputs * strip);
         for start in (0..run).step_by(strip) {
             let here = first + start..first + start + strip;
-            self.lift(here.start, &mut lifted);
+            self.lift(here.start, lifted);
             for (key, pairs) in keys
                 .iter_mut()
                 .zip(products.chunks_exact_mut(2 * inputs * run))
@@ -141,7 +141,7 @@ impl Pass<'_> {
                     }
                     continue;
                 };
-                let [key_b, key_a] = key.next_strip(strip, room);
+                let [key_b, key_a] = key.next_strip(strip, rooms);
                 for ((pair, lifted), digits) in pairs.zip(&self.digits) {
                     words.clear();
                     words.extend(digits.iter().map(|digit| &digit[here.clone()]));
@@ -163,12 +163,13 @@ impl Pass<'_> {
         first: usize,
         keys: &mut [Option<KeyStrips<'_>>],
         turned: &mut [u64],
-        room: &mut Vec<u64>,
+        rooms: &mut Vec<Room>,
     ) {
         let inputs = self.inputs();
         let run = turned.len() / (2 * keys.len() * inputs);
-        let mut lifted = vec![0; 2 * inputs * run];
-        self.lift(first, &mut lifted);
+        let mut lifted = Room::new();
+        let lifted = lifted.words(2 * inputs * run);
+        self.lift(first, lifted);
         let place = self.map.places[self.limb];
         let plains = self.map.giants.iter().flat_map(|giant| &giant.plains);
         plains.for_each(|plain| prefetch(plain.strip(place, first, run)));
@@ -176,10 +177,10 @@ impl Pass<'_> {
         let rows = turned.chunks_exact_mut(2 * inputs * run);
         for ((key, baby), row) in keys.iter_mut().zip(self.babies).zip(rows) {
             let (Some(key), Some((_, turn))) = (key, baby) else {
-                row.copy_from_slice(&lifted);
+                row.copy_from_slice(lifted);
                 continue;
             };
-            let [key_b, key_a] = key.next_strip(run, room);
+            let [key_b, key_a] = key.next_strip(run, rooms);
             let pairs = row
                 .chunks_exact_mut(2 * run)
                 .zip(lifted.chunks_exact(2 * run));
@@ -219,14 +220,14 @@ impl Pass<'_> {
         &self,
         strip: usize,
         products: &[u64],
-        (turned, block): (&mut Vec<u64>, &mut Block),
+        (room, block): (&mut Room, &mut Block),
         out: &mut [[&mut [u64]; 2]],
     ) -> Result<(), LinTransError> {
         let (inputs, babies) = (self.inputs(), self.babies.len());
         let run = products.len() / (2 * babies * inputs);
         let place = self.map.places[self.limb];
         let together = if self.map.store.is_some() { inputs } else { 1 };
-        turned.resize(2 * babies * together * strip, 0);
+        let turned = room.words(2 * babies * together * strip);
         for start in (0..run).step_by(strip) {
             let here = start..start + strip;
             for first in (0..inputs).step_by(together) {

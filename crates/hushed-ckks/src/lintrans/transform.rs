@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use hushed_math::{Automorphism, Eval, RnsPoly};
 use hushed_rlwe::RlweError;
@@ -84,8 +84,6 @@ pub struct LinearTransform {
     pub(super) places: Vec<usize>,
     /// Largest sum of moduli, and of their squares, in a row; sum of the largest moduli of the diagonals.
     pub(super) sums: [f64; 3],
-    /// Working memory of products that are not running now, a block a thread: megabytes fresh from the system are slow.
-    idle: Mutex<Vec<Vec<u64>>>,
 }
 
 impl LinearTransform {
@@ -210,7 +208,6 @@ impl LinearTransform {
             store: None,
             places: (0..ids.len()).collect(),
             sums: sums(matrix),
-            idle: Mutex::default(),
         })
     }
 
@@ -231,7 +228,6 @@ impl LinearTransform {
             store: None,
             places: (0..places).collect(),
             sums: shape.sums,
-            idle: Mutex::default(),
         };
         if map.strip_values() == shape.strip {
             return Ok(map);
@@ -257,7 +253,6 @@ impl LinearTransform {
             store: self.store.clone(),
             places: places.map(|(_, place)| place).collect(),
             sums: self.sums,
-            idle: Mutex::default(),
         }
     }
 
@@ -328,18 +323,6 @@ impl LinearTransform {
         let orbits = keyed.map(|&k| self.permutation(k).orbit());
         let (run, strip) = values_at_a_time(self.params.n(), orbits.max().unwrap_or(1));
         run.min(strip)
-    }
-
-    /// A block of working memory, with any content.
-    pub(super) fn memory(&self) -> Vec<u64> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.pop().unwrap_or_default()
-    }
-
-    /// Keeps a block for the next user.
-    pub(super) fn give_back(&self, memory: Vec<u64>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(memory);
     }
 
     fn element(&self, rotation: usize) -> usize {

@@ -14,7 +14,7 @@
 
 use std::borrow::Cow;
 
-use hushed_math::{Eval, GemmScratch, RnsPoly};
+use hushed_math::{Eval, GemmScratch, RnsPoly, Room};
 use hushed_rlwe::hybrid::{Decomposed, EvalKeys, Extended, decompose, mod_down, mod_down_rescale};
 use rayon::prelude::*;
 
@@ -22,7 +22,7 @@ use super::PreparedGrid;
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
-use crate::lintrans::{LinTransError, Parts};
+use crate::lintrans::{LinTransError, Pair, Parts};
 use crate::noise::Noise;
 
 /// One input: both parts, and the digits of the second.
@@ -120,10 +120,9 @@ impl PreparedGrid {
             .into_par_iter()
             .enumerate()
             .try_for_each(|(j, out)| -> Result<(), LinTransError> {
-                let mut turned = self.memory();
+                let mut turned = Pair::many(params.basis(), self.split.babies().len());
                 self.babies(keys, inputs, (j, ids[j]), &mut turned)?;
                 self.multiply(j, &turned, out);
-                self.give_back(turned);
                 Ok(())
             })?;
         Ok(sums)
@@ -135,12 +134,11 @@ impl PreparedGrid {
         keys: &EvalKeys,
         inputs: &[Input<'_>],
         (j, id): (usize, usize),
-        turned: &mut Vec<u64>,
+        turned: &mut [Pair],
     ) -> Result<(), LinTransError> {
         let params = self.params.rlwe();
         let (n, plan) = (params.n(), params.basis().plan(id));
         let pointwise = plan.pointwise();
-        turned.resize(2 * n * self.split.babies().len(), 0);
         // P·b of each input; P is zero under the special primes, which the inputs do not have.
         let weight = (j < self.limbs).then(|| {
             let q = plan.modulus();
@@ -151,22 +149,22 @@ impl PreparedGrid {
             Some(weight) => pointwise.mul_scalar(out, poly.limb(j), weight),
             None => out.fill(0),
         };
-        let mut lifted = vec![0; n * inputs.len()];
-        for (input, lifted) in inputs.iter().zip(lifted.chunks_exact_mut(n)) {
-            lift(input.b, lifted);
-        }
+        let lifted = inputs.iter().map(|input| {
+            let mut room = Room::new();
+            lift(input.b, room.words(n));
+            room
+        });
+        let mut lifted: Vec<Room> = lifted.collect();
+        let mut rooms = Vec::new();
         let digits: Vec<Vec<&[u64]>> = inputs.iter().map(|input| input.digits.limb(j)).collect();
-        let mut room = Vec::new();
-        let mut rest = turned.as_mut_slice();
+        let mut turned = turned.iter_mut();
         for group in self.split.babies().chunk_by(|x, y| x.0 == y.0) {
-            let (these, others) = rest.split_at_mut(2 * n * group.len());
-            rest = others;
             let rotation = group[0].0;
-            let pairs = group.iter().zip(these.chunks_exact_mut(2 * n));
+            let pairs = group.iter().zip(turned.by_ref());
             if rotation == 0 {
                 for (&(_, input), pair) in pairs {
-                    let (b, a) = pair.split_at_mut(n);
-                    b.copy_from_slice(&lifted[input * n..(input + 1) * n]);
+                    let [b, a] = pair.parts();
+                    b.copy_from_slice(lifted[input].words(n));
                     lift(inputs[input].a, a);
                 }
                 continue;
@@ -175,11 +173,11 @@ impl PreparedGrid {
             let turn = self.permutation(rotation);
             let count = digits.first().map_or(0, Vec::len);
             let mut strips = key.strips(id, count);
-            let [key_b, key_a] = strips.next_strip(n, &mut room);
+            let [key_b, key_a] = strips.next_strip(n, &mut rooms);
             let keys = [&key_b[..], &key_a[..]];
             for (&(_, input), pair) in pairs {
-                let (b, a) = pair.split_at_mut(n);
-                let added = weight.map(|_| &lifted[input * n..(input + 1) * n]);
+                let [b, a] = pair.parts();
+                let added = weight.map(|_| &*lifted[input].words(n));
                 turn.dot_pair_strip(pointwise, [b, a], &digits[input], keys, added, [0, 0]);
             }
         }
@@ -187,8 +185,8 @@ impl PreparedGrid {
     }
 
     /// Adds the products of the diagonals with the rotated inputs to the sums of the giants, under limb j.
-    fn multiply(&self, j: usize, turned: &[u64], out: Vec<[&mut [u64]; 2]>) {
-        let (n, columns) = (self.params.n(), self.split.babies().len());
+    fn multiply(&self, j: usize, turned: &[Pair], out: Vec<[&mut [u64]; 2]>) {
+        let n = self.params.n();
         let (gemm, weights) = (&self.gemms[j], &self.weights[j]);
         let run = n / weights.len();
         let mut scratch = GemmScratch::new();
@@ -199,11 +197,8 @@ impl PreparedGrid {
         }
         for (p, weights) in weights.iter().enumerate() {
             for (part, rows) in parts.iter_mut().enumerate() {
-                let strip = |baby: usize| {
-                    let first = (2 * baby + part) * n + p * run;
-                    &turned[first..first + run]
-                };
-                let x: Vec<&[u64]> = (0..columns).map(strip).collect();
+                let values = turned.iter().map(|pair| pair.part(part));
+                let x: Vec<&[u64]> = values.map(|v| &v[p * run..(p + 1) * run]).collect();
                 let mut out: Vec<&mut [u64]> = rows.iter_mut().flat_map(Iterator::next).collect();
                 gemm.multiply_add(weights, &x, &mut out, &mut scratch);
             }
@@ -275,14 +270,8 @@ impl PreparedGrid {
             .enumerate()
             .for_each(|(j, out)| {
                 let pointwise = params.basis().plan(ids[j]).pointwise();
-                let mut work = vec![0; 2 * params.n() * out.len()];
-                let pairs = work.chunks_exact_mut(2 * params.n());
-                let mut products: Vec<[&mut [u64]; 2]> = pairs
-                    .map(|pair| {
-                        let (b, a) = pair.split_at_mut(params.n());
-                        [b, a]
-                    })
-                    .collect();
+                let mut work = Pair::many(params.basis(), out.len());
+                let mut products: Vec<[&mut [u64]; 2]> = work.iter_mut().map(Pair::parts).collect();
                 key.multiply_limb(&digits, j, &mut products);
                 for (([sum_b, sum_a], b), [total_b, total_a]) in
                     products.into_iter().zip(&b_parts).zip(out)

@@ -1,16 +1,15 @@
 //! A grid of maps encoded over Q·P for ciphertexts of one length.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use hushed_math::{Automorphism, LimbGemm, PackedWeights};
+use hushed_math::{Automorphism, LimbGemm, Lists, PackedWeights};
 use hushed_rlwe::RlweError;
 use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
-use num_complex::Complex64;
 use rayon::prelude::*;
 
 use super::{GridSplit, MapGrid};
-use crate::lintrans::{CompactEncoder, CompactPlain, LinTransError};
+use crate::lintrans::{CompactEncoder, LinTransError};
 use crate::noise::{Noise, worst};
 use crate::params::CkksParams;
 use crate::scale::Scale;
@@ -42,8 +41,6 @@ pub struct PreparedGrid {
     pub(super) weights: Vec<Vec<PackedWeights>>,
     plain_scale: Scale,
     sums: [f64; 4],
-    /// Working memory of products that are not running now.
-    idle: Mutex<Vec<Vec<u64>>>,
 }
 
 impl PreparedGrid {
@@ -95,14 +92,14 @@ impl PreparedGrid {
             .unwrap_or(Scale::ONE.times_prime(dropped));
         let ids = rlwe.extended_ids_with(limbs, special);
         let encoder = || CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
-        let plains = encode(grid, &split, encoder)?;
+        let encoded = encode(grid, &split, encoder)?;
         let gemms: Vec<LimbGemm> = ids
             .iter()
             .map(|&id| LimbGemm::new(*rlwe.basis().modulus(id)))
             .collect();
         let shape = [split.giants().len(), split.babies().len()];
         let packed = gemms.par_iter().enumerate();
-        let weights = packed.map(|(j, gemm)| pack(gemm, &plains, j, shape));
+        let weights = packed.map(|(j, gemm)| pack(gemm, &encoded, [j, ids.len()], shape));
         Ok(Self {
             params: Arc::clone(params),
             limbs,
@@ -114,7 +111,6 @@ impl PreparedGrid {
             split,
             plain_scale,
             sums: grid.sums(),
-            idle: Mutex::default(),
         })
     }
 
@@ -185,18 +181,6 @@ impl PreparedGrid {
         })
     }
 
-    /// A block of working memory, with any content.
-    pub(super) fn memory(&self) -> Vec<u64> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.pop().unwrap_or_default()
-    }
-
-    /// Keeps a block for the next user.
-    pub(super) fn give_back(&self, memory: Vec<u64>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(memory);
-    }
-
     /// Noise of each output, for inputs of at most this noise and of this scale: as that of one map
     /// (`lintrans/transform.rs`), over the terms of the output that has most.
     pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
@@ -231,15 +215,14 @@ impl PreparedGrid {
     }
 }
 
-/// The diagonal of each giant and baby, giant by giant, rotated back by its giant; zeros where the grid has none. Each
-/// thread encodes a part of them, with an encoder of its own, whose tables are made once.
+/// The diagonal of each giant and baby under all primes, giant by giant, rotated back by its giant; zeros where the
+/// grid has none. Each thread encodes a part of them, with an encoder of its own, whose tables are made once.
 fn encode<'a>(
     grid: &MapGrid,
     split: &GridSplit,
     encoder: impl Fn() -> CompactEncoder<'a> + Sync,
-) -> Result<Vec<Arc<CompactPlain>>, LinTransError> {
+) -> Result<Lists, LinTransError> {
     let period = grid.period();
-    let zero = Arc::new(encoder().encode(&vec![Complex64::ZERO; period])?);
     let mut met = BTreeSet::new();
     let mut diagonals = Vec::with_capacity(split.giants().len() * split.babies().len());
     for &(giant, output) in split.giants() {
@@ -257,39 +240,46 @@ fn encode<'a>(
             found: met.len(),
         });
     }
-    let share = diagonals.len().div_ceil(rayon::current_num_threads());
-    let shares = diagonals.par_chunks(share.max(1)).map(|share| {
+    let mut encoded = Lists::new(diagonals.len(), encoder().length(period));
+    let mut words = encoded.all_mut();
+    let share = diagonals
+        .len()
+        .div_ceil(rayon::current_num_threads())
+        .max(1);
+    let shares = words.par_chunks_mut(share).zip(diagonals.par_chunks(share));
+    shares.try_for_each(|(words, diagonals)| {
         let mut encoder = encoder();
-        let encoded = share.iter().map(|&(giant, values)| {
+        for (words, &(giant, values)) in words.iter_mut().zip(diagonals) {
             let Some(values) = values else {
-                return Ok(Arc::clone(&zero));
+                words.fill(0);
+                continue;
             };
             let mut rotated = values.to_vec();
             rotated.rotate_right(giant);
-            Ok(Arc::new(encoder.encode(&rotated)?))
-        });
-        encoded.collect::<Result<Vec<_>, LinTransError>>()
-    });
-    let shares = shares.collect::<Result<Vec<_>, _>>()?;
-    Ok(shares.into_iter().flatten().collect())
+            encoder.encode_into(&rotated, words)?;
+        }
+        Ok::<(), LinTransError>(())
+    })?;
+    Ok(encoded)
 }
 
-/// One matrix for each run of equal values of limb `j`.
+/// One matrix for each run of equal values of limb `j` of so many.
 fn pack(
     gemm: &LimbGemm,
-    plains: &[Arc<CompactPlain>],
-    j: usize,
-    [rows, columns]: [usize; 2],
+    encoded: &Lists,
+    [j, limbs]: [usize; 2],
+    shape: [usize; 2],
 ) -> Vec<PackedWeights> {
-    let limbs: Vec<&[u64]> = plains.iter().map(|plain| plain.limb(j)).collect();
-    let runs = limbs.first().map_or(0, |limb| limb.len());
-    (0..runs)
-        .map(|run| {
-            let words: Vec<u64> = limbs.iter().map(|limb| limb[run]).collect();
-            let packed = gemm.pack_residues(&words, rows, columns);
-            let mut words = words;
-            zeroize::Zeroize::zeroize(&mut words);
-            packed
-        })
-        .collect()
+    let runs = encoded.length() / limbs;
+    let lists = (0..encoded.count()).map(|i| encoded.get(i));
+    let limbs: Vec<&[u64]> = lists
+        .map(|words| &words[j * runs..(j + 1) * runs])
+        .collect();
+    gemm.pack_residues(runs, shape, |run, words| {
+        let values = limbs.iter().map(|limb| limb[run]);
+        words
+            .iter_mut()
+            .zip(values)
+            .for_each(|(word, value)| *word = value);
+    })
 }

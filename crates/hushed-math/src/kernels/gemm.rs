@@ -29,6 +29,8 @@ use crate::machine::cpu::Cpu;
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use crate::words::Words;
+use crate::words::room::{Lists, Room};
+use std::sync::Arc;
 use zeroize::Zeroize;
 
 /// Largest limit of the weights of `count` signed digits: 127·(256^count − 1)/255.
@@ -88,7 +90,9 @@ pub struct PackedWeights {
     method: Method,
     /// Panels of [`ROWS`] rows, zero-padded below, in a panel column by column: residues of f·w, or w + `limit`, or the
     /// numbers f·w or w. Or tiles.
-    words: Words,
+    panels: Arc<Lists>,
+    /// Its number there.
+    place: usize,
     /// Largest size of a weight.
     limit: u64,
     /// f, where it is not in the words already.
@@ -98,7 +102,9 @@ pub struct PackedWeights {
 /// Working memory, kept between calls so that none allocates.
 #[derive(Default)]
 pub struct GemmScratch {
-    words: Option<Words>,
+    room: Room,
+    /// Words that were used.
+    used: usize,
 }
 
 /// Columns of one chunk of a matrix, for the kernels.
@@ -165,19 +171,48 @@ impl LimbGemm {
             rows,
             columns,
             method,
-            words,
+            panels: Arc::new(Lists::one(words)),
+            place: 0,
             limit,
             factor,
         }
     }
 
-    /// Prepares residues of [0, q) (rows × columns, row after row) for products w·x, by the full method on every
-    /// processor: tiles of bytes take seven digits for such weights, and are slower.
+    /// Prepares matrices of residues of [0, q) (each rows × columns, row after row) for products w·x, by the full
+    /// method on every processor: tiles of bytes take seven digits for such weights, and are slower. `fill` writes
+    /// matrix number i.
     ///
     /// # Panics
-    /// If the number of weights is not rows·columns, or if a weight is no residue.
-    pub fn pack_residues(&self, weights: &[u64], rows: usize, columns: usize) -> PackedWeights {
-        assert_eq!(weights.len(), rows * columns, "rows times columns");
+    /// If a weight is no residue.
+    pub fn pack_residues(
+        &self,
+        count: usize,
+        [rows, columns]: [usize; 2],
+        mut fill: impl FnMut(usize, &mut [u64]),
+    ) -> Vec<PackedWeights> {
+        let mut words = Lists::new(count, panels_length(rows, columns));
+        let mut room = Room::new();
+        let weights = room.words(rows * columns);
+        for (i, words) in words.all_mut().into_iter().enumerate() {
+            fill(i, weights);
+            self.put_residues(weights, columns, words);
+        }
+        room.zeroize();
+        let panels = Arc::new(words);
+        let packed = |i: usize| PackedWeights {
+            modulus: self.modulus,
+            rows,
+            columns,
+            method: Method::Full,
+            panels: Arc::clone(&panels),
+            place: i,
+            limit: self.modulus.value() - 1,
+            factor: 1,
+        };
+        (0..count).map(packed).collect()
+    }
+
+    fn put_residues(&self, weights: &[u64], columns: usize, words: &mut [u64]) {
         let q = self.modulus.value();
         let beyond = weights
             .iter()
@@ -190,15 +225,7 @@ impl LimbGemm {
             }
             w
         };
-        PackedWeights {
-            modulus: self.modulus,
-            rows,
-            columns,
-            method: Method::Full,
-            words: panels(weights, rows, columns, number),
-            limit: q - 1,
-            factor: 1,
-        }
+        put_panels(weights, columns, number, words);
     }
 
     fn arrange(
@@ -321,15 +348,31 @@ impl PackedWeights {
         self.columns
     }
 
+    fn words(&self) -> &[u64] {
+        self.panels.get(self.place)
+    }
+
     /// The method that its width allows.
     pub fn method(&self) -> Method {
         self.method
     }
 }
 
+/// Words of a matrix in panels.
+fn panels_length(rows: usize, columns: usize) -> usize {
+    rows.div_ceil(ROWS) * ROWS * columns
+}
+
 /// The words of all weights in panels.
 fn panels<W: Copy>(weights: &[W], rows: usize, columns: usize, word: impl Fn(W) -> u64) -> Words {
-    let mut words = Words::zero(rows.div_ceil(ROWS) * ROWS * columns);
+    let mut words = Words::scratch(panels_length(rows, columns));
+    put_panels(weights, columns, word, &mut words);
+    words
+}
+
+/// The same into `words`.
+fn put_panels<W: Copy>(weights: &[W], columns: usize, word: impl Fn(W) -> u64, words: &mut [u64]) {
+    words.fill(0);
     let size = (ROWS * columns).max(1);
     for (panel, rows) in words.chunks_exact_mut(size).zip(weights.chunks(size)) {
         for (r, row) in rows.chunks_exact(columns).enumerate() {
@@ -338,20 +381,19 @@ fn panels<W: Copy>(weights: &[W], rows: usize, columns: usize, word: impl Fn(W) 
             }
         }
     }
-    words
 }
 
 impl Chunk<'_> {
     /// The words of panel `p` in this chunk: ROWS for each column.
     pub(crate) fn panel(&self, p: usize) -> &[u64] {
         let first = (p * self.weights.columns + self.start) * ROWS;
-        &self.weights.words[first..first + self.terms * ROWS]
+        &self.weights.words()[first..first + self.terms * ROWS]
     }
 
     /// The words of everything.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn words(&self) -> &[u64] {
-        &self.weights.words
+        self.weights.words()
     }
 
     /// Columns of the matrix.
@@ -383,24 +425,17 @@ impl GemmScratch {
     /// At least `length` words of any content.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn words(&mut self, length: usize) -> &mut [u64] {
-        if self.words.as_ref().is_none_or(|words| words.len() < length) {
-            self.words.zeroize();
-            self.words = None;
+        if self.used < length {
+            self.room.zeroize();
+            self.used = length;
         }
-        let words = self.words.get_or_insert_with(|| Words::scratch(length));
-        &mut words[..length]
+        self.room.words(length)
     }
 }
 
 /// Sums of weights, and what a product was added to.
 impl Drop for GemmScratch {
     fn drop(&mut self) {
-        self.words.zeroize();
-    }
-}
-
-impl Drop for PackedWeights {
-    fn drop(&mut self) {
-        self.words.zeroize();
+        self.room.zeroize();
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hushed_math::cache::prefetch;
 use hushed_math::rng::{PublicSeed, PublicStream, SecretRng};
-use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
+use hushed_math::{Eval, RnsPoly, Room, SecretPoly, sample};
 use rayon::prelude::*;
 
 use super::decompose::Decomposed;
@@ -218,7 +218,8 @@ impl SwitchKey {
         let strip = STRIP.min(self.params.n());
         let streams = (0..count).map(|digit| self.stream(digit, id));
         let mut streams: Vec<PublicStream> = streams.collect();
-        let mut expanded = vec![0; count * strip];
+        let mut room = Room::new();
+        let expanded = room.words(count * strip);
         let (mut key_b, mut words) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for start in (0..self.params.n()).step_by(strip) {
             let range = start..start + strip;
@@ -292,11 +293,11 @@ pub struct KeyStrips<'k> {
 
 impl<'k> KeyStrips<'k> {
     /// The masked and the uniform halves of the next `length` values: of each digit a slice. The uniform ones are
-    /// expanded into `room`.
+    /// expanded into `rooms`.
     ///
     /// # Panics
     /// If there are not as many values left.
-    pub fn next_strip<'r>(&mut self, length: usize, room: &'r mut Vec<u64>) -> [Vec<&'r [u64]>; 2]
+    pub fn next_strip<'r>(&mut self, length: usize, rooms: &'r mut Vec<Room>) -> [Vec<&'r [u64]>; 2]
     where
         'k: 'r,
     {
@@ -306,14 +307,17 @@ impl<'k> KeyStrips<'k> {
         let limbs = (0..self.count).map(|digit| key.limb(digit, id));
         let b: Vec<&[u64]> = limbs.map(|limb| &limb[range.clone()]).collect();
         let modulus = key.params.basis().modulus(id);
-        room.resize(self.count * length, 0);
-        let expanded = room.chunks_mut(length.max(1));
-        for ((stream, words), b) in self.streams.iter_mut().zip(expanded).zip(&b) {
+        // A buffer each: those of whole limbs are what polynomials have.
+        rooms.resize_with(rooms.len().max(self.count), Room::new);
+        let mut a: Vec<&[u64]> = Vec::with_capacity(self.count);
+        for ((stream, room), b) in self.streams.iter_mut().zip(rooms).zip(&b) {
             // The masked half comes from memory while the uniform one is computed.
             prefetch(b);
+            let words = room.words(length);
             stream.uniform_mod(modulus, words);
+            a.push(words);
         }
-        [b, room.chunks(length.max(1)).collect()]
+        [b, a]
     }
 }
 

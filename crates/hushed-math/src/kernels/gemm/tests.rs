@@ -197,8 +197,13 @@ fn residues_are_multiplied_by_the_full_method_on_every_processor() {
         for q in [3, (1 << 40) - 87, (1 << 50) - 27] {
             let modulus = Modulus::new(q).unwrap();
             let gemm = LimbGemm::with_cpu(modulus, cpu);
-            let weights = residues(rows * columns, q, &mut rng);
-            let packed = gemm.pack_residues(&weights, rows, columns);
+            // The second of two matrices beside each other.
+            let both = residues(2 * rows * columns, q, &mut rng);
+            let (first, weights) = both.split_at(rows * columns);
+            let packed = gemm.pack_residues(2, [rows, columns], |i, words| {
+                words.copy_from_slice(if i == 0 { first } else { weights });
+            });
+            let packed = &packed[1];
             assert_eq!(packed.method(), Method::Full);
             let x: Vec<_> = (0..columns)
                 .map(|_| residues(length, q, &mut rng))
@@ -207,7 +212,7 @@ fn residues_are_multiplied_by_the_full_method_on_every_processor() {
             let mut out = vec![residues(length, q, &mut rng); rows];
             let before = out.clone();
             let mut parts: Vec<&mut [u64]> = out.iter_mut().map(Vec::as_mut_slice).collect();
-            gemm.multiply_add(&packed, &x, &mut parts, &mut GemmScratch::new());
+            gemm.multiply_add(packed, &x, &mut parts, &mut GemmScratch::new());
             for (r, (out, before)) in out.iter().zip(&before).enumerate() {
                 for (c, (&found, &start)) in out.iter().zip(before).enumerate() {
                     let products = (0..columns)
@@ -223,7 +228,8 @@ fn residues_are_multiplied_by_the_full_method_on_every_processor() {
 #[test]
 #[should_panic(expected = "residues")]
 fn a_weight_that_is_no_residue_is_refused() {
-    LimbGemm::new(Modulus::new(257).unwrap()).pack_residues(&[0, 257], 1, 2);
+    LimbGemm::new(Modulus::new(257).unwrap())
+        .pack_residues(1, [1, 2], |_, words| words.copy_from_slice(&[0, 257]));
 }
 
 #[test]
