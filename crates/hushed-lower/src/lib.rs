@@ -87,14 +87,22 @@ impl LinearMap {
     /// The map of an operand that still has to be multiplied by `gain` and shifted by `offset`, column by column.
     #[must_use]
     pub fn reading(mut self, gain: &[f64], offset: &[f64]) -> LinearMap {
-        let rows = self.weights.chunks_exact_mut(self.columns.max(1));
-        for (o, row) in rows.enumerate() {
+        let mut constants = Vec::with_capacity(self.rows);
+        for row in self.weights.chunks_exact_mut(self.columns.max(1)) {
             let products = row.iter().zip(offset);
-            let constant: f64 = products.map(|(w, offset)| w * offset).sum();
-            if let Some(bias) = self.bias.as_mut().and_then(|bias| bias.get_mut(o)) {
-                *bias += constant;
-            }
+            constants.push(products.map(|(w, offset)| w * offset).sum::<f64>());
             row.iter_mut().zip(gain).for_each(|(w, gain)| *w *= gain);
+        }
+        match &mut self.bias {
+            Some(bias) => {
+                let both = bias.iter_mut().zip(constants);
+                both.for_each(|(bias, constant)| *bias += constant);
+            }
+            // A layer without biases that reads an operand with offsets has some.
+            None if constants.iter().any(|&constant| constant != 0.0) => {
+                self.bias = Some(constants);
+            }
+            None => {}
         }
         self
     }
@@ -254,5 +262,23 @@ mod tests {
                 "{a:?} {b:?}"
             );
         }
+    }
+
+    /// W·(g ⊙ x + o) + b, with and without b, and with nothing to add.
+    #[test]
+    fn offsets_of_an_operand_become_biases() {
+        let map = |bias: Option<Vec<f64>>| LinearMap {
+            rows: 2,
+            columns: 2,
+            weights: vec![1.0, 2.0, 3.0, 4.0],
+            bound: f64::INFINITY,
+            bias,
+        };
+        let read = |bias, offset: [f64; 2]| map(bias).reading(&[10.0, 100.0], &offset);
+        let some = read(Some(vec![0.5, 0.25]), [1.0, -1.0]);
+        assert_eq!(some.weights, [10.0, 200.0, 30.0, 400.0]);
+        assert_eq!(some.bias, Some(vec![-0.5, -0.75]));
+        assert_eq!(read(None, [1.0, -1.0]).bias, Some(vec![-1.0, -1.0]));
+        assert_eq!(read(None, [0.0, 0.0]).bias, None);
     }
 }

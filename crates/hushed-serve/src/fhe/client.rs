@@ -2,6 +2,7 @@
 //! fetched from it ([`remote`]).
 
 mod aside;
+mod held;
 mod keygen;
 mod keyring;
 mod link;

@@ -3,8 +3,12 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_model::Embedding;
-use hushed_mpc::{PublicTable, rows_in_chunk};
-use hushed_net::{Expect, Session};
+use hushed_mpc::PublicTable;
+#[cfg(feature = "client")]
+use hushed_mpc::rows_in_chunk;
+#[cfg(feature = "client")]
+use hushed_net::Expect;
+use hushed_net::Session;
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;

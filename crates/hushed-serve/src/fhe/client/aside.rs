@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 
 use hushed_fhe::files::FileError;
 
+use super::held::{RETIRED, hold};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
-use crate::fhe::record::{
-    JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, RETIRED, SECRET, hold,
-};
+use crate::fhe::record::{JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET};
 use crate::files::make_folder;
 
 /// Puts the retired keys of a folder, if it has any keys, into `retired/ID` of it, which is returned: a folder of keys

@@ -7,9 +7,10 @@ use hushed_fhe::files::chunked::Hash;
 use hushed_fhe::files::{atomic, keys::KeyTimes, owner};
 use hushed_fhe::plan::public_plan::Params;
 
+use super::held::{Held, hold};
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::fhe::record::{Held, KEYS, KeyRecord, REQUESTS, SECRET, VERSION, hold};
+use crate::fhe::record::{KEYS, KeyRecord, REQUESTS, SECRET, VERSION};
 use crate::fhe::{FheJobError, read_plan, system};
 use crate::files::{make_folder, now};
 

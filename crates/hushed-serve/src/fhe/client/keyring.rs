@@ -10,11 +10,10 @@ use hushed_fhe::files::owner::SecretKey;
 use hushed_fhe::files::secret;
 use hushed_fhe::plan::public_plan::Params;
 
+use super::held::{Held, RequestRecord, hold, request_path};
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
-use crate::fhe::record::{
-    Held, KeyRecord, RECORD, REQUESTS, RequestRecord, SECRET, hold, read, request_path, write,
-};
+use crate::fhe::record::{KeyRecord, RECORD, REQUESTS, SECRET, read, write};
 use crate::files::make_folder;
 
 /// The id of a request.

@@ -12,13 +12,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
+use super::held::RequestRecord;
 use super::keygen::{KeyOrder, KeygenOptions, new_record, times};
 use super::keyring::{Keyring, RequestId};
 use super::model::ClientModel;
 use super::texts::{Answer, Encrypted, Texts, decrypt_with};
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
-use crate::fhe::record::{KeyRecord, RequestRecord, VERSION};
+use crate::fhe::record::{KeyRecord, VERSION};
 
 /// What errors call what is in memory.
 const KEYS: &str = "<keys>";

@@ -21,6 +21,7 @@ use hushed_model::TooLong;
 use hushed_net::NetError;
 
 use super::aside::set_aside;
+use super::held::{check_retired, hold};
 use super::keygen::{KeyOrder, KeygenOptions, keygen_held};
 use super::link::{Link, not_as_offered};
 use super::model::ClientModel;
@@ -30,7 +31,7 @@ use super::texts::{Answer, EncryptOptions, Encrypted, decrypt, encrypt};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::public::MAX_BYTES;
-use crate::fhe::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET, check_retired, hold};
+use crate::fhe::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET};
 use crate::fhe::wire::{Download, Failure, JobState, Upload, job_id};
 use crate::fhe::{FheJobError, PublicModel, read_plan, system};
 use crate::files::make_folder;

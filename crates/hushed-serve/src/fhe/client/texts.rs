@@ -17,12 +17,13 @@ use hushed_model::{
 };
 use sha2::{Digest as _, Sha256};
 
+use super::held::{RequestRecord, retired};
 use super::keyring::{FolderKeys, Keyring};
 use super::model::{ClientModel, encoded};
 use super::warning::{Warning, repetitive};
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::fhe::record::{NotRight, RequestRecord, VERSION, retired};
+use crate::fhe::record::{NotRight, VERSION};
 use crate::fhe::{FheJobError, PublicModel, system};
 
 /// Present in every binary that has this code: the build test of the server-only binary looks for it.
