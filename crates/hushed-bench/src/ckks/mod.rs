@@ -20,6 +20,7 @@ use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
 use hushed_ckks::{
     Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator,
 };
+use hushed_math::KeepMemory;
 use hushed_math::rng::SecretRng;
 use serde_json::{Value, json};
 
@@ -45,6 +46,8 @@ pub(crate) struct Bench {
     pub(crate) decryptor: Decryptor,
     pub(crate) rng: SecretRng,
     key_seconds: f64,
+    /// As runs keep it.
+    _memory: KeepMemory,
 }
 
 impl Bench {
@@ -76,6 +79,7 @@ impl Bench {
             encoder,
             rng,
             key_seconds,
+            _memory: KeepMemory::new(),
         })
     }
 

@@ -86,13 +86,15 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 let heads = heads_of(a, layout).map_err(|_| unfit())?;
                 let spread = layout.spread(program.width(), heads.pairs());
                 columns = spread.ok().filter(Spread::is_even).ok_or_else(unfit)?;
-                all.get_or_insert(heads);
+                // Masks of keys are of one kind of heads.
+                if *all.get_or_insert(heads) != heads {
+                    return Err(unfit());
+                }
             }
         }
-        if let Some(heads) = all {
-            let scores = below(on, placement.attention, SCORES)?;
-            rows = rows.lifted(on, &heads, [placement.statistics, scores])?;
-        }
+        let heads = all.ok_or_else(|| shape(StepId::outside("attention")))?;
+        let scores = below(on, placement.attention, SCORES)?;
+        rows = rows.lifted(on, &heads, [placement.statistics, scores])?;
         let answers = match program.classifier() {
             Some(c) => rows.layout().spread(c.classes.outputs, 1)?,
             None => columns,

@@ -76,8 +76,13 @@ pub(super) fn exposures(
         see(
             "server",
             format!(
-                "which keys a batch is for, when it arrives and when it is fetched, and that it has up to {places} texts; places without a text look like \
-                 the others"
+                "which keys a batch is for, when it arrives and when it is fetched, and {}",
+                match lengths {
+                    Lengths::Public => format!("how many of its {places} places have a text"),
+                    Lengths::Bucket(_) | Lengths::Private => format!(
+                        "that it has up to {places} texts: places without a text look like the others"
+                    ),
+                }
             ),
         ),
         see("server", "nothing of the texts, their token ids, embeddings or answers".to_owned()),

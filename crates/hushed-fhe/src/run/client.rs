@@ -310,7 +310,11 @@ impl Upload<'_> {
         let rows = self.client.layout.rows();
         let told = |&length: &usize| match self.client.plan.lengths {
             Lengths::Public => length,
-            Lengths::Bucket(multiple) => length.next_multiple_of(multiple.max(1)).min(rows),
+            // A place without a text is like one with a short one.
+            Lengths::Bucket(multiple) => {
+                let rounded = length.max(1).next_multiple_of(multiple.max(1));
+                rounded.min(rows)
+            }
             Lengths::Private => 0,
         };
         self.lengths.iter().map(told).collect()

@@ -92,7 +92,7 @@ fn columns_arrive() {
 fn lengths_are_declared_as_the_plan_says() {
     for (lengths, declared) in [
         (Lengths::Public, [3, 4, 1, 0]),
-        (Lengths::Bucket(2), [4, 4, 2, 0]),
+        (Lengths::Bucket(2), [4, 4, 2, 2]),
         (Lengths::Private, [0; 4]),
     ] {
         let (client, _) = client(lengths);

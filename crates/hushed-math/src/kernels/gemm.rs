@@ -104,6 +104,7 @@ pub struct PackedWeights {
 pub struct GemmScratch {
     room: Room,
     /// Words that were used.
+    #[cfg(target_arch = "x86_64")]
     used: usize,
 }
 
@@ -194,6 +195,7 @@ impl LimbGemm {
         let mut room = Room::new();
         let weights = room.words(rows * columns);
         for (i, words) in words.all_mut().into_iter().enumerate() {
+            weights.fill(0);
             fill(i, weights);
             self.put_residues(weights, columns, words);
         }

@@ -4,8 +4,8 @@
 use super::Words;
 use zeroize::Zeroize;
 
-/// Most words of a slab's buffer ([`super::slab`]).
-const PIECE: usize = 1 << 17;
+/// Words of a limb of degree 2^16, which come from slabs ([`super::slab`]).
+const PIECE: usize = 1 << 16;
 
 /// Words of any content that a computation works in, kept from one use to the next. They are not erased.
 #[derive(Default)]
@@ -37,8 +37,8 @@ impl Zeroize for Room {
     }
 }
 
-/// Lists of words of one length, of any content at first, side by side in buffers that polynomials use as well. They
-/// may be secrets, and are erased when they are dropped.
+/// Lists of words of one length, of any content at first, side by side in buffers of the length of a limb of degree
+/// 2^16, which polynomials of that degree use as well. They may be secrets, and are erased when they are dropped.
 pub struct Lists {
     pieces: Vec<Words>,
     /// Lists of a piece.

@@ -67,7 +67,7 @@ pub fn linear<S: Slots>(
             }
             _ => Complex64::new(0.0, 0.0),
         };
-        on.add_pairs(sum, &rows.pairs(on, pair))
+        rows.plus(on, sum, (kept, &rows.pairs(on, pair)))
     });
     biased.collect()
 }

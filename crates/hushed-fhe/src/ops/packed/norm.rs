@@ -3,8 +3,8 @@
 //! its root need no refresh between them; the root, which is then low, has one.
 //!
 //! v = Σ c² in rows that are kept and 1 in others, x̂/bound = c·(√d/bound)·v^{−1/2}, 0 in rows that are not kept. Where
-//! only an encrypted vector says which are, v is about 0 in others, where the root is bounded: adding 1 there by that
-//! vector would add the error of its refresh everywhere, and the least v is little more.
+//! only an encrypted vector says which are, v is the least of its range in others: to add 1 there by that vector would
+//! add the error of its refresh everywhere, and the least v is little more.
 //!
 //! A decoder's RMSNorm is the same of c = κ·x, with all rows kept: those of padding are 0, their v is κ²·d·ε, where the
 //! root is bounded, and 0 times it is 0.
@@ -31,7 +31,7 @@ const VARIANCE: usize = 2;
 /// Room above the largest inverse root of a calibrated variance, at its refresh.
 const ROOM: f64 = 1.5;
 
-/// The same where the variance of rows of padding is about 0: a root is largest there, 3.5/√low.
+/// The same where rows of padding are kept: a root is largest at 0, 3.5/√low.
 const PADDING_ROOM: f64 = 4.0;
 
 /// A norm in packed rows.
@@ -138,9 +138,9 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         let short = centred.iter().map(|c| on.drop_to(c, limbs));
         let centred = short.collect::<Result<Vec<_>, FheError>>()?;
         // The largest root, and so the message of the refresh, is below 1.
-        let room = match self.kept == Kept::All || self.rows.hides(self.kept) {
-            true => PADDING_ROOM,
-            false => ROOM,
+        let room = match self.kept {
+            Kept::All => PADDING_ROOM,
+            _ => ROOM,
         };
         let most = room / self.choice.low.sqrt();
         let root = self.root(on, &function, &v, (1.0 / most, on.default_scale()))?;
@@ -218,13 +218,20 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
                 .times(on, sum, (self.kept, first), on.default_scale())
         })?;
         let epsilon = self.choice.scale.powi(2) * self.norm.width as f64 * self.norm.epsilon;
+        // Both in rows that may be padding, and then the second is taken off where they are not.
+        let low = match self.rows.hides(self.kept) {
+            true => self.choice.low,
+            false => 0.0,
+        };
         let added = self.rows.numbers(on, |text, row, _| {
             match self.rows.holds(self.kept, text, row) {
-                true => epsilon,
+                true => epsilon + low,
                 false => 1.0,
             }
         });
-        Ok(on.within(on.add_vector(v, &added)?, 1.0))
+        let v = on.add_vector(v, &added)?;
+        let v = self.rows.less_where_hidden(on, v, (self.kept, low))?;
+        Ok(on.within(v, 1.0))
     }
 
     /// `factor`·v^{−1/2} in rows that are kept, 0 in others, at scale `target`.

@@ -9,7 +9,8 @@ use hushed_model::{Pool, StepId};
 use super::rows::{Kept, PackedRows, Shares, times_both};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::levels::above;
+use crate::ops::levels::{above, above_by};
+use crate::ops::norm::product;
 use crate::ops::pool::factor;
 use crate::packing::sums::over_rows;
 use crate::packing::{Layout, PackingError, Spread};
@@ -82,6 +83,15 @@ fn each<S: Slots>(
     rows: &PackedRows<S::Value>,
     (kept, share): (Kept, Shares<'_, S::Value>),
 ) -> Result<Vec<S::Value>, FheError> {
+    // The server's numbers: without a token, or with shares that are none, they must not show.
+    let ones = match &share {
+        Shares::Hidden { tokens, shares } => {
+            let limbs = above_by(on, on.floor(), 2)?;
+            let counted = over_rows(on, rows.layout(), &on.drop_to(tokens, limbs)?)?;
+            Some(product(on, &counted, shares)?)
+        }
+        _ => None,
+    };
     let mut answer = Vec::with_capacity(x.columns.len());
     for (vector, v) in x.columns.iter().enumerate() {
         let v = of(v)?;
@@ -95,7 +105,7 @@ fn each<S: Slots>(
             let (known, hidden) = match &share {
                 Shares::One => (None, None),
                 Shares::Known(lengths) => (Some(lengths), None),
-                Shares::Hidden(shares) => (None, Some(*shares)),
+                Shares::Hidden { shares, .. } => (None, Some(*shares)),
             };
             let gain = rows.numbers(on, |text, row, place| {
                 let rows = known.and_then(|lengths| lengths.get(text).copied());
@@ -109,7 +119,15 @@ fn each<S: Slots>(
             let at = |part| number(&x.offset, text, row, place, part);
             Complex64::new(at(0), at(1))
         });
-        answer.push(on.add_pairs(on.pair(a, b)?, &offsets)?);
+        let mut pairs = on.pair(a, b)?;
+        match &ones {
+            Some(ones) => {
+                let added = on.mul_pairs(ones, &offsets, on.scale(&pairs))?;
+                on.add_assign(&mut pairs, &added)?;
+            }
+            None => pairs = on.add_pairs(pairs, &offsets)?,
+        }
+        answer.push(pairs);
     }
     Ok(answer)
 }

@@ -43,8 +43,13 @@ pub enum Shares<'a, V> {
     One,
     /// The numbers of tokens of the texts, to divide by.
     Known(&'a [usize]),
-    /// 1 over them, encrypted, in all places of a text.
-    Hidden(&'a V),
+    /// The encrypted rows of tokens, and 1 over their number in all places of a text.
+    Hidden {
+        /// 1 in rows of tokens.
+        tokens: &'a V,
+        /// 1 over how many there are.
+        shares: &'a V,
+    },
 }
 
 /// Some rows of every text.
@@ -151,8 +156,9 @@ impl<V> PackedRows<V> {
 
     /// What sums over the rows of a text are multiplied with to be means.
     pub fn shares(&self) -> Shares<'_, V> {
-        match self.hidden.as_ref().and_then(|h| h.shares.as_ref()) {
-            Some(shares) => Shares::Hidden(shares),
+        let hidden = self.hidden.as_ref();
+        match hidden.and_then(|h| Some((&h.tokens, h.shares.as_ref()?))) {
+            Some((tokens, shares)) => Shares::Hidden { tokens, shares },
             None => Shares::Known(&self.lengths),
         }
     }
@@ -196,6 +202,57 @@ impl<V> PackedRows<V> {
         });
         let hidden = self.hidden.as_ref().filter(|_| self.hides(kept));
         times_both(on, x, hidden.map(|hidden| &hidden.tokens), &mask, target)
+    }
+
+    /// x + `pairs` in these rows: plaintext pairs, which are 0 in rows that are known not to be.
+    ///
+    /// # Errors
+    /// Too few levels.
+    pub fn plus<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        mut x: V,
+        (kept, pairs): (Kept, &[Complex64]),
+    ) -> Result<V, FheError> {
+        let Some(tokens) = self.hidden_above(on, kept, &x)? else {
+            return on.add_pairs(x, pairs);
+        };
+        let added = on.mul_pairs(&tokens, pairs, on.scale(&x))?;
+        on.add_assign(&mut x, &added)?;
+        Ok(x)
+    }
+
+    /// x − `number` in these rows, where only the encrypted vector says which they are; x where they are known.
+    ///
+    /// # Errors
+    /// Too few levels.
+    pub fn less_where_hidden<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        mut x: V,
+        (kept, number): (Kept, f64),
+    ) -> Result<V, FheError> {
+        if let Some(tokens) = self.hidden_above(on, kept, &x)? {
+            let numbers = self.numbers(on, |text, row, _| match self.holds(kept, text, row) {
+                true => number,
+                false => 0.0,
+            });
+            let taken = on.mul_vector(&tokens, &numbers, on.scale(&x))?;
+            on.sub_assign(&mut x, &taken)?;
+        }
+        Ok(x)
+    }
+
+    /// The encrypted vector a level above x, if it alone says which rows these are.
+    fn hidden_above<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        kept: Kept,
+        x: &V,
+    ) -> Result<Option<V>, FheError> {
+        let hidden = self.hidden.as_ref().filter(|_| self.hides(kept));
+        let above = |hidden: &Hidden<V>| on.drop_to(&hidden.tokens, above(on, on.limbs(x))?);
+        hidden.map(above).transpose()
     }
 
     /// `entry(text, row, place)` in every slot; nothing where only shapes count.

@@ -298,8 +298,13 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         scale: Scale,
     ) -> Result<V, FheError> {
         if let Some(keys) = self.rows.keys() {
-            let alone = |x: &[V]| x.iter().map(|x| vec![x.clone()]).collect::<Vec<_>>();
-            let sum = on.dot_grid(&alone(vectors), &alone(keys))?;
+            let limbs = vectors.iter().map(|x| on.limbs(x)).min();
+            let limbs = limbs.unwrap_or(on.floor());
+            let short = |x: &[V]| {
+                let cut = x.iter().map(|x| Ok(vec![on.drop_to(x, limbs)?]));
+                cut.collect::<Result<Vec<_>, FheError>>()
+            };
+            let sum = on.dot_grid(&short(vectors)?, &short(keys)?)?;
             let sum = sum.into_iter().flatten().next();
             return sum.ok_or_else(|| PackingError::Mismatch.into());
         }
