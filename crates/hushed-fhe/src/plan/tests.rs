@@ -87,12 +87,14 @@ fn a_curve_has_a_plan_for_every_number_of_texts() {
         assert_eq!(curve.iter().filter(|p| p.chosen).count(), 1);
         assert!(curve.iter().all(|p| cost(chosen) <= cost(p)));
     }
-    // What packed rows do not take is a batch.
+    // Nobody has to know lengths for it.
     let private = FheOptions {
         lengths: Lengths::Private,
         ..options
     };
-    assert_eq!(curve(Goal::Latency, &private).points.len(), 1);
+    let private = curve(Goal::Latency, &private).points;
+    let texts: Vec<usize> = private.iter().map(|p| p.texts).collect();
+    assert_eq!(texts, [128, 256, 512, 2048]);
 }
 
 #[test]
