@@ -115,7 +115,7 @@ impl<'a> CompactEncoder<'a> {
         values: &[Complex64],
         words: &mut [u64],
     ) -> Result<(), LinTransError> {
-        let slots = self.basis.n() / 2;
+        let (slots, expected) = (self.basis.n() / 2, self.length(values.len()));
         if values.is_empty() || !slots.is_multiple_of(values.len()) {
             return Err(LinTransError::Length {
                 expected: slots,
@@ -126,11 +126,9 @@ impl<'a> CompactEncoder<'a> {
         let values: Vec<_> = values.iter().copied().cycle().take(period).collect();
         let coefficients = self.coefficients(&values)?;
         let degree = 2 * period;
-        if words.len() != degree * self.ids.len() {
-            return Err(LinTransError::Length {
-                expected: degree * self.ids.len(),
-                found: words.len(),
-            });
+        if words.len() != expected {
+            let found = words.len();
+            return Err(LinTransError::Length { expected, found });
         }
         let (basis, ids) = (self.basis, &self.ids);
         let rings = match self.rings.entry(degree) {

@@ -21,7 +21,7 @@ use crate::plan::{
 };
 use crate::run::job::bootstrap;
 use crate::simulate::{Batch, Op, Simulator, embedded};
-use crate::testing::{Structure, measure};
+use crate::testing::{Measured, Structure, measure};
 
 fn run(
     on: &Simulator,
@@ -76,8 +76,8 @@ fn some(count: usize, length: usize) -> Vec<TokenIds> {
         .collect()
 }
 
-#[test]
-fn a_tiny_model_in_packed_rows_is_the_model() {
+/// A model with a head of a fixed pattern and a replaced row, texts, and what its circuit gives for them in the clear.
+fn tiny() -> (Program, Vec<Matrix<f64>>, Measured) {
     let network = random_network(&tiny_config(), Pool::Mean, 5);
     let program = network.program();
     let texts: Vec<Matrix<f64>> = some(4, 13)
@@ -89,6 +89,12 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
         frozen_layers: 1,
     };
     let measured = measure(&network, &texts, &structure, 16, (15, 15));
+    (program, texts, measured)
+}
+
+#[test]
+fn a_tiny_model_in_packed_rows_is_the_model() {
+    let (program, texts, measured) = tiny();
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
     let bound = bound_of_inputs(&program, 16).unwrap();
     // Columns in one vector, two and four.
@@ -121,17 +127,7 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
 /// answer is the same.
 #[test]
 fn with_private_lengths_a_tiny_model_in_packed_rows_is_the_model() {
-    let network = random_network(&tiny_config(), Pool::Mean, 5);
-    let program = network.program();
-    let texts: Vec<Matrix<f64>> = some(4, 13)
-        .iter()
-        .map(|t| embedded(&program, t).unwrap())
-        .collect();
-    let structure = Structure {
-        previous: vec![(0, 1)],
-        frozen_layers: 1,
-    };
-    let measured = measure(&network, &texts, &structure, 16, (15, 15));
+    let (program, texts, measured) = tiny();
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
     let bound = bound_of_inputs(&program, 16).unwrap();
     for vectors in [1, 2, 4] {

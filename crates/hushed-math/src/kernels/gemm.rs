@@ -103,9 +103,6 @@ pub struct PackedWeights {
 #[derive(Default)]
 pub struct GemmScratch {
     room: Room,
-    /// Words that were used.
-    #[cfg(target_arch = "x86_64")]
-    used: usize,
 }
 
 /// Columns of one chunk of a matrix, for the kernels.
@@ -427,9 +424,8 @@ impl GemmScratch {
     /// At least `length` words of any content.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn words(&mut self, length: usize) -> &mut [u64] {
-        if self.used < length {
+        if self.room.length() < length {
             self.room.zeroize();
-            self.used = length;
         }
         self.room.words(length)
     }

@@ -20,9 +20,14 @@ impl Room {
         Room::default()
     }
 
+    /// Words that there are.
+    pub(crate) fn length(&self) -> usize {
+        self.words.as_ref().map_or(0, |words| words.len())
+    }
+
     /// `length` words, of any content unless the last ones were as long.
     pub fn words(&mut self, length: usize) -> &mut [u64] {
-        if self.words.as_ref().is_none_or(|words| words.len() < length) {
+        if self.length() < length {
             // The old ones may serve as the new ones.
             self.words = None;
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use hushed_ckks::Complex64;
 use hushed_model::{Pool, StepId};
 
-use super::rows::{Kept, PackedRows, Shares, times_both};
+use super::rows::{Kept, PackedRows, Shares, plus_both, times_both};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::{above, above_by};
@@ -83,14 +83,16 @@ fn each<S: Slots>(
     rows: &PackedRows<S::Value>,
     (kept, share): (Kept, Shares<'_, S::Value>),
 ) -> Result<Vec<S::Value>, FheError> {
-    // The server's numbers: without a token, or with shares that are none, they must not show.
-    let ones = match &share {
+    // Gains are divided by known numbers or times hidden shares. Offsets are the server's: without a token, or with
+    // shares that are none, they must not show.
+    let (known, hidden, ones) = match share {
+        Shares::One => (None, None, None),
+        Shares::Known(lengths) => (Some(lengths), None, None),
         Shares::Hidden { tokens, shares } => {
             let limbs = above_by(on, on.floor(), 2)?;
             let counted = over_rows(on, rows.layout(), &on.drop_to(tokens, limbs)?)?;
-            Some(product(on, &counted, shares)?)
+            (None, Some(shares), Some(product(on, &counted, shares)?))
         }
-        _ => None,
     };
     let mut answer = Vec::with_capacity(x.columns.len());
     for (vector, v) in x.columns.iter().enumerate() {
@@ -102,11 +104,6 @@ fn each<S: Slots>(
         };
         let mut parts = Vec::with_capacity(2);
         for (part, v) in on.parts(&v)?.into_iter().enumerate() {
-            let (known, hidden) = match &share {
-                Shares::One => (None, None),
-                Shares::Known(lengths) => (Some(lengths), None),
-                Shares::Hidden { shares, .. } => (None, Some(*shares)),
-            };
             let gain = rows.numbers(on, |text, row, place| {
                 let rows = known.and_then(|lengths| lengths.get(text).copied());
                 let gain = number(&x.gain, text, row, place, part);
@@ -119,15 +116,7 @@ fn each<S: Slots>(
             let at = |part| number(&x.offset, text, row, place, part);
             Complex64::new(at(0), at(1))
         });
-        let mut pairs = on.pair(a, b)?;
-        match &ones {
-            Some(ones) => {
-                let added = on.mul_pairs(ones, &offsets, on.scale(&pairs))?;
-                on.add_assign(&mut pairs, &added)?;
-            }
-            None => pairs = on.add_pairs(pairs, &offsets)?,
-        }
-        answer.push(pairs);
+        answer.push(plus_both(on, on.pair(a, b)?, ones.as_ref(), &offsets)?);
     }
     Ok(answer)
 }

@@ -165,7 +165,14 @@ impl<V> PackedRows<V> {
 
     /// Whether only the encrypted vector says which rows these are.
     pub fn hides(&self, kept: Kept) -> bool {
-        self.hidden.is_some() && matches!(kept, Kept::Tokens | Kept::Later)
+        self.hidden_tokens(kept).is_some()
+    }
+
+    /// The encrypted vector, if it alone says which rows these are.
+    fn hidden_tokens(&self, kept: Kept) -> Option<&V> {
+        let hidden = self.hidden.as_ref();
+        let hidden = hidden.filter(|_| matches!(kept, Kept::Tokens | Kept::Later));
+        hidden.map(|hidden| &hidden.tokens)
     }
 
     /// Tokens of a text; where lengths are private, all rows.
@@ -200,8 +207,7 @@ impl<V> PackedRows<V> {
             true => number(place),
             false => 0.0,
         });
-        let hidden = self.hidden.as_ref().filter(|_| self.hides(kept));
-        times_both(on, x, hidden.map(|hidden| &hidden.tokens), &mask, target)
+        times_both(on, x, self.hidden_tokens(kept), &mask, target)
     }
 
     /// x + `pairs` in these rows: plaintext pairs, which are 0 in rows that are known not to be.
@@ -211,15 +217,10 @@ impl<V> PackedRows<V> {
     pub fn plus<S: Slots<Value = V>>(
         &self,
         on: &S,
-        mut x: V,
+        x: V,
         (kept, pairs): (Kept, &[Complex64]),
     ) -> Result<V, FheError> {
-        let Some(tokens) = self.hidden_above(on, kept, &x)? else {
-            return on.add_pairs(x, pairs);
-        };
-        let added = on.mul_pairs(&tokens, pairs, on.scale(&x))?;
-        on.add_assign(&mut x, &added)?;
-        Ok(x)
+        plus_both(on, x, self.hidden_tokens(kept), pairs)
     }
 
     /// x − `number` in these rows, where only the encrypted vector says which they are; x where they are known.
@@ -232,7 +233,8 @@ impl<V> PackedRows<V> {
         mut x: V,
         (kept, number): (Kept, f64),
     ) -> Result<V, FheError> {
-        if let Some(tokens) = self.hidden_above(on, kept, &x)? {
+        if let Some(tokens) = self.hidden_tokens(kept) {
+            let tokens = on.drop_to(tokens, above(on, on.limbs(&x))?)?;
             let numbers = self.numbers(on, |text, row, _| match self.holds(kept, text, row) {
                 true => number,
                 false => 0.0,
@@ -241,18 +243,6 @@ impl<V> PackedRows<V> {
             on.sub_assign(&mut x, &taken)?;
         }
         Ok(x)
-    }
-
-    /// The encrypted vector a level above x, if it alone says which rows these are.
-    fn hidden_above<S: Slots<Value = V>>(
-        &self,
-        on: &S,
-        kept: Kept,
-        x: &V,
-    ) -> Result<Option<V>, FheError> {
-        let hidden = self.hidden.as_ref().filter(|_| self.hides(kept));
-        let above = |hidden: &Hidden<V>| on.drop_to(&hidden.tokens, above(on, on.limbs(x))?);
-        hidden.map(above).transpose()
     }
 
     /// `entry(text, row, place)` in every slot; nothing where only shapes count.
@@ -303,6 +293,25 @@ pub(crate) fn times_both<S: Slots>(
     let scale = scale_of(target.value() * divisor(on, limbs)? / on.scale(x).value())?;
     let high = on.drop_to(hidden, above(on, limbs)?)?;
     product(on, x, &on.mul_vector(&high, numbers, scale)?)
+}
+
+/// x + plaintext `pairs`, and those times `hidden` if there is one, which has a level more than x.
+///
+/// # Errors
+/// Too few levels.
+pub(crate) fn plus_both<S: Slots>(
+    on: &S,
+    mut x: S::Value,
+    hidden: Option<&S::Value>,
+    pairs: &[Complex64],
+) -> Result<S::Value, FheError> {
+    let Some(hidden) = hidden else {
+        return on.add_pairs(x, pairs);
+    };
+    let high = on.drop_to(hidden, above(on, on.limbs(&x))?)?;
+    let added = on.mul_pairs(&high, pairs, on.scale(&x))?;
+    on.add_assign(&mut x, &added)?;
+    Ok(x)
 }
 
 #[cfg(test)]
