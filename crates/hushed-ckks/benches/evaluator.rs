@@ -1,7 +1,7 @@
 //! Milliseconds of the evaluator's primitives on one thread: `cargo bench -p hushed-ckks --bench evaluator [LIMBS …]`.
 //!
-//! The preset `n16-boot-14x40`, at 3, 7, 14 and 25 primes by default; `THREADS` for more threads. Prints the minimum of
-//! several runs: the time when nothing else runs. A report, not a test: it asserts nothing about time.
+//! The preset `n16-boot-14x40`, at 3, 7, 14 and 25 primes by default; set `THREADS` for more threads. Prints the
+//! minimum of several runs, the time with nothing else running. A report, not a test: it asserts nothing about time.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn run() {
     }
 }
 
-/// A grid of 4 × 4 sums of 16 products, and one such sum product by product; relinearisations are measured apart.
+/// A grid of 4 × 4 sums of 16 products, and one such sum product by product; relinearisations are timed separately.
 fn grid(evaluator: &Evaluator, ct: &Ciphertext) {
     const SIDE: usize = 4;
     const TERMS: usize = 16;
@@ -106,9 +106,9 @@ fn grid(evaluator: &Evaluator, ct: &Ciphertext) {
     print("relinearize_rescale", relinearise);
 }
 
-/// The least of five runs of some rounds, in milliseconds a round: of the processor's time on one thread where the
-/// system tells it (in steps of its clock, hence runs), so that other work on the machine disturbs little; of the clock
-/// on several.
+/// The minimum over five runs of several rounds, in milliseconds per round. On one thread it is CPU time where the
+/// system reports it (in clock ticks, hence several rounds per run), so that other work on the machine disturbs little;
+/// on several threads it is wall-clock time.
 fn least(f: &dyn Fn()) -> f64 {
     let time = |rounds: u32| {
         let (start, used) = (Instant::now(), processor_time());
@@ -127,7 +127,7 @@ fn least(f: &dyn Fn()) -> f64 {
     1e3 * runs.fold(f64::INFINITY, f64::min)
 }
 
-/// Seconds that this thread has run.
+/// CPU seconds used by this thread.
 fn processor_time() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;

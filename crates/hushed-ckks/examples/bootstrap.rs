@@ -1,10 +1,10 @@
-//! Bootstraps a ciphertext at the bottom of its chain, so that it has levels again.
+//! Bootstraps a ciphertext at the bottom of its chain, giving it levels again.
 //!
 //! cargo run --release -p hushed-ckks --example bootstrap [PRESET] [BATCH] [LEVELS]
 //!
-//! Without a preset: a small ring, which is INSECURE and says so. With `n16-boot-14x40` or `n15-boot-3x40`: 128 bits.
-//! Prints what each step takes, and how precise the result is; with LEVELS also what a refresh to that many levels
-//! takes.
+//! Without a preset it uses a small ring, which is INSECURE and says so; with `n16-boot-14x40` or `n15-boot-3x40`, 128
+//! bits. Prints the time of each step and the precision of the result; with LEVELS also the time of a refresh to that
+//! many levels.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Bootstraps `batch` ciphertexts, to `levels` levels as well if told so; least and mean bits of precision over all
-/// slots of the first.
+/// Bootstraps `batch` ciphertexts, also to `levels` levels if given. Returns the least and mean bits of precision over
+/// all slots of the first.
 pub fn run(
     preset: Option<&str>,
     batch: usize,
@@ -123,7 +123,7 @@ pub fn run(
     Ok((least, mean))
 }
 
-/// Wall and processor time of the step before.
+/// Wall-clock and CPU time of the previous step.
 struct Clock(Instant, f64);
 
 impl Clock {
@@ -137,7 +137,7 @@ impl Clock {
     }
 }
 
-/// Processor time of all threads so far, in hundredths of a second; 0 where the system does not say.
+/// CPU time of all threads so far in milliseconds, in steps of 10; 0 if the system does not report it.
 fn processor_ms() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat

@@ -1,4 +1,4 @@
-//! Two encrypted vectors, their product and a rotation of it, at 128 bits.
+//! The product of two encrypted vectors, and a rotation of it, at 128 bits.
 //!
 //! cargo run --release -p hushed-ckks --example encrypt
 
@@ -41,12 +41,12 @@ pub fn product_and_rotation() -> Result<(Vec<f64>, Vec<f64>), CkksError> {
     let ct_x = encryptor.encrypt(&encoder.encode_real(&x, limbs, scale)?, &mut rng)?;
     let ct_y = encryptor.encrypt(&encoder.encode_real(&y, limbs, scale)?, &mut rng)?;
 
-    // The server: sees ciphertexts and evaluation keys.
+    // The server sees only ciphertexts and evaluation keys.
     let evaluator = Evaluator::new(&params, Arc::new(keys))?;
     let product = evaluator.mul_rescale(&ct_x, &ct_y)?;
     let turned = evaluator.rotate(&product, 1)?;
 
-    // The client: decryption, rounded to what the error of the ciphertext leaves.
+    // The client decrypts, rounding to the bits that the error leaves.
     let decryptor = Decryptor::new(&encoder, &secret)?;
     let found = decryptor.decrypt(&turned)?;
     let found = found.iter().take(4).map(|z| z.re).collect();

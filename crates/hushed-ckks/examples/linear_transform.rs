@@ -1,4 +1,4 @@
-//! A matrix times an encrypted vector, at 128 bits: rotations by baby and giant steps, keys for exactly these.
+//! A matrix times an encrypted vector, at 128 bits, with baby and giant steps and exactly the keys they need.
 //!
 //! cargo run --release -p hushed-ckks --example linear_transform
 
@@ -29,7 +29,7 @@ pub fn product() -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
     let params = CkksParams::n15_shallow()?;
     let limbs = 3;
 
-    // The server's matrix, cut and encoded for ciphertexts of this length.
+    // The server's matrix, split and encoded for ciphertexts of this length.
     let rows: Vec<Vec<Complex64>> = (0..DIM)
         .map(|i| (0..DIM).map(|j| Complex64::from(entry(i, j))).collect())
         .collect();
@@ -38,7 +38,7 @@ pub fn product() -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
     let (babies, giants) = map.key_switches();
     println!("{DIM} x {DIM}: {babies} baby and {giants} giant steps");
 
-    // The client makes the keys that it needs, and encrypts the vector, which repeats over all slots.
+    // The client makes the keys for the map and encrypts the vector, repeated over all slots.
     let mut plan = EvalKeyPlan::new();
     map.add_keys(&mut plan);
     let mut rng = SecretRng::from_os("example");
@@ -50,7 +50,7 @@ pub fn product() -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
     let plain = encoder.encode_periodic(&slots, limbs, params.default_scale())?;
     let ct = Encryptor::new(&params, &secret)?.encrypt(&plain, &mut rng)?;
 
-    // The server multiplies; the client opens.
+    // The server multiplies; the client decrypts.
     let evaluator = Evaluator::new(&params, Arc::new(keys))?;
     let product = map.apply(&evaluator, &ct)?;
     println!("{}", evaluator.counters().snapshot());

@@ -1,4 +1,4 @@
-//! GELU and an inverse square root of encrypted values: fitted, reported, evaluated on the scale asked for; at 128
+//! GELU and an inverse square root of encrypted values: fitted, reported, and evaluated at a requested scale, at 128
 //! bits.
 //!
 //! cargo run --release -p hushed-ckks --example polynomial
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What was evaluated, and how well.
+/// An evaluated function and its error.
 pub struct Row {
     /// Interval, degree, error, cost.
     pub report: String,
@@ -29,7 +29,7 @@ pub struct Row {
 
 /// GELU on [−5, 5], and 1/√x on [0.2, 20].
 pub fn functions_of_encrypted_values() -> Result<Vec<Row>, Box<dyn std::error::Error>> {
-    // Fits are made in the clear, once, and say what they cost.
+    // Fits are made once, in the clear, and report their cost.
     let gelu = |x: f64| 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044715 * x.powi(3))).tanh());
     let fit = minimax(gelu, |_| 1.0, 20, -5.0, 5.0)?;
     let polynomial = Polynomial::from_fit(&fit)?;

@@ -1,4 +1,4 @@
-//! Ciphertexts: b + a·s = scale·message + error, over the first primes of the chain, in evaluation form.
+//! Ciphertexts: b + a·s = scale·message + error, over a prefix of the prime chain, in evaluation form.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::noise::Noise;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// An encrypted vector with its scale, its level and the noise estimate.
+/// An encrypted vector with its scale, level and noise estimate.
 #[derive(Clone)]
 pub struct Ciphertext {
     pub(crate) b: RnsPoly<Eval>,
@@ -35,11 +35,11 @@ impl Ciphertext {
         })
     }
 
-    /// The ciphertext of these parts, both over the same prefix of the ciphertext primes. Its error is unknown until
-    /// [`Ciphertext::with_noise`] says what it is.
+    /// A ciphertext from its parts, both over the same prefix of the ciphertext primes. Its error is unknown until
+    /// [`Ciphertext::with_noise`] states it.
     ///
     /// # Errors
-    /// [`CkksError::Rlwe`] if the parts are over other primes than a prefix, or not over the same.
+    /// [`CkksError::Rlwe`] if the bases differ; [`CkksError::LimbCount`] unless both are over the same prefix.
     pub fn from_parts(b: RnsPoly<Eval>, a: RnsPoly<Eval>, scale: Scale) -> Result<Self, CkksError> {
         let prefix = |poly: &RnsPoly<Eval>| poly.ids().iter().enumerate().all(|(j, &id)| j == id);
         if !Arc::ptr_eq(b.basis(), a.basis()) {
@@ -60,15 +60,15 @@ impl Ciphertext {
         })
     }
 
-    /// The same ciphertext, with what the caller knows of its error. A bound on its norm is trusted: nothing in a
-    /// ciphertext can prove it, and a flooded decryption is only as safe as it.
+    /// The same ciphertext, with what the caller knows about its error. A bound on its norm is trusted: nothing in a
+    /// ciphertext can prove it, and a flooded decryption is only as safe as the bound.
     #[must_use]
     pub fn with_noise(self, noise: Noise) -> Self {
         Self { noise, ..self }
     }
 
-    /// The same integers, read as the message `factor` times itself: the scale is divided by it. Free, exact, and the
-    /// only way to a scale other than arithmetic.
+    /// The same integers, read as `factor` times the message: the scale is divided by `factor`. Free and exact; apart
+    /// from arithmetic this is the only way to change a scale.
     ///
     /// # Errors
     /// [`CkksError::InvalidScale`] unless the new scale is positive and finite.
@@ -91,7 +91,7 @@ impl Ciphertext {
         &self.a
     }
 
-    /// Both parts; (b, a).
+    /// Both parts, as (b, a).
     pub fn into_parts(self) -> (RnsPoly<Eval>, RnsPoly<Eval>) {
         (self.b, self.a)
     }
@@ -101,28 +101,28 @@ impl Ciphertext {
         self.b.ids().len()
     }
 
-    /// Rescales that are left: one less than the primes.
+    /// Rescales left: one less than the number of primes.
     pub fn level(&self) -> usize {
         self.limbs() - 1
     }
 
-    /// The factor between message and integers.
+    /// The factor between the message and the integers.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// What is known of the message's size and the error.
+    /// What is known about the size of the message and its error.
     pub fn noise(&self) -> Noise {
         self.noise
     }
 
-    /// The basis of the parameter set that it was made under.
+    /// The basis of the parameter set it was made under.
     pub fn basis(&self) -> &Arc<RnsBasis> {
         self.b.basis()
     }
 }
 
-/// [`CkksError::LimbCount`] unless the chain has so many primes.
+/// [`CkksError::LimbCount`] unless `limbs` is between 1 and the length of the chain.
 pub(crate) fn check_limbs(
     params: &CkksParams,
     operation: &'static str,

@@ -1,6 +1,6 @@
-//! Bytes of ciphertexts: lists of one length, with the scale of each.
+//! Serialisation of ciphertexts: lists of ciphertexts of one length, each with its scale.
 //!
-//! The header is that of every artefact ([`hushed_rlwe::codec`]); the payload is, ciphertext by ciphertext:
+//! The header is that of every artefact ([`hushed_rlwe::codec`]). The payload is, for each ciphertext:
 //!
 //! | bytes | whole | seeded |
 //! |---|---|---|
@@ -9,15 +9,15 @@
 //! | packed | b | b |
 //! | packed | a | – |
 //!
-//! What the reader expects (parameters, primes, count) decides every size. What is known of the error is not sent: the
-//! reader states it, in units of the agreed scale. So the reader states the scale as well, and another one is refused:
-//! at a scale of the sender's choice neither rounding nor flooding would hide the error.
+//! What the reader expects (parameters, primes, count) determines every size. What is known about the error is not
+//! sent: the reader states it, in units of the agreed scale. So the reader states the scale as well, and any other is
+//! refused: at a scale of the sender's choice neither rounding nor flooding would hide the error.
 //!
-//! Nothing in the bytes can prove that the statement is true: a ciphertext from elsewhere may have any error. An
-//! estimate ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. Flooding relies on a bound
-//! ([`Noise::with_norm`]), and a wrong one can reveal the key. So bytes carry none: a reader of seeded ciphertexts
-//! states a size and gets an estimate; a reader of whole ones puts a bound into `noise`, and without one no decryption
-//! is flooded.
+//! Nothing in the bytes can prove the statement true: a ciphertext from elsewhere may have any error. An estimate
+//! ([`Noise::new`]) determines how a result is rounded, and a wrong one costs digits. Flooding relies on a bound
+//! ([`Noise::with_norm`]), and a wrong one can reveal the key. So the bytes carry neither: a reader of seeded
+//! ciphertexts states a magnitude and gets an estimate; a reader of whole ones puts a bound into `noise`, and without
+//! one flooded decryption is refused.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_rlwe::RlweError;
@@ -36,7 +36,7 @@ use crate::scale::Scale;
 const SCALE_BYTES: usize = 8;
 
 impl Ciphertext {
-    /// Bytes of `count` ciphertexts of `limbs` primes, with their header.
+    /// Bytes of `count` ciphertexts of `limbs` primes, including the header.
     pub fn list_bytes(params: &CkksParams, limbs: usize, count: usize) -> usize {
         HEADER_BYTES.saturating_add(count.saturating_mul(whole_bytes(params, limbs)))
     }
@@ -44,7 +44,7 @@ impl Ciphertext {
     /// Encodes ciphertexts of `limbs` primes each.
     ///
     /// # Errors
-    /// [`CkksError::LimbCount`] if one has other primes, [`CkksError::OtherParameters`].
+    /// [`CkksError::LimbCount`], [`CkksError::OtherParameters`]; an RLWE error if a ciphertext has another length.
     pub fn list_to_bytes(
         params: &CkksParams,
         limbs: usize,
@@ -63,12 +63,12 @@ impl Ciphertext {
         Ok(out)
     }
 
-    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose scale is `scale` and whose error is `noise` by the
-    /// plan.
+    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose scale and noise are known in advance to be `scale`
+    /// and `noise`.
     ///
     /// # Errors
-    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleMismatch`] or [`CkksError::InvalidScale`] for
-    /// another scale, [`CkksError::ScaleTooLarge`], [`CkksError::LimbCount`].
+    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleMismatch`] or [`CkksError::InvalidScale`] for any
+    /// other scale, [`CkksError::ScaleTooLarge`], [`CkksError::LimbCount`].
     pub fn list_from_bytes(
         params: &CkksParams,
         limbs: usize,
@@ -99,7 +99,7 @@ impl Ciphertext {
 }
 
 impl SeededCiphertext {
-    /// Bytes of `count` seeded ciphertexts of `limbs` primes, with their header.
+    /// Bytes of `count` seeded ciphertexts of `limbs` primes, including the header.
     pub fn list_bytes(params: &CkksParams, limbs: usize, count: usize) -> usize {
         HEADER_BYTES.saturating_add(count.saturating_mul(seeded_bytes(params, limbs)))
     }
@@ -107,7 +107,7 @@ impl SeededCiphertext {
     /// Encodes seeded ciphertexts of `limbs` primes each.
     ///
     /// # Errors
-    /// [`CkksError::LimbCount`] if one has other primes, [`CkksError::OtherParameters`].
+    /// [`CkksError::LimbCount`], [`CkksError::OtherParameters`]; an RLWE error if a ciphertext has another length.
     pub fn list_to_bytes(
         params: &CkksParams,
         limbs: usize,
@@ -126,8 +126,8 @@ impl SeededCiphertext {
         Ok(out)
     }
 
-    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes at `scale`, with messages within `magnitude` by the
-    /// plan.
+    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes at `scale`, with messages known in advance to be
+    /// within `magnitude`.
     ///
     /// # Errors
     /// As [`Ciphertext::list_from_bytes`].
@@ -204,7 +204,7 @@ fn check_room(params: &CkksParams, limbs: usize, scale: Scale) -> Result<(), Ckk
     Ok(())
 }
 
-/// The scale that was sent must match the one expected, which is kept.
+/// Checks that the scale sent matches the expected one, which is the one kept.
 fn check_scale(expected: Scale, reader: &mut Reader<'_>) -> Result<(), CkksError> {
     let value: [u8; SCALE_BYTES] = reader.array().map_err(|e: CodecError| CkksError::from(e))?;
     let sent = Scale::new(f64::from_le_bytes(value))?;
@@ -256,7 +256,7 @@ mod tests {
         assert!(back.b() == ct.expand().b());
     }
 
-    /// The sender's scale is not used: at scale 1 the integers would be read as the message, including the error.
+    /// The sender's scale is not used: at scale 1 the integers would be read as the message, error included.
     #[test]
     fn other_scales_than_the_expected_one_are_refused() {
         let mut f = fixture();
@@ -289,7 +289,7 @@ mod tests {
             read(&with(&good, 1.0), scale),
             Err(CkksError::ScaleMismatch { .. })
         ));
-        // Differences that two computations of one scale may have are accepted, and the reader's own value is kept.
+        // Rounding differences between two computations of the same scale are accepted; the reader's value is kept.
         let near = with(&good, scale.value() * (1.0 + 2f64.powi(-42)));
         assert_eq!(read(&near, scale).unwrap()[0].scale(), scale);
         assert!(matches!(

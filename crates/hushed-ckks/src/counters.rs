@@ -1,36 +1,36 @@
-//! How often each primitive ran. Cost formulas and plans are checked against it.
+//! Counts of how often each primitive ran. Cost formulas and plans are checked against them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
-        /// Counters that threads share. Relaxed: each is a sum, and is read when the work is done.
+        /// Counters shared by threads. Relaxed ordering suffices: each is a sum, read when the work is done.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)+
         }
 
-        /// The values of all counters at one time.
+        /// A snapshot of all counters.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)+
         }
 
         impl Counters {
-            /// The values now.
+            /// The current values.
             pub fn snapshot(&self) -> Counts {
                 Counts { $($name: self.$name.get(),)+ }
             }
 
-            /// All back to zero.
+            /// Resets all counters to zero.
             pub fn reset(&self) {
                 $(self.$name.0.store(0, Ordering::Relaxed);)+
             }
         }
 
         impl Counts {
-            /// What happened since `earlier`.
+            /// The counts since `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.saturating_sub(earlier.$name),)+ }
@@ -45,15 +45,15 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Transforms of one limb, either way.
+    /// Transforms of one limb, in either direction.
     ntt,
-    /// Inner products with a switching key, both parts.
+    /// Inner products with a switching key, counting both parts as one.
     key_switch,
     /// Decompositions into digits.
     mod_up,
-    /// Divisions by the special primes, a polynomial each.
+    /// Divisions by the special primes, counted per polynomial.
     mod_down,
-    /// Rotations and conjugations, hoisted ones included.
+    /// Rotations and conjugations, including hoisted ones.
     rotation,
     /// Products of two ciphertexts, relinearised or not.
     ct_mul,
@@ -69,17 +69,17 @@ counters! {
     bootstrap,
 }
 
-/// A count that threads share.
+/// A count shared by threads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn one(&self) {
         self.many(1);
     }
 
-    /// `count` more.
+    /// Adds `count`.
     pub fn many(&self, count: usize) {
         self.0.fetch_add(count as u64, Ordering::Relaxed);
     }

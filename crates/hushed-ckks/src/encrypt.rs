@@ -1,17 +1,17 @@
-//! Encryption under the secret key (seeded: half the bytes) or the public one, and decryption.
+//! Encryption under the secret key (seeded, half the bytes) or the public key, and decryption.
 //!
-//! A decrypted CKKS message contains its error, and the error with the ciphertext reveals something about the key (Li
-//! and Micciancio, EUROCRYPT 2021). So:
+//! A decrypted CKKS message contains its error, and error and ciphertext together leak information about the key (Li
+//! and Micciancio, EUROCRYPT 2021). Therefore:
 //!
-//! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error without any
-//!   guarantee;
+//! * [`Decryptor::decrypt`] rounds to the certified bits of the ciphertext. This hides most of the error, but
+//!   guarantees nothing;
 //! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022), √(12·τ)·2^(s/2) times as
-//!   wide as the whole error can be (s bits of security, τ decryptions: `flood`): results may then be published. It
-//!   relies on the bound that ciphertexts carry through every operation ([`Noise::norm`]), not on the estimate of their
-//!   error; where there is none, after a bootstrap or a file, it is refused;
-//! * [`Opening::Raw`] and the functions named `raw` give everything, for results that stay with the owner of the key;
-//!   nothing else keeps more bits than are certified;
-//! * every decryption is counted with the key, whichever [`Decryptor`] makes it, and each key has a limit.
+//!   wide as the whole error can be (s bits of security, τ decryptions; see `flood`), after which results may be
+//!   published. It relies on the bound that ciphertexts carry through every operation ([`Noise::norm`]), not on the
+//!   error estimate; without a bound, as after a bootstrap or from a file, it is refused;
+//! * [`Opening::Raw`] and the functions named `raw` return everything, for results that stay with the key owner.
+//!   Nothing else keeps more than the certified bits;
+//! * the key counts every decryption, by whichever [`Decryptor`], and each key has a limit.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ use crate::params::CkksParams;
 use crate::plaintext::Plaintext;
 use crate::scale::Scale;
 
-/// Decryptions that one key may make by default.
+/// Default limit on the decryptions under one key.
 pub const DECRYPTION_LIMIT: u64 = 1 << 20;
 
-/// Bits that a coefficient may have above the scale before decryption takes another prime to be sure of it.
+/// Bits that a coefficient may have above the scale; decryption keeps enough primes for this many.
 const HEADROOM_BITS: f64 = 44.0;
 
 /// Encryption under the secret key.
@@ -66,12 +66,12 @@ impl SeededCiphertext {
         self.inner.b.ids().len()
     }
 
-    /// The factor between message and integers.
+    /// The factor between the message and the integers.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// The sample that sending this ciphertext publishes, for the key audit.
+    /// The RLWE sample that sending this ciphertext publishes, for the key audit.
     pub fn published(&self) -> hushed_rlwe::audit::PublishedSample {
         self.inner.published()
     }
@@ -90,7 +90,7 @@ impl Encryptor {
         })
     }
 
-    /// Encrypts: half the bytes of a whole ciphertext.
+    /// Encrypts to half the bytes of a whole ciphertext.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`] if the message was encoded under another parameter set.
@@ -135,7 +135,7 @@ impl PublicEncryptor {
         })
     }
 
-    /// Encrypts: a fresh encryption of zero, plus the message.
+    /// Encrypts: adds the message to a fresh encryption of zero.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`] if the message was encoded under another parameter set.
@@ -151,12 +151,12 @@ impl PublicEncryptor {
         })
     }
 
-    /// `ct` plus a fresh encryption of zero under this key, and noise of the standard deviation `deviation` in each
-    /// part of a slot, in units of the message: for a ciphertext that goes back to the owner of the key. The same
-    /// generator makes the same bytes.
+    /// Adds a fresh encryption of zero under this key to `ct`, and noise of standard deviation `deviation` in each part
+    /// of a slot, in units of the message, for a ciphertext that goes back to the key owner. The same generator state
+    /// gives the same bytes.
     ///
     /// # Errors
-    /// [`CkksError::OtherParameters`]; [`CkksError::FloodingTooLarge`] for noise of 2^55 and more in a coefficient.
+    /// [`CkksError::OtherParameters`]; [`CkksError::FloodingTooLarge`] if it is 2^55 or more in a coefficient.
     pub fn rerandomise(
         &self,
         ct: &Ciphertext,
@@ -191,18 +191,18 @@ impl PublicEncryptor {
 /// How a decrypted message is rounded or hidden.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Opening {
-    /// Rounded to the bits that the ciphertext's noise certifies; to those of the parameter set if it has none.
+    /// Rounded to the bits that the ciphertext's noise certifies, or else to those of the parameter set.
     Certified,
-    /// Rounded to this many bits after the binary point, at most those that [`Opening::Certified`] keeps.
+    /// Rounded to this many bits after the binary point, but no more than [`Opening::Certified`] keeps.
     Bits(u32),
-    /// As it is, including the error. Not to be published.
+    /// Unrounded, including the error. Must not be published.
     Raw,
     /// With noise that hides the error to `security` bits over `decryptions` openings, then rounded to what is left.
     Flooded {
         /// s.
         security: u32,
-        /// τ: the most decryptions of the key, of any kind. Refused once there were as many; state the same number each
-        /// time.
+        /// τ: the most decryptions of the key, of any kind. Refused once that many are made; state the same number
+        /// every time.
         decryptions: u64,
     },
 }
@@ -212,7 +212,7 @@ pub enum Opening {
 pub struct Opened {
     /// The slots.
     pub values: Vec<Complex64>,
-    /// Bits after the binary point that they were rounded to; `None` if raw.
+    /// Bits after the binary point that the values were rounded to; `None` if raw.
     pub bits: Option<i32>,
     /// Bits of precision that flooding cost.
     pub flooding_bits: f64,
@@ -226,7 +226,7 @@ pub struct Decryptor {
 }
 
 impl Decryptor {
-    /// Decryption under `key`, which may decrypt at most [`DECRYPTION_LIMIT`] times, by all its decryptors together.
+    /// Decryption under `key`, which may decrypt at most [`DECRYPTION_LIMIT`] times across all its decryptors.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
@@ -234,7 +234,7 @@ impl Decryptor {
         Self::with_limit(encoder, key, DECRYPTION_LIMIT)
     }
 
-    /// As [`Decryptor::new`], at most `limit` times.
+    /// As [`Decryptor::new`], but at most `limit` times.
     pub fn with_limit(
         encoder: &Arc<Encoder>,
         key: &Arc<SecretKey>,
@@ -248,12 +248,12 @@ impl Decryptor {
         })
     }
 
-    /// Decryptions of the key so far, by this and all other decryptors.
+    /// Decryptions under the key so far, by all decryptors.
     pub fn opened(&self) -> u64 {
         self.key.decryptions()
     }
 
-    /// The slots, rounded to what is certified.
+    /// The slots, rounded to the certified bits.
     ///
     /// # Errors
     /// [`CkksError::DecryptionsSpent`], [`CkksError::OtherParameters`].
@@ -261,7 +261,7 @@ impl Decryptor {
         Ok(self.open(ct, Opening::Certified)?.values)
     }
 
-    /// The slots as they are, including the error: for results that the owner of the key keeps, and for tests.
+    /// The unrounded slots, including the error: for results that stay with the key owner, and for tests.
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`].
@@ -272,9 +272,9 @@ impl Decryptor {
     /// The slots, opened as `opening` says.
     ///
     /// # Errors
-    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key has made as many
-    /// decryptions as the noise would be made for, [`CkksError::UnknownError`] if the ciphertext carries no bound on
-    /// its error ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if that has reached the modulus, and
+    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key has already made the number
+    /// of decryptions stated, [`CkksError::UnknownError`] if the ciphertext carries no bound on its error
+    /// ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if the bound has reached the modulus, and
     /// [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
         let mut phase = match opening {
@@ -285,7 +285,7 @@ impl Decryptor {
         };
         let params = self.encoder.params();
         let certified = ct.noise.min_bits(params.slots());
-        // The error is below half a unit of the last bit that is kept.
+        // The error is below half a unit in the last bit kept.
         let kept = certified.map_or(f64::from(params.certified_bits()), |b| b - 1.0);
         let kept = whole_bits(kept.floor());
         let (bits, flooding_bits) = match opening {
@@ -306,7 +306,7 @@ impl Decryptor {
                 let noise =
                     SecretPoly::new(RnsPoly::from_signed(params.rlwe().basis(), &ids, &noise));
                 phase.expose_mut().add_assign(noise.expose());
-                // The noise already hides the error: rounding only removes meaningless digits.
+                // The noise already hides the error; rounding only removes meaningless digits.
                 (Some(whole_bits(left.ceil() + 1.0)), cost)
             }
         };
@@ -321,21 +321,21 @@ impl Decryptor {
         })
     }
 
-    /// The coefficients of the message, error and all, as [`Decryptor::decrypt_raw`].
+    /// The coefficients of the message, including the error, as in [`Decryptor::decrypt_raw`].
     #[cfg(test)]
     pub(crate) fn decrypt_coefficients_raw(&self, ct: &Ciphertext) -> Result<Vec<f64>, CkksError> {
         let phase = self.phase(ct, self.limit)?;
         Ok(self.encoder.decode_coefficients(phase.expose(), ct.scale))
     }
 
-    /// b + a·s, counted unless the key has decrypted `limit` times, under as few primes as the scale and
-    /// [`HEADROOM_BITS`] need: two for a rescaled ciphertext.
+    /// b + a·s over as few primes as the scale and [`HEADROOM_BITS`] need, two for a rescaled ciphertext. Counts the
+    /// decryption; refused if the key has already made `limit`.
     fn phase(&self, ct: &Ciphertext, limit: u64) -> Result<SecretPoly<Coeff>, CkksError> {
         let params = self.encoder.params();
         check_basis(params, ct.basis(), "decrypt")?;
-        // A copy of the key in a forked process would count for itself.
+        // A copy of the key in a forked process would count separately.
         self.key.check_process()?;
-        // Counted before anything is computed: a later refusal costs a decryption, an unrefused one is never free.
+        // Counted before anything is computed: a later refusal still costs a decryption, and no decryption is free.
         if !self.key.count_decryption(limit) {
             return Err(CkksError::DecryptionsSpent { limit });
         }
@@ -353,7 +353,7 @@ impl Decryptor {
     }
 }
 
-/// Refuses noise made for fewer decryptions.
+/// Turns a spent decryption limit into a spent flooding limit.
 fn spent(error: CkksError, decryptions: u64) -> CkksError {
     match error {
         CkksError::DecryptionsSpent { .. } => CkksError::FloodingSpent { decryptions },
@@ -361,13 +361,13 @@ fn spent(error: CkksError, decryptions: u64) -> CkksError {
     }
 }
 
-/// Bits to round to: finer than 2^-200 no message is, coarser than 2^1000 none either. Errors of zero give infinitely
-/// many.
+/// Bits to round to. No message is finer than 2^-200 or coarser than 2^1000; an error of zero gives infinitely many
+/// bits.
 fn whole_bits(bits: f64) -> i32 {
     bits.clamp(-1000.0, 200.0) as i32
 }
 
-/// Rounds both parts of each value to multiples of 2^-bits, bits as [`whole_bits`] gives them.
+/// Rounds both parts of each value to multiples of 2^-bits, with `bits` from [`whole_bits`].
 fn round_to(values: &mut [Complex64], bits: i32) {
     let unit = 2f64.powi(bits);
     for value in values {

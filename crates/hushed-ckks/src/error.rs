@@ -1,4 +1,4 @@
-//! Errors of this crate. Each names the levels and scales it is about, and what to do.
+//! Errors of this crate. Each names the levels and scales involved, and what to do.
 
 use hushed_math::MathError;
 use hushed_rlwe::{CodecError, ParamsError, RlweError};
@@ -11,7 +11,7 @@ use crate::poly::PolyError;
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CkksParamsError {
-    /// A group of primes of a size that the kernels or the ring do not have.
+    /// A group of primes of a size that the kernels do not support, or of which the ring has too few.
     #[error(
         "{count} primes of {bits} bits asked for: primes have 20 to 50 bits, and the ring must have that many"
     )]
@@ -21,7 +21,7 @@ pub enum CkksParamsError {
         /// How many.
         count: usize,
     },
-    /// Bootstrapping needs primes for all of SlotsToCoeffs, EvalMod and CoeffsToSlots; levels alone need none of them.
+    /// Bootstrapping needs primes for all of SlotsToCoeffs, EvalMod and CoeffsToSlots; levels alone need none.
     #[error("stc {stc}, eval_mod {eval_mod}, cts {cts} primes: either all of them or none")]
     PartialBootstrap {
         /// Primes of SlotsToCoeffs.
@@ -31,7 +31,7 @@ pub enum CkksParamsError {
         /// Primes of CoeffsToSlots.
         cts: usize,
     },
-    /// The ephemeral sparse key would see too large a modulus.
+    /// The modulus that the ephemeral sparse key would see is too large.
     #[error("q0·p0 has {bits:.1} bits, the ephemeral key of weight 32 may see {limit}")]
     EphemeralModulus {
         /// log2 of q0·p0.
@@ -39,7 +39,7 @@ pub enum CkksParamsError {
         /// The limit; 0 at degrees for which none is published.
         limit: f64,
     },
-    /// Bootstrapping would wrap a coefficient too often.
+    /// Bootstrapping would too often wrap a coefficient.
     #[error(
         "range K = {range} at weight {weight} fails with probability 2^{log2_failure:.1} a bootstrap, 2^-100 is asked for"
     )]
@@ -57,12 +57,12 @@ pub enum CkksParamsError {
         /// The names.
         available: &'static [&'static str],
     },
-    /// The RLWE layer refused: security, degree, primes.
+    /// Refused by the RLWE layer: security, degree or primes.
     #[error(transparent)]
     Rlwe(#[from] ParamsError),
 }
 
-/// Why an operation was refused.
+/// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CkksError {
@@ -75,7 +75,7 @@ pub enum CkksError {
         /// The number.
         value: f64,
     },
-    /// Operands whose scales differ by more than 2^-40 of their size.
+    /// Operands whose scales differ by more than a relative 2^-40.
     #[error(
         "{operation}: scales 2^{left:.6} and 2^{right:.6} do not match; multiply one side by 1 at the scale that makes up the difference, then rescale"
     )]
@@ -94,22 +94,22 @@ pub enum CkksError {
     LevelTooLow {
         /// The operation.
         operation: &'static str,
-        /// Primes that there are.
+        /// Primes available.
         limbs: usize,
-        /// Primes that are needed.
+        /// Primes needed.
         needed: usize,
     },
-    /// A level that does not exist, or more primes than there are.
+    /// No primes, or more than there are.
     #[error("{operation}: {limbs} primes asked for, 1 to {available} possible")]
     LimbCount {
         /// The operation.
         operation: &'static str,
-        /// Primes asked for.
+        /// Primes requested.
         limbs: usize,
-        /// Primes that there are.
+        /// Primes available.
         available: usize,
     },
-    /// The message at this scale would not fit the modulus.
+    /// A message at this scale would not fit the modulus.
     #[error(
         "a scale of 2^{scale:.6} and {limbs} primes of {modulus_bits:.1} bits in all: no room for a message; lower the scale or take more primes"
     )]
@@ -121,7 +121,7 @@ pub enum CkksError {
         /// log2 of their product.
         modulus_bits: f64,
     },
-    /// Made under another parameter set.
+    /// An operand made under another parameter set.
     #[error("{operation}: operand made under another parameter set; encode and encrypt it again")]
     OtherParameters {
         /// The operation.
@@ -132,10 +132,10 @@ pub enum CkksError {
     TooManyValues {
         /// Values given.
         given: usize,
-        /// Slots or coefficients that there are.
+        /// Slots or coefficients available.
         slots: usize,
     },
-    /// Values that repeat over the slots must be as many as a power of two.
+    /// The number of values that repeat over the slots must be a power of two.
     #[error("{given} values cannot repeat over {slots} slots: give a power of two of them")]
     NotPeriodic {
         /// Values given.
@@ -149,13 +149,13 @@ pub enum CkksError {
         /// log2 of the scale.
         scale: f64,
     },
-    /// An operation that needs evaluation keys, on an evaluator without.
+    /// An operation that needs evaluation keys, on an evaluator without keys.
     #[error("{operation} needs evaluation keys; make the evaluator with them")]
     NoKeys {
         /// The operation.
         operation: &'static str,
     },
-    /// The key owner did not make this rotation's key, or only for shorter ciphertexts.
+    /// The key owner made no key for this rotation, or only for shorter ciphertexts.
     #[error(
         "{operation}: no key for a rotation by {steps} of {limbs} primes (the longest is for {longest}); add it to the key plan, or drop primes first"
     )]
@@ -166,7 +166,7 @@ pub enum CkksError {
         steps: i64,
         /// Primes of the ciphertext.
         limbs: usize,
-        /// Primes that the longest key of this rotation is for, 0 if there is none.
+        /// Primes of the longest key for this rotation, 0 if there is none.
         longest: usize,
     },
     /// No key for conjugation or relinearisation, or only for shorter ciphertexts.
@@ -178,10 +178,10 @@ pub enum CkksError {
         operation: &'static str,
         /// Primes of the ciphertext.
         limbs: usize,
-        /// Primes that the longest key is for, 0 if there is none.
+        /// Primes of the longest key, 0 if there is none.
         longest: usize,
     },
-    /// The key owner's limit on decryptions is reached.
+    /// The key has reached its limit on decryptions.
     #[error(
         "this key has decrypted {limit} times, its limit; make a new key: each published result reveals something about it"
     )]
@@ -189,12 +189,12 @@ pub enum CkksError {
         /// The limit.
         limit: u64,
     },
-    /// Flooding for fewer decryptions than the key has made already.
+    /// Flooding for no more decryptions than the key has already made.
     #[error(
         "noise for {decryptions} decryptions was asked for, and this key has made as many; state the total number of decryptions, or make a new key"
     )]
     FloodingSpent {
-        /// Decryptions that the noise would be made for.
+        /// Decryptions that the noise was requested for.
         decryptions: u64,
     },
     /// Flooding that leaves no message.
@@ -202,9 +202,9 @@ pub enum CkksError {
         "flooding costs {cost_bits:.1} bits and leaves {left_bits:.1} of precision; ask for less or compute with more"
     )]
     FloodingTooLarge {
-        /// Bits that it costs.
+        /// Bits that flooding costs.
         cost_bits: f64,
-        /// Bits that would be left after the binary point.
+        /// Bits left after the binary point.
         left_bits: f64,
     },
     /// The error of a ciphertext may have reached the modulus.
@@ -217,7 +217,7 @@ pub enum CkksError {
         /// log2 of the modulus.
         modulus_bits: f64,
     },
-    /// The error of this ciphertext is not known, or not bounded, and the operation asks for it.
+    /// The operation needs the error of this ciphertext, which is unknown or unbounded.
     #[error(
         "{operation}: this ciphertext carries no bound on its error (after a bootstrap or from a file there is none); state one with Noise::with_norm if it is known"
     )]
@@ -225,27 +225,27 @@ pub enum CkksError {
         /// The operation.
         operation: &'static str,
     },
-    /// A polynomial, an iteration or its range refused.
+    /// A polynomial, an iteration or its range was refused.
     #[error(transparent)]
     Poly(#[from] PolyError),
-    /// A chain without primes for a bootstrap, or with fewer or more for EvalMod than its polynomial needs.
+    /// A chain without primes for a bootstrap, or with fewer or more EvalMod primes than its polynomial needs.
     #[error(
         "EvalMod needs {needed} levels, the chain has {available} for it: take parameters made for bootstrapping, or another degree, number of doublings or arcsine"
     )]
     BootstrapLevels {
         /// Levels of the polynomial.
         needed: usize,
-        /// Primes that the chain has for it.
+        /// Primes that the chain has for EvalMod.
         available: usize,
     },
-    /// A message beyond what a bootstrap can carry at this scale.
+    /// A message larger than a bootstrap can carry at this scale.
     #[error(
         "a message of up to {magnitude:.3} at the scale 2^{scale:.6}: a bootstrap carries real and imaginary parts up to {limit:.3} there; lower the scale, divide the message, or state its true range"
     )]
     BootstrapRange {
         /// Bound on the modulus of the slots.
         magnitude: f64,
-        /// Largest part that fits.
+        /// Largest real or imaginary part that fits.
         limit: f64,
         /// log2 of the message's scale.
         scale: f64,
@@ -253,13 +253,13 @@ pub enum CkksError {
     /// A linear map refused its matrix or its input.
     #[error(transparent)]
     LinTrans(#[from] LinTransError),
-    /// Keys, ciphertexts or key switching refused.
+    /// Keys, ciphertexts or key switching were refused.
     #[error(transparent)]
     Rlwe(#[from] RlweError),
-    /// Bytes refused.
+    /// Bytes were refused.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The arithmetic layer refused.
+    /// Refused by the arithmetic layer.
     #[error(transparent)]
     Math(#[from] MathError),
 }

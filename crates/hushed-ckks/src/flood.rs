@@ -1,17 +1,17 @@
-//! Noise that hides the error of a decryption: nearly Gaussian, of any width up to 2^55, constant time.
+//! Noise that hides the error of a decryption: nearly Gaussian, any width up to 2^55, sampled in constant time.
 //!
 //! *Width.* Noise of deviation σ in each coefficient, added to an error e, is indistinguishable from noise alone up to
-//! a Kullback–Leibler divergence of |e|²/(2σ²), where |e| is the Euclidean norm of all N coefficients together (Li,
-//! Micciancio, Schultz and Sorrell, CRYPTO 2022). τ openings of s bits take σ² = 12·τ·2^s·|e|². |e| is the bound that
-//! the ciphertext carries ([`crate::Noise::norm`]), which holds for every circuit of the engine's operations. The
-//! estimate for independent errors does not: after ninety doublings of a ciphertext the error is 2^90 times as large
-//! and the estimate 2^45 times, so that one decryption would show the rest, and with it the key.
+//! a Kullback–Leibler divergence of |e|²/(2σ²), where |e| is the Euclidean norm of all N coefficients (Li, Micciancio,
+//! Schultz and Sorrell, CRYPTO 2022). τ openings at s bits of security need σ² = 12·τ·2^s·|e|². For |e| we take the
+//! bound that the ciphertext carries ([`crate::Noise::norm`]), which holds for every circuit of the engine's
+//! operations. The estimate for independent errors does not: after ninety doublings of a ciphertext the error is 2^90
+//! times as large and the estimate 2^45 times, so one decryption would reveal the rest of the error, and with it the
+//! key.
 //!
-//! *Shape.*
-//! A binomial variable of 512 coins has deviation √128; the noise is Σ w_i·X_i for such X_i and weights 1 = w_0 < w_1 <
-//! …, each at most about eight times the one before, so that every layer fills the gaps of the next (the smoothing
-//! parameter of Z for 2^-40 is 3, and √(2π·128)/8 > 3; Gaussian convolution as in Micciancio and Walter, CRYPTO 2017).
-//! Its tails end at 22 deviations and its excess kurtosis is −0.004.
+//! *Shape.* A binomial variable of 512 coins has deviation √128. The noise is Σ w_i·X_i for such X_i and weights 1 =
+//! w_0 < w_1 < …, each at most about eight times the previous one, so that every layer fills the gaps of the next (the
+//! smoothing parameter of Z for 2^-40 is 3, and √(2π·128)/8 > 3; Gaussian convolution as in Micciancio and Walter,
+//! CRYPTO 2017). Its tails end at 22 deviations and its excess kurtosis is −0.004.
 
 use hushed_math::rng::SecretRng;
 use zeroize::Zeroizing;
@@ -24,37 +24,37 @@ use crate::params::CkksParams;
 /// Deviation of one layer: √(512/4).
 const LAYER: f64 = 11.313_708_498_984_761;
 
-/// Words of coins of one layer.
+/// Words of coins per layer.
 const WORDS: usize = 8;
 
-/// Largest ratio of neighbouring weights.
+/// Largest ratio of consecutive weights.
 const RATIO: f64 = 8.0;
 
 /// Largest deviation: 22 deviations stay below 2^60.
 const WIDEST: f64 = (1u64 << 55) as f64;
 
-/// √(12·τ)·2^(s/2): the deviation of the noise in each coefficient, over the norm of the whole error.
+/// √(12·τ)·2^(s/2): the deviation of the noise in each coefficient, divided by the norm of the whole error.
 fn factor(security: u32, decryptions: u64) -> f64 {
     (12.0 * decryptions.max(1) as f64).sqrt() * (0.5 * f64::from(security)).exp2()
 }
 
-/// Noise for one opening.
+/// The noise for one opening.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flood {
     /// Deviation in each coefficient.
     deviation: f64,
-    /// Bits after the binary point that are left at the worst slot.
+    /// Bits after the binary point left at the worst slot.
     pub(crate) left: f64,
-    /// Bits fewer than without it, by the estimate of the error.
+    /// Bits lost to flooding, by the error estimate.
     pub(crate) cost: f64,
 }
 
 impl Flood {
-    /// For the error of a ciphertext.
+    /// Noise for the error of a ciphertext.
     ///
     /// # Errors
     /// [`CkksError::UnknownError`] if it carries no bound, [`CkksError::ErrorOutgrown`] if the bound has reached the
-    /// modulus, [`CkksError::FloodingTooLarge`] for noise that leaves nothing or is too wide to be drawn.
+    /// modulus, [`CkksError::FloodingTooLarge`] if the noise leaves nothing or is too wide to draw.
     pub(crate) fn new(
         params: &CkksParams,
         ct: &Ciphertext,
@@ -70,7 +70,7 @@ impl Flood {
         };
         let error_bits = norm.log2() + ct.scale.log2();
         let modulus_bits = params.rlwe().log2_q(ct.limbs());
-        // Half the modulus: beyond it the integer is another one.
+        // Half the modulus: beyond it the integer wraps around.
         if error_bits >= modulus_bits - 1.0 {
             return Err(CkksError::ErrorOutgrown {
                 error_bits,
@@ -78,7 +78,7 @@ impl Flood {
             });
         }
         let deviation = factor(security, decryptions) * norm * ct.scale.value();
-        // Of each part of a slot, as for the errors that it replaces.
+        // Deviation of each part of a slot, as for the errors it replaces.
         let slots = deviation * (0.5 * n as f64).sqrt() / ct.scale.value();
         let left = -(slots * reach(params.slots())).log2();
         // An exact ciphertext has no bits to lose.
@@ -100,7 +100,7 @@ impl Flood {
         })
     }
 
-    /// One integer a coefficient; `None` if that is too wide.
+    /// One integer per coefficient; `None` if the noise is too wide.
     pub(crate) fn sample(&self, params: &CkksParams) -> Option<Zeroizing<Vec<i64>>> {
         let weights = weights(self.deviation)?;
         let mut rng = SecretRng::from_os("flooding");
@@ -108,15 +108,15 @@ impl Flood {
     }
 }
 
-/// A bound on the norm of [`noise`] of this deviation of each part of a slot, in integers: at most 1.2 times as wide
-/// and 12 more, as the weights are rounded up, and the norm of N draws within √2 of its mean.
+/// A bound, in integers, on the norm of [`noise`] with this deviation in each part of a slot. Rounding the weights up
+/// makes the noise at most 1.2 times as wide plus 12, and the norm of N draws is within √2 of its mean.
 pub(crate) fn noise_norm(params: &CkksParams, slots: f64) -> f64 {
     let coefficient = slots / (0.5 * params.n() as f64).sqrt();
     let most = 1.2 * coefficient.max(LAYER) + 12.0;
     most * (2.0 * params.n() as f64).sqrt()
 }
 
-/// One integer a coefficient, such that each part of a slot has the deviation `slots` (or [`LAYER`] a coefficient, if
+/// One integer per coefficient, such that each part of a slot has deviation `slots` (or each coefficient [`LAYER`], if
 /// that is more); `None` if that is too wide.
 pub(crate) fn noise(
     rng: &mut SecretRng,
@@ -127,7 +127,7 @@ pub(crate) fn noise(
     Some(draw(rng, params.n(), &weights))
 }
 
-/// Weights whose noise has at least this deviation.
+/// Weights for noise of at least this deviation.
 fn weights(deviation: f64) -> Option<Vec<i64>> {
     if deviation.is_nan() || deviation >= WIDEST {
         return None;
@@ -175,7 +175,7 @@ mod tests {
             assert!(
                 expected >= deviation.max(LAYER) && expected < 1.2 * deviation.max(LAYER) + 12.0
             );
-            // Sampling error of the fourth moment: √(96/n) of 3σ⁴/3.
+            // Sampling error of the fourth moment, √(96/n), relative to 3σ⁴/3.
             assert!((moment(4) / sigma.powi(4) - 3.0).abs() < 0.35);
             assert!(moment(1).abs() < 6.0 * sigma / (n as f64).sqrt());
         }

@@ -1,8 +1,8 @@
-//! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
+//! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. A test replays them over mutations.
 //!
-//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read, except scales,
-//! which may differ from the reader's by rounding. The ring is tiny (feature `insecure-test-parameters`), so that a
-//! round is short and lengths are easily right.
+//! The promises: no input panics, and accepted bytes are the only encoding of what was read, except for scales, which
+//! may differ from the reader's by rounding. The ring is tiny (feature `insecure-test-parameters`), so rounds are short
+//! and mutations often keep the right length.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::encrypt::SeededCiphertext;
 use crate::noise::Noise;
 use crate::params::CkksParams;
 
-/// Ciphertexts in a list, and their primes.
+/// Number of ciphertexts in a list, and of primes in each.
 pub const LIST: (usize, usize) = (2, 2);
 
 /// N = 2^4. Insecure.
@@ -24,10 +24,10 @@ pub fn params() -> Arc<CkksParams> {
     CkksParams::insecure_shallow(4, 1).unwrap_or_else(|error| panic!("a constant literal: {error}"))
 }
 
-/// A list of ciphertexts as [`LIST`] says.
+/// Reads a list of ciphertexts of the shape [`LIST`].
 ///
 /// # Panics
-/// If accepted bytes are not what the list encodes to.
+/// If the list does not encode to the accepted bytes.
 pub fn ciphertexts(params: &Arc<CkksParams>, data: &[u8]) {
     let (count, limbs) = LIST;
     let scale = params.default_scale();
@@ -38,10 +38,10 @@ pub fn ciphertexts(params: &Arc<CkksParams>, data: &[u8]) {
     }
 }
 
-/// A list of seeded ciphertexts as [`LIST`] says.
+/// Reads a list of seeded ciphertexts of the shape [`LIST`].
 ///
 /// # Panics
-/// If accepted bytes are not what the list encodes to.
+/// If the list does not encode to the accepted bytes.
 pub fn seeded(params: &Arc<CkksParams>, data: &[u8]) {
     let (count, limbs) = LIST;
     let scale = params.default_scale();
@@ -52,7 +52,7 @@ pub fn seeded(params: &Arc<CkksParams>, data: &[u8]) {
     }
 }
 
-/// A list without the scales that its entries begin with.
+/// The list with the scale at the start of each entry zeroed.
 fn unscaled(mut list: Vec<u8>) -> Vec<u8> {
     let entry = list.len().saturating_sub(HEADER_BYTES) / LIST.0;
     for (at, byte) in list.iter_mut().skip(HEADER_BYTES).enumerate() {

@@ -1,8 +1,7 @@
-//! Which evaluation keys a computation needs, in terms of rotations and levels.
+//! The evaluation keys that a computation needs, in terms of rotations and levels.
 //!
-//! The keys themselves are those of [`hushed_rlwe::hybrid`]. What is decided here is how many special primes a key for
-//! ciphertexts of a given length uses: the number that makes its key switches cheapest, so that short ciphertexts have
-//! few.
+//! The keys themselves come from [`hushed_rlwe::hybrid`]. This module decides how many special primes a key for
+//! ciphertexts of a given length uses: the number that makes its key switches cheapest, so short ciphertexts use few.
 
 pub use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
 pub use hushed_rlwe::{KeySet, PublicKey, SecretKey};
@@ -11,11 +10,11 @@ use crate::error::CkksError;
 use crate::params::{CkksParams, SwitchKeySize};
 
 impl CkksParams {
-    /// The number of special primes with which key switches of ciphertexts of `limbs` primes take the fewest
-    /// transforms; of equals the one with the smallest keys.
+    /// The number of special primes for which key switches of ciphertexts of `limbs` primes take the fewest transforms;
+    /// ties go to the smallest keys.
     ///
     /// # Errors
-    /// [`CkksError::Rlwe`] if there are no special primes or no such ciphertexts.
+    /// [`CkksError::Rlwe`] if there are no special primes, or no ciphertexts of that length.
     pub fn cheapest_special(&self, limbs: usize) -> Result<usize, CkksError> {
         let rlwe = self.rlwe();
         let gadgets =
@@ -28,8 +27,8 @@ impl CkksParams {
         }
     }
 
-    /// A plan of keys for ciphertexts of at most `limbs` primes: products if `relin`, these rotations, conjugation if
-    /// asked for.
+    /// A key plan for ciphertexts of at most `limbs` primes: relinearisation if `relin`, the given rotations, and
+    /// conjugation on request.
     ///
     /// # Errors
     /// As [`CkksParams::cheapest_special`].
@@ -57,10 +56,10 @@ impl CkksParams {
         Ok(plan)
     }
 
-    /// Sizes of the keys of a plan, by use.
+    /// Sizes of the keys of a plan, grouped by use.
     ///
     /// # Errors
-    /// [`CkksError::Rlwe`] if the plan is none for these parameters.
+    /// [`CkksError::Rlwe`] if the plan does not fit these parameters.
     pub fn key_sizes(&self, plan: &EvalKeyPlan) -> Result<Vec<SwitchKeySize>, CkksError> {
         let gadgets = plan.gadgets(self.rlwe())?;
         let mut sizes: Vec<SwitchKeySize> = Vec::new();
@@ -116,7 +115,7 @@ mod tests {
         let sizes = params.key_sizes(&plan).unwrap();
         let total: u64 = sizes.iter().map(|size| size.memory_bytes).sum();
         assert_eq!(total, plan.memory_bytes(params.rlwe()).unwrap() as u64);
-        // Four digits of 36 primes of half a mebibyte.
+        // Four digits of 36 primes, half a mebibyte each.
         let relin = sizes.iter().find(|size| size.name == "relinearisation");
         assert_eq!(relin.unwrap().memory_bytes, (4 * 36) << 19);
         let report = params.report().with_keys(sizes).to_string();

@@ -1,8 +1,8 @@
-//! The same bytes on every machine, with every kernel: encoding, keys, encryption and arithmetic from one seed.
+//! The same bytes on every machine and with every kernel: encoding, keys, encryption and arithmetic from one seed.
 //!
-//! The expected values are SHA-256 of what this crate wrote when the test was made; arithmetic itself is checked
-//! against independent references elsewhere. The kernels on 512-bit registers are denied in a second process, those on
-//! floating-point multiply-adds in a third, and both must print the same.
+//! The expected values are SHA-256 hashes of this crate's output when the test was written; other tests check the
+//! arithmetic against independent references. A second process runs without the 512-bit kernels and a third without the
+//! floating-point multiply-add kernels, and both must print the same.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const ANSWERS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Set, one of them, for the processes that run on lesser kernels.
+/// Each child process, which runs on lesser kernels, has one of these set.
 const CHILDREN: [&str; 2] = ["HUSHED_DENY_AVX512", "HUSHED_DENY_FMA"];
 
 fn answers() -> Vec<(&'static str, String)> {
@@ -42,7 +42,7 @@ fn answers() -> Vec<(&'static str, String)> {
     let plan = params.key_plan(7, true, &[1, -3], true).unwrap();
     let keys = EvalKeys::generate(&key, &plan, &mut rng).unwrap();
     let encoder = Encoder::new(&params);
-    // Exactly representable values, so that nothing depends on a library's functions.
+    // Exactly representable values, so that nothing depends on library functions.
     let values: Vec<Complex64> = (0..params.slots() as i32)
         .map(|j| Complex64::new(f64::from(j % 37) / 32.0 - 0.5, f64::from(j % 53) / 64.0))
         .collect();

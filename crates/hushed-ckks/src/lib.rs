@@ -1,7 +1,7 @@
 //! CKKS: approximate arithmetic on encrypted vectors of complex numbers, with bootstrapping.
 //!
-//! In: vectors, ciphertexts. Out: ciphertexts with a level and a scale. Never: matrices of a model, packings, files,
-//! sockets.
+//! Takes vectors and ciphertexts; returns ciphertexts with a level and a scale. It knows nothing of model matrices,
+//! packings, files or sockets.
 #![forbid(unsafe_code)]
 
 pub mod bootstrap;

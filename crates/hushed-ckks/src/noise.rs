@@ -1,12 +1,12 @@
-//! What is known of a ciphertext's error: carried beside it, so that precision is predicted, not guessed.
+//! What is known about a ciphertext's error, carried with it so that precision is predicted, not guessed.
 //!
 //! Three numbers, in units of the message (the scale divided out): a bound on the modulus of the slots, the standard
-//! deviation of the real part of a slot's error (the imaginary part has the same), and a bound on the Euclidean norm of
-//! all coefficients of the error together, which holds for every circuit of sums, products, rotations and matrices, and
-//! is unknown after others. The first two predict precision; flooding relies on the third alone.
+//! deviation of the real part of a slot's error (the same as for the imaginary part), and a bound on the Euclidean norm
+//! of all coefficients of the error. That bound holds for every circuit of sums, products, rotations and matrices, and
+//! is unknown after anything else. The first two predict precision; flooding relies on the third alone.
 //!
-//! *Average case.* A polynomial with independent coefficients of
-//! variance v has slots Σ c_k·ζ^k, whose parts have variance N·v/2. Sources of error, as variances of a coefficient:
+//! *Average case.* A polynomial with independent coefficients of variance v has slots Σ c_k·ζ^k, whose real and
+//! imaginary parts have variance N·v/2. Sources of error, with the variance of a coefficient:
 //!
 //! | source | variance |
 //! |---|---|
@@ -16,15 +16,15 @@
 //! | rounding of both parts, r_b + r_a·s | (1 + 2N/3)/12 |
 //! | key switch by digits below D_i, divided by P | 10.5·N·Σ (D_i/P)²/12, and the rounding above |
 //!
-//! Products add |m_1|·e_2 + |m_2|·e_1, with the bounds in place of the messages: the prediction is an estimate on the
-//! safe side, a few bits where messages are much below their bound. Independence is heuristic (CLT style, as in
-//! Costache, Curtis, Hales, Murphy, Ogilvie and Player, ePrint 2022/162), and false where a ciphertext meets itself:
-//! x + x has twice the error and not √2 times.
+//! Products add |m_1|·e_2 + |m_2|·e_1, with bounds in place of the messages, so the prediction is conservative, by a
+//! few bits where messages are far below their bound. Independence is a heuristic (CLT style, as in Costache, Curtis,
+//! Hales, Murphy, Ogilvie and Player, ePrint 2022/162), and false where a ciphertext meets itself: x + x has twice the
+//! error, not √2 times.
 //!
-//! *Worst case.* |e|, the norm of the coefficients, is the root mean square of |e(ζ)| over all embeddings. So |m·e| ≤
-//! max|m(ζ)|·|e| for the largest slot of m, |e + f| ≤ |e| + |f| however the two are correlated, and
-//! rotations and conjugation change nothing: three rules, one number a ciphertext, no independence. [`worst`] has the
-//! bounds of single errors.
+//! *Worst case.* The coefficient norm |e| is the root mean square of |e(ζ)| over all embeddings. So |m·e| ≤
+//! max|m(ζ)|·|e| for the largest slot of m, |e + f| ≤ |e| + |f| however the two are correlated, and rotations and
+//! conjugation change nothing: three rules, one number per ciphertext, no independence assumed. [`worst`] bounds the
+//! individual errors.
 
 pub(crate) mod worst;
 
@@ -33,7 +33,7 @@ use crate::scale::Scale;
 /// Variance of a coefficient of a fresh error: 42 coins.
 const FRESH: f64 = 10.5;
 
-/// Variance of the rounding to an integer.
+/// Variance of rounding to an integer.
 const ROUNDING: f64 = 1.0 / 12.0;
 
 /// E[−log2|x|] for a standard normal x: (γ + ln 2)/(2·ln 2).
@@ -44,20 +44,20 @@ const MEAN_BITS: f64 = 0.916_4;
 pub struct Noise {
     magnitude: f64,
     deviation: f64,
-    /// Infinite where no bound is known; never a NaN.
+    /// Infinite if no bound is known; never NaN.
     norm: f64,
 }
 
 impl Noise {
-    /// Nothing is known.
+    /// Noise about which nothing is known.
     pub const UNKNOWN: Self = Self {
         magnitude: f64::INFINITY,
         deviation: f64::INFINITY,
         norm: f64::INFINITY,
     };
 
-    /// Slots within `magnitude`, errors of standard deviation `deviation` in each part; an estimate, without the bound
-    /// that flooding needs ([`Noise::with_norm`]).
+    /// Slots within `magnitude` and errors of standard deviation `deviation` in each part. This is an estimate, without
+    /// the bound that flooding needs ([`Noise::with_norm`]).
     pub fn new(magnitude: f64, deviation: f64) -> Self {
         Self {
             magnitude,
@@ -71,8 +71,8 @@ impl Noise {
         Self::new(magnitude, 0.0).with_norm(0.0)
     }
 
-    /// The same, with a bound on the norm of all coefficients of the error over the scale, whatever the circuit was. It
-    /// is the caller's responsibility: flooding relies on it. Anything but a number from 0 on means no bound.
+    /// The same, with a bound on the norm of all coefficients of the error divided by the scale, whatever the circuit
+    /// was. The caller vouches for it: flooding relies on it. A negative value or NaN means no bound.
     #[must_use]
     pub fn with_norm(self, norm: f64) -> Self {
         let bound = norm >= 0.0;
@@ -82,7 +82,7 @@ impl Noise {
         }
     }
 
-    /// Integers of an encoded message.
+    /// Noise of an encoded message: the rounding to integers.
     pub fn encoded(n: usize, scale: Scale, magnitude: f64) -> Self {
         Self::new(magnitude, slots(n, ROUNDING, scale))
             .with_norm(worst::encoding(n) / scale.value() + worst::DOUBLES * magnitude)
@@ -111,37 +111,37 @@ impl Noise {
         self.deviation
     }
 
-    /// Bound on the Euclidean norm of all coefficients of the error together, over the scale; infinite if unknown.
+    /// Bound on the Euclidean norm of all coefficients of the error, divided by the scale; infinite if unknown.
     pub fn norm(&self) -> f64 {
         self.norm
     }
 
-    /// Whether anything is known of the error.
+    /// Whether the deviation of the error is known.
     pub fn is_known(&self) -> bool {
         self.deviation.is_finite()
     }
 
-    /// The same error on a message known to be within `magnitude`: for callers that know more than products of bounds.
+    /// The same error on a message known to be within `magnitude`, for callers who know more than bounds imply.
     #[must_use]
     pub fn within(self, magnitude: f64) -> Self {
         Self { magnitude, ..self }
     }
 
-    /// Predicted mean over the slots of −log2 of a part's error; `None` if unknown.
+    /// Predicted mean over the slots of −log2 of the error of a part; `None` if unknown.
     pub fn mean_bits(&self) -> Option<f64> {
         self.is_known().then(|| MEAN_BITS - self.deviation.log2())
     }
 
-    /// Predicted −log2 of the largest error of 2·`slots` parts, on the safe side: [`reach`] deviations.
+    /// Predicted −log2 of the largest error among 2·`slots` parts, conservatively [`reach`] deviations.
     pub fn min_bits(&self, slots: usize) -> Option<f64> {
         self.is_known()
             .then(|| -(self.deviation * reach(slots)).log2())
     }
 
-    /// Sum of messages: the estimate assumes independent errors, the bound does not.
+    /// Noise of a sum. The estimate assumes independent errors; the bound does not.
     #[must_use]
     pub fn sum(self, other: Self) -> Self {
-        // Scales are rounded to doubles: the smaller message may be off by so much against the other.
+        // Scales are rounded to doubles, so the smaller message may be off by this much relative to the other.
         let doubles = worst::DOUBLES * self.magnitude.min(other.magnitude);
         Self {
             magnitude: self.magnitude + other.magnitude,
@@ -151,15 +151,15 @@ impl Noise {
         .with_norm(self.norm + other.norm + doubles)
     }
 
-    /// Product of messages in a ring of degree `n`.
+    /// Noise of a product in a ring of degree `n`.
     #[must_use]
     pub fn product(self, other: Self, n: usize) -> Self {
         if !self.is_known() || !other.is_known() {
             return Self::UNKNOWN;
         }
-        // Added up, not in squares: the factors of a power have the same error.
+        // Added linearly, not in quadrature: the factors of a power have the same error.
         let cross = self.magnitude * other.deviation + other.magnitude * self.deviation;
-        // No slot of an error is above √N times its norm.
+        // No slot of an error exceeds √N times its norm.
         let both = (n as f64).sqrt() * self.norm * other.norm;
         Self {
             magnitude: self.magnitude * other.magnitude,
@@ -169,7 +169,7 @@ impl Noise {
         .with_norm(self.magnitude * other.norm + other.magnitude * self.norm + both)
     }
 
-    /// Product with a number known exactly, of modulus `factor`.
+    /// Noise of a product with an exact number of modulus `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         if !self.is_known() {
@@ -183,7 +183,7 @@ impl Noise {
         .with_norm(self.norm * factor)
     }
 
-    /// Product with a number of modulus `factor` that is rounded to 1/`scale`.
+    /// Noise of a product with a number of modulus `factor` rounded to 1/`scale`.
     #[must_use]
     pub fn times_rounded(self, factor: f64, scale: Scale) -> Self {
         // Uniform in each part, of deviation 1/√12.
@@ -193,14 +193,14 @@ impl Noise {
             .plus(average, most * (self.magnitude + self.norm))
     }
 
-    /// Sum with a number of modulus `value` that is rounded to 1/`scale`.
+    /// Noise of a sum with a number of modulus `value` rounded to 1/`scale`.
     #[must_use]
     pub fn plus_rounded(self, value: f64, scale: Scale) -> Self {
         let most = worst::constant(value, scale);
         self.within(self.magnitude + value).plus(0.0, most)
     }
 
-    /// Of a message at the scale `own`, read at `scale`: the two match, and the remaining difference is an error.
+    /// Noise of a message at scale `own` that is read at `scale`. They match; what difference remains is an error.
     #[must_use]
     pub(crate) fn read_at(self, own: Scale, scale: Scale) -> Self {
         let ratio = own.value() / scale.value();
@@ -210,7 +210,7 @@ impl Noise {
         self.with_norm(self.norm * ratio + (ratio - 1.0).abs() * self.magnitude)
     }
 
-    /// After both parts were rounded to integers at `scale`: a rescale, or the end of a key switch.
+    /// After rounding both parts to integers at `scale`: a rescale, or the end of a key switch.
     #[must_use]
     pub fn rounded(self, n: usize, scale: Scale) -> Self {
         let variance = ROUNDING * (1.0 + 2.0 / 3.0 * n as f64);
@@ -220,8 +220,8 @@ impl Noise {
         )
     }
 
-    /// After a key switch at `scale` by digits whose ratios D_i/P have these sums of first and second powers; the
-    /// rounding is [`Noise::rounded`].
+    /// After a key switch at `scale` by digits whose ratios D_i/P have the given sums of first and second powers,
+    /// without the rounding ([`Noise::rounded`]).
     #[must_use]
     pub fn switched(self, n: usize, scale: Scale, [ratios, squares]: [f64; 2]) -> Self {
         self.plus(
@@ -230,7 +230,7 @@ impl Noise {
         )
     }
 
-    /// One more error: of this deviation and independent, of at most this norm and any.
+    /// Adds an error: for the estimate an independent one of this deviation, for the bound any of at most this norm.
     #[must_use]
     pub fn plus(self, deviation: f64, norm: f64) -> Self {
         Self {
@@ -251,14 +251,14 @@ impl Noise {
     }
 }
 
-/// The largest of 2·`slots` parts of an error over their deviation, on the safe side. The errors of roundings and key
-/// switches are products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier
+/// A conservative value for the largest of 2·`slots` parts of an error, in deviations. The errors of rounding and key
+/// switching are products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier
 /// than a normal one: the largest of n is near (ln 2n + 2)/√2 deviations of a part.
 pub(crate) fn reach(slots: usize) -> f64 {
     ((2.0 * slots.max(1) as f64).ln() + 2.0) / 2f64.sqrt()
 }
 
-/// Standard deviation of each part of a slot for coefficients of `variance` at `scale`.
+/// Standard deviation of each part of a slot, given the variance of the coefficients, at `scale`.
 fn slots(n: usize, variance: f64, scale: Scale) -> f64 {
     (0.5 * n as f64 * variance).sqrt() / scale.value()
 }

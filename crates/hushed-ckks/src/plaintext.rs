@@ -8,8 +8,8 @@ use zeroize::Zeroize;
 use crate::noise::Noise;
 use crate::scale::Scale;
 
-/// An encoded message under the first primes of the chain: integers near `scale` times the message. Encodings of
-/// weights are secrets of the server: `Debug` shows the shape only, and it is erased when dropped.
+/// An encoded message over a prefix of the prime chain: integers near `scale` times the message. Encoded weights are
+/// secrets of the server, so `Debug` shows only the shape, and the value is erased on drop.
 #[derive(Clone)]
 pub struct Plaintext {
     pub(crate) poly: RnsPoly<Eval>,
@@ -18,7 +18,7 @@ pub struct Plaintext {
 }
 
 impl Plaintext {
-    /// The plaintext of this polynomial over a prefix of the ciphertext primes. `noise` is what is known of its slots.
+    /// A plaintext from a polynomial over a prefix of the ciphertext primes. `noise` is what is known about its slots.
     pub fn new(poly: RnsPoly<Eval>, scale: Scale, noise: Noise) -> Self {
         Self { poly, scale, noise }
     }
@@ -28,7 +28,7 @@ impl Plaintext {
         &self.poly
     }
 
-    /// The factor between message and integers.
+    /// The factor between the message and the integers.
     pub fn scale(&self) -> Scale {
         self.scale
     }
@@ -38,7 +38,7 @@ impl Plaintext {
         self.poly.ids().len()
     }
 
-    /// Bound and rounding error of the message.
+    /// Bound on the message and its rounding error.
     pub fn noise(&self) -> Noise {
         self.noise
     }
@@ -50,7 +50,7 @@ impl Drop for Plaintext {
     }
 }
 
-/// Primes and scale: the bound in `noise` may be the exact modulus of the largest slot.
+/// Shows primes and scale only: the bound in `noise` may be the exact modulus of the largest slot.
 impl fmt::Debug for Plaintext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plaintext")

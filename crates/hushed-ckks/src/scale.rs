@@ -1,16 +1,15 @@
-//! Scales: the factor between a message and the integers that carry it.
+//! Scales: factors between messages and the integers that carry them.
 //!
-//! A scale follows the arithmetic: products multiply it, rescaling by a prime divides it, and nothing assigns it.
-//! It is an f64, so that every step is rounded to 2^-53 of its size; a squaring doubles that, and after
-//! thirteen levels of squarings two ways to one scale still agree within 2^-40, which is what [`Scale::matches`]
-//! allows.
+//! A scale follows the arithmetic: products multiply it, rescaling by a prime divides it, and nothing assigns it. It is
+//! an f64, so every step rounds it to a relative 2^-53. A squaring doubles that error; after thirteen levels of
+//! squarings two ways to the same scale still agree within 2^-40, which is what [`Scale::matches`] allows.
 
 use std::fmt;
 
 use crate::error::CkksError;
 
-/// Largest relative difference of scales that are added: it enters as a relative error of one operand, below every
-/// other.
+/// Largest relative difference between scales that are added. It acts as a relative error of one operand, below all
+/// others.
 const TOLERANCE: f64 = 1.0 / (1u64 << 40) as f64;
 
 /// A positive finite factor.
@@ -18,13 +17,13 @@ const TOLERANCE: f64 = 1.0 / (1u64 << 40) as f64;
 pub struct Scale(f64);
 
 impl Scale {
-    /// Scale 1: integers as they are.
+    /// Scale 1: the message is the integers themselves.
     pub const ONE: Self = Self(1.0);
 
     /// The scale `value`.
     ///
     /// # Errors
-    /// [`CkksError::InvalidScale`] unless positive and finite.
+    /// [`CkksError::InvalidScale`] unless it is positive and finite.
     pub fn new(value: f64) -> Result<Self, CkksError> {
         if value.is_finite() && value > 0.0 {
             Ok(Self(value))
@@ -33,7 +32,7 @@ impl Scale {
         }
     }
 
-    /// 2^`bits`, for bits below 1024.
+    /// 2^`bits`, for `bits` below 1024.
     pub fn from_bits(bits: u32) -> Self {
         Self(2f64.powi(bits.min(1023) as i32))
     }
@@ -54,13 +53,13 @@ impl Scale {
         Self(self.0 * other.0)
     }
 
-    /// What `other` must be multiplied by to give this scale.
+    /// The factor that takes `other` to this scale.
     #[must_use]
     pub fn over(self, other: Self) -> Self {
         Self(self.0 / other.0)
     }
 
-    /// Scale after multiplication of the integers by `factor`, or modulus by it.
+    /// Scale after the integers are multiplied by the prime `q`.
     #[must_use]
     pub fn times_prime(self, q: u64) -> Self {
         Self(self.0 * q as f64)
@@ -72,7 +71,7 @@ impl Scale {
         Self(self.0 / q as f64)
     }
 
-    /// Whether two scales are equal up to the rounding of their history: within 2^-40 of their size.
+    /// Whether two scales are equal up to accumulated rounding: within 2^-40 relative.
     pub fn matches(self, other: Self) -> bool {
         (self.0 - other.0).abs() <= TOLERANCE * self.0.max(other.0)
     }
@@ -129,7 +128,7 @@ mod tests {
             chain = chain.times(chain).over_prime(q);
             log = 2.0 * log - (q as f64).log2();
         }
-        // Error of `log` is a few 2^-45·2^13: a coarse check that nothing drifts.
+        // `log` has an error of a few 2^-45·2^13: a coarse check that nothing drifts.
         assert!((chain.log2() - log).abs() < 1e-8);
         let again = Scale::new(chain.value() * (1.0 + 2f64.powi(-41))).unwrap();
         assert!(chain.matches(again));

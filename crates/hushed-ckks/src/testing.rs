@@ -1,4 +1,4 @@
-//! What tests of this crate share: keys of a small insecure ring, random messages, precision in bits.
+//! Helpers for this crate's tests: keys of a small insecure ring, random messages, precision in bits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::keys::{EvalKeyPlan, EvalKeys, SecretKey};
 use crate::params::CkksParams;
 use crate::{Ciphertext, Complex64};
 
-/// Keys, encoder, evaluator of one parameter set; everything from one seed.
+/// Keys, encoder and evaluator of one parameter set, all derived from one seed.
 pub(crate) struct Fixture {
     pub(crate) params: Arc<CkksParams>,
     pub(crate) encoder: Arc<Encoder>,
@@ -23,7 +23,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// With the keys of `plan`.
+    /// A fixture with the keys of `plan`.
     pub(crate) fn new(params: &Arc<CkksParams>, plan: &EvalKeyPlan, seed: u64) -> Self {
         let mut rng = SecretRng::insecure_from_seed(seed);
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
@@ -52,17 +52,17 @@ impl Fixture {
         self.encryptor.encrypt(&plain, &mut self.rng).unwrap()
     }
 
-    /// (least, mean) bits of the error of `ct` against `expected`; see [`bits`].
+    /// Least and mean bits of precision of `ct` against `expected`; see [`bits`].
     pub(crate) fn bits(&self, ct: &Ciphertext, expected: &[Complex64]) -> (f64, f64) {
         bits(&self.decryptor.decrypt_raw(ct).unwrap(), expected)
     }
 }
 
-/// log2 of the norm of the error of `ct`, and of the bound that it carries, which is above it.
+/// log2 of the error norm of `ct`, and of the bound that `ct` carries, which must be above it.
 pub(crate) fn norm_bits(f: &Fixture, ct: &Ciphertext, expected: &[Complex64]) -> (f64, f64) {
     let found = f.decryptor.decrypt_raw(ct).unwrap();
     let squares = found.iter().zip(expected).map(|(x, y)| (x - y).norm_sqr());
-    // The norm of all coefficients is the root mean square over the slots.
+    // The coefficient norm is the root mean square over the slots.
     let norm = (squares.sum::<f64>() / found.len() as f64).sqrt();
     let bound = ct.noise().norm();
     assert!(norm <= bound, "norm {norm:e}, bound {bound:e}");
@@ -91,13 +91,13 @@ pub(crate) fn bits(found: &[Complex64], expected: &[Complex64]) -> (f64, f64) {
         let error = x - y;
         [error.re, error.im]
     });
-    // An error of zero is one below what an f64 near 1 can show.
+    // An error of zero counts as one too small for an f64 near 1 to show.
     let bits: Vec<f64> = parts.map(|e| -e.abs().max(2f64.powi(-60)).log2()).collect();
     let least = bits.iter().copied().fold(f64::INFINITY, f64::min);
     (least, bits.iter().sum::<f64>() / bits.len() as f64)
 }
 
-/// Slot by slot.
+/// Applies `f` slot by slot.
 pub(crate) fn map2(
     x: &[Complex64],
     y: &[Complex64],

@@ -1,6 +1,6 @@
-//! What stands around a linear layer, multiplied into it: gains and offsets of the norm before, scales, centring for
-//! the norm after, layers side by side. Both protocols fold by these rules, in f64; what is made of a map is rounded
-//! once, when all is in it.
+//! Folds what surrounds a linear layer into its weights and biases: gains and offsets of the norm before it, scales,
+//! centring for the norm after it, layers side by side. Both protocols fold by these rules, in f64; the result is
+//! rounded once, after everything is folded in.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -8,21 +8,21 @@ use std::ops::Range;
 
 use hushed_model::{Linear, ModelError, Norm, StepId, here, same};
 
-/// A matrix of scalars and a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o.
+/// A matrix of scalars with a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o.
 #[derive(Clone, PartialEq)]
 pub struct LinearMap {
-    /// Results.
+    /// Number of outputs.
     pub rows: usize,
-    /// Operands.
+    /// Number of inputs.
     pub columns: usize,
-    /// rows × columns, row after row; none where only shapes matter. Secret where they come from a model: nothing is
+    /// rows × columns, row-major; empty if only shapes matter. Secret if they come from a model, so no entry is
     /// skipped.
     pub weights: Vec<f64>,
-    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights. Infinite
-    /// until the map is [`LinearMap::bounded`], when everything is folded in; parts of a map have the bound of the
+    /// Declared bound on the size of every weight, so that scales and digits do not depend on single weights. Infinite
+    /// until [`LinearMap::bounded`] sets it, once everything is folded in; parts of a map inherit the bound of the
     /// whole.
     pub bound: f64,
-    /// One a row, or none at all.
+    /// One per row, or none at all.
     pub bias: Option<Vec<f64>>,
 }
 
@@ -34,10 +34,10 @@ impl fmt::Debug for LinearMap {
 }
 
 impl LinearMap {
-    /// A published layer.
+    /// The map of a published layer.
     ///
     /// # Errors
-    /// [`ModelError::ShapesOnly`] where it has no numbers, [`ModelError::Mismatch`] for numbers of another shape.
+    /// [`ModelError::ShapesOnly`] if the layer has no numbers, [`ModelError::Mismatch`] if they have another shape.
     pub fn of(id: StepId, layer: &Linear) -> Result<LinearMap, ModelError> {
         let mut weights = Vec::with_capacity(layer.outputs * layer.inputs);
         layer.each_rows(id, |rows| {
@@ -52,7 +52,7 @@ impl LinearMap {
         })
     }
 
-    /// A map of which only the shape is known.
+    /// A map with only a shape.
     pub fn shape(rows: usize, columns: usize) -> LinearMap {
         LinearMap {
             rows,
@@ -76,15 +76,15 @@ impl LinearMap {
         }
     }
 
-    /// Sets the bound to a power of two that no weight exceeds: how a product is computed reveals no more of the
-    /// weights.
+    /// Sets the bound to a power of two that no weight exceeds: how a product is computed reveals nothing else about
+    /// the weights.
     #[must_use]
     pub fn bounded(mut self) -> LinearMap {
         self.bound = bound_of(&self.weights);
         self
     }
 
-    /// The map of an operand that still has to be multiplied by `gain` and shifted by `offset`, column by column.
+    /// The map for an operand that still has to be multiplied by `gain` and shifted by `offset`, column by column.
     #[must_use]
     pub fn reading(mut self, gain: &[f64], offset: &[f64]) -> LinearMap {
         let mut constants = Vec::with_capacity(self.rows);
@@ -98,7 +98,7 @@ impl LinearMap {
                 let both = bias.iter_mut().zip(constants);
                 both.for_each(|(bias, constant)| *bias += constant);
             }
-            // A layer without biases that reads an operand with offsets has some.
+            // A layer without biases gets some if it reads an operand with offsets.
             None if constants.iter().any(|&constant| constant != 0.0) => {
                 self.bias = Some(constants);
             }
@@ -107,8 +107,8 @@ impl LinearMap {
         self
     }
 
-    /// The map whose result is without its mean over the rows, (I − 11ᵀ/d) times it: for a norm that subtracts the
-    /// mean.
+    /// The map (I − 11ᵀ/d) times this one, whose result has its mean over the rows removed: for a norm that subtracts
+    /// the mean.
     #[must_use]
     pub fn centred(mut self) -> LinearMap {
         let d = self.rows.max(1) as f64;
@@ -151,7 +151,7 @@ impl LinearMap {
         self.scaled(factor, factor)
     }
 
-    /// Weights and biases times a factor each: they differ where the operand has a scale that the result has not.
+    /// Multiplies weights and biases by a factor each: the two differ if the operand has a scale that the result lacks.
     #[must_use]
     pub fn scaled(mut self, weights: f64, bias: f64) -> LinearMap {
         self.weights.iter_mut().for_each(|w| *w *= weights);
@@ -188,7 +188,7 @@ impl LinearMap {
         }
     }
 
-    /// The rows of maps of the same columns, one after another.
+    /// Stacks the rows of maps that have the same columns.
     #[must_use]
     pub fn stacked(maps: Vec<LinearMap>) -> LinearMap {
         let mut maps = maps.into_iter();
@@ -212,7 +212,7 @@ impl LinearMap {
     }
 }
 
-/// A power of two that no weight exceeds: their declared bound.
+/// A power of two that no weight exceeds, used as their declared bound.
 pub fn bound_of(weights: &[f64]) -> f64 {
     let largest = weights.iter().fold(0.0_f64, |m, w| m.max(w.abs()));
     largest.max(f64::MIN_POSITIVE).log2().ceil().exp2()
@@ -228,10 +228,10 @@ pub fn biases(id: StepId, layer: &Linear) -> Result<Vec<f64>, ModelError> {
     Ok(bias.iter().map(|&v| f64::from(v)).collect())
 }
 
-/// Gain and offset of a norm.
+/// The gain and offset of a norm.
 ///
 /// # Errors
-/// [`ModelError::ShapesOnly`] where it has no numbers.
+/// [`ModelError::ShapesOnly`] if the norm has no numbers.
 pub fn affine(id: StepId, norm: &Norm) -> Result<(Vec<f64>, Vec<f64>), ModelError> {
     let numbers = |numbers: &[f32]| numbers.iter().map(|&v| f64::from(v)).collect();
     let (gain, offset) = (here(id, &norm.gain)?, here(id, &norm.offset)?);
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// W·(g ⊙ x + o) + b, with and without b, and with nothing to add.
+    /// W·(g ⊙ x + o) + b, with and without b, and with a zero offset.
     #[test]
     fn offsets_of_an_operand_become_biases() {
         let map = |bias: Option<Vec<f64>>| LinearMap {

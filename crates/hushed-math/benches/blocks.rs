@@ -1,6 +1,6 @@
-//! Processor milliseconds of the products of one limb of an oblivious linear layer, on one core: long polynomials (two
-//! a ciphertext) times short ones, summed over the blocks β, for every column block γ. By blocks of L points, step by
-//! step, and by values of the whole degree. `cargo bench -p hushed-math --bench blocks [kernel]`. Prints the least of a
+//! CPU milliseconds for the products of one limb of an oblivious linear layer, on one core: long polynomials (two per
+//! ciphertext) times short ones, summed over the blocks β, for every column block γ. Times blocks of L points, step by
+//! step, and values of the whole degree. `cargo bench -p hushed-math --bench blocks [kernel]`. Prints the minimum of a
 //! few rounds.
 
 use hushed_math::cpu::Cpu;
@@ -11,7 +11,7 @@ use std::hint::black_box;
 
 const DEGREE: usize = 1 << 13;
 
-/// Most column blocks that are multiplied together, and words of their values.
+/// Most column blocks multiplied together, and words of their values.
 const TOGETHER: usize = 64;
 const WORDS: usize = 1 << 20;
 
@@ -19,13 +19,13 @@ struct Shape {
     name: &'static str,
     /// Coefficients of a short factor.
     prefix: usize,
-    /// mw: of every other of the long polynomials only the coefficients at multiples of it are wanted.
+    /// mw: for every other long polynomial only the coefficients at multiples of it are wanted.
     step: usize,
     /// Blocks β, terms of a sum.
     terms: usize,
     /// Column blocks γ.
     columns: usize,
-    /// Long polynomials a term: both parts of every row block.
+    /// Long polynomials per term: both parts of every row block.
     polynomials: usize,
 }
 
@@ -90,7 +90,7 @@ fn main() {
     }
 }
 
-/// Least seconds of `f` that the scheduler gave to this thread, of a few rounds long enough for its count.
+/// Minimum CPU seconds of this thread per call of `f`, over a few rounds long enough for the scheduler's count.
 fn time(mut f: impl FnMut()) -> f64 {
     let round = |f: &mut dyn FnMut()| {
         let (start, mut count) = (on_cpu(), 0.0);
@@ -106,7 +106,7 @@ fn time(mut f: impl FnMut()) -> f64 {
     (0..3).map(|_| round(&mut f)).fold(f64::MAX, f64::min)
 }
 
-/// Seconds that this thread has run.
+/// CPU seconds of this thread so far.
 fn on_cpu() -> f64 {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = line.split_whitespace().next().map(str::parse::<f64>);
@@ -132,7 +132,7 @@ fn row(cpu: Cpu, shape: &Shape, length: &str, steps: [f64; 4]) {
     println!();
 }
 
-/// By values of the whole degree: strips of the transforms, multiplied at once.
+/// On values of the whole degree: strips of the transforms, multiplied at once.
 fn whole(cpu: Cpu, ntt: &NttPlan, shape: &Shape) {
     let unit = ntt.strip_unit(shape.prefix).max(512);
     let w = random(ntt.modulus(), shape.prefix);
@@ -205,7 +205,7 @@ fn blocks(cpu: Cpu, ntt: &NttPlan, shape: &Shape, length: usize) {
         .map(|length| vec![0; length])
         .collect();
     let mut sums = plan.sums(together);
-    // Part by part, as one stays in a cache while other factors pass.
+    // Part by part, as one part stays in cache while other factors pass.
     let of_parts = (0..parts)
         .filter(|_| parts > 1)
         .map(|part| time(|| plan.multiply_part(&factors, part, &long, &mut sums)));

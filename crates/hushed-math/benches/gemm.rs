@@ -1,8 +1,8 @@
-//! Modular multiply-adds a second of matrix products with limbs, one core: `cargo bench -p hushed-math --bench gemm`.
+//! Modular multiply-adds per second of matrix products with limbs, one core: `cargo bench -p hushed-math --bench gemm`.
 //!
-//! 768 by 768 weights up to a limit, strips of 1024 words; then residues, of the shapes that a map of packed rows has
-//! for a run of equal diagonals. The least of several runs: what the code takes when nothing else runs. A report, not a
-//! test.
+//! 768 by 768 weights up to a limit, strips of 1024 words; then residues, in the shapes that a map of packed rows has
+//! for a run of equal diagonals. Prints the best of several runs: what the code takes when nothing else runs. A report,
+//! not a test.
 
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
@@ -37,7 +37,7 @@ fn main() {
     }
 }
 
-/// Giants by babies, a run of `length` words: one of the products of a prime, again and again.
+/// Giant by baby steps, for a run of `length` words: one of the products of a prime, repeated.
 fn run(cpu: Cpu, [rows, columns, length]: [usize; 3]) {
     let modulus = Modulus::new(ntt_primes(40, 1 << 16, 1)[0]).expect("a prime below 2^50");
     let gemm = LimbGemm::with_cpu(modulus, cpu);

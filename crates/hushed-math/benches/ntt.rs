@@ -1,7 +1,7 @@
-//! Microseconds of the transforms and limb operations on one core, every kernel: `cargo bench -p hushed-math`.
+//! Microseconds per transform and limb operation on one core, for every kernel: `cargo bench -p hushed-math`.
 //!
-//! Prints the least of many short rounds: what the code takes when nothing else runs. A report, not a test: it asserts
-//! nothing about time.
+//! Prints the minimum of many short rounds: what the code takes when nothing else runs. A report, not a test: it
+//! asserts nothing about time.
 
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
@@ -39,7 +39,7 @@ fn row(cpu: Cpu, bits: u32, n: usize) {
     let plan = NttPlan::with_cpu(n, modulus, cpu).expect("a prime with a transform");
     let mut stream = PublicStream::new(&PublicSeed([0; 16]), 0);
     let mut limb = || {
-        // Offset to a cache line, where polynomials keep their limbs.
+        // Moved to a cache line, where polynomials keep their limbs.
         let mut words = vec![0; n + 8];
         stream.uniform_mod(&modulus, &mut words);
         words

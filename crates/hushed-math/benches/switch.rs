@@ -1,6 +1,6 @@
-//! Nanoseconds a coefficient of what a key switch is made of, on one core: `cargo bench -p hushed-math --bench switch`.
+//! Nanoseconds per coefficient of the steps of a key switch, on one core: `cargo bench -p hushed-math --bench switch`.
 //!
-//! Prints the least of many rounds: what the code takes when nothing else runs. A report: it asserts nothing about
+//! Prints the minimum of many rounds: what the code takes when nothing else runs. A report: it asserts nothing about
 //! time.
 
 use hushed_math::cpu::Cpu;

@@ -1,8 +1,8 @@
-//! X → X^g on values: a permutation, the same for every modulus, at the speed of memory.
+//! X → X^g on values: a permutation, the same for every modulus, at memory speed.
 //!
-//! Value k is the one at ψ^e with e = 2·rev(k) + 1; its image is the value at exponent g·e modulo 2n. With k = 8K + l,
-//! the low bits of e are those of 2·rev(K) + 1 and its three highest are rev(l): the low bits of g·e depend on K alone,
-//! and name the block the image of block K comes from; l only turns within a block. So blocks of eight values move
+//! Value k belongs to ψ^e with e = 2·rev(k) + 1; its image is the value at exponent g·e modulo 2n. With k = 8K + l, the
+//! low bits of e are those of 2·rev(K) + 1 and its three highest are rev(l). So the low bits of g·e depend on K alone
+//! and name the source block of block K, while l only permutes within a block. Blocks of eight values therefore move
 //! whole, in one of eight orders, and no kernel gathers single words.
 
 use crate::kernels::Pointwise;
@@ -13,15 +13,15 @@ use crate::modulus::Modulus;
 use crate::ntt::reverse_bits;
 use crate::words::Words;
 
-/// Values of a block, as a power of two; less for smaller degrees.
+/// log2 of the number of values in a block; less for smaller degrees.
 const LOG_BLOCK: u32 = 3;
 
 /// The permutation of one Galois element for one degree.
 pub struct Automorphism {
     n: usize,
     g: usize,
-    /// For each block of the image: index of the first value of the source block, plus the order within (below a
-    /// block).
+    /// For each block of the image: index of the first value of the source block, plus the order within it (below the
+    /// block size).
     moves: Box<[u32]>,
     /// For each order, the position in the source block of each value.
     orders: [[u64; 8]; 8],
@@ -88,7 +88,7 @@ impl Automorphism {
     /// out ← the values of a(X^g), for the values `src` of a.
     ///
     /// # Panics
-    /// If one of the slices has not n words.
+    /// If a slice does not have n words.
     pub fn apply(&self, src: &[u64], out: &mut [u64]) {
         self.check(src, out);
         #[cfg(target_arch = "x86_64")]
@@ -98,22 +98,22 @@ impl Automorphism {
         self.each(&self.moves, 0, src, out, |_, value| value);
     }
 
-    /// Words of the shortest runs that the permutation maps onto themselves: exponents e and g·e agree modulo the power
-    /// of two that divides g − 1, and the first bits of a value's number say what e is modulo powers of two.
+    /// Length of the shortest runs that the permutation maps onto themselves: exponents e and g·e agree modulo the
+    /// power of two that divides g − 1, and the leading bits of a value's index determine e modulo powers of two.
     pub fn orbit(&self) -> usize {
         if self.g == 1 {
             return 1;
         }
-        // g − 1 = 2^k·odd with k ≥ 1: e mod 2^k is kept, which the first k − 1 bits of the number determine.
+        // g − 1 = 2^k·odd with k ≥ 1: e mod 2^k is kept, which the first k − 1 bits of the index determine.
         let kept = (self.g - 1).trailing_zeros() - 1;
         (self.n >> kept).max(1)
     }
 
-    /// out ← some values of a(X^g), those from number `start` on, for the values `src` of a from number `first` on.
+    /// out ← the values of a(X^g) from index `start` on, given the values `src` of a from index `first` on.
     ///
     /// # Panics
-    /// If `first`, `start` or a length is no multiple of 8 (or n), or a value comes from outside of `src`: whole
-    /// [`Automorphism::orbit`]s, or all n values, are enough.
+    /// If `first`, `start` or a length is not a multiple of 8 (or n), or a value comes from outside `src`; whole
+    /// [`Automorphism::orbit`]s, or all n values, are sufficient.
     pub fn apply_strip(&self, src: &[u64], first: usize, start: usize, out: &mut [u64]) {
         let block = self.n.min(1 << LOG_BLOCK);
         let whole = |x: usize| x.is_multiple_of(block);
@@ -130,8 +130,8 @@ impl Automorphism {
     }
 
     /// `out[0]` ← φ(added + Σ d_i·`keys[0]_i`), `out[1]` ← φ(Σ d_i·`keys[1]_i`): a key switch and its rotation in one
-    /// pass, without the products in between being stored. The operands hold values from number `first` on, the results
-    /// are those from number `start` on.
+    /// pass, without storing the products in between. The operands hold values from index `first` on, the results from
+    /// index `start` on.
     ///
     /// # Panics
     /// As [`Pointwise::dot_pair`] and [`Automorphism::apply_strip`], or if `added` differs in length from the other
@@ -167,12 +167,12 @@ impl Automorphism {
         self.apply_strip(&a, first, start, out_a);
     }
 
-    /// `out[0]` ← Σ φ_i(d_i)·`keys[0]_i` and `out[1]` ← Σ φ_i(d_i)·`keys[1]_i`, φ_i those of `turns`: key switches of
-    /// several automorphisms whose results are summed, without the turned digits being stored. The d_i are values, or
-    /// what [`crate::NttPlan::forward_loose`] of the same modulus and kernels makes.
+    /// `out[0]` ← Σ φ_i(d_i)·`keys[0]_i` and `out[1]` ← Σ φ_i(d_i)·`keys[1]_i`, with φ_i from `turns`: the sum of the
+    /// key switches of several automorphisms, without storing the permuted digits. The d_i are values, or the output of
+    /// [`crate::NttPlan::forward_loose`] for the same modulus and kernels.
     ///
     /// # Panics
-    /// As [`Pointwise::dot_pair`], if there is not one turn a digit, or a slice has not n words.
+    /// As [`Pointwise::dot_pair`], if there is not one turn per digit, or if a slice does not have n words.
     pub fn dot_pair_of_turned(
         turns: &[&Automorphism],
         pointwise: &Pointwise,
@@ -191,7 +191,7 @@ impl Automorphism {
             let turns: Vec<_> = turns.iter().map(|t| (&*t.moves, &t.orders)).collect();
             return limb.dot_pair_of_turned(out, d, &turns, keys);
         }
-        // What a transform on 512-bit registers has left loose is reduced here: other kernels take values.
+        // Loose output of the transform on 512-bit registers is reduced here: the other kernels take values.
         #[cfg(target_arch = "x86_64")]
         let loose = pointwise.ifma().is_some();
         #[cfg(not(target_arch = "x86_64"))]
@@ -214,7 +214,7 @@ impl Automorphism {
     /// acc ← acc + the values of a(X^g), all modulo q.
     ///
     /// # Panics
-    /// If one of the slices has not n words.
+    /// If a slice does not have n words.
     pub fn apply_add_assign(&self, modulus: &Modulus, src: &[u64], acc: &mut [u64]) {
         self.check(src, acc);
         #[cfg(target_arch = "x86_64")]
@@ -271,7 +271,7 @@ mod tests {
             let values = poly.clone().into_eval();
             for g in [1, 3, 5, 2 * n - 1, n + 1, 25, 2 * n + 5] {
                 let g = g | 1;
-                // On coefficients the definition is followed to the letter.
+                // On coefficients, `automorphism` follows the definition literally.
                 let expected = poly.automorphism(g).into_eval();
                 let sums: Vec<u64> = (expected.data().iter().zip(&b))
                     .map(|(x, y)| (x + y) % q)
@@ -383,7 +383,7 @@ mod tests {
                     let keys = [&kb[..], &ka[..]];
                     Automorphism::dot_pair_of_turned(&turns, &pointwise, [b, a], &d, keys);
                     assert_eq!(found, expected, "n = {n}, {count} digits");
-                    // Digits that are transformed for this alone.
+                    // Digits transformed for this call only.
                     let Ok(ntt) = NttPlan::with_cpu(n, *pointwise.modulus(), cpu) else {
                         panic!("a prime for this degree");
                     };

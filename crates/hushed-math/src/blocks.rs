@@ -1,16 +1,16 @@
-//! Products of long polynomials by short ones, block by block (overlap-save; Stockham 1966).
+//! Products of long polynomials with short ones, block by block (overlap-save; Stockham 1966).
 //!
-//! Modulo X^n + 1, of which one factor w has D leading coefficients only, coefficient k of c·w is a sum over
-//! `c[k − D + 1] … c[k]`, the indices below 0 being those of the negated tail. So c is cut into blocks of L
-//! coefficients that overlap by D, each block is multiplied by w modulo X^L + 1, which wraps into the first D − 1
-//! coefficients only, and the last L − D are kept.
+//! If a factor w has only D leading coefficients, coefficient k of c·w modulo X^n + 1 is a sum over
+//! `c[k − D + 1] … c[k]`, where indices below 0 mean the negated tail. So c is cut into blocks of L coefficients that
+//! overlap by D. Each block is multiplied by w modulo X^L + 1, which wraps into the first D − 1 coefficients only, and
+//! the last L − D are kept.
 //!
-//! w is evaluated at L points instead of n, and the same L values serve all blocks: for many w, many c and sums of
-//! their products that is a product of two matrices at each point ([`PointGemm`]). L/(L − D) times the products are
-//! made: a third more for L = 4·D.
+//! w is evaluated at L points instead of n, and the same L values serve all blocks. For many w, many c and sums of
+//! their products, that is one matrix product per point ([`PointGemm`]). It takes L/(L − D) times as many products: a
+//! third more for L = 4·D.
 //!
-//! Any transform of length L will do: it is the negacyclic one, whose kernels are there. All moduli have the roots, of
-//! order 2n.
+//! Any transform of length L would do; the negacyclic one is used because its kernels exist. All moduli have its roots,
+//! since they have roots of order 2n.
 
 use crate::kernels::{LEFT, PointGemm, PointMatrix, RIGHT};
 use crate::ntt::{EveryCoefficient, NttPlan};
@@ -18,26 +18,26 @@ use crate::words::Words;
 use std::ops::Range;
 use zeroize::Zeroize;
 
-/// Words of values of short factors that are put at once.
+/// Words of short-factor values that are stored at once.
 const TOGETHER: usize = 1 << 13;
 
-/// Terms of a sum whose operands are less than its values.
+/// Up to this many terms, the operands of a sum take less memory than its values.
 const FEW_TERMS: usize = 8;
 
-/// Words of the blocks of polynomials that stay in a last cache, beside the factors that pass: 5 MiB, for it is 32 MiB
-/// where this was measured, and shared with strangers.
+/// Words of polynomial blocks that stay in the last-level cache while the factors pass through it: 5 MiB, because it
+/// was 32 MiB where this was measured, and shared with other users.
 const PART_WORDS: usize = 5 << 17;
 
-/// Least points that are cut into parts.
+/// Fewest points that are cut into parts.
 const LEAST_CUT: usize = 512;
 
-/// Words of products by their values that are held at once, at least: half of a second-level cache.
+/// Minimum number of words of product values held at once: half of a second-level cache.
 const LEAST_VALUES: usize = 1 << 17;
 
-/// And at most.
+/// Maximum number of them.
 const MOST_VALUES: usize = 1 << 20;
 
-/// Products modulo one q and X^n + 1 by polynomials of D leading coefficients, in blocks of L.
+/// Products modulo one q and X^n + 1 with polynomials of only D leading coefficients, in blocks of L.
 pub struct BlockPlan {
     degree: usize,
     prefix: usize,
@@ -51,14 +51,14 @@ pub struct BlockPlan {
 }
 
 impl BlockPlan {
-    /// Lines of a panel of factors.
+    /// Lines per panel of factors.
     pub const PANEL: usize = LEFT;
 
     /// For the ring and modulus of `ntt`, D = `prefix`, L = `length`, s = `step`. With L = n there is one block,
     /// without overlap.
     ///
     /// # Panics
-    /// Unless s divides D and D ≤ L ≤ n; L and s are powers of two and L is at least 8; if D > L/2, unless L = n.
+    /// Unless s divides D, D ≤ L ≤ n, L and s are powers of two and L is at least 8; also if D > L/2, unless L = n.
     pub fn new(ntt: &NttPlan, prefix: usize, length: usize, step: usize) -> BlockPlan {
         let degree = ntt.n();
         let powers = length.is_power_of_two() && step.is_power_of_two();
@@ -68,7 +68,7 @@ impl BlockPlan {
         BlockPlan {
             degree,
             prefix,
-            // One more than what wraps, so that the coefficients wanted of a block begin with those wanted of the
+            // One more than what wraps, so that the wanted coefficients of a block line up with the wanted ones of the
             // whole.
             overlap: if length == degree { 0 } else { prefix },
             short: ntt.shorter(length),
@@ -78,12 +78,12 @@ impl BlockPlan {
         }
     }
 
-    /// Blocks of a polynomial.
+    /// Blocks per polynomial.
     pub fn count(&self) -> usize {
         self.degree.div_ceil(self.kept())
     }
 
-    /// Points of a block, L.
+    /// Points per block, L.
     pub fn points(&self) -> usize {
         self.short.n()
     }
@@ -92,12 +92,12 @@ impl BlockPlan {
         self.points() - self.overlap
     }
 
-    /// Into how many parts the points are cut, so that the blocks of `polynomials` in one stay in a processor's last
-    /// cache while all short factors pass.
+    /// The number of parts into which the points are cut, so that the blocks of `polynomials` in one part stay in the
+    /// last-level cache while all short factors pass through it.
     pub fn parts(&self, polynomials: &PointMatrix) -> usize {
         let whole = polynomials.words();
         let cut = 2 * self.prefix <= self.points() && self.points() >= LEAST_CUT;
-        // A part has whole runs of the points whose values are summed.
+        // A part consists of whole runs of points whose values are summed.
         let runs = |parts: usize| {
             self.sums_in_registers() && (self.points() / parts).is_multiple_of(self.step)
         };
@@ -108,27 +108,27 @@ impl BlockPlan {
         parts
     }
 
-    /// Room for `lines` times `terms` short factors, by the points of one of `parts`.
+    /// Room for `lines` × `terms` short factors at the points of one of `parts` parts.
     pub fn factors(&self, lines: usize, terms: usize, parts: usize) -> PointMatrix {
         PointMatrix::left(self.points() / parts, lines, terms)
     }
 
-    /// Room for `polynomials` times `terms` long ones.
+    /// Room for `polynomials` × `terms` long polynomials.
     pub fn polynomials(&self, polynomials: usize, terms: usize) -> PointMatrix {
         PointMatrix::right(self.points(), polynomials * self.panels() * RIGHT, terms)
     }
 
-    /// Panels of the blocks of one polynomial, which begin with a panel: the last may be part empty.
+    /// Panels per polynomial. Its blocks begin at a panel boundary, so the last panel may be partly empty.
     fn panels(&self) -> usize {
         self.count().div_ceil(RIGHT)
     }
 
-    /// Puts the short factors of a panel of lines in the terms from `first` on, by the points of part `part`: term by
-    /// term, line by line of the panel, D leading coefficients each. Of the last panel, lines beyond the last may be
-    /// any. `room` is used again and again.
+    /// Stores the short factors of one panel of lines, for the terms from `first` on, at the points of part `part`.
+    /// `prefixes` has D leading coefficients per factor, term by term, each term line by line. Lines of the last panel
+    /// beyond the last line may hold anything. `room` is reused between calls.
     ///
     /// # Panics
-    /// As [`PointGemm::put`], or if the words are no whole number of factors.
+    /// As [`PointGemm::put`], or if the words are not a whole number of factors.
     pub fn put_factors(
         &self,
         factors: &mut PointMatrix,
@@ -152,15 +152,15 @@ impl BlockPlan {
         self.gemm.put(factors, panel, first, values);
     }
 
-    /// Terms of a panel of short factors that are best put at once: their values stay in a first-level cache or two.
+    /// Terms of a panel of short factors to store at once: their values fill one or two first-level caches.
     pub fn terms_together(&self) -> usize {
         (TOGETHER / (LEFT * self.points())).max(1)
     }
 
-    /// Puts the blocks of the long polynomials of one term, by their coefficients.
+    /// Stores the blocks of one term's long polynomials, given by their coefficients.
     ///
     /// # Panics
-    /// As [`PointGemm::put`], or if there are not as many polynomials as there is room for, of n coefficients each.
+    /// As [`PointGemm::put`], or unless there are as many polynomials as there is room for, with n coefficients each.
     pub fn put_polynomials(
         &self,
         polynomials: &mut PointMatrix,
@@ -184,8 +184,8 @@ impl BlockPlan {
         }
     }
 
-    /// Block `index` of a polynomial by its coefficients, those before the first and beyond the last by X^n = −1 and as
-    /// zeros.
+    /// Cuts block `index` out of a polynomial's coefficients: those before the first follow from X^n = −1, those beyond
+    /// the last are zeros.
     fn cut(&self, coefficients: &[u64], index: usize, block: &mut [u64]) {
         assert_eq!(coefficients.len(), self.degree, "one word a coefficient");
         let begin = index * self.kept();
@@ -203,12 +203,12 @@ impl BlockPlan {
         }
     }
 
-    /// For the lines of `panels` (of [`BlockPlan::PANEL`] lines each, those that there are) of the factors, and every
-    /// long polynomial: the sum over the terms of their products, to `out`, line by line, polynomial by polynomial: all
-    /// n coefficients, or, of the same polynomials for all lines, every s-th to slices of n/s words.
+    /// Writes to `out`, line by line and polynomial by polynomial, the sum over the terms of the products of each
+    /// factor line of `panels` ([`BlockPlan::PANEL`] lines each, as far as they exist) with each long polynomial: all n
+    /// coefficients or, equally for all lines of a polynomial, every s-th, to slices of n/s words.
     ///
     /// # Panics
-    /// Unless `out` has a slice of n or n/s words for each, or as [`PointGemm::multiply`].
+    /// Unless `out` has a slice of n or n/s words for each sum, or as [`PointGemm::multiply`].
     pub fn multiply(
         &self,
         factors: &PointMatrix,
@@ -249,8 +249,8 @@ impl BlockPlan {
     ) {
         let points = self.points();
         let words = rights.len() * RIGHT * points;
-        // Of few terms the values of one panel at a time, which stay in a cache until they are transformed. Of many,
-        // the more lines at once, the less often the polynomials come from memory.
+        // With few terms, the values of one panel at a time, which stay in cache until they are transformed. With many,
+        // as many lines at once as fit, so that the polynomials are read from memory less often.
         let (blocks, together) = match factors.terms() <= FEW_TERMS {
             true => (1, 1),
             false => {
@@ -263,7 +263,7 @@ impl BlockPlan {
         let chunks = panels.clone().step_by(together);
         for (first, out) in chunks.zip(out.chunks_mut(together * Self::PANEL)) {
             let panels = first..panels.end.min(first + together);
-            // From the last on, as [`BlockPlan::keep`] takes them.
+            // From last to first, as [`BlockPlan::keep`] requires.
             for right in rights.clone().step_by(blocks).rev() {
                 let begin = (right - rights.start) * RIGHT;
                 let count = (blocks * RIGHT).min(self.count() - begin);
@@ -282,8 +282,8 @@ impl BlockPlan {
         values.zeroize();
     }
 
-    /// The coefficients of a line's blocks, from number `first` on, by their values, which go; those of later blocks
-    /// are there. A whole block is transformed to its place, its overlap to where the block before it will be.
+    /// Computes a line's coefficients in the blocks from `first` on, from their values, which may be overwritten; later
+    /// blocks are done. A whole block is transformed into its place, its overlap into that of the block before.
     fn keep<'a>(
         &self,
         blocks: impl DoubleEndedIterator<Item = &'a mut [u64]> + ExactSizeIterator,
@@ -318,7 +318,7 @@ impl BlockPlan {
             self.panels() * RIGHT,
             self.points() / self.step,
         );
-        // Values take room, sums little.
+        // Values take much memory, sums little.
         let together = match self.sums_in_registers() {
             true => panels.len(),
             false => 1,
@@ -349,10 +349,10 @@ impl BlockPlan {
         values.zeroize();
     }
 
-    /// Every s-th coefficient of the lines' blocks by the sums of their values, which go.
+    /// Computes every s-th coefficient of the lines' blocks from the sums of their values, which are overwritten.
     fn keep_sparse(&self, sums: &mut [u64], out: &mut [&mut [u64]]) {
         let (blocks, wanted) = (self.panels() * RIGHT, self.points() / self.step);
-        // Those of blocks that there are not, at the end of each line.
+        // Drops the sums of nonexistent blocks at the end of each line.
         let mut kept = 0;
         for line in 0..out.len() {
             let begin = line * blocks * wanted;
@@ -364,7 +364,7 @@ impl BlockPlan {
         sums[kept..].zeroize();
     }
 
-    /// Room for what `lines` of factors make of two polynomials, part by part.
+    /// Room for the sums of `lines` lines of factors with two polynomials, filled part by part.
     pub fn sums(&self, lines: usize) -> PartSums {
         let blocks = lines * self.panels() * RIGHT;
         PartSums {
@@ -373,10 +373,10 @@ impl BlockPlan {
         }
     }
 
-    /// As [`BlockPlan::multiply`] of all lines of the factors and two polynomials, for one part of the points.
+    /// As [`BlockPlan::multiply`] for all lines of the factors and two polynomials, on one part of the points.
     ///
     /// # Panics
-    /// Unless the sums are for these lines, s is a multiple of 8, and as [`PointGemm::multiply`].
+    /// Unless the sums are for these lines and s is a multiple of 8, or as [`PointGemm::multiply`].
     pub fn multiply_part(
         &self,
         factors: &PointMatrix,
@@ -400,8 +400,8 @@ impl BlockPlan {
         gemm.multiply(factors, panels, polynomials, second, part, values);
     }
 
-    /// The sums when all parts are there, line by line: every s-th coefficient of the first polynomial, all n of the
-    /// second.
+    /// Finishes the sums once all parts are added, line by line: every s-th coefficient of the first polynomial, all n
+    /// of the second.
     ///
     /// # Panics
     /// Unless there are slices of n/s and of n words for every line.
@@ -421,7 +421,7 @@ impl BlockPlan {
     }
 }
 
-/// Room for the values of short factors on the way to their places, erased when dropped.
+/// Room for the values of short factors before they are stored, erased on drop.
 pub struct FactorRoom(Words);
 
 impl Default for FactorRoom {
@@ -446,11 +446,11 @@ impl Drop for FactorRoom {
     }
 }
 
-/// What short factors make of two long polynomials while parts of the points come one after the other.
+/// Sums of short factors times two long polynomials, filled one part of the points after another.
 pub struct PartSums {
-    /// Of the first: sums over s points in a row.
+    /// First polynomial: sums over s consecutive points.
     runs: Words,
-    /// Of the second.
+    /// Second polynomial: values.
     values: Words,
 }
 
@@ -474,7 +474,7 @@ mod tests {
         (0..length).map(|_| rng.next_u64() % q).collect()
     }
 
-    /// Two sums of two products, whatever blocks they are cut into, on every kernel.
+    /// Sums of two products, whatever blocks they are cut into, on every kernel.
     #[test]
     fn blocks_of_every_length_give_the_negacyclic_product() {
         let degree = 512;

@@ -1,7 +1,7 @@
-//! From one set of primes to another: the same centred integers, coefficient by coefficient.
+//! Base conversion from one set of primes to another: the same centred integers, coefficient by coefficient.
 //!
-//! What key switching raises digits and lowers products with. Bases are named by indices of one [`RnsBasis`]; the
-//! coefficients are given as slices, so that a caller cuts them into strips for its threads.
+//! Key switching raises digits and lowers products with it. Bases are named by indices into one [`RnsBasis`]; the
+//! coefficients are given as slices, so that a caller can cut them into strips for its threads.
 
 use crate::error::MathError;
 use crate::kernels::convert::{Plan, combine, portable, prepare};
@@ -23,8 +23,7 @@ impl BaseConverter {
     /// Prepares the conversion between primes of `basis`, named by index. A prime may be in both lists.
     ///
     /// # Errors
-    /// [`MathError::InvalidBasis`] if `from` is empty, or one of the lists repeats an index or names one that the basis
-    /// has not.
+    /// [`MathError::InvalidBasis`] if `from` is empty, or a list repeats an index or contains one that the basis lacks.
     pub fn new(basis: &RnsBasis, from: &[usize], to: &[usize]) -> Result<BaseConverter, MathError> {
         BaseConverter::with_cpu(basis, from, to, Cpu::get())
     }
@@ -70,11 +69,11 @@ impl BaseConverter {
         self.plan.targets.len()
     }
 
-    /// `out[j]` ← X mod t_j, where X is the integer of (−F/2, F/2), F the product of the primes of `from`, that has the
-    /// residues `src[i]` in [0, f_i): coefficients, not values; one slice a prime, all of one length, for which
-    /// multiples of 8 are fast. The same words from every kernel, in constant time.
+    /// `out[j]` ← X mod t_j, where X is the integer in (−F/2, F/2) with the residues `src[i]` in [0, f_i), and F the
+    /// product of the primes of `from`. Takes coefficients, not values: one slice per prime, all of one length;
+    /// multiples of 8 are fast. Every kernel gives the same words, in constant time.
     ///
-    /// X is exact unless it is within k·2^−51·F of ±F/2, k primes in `from`; there it may be off by F.
+    /// X is exact unless it is within k·2^−51·F of ±F/2, with k primes in `from`; there it may be off by F.
     ///
     /// # Panics
     /// If there are not as many slices as primes, or their lengths differ.
@@ -101,12 +100,12 @@ impl BaseConverter {
         portable(&self.plan, src, out);
     }
 
-    /// What conversions from one set of primes to several others share: the terms of their sums, one row a prime and
-    /// the quotients in one more. The first rows hold the residues, as in [`BaseConverter::convert`], and are
-    /// overwritten. Any of the conversions may make them. They are as secret as the residues.
+    /// Computes what conversions from one set of primes to several others share: the terms of their sums, one row per
+    /// prime, and the quotients in one more row. The first rows hold the residues, as in [`BaseConverter::convert`],
+    /// and are overwritten. Any of the conversions may compute the terms. They are as secret as the residues.
     ///
     /// # Panics
-    /// If there is not one row a prime converted from and one more, or their lengths differ.
+    /// If there is not one row per prime converted from and one more, or their lengths differ.
     pub fn prepare(&self, terms: &mut [&mut [u64]]) {
         assert_eq!(terms.len(), self.sources() + 1, "a row a prime, and one");
         let length = terms[0].len();
@@ -125,10 +124,10 @@ impl BaseConverter {
         prepare(&self.plan, terms);
     }
 
-    /// What [`BaseConverter::convert`] computes, from the terms that [`BaseConverter::prepare`] made.
+    /// Computes what [`BaseConverter::convert`] does, from the terms made by [`BaseConverter::prepare`].
     ///
     /// # Panics
-    /// If there are not as many slices as primes, and one more in `terms`, or their lengths differ.
+    /// If there is not one slice per prime, and one more in `terms`, or their lengths differ.
     pub fn combine(&self, terms: &[&[u64]], out: &mut [&mut [u64]]) {
         assert!(
             terms.len() == self.sources() + 1 && out.len() == self.targets(),
@@ -202,7 +201,7 @@ mod tests {
         let mut rng = SecretRng::insecure_from_seed(1);
         let basis = basis(60);
         let ids: Vec<usize> = (0..basis.len()).collect();
-        // Lists that fit one reduction, that need several, with and without common primes.
+        // Lists that fit one reduction and lists that need several, with and without common primes.
         for (from, to) in [
             (&ids[..1], &ids[..9]),
             (&ids[3..4], &ids[..4]),
@@ -258,7 +257,7 @@ mod tests {
             ((0..24).step_by(4).collect(), (0..24).collect());
         let product: BigUint = from.iter().map(|&i| basis.modulus(i).value()).product();
         let half = BigInt::from(&product >> 1_u32);
-        // All residues greatest, then the integers around F/2, then residues at random.
+        // All residues at their maximum, then the integers around F/2, then random residues.
         let mut x: Vec<BigInt> = vec![BigInt::from(-1); 8];
         x.extend((-4..4).map(|i| &half + i));
         let mut source: Vec<Vec<u64>> = from

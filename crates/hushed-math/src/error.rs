@@ -1,4 +1,4 @@
-//! What can go wrong when numbers are set up. Operations on values of agreed shape do not fail.
+//! Errors in setting up moduli, bases and transforms. Operations on values of agreed shape do not fail.
 
 /// A set-up that this crate refuses.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -23,18 +23,18 @@ pub enum MathError {
         /// The ring degree.
         n: usize,
     },
-    /// The same modulus twice, or none, in a residue number system.
+    /// A residue number system with a repeated modulus, with none or with too many.
     #[error("a residue number system needs distinct moduli, at least one and at most {max}")]
     InvalidBasis {
-        /// The greatest number of moduli.
+        /// The largest number of moduli.
         max: usize,
     },
     /// A list of words whose length does not fit the polynomial.
     #[error("expected {expected} words, got {found}")]
     WrongLength {
-        /// Words that the shape needs.
+        /// Number of words the shape needs.
         expected: usize,
-        /// Words that were given.
+        /// Number of words given.
         found: usize,
     },
     /// A residue that is not below its modulus.
@@ -43,7 +43,7 @@ pub enum MathError {
         /// Position of the limb in the polynomial.
         limb: usize,
     },
-    /// A stream, key or session of the parent in a process that was forked from it.
+    /// A stream, key or session of a parent process, used in a process forked from it.
     #[error(
         "made by another process, from which this one was forked: make streams, keys and sessions after the fork"
     )]
@@ -51,7 +51,7 @@ pub enum MathError {
     /// An approximation that cannot be fitted: empty interval, non-finite values, too high a degree.
     #[error("cannot fit degree {degree} on [{low}, {high}]")]
     InvalidFit {
-        /// The degree asked for.
+        /// The requested degree.
         degree: usize,
         /// Lower end of the interval.
         low: f64,

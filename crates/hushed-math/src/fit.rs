@@ -1,12 +1,12 @@
-//! Polynomials that approximate a function on an interval, in f64, with their greatest error.
+//! Polynomials that approximate a function on an interval, in f64, with their largest error.
 //!
-//! * [`minimax`], [`minimax_over`]: least greatest weighted error w(x)·|f(x) − p(x)|, on an interval or on several, by
-//!   Remez' second algorithm;
-//! * [`least_squares`]: least ∫ w(x)·(f(x) − p(x))² dx, on a uniform grid;
-//! * [`least_squares_points`]: least Σ w_i·(y_i − p(x_i))², for measured distributions.
+//! * [`minimax`], [`minimax_over`]: minimise the largest weighted error w(x)·|f(x) − p(x)|, on one interval or several,
+//!   by Remez' second algorithm;
+//! * [`least_squares`]: minimises ∫ w(x)·(f(x) − p(x))² dx, on a uniform grid;
+//! * [`least_squares_points`]: minimises Σ w_i·(y_i − p(x_i))², for measured distributions.
 //!
 //! All work in Chebyshev polynomials of the interval mapped to [−1, 1], where the systems are well conditioned. The
-//! errors reported are those of the forms evaluated in f64 as a user would, so that of the *monomial* form contains
+//! reported errors are those of each form evaluated in f64 as a user would, so that of the *monomial* form includes
 //! what the change of basis loses; above degree 20 or so, or far from 0, prefer the Chebyshev form.
 
 mod remez;
@@ -32,12 +32,12 @@ pub struct Fit {
     pub monomial: Vec<f64>,
     /// Coefficients of T_0(t), T_1(t), … with t = (2x − low − high)/(high − low).
     pub chebyshev: Vec<f64>,
-    /// Greatest |f(x) − p(x)| of the monomial form found on the interval, or among the points of a point fit: without
-    /// the weight.
+    /// Largest |f(x) − p(x)| found for the monomial form on the interval, or among the points of a point fit;
+    /// unweighted.
     pub max_error: f64,
-    /// The same of the Chebyshev form.
+    /// The same for the Chebyshev form.
     pub max_error_chebyshev: f64,
-    /// Greatest w(x)·|f(x) − p(x)| of the Chebyshev form (of the square root of the weight, for least squares).
+    /// Largest w(x)·|f(x) − p(x)| of the Chebyshev form (with the square root of the weight, for least squares).
     pub max_weighted_error: f64,
 }
 
@@ -59,12 +59,12 @@ impl fmt::Display for Fit {
 }
 
 impl Fit {
-    /// The degree that was asked for.
+    /// The requested degree.
     pub fn degree(&self) -> usize {
         self.chebyshev.len() - 1
     }
 
-    /// Least number of products one after another that evaluate it, coefficients included: ⌈log2(degree + 1)⌉.
+    /// Least multiplicative depth of an evaluation, coefficients included: ⌈log2(degree + 1)⌉.
     pub fn depth(&self) -> u32 {
         self.chebyshev.len().next_power_of_two().trailing_zeros()
     }
@@ -112,10 +112,10 @@ impl Fit {
     }
 }
 
-/// The polynomial of `degree` with least ∫ weight·(f − p)² over [low, high].
+/// The polynomial of `degree` that minimises ∫ weight·(f − p)² over [low, high].
 ///
 /// # Errors
-/// As [`minimax`], but a weight may be 0 where enough others are not.
+/// As [`minimax`], but some weights may be 0 if enough others are not.
 pub fn least_squares(
     f: impl Fn(f64) -> f64,
     weight: impl Fn(f64) -> f64,
@@ -138,10 +138,10 @@ pub fn least_squares(
     Ok(Fit::new(interval, coefficients).measured(check))
 }
 
-/// The polynomial of `degree` with least Σ w·(y − p(x))² over `points` (x, y, w); the interval is their range.
+/// The polynomial of `degree` that minimises Σ w·(y − p(x))² over `points` (x, y, w); the interval is their range.
 ///
 /// # Errors
-/// As [`least_squares`], or if fewer than degree + 1 different points have weight.
+/// As [`least_squares`], or if fewer than degree + 1 distinct points have weight.
 pub fn least_squares_points(points: &[(f64, f64, f64)], degree: usize) -> Result<Fit, MathError> {
     let low = points.iter().fold(f64::INFINITY, |m, p| m.min(p.0));
     let high = points.iter().fold(f64::NEG_INFINITY, |m, p| m.max(p.0));
@@ -164,13 +164,13 @@ impl Interval {
         Ok(Interval { low, high })
     }
 
-    /// t in [−1, 1] of an x.
+    /// Maps x to t in [−1, 1].
     fn to_unit(self, x: f64) -> f64 {
         (2.0 * x - self.low - self.high) / (self.high - self.low)
     }
 
     fn at(self, t: f64) -> f64 {
-        // The ends exactly, so that f is never asked outside.
+        // Exact at the ends, so that f is never evaluated outside.
         ((self.low + self.high) / 2.0 + (self.high - self.low) / 2.0 * t).clamp(self.low, self.high)
     }
 
@@ -244,7 +244,7 @@ fn solve_points(
     least_squares_solution(rows, right).ok_or(refused)
 }
 
-/// The x that minimises |A·x − b|, by Householder reflections; None if A has not full column rank.
+/// The x that minimises |A·x − b|, by Householder reflections; None if A lacks full column rank.
 fn least_squares_solution(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Option<Vec<f64>> {
     let columns = a.first()?.len();
     if a.len() < columns {

@@ -1,8 +1,8 @@
-//! Numbers: moduli, NTT, RNS, samplers and the bit kernels of oblivious transfer; the only unsafe code.
+//! Arithmetic: moduli, NTT, RNS, samplers and the bit kernels of oblivious transfer. Holds the only unsafe code.
 //!
-//! In: slices of words. Out: polynomials in a known domain, random streams, blocks of bits. Never: keys, what a sample
-//! is for, scales, files, sockets. Everything here is a function of its arguments, except [`rng::SecretRng::from_os`]
-//! and [`process::Origin`].
+//! Input: slices of words. Output: polynomials in a known domain, random streams, blocks of bits. The crate knows
+//! nothing of keys, the purpose of a sample, scales, files or sockets. Everything here is a function of its arguments,
+//! except [`rng::SecretRng::from_os`] and [`process::Origin`].
 
 mod automorphism;
 pub mod bits;

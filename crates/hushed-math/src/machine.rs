@@ -1,4 +1,4 @@
-//! What a program has to know of the machine and the process it runs in.
+//! What a program has to know about the machine and the process it runs in.
 
 pub mod cache;
 pub mod cpu;

@@ -1,4 +1,4 @@
-//! Arithmetic modulo one odd q below 2^50, on residues in [0, q), constant time in the operands.
+//! Arithmetic modulo one odd q below 2^50, on residues in [0, q), in constant time in the operands.
 //!
 //! Products are reduced by Barrett's method (Handbook of Applied Cryptography, Alg. 14.42, in base 2): with k bits of
 //! q and μ = ⌊2^2k / q⌋, the quotient of z < q² is estimated by ⌊⌊z / 2^(k-1)⌋ · μ / 2^(k+1)⌋, at most 2 too small.
@@ -23,7 +23,7 @@ impl Modulus {
     /// Largest number of bits of a modulus.
     pub const MAX_BITS: u32 = 50;
 
-    /// Checks `q` and prepares its constants. Primality is not asked for here.
+    /// Checks `q` and prepares its constants. Primality is not required here.
     ///
     /// # Errors
     /// [`MathError::InvalidModulus`] unless q is odd and 2 < q < 2^50.
@@ -99,7 +99,7 @@ impl Modulus {
         (r == 1).then(|| t.rem_euclid(self.q as i64) as u64)
     }
 
-    /// Any word modulo q.
+    /// Reduces any word modulo q.
     #[inline]
     pub fn reduce(&self, a: u64) -> u64 {
         // a/q − ⌊a·ratio/2^64⌋ < 2, so the remainder is below 2q.
@@ -110,7 +110,7 @@ impl Modulus {
         )
     }
 
-    /// Any double word modulo q.
+    /// Reduces any double word modulo q.
     #[inline]
     pub fn reduce_u128(&self, a: u128) -> u64 {
         // high·(2^64 mod q) + low ≤ (q−1)² + q − 1 < q².
@@ -119,7 +119,7 @@ impl Modulus {
         self.reduce_product(u128::from(high) * u128::from(self.word) + u128::from(low))
     }
 
-    /// A signed number modulo q, constant time.
+    /// Reduces a signed number modulo q, in constant time.
     #[inline]
     pub fn reduce_signed(&self, a: i64) -> u64 {
         let r = self.reduce(a.unsigned_abs());
@@ -127,19 +127,19 @@ impl Modulus {
         r ^ ((r ^ self.neg(r)) & sign)
     }
 
-    /// The representative of a in (−q/2, q/2), constant time.
+    /// The representative of a in (−q/2, q/2), in constant time.
     #[inline]
     pub fn centre(&self, a: u64) -> i64 {
         let above = ((self.q >> 1).wrapping_sub(a) as i64 >> 63) as u64;
         a.wrapping_sub(self.q & above) as i64
     }
 
-    /// ⌊w·2^64 / q⌋, the second word of a constant w for [`Modulus::mul_shoup_lazy`].
+    /// ⌊w·2^64 / q⌋, the second word that [`Modulus::mul_shoup_lazy`] needs for a constant w.
     pub fn shoup(&self, w: u64) -> u64 {
         ((u128::from(w) << 64) / u128::from(self.q)) as u64
     }
 
-    /// w·a mod q up to one q: in [0, 2q) for any word a (Harvey 2014, Thm 1: below q·(1 + a/2^64)).
+    /// w·a mod q, plus at most one q: in [0, 2q) for any word a (Harvey 2014, Thm 1: below q·(1 + a/2^64)).
     #[inline(always)]
     pub fn mul_shoup_lazy(&self, a: u64, w: u64, w_shoup: u64) -> u64 {
         let quotient = ((u128::from(a) * u128::from(w_shoup)) >> 64) as u64;

@@ -1,8 +1,8 @@
-//! Polynomials of `Z[X]/(X^n + 1)` modulo a product of primes, as residues; the domain is in the type.
+//! Polynomials of `Z[X]/(X^n + 1)` modulo a product of primes, as residues; the type names the domain.
 //!
-//! An [`RnsPoly`] has one limb of n residues for each modulus it lives under, named by its index in the basis, in any
-//! order without repetition: `0..k`, or `0..k` and the special primes at the end. Operations on two polynomials ask for
-//! the same basis and the same list; anything else is a bug of the caller, and panics.
+//! An [`RnsPoly`] has one limb of n residues per modulus. Moduli are named by their index in the basis, in any order
+//! without repetition: `0..k`, or `0..k` with the special primes at the end. Operations on two polynomials require the
+//! same basis and the same list; anything else is a bug in the caller and panics.
 
 mod coeff;
 mod eval;
@@ -31,7 +31,7 @@ pub struct Eval;
 
 /// The two domains.
 pub trait Domain: sealed::Sealed {
-    /// For messages.
+    /// Name used in messages.
     const NAME: &'static str;
 }
 
@@ -49,11 +49,11 @@ impl Domain for Eval {
     const NAME: &'static str = "values";
 }
 
-/// A polynomial as residues in [0, q_i), limb after limb.
+/// A polynomial as residues in [0, q_i), limb by limb.
 pub struct RnsPoly<D> {
     basis: Arc<RnsBasis>,
     ids: Box<[usize]>,
-    /// Limb by limb, each memory of its own: what is dropped at one level is of use at every other.
+    /// One buffer per limb: a limb dropped at one level can be reused at any other.
     data: Vec<Words>,
     domain: PhantomData<D>,
 }
@@ -62,13 +62,13 @@ impl<D: Domain> RnsPoly<D> {
     /// The zero polynomial under the moduli `ids` of `basis`.
     ///
     /// # Panics
-    /// If `ids` is empty, repeats an index or has one that the basis has not.
+    /// If `ids` is empty, repeats an index or contains one that the basis lacks.
     pub fn zero(basis: &Arc<RnsBasis>, ids: &[usize]) -> RnsPoly<D> {
         check_ids(basis, ids);
         RnsPoly::with_words(basis, ids, many(ids.len(), || Words::zero(basis.n())))
     }
 
-    /// A polynomial of any residues, to be overwritten limb by limb: memory without the cost of clearing it.
+    /// A polynomial with arbitrary residues, to be overwritten limb by limb: avoids the cost of clearing memory.
     ///
     /// # Panics
     /// As [`RnsPoly::zero`].
@@ -80,8 +80,8 @@ impl<D: Domain> RnsPoly<D> {
     /// The polynomial with these residues, limb after limb in the order of `ids`.
     ///
     /// # Errors
-    /// [`MathError::WrongLength`], or [`MathError::ResidueOutOfRange`] if a residue is not below its modulus. The check
-    /// of a limb takes the same time for all residues.
+    /// [`MathError::WrongLength`], or [`MathError::ResidueOutOfRange`] if a residue is not below its modulus. Checking
+    /// a limb takes the same time whatever its residues are.
     ///
     /// # Panics
     /// As [`RnsPoly::zero`].
@@ -130,8 +130,8 @@ impl<D: Domain> RnsPoly<D> {
         }
     }
 
-    /// The same words read in the other domain: what the transforms end with, and for callers that transform limb by
-    /// limb on several threads. It changes no residue.
+    /// Labels the same words as the other domain, without changing any residue: the last step of the transforms, also
+    /// for callers that transform limb by limb on several threads.
     #[must_use]
     pub fn relabel<E: Domain>(self) -> RnsPoly<E> {
         RnsPoly {
@@ -142,11 +142,11 @@ impl<D: Domain> RnsPoly<D> {
         }
     }
 
-    /// The same residues over another basis, in which the same moduli are numbered `ids`: no word is copied.
+    /// Moves the residues to another basis, where the same moduli have the indices `ids`; no word is copied.
     ///
     /// # Errors
-    /// [`MathError::InvalidBasis`] if the degrees or any two moduli differ, [`MathError::WrongLength`] for another
-    /// number of them.
+    /// [`MathError::InvalidBasis`] if the degrees or any two moduli differ, [`MathError::WrongLength`] if the number of
+    /// moduli differs.
     ///
     /// # Panics
     /// As [`RnsPoly::zero`].
@@ -179,12 +179,12 @@ impl<D: Domain> RnsPoly<D> {
         self.basis.n()
     }
 
-    /// Indices in the basis of the moduli, limb by limb.
+    /// The basis index of each limb's modulus.
     pub fn ids(&self) -> &[usize] {
         &self.ids
     }
 
-    /// The n residues of limb `j` (the modulus is number `ids()[j]`).
+    /// The n residues of limb `j`, whose modulus is number `ids()[j]`.
     ///
     /// # Panics
     /// If there is no such limb.
@@ -192,7 +192,7 @@ impl<D: Domain> RnsPoly<D> {
         &self.data[j]
     }
 
-    /// The residues of limb `j`, to be written: each below the modulus.
+    /// The residues of limb `j`, for writing; each must be below the modulus.
     ///
     /// # Panics
     /// If there is no such limb.
@@ -200,13 +200,13 @@ impl<D: Domain> RnsPoly<D> {
         &mut self.data[j]
     }
 
-    /// The index of its modulus and the residues of each limb, to be written; limbs may go to several threads.
+    /// The modulus index and the residues of each limb, for writing; limbs may go to several threads.
     pub fn limbs_mut(&mut self) -> impl ExactSizeIterator<Item = (usize, &mut [u64])> + Send {
         let ids = self.ids.iter().copied();
         ids.zip(self.data.iter_mut().map(|limb| &mut **limb))
     }
 
-    /// The index of its modulus and the residues of each limb.
+    /// The modulus index and the residues of each limb.
     pub fn limbs(&self) -> impl ExactSizeIterator<Item = (usize, &[u64])> + Send {
         self.ids
             .iter()
@@ -214,7 +214,7 @@ impl<D: Domain> RnsPoly<D> {
             .zip(self.data.iter().map(|limb| &**limb))
     }
 
-    /// The first `count` limbs; the others are dropped, nothing is copied.
+    /// Keeps the first `count` limbs and drops the others; nothing is copied.
     ///
     /// # Panics
     /// Unless 1 ≤ `count` ≤ the number of limbs.
@@ -237,7 +237,7 @@ impl<D: Domain> RnsPoly<D> {
     /// self ← self + other.
     ///
     /// # Panics
-    /// If basis or moduli differ.
+    /// If the bases or moduli differ.
     pub fn add_assign(&mut self, other: &RnsPoly<D>) {
         self.each_with(other, |plan, a, b| plan.pointwise().add_assign(a, b));
     }
@@ -245,7 +245,7 @@ impl<D: Domain> RnsPoly<D> {
     /// self ← self − other.
     ///
     /// # Panics
-    /// If basis or moduli differ.
+    /// If the bases or moduli differ.
     pub fn sub_assign(&mut self, other: &RnsPoly<D>) {
         self.each_with(other, |plan, a, b| plan.pointwise().sub_assign(a, b));
     }
@@ -253,7 +253,7 @@ impl<D: Domain> RnsPoly<D> {
     /// (self, other) ← (self + other, self − other), in one pass.
     ///
     /// # Panics
-    /// If basis or moduli differ.
+    /// If the bases or moduli differ.
     pub fn sum_and_difference(&mut self, other: &mut RnsPoly<D>) {
         const STRIP: usize = 512;
         self.check_shape(other);
@@ -278,7 +278,7 @@ impl<D: Domain> RnsPoly<D> {
     /// Multiplies limb j by `scalars[j]`, a residue of its modulus.
     ///
     /// # Panics
-    /// If there is not one reduced scalar a limb.
+    /// If there is not one reduced scalar per limb.
     pub fn mul_scalar_assign(&mut self, scalars: &[u64]) {
         assert_eq!(scalars.len(), self.ids.len(), "one scalar a limb");
         let mut scalars = scalars.iter();
@@ -289,7 +289,7 @@ impl<D: Domain> RnsPoly<D> {
         });
     }
 
-    /// A copy under some of its moduli, in the order of `ids`.
+    /// A copy of the limbs under the moduli `ids`, in that order.
     ///
     /// # Panics
     /// If this polynomial lacks one of them, or as [`RnsPoly::zero`].
@@ -366,7 +366,7 @@ impl<D> PartialEq for RnsPoly<D> {
     }
 }
 
-/// The shape only: residues may be secret.
+/// Prints the shape only: residues may be secret.
 impl<D: Domain> fmt::Debug for RnsPoly<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -385,7 +385,7 @@ impl<D> Zeroize for RnsPoly<D> {
     }
 }
 
-/// Memory of `count` limbs.
+/// Memory for `count` limbs.
 fn many(count: usize, make: impl Fn() -> Words) -> Vec<Words> {
     (0..count).map(|_| make()).collect()
 }

@@ -1,4 +1,4 @@
-//! The oracle: what the kernels must compute, by u128 division and from the definitions, in quadratic time.
+//! Reference implementations of the kernels: from the definitions, by u128 division, in quadratic time.
 
 use crate::ntt::reverse_bits;
 
@@ -22,7 +22,7 @@ pub fn forward(a: &[u64], psi: u64, q: u64) -> Vec<u64> {
         .collect()
 }
 
-/// a·b modulo X^n + 1 and q, by the schoolbook.
+/// a·b modulo X^n + 1 and q, by the schoolbook method.
 pub fn negacyclic_product(a: &[u64], b: &[u64], q: u64) -> Vec<u64> {
     let n = a.len();
     let wide_q = u128::from(q);

@@ -1,7 +1,7 @@
 //! The only sources of randomness: one for secrets, one for public uniform values.
 //!
 //! * [`SecretRng`]: keys, noise, masks, shares. ChaCha20 seeded by the operating system, with fast key erasure: every
-//!   refill of the buffer starts with the next key, so a captured state says nothing about earlier output, and no
+//!   refill of the buffer starts with the next key, so a captured state reveals nothing about earlier output, and no
 //!   block counter can run out.
 //! * [`PublicStream`]: the uniform halves of ciphertexts and keys, expanded by AES-128 in counter mode from a seed that
 //!   is sent in the clear. Block i is `AES_seed(domain ‖ i)`, both as 8 bytes, little-endian; every kernel gives the
@@ -21,15 +21,15 @@ use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use zeroize::Zeroizing;
 
-/// Bytes made at a time, 32 of which become the next key.
+/// Bytes generated at a time, 32 of which become the next key.
 const BUFFER: usize = 4096;
 const KEY: usize = 32;
 
 /// Cryptographic generator for secrets. Neither `Debug` nor `Clone`; erased on drop.
 ///
-/// It works in the process that made it. In a process forked from that one [`SecretRng::check`] says so, as every
-/// operation of this library that can return an error does before it draws; drawing all the same panics. Going on would
-/// give parent and child the same masks, and a new seed would hide that the caller holds copies of other secrets too.
+/// It works only in the process that made it. In a process forked from that one [`SecretRng::check`] fails. Every
+/// operation of this library that can return an error checks before it draws; drawing regardless panics. Going on would
+/// give parent and child the same masks, and reseeding would hide that the caller holds copies of other secrets too.
 pub struct SecretRng {
     origin: Origin,
     nonce: [u8; 12],
@@ -39,11 +39,11 @@ pub struct SecretRng {
 }
 
 impl SecretRng {
-    /// A generator seeded by the operating system. `domain` names the use, and separates generators a second time
-    /// should two ever start from equal seeds.
+    /// A generator seeded by the operating system. `domain` names the use, and also separates two generators should
+    /// they ever start from equal seeds.
     ///
     /// # Panics
-    /// If the operating system has no randomness to give: there is no safe way on.
+    /// If the operating system provides no randomness: there is no safe way to continue.
     pub fn from_os(domain: &'static str) -> SecretRng {
         let mut seed = Zeroizing::new([0; KEY]);
         if let Err(error) = getrandom::fill(seed.as_mut_slice()) {
@@ -52,7 +52,7 @@ impl SecretRng {
         SecretRng::from_key(&seed, domain)
     }
 
-    /// A generator whose output everyone can repeat: for tests only.
+    /// A generator whose output anyone can reproduce: for tests only.
     #[cfg(any(test, feature = "testing"))]
     pub fn insecure_from_seed(seed: u64) -> SecretRng {
         let mut key = [0; KEY];
@@ -67,7 +67,7 @@ impl SecretRng {
         SecretRng::from_key(&key, domain)
     }
 
-    /// A generator whose output follows from a secret and a domain: a pseudorandom function, for who must draw the same
+    /// A generator determined by a secret and a domain: a pseudorandom function, for callers that must draw the same
     /// bytes again. Two uses must never share a secret.
     pub fn from_secret(secret: &Zeroizing<[u8; 32]>, domain: &'static str) -> SecretRng {
         SecretRng::from_key(secret, domain)
@@ -103,10 +103,10 @@ impl SecretRng {
         self.refill_with(&key);
     }
 
-    /// That this process made the stream.
+    /// Checks that this process made the stream.
     ///
     /// # Errors
-    /// [`MathError::Forked`].
+    /// [`MathError::Forked`] if it did not.
     pub fn check(&self) -> Result<(), MathError> {
         self.origin.check()
     }
@@ -114,7 +114,7 @@ impl SecretRng {
     /// Fills `out` with uniform bytes.
     ///
     /// # Panics
-    /// As all that draws, in a process that did not make the stream.
+    /// If this process did not make the stream, as for everything that draws.
     pub fn fill_bytes(&mut self, out: &mut [u8]) {
         self.origin.insist("random stream");
         self.copy_bytes(out);
@@ -176,8 +176,8 @@ impl Drop for SecretRng {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PublicSeed(pub [u8; 16]);
 
-/// The stream of public uniform words under one seed and domain. Consumed word by word, so what a caller reads does not
-/// depend on how the calls are cut.
+/// The stream of public uniform words under one seed and domain. Consumed word by word, so the output does not depend
+/// on how it is split into calls.
 pub struct PublicStream {
     #[cfg(target_arch = "x86_64")]
     ifma: Option<crate::machine::cpu::HaveIfma>,
@@ -189,8 +189,8 @@ pub struct PublicStream {
     used: usize,
 }
 
-/// Words expanded at a time into the buffer, which only the ends of residues come from where the cipher makes them
-/// itself.
+/// Words expanded into the buffer at a time. If the cipher makes residues itself, only those at the ends of a request
+/// come from the buffer.
 const STREAM_WORDS: usize = 32;
 
 impl PublicStream {
@@ -221,8 +221,8 @@ impl PublicStream {
         word
     }
 
-    /// Fills `out` with uniform residues in [0, q): the low bits of each word, as many as q has, rejected when not
-    /// below q. Branch-free in the words; how many were rejected is public, as everything here.
+    /// Fills `out` with uniform residues in [0, q): the low bits of each word, as many as q has, rejected unless below
+    /// q. Branch-free in the words; the number of rejections is public, like everything here.
     pub fn uniform_mod(&mut self, modulus: &Modulus, out: &mut [u64]) {
         let (q, mask) = (modulus.value(), (1 << modulus.bits()) - 1);
         let mut done = 0;

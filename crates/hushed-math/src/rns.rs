@@ -1,4 +1,4 @@
-//! A residue number system: one ring degree, several coprime moduli, and what is prepared for them.
+//! A residue number system: one ring degree, several coprime moduli and their precomputed tables.
 
 use crate::automorphism::Automorphism;
 use crate::blocks::BlockPlan;
@@ -22,7 +22,7 @@ pub struct RnsBasis {
 /// Per Galois element, filled on first use.
 type Automorphisms = RwLock<HashMap<usize, Arc<Automorphism>>>;
 
-/// Per modulus, coefficients of the short factor, length of the blocks and step, filled on first use.
+/// Per modulus, number of coefficients of the short factor, block length and step; filled on first use.
 type BlockPlans = RwLock<HashMap<(u64, [usize; 3]), Arc<BlockPlan>>>;
 
 /// Per modulus and step, filled on first use.
@@ -35,8 +35,8 @@ impl RnsBasis {
     /// Prepares the transforms of degree `n` for each of `moduli`.
     ///
     /// # Errors
-    /// [`MathError::InvalidBasis`] if a modulus repeats, none or too many are given; else as [`Modulus::new`] and
-    /// [`NttPlan::new`].
+    /// [`MathError::InvalidBasis`] if a modulus repeats, or if none or too many are given; otherwise as
+    /// [`Modulus::new`] and [`NttPlan::new`].
     pub fn new(n: usize, moduli: &[u64]) -> Result<Arc<RnsBasis>, MathError> {
         let repeats = moduli
             .iter()
@@ -60,10 +60,10 @@ impl RnsBasis {
         }))
     }
 
-    /// The basis of some of these moduli, in the order of `ids`, which shares everything that was prepared for them.
+    /// The basis of some of these moduli, in the order of `ids`. It shares everything prepared for them.
     ///
     /// # Errors
-    /// [`MathError::InvalidBasis`] for none, or an index that repeats or that there is not.
+    /// [`MathError::InvalidBasis`] if `ids` is empty, repeats an index or contains one that does not exist.
     pub fn subset(&self, ids: &[usize]) -> Result<Arc<RnsBasis>, MathError> {
         let invalid = MathError::InvalidBasis {
             max: RnsBasis::MAX_LIMBS,
@@ -144,7 +144,7 @@ impl RnsBasis {
     }
 }
 
-/// What `all` has for `key`, made if it has nothing.
+/// Returns the entry of `all` for `key`, making it if there is none.
 fn kept<K: Eq + Hash, V>(
     all: &RwLock<HashMap<K, Arc<V>>>,
     key: K,

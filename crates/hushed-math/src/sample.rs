@@ -1,11 +1,11 @@
-//! What secrets and noise are drawn from, constant time in what is drawn.
+//! Distributions of secrets and noise, sampled in constant time in the values drawn.
 //!
-//! | function | distribution | bytes a sample |
+//! | function | distribution | bytes per sample |
 //! |---|---|---|
-//! | [`ternary`] | uniform on {−1, 0, 1}, exactly | 1, and more for each rejection |
-//! | [`sparse_ternary`] | a fixed number of ±1 at uniform places | 8 a nonzero value, and more for each rejection |
+//! | [`ternary`] | uniform on {−1, 0, 1}, exactly | 1, plus more for each rejection |
+//! | [`sparse_ternary`] | a fixed number of ±1 at uniform places | 8 per nonzero value, plus more for each rejection |
 //! | [`centred_binomial`] | difference of two sums of 21 coins: σ = √10.5 ≈ 3.24, within ±21 | 8 |
-//! | [`uniform`] | uniform on [0, q), exactly | 8, and more for each rejection |
+//! | [`uniform`] | uniform on [0, q), exactly | 8, plus more for each rejection |
 //!
 //! σ ≈ 3.24 is at least the 3.19 of the homomorphic encryption standard's tables.
 
@@ -17,8 +17,8 @@ use zeroize::Zeroizing;
 /// Coins on each side of [`centred_binomial`].
 const COINS: u32 = 21;
 
-/// `n` independent values of {−1, 0, 1}, each the third of 0..255 that a byte falls in. The byte 255 is redrawn; how
-/// often is independent of the values that are kept.
+/// `n` independent values of {−1, 0, 1}: each is given by the third of 0..255 into which a byte falls. The byte 255 is
+/// redrawn; how often is independent of the values kept.
 pub fn ternary(rng: &mut SecretRng, n: usize) -> Zeroizing<Vec<i64>> {
     let mut out = Zeroizing::new(vec![0; n]);
     let mut bytes = Zeroizing::new([0; 512]);
@@ -37,13 +37,13 @@ pub fn ternary(rng: &mut SecretRng, n: usize) -> Zeroizing<Vec<i64>> {
     out
 }
 
-/// `n` values, a uniformly chosen `weight` of which are ±1 with even odds and all others 0. n is a power of two.
+/// `n` values, of which `weight`, chosen uniformly, are ±1 with even odds and all others 0. n is a power of two.
 ///
-/// Places are drawn together and redrawn while two are equal, which says nothing about the places that are kept; then
+/// The places are drawn together and redrawn while two are equal, which reveals nothing about the places kept; then
 /// every value is compared with every place.
 ///
 /// # Panics
-/// If n is not a power of two, or `weight` above n/8, beyond which the redrawing would take long.
+/// If n is not a power of two, or if `weight` is above n/8, where redrawing would take long.
 pub fn sparse_ternary(rng: &mut SecretRng, n: usize, weight: usize) -> Zeroizing<Vec<i64>> {
     assert!(n.is_power_of_two() && weight <= n / 8, "few of 2^k places");
     let mut words = Zeroizing::new(vec![0_u64; weight]);
@@ -82,7 +82,7 @@ pub fn centred_binomial(rng: &mut SecretRng, n: usize) -> Zeroizing<Vec<i64>> {
 }
 
 /// Fills `out` with uniform secret residues. Rejected words are redrawn; their number is independent of the residues
-/// that are kept.
+/// kept.
 pub fn uniform(rng: &mut SecretRng, modulus: &Modulus, out: &mut [u64]) {
     let (q, mask) = (modulus.value(), (1 << modulus.bits()) - 1);
     let mut done = 0;
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn residues_are_uniform_and_neighbours_independent() {
-        // A quarter of the words is rejected.
+        // A quarter of the words are rejected.
         let modulus = Modulus::new(3 << 20 | 1).unwrap();
         let mut values = vec![0; N];
         uniform(&mut SecretRng::insecure_from_seed(3), &modulus, &mut values);

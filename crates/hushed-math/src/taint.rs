@@ -1,8 +1,8 @@
-//! Marks for a run under valgrind: which memory is secret. Memcheck reports every branch and every address that depends
-//! on memory marked so, as it does for memory that nobody has initialised (the idea of Langley's ctgrind).
+//! Marks secret memory for runs under valgrind. Memcheck then reports every branch and every address that depends on
+//! it, as it does for uninitialised memory (the idea of Langley's ctgrind).
 //!
 //! Without the feature `taint` these functions do nothing; with it they are valgrind's client requests, which do
-//! nothing outside valgrind. A value that is meant to be seen, as a message is, is marked public where it becomes so.
+//! nothing outside valgrind. A value meant to be seen, such as a message, is marked public where it becomes public.
 
 /// Marks the memory of `values` as secret.
 #[inline(always)]
@@ -28,7 +28,7 @@ pub fn public<T>(values: &[T]) {
     let _ = values;
 }
 
-/// The value, which is for everybody to see from here on.
+/// Returns the value, marked public from here on.
 #[inline(always)]
 pub fn opened<T: Copy>(value: T) -> T {
     #[cfg(all(feature = "taint", target_arch = "x86_64"))]
@@ -40,13 +40,13 @@ pub fn opened<T: Copy>(value: T) -> T {
     value
 }
 
-/// Whether valgrind runs this program.
+/// Whether this program runs under valgrind.
 #[cfg(all(feature = "taint", target_arch = "x86_64"))]
 pub fn watched() -> bool {
     request::call(request::RUNNING, core::ptr::null(), 0) != 0
 }
 
-/// The errors that valgrind has reported so far; none outside valgrind.
+/// The number of errors that valgrind has reported so far; 0 outside valgrind.
 #[cfg(all(feature = "taint", target_arch = "x86_64"))]
 pub fn reports() -> u64 {
     request::call(request::ERRORS, core::ptr::null(), 0)
@@ -56,7 +56,7 @@ pub fn reports() -> u64 {
 mod request {
     pub(super) const RUNNING: u64 = 0x1001;
     pub(super) const ERRORS: u64 = 0x1201;
-    /// `VALGRIND_MAKE_MEM_UNDEFINED`, the second request of memcheck's ("MC").
+    /// `VALGRIND_MAKE_MEM_UNDEFINED`, the second request of memcheck ("MC").
     pub(super) const UNDEFINED: u64 = 0x4d43_0001;
     /// `VALGRIND_MAKE_MEM_DEFINED`.
     pub(super) const DEFINED: u64 = 0x4d43_0002;

@@ -1,15 +1,15 @@
-//! Words on the heap that begin at a cache line: vector loads of a limb then never touch two lines.
+//! Heap words that begin at a cache line, so that vector loads of a limb never touch two lines.
 //!
-//! Large buffers are recycled: a megabyte fresh from the system costs a page fault every four kilobytes, which together
-//! take longer than a transform of the same words. Limbs come from slabs ([`slab`]); of all else, up to [`IDLE_BYTES`]
-//! of dropped buffers wait for their next owner.
-//! Keys ([`crate::SecretPoly`]), packed weights and the scratch of their products, and encoded messages are erased, the
-//! whole buffer, before they are dropped. Other polynomials are not: their owners erase what must not wait there.
+//! Large buffers are recycled: a fresh megabyte from the system costs a page fault every four kilobytes, which together
+//! take longer than a transform of the same words. Limbs come from slabs ([`slab`]); of all other buffers, up to
+//! [`IDLE_BYTES`] are kept for reuse after they are dropped. Keys ([`crate::SecretPoly`]), packed weights and the
+//! scratch of their products, and encoded messages are erased, the whole buffer, before they are dropped. Other
+//! polynomials are not: their owners erase what must not stay there.
 //!
-//! They also begin at a page of two megabytes and ask for such pages where Linux gives them on request: work over many
-//! limbs otherwise looks up pages for a good part of its time. Linux is asked for them directly ([`map`]): allocators
-//! keep what they once had of such sizes in heaps of their own, whose holes fit nothing that comes later, so that a run
-//! of a model held the memory of its hungriest step until it ended, and that of others besides.
+//! Large buffers also begin at a page of two megabytes and request such pages where Linux gives them on request: work
+//! over many limbs otherwise spends a good part of its time on page lookups. They come from Linux directly ([`map`]):
+//! allocators keep freed memory of such sizes in heaps of their own, whose holes fit nothing that comes later, so that
+//! a run of a model held the memory of its hungriest step, and that of other steps too, until it ended.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::VecDeque;
@@ -24,13 +24,13 @@ const LINE: usize = 64;
 /// Bytes of a large page.
 const PAGE: usize = 1 << 21;
 
-/// Most bytes that wait for reuse, of slabs and of other buffers.
+/// Most bytes kept for reuse: of slabs, and again of other buffers.
 const IDLE_BYTES: usize = 1 << 30;
 
-/// Least bytes of a buffer worth keeping: the allocator itself keeps smaller ones.
+/// Smallest buffer worth keeping, in bytes: the allocator itself keeps smaller ones.
 const LEAST_BYTES: usize = 1 << 15;
 
-/// Least bytes of a buffer that [`Words::give_back`] returns.
+/// Smallest buffer that [`Words::give_back`] returns, in bytes.
 const RARE_BYTES: usize = 16 << 20;
 
 pub(crate) mod room;
@@ -41,7 +41,7 @@ mod map;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 pub(crate) use map::zero_in_children;
 
-/// Elsewhere the allocator has large buffers as well.
+/// On other systems large buffers come from the allocator too.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
 mod map {
     use std::alloc::{alloc_zeroed, dealloc};
@@ -52,14 +52,14 @@ mod map {
     }
 
     /// # Safety
-    /// `start` is from [`zero`] with the same length, and nobody uses it any more.
+    /// `start` is from [`zero`] with the same length and is no longer used.
     pub(super) unsafe fn free(start: *mut u8, bytes: usize) {
         // SAFETY: allocated by `zero` with this layout.
         unsafe { dealloc(start, super::layout(bytes)) }
     }
 }
 
-/// Initialised memory, owned.
+/// Owned, initialised memory.
 struct Buffer {
     words: NonNull<u64>,
     bytes: usize,
@@ -71,7 +71,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `bytes` zero bytes of its own, a multiple of a line, not zero and not for a slab.
+    /// A buffer of `bytes` zero bytes: a nonzero multiple of a line, and not a length that slabs serve.
     fn zero(bytes: usize) -> Buffer {
         let layout = layout(bytes);
         let start = if bytes >= PAGE {
@@ -86,7 +86,7 @@ impl Buffer {
         }
     }
 
-    /// `bytes` initialised bytes: from a slab, one that waits, or new.
+    /// A buffer of `bytes` initialised bytes: from a slab, recycled, or new.
     fn any(bytes: usize) -> Buffer {
         if slab::serves(bytes) {
             return match slab::take(bytes) {
@@ -135,7 +135,7 @@ static IDLE: Mutex<Idle> = Mutex::new(Idle {
 
 /// A fixed number of words, aligned to 64 bytes.
 pub(crate) struct Words {
-    /// None for no words.
+    /// None if there are no words.
     buffer: Option<Buffer>,
     length: usize,
 }
@@ -160,7 +160,7 @@ impl Words {
         }
     }
 
-    /// Returns a long buffer to the system instead of keeping it for the next owner: for one that is large, and rare.
+    /// Returns a large buffer to the system instead of keeping it for reuse: for buffers that are large and rare.
     pub(crate) fn give_back(&mut self) {
         if self.buffer.as_ref().is_some_and(|b| b.bytes >= RARE_BYTES) {
             self.buffer = None;
@@ -176,8 +176,8 @@ impl Words {
     }
 }
 
-/// A waiting buffer of at least that many bytes, the smallest, as scratch of every length comes and goes; of equals the
-/// one dropped last, which may still be in the cache.
+/// The smallest kept buffer of at least `bytes` bytes, as scratch of every length comes and goes; among equals the one
+/// dropped last, which may still be in cache.
 fn recycled(bytes: usize) -> Option<Buffer> {
     if bytes < LEAST_BYTES {
         return None;
@@ -194,8 +194,8 @@ fn recycled(bytes: usize) -> Option<Buffer> {
     Some(buffer)
 }
 
-/// The longest buffer that is taken for so many bytes. Thousands of large ones live as long as a layer of a model, and
-/// what they are longer than their words is memory that no plan counts.
+/// The longest buffer that may serve `bytes` bytes. Thousands of large ones live as long as a layer of a model, and
+/// whatever they have beyond their words is memory that no plan counts.
 fn most(bytes: usize) -> usize {
     bytes + if bytes < PAGE { bytes } else { bytes / 8 }
 }
@@ -218,7 +218,7 @@ impl Drop for Words {
             idle.bytes -= oldest.bytes;
             surplus.push(oldest);
         }
-        // Given back to the system only now that others can get at the list.
+        // The surplus goes back to the system only now, with the list unlocked.
         drop(idle);
     }
 }
@@ -252,8 +252,8 @@ impl DerefMut for Words {
 }
 
 impl Zeroize for Words {
-    /// Erases the whole buffer, which may be longer than the words. Not word by word as `zeroize` does, which takes as
-    /// long as a good part of a transform.
+    /// Erases the whole buffer, which may be longer than the words. Not word by word as `zeroize` does, which takes a
+    /// good part of the time of a transform.
     fn zeroize(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             // SAFETY: the buffer owns `bytes` initialised bytes, a multiple of a line, aligned to one; the borrow is

@@ -1,14 +1,14 @@
-//! Steps 3 and 4: up to all primes, back to the main secret, and the coefficients into the slots.
+//! Steps 3 and 4: raises to all primes, returns to the main secret, and moves the coefficients into the slots.
 //!
-//! *ModRaise* reads the coefficients modulo q_0 as integers of (−q_0/2, q_0/2) and takes them modulo all primes: the
-//! phase becomes m + q_0·I. Such polynomials are small, so rotating them and switching them back from the sparse secret
-//! to the main one takes a key of one digit and no decomposition ([`LinearTransform::raised`]): the first factor of
-//! CoeffsToSlots, which has to rotate the raised ciphertext anyway, does both (compare the first factor folded into
-//! ModRaise in poulpy's bootstrapping).
+//! *ModRaise* reads the coefficients modulo q_0 as integers in (−q_0/2, q_0/2) and reduces them modulo all primes: the
+//! phase becomes m + q_0·I. Such polynomials are small, so rotating them and switching back from the sparse secret to
+//! the main one takes a one-digit key and no decomposition ([`LinearTransform::raised`]). The first factor of
+//! CoeffsToSlots, which must rotate the raised ciphertext anyway, does both (compare poulpy's bootstrapping, which
+//! folds the first factor into ModRaise).
 //!
-//! Out: for each ciphertext the real parts of its coefficients and the imaginary ones of t_k = m_k + i·m_(k+n), over
-//! q_0, each times `scaling`, in the slots of a ciphertext of its own: w + w̄ and i·(w̄ − w). Of sparse slots both lie
-//! in one, and the trace comes after the first factor ([`super::group`]).
+//! The output for each ciphertext is the real and the imaginary parts of t_k = m_k + i·m_(k+n), over q_0 and times
+//! `scaling`, each in the slots of its own ciphertext: w + w̄ and i·(w̄ − w). With sparse slots both are in one
+//! ciphertext, and the trace follows the first factor ([`super::group`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::lintrans::{DftFactors, Direction, LinearTransform, Options};
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// CoeffsToSlots in as many factors as the chain has primes for it, the first on raised ciphertexts.
+/// CoeffsToSlots, in as many factors as the chain has primes for it, the first on raised ciphertexts.
 pub struct CoeffsToSlots {
     params: Arc<CkksParams>,
     raised: LinearTransform,
@@ -35,11 +35,11 @@ pub struct CoeffsToSlots {
 }
 
 impl CoeffsToSlots {
-    /// Prepares the map for the top of the chain: what it returns is u/q_0 times `scaling`, u = m + q_0·I the raised
-    /// coefficients, at the scale `target`. All slots, or those of `group`.
+    /// Prepares the map for the top of the chain, on all slots or those of `group`. It returns u/q_0 times `scaling` at
+    /// the scale `target`, where u = m + q_0·I are the raised coefficients.
     ///
     /// # Errors
-    /// [`CkksError::LinTrans`]; [`CkksError::LevelTooLow`] for a group where the chain has one prime for the map.
+    /// [`CkksError::LinTrans`]; [`CkksError::LevelTooLow`] for a group if the chain has only one prime for the map.
     pub fn new(
         params: &Arc<CkksParams>,
         group: Option<Arc<Group>>,
@@ -50,16 +50,16 @@ impl CoeffsToSlots {
         let direction = Direction::CoeffsToSlots;
         let slots = group.as_ref().map_or(params.slots(), |group| group.slots());
         let layers = DftFactors::even_layers(direction, slots, chain.cts.len());
-        // Real and imaginary parts are w ± w̄, twice the wanted values.
+        // Real and imaginary parts are computed as w ± w̄, twice the wanted values.
         let map = DftFactors::new(direction, slots, &layers, scaling / 2.0)?;
-        // The ciphertext is read as u/q_0: at the scale q_0. The factors share the difference to the target.
+        // The ciphertext is read as u/q_0, at scale q_0. The factors share the ratio to the target.
         let from = Scale::ONE.times_prime(params.prime(0));
         let share = target
             .over(from)
             .value()
             .powf(1.0 / map.factors().len() as f64);
         let plain = |share: f64, limbs: usize| Scale::new(share * params.prime(limbs - 1) as f64);
-        // As many primes as the map has factors: a small group may have fewer than the chain allows.
+        // As many primes as the map has factors: a small group may have fewer factors than the chain allows.
         let mut limbs = chain.eval_mod.end + map.factors().len();
         let too_low = CkksError::LevelTooLow {
             operation: "CoeffsToSlots",
@@ -78,7 +78,7 @@ impl CoeffsToSlots {
                 return Err(too_low);
             };
             *last = group.packing(last)?;
-            // The trace leaves the message at a scale larger by this factor.
+            // The trace leaves the message at a scale that is larger by this factor.
             share /= (group.copies() as f64).powf(1.0 / factors.len() as f64);
         }
         let raised = LinearTransform::raised(params, &first, limbs, 1, Some(scale))?;
@@ -112,7 +112,7 @@ impl CoeffsToSlots {
         }
     }
 
-    /// The factors, first applied first.
+    /// The factors, in order of application.
     pub fn factors(&self) -> impl Iterator<Item = &LinearTransform> {
         std::iter::once(&self.raised).chain(&self.rest)
     }
@@ -122,7 +122,7 @@ impl CoeffsToSlots {
         self.limbs
     }
 
-    /// Adds the keys of all factors, of the trace, and of the conjugation.
+    /// Adds the keys of all factors, the trace and the conjugation.
     ///
     /// # Errors
     /// [`CkksError::Rlwe`].
@@ -137,7 +137,7 @@ impl CoeffsToSlots {
         Ok(())
     }
 
-    /// Real and imaginary parts of the coefficients of each encapsulated ciphertext, those of a group packed.
+    /// Real and imaginary parts of the coefficients of each encapsulated ciphertext, packed for a group.
     ///
     /// # Errors
     /// [`CkksError::NoKeys`]; [`CkksError::Rlwe`] or [`CkksError::LinTrans`] if a key is missing.

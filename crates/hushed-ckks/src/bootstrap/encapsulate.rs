@@ -1,8 +1,8 @@
-//! Step 2: switch to the ephemeral sparse secret, so that raising the modulus overflows little.
+//! Step 2: switches to the ephemeral sparse secret, so that raising the modulus overflows little.
 //!
-//! Sparse-secret encapsulation (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024): the phase modulo q_0 of a
-//! ciphertext (b, a) under a dense secret, lifted to integers, is m + q_0·I with |I| near √(N/18); under a secret of
-//! weight 32 |I| stays below 16. The key to that secret exists modulo q_0·p_0 only, where weight 32 is still secure.
+//! Sparse-secret encapsulation (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024): lifted to integers, the phase
+//! of a ciphertext (b, a) modulo q_0 is m + q_0·I. Under a dense secret |I| is near √(N/18); under a secret of weight
+//! 32 it stays below 16. The switching key to that secret exists only modulo q_0·p_0, where weight 32 is still secure.
 
 use hushed_math::{Coeff, RnsPoly};
 use hushed_rlwe::hybrid::{KeyUse, switch};
@@ -11,13 +11,13 @@ use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 
-/// Both parts modulo q_0 under the sparse secret, as coefficients: (b, a).
+/// Both parts (b, a) modulo q_0 under the sparse secret, in coefficient form.
 pub type Encapsulated = (RnsPoly<Coeff>, RnsPoly<Coeff>);
 
-/// Switches a ciphertext of q_0 alone to the sparse secret.
+/// Switches a ciphertext modulo q_0 to the sparse secret.
 ///
 /// # Errors
-/// [`CkksError::NoKeys`]; [`CkksError::Rlwe`] if the key is missing, or for a ciphertext of more primes.
+/// [`CkksError::NoKeys`]; [`CkksError::Rlwe`] if the key is missing, or the ciphertext has more primes.
 pub fn encapsulate(evaluator: &Evaluator, ct: Ciphertext) -> Result<Encapsulated, CkksError> {
     let limbs = ct.limbs();
     let key = evaluator.keys("bootstrap")?.get(KeyUse::ToSparse, limbs)?;

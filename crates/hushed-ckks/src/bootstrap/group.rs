@@ -1,18 +1,18 @@
-//! Sparse slots: messages of n' < N/2 slots that repeat, for narrow statistics, at a fraction of the cost.
+//! Sparse slots: repeating messages of n' < N/2 slots, for narrow statistics, at a fraction of the cost.
 //!
-//! Such a message is a polynomial in Y = X^(N/2n') of 2n' coefficients, and all steps work in that ring:
+//! Such a message is a polynomial in Y = X^(N/2n') with 2n' coefficients, and all steps work in that ring:
 //!
-//! * The two maps are those of n' slots: fewer layers, fewer diagonals, fewer keys.
+//! * The two maps are those for n' slots, with fewer layers, diagonals and keys.
 //! * ModRaise adds q_0·I with a coefficient at every power of X. The *trace*, the sum of the rotations by all multiples
 //!   of n' ("SubSum"), multiplies those at powers of Y by N/2n' and sets all others to 0, in log2(N/2n') doublings. It
-//!   commutes with the map's factors, whose diagonals repeat with n' as well. Some doublings go into the first factor,
-//!   whose rotations have keys of one digit and no decomposition; the others follow it, a key switch each. The factor
-//!   N/2n' goes into the scale: the message is read at a larger one, which the later factors undo.
-//! * Real and imaginary parts of the n' numbers lie in the two halves of a vector of period 2n' (*packed*): the last
-//!   factor has its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once, where full
-//!   slots need it twice.
-//! * Masks join the halves again, or separate them. In this order no map after EvalMod could absorb the masks, so they
-//!   take a level of their own.
+//!   commutes with the factors of the map, whose diagonals also have period n'. Some doublings go into the first
+//!   factor, whose rotations use one-digit keys and no decomposition; the others follow it, one key switch each. The
+//!   factor N/2n' goes into the scale: the message is read at a larger scale, which the later factors undo.
+//! * Real and imaginary parts of the n' numbers are in the two halves of a vector of period 2n' (*packed*): the last
+//!   factor has its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once, instead of
+//!   twice as for full slots.
+//! * Masks rejoin or separate the halves. In this order no map follows EvalMod that could absorb the masks, so they
+//!   take their own level.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ use crate::lintrans::{DftFactors, Diagonals, Direction};
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// Fewest slots: the maps of fewer have a single layer, and the trace needs a factor after it.
+/// Fewest slots: maps for fewer have a single layer, and the trace needs a factor after it.
 const LEAST: usize = 4;
 
-/// log2 of the diagonals up to which the first factor includes doublings: beyond that, a key switch is cheaper than
-/// doubling the diagonals.
+/// log2 of the most diagonals that the first factor may have through doublings: beyond that, a key switch is cheaper
+/// than doubling the diagonals.
 const FIRST: usize = 4;
 
-/// Levels that unpacking takes.
+/// Levels used by unpacking.
 const UNPACKING: usize = 1;
 
 const ONE: Complex64 = Complex64::new(1.0, 0.0);
@@ -46,9 +46,9 @@ const I: Complex64 = Complex64::new(0.0, 1.0);
 pub enum Halves {
     /// The real part alone.
     Real(Ciphertext),
-    /// Real and imaginary parts, a ciphertext each.
+    /// Real and imaginary parts, one ciphertext each.
     Apart([Ciphertext; 2]),
-    /// Both in the halves of a vector of twice the period.
+    /// Both parts in the halves of a vector of twice the period.
     Packed(Ciphertext, Arc<Group>),
 }
 
@@ -61,7 +61,7 @@ impl Halves {
         }
     }
 
-    /// Without the imaginary part, if that is a ciphertext of its own.
+    /// Drops the imaginary part if it is a separate ciphertext.
     pub(super) fn real_only(self) -> Self {
         match self {
             Self::Apart([real, _]) => Self::Real(real),
@@ -100,7 +100,7 @@ impl Halves {
         }
     }
 
-    /// Real and imaginary parts, a ciphertext each; the real one alone if there is no other.
+    /// Real and imaginary parts, one ciphertext each; only the real one if there is no other.
     pub(super) fn part(self, evaluator: &Evaluator) -> Result<Vec<Ciphertext>, CkksError> {
         match self {
             Self::Real(real) => Ok(vec![real]),
@@ -128,7 +128,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Messages of `slots` slots.
+    /// A group for messages of `slots` slots.
     ///
     /// # Errors
     /// [`CkksError::NotPeriodic`] unless that is a power of two from 4 to N/4.
@@ -141,7 +141,7 @@ impl Group {
             });
         }
         let doublings = (all / slots).trailing_zeros();
-        // 2^k diagonals for k layers: those of all n' slots wrap.
+        // 2^k diagonals for k layers: those over all n' slots wrap around.
         let count = params.chain().cts.len();
         let layers = DftFactors::even_layers(Direction::CoeffsToSlots, slots, count);
         let room = layers
@@ -160,7 +160,7 @@ impl Group {
         self.slots
     }
 
-    /// N/2n': what the trace multiplies a message by.
+    /// N/2n', the factor by which the trace multiplies a message.
     pub(super) fn copies(&self) -> usize {
         1 << self.doublings
     }
@@ -170,7 +170,7 @@ impl Group {
         UNPACKING
     }
 
-    /// Adds the keys of the trace of ciphertexts of `limbs` primes.
+    /// Adds the trace keys for ciphertexts of `limbs` primes.
     pub(super) fn add_trace_keys(
         &self,
         params: &CkksParams,
@@ -184,7 +184,7 @@ impl Group {
         Ok(())
     }
 
-    /// Adds the key of unpacking ciphertexts of at most `limbs` primes.
+    /// Adds the key for unpacking ciphertexts of at most `limbs` primes.
     pub(super) fn add_unpacking_keys(
         &self,
         params: &CkksParams,
@@ -196,7 +196,7 @@ impl Group {
         Ok(())
     }
 
-    /// The rest of the sum of all rotations by multiples of n', read as the message that they have in common.
+    /// Completes the sum of all rotations by multiples of n', read as the message they have in common.
     pub(super) fn trace(
         &self,
         evaluator: &Evaluator,
@@ -212,13 +212,13 @@ impl Group {
         cts.into_par_iter().map(one).collect()
     }
 
-    /// The doublings that are not in the first factor.
+    /// The doublings not included in the first factor.
     pub(super) fn trace_steps(&self) -> impl Iterator<Item = i64> {
         let slots = self.slots as i64;
         (self.folded..self.doublings).map(move |j| slots << j)
     }
 
-    /// `first`, the first factor of n' slots, with as many doublings of the trace as it has room for.
+    /// `first`, the first factor for n' slots, extended by as many doublings of the trace as it has room for.
     pub(super) fn folding(&self, first: &Diagonals) -> Result<Diagonals, CkksError> {
         let dim = self.slots << self.folded;
         let mut folding = Diagonals::new(dim)?;
@@ -230,15 +230,15 @@ impl Group {
         Ok(folding)
     }
 
-    /// `last`, a factor of n' slots, for outputs of twice the period: times −i in the second half, so that the real
-    /// part of the whole is packed.
+    /// `last`, a factor for n' slots, extended to outputs of twice the period: times −i in the second half, so that the
+    /// real part of the whole is packed.
     pub(super) fn packing(&self, last: &Diagonals) -> Result<Diagonals, CkksError> {
         let dim = 2 * self.slots;
         let mut packing = Diagonals::new(dim)?;
         for (offset, values) in last.iter() {
             let repeated = values.iter().copied().cycle().take(self.slots);
             let rows: Vec<_> = repeated.clone().chain(repeated.map(|x| -I * x)).collect();
-            // Inputs have the period n': an offset may be read as the one near 0.
+            // Inputs have period n', so an offset may be replaced by the one near 0.
             let near = if 2 * offset > self.slots {
                 offset as i64 - self.slots as i64
             } else {
@@ -249,7 +249,7 @@ impl Group {
         Ok(packing)
     }
 
-    /// The halves swapped.
+    /// Swaps the halves.
     fn exchanged(
         &self,
         evaluator: &Evaluator,
@@ -258,7 +258,7 @@ impl Group {
         evaluator.rotate(packed, self.slots as i64)
     }
 
-    /// a·first half + b·second half everywhere, for `[a, b]` = `factors`; one level, same scale.
+    /// a·first half + b·second half in every slot of the period; takes one level and keeps the scale.
     fn choose(
         &self,
         evaluator: &Evaluator,

@@ -1,4 +1,4 @@
-//! Sparse slots on small insecure rings: every size, what is saved, and every way of calling.
+//! Sparse slots on small insecure rings: every size, the savings, and every way of calling.
 
 use super::*;
 use crate::bootstrap::{BootstrapLiteral, Bootstrapper, encapsulate};
@@ -16,12 +16,12 @@ fn bootstrapper(params: &Arc<CkksParams>, slots: Option<usize>) -> Bootstrapper 
 fn fixture(log_n: u32, slots: usize, seed: u64) -> (Fixture, Bootstrapper) {
     let params = CkksParams::insecure_test(log_n, 4).unwrap();
     let bootstrapper = bootstrapper(&params, Some(slots));
-    // These keys and no others.
+    // Exactly these keys.
     let plan = bootstrapper.key_plan().unwrap();
     (Fixture::new(&params, &plan, seed), bootstrapper)
 }
 
-/// Random in the unit square, repeated over all slots.
+/// Random values in the unit square, repeated over all slots.
 fn message(f: &mut Fixture, slots: usize) -> Vec<Complex64> {
     let once = random(&mut f.rng, slots);
     once.into_iter().cycle().take(f.params.slots()).collect()
@@ -55,14 +55,14 @@ fn messages_of_every_size_come_back() {
         );
         assert!(predicted < mean + 1.0 && predicted > mean - 8.0);
         assert!(out.noise().magnitude() < 1.5);
-        // And again, from the result.
+        // And once more, from the result.
         let again = bootstrapper.bootstrap(&f.evaluator, &out).unwrap();
         let (least, mean) = f.bits(&again, &x);
         assert!(least > 14.0 && mean > 16.0, "least {least}, mean {mean}");
     }
 }
 
-/// The raised polynomial has coefficients of every power of X; after the maps only those of Y are left, packed.
+/// The raised polynomial has coefficients at every power of X; after the maps only those of Y are left, packed.
 #[test]
 fn the_trace_leaves_the_coefficients_of_the_small_ring() {
     let slots = 16;
@@ -99,7 +99,7 @@ fn the_trace_leaves_the_coefficients_of_the_small_ring() {
     assert!(overflows > 0);
 }
 
-/// Half the products, and fewer of everything else.
+/// Half the products, and less of everything else.
 #[test]
 fn sparse_slots_cost_less() {
     let params = CkksParams::insecure_test(12, 4).unwrap();
@@ -130,7 +130,7 @@ fn sparse_slots_cost_less() {
     }
 }
 
-/// Each key of the plan serves: the maps' rotations, the trace's, unpacking's, conjugation, products, the sparse
+/// Each key of the plan is used: rotations of the maps, the trace and unpacking; conjugation, products, the sparse
 /// secret.
 #[test]
 fn keys_are_those_that_are_used() {
@@ -144,7 +144,8 @@ fn keys_are_those_that_are_used() {
         keys.any(|spec| spec.key == KeyUse::Galois(element))
     };
     let chain = params.chain();
-    // Of log2(1024/32) doublings of the trace two make 16 diagonals of the first factor's four, and three follow it.
+    // Of the log2(1024/32) doublings of the trace, two turn the first factor's 4 diagonals into 16, and three follow
+    // it.
     let traced = chain.cts.end - 1;
     let trace: Vec<usize> = (2..5).map(|j| slots << j).collect();
     let first = bootstrapper.coeffs_to_slots().factors().next().unwrap();
@@ -154,7 +155,7 @@ fn keys_are_those_that_are_used() {
     let maps: usize = bootstrapper.maps().map(|map| map.rotations().len()).sum();
     let relin = plan.iter().filter(|spec| spec.key == KeyUse::Relin).count();
     assert_eq!(plan.len(), maps + trace.len() + 1 + 1 + relin + 1);
-    // One of the trace is missing: known before anything is done.
+    // A missing trace key is detected before anything is done.
     let mut fewer = crate::keys::EvalKeyPlan::new();
     let missing = KeyUse::Galois(params.rotation_element(512));
     for spec in plan.iter().filter(|spec| spec.key != missing) {
@@ -187,7 +188,7 @@ fn pairs_batches_fewer_levels_and_two_passes() {
         let vectors = [&cu, &cv, &cu];
         let all = bootstrapper.bootstrap_real(&f.evaluator, &vectors, limbs);
         let all = all.unwrap();
-        // An odd one out has its parts in one ciphertext too.
+        // An unpaired vector also has its parts in one ciphertext.
         assert_eq!(f.evaluator.counters().snapshot().ct_mul, 24);
         assert_eq!(all.len(), 3);
         for (found, expected) in all.iter().zip([&u, &v, &u]) {
@@ -205,8 +206,7 @@ fn pairs_batches_fewer_levels_and_two_passes() {
     let (worst, mean) = f.bits(&twice, &x);
     println!("two passes: least {worst:.2}, mean {mean:.2}");
     assert!(worst > 21.0 && mean > 24.0, "{worst} {mean}");
-    // The second pass sees the mean over the copies, and refreshes that; the first one's rescaling errors differ among
-    // them.
+    // The second pass sees and refreshes the mean over the copies; the rescaling errors of the first differ among them.
     let found = averaged(&f.decryptor.decrypt_raw(&twice).unwrap(), slots);
     let (worst, mean) = bits(&found, &x[..slots]);
     println!("mean over the copies: least {worst:.2}, mean {mean:.2}");
@@ -215,7 +215,7 @@ fn pairs_batches_fewer_levels_and_two_passes() {
     assert!(matches!(refused, Err(CkksError::LimbCount { .. })));
 }
 
-/// The trace is over all copies of a slot: what differs among them goes.
+/// The trace sums all copies of a slot, so their differences vanish.
 #[test]
 fn what_does_not_repeat_is_averaged() {
     let slots = 128;

@@ -1,6 +1,6 @@
-//! Bootstrapping: from a ciphertext at the bottom of the chain to one of the same message near its top.
+//! Bootstrapping: turns a ciphertext at the bottom of the chain into one of the same message near its top.
 //!
-//! SlotsToCoeffs first (as in poulpy's presets), so that this map runs on four primes and the message leaves EvalMod in
+//! SlotsToCoeffs comes first (as in poulpy's presets), so that it runs on four primes and EvalMod leaves the message in
 //! the slots:
 //!
 //! ```text
@@ -11,17 +11,16 @@
 //! 5  EvalMod           removes q_0·I: sin(2πx)/2π for x = I + Δ·z/q_0, on each part   poly::EvalMod
 //! ```
 //!
-//! The two parts are combined again, or returned as they are: two real columns u + i·v share one bootstrap, and an
-//! overflow of one does not reach the other; one alone takes one EvalMod (`real.rs`). Messages of fewer slots, which
-//! repeat, take less of everything: `group.rs`.
+//! The two parts are recombined, or returned separately: two real columns u + i·v share one bootstrap, and an overflow
+//! in one does not affect the other; a single one takes one EvalMod (`real.rs`). Repeating messages of fewer slots take
+//! less of everything (`group.rs`).
 //!
-//! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed
-//! on disk), matrices of 0.6 GiB, and 0.4 GiB for each ciphertext, of which at most four are processed together: a peak
-//! of 4.5 GiB for one, 6 for many.
+//! *Memory* at N = 2^16, 14 levels: 119 keys take 3.2 GiB in memory (uniform halves are expanded at each use; 2.2 GiB
+//! packed on disk), matrices 0.6 GiB, and each ciphertext 0.4 GiB, of which at most four are processed together. The
+//! peak is 4.5 GiB for one, 6 GiB for many.
 //!
-//! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod:
-//! 1 at the scale q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated the
-//! same.
+//! *Range.* The real and imaginary parts of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod:
+//! 1 at scale q_0/1024. Any other scale works: a message within 8 at an eighth of that scale is treated the same.
 
 mod coeffs_to_slots;
 mod encapsulate;
@@ -57,41 +56,41 @@ use shorter::Shorter;
 /// Unchecked parameters of a bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BootstrapLiteral {
-    /// The modular reduction; its ratio is q_0 over the scale at which messages are within its bound.
+    /// The modular reduction; its ratio is q_0 divided by the scale at which messages are within its bound.
     pub eval_mod: EvalModLiteral,
     /// Scale of the results; by default that of the parameters.
     pub output_scale: Option<Scale>,
-    /// Sparse slots: the period of messages, a power of two from 4 to N/4. They take smaller maps, one EvalMod
-    /// instead of two, and a level more. By default all N/2 slots.
+    /// Sparse slots: the period of messages, a power of two from 4 to N/4. They need smaller maps, one EvalMod instead
+    /// of two, and one more level. By default all N/2 slots.
     pub slots: Option<usize>,
 }
 
-/// Ciphertexts that are processed together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and more of
-/// them would not save any more reads of those.
+/// Ciphertexts processed together: at N = 2^16 each takes 0.4 GiB besides keys and matrices, and a larger number would
+/// save no further reads of those.
 const TILE: usize = 4;
 
-/// A bootstrap prepared for one parameter set: its matrices are encoded, its polynomial is fitted. Shared by threads.
+/// A bootstrap prepared for one parameter set, with encoded matrices and fitted polynomial. Threads may share it.
 pub struct Bootstrapper {
     params: Arc<CkksParams>,
     literal: BootstrapLiteral,
     output_scale: Scale,
     eval_mod: EvalMod,
-    /// Deviation of the error that EvalMod's rescales make, in units of its message.
+    /// Deviation of the error from EvalMod's rescales, in units of its message.
     rescaling: f64,
     group: Option<Arc<Group>>,
     slots_to_coeffs: SlotsToCoeffs,
     coeffs_to_slots: CoeffsToSlots,
     plan: EvalKeyPlan,
-    /// By levels of the results, made on first use.
+    /// Shorter chains by levels of the results, made on first use.
     shorter: Mutex<BTreeMap<usize, Arc<Shorter>>>,
 }
 
-/// Sizes of refreshed ciphertexts.
+/// Scale and length of refreshed ciphertexts.
 #[derive(Clone, Copy)]
 struct Target {
     scale: Scale,
     limbs: usize,
-    /// Whether the last message is real, so that its imaginary part is not reduced.
+    /// Whether the last message is real, so that its imaginary part needs no EvalMod.
     last_real: bool,
 }
 
@@ -109,16 +108,17 @@ impl Bootstrapper {
     /// Prepares a bootstrap.
     ///
     /// # Errors
-    /// [`CkksError::Params`] for an EvalMod of a range that overflows leave too often;
-    /// [`CkksError::BootstrapLevels`] if the chain has no primes for it, or not as many for EvalMod as it needs;
-    /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for sparse slots of another number, or on a chain too
+    /// [`CkksError::Params`] if overflows leave the range of the EvalMod too often; [`CkksError::BootstrapLevels`] if
+    /// the chain has no bootstrapping primes, or not exactly as many for EvalMod as it needs;
+    /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for an impossible number of sparse slots or a chain too
     /// short for them; [`CkksError::Poly`], [`CkksError::LinTrans`] for parameters that cannot be fitted or encoded.
     pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         params.check_range(literal.eval_mod.range)?;
         Self::of_any_range(params, literal)
     }
 
-    /// As [`Bootstrapper::new`], however often overflows leave the range. **Wrong results**, for tests that count them.
+    /// As [`Bootstrapper::new`], however often overflows leave the range. **Gives wrong results**, for tests that count
+    /// them.
     #[cfg(any(test, feature = "insecure-test-parameters"))]
     pub fn insecure_for_tests(
         params: &Arc<CkksParams>,
@@ -139,7 +139,7 @@ impl Bootstrapper {
                 available,
             });
         }
-        // Only its primes are used.
+        // Only the primes are used.
         let chain = Evaluator::without_keys(params);
         let limbs = params.chain().eval_mod.end;
         let input = eval_mod.input_scale(&chain, limbs)?;
@@ -180,18 +180,18 @@ impl Bootstrapper {
         &self.params
     }
 
-    /// The literal that it was made from.
+    /// The literal it was made from.
     pub fn literal(&self) -> &BootstrapLiteral {
         &self.literal
     }
 
-    /// Slots of a message: N/2, or as many as it repeats after.
+    /// Slots of a message: N/2, or its period.
     pub fn slots(&self) -> usize {
         let group = self.group.as_ref();
         group.map_or(self.params.slots(), |group| group.slots())
     }
 
-    /// log2 of the probability that one bootstrap fails: that an overflow leaves the range of its EvalMod.
+    /// log2 of the probability that one bootstrap fails because an overflow leaves the range of its EvalMod.
     pub fn log2_failure(&self) -> f64 {
         let range = self.eval_mod.literal().range;
         log2_failure(EPHEMERAL_WEIGHT, range, self.slots())
@@ -212,7 +212,7 @@ impl Bootstrapper {
         self.group.as_ref().map_or(0, |group| group.levels())
     }
 
-    /// The maps, first applied first: SlotsToCoeffs, then CoeffsToSlots.
+    /// The maps in order of application: SlotsToCoeffs, then CoeffsToSlots.
     pub fn maps(&self) -> impl Iterator<Item = &LinearTransform> {
         let first = self.slots_to_coeffs.factors().iter();
         first.chain(self.coeffs_to_slots.factors())
@@ -221,15 +221,15 @@ impl Bootstrapper {
     /// All keys that a bootstrap needs.
     ///
     /// # Errors
-    /// None: the plan was made with the bootstrapper.
+    /// Never: the plan was made with the bootstrapper.
     pub fn key_plan(&self) -> Result<EvalKeyPlan, CkksError> {
         Ok(self.plan.clone())
     }
 
-    /// Checks that all keys of a bootstrap are there, before one begins.
+    /// Checks that all keys of a bootstrap are present, before one begins.
     ///
     /// # Errors
-    /// [`CkksError::Rlwe`] with `MissingKey` for the first that is not.
+    /// [`CkksError::Rlwe`] with `MissingKey` for the first one that is missing.
     pub fn check_keys(&self, keys: &EvalKeys) -> Result<(), CkksError> {
         Ok(self.plan.check_among(&keys.plan())?)
     }
@@ -242,8 +242,8 @@ impl Bootstrapper {
     /// The same message with [`Bootstrapper::output_limbs`] primes, at the scale of the literal.
     ///
     /// # Errors
-    /// [`CkksError::LevelTooLow`] below 1 + stc primes; [`CkksError::BootstrapRange`] for a message that is, at its
-    /// scale, beyond the range; [`CkksError::NoKeys`], [`CkksError::Rlwe`] or [`CkksError::LinTrans`] for missing keys;
+    /// [`CkksError::LevelTooLow`] below 1 + stc primes; [`CkksError::BootstrapRange`] for a message beyond the range at
+    /// its scale; [`CkksError::NoKeys`], [`CkksError::Rlwe`] or [`CkksError::LinTrans`] for missing keys;
     /// [`CkksError::OtherParameters`].
     pub fn bootstrap(
         &self,
@@ -257,7 +257,7 @@ impl Bootstrapper {
         })
     }
 
-    /// As [`Bootstrapper::bootstrap`] for several: keys and matrices are read once for all.
+    /// As [`Bootstrapper::bootstrap`] for several ciphertexts, reading keys and matrices once for every four.
     pub fn bootstrap_many(
         &self,
         evaluator: &Evaluator,
@@ -266,7 +266,7 @@ impl Bootstrapper {
         self.bootstrap_many_to(evaluator, cts, self.output_limbs())
     }
 
-    /// As [`Bootstrapper::bootstrap_many`], to results of `limbs` primes: fewer than [`Bootstrapper::output_limbs`]
+    /// As [`Bootstrapper::bootstrap_many`], but to results of `limbs` primes. Fewer than [`Bootstrapper::output_limbs`]
     /// take less time, with the same keys and precision.
     ///
     /// # Errors
@@ -294,7 +294,7 @@ impl Bootstrapper {
     ) -> Result<Ciphertext, CkksError> {
         let packed = matches!(halves, Halves::Packed(..));
         let out = halves.join(evaluator)?;
-        // The modulus is bounded as it was, not by the sum of the parts' bounds.
+        // The modulus keeps its bound, rather than the sum of the parts' bounds.
         let noise = self.noise(ct);
         let noise = if packed {
             out.noise().within(noise.magnitude())
@@ -304,7 +304,7 @@ impl Bootstrapper {
         Ok(out.with_noise(noise))
     }
 
-    /// Steps 3 to 5 for results of this many primes; `None` if that is the whole chain.
+    /// Steps 3 to 5 for results of `limbs` primes; `None` for the whole chain.
     fn shorter(&self, limbs: usize) -> Result<Option<Arc<Shorter>>, CkksError> {
         let operation = "bootstrap";
         let (needed, available) = (self.params.bootstrap_limbs(), self.output_limbs());
@@ -336,14 +336,14 @@ impl Bootstrapper {
         Ok(Some(made))
     }
 
-    /// Steps 1 to 5: real and imaginary part of each message, with as many primes as unpacking them needs.
+    /// Steps 1 to 5: real and imaginary parts of each message, with as many primes as unpacking needs.
     fn refresh_at(
         &self,
         evaluator: &Evaluator,
         cts: &[&Ciphertext],
         target: Target,
     ) -> Result<Vec<Halves>, CkksError> {
-        // Missing keys and mismatches are found before any work is done.
+        // Detects missing keys and mismatches before any work is done.
         self.check_keys(evaluator.keys("bootstrap")?)?;
         let shorter = self.shorter(target.limbs)?;
         let short = match &shorter {
@@ -385,7 +385,7 @@ impl Bootstrapper {
         Ok(done)
     }
 
-    /// Steps 1 and 2, for ciphertexts at the lowest primes.
+    /// Steps 1 and 2 for ciphertexts at the lowest primes.
     fn encapsulated(
         &self,
         evaluator: &Evaluator,
@@ -396,7 +396,7 @@ impl Bootstrapper {
         low.collect()
     }
 
-    /// Steps 3 to 5 for `low`, which the ciphertexts `cts` became, all at a time.
+    /// Steps 3 to 5 for `low`, which came from the ciphertexts `cts`, all together.
     fn refresh_tile(
         &self,
         evaluator: &Evaluator,
@@ -419,12 +419,12 @@ impl Bootstrapper {
         done.collect()
     }
 
-    /// Step 1.
+    /// The map of step 1.
     pub fn slots_to_coeffs(&self) -> &SlotsToCoeffs {
         &self.slots_to_coeffs
     }
 
-    /// Steps 3 and 4.
+    /// The map of steps 3 and 4.
     pub fn coeffs_to_slots(&self) -> &CoeffsToSlots {
         &self.coeffs_to_slots
     }

@@ -1,8 +1,8 @@
-//! Real vectors: two of them, u and v, are one message u + i·v, whose parts come out apart.
+//! Real vectors: two of them, u and v, form one message u + i·v, whose parts come out separately.
 //!
-//! One without a second takes one EvalMod: what CoeffsToSlots makes of the imaginary part is not looked at. That is a
-//! quarter of a bootstrap less (docs/one-text.md has the measurement), with the same keys and the same result to the
-//! bit as beside a vector of zeros.
+//! A vector without a partner takes one EvalMod: the imaginary part from CoeffsToSlots is ignored. That saves a quarter
+//! of a bootstrap (measured in docs/one-text.md), with the same keys, and gives bit for bit the same result as pairing
+//! it with a vector of zeros.
 
 use crate::bootstrap::reduce::SLACK;
 use crate::bootstrap::{Bootstrapper, Target};
@@ -11,12 +11,12 @@ use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 
 impl Bootstrapper {
-    /// Refreshes real vectors, two a bootstrap, to `limbs` primes as [`Bootstrapper::bootstrap_many_to`]. The last of
-    /// an odd number is alone in its own.
+    /// Refreshes real vectors, two per bootstrap, to `limbs` primes as [`Bootstrapper::bootstrap_many_to`] does. With
+    /// an odd number, the last one has a bootstrap to itself.
     ///
     /// # Errors
-    /// As [`Bootstrapper::bootstrap_many_to`], and [`CkksError::ScaleMismatch`] if two that share a bootstrap have
-    /// different scales.
+    /// As [`Bootstrapper::bootstrap_many_to`], and [`CkksError::ScaleMismatch`] if two vectors that share a bootstrap
+    /// have different scales.
     pub fn bootstrap_real(
         &self,
         evaluator: &Evaluator,
@@ -39,12 +39,12 @@ impl Bootstrapper {
                 part.with_noise(noise)
             }));
         }
-        // Sparse slots have both parts in one ciphertext.
+        // With sparse slots both parts come in one ciphertext.
         done.truncate(vectors.len());
         Ok(done)
     }
 
-    /// u + i·v, or u alone, at the lowest primes.
+    /// u + i·v, or u alone, over the lowest primes.
     fn packed(&self, evaluator: &Evaluator, both: &[&Ciphertext]) -> Result<Ciphertext, CkksError> {
         let limbs = self.params.bootstrap_limbs();
         let [first, rest @ ..] = both else {
@@ -60,10 +60,10 @@ impl Bootstrapper {
             evaluator.mul_i_assign(&mut other)?;
             evaluator.add_assign(&mut other, &sum)?;
             magnitude = magnitude.max(second.noise().magnitude());
-            // Its scale is that of the second.
+            // The sum has the scale of the second.
             sum = other;
         }
-        // The parts are bounded each for itself.
+        // Each part is bounded separately.
         let noise = sum.noise().within(magnitude);
         let sum = sum.with_noise(noise);
         self.check_range(&sum, SLACK)?;

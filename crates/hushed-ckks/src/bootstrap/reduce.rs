@@ -1,4 +1,4 @@
-//! Step 5: EvalMod on what CoeffsToSlots returned, at the scale asked for; its range, and the error of its results.
+//! Step 5: EvalMod on the output of CoeffsToSlots, at the requested scale; its range and the error of its results.
 
 use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
 
@@ -13,12 +13,12 @@ use crate::scale::Scale;
 /// Tolerance on each part of a message: scales near the default may be off by one percent.
 pub(super) const SLACK: f64 = 1.01;
 
-/// Tolerance on |slot|: the parts are bounded, and the fit reaches half as far again, so a real message may be as
-/// large, with a larger error.
+/// Tolerance on |slot|: only the parts need to be bounded, and the fit reaches half as far again, so a real message may
+/// be this large, at a larger error.
 pub(super) const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 impl Bootstrapper {
-    /// Step 5, on one of the parts that CoeffsToSlots returned for `ct`: the message of `ct` in that part.
+    /// Step 5 on one of the parts that CoeffsToSlots returned for `ct`: recovers that part of the message.
     ///
     /// # Errors
     /// As [`Bootstrapper::bootstrap`].
@@ -46,12 +46,12 @@ impl Bootstrapper {
         Ok(message.with_noise(self.noise(ct)))
     }
 
-    /// The ratio of the message to what EvalMod returns, for a message of this scale: 1 at the scale q_0/ratio.
+    /// The ratio of the message to EvalMod's result for a message of this scale: 1 at scale q_0/ratio.
     pub(super) fn factor(&self, scale: Scale) -> f64 {
         self.params.prime(0) as f64 / (scale.value() * self.eval_mod.literal().ratio)
     }
 
-    /// Noise of the result: EvalMod's own error, uniform at worst, and the input's.
+    /// Noise of the result: EvalMod's own error, taken at its worst, and the input's.
     pub(super) fn noise(&self, ct: &Ciphertext) -> Noise {
         let report = self.eval_mod.report();
         let (factor, bound) = (self.factor(ct.scale()), self.eval_mod.literal().bound);
@@ -60,7 +60,7 @@ impl Bootstrapper {
         } else {
             bound * factor
         };
-        // A part may be as large as |slot|, as in a real message; where that exceeds the bound, the sine is less
+        // A part may be as large as |slot|, as in a real message. Where that exceeds the bound, the sine is less
         // linear.
         let part = (magnitude / factor).clamp(bound, bound * MODULUS);
         let sine_error = report.sine_error.max(self.eval_mod.sine_error(part));
@@ -73,7 +73,7 @@ impl Bootstrapper {
         Noise::new(magnitude, input.hypot(own * factor))
     }
 
-    /// Whether a message exceeds `room` times the bound at its scale, or a message of |slot| = 1 would.
+    /// Refuses a message beyond `room` times the bound at its scale.
     pub(super) fn check_range(&self, ct: &Ciphertext, room: f64) -> Result<(), CkksError> {
         let literal = self.eval_mod.literal();
         let limit = literal.bound * self.factor(ct.scale());
@@ -95,8 +95,8 @@ impl Bootstrapper {
     }
 }
 
-/// The relinearisation key of EvalMod, and one for all of its products but the first, if that has fewer digits: two
-/// keys cost less than a digit in each of twenty products.
+/// Plans the relinearisation key of EvalMod, and a second one for all products but the first if that has fewer digits:
+/// two keys cost less than an extra digit in each of twenty products.
 pub(super) fn plan_relin(
     params: &CkksParams,
     limbs: usize,

@@ -1,11 +1,9 @@
-//! Refreshing to fewer levels than the set has: the same bootstrap over a shorter chain, with the same keys and
-//! matrices.
+//! Refreshing to fewer levels than the set has: the same bootstrap with the same keys and matrices on a shorter chain.
 //!
-//! A refresh that needs L levels raises to q_0, the primes of SlotsToCoeffs, the first L levels, and those of EvalMod
-//! and CoeffsToSlots, whose sizes determine the scales. The levels left out lie in the middle of the chain, so they are
-//! taken out of it: the ring, the keys and the encoded matrices without them
-//! ([`hushed_rlwe::hybrid::EvalKeys::without`]) share all their words with the whole ones. Steps 3 to 5 then run as if
-//! the set had L levels; their precision does not depend on it.
+//! A refresh to L levels raises to q_0, the primes of SlotsToCoeffs, the first L levels, and the primes of EvalMod and
+//! CoeffsToSlots, whose sizes determine the scales. The omitted levels are in the middle of the chain and are cut out
+//! of it: the ring, keys and encoded matrices without them ([`hushed_rlwe::hybrid::EvalKeys::without`]) share all their
+//! words with the full ones. Steps 3 to 5 then run as if the set had L levels; their precision does not depend on L.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +20,7 @@ use crate::params::CkksParams;
 
 /// Steps 3 to 5 without some of the levels.
 pub(super) struct Shorter {
-    /// The primes of the whole chain that are left out.
+    /// The primes of the whole chain that are omitted.
     gap: Range<usize>,
     params: Arc<CkksParams>,
     pub(super) coeffs_to_slots: CoeffsToSlots,
@@ -44,19 +42,19 @@ impl Shorter {
         })
     }
 
-    /// An evaluator of the shorter chain with the keys of `evaluator`, counting with it.
+    /// An evaluator of the shorter chain with the keys and counters of `evaluator`.
     pub(super) fn evaluator(&self, evaluator: &Evaluator) -> Result<Evaluator, CkksError> {
         let keys = evaluator.keys("bootstrap")?;
         let keys = keys.without(self.params.rlwe(), &self.gap)?;
         evaluator.beside(&self.params, keys)
     }
 
-    /// A ciphertext modulo q_0, over the shorter chain.
+    /// Moves a ciphertext modulo q_0 to the shorter chain.
     pub(super) fn enter(&self, (b, a): Encapsulated) -> Result<Encapsulated, CkksError> {
         Ok((moved(b, &self.params)?, moved(a, &self.params)?))
     }
 
-    /// A result, over the primes of `whole` that it has.
+    /// Moves a result back to the primes of `whole`.
     pub(super) fn leave(
         &self,
         ct: Ciphertext,
@@ -69,7 +67,7 @@ impl Shorter {
     }
 }
 
-/// The same residues under the first primes of `params`, which are those that it has.
+/// The same residues under the basis of `params`, whose first primes are those of `poly`.
 fn moved<D: Domain>(poly: RnsPoly<D>, params: &CkksParams) -> Result<RnsPoly<D>, CkksError> {
     let ids = poly.ids().to_vec();
     let moved = poly.renumbered(params.rlwe().basis(), &ids);

@@ -1,8 +1,8 @@
-//! Step 1: the message moves from the slots to the coefficients, at the bottom of the chain where everything is cheap.
+//! Step 1: moves the message from the slots to the coefficients, at the bottom of the chain where everything is cheap.
 //!
-//! In: a ciphertext of 1 + stc primes with slots z. Out: one of q_0 alone whose coefficients are scale·z, real parts
-//! first, in bit-reversed order (the order that step 4 reverses), at the same scale. For a message that repeats they
-//! are those at powers of Y.
+//! The input is a ciphertext of 1 + stc primes with slots z. The output is one modulo q_0 with coefficients scale·z,
+//! real parts first, in bit-reversed order (undone by step 4), at the same scale. For a repeating message they are the
+//! coefficients at powers of Y.
 
 use std::sync::Arc;
 
@@ -14,14 +14,13 @@ use crate::evaluator::Evaluator;
 use crate::lintrans::{DftFactors, Direction, LinearTransform, Options};
 use crate::params::CkksParams;
 
-/// SlotsToCoeffs in as many factors as the chain has primes for it.
+/// SlotsToCoeffs, in as many factors as the chain has primes for it.
 pub struct SlotsToCoeffs {
     factors: Vec<LinearTransform>,
 }
 
 impl SlotsToCoeffs {
-    /// Prepares the map of `slots` slots for the lowest primes of the chain: all of them, or as many as messages repeat
-    /// after.
+    /// Prepares the map on `slots` slots (all, or the period of messages) for the lowest primes of the chain.
     ///
     /// # Errors
     /// [`CkksError::LinTrans`].
@@ -38,7 +37,7 @@ impl SlotsToCoeffs {
         Ok(Self { factors })
     }
 
-    /// The factors, first applied first.
+    /// The factors, in order of application.
     pub fn factors(&self) -> &[LinearTransform] {
         &self.factors
     }

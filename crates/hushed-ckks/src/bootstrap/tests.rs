@@ -22,7 +22,7 @@ fn steps_one_to_four_leave_the_message_modulo_one() {
         .apply(&f.evaluator, vec![ct])
         .unwrap();
     assert_eq!(low[0].limbs(), 1);
-    // The coefficients are the slots, bit-reversed.
+    // The coefficients are the slots in bit-reversed order.
     let coefficients = f.decryptor.decrypt_coefficients_raw(&low[0]).unwrap();
     let (slots, bits) = (f.params.slots(), f.params.slots().trailing_zeros());
     for (k, z) in x.iter().enumerate() {
@@ -67,7 +67,7 @@ fn messages_come_back_with_fourteen_usable_bits_at_all_slots() {
     let (least, mean) = f.bits(&out, &x);
     println!("least {least:.2}, mean {mean:.2}");
     assert!(least > 15.0 && mean > 17.0, "least {least}, mean {mean}");
-    // And again, from the result.
+    // And once more, from the result.
     let again = f
         .evaluator
         .drop_to(&out, f.params.bootstrap_limbs())
@@ -98,7 +98,7 @@ fn a_batch_is_its_members_and_threads_do_not_matter() {
     assert!(together[1].b() == alone[0].b() && together[1].a() == alone[0].a());
 }
 
-/// Same keys, same precision, less work; and what comes out is a ciphertext of the whole chain.
+/// Same keys, same precision, less work, and the result is a ciphertext of the whole chain.
 #[test]
 fn fewer_levels_cost_less_and_are_as_precise() {
     let (mut f, bootstrapper) = fixture(10);
@@ -122,7 +122,7 @@ fn fewer_levels_cost_less_and_are_as_precise() {
         assert_eq!((counts.ct_mul, counts.bootstrap), (24, 1));
         assert!(counts.ntt < before, "{levels} levels: {counts}");
         before = counts.ntt;
-        // It goes on from here as from any other.
+        // It can be used further like any other.
         let again = f.evaluator.drop_to(&out, least).unwrap();
         let again = bootstrapper.bootstrap(&f.evaluator, &again).unwrap();
         assert!(f.bits(&again, &x).0 > 14.0);
@@ -170,7 +170,7 @@ fn two_real_vectors_share_a_bootstrap_and_one_alone_takes_one_reduction() {
         let (least, mean) = f.bits(found, expected);
         assert!(least > 15.0 && mean > 17.0, "least {least}, mean {mean}");
     }
-    // With zeros beside it, and with fewer primes.
+    // Paired with zeros, and with fewer primes.
     let zero = Ciphertext::zero(&f.params, least, cts[2].scale()).unwrap();
     for limbs in [top, least + 1] {
         let alone = bootstrapper.bootstrap_real(&f.evaluator, &cts[2..], limbs);
@@ -184,7 +184,7 @@ fn two_real_vectors_share_a_bootstrap_and_one_alone_takes_one_reduction() {
     assert!(none.is_empty());
 }
 
-/// A modulus of 1.4 times the bound may be that of one part: the sine's error is then more than at the bound.
+/// A modulus of 1.4 times the bound may be due to one part, where the error of the sine exceeds that at the bound.
 #[test]
 fn a_part_beyond_the_bound_has_the_error_that_it_has() {
     let (mut f, bootstrapper) = fixture(8);
@@ -205,7 +205,7 @@ fn a_part_beyond_the_bound_has_the_error_that_it_has() {
         largest > 2.0 * at_bound && largest < 3.0 * stated,
         "{largest:e} {stated:e}"
     );
-    // Of a pair each part is bounded for itself.
+    // In a pair each part is bounded separately.
     let top = bootstrapper.output_limbs();
     let refused = bootstrapper.bootstrap_real(&f.evaluator, &[&ct, &ct], top);
     assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
@@ -238,7 +238,7 @@ fn another_scale_is_another_range() {
     assert!(out.scale().matches(f.params.default_scale()));
     let (least, mean) = f.bits(&out, &x);
     assert!(least > 12.0 && mean > 14.0, "least {least}, mean {mean}");
-    // At the default scale they are out of range, and this is known before it is tried.
+    // At the default scale they are out of range, which is detected beforehand.
     let ct = f.encrypt(&x, limbs);
     let refused = bootstrapper.bootstrap(&f.evaluator, &ct);
     assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
@@ -262,7 +262,7 @@ fn another_scale_is_another_range() {
     ));
 }
 
-/// Coefficients beyond a small K are wrong by whole turns of the message; how many is what the Irwin–Hall tail says.
+/// Coefficients beyond a small K are entirely wrong, as often as the Irwin–Hall tail predicts.
 #[test]
 fn overflows_of_a_small_range_are_as_frequent_as_computed() {
     let params = CkksParams::insecure_test(11, 4).unwrap();
@@ -274,7 +274,7 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
         },
         ..BootstrapLiteral::default()
     };
-    // Refused, but for this test.
+    // Refused outside of this test.
     assert!(matches!(
         Bootstrapper::new(&params, literal),
         Err(CkksError::Params(CkksParamsError::FailureBound {
@@ -308,8 +308,8 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
     assert!(wrong > 0, "{expected} expected");
 }
 
-/// A message four times as large next to q_0 bends the sine sixteen times as much; the arcsine straightens it for two
-/// levels more.
+/// A message four times as large relative to q_0 has sixteen times the sine error; the arcsine corrects it for two more
+/// levels.
 #[test]
 fn an_arcsine_makes_a_small_ratio_precise() {
     let (ratio, scale) = (256.0, Scale::from_bits(42));
@@ -344,13 +344,13 @@ fn an_arcsine_makes_a_small_ratio_precise() {
         (least, mean, fitted)
     };
     let (sine, arcsine) = (run(1, 8), run(3, 10));
-    // The sine's bend is all of its error; with the arcsine that of rescaling is left.
+    // Nonlinearity is all of the sine's error; with the arcsine the rescaling error is left.
     assert!((sine.0 - sine.2).abs() < 0.2, "{sine:?}");
     assert!(arcsine.2 > 28.0 && arcsine.0 > 22.0, "{arcsine:?}");
     assert!(arcsine.1 > sine.1 + 8.0, "{sine:?} {arcsine:?}");
 }
 
-/// What a second EvalMod costs, on the chain of the large preset: counts do not depend on the degree of the ring.
+/// The cost of a second EvalMod on the chain of the large preset; counts do not depend on the ring degree.
 #[test]
 fn an_eval_mod_is_a_third_of_a_bootstrap() {
     let params = CkksParams::insecure_test(11, 14).unwrap();
@@ -374,6 +374,6 @@ fn an_eval_mod_is_a_third_of_a_bootstrap() {
         .unwrap();
     let counts = f.evaluator.counters().snapshot();
     assert_eq!((counts.ct_mul, counts.key_switch), (12, 11));
-    // Of 5,517 at N = 2^16.
+    // Out of 5,517 at N = 2^16.
     assert_eq!(counts.ntt, 1809);
 }

@@ -1,8 +1,8 @@
-//! Two bootstraps for twice the precision: the second one refreshes the error of the first.
+//! Two bootstraps for twice the precision: the second refreshes the error of the first.
 //!
-//! Meta-BTS (Bae, Cheon, Cho, Kim and Kim, CCS 2022): with B(x) = x + e, the difference x − B(x) = −e is small, so
-//! multiplied by 2^k it still is within the range, and B(2^k·(−e))/2^k = −e + e'/2^k takes the error from e to e'/2^k.
-//! The input keeps its primes until the second pass has used them; results have as many primes as those of one pass.
+//! Meta-BTS (Bae, Cheon, Cho, Kim and Kim, CCS 2022): with B(x) = x + e, the difference x − B(x) = −e is small and
+//! stays within the range even when multiplied by 2^k, so B(2^k·(−e))/2^k = −e + e'/2^k reduces the error from e to
+//! e'/2^k. The input keeps its primes until the second pass has used them; results have as many as after one.
 
 use crate::bootstrap::{Bootstrapper, Target};
 use crate::ciphertext::Ciphertext;
@@ -10,18 +10,18 @@ use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::scale::Scale;
 
-/// The error of one pass must stay below this part of the range after multiplication by 2^k.
+/// The error of one pass, times 2^k, must stay below this fraction of the range.
 const MARGIN: f64 = 0.5;
 
 impl Bootstrapper {
-    /// As [`Bootstrapper::bootstrap`] in two passes; `gain` is k, the bits by which the second pass improves on the
-    /// first. If 2^k times the first pass's error leaves the range, the result is worthless; 12 suits the presets.
+    /// As [`Bootstrapper::bootstrap`], in two passes; `gain` is k, the bits by which the second pass improves on the
+    /// first. If 2^k times the error of the first pass leaves the range, the result is useless; 12 suits the presets.
     ///
-    /// With sparse slots the second pass refreshes the mean error of each slot's copies, which is what decoding reads.
+    /// With sparse slots the second pass refreshes the mean error over a slot's copies, which is what decoding reads.
     ///
     /// # Errors
-    /// As [`Bootstrapper::bootstrap`], and [`CkksError::BootstrapRange`] for a gain that the predicted error of the
-    /// first pass excludes.
+    /// As [`Bootstrapper::bootstrap`], and [`CkksError::BootstrapRange`] if `gain` is too large for the predicted error
+    /// of the first pass.
     pub fn bootstrap_twice(
         &self,
         evaluator: &Evaluator,
@@ -31,10 +31,10 @@ impl Bootstrapper {
         let first = self.bootstrap(evaluator, ct)?;
         let limbs = self.params.bootstrap_limbs();
         let low = self.lowered(evaluator, ct, limbs)?;
-        // Both at one scale, so that the error is all that is left: the message of `ct` at the scale of the result.
+        // Both must have the same scale, so that only the error is left in the difference.
         let factor = 2f64.powi(gain.min(40) as i32);
         let limit = self.eval_mod.literal().bound * self.factor(ct.scale());
-        // Six deviations of a first pass.
+        // Six deviations of the first pass's error.
         let magnitude = 6.0 * first.noise().deviation() * factor;
         if magnitude > MARGIN * limit {
             return Err(CkksError::BootstrapRange {
@@ -49,7 +49,7 @@ impl Bootstrapper {
         evaluator.mul_int_assign(&mut difference, factor as i64)?;
         let noise = difference.noise().within(MARGIN * limit);
         let difference = difference.with_noise(noise);
-        // 2^k times the error at 2^−k of the scale is the error at the scale.
+        // 2^k times the error, at 2^−k of the scale, is the error at that scale.
         let target = Target::new(
             Scale::new(first.scale().value() / factor)?,
             self.output_limbs(),
@@ -69,7 +69,7 @@ impl Bootstrapper {
         Ok(out.with_noise(crate::noise::Noise::new(noise.magnitude(), rest)))
     }
 
-    /// The result of a first pass with as many primes as a bootstrap starts from, at the scale of its input.
+    /// The result of the first pass with as many primes as a bootstrap starts from, at the scale of its input.
     fn bootstrapped_at(
         &self,
         evaluator: &Evaluator,
@@ -80,7 +80,7 @@ impl Bootstrapper {
         if first.scale().matches(scale) {
             return self.lowered(evaluator, first, limbs);
         }
-        // One of the fresh levels is spent on another scale.
+        // One of the fresh levels is spent on changing the scale.
         let longer = self.lowered(evaluator, first, limbs + 1)?;
         let prime = self.params.prime(limbs);
         let missing = scale.times_prime(prime).over(longer.scale());

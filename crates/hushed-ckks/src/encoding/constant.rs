@@ -1,7 +1,7 @@
 //! Complex constants without a transform: c = re + im·i is re + im·X^(N/2), because X^(N/2) is i in every slot.
 //!
 //! In evaluation form X^(N/2) takes the residue ψ^(N/2) =: I in the first half of the values and −I in the second
-//! (value k is at ψ^(2·rev(k)+1), and rev(k) is even exactly in the first half). So a constant is one residue a
+//! (value k is at ψ^(2·rev(k)+1), and rev(k) is even exactly in the first half). So a constant is one residue per
 //! half-limb.
 
 use num_complex::Complex64;
@@ -10,7 +10,7 @@ use crate::error::CkksError;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// Largest magnitude of an integer part.
+/// Largest magnitude of the real or imaginary integer.
 const LIMIT: f64 = (1u128 << 120) as f64;
 
 /// A constant as a Gaussian integer near scale·c.
@@ -23,9 +23,9 @@ pub struct Constant {
 /// A constant under one prime.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ConstantResidue {
-    /// In the first half of the values.
+    /// Residue in the first half of the values.
     pub first: u64,
-    /// In the second half.
+    /// Residue in the second half.
     pub second: u64,
 }
 
@@ -64,7 +64,7 @@ impl Constant {
         Self { re: 0, im: 1 }
     }
 
-    /// Its residues under modulus `id` of the basis; constant time in the constant.
+    /// Its residues under modulus `id` of the basis, in constant time with respect to the constant.
     ///
     /// # Panics
     /// If the basis has no such modulus.

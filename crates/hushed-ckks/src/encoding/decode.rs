@@ -1,16 +1,16 @@
-//! Residues to centred numbers, exactly and without big integers.
+//! Converts residues to centred numbers, exactly and without big integers.
 //!
-//! A coefficient of at most two primes is an i128 by Garner's formula. Of more primes: it is computed from the first
-//! two; if all coefficients agree with all other residues, they are right (the integer in (−Q/2, Q/2) is unique).
-//! Otherwise mixed radix digits d_i with value Σ d_i·q_0···q_(i-1): the digits of (Q−1)/2 are (q_i − 1)/2, so sign and
-//! magnitude are read off digits, and the f64 is summed from the top, where nothing cancels.
+//! With at most two primes a coefficient is an i128 by Garner's formula. With more primes it is computed from the first
+//! two, and if all coefficients agree with all other residues, they are correct (the integer in (−Q/2, Q/2) is unique).
+//! Otherwise we use mixed-radix digits d_i with value Σ d_i·q_0···q_(i-1). The digits of (Q−1)/2 are (q_i − 1)/2, so
+//! sign and magnitude follow from the digits, and the f64 is summed from the top, where nothing cancels.
 //!
-//! The path depends on whether a coefficient reaches q_0·q_1/2; within a path the time is constant.
+//! The path taken depends on whether a coefficient reaches q_0·q_1/2; within a path the time is constant.
 
 use hushed_math::{Coeff, Modulus, RnsPoly};
 use zeroize::Zeroizing;
 
-/// Every `gap`-th coefficient, as the number in (−Q/2, Q/2) that it stands for, rounded to f64.
+/// Every `gap`-th coefficient as its representative in (−Q/2, Q/2), rounded to f64.
 pub(super) fn centred(poly: &RnsPoly<Coeff>, gap: usize) -> Zeroizing<Vec<f64>> {
     Zeroizing::new(numbers(poly, gap))
 }
@@ -52,7 +52,7 @@ fn numbers(poly: &RnsPoly<Coeff>, gap: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Integers of two primes.
+/// Reconstructs integers from two primes.
 struct Pair {
     q0: Modulus,
     q1: Modulus,
@@ -70,7 +70,7 @@ impl Pair {
         }
     }
 
-    /// The integer in (−q0·q1/2, q0·q1/2) of residues x and y.
+    /// The integer in (−q0·q1/2, q0·q1/2) with residues x and y.
     fn value(&self, x: u64, y: u64) -> i128 {
         let t = self.q1.mul(self.q1.sub(y, self.q1.reduce(x)), self.inverse);
         let modulus = i128::from(self.q0.value()) * i128::from(self.q1.value());
@@ -87,7 +87,7 @@ fn reduce(m: &Modulus, x: i128) -> u64 {
     r ^ ((r ^ m.neg(r)) & sign)
 }
 
-/// Conversion of residues under many primes.
+/// Converts residues under many primes.
 struct MixedRadix {
     moduli: Vec<Modulus>,
     /// q_j^-1 modulo q_i at `[i][j]`, j < i.
@@ -112,7 +112,7 @@ impl MixedRadix {
         }
     }
 
-    /// The number of the residues in `digits`, which become digits.
+    /// The number with the residues in `digits`, which are replaced by its mixed-radix digits.
     fn value(&self, digits: &mut [u64]) -> f64 {
         for (i, (m, inverses)) in self.moduli.iter().zip(&self.inverses).enumerate() {
             let (known, rest) = digits.split_at_mut(i);
@@ -122,7 +122,7 @@ impl MixedRadix {
                 }
             }
         }
-        // Above (Q−1)/2? The highest digit that differs from half decides.
+        // Is it above (Q−1)/2? The highest digit that differs from half decides.
         let negative = self.moduli.iter().zip(&*digits).fold(0, |lower, (m, &d)| {
             let half = m.value() / 2;
             let (more, equal) = (u64::from(d > half), u64::from(d == half));

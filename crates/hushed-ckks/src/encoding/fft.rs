@@ -1,9 +1,9 @@
 //! The canonical embedding: slots z_j = m(ζ^(5^j)), ζ = e^(iπ/N), in O(n log n).
 //!
-//! With n = N/2 and ζ^(N/2·5^j) = i, a real polynomial m is the complex w_k = m_k + i·m_(k+n), k < n, and
-//! z_j = Σ_k w_k·ζ^(5^j·k): a transform of length n over the orbit of 5 (Cheon, Han, Kim, Kim and Song, SAC 2018,
-//! Algorithm 1). Butterflies of length `len` use the roots of order 4·len at 5^j, j < len/2. A message that repeats
-//! with period m < n is a polynomial in X^(n/m), and the same tables serve its shorter transform.
+//! With n = N/2 and ζ^(N/2·5^j) = i, a real polynomial m is represented by the complex w_k = m_k + i·m_(k+n), k < n,
+//! and z_j = Σ_k w_k·ζ^(5^j·k), a transform of length n over the orbit of 5 (Cheon, Han, Kim, Kim and Song, SAC 2018,
+//! Algorithm 1). Butterflies of length `len` use the roots of order 4·len at 5^j, j < len/2. A message with period m <
+//! n is a polynomial in X^(n/m), and the same tables serve its shorter transform.
 
 use num_complex::Complex64;
 
@@ -12,7 +12,7 @@ use super::roots::roots_of_unity;
 /// Tables for n slots and every smaller power of two.
 pub(super) struct SlotTransform {
     n: usize,
-    /// Roots of the layer of length 2h at h − 1 .. 2h − 1.
+    /// Roots for the layer of length 2h, at h − 1 .. 2h − 1.
     twiddles: Vec<Complex64>,
 }
 
@@ -79,7 +79,7 @@ impl SlotTransform {
     }
 }
 
-/// Swaps each place with the one of reversed bits.
+/// Swaps each element with the one at its bit-reversed index.
 fn reverse_order(values: &mut [Complex64]) {
     let bits = values.len().trailing_zeros();
     for i in 0..values.len() {

@@ -1,4 +1,4 @@
-//! Integer coefficients of any size up to 2^120, on their way to residues.
+//! Integer coefficients of up to 2^120 in magnitude, to be reduced to residues.
 
 use hushed_math::Pointwise;
 use zeroize::{Zeroize, Zeroizing};
@@ -9,13 +9,13 @@ use crate::scale::Scale;
 /// Largest magnitude of an integer.
 const LIMIT: f64 = (1u128 << 120) as f64;
 
-/// Integers below this in magnitude are one word.
+/// Integers below this in magnitude take one word.
 const WORD: f64 = (1u64 << 62) as f64;
 
-/// Wider integers are high·2^60 + low.
+/// Wider integers are split as high·2^60 + low.
 const STEP: u64 = 1 << 60;
 
-/// Integers c_0, c_1, …, the coefficients of Σ c_i·X^(i·gap), gap = N/count. Erased when dropped.
+/// Integers c_0, c_1, …, the coefficients of Σ c_i·X^(i·gap), gap = N/count. Erased on drop.
 pub struct Integers {
     low: Vec<i64>,
     /// Empty unless some integer is wide.
@@ -25,9 +25,9 @@ pub struct Integers {
 }
 
 impl Integers {
-    /// The integers nearest to `values`, which lie evenly over `n` coefficients.
+    /// The integers nearest to `values`, which are spread evenly over `n` coefficients.
     pub(super) fn round(values: &[f64], n: usize, scale: Scale) -> Result<Self, CkksError> {
-        // A comparison with NaN is false, so `max` alone would not see it.
+        // Comparisons with NaN are false, so `max` alone would not see it.
         let finite = values.iter().fold(true, |all, x| all & x.is_finite());
         let max = values.iter().fold(0.0, |max: f64, x| max.max(x.abs()));
         if !finite || max >= LIMIT {
@@ -42,7 +42,7 @@ impl Integers {
                 Vec::new(),
             )
         } else {
-            // Powers of two and differences of neighbours: all exact. |low| ≤ 2^60.
+            // Scaling by powers of two and these differences are exact. |low| ≤ 2^60.
             values
                 .iter()
                 .map(|x| {
@@ -60,12 +60,12 @@ impl Integers {
         })
     }
 
-    /// Distance of neighbouring integers, in coefficients.
+    /// Distance between neighbouring integers, in coefficients.
     pub fn gap(&self) -> usize {
         self.gap
     }
 
-    /// How many there are: N/gap.
+    /// The number of integers: N/gap.
     pub fn count(&self) -> usize {
         self.low.len()
     }
@@ -75,10 +75,10 @@ impl Integers {
         self.max.log2()
     }
 
-    /// Residues of the polynomial, N of them: constant time in the integers.
+    /// The N residues of the polynomial, in constant time with respect to the integers.
     ///
     /// # Panics
-    /// If `out` has not N words.
+    /// If `out` does not have N words.
     pub fn reduce(&self, modulus: &Pointwise, out: &mut [u64]) {
         if self.gap == 1 {
             return self.reduce_dense(modulus, out);
@@ -91,10 +91,10 @@ impl Integers {
         }
     }
 
-    /// Residues of the integers alone, gaps left out: a polynomial of the ring of degree N/gap.
+    /// Residues of the integers alone, without gaps: a polynomial in the ring of degree N/gap.
     ///
     /// # Panics
-    /// If `out` has not [`Integers::count`] words.
+    /// If `out` does not have [`Integers::count`] words.
     pub fn reduce_dense(&self, modulus: &Pointwise, out: &mut [u64]) {
         if self.high.is_empty() {
             return modulus.reduce_signed(out, &self.low);

@@ -1,12 +1,12 @@
-//! Encoding: complex vectors to integer polynomials and back.
+//! Encoding of complex vectors as integer polynomials, and back.
 //!
 //! A message z of n = N/2 slots becomes the integer polynomial nearest to scale·m, where m is the real polynomial with
-//! m(ζ^(5^j)) = z_j. Shorter messages are padded with zeros ([`Encoder::encode`]) or repeat over the slots
-//! ([`Encoder::encode_periodic`]: the integers then lie at multiples of X^(n/period), and the transform is as short as
-//! the period). Constants need no encoder: the evaluator takes them as they are.
+//! m(ζ^(5^j)) = z_j. Shorter messages are padded with zeros ([`Encoder::encode`]) or repeated over the slots
+//! ([`Encoder::encode_periodic`]; the integers then lie at multiples of X^(n/period), and the transform is only as long
+//! as the period). Constants need no encoder: the evaluator takes them directly.
 //!
-//! The time depends on values only in whether a coefficient reaches 2^62, which no message in the declared range of a
-//! preset does at a scale up to 2^50.
+//! The time depends on the values only in whether a coefficient reaches 2^62. No message in the declared range of a
+//! preset does so at a scale up to 2^50.
 
 mod constant;
 mod decode;
@@ -34,7 +34,7 @@ use crate::scale::Scale;
 use fft::SlotTransform;
 use wiped::Wiped;
 
-/// Encoder and decoder of one parameter set; shared by threads.
+/// Encoder and decoder of one parameter set. Threads may share it.
 pub struct Encoder {
     params: Arc<CkksParams>,
     transform: SlotTransform,
@@ -54,7 +54,7 @@ impl Encoder {
         &self.params
     }
 
-    /// Up to n complex values, slot 0 first, zeros after them, under the first `limbs` primes.
+    /// Encodes up to n complex values, from slot 0 on and padded with zeros, over the first `limbs` primes.
     ///
     /// # Errors
     /// [`CkksError::TooManyValues`], [`CkksError::ValueOutOfRange`], [`CkksError::LimbCount`],
@@ -80,7 +80,7 @@ impl Encoder {
         self.encode(&values.0, limbs, scale)
     }
 
-    /// A message that repeats: slot j holds value j modulo the number of values, a power of two.
+    /// Encodes a repeating message: slot j holds value j modulo the number of values, a power of two.
     ///
     /// # Errors
     /// As [`Encoder::encode`], and [`CkksError::NotPeriodic`].
@@ -94,7 +94,7 @@ impl Encoder {
         self.plaintext(&integers, limbs, scale, magnitude(values))
     }
 
-    /// The integers of up to n values, zeros after them: for encodings of another shape.
+    /// The integers for up to n values, padded with zeros, for encodings of another shape.
     ///
     /// # Errors
     /// [`CkksError::TooManyValues`], [`CkksError::ValueOutOfRange`].
@@ -113,7 +113,7 @@ impl Encoder {
         self.embed(padded, scale)
     }
 
-    /// The integers of a message that repeats: as many as twice its period, at multiples of X^(n/period).
+    /// The integers for a repeating message: twice its period many, at multiples of X^(n/period).
     ///
     /// # Errors
     /// [`CkksError::NotPeriodic`], [`CkksError::ValueOutOfRange`].
@@ -129,10 +129,10 @@ impl Encoder {
         self.embed(Wiped(values.to_vec()), scale)
     }
 
-    /// These integers under the moduli `ids`; limbs in parallel.
+    /// The residues of the integers under the moduli `ids`, computed in parallel by limb.
     ///
     /// # Panics
-    /// If `ids` is empty, repeats a modulus or names one that the basis has not.
+    /// If `ids` is empty, repeats a modulus, or names one that is not in the basis.
     pub fn residues(&self, integers: &Integers, ids: &[usize]) -> RnsPoly<Eval> {
         let basis = self.params.rlwe().basis();
         let mut poly = RnsPoly::<Coeff>::zero(basis, ids);
@@ -151,7 +151,7 @@ impl Encoder {
         // w_k = m_k + i·m_(k+n).
         let real = values.0.iter().map(|w| w.re * s);
         let imaginary = values.0.iter().map(|w| w.im * s);
-        // Their number is known: no vector grows and leaves a copy behind.
+        // The length is known in advance, so no vector grows and leaves a copy behind.
         let coefficients: Zeroizing<Vec<f64>> = Zeroizing::new(real.chain(imaginary).collect());
         Integers::round(&coefficients, self.params.n(), scale)
     }
@@ -170,7 +170,7 @@ impl Encoder {
         Ok(Plaintext::new(self.residues(integers, &ids), scale, noise))
     }
 
-    /// Whether the integers lie within (−Q/2, Q/2).
+    /// Checks that the integers lie within (−Q/2, Q/2).
     fn check_room(
         &self,
         integers: &Integers,
@@ -192,13 +192,13 @@ impl Encoder {
         })
     }
 
-    /// The n slots of an opened polynomial.
+    /// The n slots of a decrypted polynomial.
     pub fn decode(&self, poly: &RnsPoly<Coeff>, scale: Scale) -> Vec<Complex64> {
         self.decode_every(poly, scale, 1)
     }
 
-    /// The first `period` slots of an opened polynomial whose message repeats with that period; coefficients elsewhere
-    /// than at multiples of X^(n/period), which hold error only, are left out.
+    /// The first `period` slots of a decrypted polynomial whose message repeats with that period. Coefficients not at
+    /// multiples of X^(n/period) hold only error and are left out.
     ///
     /// # Errors
     /// [`CkksError::NotPeriodic`].
@@ -218,7 +218,7 @@ impl Encoder {
         Ok(self.decode_every(poly, scale, slots / period))
     }
 
-    /// The N coefficients of an opened polynomial, the scale divided out.
+    /// The N coefficients of a decrypted polynomial, divided by the scale.
     pub fn decode_coefficients(&self, poly: &RnsPoly<Coeff>, scale: Scale) -> Vec<f64> {
         let coefficients = decode::centred(poly, 1);
         coefficients.iter().map(|c| c / scale.value()).collect()

@@ -1,12 +1,12 @@
-//! Roots of unity, correct to the last bit of an f64 and the same on every machine.
+//! Roots of unity, accurate to the last bit of an f64 and identical on every machine.
 //!
-//! The sine of a system's library may differ by a unit in the last place from machine to machine, and an encoding is
-//! bytes that must not. So: angles are halved with square roots (which IEEE 754 rounds exactly) and roots
-//! are multiplied out, in pairs of f64 (Dekker 1971; error near 2^-104 a step), rounded once at the end.
+//! A library's sine may differ by a unit in the last place between machines, but the bytes of an encoding must not. So
+//! angles are halved with square roots (which IEEE 754 rounds exactly) and roots are multiplied, all in pairs of f64
+//! (Dekker 1971; error near 2^-104 per step) that are rounded once at the end.
 
 use num_complex::Complex64;
 
-/// e^(2πi·k/`order`) for k = 0 … order − 1; `order` a power of two, at least 4.
+/// e^(2πi·k/`order`) for k = 0 … order − 1, where `order` is a power of two and at least 4.
 pub(super) fn roots_of_unity(order: usize) -> Vec<Complex64> {
     let quarter = order / 4;
     // e^(iπ/2 · 2^-t) for t = 0, 1, …: halving the right angle.
@@ -18,7 +18,7 @@ pub(super) fn roots_of_unity(order: usize) -> Vec<Complex64> {
         let last = halved[halved.len() - 1];
         halved.push(last.half());
     }
-    // Binary expansion of k: the table doubles with each bit, least first.
+    // Binary expansion of k: the table doubles with each bit, least significant first.
     let mut first = vec![Root {
         re: Pair::from(1.0),
         im: Pair::from(0.0),
@@ -28,7 +28,7 @@ pub(super) fn roots_of_unity(order: usize) -> Vec<Complex64> {
         first.extend(turned);
     }
     let mut all: Vec<Complex64> = first.iter().map(Root::round).collect();
-    // The other quarters are exact.
+    // The other quarters follow exactly.
     for k in quarter..order {
         let before = all[k - quarter];
         all.push(Complex64::new(-before.im, before.re));
@@ -48,7 +48,7 @@ impl Pair {
         Self { high: x, low: 0.0 }
     }
 
-    /// high + low for |high| ≥ |low| (Dekker's fast two-sum).
+    /// high + low, for |high| ≥ |low| (Dekker's fast two-sum).
     fn normalised(high: f64, low: f64) -> Self {
         let sum = high + low;
         Self {
@@ -85,7 +85,7 @@ impl Pair {
         Self::normalised(first, second).add(Self::from(rest.high / other.high))
     }
 
-    /// √self for self > 0: one Newton step from the f64 root doubles its bits.
+    /// √self for self > 0: one Newton step doubles the bits of the f64 root.
     fn sqrt(self) -> Self {
         let first = self.high.sqrt();
         let rest = self.add(Self::from(first).mul(Self::from(first)).neg());
@@ -100,7 +100,7 @@ impl Pair {
     }
 }
 
-/// a·b as product and error, both f64 (Veltkamp's split; no fused multiply-add, so the same everywhere).
+/// a·b as product and error, both f64 (Veltkamp's split, without fused multiply-add, so the same everywhere).
 fn exact_product(a: f64, b: f64) -> (f64, f64) {
     let split = |x: f64| {
         let wide = 134_217_729.0 * x; // 2^27 + 1
@@ -151,7 +151,7 @@ mod tests {
             let roots = roots_of_unity(order);
             assert_eq!(roots.len(), order);
             for (k, root) in roots.iter().enumerate() {
-                // Angles below π/4 only, where the library's argument is as exact as its result.
+                // Only angles below π/4, where the library's argument is as accurate as its result.
                 let (octant, angle) = (8 * k / order, k as f64 / order as f64);
                 if octant == 0 {
                     let (sin, cos) = (std::f64::consts::TAU * angle).sin_cos();

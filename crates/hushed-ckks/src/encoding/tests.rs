@@ -12,7 +12,7 @@ fn what_is_encoded_is_decoded_to_the_rounding_of_the_integers() {
         let scale = Scale::from_bits(bits);
         let plain = encoder.encode(&values, limbs, scale).unwrap();
         let decoded = encoder.decode(&plain.poly().clone().into_coeff(), scale);
-        // Rounding: deviation √(N/12)/scale of a slot, times 7; the transforms: 2^-48.
+        // Rounding: slot deviation √(N/12)/scale, times 7. Transforms: 2^-48.
         let rounding = 7.0 * (params.n() as f64 / 12.0).sqrt() / scale.value();
         let bound = rounding + 2f64.powi(-48);
         let error = distance(&values, &decoded);

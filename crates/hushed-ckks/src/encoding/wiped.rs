@@ -1,9 +1,9 @@
-//! A client's numbers, wiped when they are dropped.
+//! A client's numbers, wiped on drop.
 
 use num_complex::Complex64;
 use zeroize::Zeroize;
 
-/// Slots on their way to a polynomial.
+/// Slots that are being turned into a polynomial.
 pub(super) struct Wiped(pub(super) Vec<Complex64>);
 
 impl Wiped {

@@ -16,14 +16,14 @@ fn decryption_rounds_to_what_is_certified_unless_told_otherwise() {
     let kept = opened.bits.unwrap();
     assert!((20..40).contains(&kept), "{kept}");
     let unit = 2f64.powi(-kept);
-    // Values are multiples of the unit, and within one of the message.
+    // Values are multiples of the unit and within one unit of the message.
     for (found, x) in opened.values.iter().zip(&x) {
         for (found, x) in [(found.re, x.re), (found.im, x.im)] {
             assert_eq!((found / unit).fract(), 0.0);
             assert!((found - x).abs() <= unit);
         }
     }
-    // The error is below half a unit, so rounding mostly gives what rounding the message gives.
+    // The error is below half a unit, so rounding mostly agrees with rounding the message.
     let mut exact = x.clone();
     round_to(&mut exact, kept);
     let same = exact.iter().zip(&opened.values).filter(|(x, y)| x == y);
@@ -32,11 +32,11 @@ fn decryption_rounds_to_what_is_certified_unless_told_otherwise() {
     assert!(raw.bits.is_none() && raw.values != opened.values);
     let coarse = f.decryptor.open(&ct, Opening::Bits(3)).unwrap();
     assert!(coarse.values.iter().all(|z| (z.re * 8.0).fract() == 0.0));
-    // More bits than are certified are raw, and only what is called so is raw.
+    // Asking for more bits than are certified gives no more: only what is named raw is raw.
     let fine = f.decryptor.open(&ct, Opening::Bits(1000)).unwrap();
     assert_eq!(fine.bits, Some(kept));
     assert!(fine.values == opened.values);
-    // Nothing known of the error: the bits of the parameter set.
+    // If nothing is known about the error, the bits of the parameter set apply.
     let blind = ct.with_noise(Noise::UNKNOWN);
     let opened = f.decryptor.open(&blind, Opening::Certified).unwrap();
     assert_eq!(opened.bits, Some(14));
@@ -81,7 +81,7 @@ fn flooding_costs_what_it_says_and_hides_the_error() {
     ));
 }
 
-/// The divergence of noise alone from noise and error is |e|²/(2σ²), e all coefficients of the error, and σ² is
+/// The divergence between noise alone and noise plus error is |e|²/(2σ²), over all coefficients of the error, and σ² is
 /// 12·τ·2^s·|e|².
 #[test]
 fn the_noise_is_as_wide_as_the_whole_error_asks_for() {
@@ -105,12 +105,12 @@ fn the_noise_is_as_wide_as_the_whole_error_asks_for() {
     let variance = noise.iter().map(|&x| (x as f64).powi(2)).sum::<f64>() / noise.len() as f64;
     let needed = 12.0 * decryptions as f64 * 2f64.powi(20) * norm;
     assert!(variance > needed, "{variance:e} {needed:e}");
-    // And not much wider: of a fresh error the bound is √2 of the norm and the rounding, and the last weight is rounded
-    // up.
+    // And not much wider: for a fresh error the bound is √2 of the norm plus the rounding, and the last weight is
+    // rounded up.
     assert!(variance < 4.0 * needed, "{variance:e} {needed:e}");
 }
 
-/// Zero as a ciphertext has no error at all.
+/// The trivial zero ciphertext has no error at all.
 #[test]
 fn an_exact_zero_is_opened_like_any_other() {
     let f = fixture();
@@ -130,8 +130,8 @@ fn an_exact_zero_is_opened_like_any_other() {
     assert_eq!(large, [Complex64::new(2f64.powi(100), -3.0)]);
 }
 
-/// What rounding and flooding are for (Li and Micciancio): raw slots of a ciphertext whose message is known give the
-/// error exactly, and with it a linear equation of the key; rounded ones do not.
+/// Why rounding and flooding are needed (Li and Micciancio): raw slots of a ciphertext with a known message give the
+/// error exactly, and with it a linear equation in the key; rounded ones do not.
 #[test]
 fn the_error_can_be_read_off_a_raw_opening_and_off_no_other() {
     let mut f = fixture();
@@ -140,7 +140,7 @@ fn the_error_can_be_read_off_a_raw_opening_and_off_no_other() {
     let plain = f.encoder.encode(&x, 2, scale).unwrap();
     let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
     let message = plain.poly().clone().into_coeff();
-    // The error of the phase, from the secret: what an attacker wants.
+    // The phase error, computed with the secret: what an attacker wants.
     let phase = f.decryptor.phase(&ct, DECRYPTION_LIMIT).unwrap();
     let mut error = phase.expose().clone();
     error.sub_assign(&message);
@@ -173,13 +173,13 @@ fn decryptions_are_counted_and_end() {
         Err(CkksError::DecryptionsSpent { limit: 2 })
     ));
     assert_eq!(decryptor.opened(), 2);
-    // The count is the key's: another decryptor does not begin anew.
+    // The key keeps the count: another decryptor does not start afresh.
     let again = Decryptor::with_limit(&f.encoder, &f.key, 2).unwrap();
     assert!(matches!(
         again.decrypt(&ct),
         Err(CkksError::DecryptionsSpent { limit: 2 })
     ));
-    // Nor does flooding open more often than its noise is made for.
+    // Nor does flooding allow more openings than its noise was made for.
     let flooded = |decryptions| Opening::Flooded {
         security: 20,
         decryptions,

@@ -1,6 +1,6 @@
 //! Flooding against an attacker who chooses the circuit: the error of a known message, read off one decryption, is a
-//! linear equation in the key (Li and Micciancio, EUROCRYPT 2021). An estimate for independent errors sees √2^k of the
-//! 2^k that k doublings make of it.
+//! linear equation in the key (Li and Micciancio, EUROCRYPT 2021). Doubling k times multiplies the error by 2^k, but an
+//! estimate for independent errors by only √2^k.
 
 use hushed_math::{Eval, RnsPoly};
 
@@ -15,7 +15,7 @@ fn zero(f: &mut Fixture, log_scale: i32) -> Ciphertext {
     f.encryptor.encrypt(&plain.unwrap(), &mut f.rng).unwrap()
 }
 
-/// ct ← 2^times·ct, by sums.
+/// ct ← 2^times·ct, by additions.
 fn double(f: &Fixture, ct: &mut Ciphertext, times: usize) {
     for _ in 0..times {
         let same = ct.clone();
@@ -23,10 +23,10 @@ fn double(f: &Fixture, ct: &mut Ciphertext, times: usize) {
     }
 }
 
-/// How many coefficients of the key follow from slots that should be 2^`log_unit` times the error of `fresh`.
+/// The number of key coefficients that follow from slots that should be 2^`log_unit` times the error of `fresh`.
 fn recovered(f: &Fixture, fresh: &Ciphertext, slots: &[Complex64], log_unit: i32) -> usize {
     let scale = Scale::new(2f64.powi(-log_unit)).unwrap();
-    // Too large for any rounding to be the error: nothing found.
+    // Too large for any rounding to be the error, so nothing is found.
     let Ok(error) = f.encoder.encode(slots, 1, scale) else {
         return 0;
     };
@@ -49,7 +49,7 @@ fn recovered(f: &Fixture, fresh: &Ciphertext, slots: &[Complex64], log_unit: i32
     both.filter(|(s, found)| s == found).count()
 }
 
-/// What the attack finds in a flooded opening; none if that is refused for its error.
+/// What the attack finds in a flooded opening; `None` if the opening is refused because of its error.
 fn flooded(
     f: &Fixture,
     ct: &Ciphertext,
@@ -68,8 +68,8 @@ fn flooded(
     }
 }
 
-/// At a set of 128 bits: 92 doublings at the scale 2^100, one rescale, one opening at 30 bits. It gave all 32,768
-/// coefficients.
+/// On a 128-bit parameter set: 92 doublings at scale 2^100, one rescale, one opening at 30 bits. It used to give all
+/// 32,768 coefficients.
 #[test]
 fn c1_one_flooded_opening_of_a_correlated_sum_does_not_give_the_key() {
     let params = CkksParams::n15_shallow().unwrap();
@@ -79,12 +79,12 @@ fn c1_one_flooded_opening_of_a_correlated_sum_does_not_give_the_key() {
     double(&f, &mut ct, 92);
     ct = f.evaluator.rescale(&ct).unwrap();
     assert_eq!(flooded(&f, &ct, &fresh, 30, -8).unwrap_or(0), 0);
-    // The attack is one: without noise it finds the key.
+    // The attack is real: without noise it finds the key.
     let raw = f.decryptor.decrypt_raw(&ct).unwrap();
     assert_eq!(recovered(&f, &fresh, &raw, -8), params.n());
 }
 
-/// The same where the opening is not refused: the noise is what hides the key.
+/// The same where the opening is not refused, so that only the noise hides the key.
 #[test]
 fn c1_what_is_opened_of_a_correlated_sum_is_hidden() {
     let params = CkksParams::insecure_shallow(10, 6).unwrap();
@@ -106,7 +106,7 @@ fn c1_what_is_opened_of_a_correlated_sum_is_hidden() {
     assert!(opened >= 3, "{opened}");
 }
 
-/// Products with one and rotations there and back leave the error of zero in its place: they hide no more than sums do.
+/// Products with one and rotations back and forth leave the error in place: they hide no more than sums do.
 #[test]
 fn c1_products_and_rotations_of_a_correlated_sum_do_not_give_the_key() {
     let params = CkksParams::insecure_shallow(10, 8).unwrap();
@@ -135,8 +135,8 @@ fn c1_products_and_rotations_of_a_correlated_sum_do_not_give_the_key() {
     }
 }
 
-/// What nobody bounded is not flooded: a message that only has an estimate, ciphertexts from bytes, and an
-/// error that may have reached the modulus.
+/// Without a valid bound flooding is refused: for a message with only an estimate, for ciphertexts from bytes, and for
+/// an error that may have reached the modulus.
 #[test]
 fn c1_without_a_bound_nothing_is_flooded() {
     let params = CkksParams::insecure_shallow(10, 2).unwrap();

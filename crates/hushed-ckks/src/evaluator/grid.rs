@@ -1,14 +1,14 @@
-//! All inner products of two lists of vectors: `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`, relinearised and
-//! rescaled once each.
+//! All inner products of two lists of vectors: `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`, each relinearised and
+//! rescaled once.
 //!
-//! Product by product this is bound by memory: each adds two operands to three sums. At N = 2^16, 17 primes, with 16 ×
-//! 8 sums of 32 terms, that is 0.3 TB. But sums need no more than the same words of all operands, so the work is cut
-//! into strips of words of one limb: the operands' strips stay in the second-level cache while every sum passes over
-//! them, and each operand is read from memory once for a block of rows of the grid ([`BLOCK_BYTES`]). Within a strip,
-//! sums of 104 bits are reduced once ([`hushed_math::Pointwise::dot_pair`]).
+//! Done product by product, this is memory-bound: each product reads two operands and updates three sums. At N = 2^16,
+//! 17 primes and 16 × 8 sums of 32 terms, that is 0.3 TB. A word of a sum depends only on the same word of all
+//! operands, so the work is cut into strips of words of one limb. The operands' strips stay in the L2 cache while every
+//! sum passes over them, and each operand is read from memory once per block of grid rows ([`BLOCK_BYTES`]). Within a
+//! strip, sums of 104 bits are reduced once ([`hushed_math::Pointwise::dot_pair`]).
 //!
-//! Relinearisations, which take most of the time, follow block after block, so that few sums are in memory with their
-//! three parts. Each is parallel in itself.
+//! Relinearisations take most of the time. They run block by block, so that few three-part sums are in memory at once.
+//! Each one is itself parallel.
 
 use std::ops::Range;
 
@@ -22,16 +22,16 @@ use crate::gemm::{GemmError, check_count};
 use crate::noise::Noise;
 use crate::scale::Scale;
 
-/// Bytes of the strips of all operands: what second-level caches hold at least.
+/// Bytes of all operands' strips together: what any L2 cache holds.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// Words of a strip, at least and at most: long ones are read from memory faster, and more than a page gains nothing.
+/// Fewest and most words in a strip: long strips are read from memory faster, and more than a page gains nothing.
 const STRIP: (usize, usize) = (1 << 6, 1 << 9);
 
-/// Memory for sums that are not relinearised yet.
+/// Memory for sums not yet relinearised.
 const BLOCK_BYTES: usize = 1 << 30;
 
-/// Common properties of the operands of a grid.
+/// What the operands of a grid have in common.
 struct Shape {
     terms: usize,
     rows: usize,
@@ -43,12 +43,11 @@ struct Shape {
 impl Evaluator {
     /// `grid[i][j]` = Σ_k `left[k][i]`·`right[k][j]`, one level below the shortest operand.
     ///
-    /// Counted as the products, relinearisations and rescales that it does.
+    /// The counters record its products, relinearisations and rescales.
     ///
     /// # Errors
-    /// [`GemmError::Count`] if there is nothing to add up, or if lists differ in length; [`GemmError::Ckks`] for scales
-    /// that do not match within a side, [`crate::CkksError::OtherParameters`], and as
-    /// [`Evaluator::relinearize_rescale`].
+    /// [`GemmError::Count`] if there are no terms, or lists differ in length; [`GemmError::Ckks`] if scales within a
+    /// side do not match, for [`crate::CkksError::OtherParameters`], and as for [`Evaluator::relinearize_rescale`].
     pub fn dot_grid(
         &self,
         left: &[Vec<Ciphertext>],
@@ -110,7 +109,7 @@ impl Evaluator {
         })
     }
 
-    /// The sums of these rows of the grid, row after row, not relinearised.
+    /// The sums of the given rows of the grid, row by row, not relinearised.
     fn tensor_grid(
         &self,
         left: &[Vec<Ciphertext>],
@@ -142,7 +141,7 @@ impl Evaluator {
         self.counters.ct_mul.many(sums.len() * shape.terms);
         let width = strip_words(shape.terms * (rows.len() + shape.columns)).min(self.params.n());
         let strips = self.params.n() / width;
-        // Of each strip of each limb the words of all sums, three parts a sum.
+        // For each strip of each limb, the words of all sums, three parts per sum.
         let mut targets: Vec<Vec<[&mut [u64]; 3]>> = (0..shape.limbs * strips)
             .map(|_| Vec::with_capacity(rows.len() * shape.columns))
             .collect();
@@ -174,7 +173,7 @@ impl Evaluator {
     }
 }
 
-/// Words of a strip of this many operands: a power of two.
+/// Words in a strip for this many operands: a power of two.
 fn strip_words(operands: usize) -> usize {
     let (least, most) = STRIP;
     let fit = CACHE_BYTES / (2 * size_of::<u64>() * operands.max(1));
@@ -185,7 +184,7 @@ fn strip_words(operands: usize) -> usize {
     words
 }
 
-/// These words of a limb of one operand, term after term: of b and of a.
+/// The given words of one limb of an operand, for each term: of b and of a.
 fn strip(
     side: &[Vec<Ciphertext>],
     operand: usize,
@@ -224,7 +223,7 @@ mod tests {
         Fixture::new(&params, &plan, seed)
     }
 
-    /// The same bytes as sums of products one by one, the same error estimate, and the same counts.
+    /// Same bytes, error estimate and counts as summing the products one by one.
     #[test]
     fn grids_are_sums_of_products() {
         let mut f = fixture(1);

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use crate::ciphertext::Ciphertext;
 use crate::encoding::ConstantResidue;
 
-/// Which part of a ciphertext a limb belongs to.
+/// The part of a ciphertext that a limb belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     B,
@@ -23,7 +23,7 @@ impl Part {
     }
 }
 
-/// Calls `f` with each limb of `poly`, its index and its plan. Ciphertexts are over prefixes: limb j is prime j.
+/// Calls `f` with each limb of `poly`, its index and its plan. Ciphertexts are over prefixes, so limb j is prime j.
 pub(super) fn each(poly: &mut RnsPoly<Eval>, f: impl Fn(usize, &NttPlan, &mut [u64]) + Sync) {
     let basis = poly.basis().clone();
     let limbs: Vec<_> = poly.limbs_mut().collect();
@@ -43,7 +43,7 @@ pub(super) fn each_part(ct: &mut Ciphertext, f: impl Fn(Part, usize, &NttPlan, &
         .for_each(|(part, id, limb)| f(part, id, basis.plan(id), limb));
 }
 
-/// A ciphertext of `limbs` primes whose residues are still to be written, otherwise like `ct`.
+/// A ciphertext of `limbs` primes like `ct`, whose residues are yet to be written.
 pub(super) fn blank(ct: &Ciphertext, limbs: usize) -> Ciphertext {
     let ids: Vec<usize> = (0..limbs).collect();
     Ciphertext {
@@ -65,7 +65,7 @@ pub(super) fn truncate(ct: &mut Ciphertext, limbs: usize) {
     }
 }
 
-/// acc ← acc + constant·from, one residue a half-limb.
+/// acc ← acc + constant·from, one residue per half-limb.
 pub(super) fn add_multiple(plan: &NttPlan, acc: &mut [u64], from: &[u64], c: ConstantResidue) {
     let half = acc.len() / 2;
     let (first, second) = acc.split_at_mut(half);

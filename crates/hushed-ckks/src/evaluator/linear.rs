@@ -1,4 +1,4 @@
-//! Sums, and products with plaintexts and constants: no keys, no transforms.
+//! Sums, and products with plaintexts and constants. They need no keys and no transforms.
 
 use num_complex::Complex64;
 
@@ -108,7 +108,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// ct·plain, not rescaled: the scale is the product.
+    /// ct·plain, not rescaled: the result has the product of the scales.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`].
@@ -126,7 +126,7 @@ impl Evaluator {
         Ok(out)
     }
 
-    /// acc ← acc + ct·plain; the scale of `acc` must be that of the product.
+    /// acc ← acc + ct·plain; `acc` must have the scale of the product.
     ///
     /// # Errors
     /// As [`Evaluator::add`]. [`CkksError::LevelTooLow`] if `ct` or `plain` has fewer primes than `acc`.
@@ -173,7 +173,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// ct·value with the constant at `scale`, not rescaled: the scale is the product.
+    /// ct·value with the constant at `scale`, not rescaled: the result has the product of the scales.
     ///
     /// # Errors
     /// [`CkksError::ValueOutOfRange`], [`CkksError::OtherParameters`].
@@ -201,7 +201,7 @@ impl Evaluator {
         Ok(out)
     }
 
-    /// acc ← acc + ct·value with the constant at `scale`; the scale of `acc` must be that of the product.
+    /// acc ← acc + ct·value with the constant at `scale`; `acc` must have the scale of the product.
     ///
     /// # Errors
     /// As [`Evaluator::mul_scalar`] and [`Evaluator::add`]; [`CkksError::LevelTooLow`] if `ct` has fewer primes than
@@ -229,7 +229,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// ct ← ct times an integer: the scale stays, and so do all levels.
+    /// ct ← ct·value for an integer: scale and level stay the same.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`].
@@ -240,7 +240,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// ct ← i·ct: X^(N/2) is i in every slot, so neither scale nor level nor error change.
+    /// ct ← i·ct: X^(N/2) is i in every slot, so scale, level and error stay the same.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`].
@@ -272,7 +272,7 @@ impl Evaluator {
         Err(CkksError::OtherParameters { operation })
     }
 
-    /// Whether an operand of `limbs` primes reaches all of `acc`.
+    /// Checks that an operand of `limbs` primes covers all primes of `acc`.
     fn check_long(
         &self,
         acc: &Ciphertext,
@@ -290,7 +290,7 @@ impl Evaluator {
     }
 }
 
-/// Noise of `acc` plus a message at `scale`, which matches its own.
+/// Noise of `acc` plus a message whose `scale` matches that of `acc`.
 fn sum(acc: &Ciphertext, other: Noise, scale: Scale) -> Noise {
     acc.noise.sum(other.read_at(scale, acc.scale))
 }

@@ -1,11 +1,11 @@
-//! Arithmetic on ciphertexts. One evaluator serves all threads; its work goes limb by limb to the rayon pool of the
-//! caller, and results do not depend on how many threads that has.
+//! Arithmetic on ciphertexts. One evaluator serves all threads. Its work is split by limb over the caller's rayon pool,
+//! and results do not depend on the number of threads.
 //!
-//! * Of operands of different lengths the longer drops primes, which changes neither message nor scale.
-//! * Sums need matching scales ([`Scale::matches`]); products multiply scales; a rescale divides by the prime that is
-//!   dropped. Nothing sets a scale.
-//! * Each operation exists in an allocating form and, where it makes sense, in place (`_assign`).
-//! * Constants and plaintexts may be secret weights: no operation skips a zero or looks at a value.
+//! * If operands differ in length, the longer one drops primes, which changes neither message nor scale.
+//! * Sums need matching scales ([`Scale::matches`]); products multiply scales; a rescale divides by the dropped prime.
+//!   Nothing sets a scale.
+//! * Operations have an allocating form and, where it makes sense, an in-place one (`_assign`).
+//! * Constants and plaintexts may be secret weights, so no operation skips zeros or branches on values.
 
 mod grid;
 mod limbs;
@@ -53,7 +53,7 @@ impl Evaluator {
         })
     }
 
-    /// An evaluator for what needs no keys: sums, products with plaintexts and constants, rescales.
+    /// An evaluator without keys, for sums, products with plaintexts and constants, and rescales.
     pub fn without_keys(params: &Arc<CkksParams>) -> Self {
         Self {
             params: params.clone(),
@@ -62,7 +62,7 @@ impl Evaluator {
         }
     }
 
-    /// An evaluator for the same circuit under other parameters, which counts with this one.
+    /// An evaluator for the same circuit under other parameters, sharing this one's counters.
     pub(crate) fn beside(
         &self,
         params: &Arc<CkksParams>,
@@ -82,7 +82,7 @@ impl Evaluator {
     /// The keys.
     ///
     /// # Errors
-    /// [`CkksError::NoKeys`], naming the operation that asks.
+    /// [`CkksError::NoKeys`], naming `operation`.
     pub fn keys(&self, operation: &'static str) -> Result<&Arc<EvalKeys>, CkksError> {
         self.keys.as_ref().ok_or(CkksError::NoKeys { operation })
     }
@@ -92,7 +92,7 @@ impl Evaluator {
         &self.counters
     }
 
-    /// [`CkksError::OtherParameters`] for a ciphertext of another set.
+    /// [`CkksError::OtherParameters`] if the ciphertext belongs to another parameter set.
     fn check(&self, ct: &Ciphertext, operation: &'static str) -> Result<(), CkksError> {
         if self.params.same_ring(ct.basis()) {
             return Ok(());
@@ -100,7 +100,7 @@ impl Evaluator {
         Err(CkksError::OtherParameters { operation })
     }
 
-    /// As [`Evaluator::check`] for two; the primes that they share.
+    /// [`Evaluator::check`] for two ciphertexts; returns the number of primes they share.
     fn check_pair(
         &self,
         left: &Ciphertext,
@@ -112,7 +112,7 @@ impl Evaluator {
         Ok(left.limbs().min(right.limbs()))
     }
 
-    /// The cheapest key of `key` for ciphertexts of `limbs` primes; a rotation by `steps` is named in the refusal.
+    /// The cheapest key for the use `key` on ciphertexts of `limbs` primes. For a rotation the error names `steps`.
     fn key(
         &self,
         operation: &'static str,
@@ -139,7 +139,7 @@ impl Evaluator {
         })
     }
 
-    /// The prime that a ciphertext of `limbs` primes is rescaled by.
+    /// The prime that a rescale of a ciphertext of `limbs` primes divides by.
     fn last_prime(&self, limbs: usize, operation: &'static str) -> Result<u64, CkksError> {
         if limbs < 2 {
             return Err(CkksError::LevelTooLow {
@@ -151,8 +151,8 @@ impl Evaluator {
         Ok(self.params.prime(limbs - 1))
     }
 
-    /// Error after a key switch of `limbs` primes with `gadget`, `rescaled` by the last prime in the same division or
-    /// not.
+    /// Noise after a key switch of `limbs` primes with `gadget`; `rescaled` if the same division also drops the last
+    /// prime.
     fn switched(
         &self,
         noise: Noise,

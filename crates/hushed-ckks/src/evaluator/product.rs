@@ -1,9 +1,9 @@
 //! Products of ciphertexts: tensors, their sums, and relinearisation.
 //!
-//! (b_1 + a_1·s)·(b_2 + a_2·s) = d_0 + d_1·s + d_2·s². A [`Tensor`] is (d_0, d_1, d_2): tensors of equal scale cost one
-//! addition to add, and are relinearised once, which is where all the cost of a product lies. Relinearisation followed
-//! by a rescale divides by P·q_last at once: P·d_i joins the inner products modulo Q·P, and the transforms of one of
-//! the two divisions are saved.
+//! (b_1 + a_1·s)·(b_2 + a_2·s) = d_0 + d_1·s + d_2·s². A [`Tensor`] is (d_0, d_1, d_2). Tensors of equal scale can be
+//! added and then relinearised once, and relinearisation is nearly all the cost of a product. A relinearisation
+//! followed by a rescale divides by P·q_last at once: P·d_i joins the inner products modulo Q·P, which saves the
+//! transforms of one of the two divisions.
 
 use hushed_math::{Eval, RnsPoly};
 use hushed_rlwe::hybrid::{KeyUse, SwitchKey, switch_add, switch_add_rescale};
@@ -19,13 +19,13 @@ use crate::noise::Noise;
 use crate::plaintext::Plaintext;
 use crate::scale::Scale;
 
-/// A sum of products that is not relinearised: d_0 + d_1·s + d_2·s² = scale·message + error.
+/// A sum of products, not relinearised: d_0 + d_1·s + d_2·s² = scale·message + error.
 #[derive(Clone)]
 pub struct Tensor {
     pub(super) d: [RnsPoly<Eval>; 3],
     pub(super) scale: Scale,
     pub(super) noise: Noise,
-    /// Whether d_2 is more than zero.
+    /// Whether d_2 may be nonzero.
     pub(super) quadratic: bool,
 }
 
@@ -35,12 +35,12 @@ impl Tensor {
         self.d[0].ids().len()
     }
 
-    /// The factor between message and integers.
+    /// The factor between the message and the integers.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// What is known of the message's size and the error.
+    /// What is known about the size of the message and its error.
     pub fn noise(&self) -> Noise {
         self.noise
     }
@@ -50,7 +50,7 @@ impl Tensor {
         &self.d
     }
 
-    /// The same integers, read as `factor` times the message: see [`Ciphertext::read_as`].
+    /// The same integers, read as `factor` times the message; see [`Ciphertext::read_as`].
     ///
     /// # Errors
     /// [`CkksError::InvalidScale`] unless the new scale is positive and finite.
@@ -122,7 +122,7 @@ impl Evaluator {
         Ok(out)
     }
 
-    /// acc ← acc + left·right: the sum of products that is relinearised once.
+    /// acc ← acc + left·right, so that the sum of products is relinearised only once.
     ///
     /// # Errors
     /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`]; [`CkksError::LevelTooLow`] if an operand has fewer
@@ -157,7 +157,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// acc ← acc + value·ct, the constant encoded at the scale that `ct` lacks.
+    /// acc ← acc + value·ct, with the constant encoded at the ratio of the scales of `acc` and `ct`.
     ///
     /// # Errors
     /// [`CkksError::LevelTooLow`] if `ct` has fewer primes than `acc`, [`CkksError::ValueOutOfRange`],
@@ -231,7 +231,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// The rescaled ciphertext of a sum of products and multiples; without products there is nothing to relinearise.
+    /// Relinearises and rescales a sum of products and multiples. Without products there is nothing to relinearise.
     ///
     /// # Errors
     /// As [`Evaluator::relinearize_rescale`].
@@ -244,7 +244,7 @@ impl Evaluator {
         self.rescale(&ct)
     }
 
-    /// acc ← acc + other, of equal length.
+    /// acc ← acc + other, for tensors of equal length.
     ///
     /// # Errors
     /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`], [`CkksError::LevelTooLow`] if the lengths differ.
@@ -270,7 +270,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// The ciphertext of a tensor, at its scale.
+    /// Relinearises a tensor, keeping its scale.
     ///
     /// # Errors
     /// [`CkksError::NoKeys`], [`CkksError::MissingKey`] if no relinearisation key is long enough,
@@ -284,10 +284,10 @@ impl Evaluator {
         Ok(Ciphertext::from_parts(b, a, tensor.scale)?.with_noise(noise))
     }
 
-    /// The rescaled ciphertext of a tensor, by one division.
+    /// Relinearises and rescales a tensor with one division.
     ///
     /// # Errors
-    /// As [`Evaluator::relinearize`], and [`CkksError::LevelTooLow`] with one prime left.
+    /// As [`Evaluator::relinearize`], and [`CkksError::LevelTooLow`] if only one prime is left.
     pub fn relinearize_rescale(&self, tensor: &Tensor) -> Result<Ciphertext, CkksError> {
         let (key, limbs) = self.relin_key(tensor, "relinearize_rescale")?;
         let q = self.last_prime(limbs, "relinearize_rescale")?;
@@ -299,7 +299,7 @@ impl Evaluator {
         Ok(Ciphertext::from_parts(b, a, tensor.scale.over_prime(q))?.with_noise(noise))
     }
 
-    /// left·right, relinearised and not rescaled.
+    /// left·right, relinearised but not rescaled.
     ///
     /// # Errors
     /// As [`Evaluator::relinearize`].
@@ -336,8 +336,8 @@ impl Evaluator {
         Err(CkksError::OtherParameters { operation })
     }
 
-    /// Counts a key switch of `limbs` primes with its decomposition and both divisions. A prime that a division drops
-    /// is transformed back instead of forth: the count is the same.
+    /// Counts a key switch of `limbs` primes with its decomposition and both divisions. Dropped primes take an inverse
+    /// transform instead of a forward one, so the count is the same.
     pub(super) fn count_switch(&self, key: &SwitchKey, limbs: usize) {
         let gadget = key.gadget();
         let up = gadget.digits_for(limbs).len() * (limbs + gadget.special());

@@ -9,13 +9,13 @@ use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 
 impl Evaluator {
-    /// Divides by the last prime, with rounding: the scale is divided by it, and the prime is gone.
+    /// Divides by the last prime, with rounding, and drops it; the scale is divided by it too.
     ///
-    /// One inverse transform a part, then one forward transform a prime that stays: (c_j − r)/q_last with r the
+    /// One inverse transform per part, then one forward transform per remaining prime: (c_j − r)/q_last, where r is the
     /// centred remainder modulo q_last.
     ///
     /// # Errors
-    /// [`CkksError::LevelTooLow`] with one prime left, [`CkksError::OtherParameters`].
+    /// [`CkksError::LevelTooLow`] if only one prime is left, [`CkksError::OtherParameters`].
     pub fn rescale(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         self.check(ct, "rescale")?;
         let limbs = ct.limbs();
@@ -41,17 +41,17 @@ impl Evaluator {
             plan.pointwise()
                 .lift_centred(out, dropped.limb(0), last.modulus());
             plan.forward(out);
-            // (lifted − c)·(−1/q): the operand that is overwritten comes first.
+            // (lifted − c)·(−1/q): the overwritten operand comes first.
             plan.pointwise()
                 .sub_mul_scalar_assign(out, from.limb(id), negated_inverse(plan, q));
         });
         Ok(out)
     }
 
-    /// The same message under the first `limbs` primes only.
+    /// The same message over the first `limbs` primes only.
     ///
     /// # Errors
-    /// [`CkksError::LevelTooLow`] if it has fewer, [`CkksError::LimbCount`] for none, [`CkksError::OtherParameters`].
+    /// [`CkksError::LevelTooLow`] if it has fewer, [`CkksError::LimbCount`] for 0, [`CkksError::OtherParameters`].
     pub fn drop_to(&self, ct: &Ciphertext, limbs: usize) -> Result<Ciphertext, CkksError> {
         self.check_drop(ct, limbs)?;
         let mut out = blank(ct, limbs);
@@ -87,7 +87,7 @@ fn last_limb(poly: &RnsPoly<Eval>) -> RnsPoly<Eval> {
     poly.keep_limbs(&[last])
 }
 
-/// −1/p modulo the prime of `plan`; by Fermat.
+/// −1/p modulo the prime of `plan`, by Fermat.
 fn negated_inverse(plan: &NttPlan, p: u64) -> u64 {
     let q = plan.modulus();
     q.neg(q.pow(q.reduce(p), q.value() - 2))

@@ -1,4 +1,4 @@
-//! Rotations and conjugation. Slot j + k of the input is slot j of the result of a rotation by k.
+//! Rotations and conjugation. Rotating by k moves slot j + k of the input to slot j.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,10 +13,10 @@ use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::params::CkksParams;
 
-/// A ciphertext whose digits are kept, so that several rotations share one decomposition. Shared by threads.
+/// A ciphertext that keeps its digits, so that several rotations share one decomposition. Threads may share it.
 pub struct Hoisted<'a> {
     ct: &'a Ciphertext,
-    /// Digits by gadget: the keys of different rotations may be of different shapes.
+    /// Digits by gadget, since the keys of different rotations may differ in shape.
     digits: Mutex<Vec<Arc<Decomposed>>>,
 }
 
@@ -27,7 +27,7 @@ impl Hoisted<'_> {
     }
 }
 
-/// An automorphism: its element, and the slots that it rotates by unless it conjugates.
+/// An automorphism: its Galois element, and the rotation steps unless it is the conjugation.
 #[derive(Clone, Copy)]
 struct Turn {
     element: usize,
@@ -54,7 +54,7 @@ impl Evaluator {
     /// Rotates by `steps`: slot j of the result is slot j + `steps` of `ct`.
     ///
     /// # Errors
-    /// [`CkksError::NoKeys`]; [`CkksError::MissingRotation`] if its key is missing or too short;
+    /// [`CkksError::NoKeys`]; [`CkksError::MissingRotation`] if the key is missing or too short;
     /// [`CkksError::OtherParameters`].
     pub fn rotate(&self, ct: &Ciphertext, steps: i64) -> Result<Ciphertext, CkksError> {
         self.automorphism(ct, Turn::rotation(&self.params, steps), "rotate")
@@ -68,7 +68,7 @@ impl Evaluator {
         self.automorphism(ct, Turn::conjugation(&self.params), "conjugate")
     }
 
-    /// Prepares `ct` for several rotations: its digits are computed at the first, once for each shape of key.
+    /// Prepares `ct` for several rotations: the first rotation computes its digits, once per key shape.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`].
@@ -80,7 +80,7 @@ impl Evaluator {
         })
     }
 
-    /// As [`Evaluator::rotate`], without a decomposition of its own.
+    /// As [`Evaluator::rotate`], reusing the decomposition.
     pub fn rotate_hoisted(&self, hoisted: &Hoisted, steps: i64) -> Result<Ciphertext, CkksError> {
         let operation = "rotate_hoisted";
         let turn = Turn::rotation(&self.params, steps);
@@ -108,8 +108,8 @@ impl Evaluator {
         )
     }
 
-    /// Rotations by each of `steps`, from one decomposition and in one pass over the primes: the fastest form where the
-    /// rotations are known together.
+    /// Rotates by each of `steps`, with one decomposition and one pass over the primes: the fastest form when all
+    /// rotations are known in advance.
     ///
     /// # Errors
     /// As [`Evaluator::rotate`].
@@ -122,7 +122,7 @@ impl Evaluator {
         self.check(ct, operation)?;
         let limbs = ct.limbs();
         let mut out: Vec<Option<Ciphertext>> = vec![None; steps.len()];
-        // Positions and keys by gadget: each has digits of its own.
+        // Positions and keys by gadget: each gadget has its own digits.
         let mut groups: Vec<(Vec<usize>, Vec<&SwitchKey>)> = Vec::new();
         for ((position, &steps), place) in steps.iter().enumerate().zip(&mut out) {
             let turn = Turn::rotation(&self.params, steps);
@@ -160,7 +160,7 @@ impl Evaluator {
                 }
             }
         }
-        // Every place has been filled.
+        // Every position has been filled.
         Ok(out.into_iter().flatten().collect())
     }
 
@@ -181,9 +181,9 @@ impl Evaluator {
         self.turned(ct, b, a, key)
     }
 
-    /// The digits of a hoisted ciphertext for keys of this shape. No lock is held while they are computed: a thread
-    /// that waits for its part of the work may be given another rotation of the same ciphertext. Two threads may then
-    /// both compute them, to the same result.
+    /// The digits of a hoisted ciphertext for keys of this shape. No lock is held while they are computed, because
+    /// rayon may hand a waiting thread another rotation of the same ciphertext. Two threads may then both compute them,
+    /// with the same result.
     fn digits(&self, hoisted: &Hoisted, gadget: &Gadget) -> Result<Arc<Decomposed>, CkksError> {
         let known = || {
             hoisted

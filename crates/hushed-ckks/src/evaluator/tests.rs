@@ -5,7 +5,7 @@ use crate::testing::{Fixture, map2, norm_bits, random};
 
 const ROTATIONS: [i64; 5] = [1, 2, 3, -7, 64];
 
-/// N = 2^11, the chain of the large preset with six levels; keys at the top and short ones for four primes.
+/// N = 2^11, the chain of the large preset with six levels; keys for the full length and short ones for four primes.
 fn fixture(seed: u64) -> Fixture {
     let params = CkksParams::insecure_test(11, 6).unwrap();
     let limbs = params.fresh_limbs();
@@ -14,7 +14,7 @@ fn fixture(seed: u64) -> Fixture {
     Fixture::new(&params, &plan, seed)
 }
 
-/// Precision that the noise estimate promises, met within `slack` bits on the low side and not beaten by much.
+/// Checks that the precision is at least `floor` bits and that the noise estimate and bound hold without being far off.
 fn check(f: &Fixture, ct: &Ciphertext, expected: &[Complex64], floor: f64) {
     let (least, mean) = f.bits(ct, expected);
     assert!(least >= floor, "least {least:.1}, mean {mean:.1}");
@@ -31,7 +31,7 @@ fn check(f: &Fixture, ct: &Ciphertext, expected: &[Complex64], floor: f64) {
         low <= least + 1.0,
         "least: predicted {low:.2}, found {least:.2}"
     );
-    // The bound holds, and is not so far above that nothing would be left of a flooded opening.
+    // The bound holds, and is tight enough that a flooded opening still leaves some precision.
     let (norm, bound) = norm_bits(f, ct, expected);
     assert!(bound < norm + 8.0, "norm 2^{norm:.1}, bound 2^{bound:.1}");
 }
@@ -204,7 +204,7 @@ fn sums_of_products_and_multiples_are_relinearised_and_rescaled_once() {
     let all = e.finish_tensor(sum).unwrap();
     assert_eq!(all.limbs(), 3);
     check(&f, &all, &expected, 20.0);
-    // Read as another message: nothing but the scale changes.
+    // Reading it as another message changes only the scale.
     let half = all.clone().read_as(0.5).unwrap();
     let expected: Vec<Complex64> = expected.iter().map(|x| 0.5 * x).collect();
     check(&f, &half, &expected, 21.0);
@@ -258,7 +258,7 @@ fn rotations_and_conjugation() {
     }
     let conjugated: Vec<Complex64> = x.iter().map(Complex64::conj).collect();
     check(&f, &e.conjugate(&ct).unwrap(), &conjugated, 23.0);
-    // At three primes the short key of one step serves: it has fewer special primes.
+    // At three primes the short key for one step is used: it has fewer special primes.
     let short = e.drop_to(&ct, 3).unwrap();
     check(&f, &e.rotate(&short, 1).unwrap(), &turned(1), 23.0);
     assert!(e.rotate(&ct, 0).unwrap().b() == ct.b());
@@ -298,7 +298,7 @@ fn laws_that_hold_whatever_the_message() {
     let sum = e.add(&cx, &cy).unwrap();
     let turned = e.add(&once, &e.rotate(&cy, 1).unwrap()).unwrap();
     close(&e.rotate(&sum, 1).unwrap(), &turned);
-    // i·i = −1; i turns with conjugation.
+    // i·i = −1; conjugation negates i.
     let mul_i = |ct: &Ciphertext| in_place(ct, |ct| e.mul_i_assign(ct));
     let neg = |ct: &Ciphertext| in_place(ct, |ct| e.neg_assign(ct));
     close(&mul_i(&mul_i(&cx)), &neg(&cx));

@@ -18,8 +18,7 @@ pub enum GemmError {
         /// Values given.
         found: usize,
     },
-    /// A weight beyond the declared bound, a bound that is not positive, or too large for integers of 62 bits at the
-    /// scale.
+    /// A weight beyond the declared bound, or a bound that is not positive or exceeds 62-bit integers at the scale.
     #[error(
         "a weight is not finite or beyond the declared bound {bound} (2^{limit_bits:.1} as an integer, at most 2^62)"
     )]
@@ -29,20 +28,20 @@ pub enum GemmError {
         /// log2 of the bound at the scale.
         limit_bits: f64,
     },
-    /// Digits that a weight cannot have.
+    /// A number of digits that a weight cannot have.
     #[error("weights of {digits} digits: 1 to 7 are possible")]
     Digits {
-        /// Digits asked for.
+        /// Digits requested.
         digits: u32,
     },
-    /// Not as many ciphertexts as columns, or not as many outputs or biases as rows.
+    /// The number of ciphertexts does not match the columns, or that of outputs or biases the rows.
     #[error("{found} {what} where the matrix needs {expected}")]
     Count {
-        /// Inputs, outputs or biases.
+        /// What was counted: inputs, outputs or biases.
         what: &'static str,
-        /// By the matrix.
+        /// Number that the matrix needs.
         expected: usize,
-        /// Given.
+        /// Number given.
         found: usize,
     },
     /// Ciphertexts of different lengths.
@@ -52,25 +51,25 @@ pub enum GemmError {
     Lengths {
         /// Primes of the first.
         expected: usize,
-        /// Primes of another.
+        /// Primes of the other.
         found: usize,
     },
-    /// A part of a matrix that it does not have.
+    /// A block outside the matrix.
     #[error("rows {start}..{end} of {available}")]
     Block {
-        /// First.
+        /// First row.
         start: usize,
-        /// One after the last.
+        /// One past the last row.
         end: usize,
-        /// How many there are.
+        /// Rows available.
         available: usize,
     },
-    /// Ciphertexts, scales or constants refused.
+    /// Ciphertexts, scales or constants were refused.
     #[error(transparent)]
     Ckks(#[from] CkksError),
 }
 
-/// [`GemmError::Count`] unless there are as many as the matrix needs.
+/// [`GemmError::Count`] unless there are as many as needed.
 pub(crate) fn check_count(
     what: &'static str,
     expected: usize,

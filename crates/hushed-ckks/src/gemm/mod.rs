@@ -1,14 +1,14 @@
-//! Products of matrices of scalars with ciphertexts: out_o = Σ_i `w[o][i]`·ct_i.
+//! Products of scalar matrices with ciphertexts: out_o = Σ_i `w[o][i]`·ct_i.
 //!
-//! In column packing (MOAI, Algorithms 2 and 6) a linear layer is such a product, with one ciphertext a column of the
-//! activations. Term by term it is bound by memory: each product and sum streams three ciphertexts. But every residue
-//! of every output is an inner product of weights with the same residue of all inputs, so that the whole is a matrix
-//! product modulo each prime, and can be blocked: [`ModularGemm`].
+//! In column packing (MOAI, Algorithms 2 and 6) a linear layer is such a product, with one ciphertext per column of the
+//! activations. Done term by term it is memory-bound: each product and sum streams three ciphertexts. But each residue
+//! of each output is an inner product of weights with the same residue of all inputs, so the whole is a matrix product
+//! modulo each prime, and can be blocked: [`ModularGemm`].
 //!
-//! Weights are secrets of the server. Every weight takes part in every term; nothing is skipped, and time and counters
-//! depend on shapes and declared bounds only.
+//! Weights are secrets of the server. No term is skipped for its weight, and time and counters depend only on shapes
+//! and declared bounds.
 //!
-//! [`outer`] is the product of two encrypted matrices by outer products (Orion kernels paper, §IV).
+//! [`outer`] multiplies two encrypted matrices by outer products (Orion kernels paper, §IV).
 
 mod error;
 pub mod outer;

@@ -1,14 +1,14 @@
 //! Baseline: the product of two encrypted matrices by outer products (Orion kernels paper, §IV, figure 4).
 //!
-//! d × d matrices, d a power of two with d² ≤ n slots, lie row after row in the first d² slots, zeros after them. Then
-//! AB = Σ_j A_j ⊗ B_j over the columns A_j of A and the rows B_j of B, where
+//! d × d matrices, d a power of two with d² ≤ n slots, are stored row by row in the first d² slots, followed by zeros.
+//! Then AB = Σ_j A_j ⊗ B_j over the columns A_j of A and the rows B_j of B, where
 //!
-//! 1. a mask leaves column j of A (row j of B) and zeros elsewhere: one plaintext product;
-//! 2. a rotation brings it to column (row) 0;
-//! 3. rotations and sums by 1, 2, 4, … (by d, 2d, 4d, …) the other way replicate it over the matrix;
-//! 4. one product of ciphertexts, added to the result.
+//! 1. a mask keeps column j of A (row j of B) and zeroes the rest: one plaintext product;
+//! 2. a rotation moves it to column (row) 0;
+//! 3. rotations by 1, 2, 4, … (by d, 2d, 4d, …) the other way, with sums, replicate it over the matrix;
+//! 4. one ciphertext product is added to the result.
 //!
-//! Two levels, 2d plaintext products, d products of ciphertexts and 2d·(1 + log2 d) − 2 rotations.
+//! Costs two levels, 2d plaintext products, d ciphertext products and 2d·(1 + log2 d) − 2 rotations.
 
 use num_complex::Complex64;
 
@@ -19,8 +19,8 @@ use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::scale::Scale;
 
-/// The steps that products of d × d matrices rotate by, for the keys: 1 … d − 1 and multiples of d to come to the
-/// front, and the negatives of powers of two below d and d² to replicate.
+/// The rotations that need keys for products of d × d matrices: 1 … d − 1 and multiples of d to move to the front, and
+/// the negatives of powers of two below d and d² to replicate.
 pub fn rotations(d: usize) -> Vec<i64> {
     let d = d as i64;
     let front = (1..d).chain((1..d).map(|j| j * d));
@@ -29,11 +29,11 @@ pub fn rotations(d: usize) -> Vec<i64> {
     front.chain(replicate).collect()
 }
 
-/// AB of the d × d matrices in `a` and `b`, rescaled: two levels below the lower of them.
+/// The product of the d × d matrices in `a` and `b`, rescaled: two levels below the lower of them.
 ///
 /// # Errors
-/// [`GemmError::Shape`] unless d is a power of two above 1 and d² at most the slots; [`GemmError::Ckks`] as the
-/// evaluator refuses: fewer than two levels, keys of [`rotations`] or for relinearisation missing.
+/// [`GemmError::Shape`] unless d is a power of two above 1 and d² fits the slots; [`GemmError::Ckks`] for fewer than
+/// two levels, or if a key of [`rotations`] or for relinearisation is missing.
 pub fn multiply(
     evaluator: &Evaluator,
     encoder: &Encoder,
@@ -77,8 +77,8 @@ pub fn multiply(
     }
 }
 
-/// The slots of `ct` that `keep` names, rotated by `steps` to the front. The mask is at the scale of the prime that the
-/// rescale drops, so that the scale stays.
+/// The slots of `ct` selected by `keep`, rotated by `steps` to the front. The mask has the scale of the prime that the
+/// rescale drops, so the scale is preserved.
 fn extract(
     evaluator: &Evaluator,
     encoder: &Encoder,
@@ -99,7 +99,7 @@ fn extract(
     evaluator.rotate(&masked, steps as i64)
 }
 
-/// Copies of the first line to all d, which are `step` slots apart.
+/// Copies the first line to all d lines, which are `step` slots apart.
 fn replicate(
     evaluator: &Evaluator,
     mut ct: Ciphertext,

@@ -1,4 +1,4 @@
-//! The product, limb by limb and strip by strip.
+//! The matrix product, limb by limb and strip by strip.
 
 use std::sync::Arc;
 
@@ -18,29 +18,29 @@ use crate::noise::worst::DOUBLES;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// Words of a strip: a page of each limb, and few enough that the strip of all outputs, three megabytes for 768 of
-/// them, does not go to memory and back between its first and its last word. Longer strips took a third longer.
+/// Words of a strip: a page of each limb, and few enough that the strip of all outputs (three megabytes for 768 of
+/// them) does not go to memory and back between its first and last word. Longer strips took a third longer.
 const STRIP: usize = 1 << 9;
 
-/// Fewest strips of a limb part, for rings so small that one strip would hold it.
+/// Fewest strips per limb of a part, for rings so small that one strip would hold it.
 const LEAST_STRIPS: usize = 4;
 
-/// Matrix products over the ciphertext primes of one parameter set. Shared by threads; strips go to the rayon pool of
-/// the caller, and results do not depend on how many threads that has.
+/// Matrix products over the ciphertext primes of one parameter set. Threads may share it. Strips run on the caller's
+/// rayon pool, and results do not depend on the number of threads.
 pub struct ModularGemm {
     params: Arc<CkksParams>,
-    /// One for each ciphertext prime.
+    /// One kernel per ciphertext prime.
     kernels: Vec<LimbGemm>,
     counters: Counters,
 }
 
 impl ModularGemm {
-    /// Products by the best kernel of this machine.
+    /// Uses the best kernel for this machine.
     pub fn new(params: &Arc<CkksParams>) -> Self {
         Self::with_cpu(params, Cpu::get())
     }
 
-    /// Products by the best kernel of `cpu`.
+    /// Uses the best kernel for `cpu`.
     pub fn with_cpu(params: &Arc<CkksParams>, cpu: Cpu) -> Self {
         let basis = params.rlwe().basis();
         Self {
@@ -57,29 +57,29 @@ impl ModularGemm {
         &self.params
     }
 
-    /// Products with constants and sums so far: each term counts as one of either.
+    /// Products with constants and additions so far; each term counts as one of each.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The scale for weights on ciphertexts of `limbs` primes: the prime that the next rescale drops.
+    /// The weight scale for ciphertexts of `limbs` primes: the prime that the next rescale drops.
     ///
     /// # Panics
-    /// If the chain does not have as many primes, or `limbs` is 0.
+    /// If the chain has fewer primes, or `limbs` is 0.
     pub fn weight_scale(&self, limbs: usize) -> Scale {
         Scale::ONE.times_prime(self.params.prime(limbs - 1))
     }
 
-    /// Σ_i `w[o][i]`·ct_i + bias_o for each row o, at the product of the scales, not rescaled. The bias is the same in
+    /// Σ_i `w[o][i]`·ct_i + bias_o for each row o, at the product of the scales, not rescaled. A bias is the same in
     /// every slot.
     ///
-    /// The bound on the results ([`Noise::magnitude`]) follows from declared bounds, but for the bias: the largest of
-    /// them is found and added. Where biases are secret, state a bound of your own with [`Noise::within`] before
-    /// anything that others see depends on it.
+    /// The bound on the results ([`Noise::magnitude`]) follows from declared bounds, except for the biases, whose
+    /// actual maximum is added. If biases are secret, state your own bound with [`Noise::within`] before anything
+    /// visible to others depends on it.
     ///
     /// # Errors
-    /// [`GemmError::Count`] unless there is an input a column, and a bias a row or none at all; [`GemmError::Lengths`];
-    /// [`GemmError::Ckks`] if inputs differ in scale or parameters, or a bias is too large.
+    /// [`GemmError::Count`] unless there is one input per column, and one bias per row or none; [`GemmError::Lengths`]
+    /// if inputs differ in length; [`GemmError::Ckks`] if they differ in scale or parameters, or a bias is too large.
     pub fn multiply_all(
         &self,
         weights: &GemmWeights,
@@ -102,11 +102,10 @@ impl ModularGemm {
         Ok(outputs)
     }
 
-    /// out_o ← out_o + Σ_i `w[o][i]`·ct_i: for inputs that come in blocks, with the columns of the weights that they
-    /// meet.
+    /// out_o ← out_o + Σ_i `w[o][i]`·ct_i: for inputs that arrive in blocks, with the matching columns of the weights.
     ///
     /// # Errors
-    /// As [`ModularGemm::multiply_all`]; [`GemmError::Ckks`] if the outputs are at another scale than the product.
+    /// As [`ModularGemm::multiply_all`]; [`GemmError::Ckks`] if the outputs have another scale than the product.
     pub fn multiply_add(
         &self,
         weights: &GemmWeights,
@@ -131,11 +130,11 @@ impl ModularGemm {
         Ok(())
     }
 
-    /// As [`ModularGemm::multiply_all`] from a source to a sink: a strip of all inputs and one of all outputs for each
-    /// thread are in memory, whatever the ciphertexts need.
+    /// As [`ModularGemm::multiply_all`], from a source to a sink. Only one strip of all inputs and one of all outputs
+    /// per thread are in memory, whatever the size of the ciphertexts.
     ///
     /// # Errors
-    /// As [`ModularGemm::multiply_all`], and those of source and sink.
+    /// As [`ModularGemm::multiply_all`], and the errors of source and sink.
     pub fn multiply(
         &self,
         weights: &GemmWeights,
@@ -181,7 +180,7 @@ impl ModularGemm {
         for limb in 0..source.shape().limbs {
             let packed = self.pack(weights, limb);
             let strips = self.strips(limb);
-            // Strips of all outputs, in the order of `strips`: part after part.
+            // Strips of all outputs, in the order of `strips`: part by part.
             let mut targets: Vec<Vec<&mut [u64]>> = strips.iter().map(|_| Vec::new()).collect();
             let width = strips.first().map_or(1, |strip| strip.words.len());
             for ct in outputs.iter_mut() {
@@ -205,7 +204,7 @@ impl ModularGemm {
         Ok(())
     }
 
-    /// The strips of both parts of a limb, all of one width.
+    /// The strips of both parts of a limb, all of the same width.
     fn strips(&self, limb: usize) -> Vec<Strip> {
         let n = self.params.n();
         let width = STRIP.min(n.div_ceil(LEAST_STRIPS));
@@ -267,15 +266,15 @@ impl ModularGemm {
     }
 }
 
-/// The error of Σ_i w_i·ct_i for any weights within the bound: the estimate for independent errors, and roundings of
-/// weights that add up in both.
+/// The noise of Σ_i w_i·ct_i for any weights within the bound. The estimate assumes independent errors; both it and the
+/// bound include the rounding of the weights.
 fn noise(weights: &GemmWeights, input: Noise) -> Noise {
     if !input.is_known() {
         return Noise::UNKNOWN;
     }
     let terms = weights.columns() as f64;
     let (bound, rounding) = (weights.bound(), weights.rounding());
-    // Weights beyond the bound by their rounding; the scale times a weight is a double.
+    // Rounding may take weights beyond the bound; scale times weight is computed in doubles.
     let off = match rounding {
         0.0 => 0.0,
         _ => rounding + DOUBLES * bound,
@@ -291,7 +290,7 @@ fn noise(weights: &GemmWeights, input: Noise) -> Noise {
     )
 }
 
-/// The biases as integers at the scale of the outputs; none if there is no bias.
+/// The biases as integers at the scale of the outputs; empty without a bias.
 struct Bias(Vec<Constant>);
 
 impl Bias {

@@ -1,4 +1,4 @@
-//! Where the inputs of a product come from and its outputs go, a strip of one limb at a time.
+//! Sources of a product's inputs and sinks for its outputs, one strip of a limb at a time.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Both.
+    /// Both parts.
     pub const BOTH: [Self; 2] = [Self::B, Self::A];
 
     /// This part of a ciphertext.
@@ -32,40 +32,40 @@ impl Part {
     }
 }
 
-/// A strip: these words of one limb of one part of every ciphertext.
+/// A strip: a range of words in one limb of one part of every ciphertext.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strip {
-    /// Which part.
+    /// The part of the ciphertext.
     pub part: Part,
     /// The prime, as its index in the chain.
     pub limb: usize,
-    /// Words of the limb.
+    /// The words of the limb.
     pub words: Range<usize>,
 }
 
-/// Common properties of the ciphertexts of one side.
+/// What the ciphertexts of one side have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// How many there are.
+    /// Number of ciphertexts.
     pub count: usize,
     /// Primes of each.
     pub limbs: usize,
     /// Their scale.
     pub scale: Scale,
-    /// Their noise: the largest.
+    /// Their noise, at least as large as that of each.
     pub noise: Noise,
 }
 
-/// Inputs of a product. Threads read different strips at the same time.
+/// Inputs of a product. Threads read different strips concurrently.
 pub trait Source: Sync {
-    /// Their common properties.
+    /// Their common shape.
     fn shape(&self) -> Shape;
 
-    /// The words of a strip, input after input: borrowed from memory, or read into `buffer`, which keeps its room for
+    /// The words of a strip, input by input: borrowed from memory, or read into `buffer`, which keeps its capacity for
     /// the next call.
     ///
     /// # Errors
-    /// Of reading it, from sources outside memory.
+    /// If the strip cannot be read, for sources outside memory.
     fn strip<'a>(
         &'a self,
         strip: &Strip,
@@ -73,18 +73,18 @@ pub trait Source: Sync {
     ) -> Result<Vec<&'a [u64]>, GemmError>;
 }
 
-/// Outputs of a product. Threads deliver different strips at the same time, each once, in no order.
+/// Outputs of a product. Threads deliver different strips concurrently, each once, in any order.
 pub trait Sink: Sync {
-    /// Announces, before the first strip, the common properties of the outputs.
+    /// Announces the common shape of the outputs, before the first strip.
     ///
     /// # Errors
-    /// Of making room for them.
+    /// If there is no room for them.
     fn begin(&self, shape: Shape) -> Result<(), GemmError>;
 
-    /// Takes the words of a strip, output after output.
+    /// Takes the words of a strip, output by output.
     ///
     /// # Errors
-    /// Of storing them.
+    /// If they cannot be stored.
     fn put(&self, strip: &Strip, words: &[&[u64]]) -> Result<(), GemmError>;
 }
 
@@ -95,11 +95,11 @@ pub struct MemorySource<'a> {
 }
 
 impl<'a> MemorySource<'a> {
-    /// These inputs, all of one scale and length.
+    /// A source of these inputs, all of the same scale and length.
     ///
     /// # Errors
-    /// [`GemmError::Count`] if there are none; [`GemmError::Lengths`]; [`GemmError::Ckks`] for scales that do not match
-    /// or parameters that are not the same.
+    /// [`GemmError::Count`] if there are none; [`GemmError::Lengths`] if lengths differ; [`GemmError::Ckks`] if scales
+    /// or parameters do not match.
     pub fn new(params: &CkksParams, ciphertexts: &'a [Ciphertext]) -> Result<Self, GemmError> {
         let shape = common(params, ciphertexts)?;
         Ok(Self { ciphertexts, shape })
@@ -121,7 +121,7 @@ impl Source for MemorySource<'_> {
     }
 }
 
-/// What `ciphertexts` have in common.
+/// The common shape of `ciphertexts`.
 pub(super) fn common(params: &CkksParams, ciphertexts: &[Ciphertext]) -> Result<Shape, GemmError> {
     let Some(first) = ciphertexts.first() else {
         return Err(GemmError::Count {

@@ -1,4 +1,4 @@
-//! Matrices of scalars as integers, with their scale.
+//! Scalar matrices as integers with a scale.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use crate::scale::Scale;
 /// Largest integer weight.
 const MAX_LIMIT: f64 = (1u64 << 62) as f64;
 
-/// rows × columns weights, row after row: row o makes output o of inputs 0, 1, …
+/// rows × columns weights in row-major order: row o makes output o from inputs 0, 1, …
 ///
-/// Weight w is the integer `factor`·v with |v| ≤ `limit`, near scale·w. All of these numbers but v are declared, not
-/// measured: they follow from the bound, the scale and the number of digits, and reveal nothing about single weights.
+/// Weight w is the integer `factor`·v with |v| ≤ `limit`, near scale·w. All of these numbers except v are declared, not
+/// measured: they follow from the bound, the scale and the number of digits, and reveal no single weight.
 pub struct GemmWeights {
     rows: usize,
     columns: usize,
@@ -27,8 +27,8 @@ pub struct GemmWeights {
 }
 
 impl GemmWeights {
-    /// Integers nearest to `scale`·w for weights of at most `bound` in size. With the prime that a later rescale drops
-    /// as scale, the product has the scale of its inputs after that rescale.
+    /// The integers nearest to `scale`·w, for weights of magnitude at most `bound`. With the prime that a later rescale
+    /// drops as the scale, the rescaled product has the scale of its inputs.
     ///
     /// # Errors
     /// [`GemmError::Shape`], [`GemmError::Bound`].
@@ -42,11 +42,11 @@ impl GemmWeights {
         Self::rounded(values, rows, columns, bound, scale, u64::MAX)
     }
 
-    /// As [`GemmWeights::from_f64`], rounded to `digits` digits in base 256: a whole factor f is taken out of the
-    /// scale, so that the integers are at most 127·(256^digits − 1)/255 in size. The scale stays what it is, exactly; a
-    /// weight is off by at most bound·2^(1 − 8·digits), and half an integer of the scale. Three digits hold what an f32
-    /// of a weight near the bound does, and cost less than half of a weight of 40 bits where the processor multiplies
-    /// bytes.
+    /// As [`GemmWeights::from_f64`], but rounded to `digits` digits in base 256. An integer factor f is taken out of
+    /// the scale, so that the integers are at most 127·(256^digits − 1)/255 in magnitude. The scale stays exactly the
+    /// same; a weight is off by at most bound·2^(1 − 8·digits) plus half a unit of the scale. Three digits are as
+    /// precise as an f32 for a weight near the bound, and cost less than half as much as 40-bit weights where the
+    /// processor multiplies bytes.
     ///
     /// # Errors
     /// As [`GemmWeights::from_f64`], and [`GemmError::Digits`].
@@ -89,7 +89,7 @@ impl GemmWeights {
             .iter()
             .map(|&w| {
                 beyond |= w.is_nan() | (w.abs() > bound);
-                // Clamps only the rounding of f64.
+                // Only f64 rounding is ever clamped.
                 ((w * step).round() as i64).clamp(-(limit as i64), limit as i64)
             })
             .collect();
@@ -105,7 +105,7 @@ impl GemmWeights {
         if beyond { Err(refused) } else { Ok(weights) }
     }
 
-    /// Weights −1, 0 and 1: exact, at scale 1, so that a product costs no level and adds no rounding.
+    /// Weights −1, 0 and 1, exact at scale 1, so a product costs no level and adds no rounding.
     ///
     /// # Errors
     /// [`GemmError::Shape`]; [`GemmError::Bound`] for any other weight.
@@ -114,7 +114,7 @@ impl GemmWeights {
         Self::integers(values, rows, columns, 1)
     }
 
-    /// Integers of at most `limit` in size, at scale 1.
+    /// Integers of magnitude at most `limit`, at scale 1.
     ///
     /// # Errors
     /// [`GemmError::Shape`], [`GemmError::Bound`].
@@ -144,12 +144,12 @@ impl GemmWeights {
         Ok(weights)
     }
 
-    /// Outputs.
+    /// Number of outputs.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Inputs.
+    /// Number of inputs.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -159,12 +159,12 @@ impl GemmWeights {
         self.scale
     }
 
-    /// The declared bound of a weight.
+    /// The declared bound on a weight.
     pub fn bound(&self) -> f64 {
         self.bound
     }
 
-    /// Largest error of a weight by its rounding to an integer.
+    /// Largest error of a weight from rounding to an integer.
     pub fn rounding(&self) -> f64 {
         let exact = self.scale == Scale::ONE && self.factor == 1;
         if exact {
@@ -174,7 +174,7 @@ impl GemmWeights {
         }
     }
 
-    /// The weights of some rows: outputs made a few at a time.
+    /// The weights of some rows, to compute a few outputs at a time.
     ///
     /// # Errors
     /// [`GemmError::Block`].

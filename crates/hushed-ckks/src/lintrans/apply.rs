@@ -12,8 +12,8 @@
 //! divide by P and by the last prime                                      [mod_down_rescale]
 //! ```
 //!
-//! Several ciphertexts are processed together: keys and diagonals are read, and uniform halves of keys expanded, once
-//! for all of them.
+//! Several ciphertexts are processed together: keys and diagonals are read, and uniform halves of keys expanded, only
+//! once.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,13 +33,13 @@ use crate::lintrans::pass::{Baby, Pass};
 use crate::lintrans::{LinTransError, LinearTransform, Parts};
 
 impl LinearTransform {
-    /// The matrix times each ciphertext: one prime less, scale and error as [`LinearTransform::output_scale`] and the
-    /// noise model say. All go through in one pass over keys and diagonals.
+    /// The matrix times each ciphertext, with one prime fewer, scale by [`LinearTransform::output_scale`] and error by
+    /// the noise model. All are processed in one pass over keys and diagonals.
     ///
     /// # Errors
     /// [`CkksError::LinTrans`] with [`LinTransError::Level`] for a ciphertext with fewer primes than
-    /// [`LinearTransform::limbs`] (longer ones are cut), with `MissingKey`, or with `Codec` or `File` for diagonals in
-    /// a file that is damaged or cannot be read; [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
+    /// [`LinearTransform::limbs`] (longer ones are truncated), with `MissingKey`, or with `Codec` or `File` if a file
+    /// of diagonals is damaged or cannot be read; [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
     pub fn apply_many(
         &self,
         evaluator: &Evaluator,
@@ -71,7 +71,7 @@ impl LinearTransform {
         .collect()
     }
 
-    /// As [`LinearTransform::apply_many`] for one.
+    /// As [`LinearTransform::apply_many`] for one ciphertext.
     pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let mut products = self.apply_many(evaluator, &[ct])?;
         products
@@ -83,7 +83,7 @@ impl LinearTransform {
     ///
     /// # Errors
     /// [`LinTransError::Level`] for an input of another length than [`LinearTransform::limbs`], [`LinTransError::Rlwe`]
-    /// with `MissingKey` for a key that is not there, or `GadgetMismatch` for a map of raised ciphertexts.
+    /// with `MissingKey` for a missing key, or `GadgetMismatch` for a map of raised ciphertexts.
     pub fn apply_parts(
         &self,
         keys: &EvalKeys,
@@ -100,9 +100,9 @@ impl LinearTransform {
         self.product(keys, &b, &a, &digits)
     }
 
-    /// The matrix times each raised input: both parts modulo q_0 under the sparse secret, as coefficients. The results
-    /// are under the main secret, modulo all primes but the last, and their phase is that of the raised input, times
-    /// the matrix.
+    /// The matrix times each raised input, given as both parts modulo q_0 under the sparse secret in coefficient form.
+    /// The results are under the main secret modulo all primes but the last; their phase is that of the raised input
+    /// times the matrix.
     ///
     /// # Errors
     /// As [`LinearTransform::apply_parts`], with `GadgetMismatch` for a map that is not [`LinearTransform::raised`].
@@ -132,7 +132,7 @@ impl LinearTransform {
         })
     }
 
-    /// `a` is needed for rotations by 0 that need no key.
+    /// `a` is needed only for rotations by 0 without a key.
     fn product(
         &self,
         keys: &EvalKeys,
@@ -170,7 +170,7 @@ impl LinearTransform {
         (0..self.limbs()).map(weight).chain(extended).collect()
     }
 
-    /// For each giant, for each input: Σ d ⊙ rotated inputs, over Q·P.
+    /// For each giant and each input, Σ d ⊙ rotated inputs over Q·P.
     fn inner_sums(
         &self,
         keys: &EvalKeys,
@@ -218,7 +218,7 @@ impl LinearTransform {
         Ok(sums)
     }
 
-    /// Rotates the sums and adds them up, over Q·P: one total an input.
+    /// Rotates the sums and adds them up over Q·P, to one total per input.
     fn giant_steps(
         &self,
         keys: &EvalKeys,
@@ -227,7 +227,7 @@ impl LinearTransform {
         let params = self.params.rlwe();
         let ids = params.extended_ids_with(self.limbs(), self.gadget.special());
         let mut totals: Option<Vec<Extended>> = None;
-        // The giant by 0, where there is one, is the first.
+        // The giant by 0 comes first, if there is one.
         for (giant, sums) in self.giants.iter().zip(sums) {
             if giant.rotation == 0 {
                 totals = Some(sums);
@@ -289,7 +289,7 @@ impl LinearTransform {
     }
 }
 
-/// `low`, coefficients modulo q_0, as the integers of (−q_0/2, q_0/2) under `limbs` primes: ModRaise of one part.
+/// `low`, coefficients modulo q_0, read as integers in (−q_0/2, q_0/2) under `limbs` primes: ModRaise of one part.
 fn mod_raise(
     params: &RlweParams,
     low: &RnsPoly<Coeff>,

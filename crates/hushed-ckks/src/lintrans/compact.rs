@@ -1,10 +1,10 @@
-//! Plaintext diagonals as values under several primes, repeated ones stored once.
+//! Plaintext diagonals as values under several primes, with repeated values stored once.
 //!
 //! A vector of slots with period B, B | N/2, is the slots of a polynomial p(X^g), g = N/2B: its value at ψ^e depends on
 //! e mod 2N/g, so in the bit-reversed order of [`hushed_math::ntt`], where value k belongs to e = 2·rev(k) + 1, each
-//! value occurs g times in a row, and one of each is the transform of p under the ring of degree N/g = 2B with root
-//! ψ^g. That is the root which a plan of that degree chooses by itself: both are powers of the least non-residue. So
-//! N/g words a prime are stored.
+//! value occurs g times in a row, and the distinct ones are the transform of p in the ring of degree N/g = 2B with root
+//! ψ^g. A plan of that degree chooses this root by itself, since both are powers of the least non-residue. So N/g words
+//! per prime are stored.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,14 +15,14 @@ use zeroize::Zeroize;
 
 use crate::lintrans::{DftFactors, Direction, LinTransError};
 
-/// Least period that is stored: shorter ones are repeated to it, so that vector kernels have whole registers.
+/// Smallest stored period: shorter ones are repeated up to it, so that vector kernels fill whole registers.
 pub(crate) const LEAST_PERIOD: usize = 16;
 
 /// Largest coefficient of an encoded diagonal: the integers are rounded from f64 through i64.
 const LARGEST: f64 = (1_u64 << 62) as f64;
 
-/// One polynomial of R under the primes `ids`, value by value: each stored word stands for `repeat` equal ones in a
-/// row.
+/// One polynomial of R under several primes, in evaluation form; each stored word stands for `repeat` consecutive equal
+/// ones.
 pub struct CompactPlain {
     /// N over the number of stored words.
     repeat: usize,
@@ -32,18 +32,18 @@ pub struct CompactPlain {
 }
 
 impl CompactPlain {
-    /// Equal values in a row.
+    /// Number of consecutive equal values per stored word.
     pub fn repeat(&self) -> usize {
         self.repeat
     }
 
-    /// The stored words of limb `j` (in the order of the primes that it was encoded for).
+    /// The stored words of limb `j`, in the order of the primes it was encoded for.
     pub fn limb(&self, j: usize) -> &[u64] {
         &self.words[j * self.stored..(j + 1) * self.stored]
     }
 
-    /// The stored words of `length` values from number `start` on of limb `j`. `start` and `length` are multiples of
-    /// [`CompactPlain::repeat`], or all of them within one run of equal values.
+    /// The stored words of limb `j` for `length` values from `start` on. `start` and `length` are multiples of
+    /// [`CompactPlain::repeat`], or all values lie within one run of equal ones.
     pub(crate) fn strip(&self, j: usize, start: usize, length: usize) -> &[u64] {
         let first = start / self.repeat;
         &self.limb(j)[first..first + length.div_ceil(self.repeat)]
@@ -55,26 +55,26 @@ impl CompactPlain {
     }
 }
 
-/// Diagonals may be weights, which are the server's secrets.
+/// Diagonals may be weights, which are secrets of the server.
 impl Drop for CompactPlain {
     fn drop(&mut self) {
         self.words.zeroize();
     }
 }
 
-/// Encodes vectors of slots under fixed primes at one scale, with the transforms of smaller rings made once.
+/// Encodes vectors of slots under fixed primes at one scale, building the transforms of smaller rings once.
 pub struct CompactEncoder<'a> {
     basis: &'a RnsBasis,
     ids: Vec<usize>,
     scale: f64,
-    /// By degree: one plan a prime.
+    /// One plan per prime, by degree.
     rings: BTreeMap<usize, Vec<NttPlan>>,
-    /// By number of slots: the layers of the inverse special transform.
+    /// The layers of the inverse special transform, by number of slots.
     layers: BTreeMap<usize, DftFactors>,
 }
 
 impl<'a> CompactEncoder<'a> {
-    /// For the primes `ids` of `basis`.
+    /// An encoder for the primes `ids` of `basis`.
     pub fn new(basis: &'a RnsBasis, ids: &[usize], scale: f64) -> Self {
         Self {
             basis,
@@ -101,15 +101,15 @@ impl<'a> CompactEncoder<'a> {
         })
     }
 
-    /// Words that so many values take under all primes.
+    /// Number of words that `values` values take under all primes.
     pub fn length(&self, values: usize) -> usize {
         2 * values.max(LEAST_PERIOD.min(self.basis.n() / 2)) * self.ids.len()
     }
 
-    /// The same into [`CompactEncoder::length`] words, prime after prime.
+    /// Encodes into [`CompactEncoder::length`] words, prime by prime.
     ///
     /// # Errors
-    /// As [`CompactEncoder::encode`], [`LinTransError::Length`] for another number of words too.
+    /// As [`CompactEncoder::encode`], and [`LinTransError::Length`] for any other number of words.
     pub fn encode_into(
         &mut self,
         values: &[Complex64],
@@ -156,7 +156,7 @@ impl<'a> CompactEncoder<'a> {
         Ok(())
     }
 
-    /// round(scale·m), m the polynomial of 2B coefficients with the B slots `values`.
+    /// round(scale·m), where m is the polynomial of 2B coefficients with the B slots `values`.
     fn coefficients(&mut self, values: &[Complex64]) -> Result<Vec<i64>, LinTransError> {
         let bits = values.len().trailing_zeros();
         let t = if bits == 0 {
@@ -179,7 +179,7 @@ impl<'a> CompactEncoder<'a> {
             .chain(imaginary)
             .map(|m| {
                 let scaled = (m * self.scale).round();
-                // A NaN fails too.
+                // NaN fails too.
                 if scaled.abs() < LARGEST {
                     Ok(scaled as i64)
                 } else {
@@ -215,7 +215,7 @@ mod tests {
             let compact = encoder.encode(&values).unwrap();
             let stored = 2 * period.max(LEAST_PERIOD);
             assert_eq!(compact.repeat() * stored, n);
-            // By the transform of the whole ring, whose coefficients lie at multiples of g.
+            // Through the transform of the whole ring, with coefficients at multiples of g.
             let whole: Vec<_> = values.iter().copied().cycle().take(n / 2).collect();
             let coefficients = encoder.coefficients(&whole).unwrap();
             let gap = n / (2 * period);
@@ -238,7 +238,7 @@ mod tests {
                     .flat_map(|&w| std::iter::repeat_n(w, compact.repeat()))
                     .collect();
                 let q = basis.modulus(id).value();
-                // Rounding of a smaller and a larger transform differs by a unit now and then.
+                // Rounding in the smaller and the larger transform occasionally differs by one unit.
                 let far = repeated
                     .iter()
                     .zip(poly.limb(j))

@@ -1,18 +1,17 @@
-//! The map between slots and coefficients as a product of few sparse matrices.
+//! The map between slots and coefficients as a product of a few sparse matrices.
 //!
 //! Slot j of a polynomial is its value at ζ^(5^j), ζ = exp(πi/N). With t_k = m_k + i·m_(k+n), n = N/2 slots, the slots
-//! are U·t, U\[j\]\[k\] = ζ^(5^j·k), and U = L_n·…·L_4·L_2·R: R reverses bits of the index, L_m is a layer of
-//! butterflies on blocks of m,
+//! are U·t, U\[j\]\[k\] = ζ^(5^j·k), and U = L_n·…·L_4·L_2·R, where R reverses the bits of the index and L_m is a layer
+//! of butterflies on blocks of m,
 //!
 //! ```text
 //! (x, y) at distance m/2  →  (x + w_j·y, x − w_j·y),   w_j = exp(2πi·5^j/4m), j the position in the half block
 //! ```
 //!
-//! (the special transform of Cheon, Han, Kim, Kim and Song, EUROCRYPT 2018; its factorisation is that of Chen,
-//! Chillotti and Song, EUROCRYPT 2019). SlotsToCoeffs is U·R and CoeffsToSlots R·U^(−1): the two reversals cancel, as
-//! long as what happens between the maps treats all slots alike. Neighbouring layers are merged into one matrix: k
-//! layers from L_m on have at most 2^(k+1) − 1 diagonals, at multiples of m/2, which repeat with the period 2^(k−1)·m
-//! of the last of them.
+//! (the special transform of Cheon, Han, Kim, Kim and Song, EUROCRYPT 2018; factored as by Chen, Chillotti and Song,
+//! EUROCRYPT 2019). SlotsToCoeffs is U·R and CoeffsToSlots R·U^(−1): the two reversals cancel as long as everything
+//! between the maps treats all slots alike. Neighbouring layers are merged into one matrix: k layers from L_m on have
+//! at most 2^(k+1) − 1 diagonals, at multiples of m/2, with the period 2^(k−1)·m of the last layer.
 
 use std::f64::consts::PI;
 
@@ -20,7 +19,7 @@ use num_complex::Complex64;
 
 use crate::lintrans::{Diagonals, LinTransError};
 
-/// Which direction.
+/// The direction of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Slots z → the polynomial whose coefficients are z (in bit-reversed order).
@@ -29,19 +28,19 @@ pub enum Direction {
     CoeffsToSlots,
 }
 
-/// The factors in the order in which they are applied: in the clear, before encoding.
+/// The factors in order of application, in the clear, before encoding.
 #[derive(Clone, Debug)]
 pub struct DftFactors {
     factors: Vec<Diagonals>,
 }
 
 impl DftFactors {
-    /// The map for `slots` slots times `constant`, whose root each factor bears. `layers` has the number of butterfly
-    /// layers of each factor in the order of application: log2(slots) in all.
+    /// The map for `slots` slots times `constant`, of which each factor takes an equal root. `layers` is the number of
+    /// butterfly layers of each factor in order of application, log2(slots) in total.
     ///
     /// # Errors
-    /// [`LinTransError::Dimension`] if `slots` is no power of two, [`LinTransError::Layers`] if the layers do not add
-    /// up or one factor has none.
+    /// [`LinTransError::Dimension`] if `slots` is not a power of two, [`LinTransError::Layers`] if the layers do not
+    /// add up or a factor has none.
     pub fn new(
         direction: Direction,
         slots: usize,
@@ -82,8 +81,8 @@ impl DftFactors {
         Ok(Self { factors })
     }
 
-    /// log2(`slots`) layers in `count` nearly equal groups; the group with the wrapped, hence fewer, diagonals (the one
-    /// with the layer of all slots) takes the excess.
+    /// Splits the log2(`slots`) layers into `count` nearly equal groups. The excess goes to the end with the layer over
+    /// all slots, whose diagonals wrap around and are therefore fewer.
     pub fn even_layers(direction: Direction, slots: usize, count: usize) -> Vec<usize> {
         let total = slots.trailing_zeros() as usize;
         let count = count.clamp(1, total.max(1));
@@ -97,7 +96,7 @@ impl DftFactors {
         layers
     }
 
-    /// The matrices, first applied first.
+    /// The matrices in order of application.
     pub fn factors(&self) -> &[Diagonals] {
         &self.factors
     }
@@ -113,7 +112,7 @@ impl DftFactors {
     }
 }
 
-/// L_m, or its inverse for CoeffsToSlots; period m.
+/// L_m, or its inverse for CoeffsToSlots, with period m.
 fn layer(direction: Direction, slots: usize, m: usize) -> Result<Diagonals, LinTransError> {
     let half = m / 2;
     let one = Complex64::new(1.0, 0.0);
@@ -146,7 +145,7 @@ fn layer(direction: Direction, slots: usize, m: usize) -> Result<Diagonals, LinT
     let mut layer = Diagonals::new(slots)?;
     layer.set(0, main)?;
     if m == slots {
-        // Half the slots up is half the slots down: one diagonal.
+        // Half the slots up is the same as half the slots down: one diagonal.
         layer.set(half as i64, join(above, below))?;
     } else {
         layer.set(half as i64, join(above, zero.clone()))?;
@@ -222,7 +221,7 @@ mod tests {
         let back = up.apply(&down.apply(&z).unwrap()).unwrap();
         let negated: Vec<_> = z.iter().map(|z| -z).collect();
         assert!(distance(&back, &negated) < 1e-12);
-        // |det| of each factor bears the same share.
+        // Each factor takes the same share of |constant|.
         let greatest = |m: &Diagonals| {
             m.iter()
                 .flat_map(|(_, d)| d.iter().map(|x| x.norm()))

@@ -1,7 +1,7 @@
-//! Square complex matrices by their wrapped diagonals.
+//! Square complex matrices as wrapped diagonals.
 //!
-//! out\[j\] = Σ_k d_k\[j\]·x\[(j + k) mod dim\], so that the product is Σ_k d_k ⊙ rotate(x, k) in slots. A diagonal
-//! that repeats is stored once: its vector has the length of its period, a divisor of `dim`.
+//! out\[j\] = Σ_k d_k\[j\]·x\[(j + k) mod dim\], so the product is Σ_k d_k ⊙ rotate(x, k) in slots. Of a repeating
+//! diagonal one period is stored, whose length divides `dim`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use num_complex::Complex64;
 
 use crate::lintrans::LinTransError;
 
-/// A matrix by its diagonals; those that are not listed are zero. Entries may be weights: `Debug` shows the shape only.
+/// A matrix as diagonals; those not listed are zero. Entries may be weights, so `Debug` shows only the shape.
 #[derive(Clone, PartialEq)]
 pub struct Diagonals {
     dim: usize,
@@ -25,7 +25,7 @@ impl fmt::Debug for Diagonals {
 }
 
 impl Diagonals {
-    /// The zero matrix of `dim` rows and columns.
+    /// The zero matrix with `dim` rows and columns.
     ///
     /// # Errors
     /// [`LinTransError::Dimension`] unless `dim` is a power of two.
@@ -42,12 +42,12 @@ impl Diagonals {
         })
     }
 
-    /// The matrix with these rows, of `dim` entries each; diagonals that are exactly zero are kept, because which of
-    /// them a matrix has must not depend on what its entries are.
+    /// The matrix with these rows of `dim` entries each. Diagonals that are exactly zero are kept, because which
+    /// diagonals a matrix has must not depend on its entries.
     ///
     /// # Errors
-    /// [`LinTransError::Dimension`] if `dim` is no power of two, [`LinTransError::Length`] if there are not `dim` rows
-    /// of `dim` entries.
+    /// [`LinTransError::Dimension`] if `dim` is not a power of two, [`LinTransError::Length`] if there are not `dim`
+    /// rows of `dim` entries.
     pub fn from_rows(dim: usize, rows: &[Vec<Complex64>]) -> Result<Self, LinTransError> {
         let mut matrix = Self::new(dim)?;
         let lengths = std::iter::once(rows.len()).chain(rows.iter().map(Vec::len));
@@ -64,12 +64,12 @@ impl Diagonals {
         Ok(matrix)
     }
 
-    /// Rows and columns.
+    /// Number of rows and columns.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Sets diagonal `offset` (taken modulo `dim`; negative ones count from the end) to `values` repeated.
+    /// Sets diagonal `offset` (modulo `dim`, negative offsets counting from the end) to `values`, repeated.
     ///
     /// # Errors
     /// [`LinTransError::Length`] unless the number of values divides `dim`.
@@ -85,7 +85,7 @@ impl Diagonals {
         Ok(())
     }
 
-    /// Offset and one period of each diagonal, by ascending offset.
+    /// Iterates over the offset and one period of each diagonal, by ascending offset.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[Complex64])> {
         self.map.iter().map(|(&k, values)| (k, values.as_slice()))
     }
@@ -100,12 +100,12 @@ impl Diagonals {
         self.map.len()
     }
 
-    /// The longest period of a diagonal: the number of distinct slots that it takes to store each of them.
+    /// The longest period of a diagonal: that many slots suffice to store each of them.
     pub fn period(&self) -> usize {
         self.map.values().map(Vec::len).max().unwrap_or(1)
     }
 
-    /// The product with a vector of `dim` entries, in the clear.
+    /// The product with a vector of `dim` entries in the clear.
     ///
     /// # Errors
     /// [`LinTransError::Length`].
@@ -125,7 +125,7 @@ impl Diagonals {
         Ok(out)
     }
 
-    /// The matrix of "first `first`, then `self`".
+    /// The matrix that applies `first`, then `self`.
     ///
     /// # Errors
     /// [`LinTransError::Dimension`] if the dimensions differ.
@@ -139,7 +139,7 @@ impl Diagonals {
         let mut product = Self::new(self.dim)?;
         for (a, left) in self.iter() {
             for (b, right) in first.iter() {
-                // Periods are powers of two: the longer is a period of both.
+                // Periods are powers of two, so the longer one is a period of both.
                 let period = left.len().max(right.len());
                 let sum = product
                     .map
@@ -164,8 +164,8 @@ impl Diagonals {
             .for_each(|entry| *entry *= factor);
     }
 
-    /// Cuts each diagonal down to its least period (a power of two). Only for public matrices: the stored size then
-    /// depends on the entries.
+    /// Reduces each diagonal to its smallest period (a power of two). Only for public matrices, because the stored size
+    /// then depends on the entries.
     pub fn compact(&mut self) {
         for values in self.map.values_mut() {
             while values.len() > 1 {

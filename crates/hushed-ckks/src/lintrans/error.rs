@@ -1,4 +1,4 @@
-//! Errors of a linear map or its input.
+//! Errors in a linear map or its input.
 
 use thiserror::Error;
 
@@ -6,15 +6,15 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum LinTransError {
-    /// Dimensions are powers of two, at most the number of slots.
+    /// A dimension is not a power of two, or exceeds the number of slots.
     #[error("a dimension of {given}: a power of two up to {limit} is needed")]
     Dimension {
-        /// What was asked for.
+        /// The dimension requested.
         given: usize,
-        /// Largest possible.
+        /// Largest dimension possible.
         limit: usize,
     },
-    /// A vector of another length than the matrix has columns, or a diagonal that does not divide it.
+    /// A vector whose length is not the number of columns, or a diagonal whose length does not divide it.
     #[error("{found} values where {expected}, or for a diagonal a divisor of it, are needed")]
     Length {
         /// Entries of the matrix.
@@ -22,7 +22,7 @@ pub enum LinTransError {
         /// Entries given.
         found: usize,
     },
-    /// A factorisation that does not cover each layer of butterflies once.
+    /// A factorisation that does not cover each butterfly layer once.
     #[error("factors of {layers:?} layers for a transform of {total}")]
     Layers {
         /// Layers of each factor.
@@ -30,7 +30,7 @@ pub enum LinTransError {
         /// log2 of the number of slots.
         total: usize,
     },
-    /// An encoded diagonal beyond what integers of 63 bits hold.
+    /// An encoded diagonal that does not fit 63-bit integers.
     #[error(
         "a diagonal at the scale 2^{scale_bits:.1} has coefficients of 2^62 or more, or is not finite; lower the scale"
     )]
@@ -41,35 +41,35 @@ pub enum LinTransError {
     /// A matrix without diagonals.
     #[error("a matrix without diagonals")]
     Empty,
-    /// The arithmetic layer refused.
+    /// Refused by the arithmetic layer.
     #[error(transparent)]
     Math(#[from] hushed_math::MathError),
-    /// No number of special primes makes keys for this length: the parameters have none, or too small ones.
+    /// No number of special primes gives keys for this length: the parameters have none, or they are too small.
     #[error("no keys for ciphertexts of {limbs} primes: the parameters lack special primes")]
     NoGadget {
         /// Primes of the ciphertext.
         limbs: usize,
     },
-    /// A ciphertext of another length than the map was prepared for, or a length that does not exist.
+    /// A ciphertext whose length the map was not prepared for, or an impossible length.
     #[error(
         "a ciphertext of {limbs} primes where {needed} are needed (the chain has {available}): drop it to that length, bootstrap it, or prepare the map for its length"
     )]
     Level {
-        /// Primes that there are.
+        /// Primes of the ciphertext.
         limbs: usize,
-        /// Primes that are needed.
+        /// Primes needed.
         needed: usize,
         /// Primes of the chain.
         available: usize,
     },
-    /// Keys or key switching refused.
+    /// Keys or key switching were refused.
     #[error(transparent)]
     Rlwe(#[from] hushed_rlwe::RlweError),
-    /// A file of diagonals that is of another kind or parameter set, truncated or damaged.
+    /// A file of diagonals of another kind or parameter set, or one that is truncated or damaged.
     #[error("stored diagonals: {0}; write the map again")]
     Codec(#[from] hushed_rlwe::CodecError),
-    /// A file of diagonals whose shape no map has under these parameters, or a map of such a file that is to be written
-    /// again.
+    /// A file of diagonals whose shape is impossible under these parameters, or an attempt to write a map that was
+    /// opened from a file.
     #[error(
         "stored diagonals of a shape that these parameters do not have, or a map that is itself in a file: write the map from its matrix"
     )]
@@ -77,7 +77,7 @@ pub enum LinTransError {
     /// A file of diagonals could not be read or written.
     #[error("stored diagonals: {kind}")]
     File {
-        /// What the system said.
+        /// The error kind reported by the system.
         kind: std::io::ErrorKind,
     },
 }

@@ -1,16 +1,15 @@
-//! Working memory of a pass over one prime: pairs of limbs, recycled by the arithmetic layer, and how much of a limb is
-//! worked on at a time.
+//! Working memory of a pass over one prime: pairs of limbs, recycled by the arithmetic layer, and the amount of a limb
+//! that is processed at a time.
 
 use std::sync::Arc;
 
 use hushed_math::{Eval, RnsBasis, RnsPoly};
 
-/// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
-/// cache holds.
+/// Words of a limb processed at a time: together with the sixteen or so rotations in a sum they fit the L2 cache.
 const STRIP: usize = 1 << 10;
 
-/// How many values go through babies, and then through giants, at a time, if the longest orbit of a baby is `orbit`:
-/// rotations of closed runs are made and used run by run, others need all values and are used strip by strip.
+/// Values processed at a time by baby steps and then by giant steps, if the longest orbit of a baby is `orbit`.
+/// Rotations of closed runs are computed and used run by run; others need all values and are used strip by strip.
 pub(super) fn values_at_a_time(n: usize, orbit: usize) -> (usize, usize) {
     if orbit <= n / 8 {
         let run = orbit.max(STRIP).min(n);
@@ -20,8 +19,8 @@ pub(super) fn values_at_a_time(n: usize, orbit: usize) -> (usize, usize) {
     }
 }
 
-/// Two limbs of words of any content. They are residues under whichever prime is being worked on: the ids of the
-/// polynomial that holds them say nothing.
+/// Two limbs of arbitrary words. They hold residues under the prime being processed; the ids of the polynomial that
+/// holds them are meaningless.
 pub(crate) struct Pair(RnsPoly<Eval>);
 
 impl Pair {
@@ -31,7 +30,7 @@ impl Pair {
         (0..count).map(pair).collect()
     }
 
-    /// One of them.
+    /// One of the two limbs.
     pub(crate) fn part(&self, index: usize) -> &[u64] {
         self.0.limb(index)
     }

@@ -1,4 +1,4 @@
-//! Linear maps on slots: matrices by diagonals, the transforms of bootstrapping, and their products with ciphertexts.
+//! Linear maps on slots: matrices as diagonals, the transforms of bootstrapping, and their products with ciphertexts.
 
 mod apply;
 mod compact;

@@ -1,8 +1,7 @@
-//! The inner sums of a linear map under one prime: rotated inputs times diagonals, in the cache.
+//! The inner sums of a linear map under one prime: rotated inputs times diagonals, within the cache.
 //!
-//! Each baby step is an inner product of digits with a key, plus P·b, permuted; its values are used by every giant
-//! step. Memory decides the order of the work: keys are read once, and what is made of them is used before it leaves
-//! the second-level cache.
+//! Each baby step is an inner product of digits with a key, plus P·b, permuted; every giant step uses its values.
+//! Memory dictates the order of work: keys are read once, and their products are used before they leave the L2 cache.
 
 use std::sync::Arc;
 
@@ -15,36 +14,36 @@ use crate::lintrans::store::Block;
 use crate::lintrans::transform::EncodedGiant;
 use crate::lintrans::{LinTransError, LinearTransform};
 
-/// Words of a limb that products with keys take at a time: a strip of the digits stays in the cache while all keys go
-/// over it.
+/// Words of a limb that products with keys process at a time: a strip of the digits stays in the cache while all keys
+/// pass over it.
 const KEY_STRIP: usize = 1 << 11;
 
-/// A rotation of the input: its key, and how the product is permuted.
+/// A rotation of the input: its key and the permutation of the product.
 pub(super) type Baby<'a> = (&'a SwitchKey, Arc<Automorphism>);
 
 /// The inner sums under one prime.
 pub(super) struct Pass<'a> {
     pub(super) map: &'a LinearTransform,
-    /// None for the input itself.
+    /// `None` for the input itself.
     pub(super) babies: &'a [Option<Baby<'a>>],
-    /// b of each input; a of each, if it is needed.
+    /// b of each input, and a of each if it is needed.
     pub(super) parts: [&'a [&'a RnsPoly<Eval>]; 2],
     /// The digits of each input.
     pub(super) digits: Vec<Vec<&'a [u64]>>,
     /// P modulo the prime.
     pub(super) weight: u64,
-    /// Number of the limb.
+    /// Index of the limb.
     pub(super) limb: usize,
-    /// Number of the prime.
+    /// Index of the prime.
     pub(super) id: usize,
 }
 
 impl Pass<'_> {
     /// `out[giant·inputs + c]` ← the sum of a giant for input c.
     ///
-    /// Rotations by multiples of 2^j slots leave runs of n/2^(j+1) values among themselves: such maps go run by run in
-    /// the cache, and no product is stored before it is rotated. Others, those with a stride of few slots, store the
-    /// products of whole limbs.
+    /// Rotations by multiples of 2^j slots permute within runs of n/2^(j+1) values. Such maps are processed run by run
+    /// in the cache, and no product is stored before it is rotated. Maps with a stride of few slots store the products
+    /// of whole limbs.
     pub(super) fn run(&self, out: &mut [[&mut [u64]; 2]]) -> Result<(), LinTransError> {
         let (n, inputs) = (self.map.params.n(), self.inputs());
         let count = self.digits.first().map_or(0, Vec::len);
@@ -80,8 +79,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// The stored words of a giant's diagonals for `length` values from number `start` on: in memory, or read into
-    /// `block`.
+    /// The stored words of a giant's diagonals for `length` values from `start` on, in memory or read into `block`.
     fn diagonals<'b>(
         &'b self,
         giant: usize,
@@ -109,7 +107,7 @@ impl Pass<'_> {
     }
 
     /// P·(b, 0) + Σ digits·key of each baby before its permutation, or P·(b, a) for the input itself, for one run of
-    /// values: pair number baby·inputs + c. All keys go over one strip of digits while that is in the cache.
+    /// values, at pair baby·inputs + c. All keys pass over one strip of digits while it is in the cache.
     fn products(
         &self,
         first: usize,
@@ -157,7 +155,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Every baby of one closed run of values: pair number baby·inputs + c.
+    /// Every baby for one closed run of values, at pair baby·inputs + c.
     fn turned(
         &self,
         first: usize,
@@ -195,13 +193,13 @@ impl Pass<'_> {
         }
     }
 
-    /// P·b, and P·a where it is needed, of each input, for some values from number `start` on.
+    /// P·b, and P·a where needed, of each input, for the values from `start` on.
     fn lift(&self, start: usize, lifted: &mut [u64]) {
         let strip = lifted.len() / (2 * self.inputs());
         for (index, polys) in self.parts.iter().enumerate() {
             for (poly, pair) in polys.iter().zip(lifted.chunks_exact_mut(2 * strip)) {
                 let out = &mut pair[index * strip..(index + 1) * strip];
-                // P is zero under the special primes, which the inputs do not have.
+                // P is zero modulo the special primes, which the inputs lack.
                 match self.weight {
                     0 => out.fill(0),
                     weight => {
@@ -213,8 +211,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Σ d ⊙ φ(product) for each giant, for all values, strip by strip: the rotated strips are made once and stay in
-    /// the cache. One input after the other, or all at once where diagonals are read from a file, so that they are read
+    /// Σ d ⊙ φ(product) for each giant and all values, strip by strip; the rotated strips are computed once and stay in
+    /// the cache. Inputs are processed one by one, or all at once if diagonals come from a file, so that they are read
     /// once.
     fn sums(
         &self,
@@ -237,7 +235,7 @@ impl Pass<'_> {
                 let rooms = turned.chunks_exact_mut(2 * together * strip);
                 let rows = products.chunks_exact(2 * inputs * run);
                 for ((baby, row), rooms) in self.babies.iter().zip(rows).zip(rooms) {
-                    // Both parts of each of these inputs, one after the other.
+                    // Both parts of each of these inputs, one by one.
                     let parts = row.chunks_exact(run).skip(2 * first);
                     for (part, room) in parts.zip(rooms.chunks_exact_mut(strip)) {
                         match baby {
@@ -259,8 +257,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Σ d ⊙ rotated input over the terms of one giant, for as many values as `out` has. Of the rotated inputs, pair
-    /// number baby·inputs + c is taken.
+    /// Σ d ⊙ rotated input over the terms of one giant, for as many values as `out` has. Rotated inputs are taken from
+    /// pair baby·inputs + c.
     fn giant(
         &self,
         giant: &EncodedGiant,

@@ -1,17 +1,17 @@
-//! How a matrix is split into rotations: baby steps of the input, giant steps of partial sums, chosen by cost.
+//! Splits a matrix into rotations, baby steps of the input and giant steps of partial sums, chosen by cost.
 //!
-//! An offset k of a diagonal is written k = G + b. Then Σ_k d_k ⊙ rot(x, k) = Σ_G rot(Σ_b rot(d_(G+b), −G) ⊙ rot(x, b),
-//! G): one key switch a baby and one a giant step. With double hoisting (Bossuat, Mouchet, Troncoso-Pastoriza and
-//! Hubaux, EUROCRYPT 2021, Algorithm 6) babies share one decomposition and stay modulo Q·P, so that a baby costs an
-//! inner product with its key and a giant, which needs a division by P and a decomposition of its own, several times as
-//! much.
+//! Write the offset of a diagonal as k = G + b. Then Σ_k d_k ⊙ rot(x, k) = Σ_G rot(Σ_b rot(d_(G+b), −G) ⊙ rot(x, b),
+//! G): one key switch per baby step and one per giant step. With double hoisting (Bossuat, Mouchet, Troncoso-Pastoriza
+//! and Hubaux, EUROCRYPT 2021, Algorithm 6) babies share one decomposition and stay modulo Q·P. A baby step then costs
+//! only an inner product with its key; a giant step, which needs its own division by P and decomposition, costs several
+//! times as much.
 
 use crate::lintrans::{Diagonals, LinTransError};
 
-/// Cost of a key switch, in nanoseconds by a model.
+/// A cost model for key switches, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostModel {
-    /// A baby step: key read, uniform half expanded, inner product.
+    /// A baby step: reading the key, expanding its uniform half, inner product.
     pub baby: f64,
     /// A giant step: division by P of one polynomial, decomposition, inner product.
     pub giant: f64,
@@ -19,21 +19,21 @@ pub struct CostModel {
     pub fixed: f64,
     /// Bytes of one key in memory.
     pub key_bytes: f64,
-    /// Nanoseconds that a byte of keys is worth.
+    /// Nanoseconds charged per byte of keys.
     pub per_key_byte: f64,
 }
 
-/// Nanoseconds a word, measured with 52-bit multiply-add kernels: a transform at N = 2^15 and 2^16, one key word (read,
-/// its uniform half expanded, two products), one product of a base conversion.
+/// Nanoseconds per word, measured with 52-bit multiply-add kernels: a transform at N = 2^15 and 2^16; a key word (read,
+/// uniform half expanded, two products); a product in a base conversion.
 const NTT: f64 = 0.95;
 const KEY_WORD: f64 = 0.55;
 const CONVERT: f64 = 0.02;
 
-/// A key word kept in memory costs as much as a few hundredths of its use: enough to settle ties towards fewer keys.
+/// Keeping a key word in memory counts as a few hundredths of using it: enough to break ties in favour of fewer keys.
 const MEMORY: f64 = 0.002;
 
 impl CostModel {
-    /// For a ciphertext of `limbs` primes, `special` special ones and `digits` digits at ring degree `n`.
+    /// For ciphertexts of `limbs` primes with `special` special primes and `digits` digits at ring degree `n`.
     pub fn new(n: usize, limbs: usize, special: usize, digits: usize) -> Self {
         let (n, q, p, d) = (n as f64, limbs as f64, special as f64, digits as f64);
         let inner = d * (q + p) * n * KEY_WORD;
@@ -65,12 +65,12 @@ pub struct Giant {
     pub terms: Vec<(usize, usize)>,
 }
 
-/// A matrix cut into baby and giant steps. Rotation 0 needs no key.
+/// A matrix split into baby and giant steps. Rotation 0 needs no key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// Rotations of the input, ascending.
     pub babies: Vec<usize>,
-    /// Rotations of sums; the one by 0, where there is one, comes first.
+    /// Rotations of sums; a rotation by 0 comes first.
     pub giants: Vec<Giant>,
 }
 
@@ -78,16 +78,16 @@ impl Split {
     /// The cheapest split of `matrix` for ciphertexts of `slots` slots.
     ///
     /// # Errors
-    /// [`LinTransError::Dimension`] if the matrix has more rows than there are slots, [`LinTransError::Empty`] if it
-    /// has no diagonal.
+    /// [`LinTransError::Dimension`] if the matrix has more rows than slots, [`LinTransError::Empty`] if it has no
+    /// diagonals.
     pub fn best(matrix: &Diagonals, slots: usize, cost: &CostModel) -> Result<Self, LinTransError> {
         let offsets = signed_offsets(matrix, slots)?;
         let stride = stride(&offsets);
         let steps: Vec<i64> = offsets.iter().map(|&(k, _)| k / stride).collect();
         let span = (steps[steps.len() - 1] - steps[0] + 1) as usize;
         let mut best: Option<(f64, i64, i64)> = None;
-        // Every width and shift of the small, sparse matrices of bootstrapping; of larger ones those that can matter:
-        // the cost is flat around its least value, and a shift gains at most one giant step.
+        // Tries every width and shift for the small, sparse matrices of bootstrapping, but only those that can matter
+        // for larger ones: the cost is flat around its minimum, and a shift saves at most one giant step.
         let fine = span <= 128;
         for width in (1..=span as i64).step_by(if fine { 1 } else { span / 128 }) {
             for shift in (0..width).step_by(if fine {
@@ -106,7 +106,7 @@ impl Split {
         Ok(Self::with(&offsets, slots, stride, width, shift))
     }
 
-    /// All rotations of the input and none of sums: the plain diagonal method.
+    /// Only rotations of the input, none of sums: the plain diagonal method.
     ///
     /// # Errors
     /// As [`Split::best`].
@@ -158,13 +158,13 @@ impl Split {
         Self { babies, giants }
     }
 
-    /// Its cost by the model.
+    /// Its cost under the model.
     pub fn cost(&self, model: &CostModel) -> f64 {
         let (babies, giants) = self.rotations();
         model.total(babies.len(), giants.len())
     }
 
-    /// Rotations that need a key: of the input, then of sums; ascending within each, none twice within each.
+    /// Rotations that need a key: of the input, then of sums, each list ascending and distinct.
     pub fn rotations(&self) -> (Vec<usize>, Vec<usize>) {
         let babies = self.babies.iter().copied().filter(|&k| k != 0).collect();
         let giants = self.giants.iter().map(|giant| giant.rotation);
@@ -172,8 +172,8 @@ impl Split {
     }
 }
 
-/// Offsets in (−dim/2, dim/2], ascending, each with its offset in the matrix. For a matrix smaller than the number of
-/// slots the input repeats, so both signs mean the same.
+/// Offsets in (−dim/2, dim/2], ascending, each with its offset in the matrix. If the matrix is smaller than the number
+/// of slots, the input repeats, so both signs mean the same.
 fn signed_offsets(matrix: &Diagonals, slots: usize) -> Result<Vec<(i64, usize)>, LinTransError> {
     if matrix.dim() > slots {
         return Err(LinTransError::Dimension {
@@ -186,7 +186,7 @@ fn signed_offsets(matrix: &Diagonals, slots: usize) -> Result<Vec<(i64, usize)>,
     }
     let dim = matrix.dim() as i64;
     let all = matrix.offsets();
-    // Nearly all offsets there: no gap in the middle to fold at, and without signs the giant by 0 is full.
+    // With nearly all offsets there is no gap in the middle to fold at, and without signs the giant by 0 is full.
     let fold = 2 * all.len() < matrix.dim() && !one_sided(&all, matrix.dim());
     let mut offsets: Vec<(i64, usize)> = all
         .into_iter()
@@ -203,7 +203,7 @@ fn signed_offsets(matrix: &Diagonals, slots: usize) -> Result<Vec<(i64, usize)>,
     Ok(offsets)
 }
 
-/// Whether the offsets fill [0, dim) evenly (a group with the wrapped layer): then signs gain nothing.
+/// Whether the offsets fill [0, dim) evenly (a group with the wrapped layer), in which case signs gain nothing.
 fn one_sided(offsets: &[usize], dim: usize) -> bool {
     let step = offsets.iter().copied().filter(|&k| k > 0).min();
     step.is_some_and(|step| offsets.len() * step == dim)
@@ -221,13 +221,13 @@ fn stride(offsets: &[(i64, usize)]) -> i64 {
     gcd.max(1)
 }
 
-/// Keys for babies and giants of a split.
+/// Number of keys for the babies and giants of a split.
 fn counts(steps: &[i64], width: i64, shift: i64) -> (usize, usize) {
     let mut babies = vec![false; width as usize];
     let mut giants = Vec::new();
     for &step in steps {
         let giant = (step + shift).div_euclid(width);
-        // The remainder of step + shift marks the baby; it is no rotation where it equals the shift.
+        // The remainder of step + shift marks the baby; if it equals the shift, the baby needs no rotation.
         babies[(step + shift).rem_euclid(width) as usize] = true;
         if giant != 0 {
             giants.push(giant);

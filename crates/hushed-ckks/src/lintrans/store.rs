@@ -1,5 +1,5 @@
-//! Blocks of encoded diagonals in a file: where they lie, and how one is read and checked. [`super::stored`] has the
-//! file around them.
+//! Blocks of encoded diagonals in a file: their layout, and how a block is read and checked. The rest of the file
+//! format is in [`super::stored`].
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{Read, Seek, SeekFrom};
@@ -12,10 +12,10 @@ use zeroize::Zeroizing;
 
 use crate::lintrans::LinTransError;
 
-/// Bytes of SHA-256.
+/// Bytes of a SHA-256 digest.
 pub(super) const DIGEST: usize = 32;
 
-/// What diagonals are read from.
+/// A source of stored diagonals.
 pub(super) trait Bytes: Read + Seek + Send {}
 impl<F: Read + Seek + Send> Bytes for F {}
 
@@ -26,31 +26,31 @@ pub(super) struct Store {
     digest: [u8; DIGEST],
 }
 
-/// One block in memory, and the bytes that it came from.
+/// One block in memory, and the bytes it was read from.
 #[derive(Default)]
 pub(super) struct Block {
     bytes: Zeroizing<Vec<u8>>,
     words: Zeroizing<Vec<u64>>,
-    /// Number of the block in `words`.
+    /// Index of the block in `words`.
     number: Option<usize>,
 }
 
-/// Where blocks lie.
+/// The layout of blocks.
 pub(super) struct Layout {
-    /// Modulus and its bits, of each prime of the diagonals.
+    /// Modulus and its bit length, for each prime of the diagonals.
     primes: Vec<(u64, u32)>,
-    /// Words of a diagonal in a block, and the bytes that they take under each prime.
+    /// Words of a diagonal in a block, and (`packed`) the bytes they take under each prime.
     words: usize,
     packed: Vec<usize>,
     /// Strips of a limb.
     strips: usize,
-    /// Of each giant: its diagonals, and where its first block is.
+    /// For each giant, the number of diagonals and the position of its first block.
     giants: Vec<(usize, u64)>,
     end: u64,
 }
 
 impl Layout {
-    /// Of maps with so many diagonals a giant, behind `lists` bytes; none if a file cannot be as long.
+    /// The layout for maps with `terms` diagonals per giant, after `lists` bytes; `None` if the file would be too long.
     pub(super) fn new(
         primes: Vec<(u64, u32)>,
         words: usize,
@@ -78,7 +78,7 @@ impl Layout {
         })
     }
 
-    /// Modulus and its bits, of each prime of the diagonals.
+    /// Modulus and its bit length, for each prime of the diagonals.
     pub(super) fn primes(&self) -> &[(u64, u32)] {
         &self.primes
     }
@@ -88,7 +88,7 @@ impl Layout {
         self.end
     }
 
-    /// Number, place and bytes (the digest apart) of a block.
+    /// Index, position and length (without the digest) of a block.
     fn find(&self, giant: usize, limb: usize, strip: usize) -> Option<(usize, u64, usize)> {
         let &(terms, first) = self.giants.get(giant)?;
         let size = |packed: &usize| terms * packed + DIGEST;
@@ -110,7 +110,7 @@ pub(super) fn block_digest(file: &[u8; DIGEST], number: usize, bytes: &[u8]) -> 
 }
 
 impl Store {
-    /// The blocks of `file`, whose head has this digest.
+    /// The blocks of `file`, whose head has the given digest.
     pub(super) fn new(file: Box<dyn Bytes>, layout: Layout, digest: [u8; DIGEST]) -> Self {
         Self {
             file: Mutex::new(file),
@@ -125,7 +125,7 @@ impl Store {
         terms.max().unwrap_or(0) * self.layout.words
     }
 
-    /// The words of the diagonals of one giant, for one strip of values under one prime.
+    /// The words of one giant's diagonals for one strip of values under one prime.
     pub(super) fn read<'b>(
         &self,
         (giant, limb, strip): (usize, usize, usize),
@@ -149,7 +149,7 @@ impl Store {
         block.words.clear();
         block.bytes.resize(length + DIGEST, 0);
         {
-            // Each read seeks first: a panic in between leaves no position that matters.
+            // Each read seeks first, so the position after a panic does not matter.
             let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
             file.seek(SeekFrom::Start(at))?;
             file.read_exact(&mut block.bytes)?;

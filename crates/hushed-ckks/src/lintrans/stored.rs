@@ -1,20 +1,20 @@
-//! Encoded diagonals in a file that the caller opened, read block by block as a product uses them.
+//! Encoded diagonals in a file opened by the caller, read block by block as a product uses them.
 //!
-//! A block holds what one giant step multiplies by under one prime in one strip of values, so a thread of a product
-//! holds only one block, however many diagonals the matrix has. The file is the header of every artefact
-//! ([`hushed_rlwe::codec`]) and:
+//! A block holds the diagonals of one giant step under one prime for one strip of values, so each thread of a product
+//! holds only one block, however many diagonals the matrix has. The file has the header of every artefact
+//! ([`hushed_rlwe::codec`]), then:
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 8 × 9 | primes of the ciphertexts, special primes, 1 for a map of raised ciphertexts, rows, equal values in a row, values of a strip, babies, giants, diagonals |
-//! | 8 × 4 | f64: scale of the diagonals, largest sum of moduli and of their squares in a row, sum of the diagonals' largest moduli |
-//! | 8 × … | the babies' rotations; of each giant its rotation, its number of diagonals, and of each the index of its baby |
+//! | 8 × 9 | ciphertext primes, special primes, 1 if raised, rows, repeat, strip values, babies, giants, diagonals |
+//! | 8 × 4 | f64: diagonal scale, largest row sums of moduli and their squares, sum of the diagonals' largest moduli |
+//! | 8 × … | rotations of the babies; per giant its rotation, number of diagonals, and the baby index of each |
 //! | 32 | SHA-256 of all before it |
-//! | … | blocks by giant, prime, strip: of each diagonal its words, packed from a byte boundary, once where they repeat; then 32 bytes of digest |
+//! | … | blocks by giant, prime, strip: each diagonal's stored words, packed byte-aligned; then a 32-byte digest |
 //!
-//! The digest of a block is SHA-256 of the digest above, the block's number and its words: a block in another place, or
-//! of another file, counts as damage. Digests find damage, not forgery: the file belongs to the owner of the matrix,
-//! and is as secret as the matrix.
+//! The digest of a block is the SHA-256 of the digest above, the block's number and its words, so a misplaced block or
+//! one from another file counts as damage. Digests detect damage, not forgery: the file belongs to the owner of the
+//! matrix, and is as secret as the matrix.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -34,15 +34,15 @@ use crate::params::CkksParams;
 use crate::scale::Scale;
 
 const WORD: usize = 8;
-/// Numbers of the shape before the lists of rotations.
+/// Count of numbers in the shape before the lists of rotations.
 const FIXED: usize = 13;
 
 impl LinearTransform {
-    /// Writes the map with its encoded diagonals, for [`LinearTransform::open`]. The diagonals are in memory for as
-    /// long as that takes, and never after.
+    /// Writes the map with its encoded diagonals, for [`LinearTransform::open`]. The diagonals need to be in memory
+    /// only for writing.
     ///
     /// # Errors
-    /// [`LinTransError::File`] if `out` cannot be written, [`LinTransError::Stored`] for a map that itself was opened
+    /// [`LinTransError::File`] if `out` cannot be written, [`LinTransError::Stored`] for a map that was itself opened
     /// from a file.
     pub fn write(&self, out: &mut impl Write) -> Result<(), LinTransError> {
         if self.store.is_some() {
@@ -81,14 +81,14 @@ impl LinearTransform {
         Ok(out.flush()?)
     }
 
-    /// The map of a file that [`LinearTransform::write`] made under the same parameters. Products are the same words as
-    /// those of the map in memory, and read its diagonals from the file each time, once for all ciphertexts of a call:
-    /// [`LinearTransform::block_bytes`] a thread are in memory, and of the file nothing else.
+    /// Opens a map from a file that [`LinearTransform::write`] made under the same parameters. Products give the same
+    /// words as those of the map in memory. They read the diagonals from the file each time, once for all ciphertexts
+    /// of a call; only [`LinearTransform::block_bytes`] per thread are in memory.
     ///
     /// # Errors
-    /// [`LinTransError::Codec`] for a file of another kind, version, parameter set or length, a damaged head or an
-    /// impossible shape; [`LinTransError::File`] if it cannot be read. A damaged block is found by the product that
-    /// reads it.
+    /// [`LinTransError::Codec`] for a file of another kind, version, parameter set or length, or with a damaged head;
+    /// [`LinTransError::Stored`] for an impossible shape; [`LinTransError::File`] if it cannot be read. A damaged block
+    /// is reported by the product that reads it.
     pub fn open(
         params: &Arc<CkksParams>,
         file: impl Read + Seek + Send + 'static,
@@ -129,8 +129,8 @@ impl LinearTransform {
         Ok(map)
     }
 
-    /// Most bytes of diagonals that a thread of a product holds at a time: all of them for a map in memory, one block
-    /// for an opened one.
+    /// Largest number of bytes of diagonals that a thread of a product holds at a time: all of them for a map in
+    /// memory, one block for an opened one.
     pub fn block_bytes(&self) -> usize {
         match &self.store {
             None => self.plaintext_bytes(),
@@ -138,7 +138,7 @@ impl LinearTransform {
         }
     }
 
-    /// Where its blocks lie behind `lists` bytes.
+    /// The layout of its blocks, which start after `lists` bytes.
     fn layout(&self, lists: u64) -> Option<Layout> {
         let (rlwe, strip) = (self.params.rlwe(), self.strip_values());
         let ids = rlwe.extended_ids_with(self.limbs(), self.gadget.special());
@@ -174,7 +174,7 @@ impl LinearTransform {
     }
 }
 
-/// The head of a file, read piece by piece: nothing is allocated that the file does not contain.
+/// The head of a file, read piece by piece, so that no more is allocated than the file contains.
 struct Head<'f> {
     file: &'f mut dyn Bytes,
     left: u64,
@@ -211,7 +211,7 @@ impl Head<'_> {
         self.numbers(count)?.into_iter().map(small).collect()
     }
 
-    /// A shape that is possible under these parameters.
+    /// Reads a shape and checks that it is possible under these parameters.
     fn shape(&mut self, params: &CkksParams) -> Result<Shape, LinTransError> {
         let (n, slots) = (params.n(), params.slots());
         let counts = self.below(FIXED - 4, n + 1)?;
@@ -254,7 +254,7 @@ impl Head<'_> {
             let [rotation, count] = *pair.as_slice() else {
                 return Err(LinTransError::Stored);
             };
-            // The sum without a rotation is the first, as products have it.
+            // The sum without a rotation must come first, as products expect.
             if rotation == slots || count == 0 || (rotation == 0 && number > 0) {
                 return Err(LinTransError::Stored);
             }

@@ -1,4 +1,4 @@
-//! Maps whose diagonals are in a file: the same words as in memory, one block at a time, and damage that is named.
+//! Maps whose diagonals are in a file: the same words as in memory, one block at a time, and damage is reported.
 
 use super::*;
 use crate::bootstrap::{BootstrapLiteral, Bootstrapper};
@@ -19,7 +19,7 @@ fn params() -> Arc<CkksParams> {
     CkksParams::insecure_shallow(12, 3).unwrap()
 }
 
-/// `count` diagonals `step` apart, four to a giant step, in strips of 1,024 of 4,096 values.
+/// `count` diagonals `step` apart, four per giant step, in strips of 1,024 of 4,096 values.
 fn map(params: &Arc<CkksParams>, step: i64, count: i64, period: usize) -> LinearTransform {
     let mut matrix = Diagonals::new(params.slots()).unwrap();
     for k in 0..count {
@@ -47,7 +47,7 @@ fn fixture(map: &LinearTransform) -> Fixture {
     Fixture::new(&map.params, &plan, 1)
 }
 
-/// A file that counts what is read at a time, and in all.
+/// A file that records the largest single read and the total.
 struct Counting {
     file: Cursor<Vec<u8>>,
     largest: Arc<AtomicUsize>,
@@ -71,12 +71,12 @@ impl Seek for Counting {
 #[test]
 fn products_from_a_file_are_those_from_memory_and_hold_one_block() {
     let params = params();
-    // Rotations of all orbits, of short ones (run by run), and diagonals that repeat.
+    // Rotations with all orbits, with short ones (run by run), and repeating diagonals.
     for (step, count, period) in [(1, 12, 2048), (16, 12, 2048), (16, 12, 32), (1, 8, 16)] {
         let held = map(&params, step, count, period);
         assert_eq!(held.giants.len(), count as usize / 4);
         let bytes = written(&held);
-        // Packed, and without repetitions: below the words in memory, which are 64 bits each.
+        // Packed and without repetitions, so smaller than the words in memory, which have 64 bits each.
         let digests = 32 * held.giants.len() * 16 * 8 + 1024;
         assert!(bytes.len() < held.plaintext_bytes() * 50 / 64 + digests);
         let (largest, total) = (Arc::default(), Arc::default());
@@ -89,7 +89,7 @@ fn products_from_a_file_are_those_from_memory_and_hold_one_block() {
         assert_eq!(opened.plaintext_bytes(), 0);
         assert_eq!(opened.rotations(), held.rotations());
         assert_eq!(opened.dim(), held.dim());
-        // Four of twelve diagonals, one strip of four (all values where they go run by run), one prime of four or more.
+        // Four of twelve diagonals, one strip of four (all values if they go run by run), one prime of four or more.
         assert!(opened.block_bytes() <= 4 * 1024 * 8);
         assert!(4 * opened.block_bytes() < held.plaintext_bytes());
 
@@ -107,7 +107,7 @@ fn products_from_a_file_are_those_from_memory_and_hold_one_block() {
             assert_eq!(found.scale(), expected.scale());
             assert_eq!(found.noise(), expected.noise());
         }
-        // One block in each read, and every block once for all three.
+        // One block per read, and every block once for all three inputs.
         let largest = largest.load(Ordering::Relaxed);
         assert!(
             largest <= opened.block_bytes() + 32,
@@ -148,7 +148,7 @@ fn damaged_and_truncated_files_are_named() {
         bytes[at] ^= value;
         bytes
     };
-    // Magic, kind, version, parameters: what the header says.
+    // Magic, kind, version and parameters in the header.
     for (at, expected) in [
         (0, CodecError::Magic),
         (
@@ -172,7 +172,7 @@ fn damaged_and_truncated_files_are_named() {
     let other = CkksParams::insecure_shallow(12, 4).unwrap();
     let refused = LinearTransform::open(&other, Cursor::new(good.clone())).err();
     assert_eq!(refused, Some(LinTransError::Codec(CodecError::Parameters)));
-    // Each byte of the shape: refused whatever it says, and nothing large is taken for it.
+    // Each byte of the shape: any change is refused, without large allocations.
     let numbers = 13 + held.babies.len() + held.products() + 2 * held.giants.len();
     let lists = HEADER_BYTES + 8 * numbers + 32;
     for at in HEADER_BYTES..lists {
@@ -180,7 +180,7 @@ fn damaged_and_truncated_files_are_named() {
             assert!(open(&with(at, value)).is_some(), "byte {at}");
         }
     }
-    // A block: found by the product that reads it, and by its number.
+    // Damage to a block is reported by the product that reads it, with the block's number.
     let mut f = fixture(&held);
     let x = f.random();
     let ct = f.encrypt(&x, LIMBS);
@@ -200,7 +200,7 @@ fn damaged_and_truncated_files_are_named() {
         apply(with(good.len() - 1, 4)),
         2 * 4 * limbs_of(&held) - 1
     ));
-    // The first two strips of one prime, exchanged.
+    // The first two strips of one prime, swapped.
     let size = 4 * 1024 * 50 / 8 + 32;
     let mut swapped = good.clone();
     let (first, second) = swapped[lists..lists + 2 * size].split_at_mut(size);
@@ -211,7 +211,7 @@ fn damaged_and_truncated_files_are_named() {
     )));
 }
 
-/// Among them the one for raised ciphertexts.
+/// Including the one for raised ciphertexts.
 #[test]
 fn the_maps_of_a_bootstrap_go_through_files() {
     let params = CkksParams::insecure_test(10, 2).unwrap();
@@ -228,7 +228,7 @@ fn limbs_of(map: &LinearTransform) -> usize {
     map.limbs() + map.gadget().special()
 }
 
-/// A file that is cut while it is open.
+/// A file that is truncated while it is open.
 struct Cut(Cursor<Vec<u8>>, usize);
 
 impl Read for Cut {

@@ -1,4 +1,4 @@
-//! Encrypted products against those in the clear, on a small insecure ring.
+//! Encrypted products compared with those in the clear, on a small insecure ring.
 
 use super::*;
 use crate::params::CkksParams;
@@ -118,7 +118,7 @@ fn encrypted_products_are_the_clear_ones_for_every_method_and_level() {
             let cts: Vec<_> = inputs.iter().map(|x| room.encrypt(x, limbs)).collect();
             let parts: Vec<_> = cts.iter().map(|ct| (&ct.b, &ct.a)).collect();
             let outputs = map.apply_parts(&keys, &parts).unwrap();
-            // A batch gives the same words as one by one.
+            // A batch gives the same words as processing one by one.
             let single = map.apply_parts(&keys, &parts[1..]).unwrap();
             assert!(outputs[1] == single[0]);
             for (x, out) in inputs.iter().zip(outputs) {

@@ -1,7 +1,7 @@
-//! A matrix prepared for ciphertexts of one length: split into rotations, encoded at its level over Q·P.
+//! A matrix prepared for ciphertexts of one length: split into rotations and encoded at its level over Q·P.
 //!
-//! The diagonals carry the scale of the prime that is dropped (or the one asked for), so that the scale of a ciphertext
-//! is exactly what it was. [`super::apply`] has the products.
+//! The diagonals have the scale of the dropped prime (or a requested one), so that a ciphertext keeps exactly its
+//! scale. The products are in [`super::apply`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,28 +19,28 @@ use crate::noise::{Noise, worst};
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// Both parts of a ciphertext, (b, a), over the same first primes.
+/// Both parts (b, a) of a ciphertext, over the same prefix of the primes.
 pub type Parts = (RnsPoly<Eval>, RnsPoly<Eval>);
 
-/// How a matrix is prepared.
+/// How a matrix is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Method {
     /// The cheapest split by [`CostModel`].
     #[default]
     DoubleHoisted,
-    /// Every diagonal a rotation of the input, none of sums.
+    /// One rotation of the input per diagonal, no rotations of sums.
     Diagonal,
-    /// Babies by 0 … width − 1.
+    /// Baby steps by 0 … width − 1.
     Width(usize),
 }
 
-/// How a matrix is prepared, and at what scale.
+/// How a matrix is prepared.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// How it is cut into rotations.
+    /// How it is split into rotations.
     pub method: Method,
-    /// Scale of the diagonals; by default that of the prime that the product drops, so that a ciphertext's
-    /// scale stays exactly what it was.
+    /// Scale of the diagonals; by default the prime that the product drops, so that a ciphertext keeps exactly its
+    /// scale.
     pub plain_scale: Option<Scale>,
     /// Number of special primes; by default the cheapest.
     pub special: Option<usize>,
@@ -50,9 +50,9 @@ pub struct Options {
 #[derive(Clone)]
 pub(super) struct EncodedGiant {
     pub(super) rotation: usize,
-    /// Of each diagonal the index of the baby that it is multiplied with.
+    /// For each diagonal, the index of the baby that it is multiplied by.
     pub(super) babies: Vec<usize>,
-    /// The diagonals, rotated back by the giant's rotation; none where they are in a file.
+    /// The diagonals, rotated back by the giant's rotation; empty if they are in a file.
     pub(super) plains: Vec<Arc<CompactPlain>>,
 }
 
@@ -74,20 +74,20 @@ pub struct LinearTransform {
     pub(super) gadget: Gadget,
     pub(super) plain_scale: Scale,
     dim: usize,
-    /// Equal values in a row of every diagonal: it is stored without them.
+    /// Number of consecutive equal values in every diagonal, of which one is stored.
     pub(super) repeat: usize,
     pub(super) babies: Vec<usize>,
     pub(super) giants: Vec<EncodedGiant>,
-    /// Where the diagonals are, if not in memory.
+    /// The store of the diagonals, if they are not in memory.
     pub(super) store: Option<Arc<Store>>,
-    /// Of each prime of Q·P the limb of the diagonals.
+    /// For each prime of Q·P, the limb of the diagonals.
     pub(super) places: Vec<usize>,
-    /// Largest sum of moduli, and of their squares, in a row; sum of the largest moduli of the diagonals.
+    /// Largest row sum of moduli and of squared moduli; sum over diagonals of their largest modulus.
     pub(super) sums: [f64; 3],
 }
 
 impl LinearTransform {
-    /// Prepares `matrix` for ciphertexts of `limbs` primes; results have one less.
+    /// Prepares `matrix` for ciphertexts of `limbs` primes; results have one prime fewer.
     ///
     /// # Errors
     /// [`LinTransError::Level`] unless 2 ≤ `limbs` ≤ all ciphertext primes; [`LinTransError::Dimension`],
@@ -112,7 +112,7 @@ impl LinearTransform {
             None => 1..=params.rlwe().p_len(),
         };
         for special in choices {
-            // Too few special primes for one prime of the chain: not a choice.
+            // Too few special primes for one prime of the chain, so not an option.
             let Ok(gadget) = Gadget::new(params.rlwe(), limbs, special) else {
                 continue;
             };
@@ -132,9 +132,9 @@ impl LinearTransform {
         Self::with_split(params, matrix, gadget, &split, options.plain_scale)
     }
 
-    /// Prepares `matrix` for ciphertexts under the ephemeral sparse secret that were raised from q_0 to `limbs` primes:
-    /// the product switches back to the main secret. Every diagonal is a rotation of the input, as keys of one digit
-    /// are small and need no decomposition.
+    /// Prepares `matrix` for ciphertexts under the ephemeral sparse secret that were raised from q_0 to `limbs` primes;
+    /// the product switches back to the main secret. Uses one rotation of the input per diagonal, as one-digit keys are
+    /// small and need no decomposition.
     ///
     /// # Errors
     /// As [`LinearTransform::new`].
@@ -150,7 +150,7 @@ impl LinearTransform {
         Self::with_split(params, matrix, gadget, &split, plain_scale)
     }
 
-    /// Prepares `matrix` in this split, for keys of this gadget.
+    /// Prepares `matrix` with the given split, for keys of the given gadget.
     ///
     /// # Errors
     /// As [`LinearTransform::new`].
@@ -175,8 +175,8 @@ impl LinearTransform {
         let plain_scale = plain_scale.unwrap_or(Scale::ONE.times_prime(dropped));
         let mut encoder = CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
         let diagonals: BTreeMap<_, _> = matrix.iter().collect();
-        // All diagonals of one period, so that one kernel takes them together; runs of fewer than 8 equal values gain
-        // nothing.
+        // All diagonals get the same period, so that one kernel handles them together; runs of fewer than 8 equal
+        // values gain nothing.
         let period = match matrix.period().max(LEAST_PERIOD) {
             short if params.slots() / short >= 8 => short,
             _ => params.slots(),
@@ -211,7 +211,7 @@ impl LinearTransform {
         })
     }
 
-    /// The map of this shape, whose diagonals are not in memory.
+    /// The map of the given shape, without its diagonals.
     pub(super) fn from_shape(
         params: &Arc<CkksParams>,
         shape: Shape,
@@ -235,8 +235,8 @@ impl LinearTransform {
         Err(LinTransError::Stored)
     }
 
-    /// The same map for ciphertexts without the primes of `gap`, under the parameters without them: the encoded
-    /// diagonals are shared, and the keys that it needs are parts of those of the whole map.
+    /// The same map for ciphertexts without the primes of `gap`, under parameters without them. It shares the encoded
+    /// diagonals, and its keys are parts of those of the whole map.
     pub(crate) fn without(&self, params: &Arc<CkksParams>, gap: &Range<usize>) -> Self {
         let (gadget, _) = self.gadget.without(gap);
         let limbs = self.limbs();
@@ -256,28 +256,28 @@ impl LinearTransform {
         }
     }
 
-    /// Scale of a product with a ciphertext of this scale.
+    /// Scale of the product with a ciphertext of scale `input`.
     pub fn output_scale(&self, input: Scale) -> Scale {
         let dropped = self.params.prime(self.limbs() - 1);
         input.times(self.plain_scale).over_prime(dropped)
     }
 
-    /// Primes of the ciphertexts that it is for.
+    /// Number of primes of the ciphertexts it was prepared for.
     pub fn limbs(&self) -> usize {
         self.gadget.limbs()
     }
 
-    /// The shape of the keys that it needs.
+    /// The shape of the keys it needs.
     pub fn gadget(&self) -> &Gadget {
         &self.gadget
     }
 
-    /// Rows and columns of the matrix. Inputs of a smaller matrix than there are slots repeat with this period.
+    /// Rows and columns of the matrix. If it is smaller than the number of slots, inputs must repeat with this period.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Rotations that need a key, ascending, each once.
+    /// Rotations that need a key, ascending and distinct.
     pub fn rotations(&self) -> Vec<usize> {
         let giants = self.giants.iter().map(|giant| giant.rotation);
         let mut all: Vec<usize> = self.babies.iter().copied().chain(giants).collect();
@@ -287,37 +287,37 @@ impl LinearTransform {
         all
     }
 
-    /// Rotation by 0 is free, unless it switches from one secret to another.
+    /// Rotation by 0 needs no key, unless it switches between secrets.
     pub(super) fn needs_key(&self, rotation: usize) -> bool {
         rotation != 0 || self.gadget.is_raised()
     }
 
-    /// Key switches of one product: hoisted ones, then those with a decomposition of their own.
+    /// Key switches of one product: hoisted ones, then those with their own decomposition.
     pub fn key_switches(&self) -> (usize, usize) {
         let babies = self.babies.iter().filter(|&&k| self.needs_key(k)).count();
         let giants = self.giants.iter().filter(|giant| giant.rotation != 0);
         (babies, giants.count())
     }
 
-    /// Products with plaintexts.
+    /// Number of products with plaintexts.
     pub fn products(&self) -> usize {
         self.giants.iter().map(|giant| giant.babies.len()).sum()
     }
 
-    /// Adds the keys that it needs, with exactly its gadget.
+    /// Adds the keys it needs, with exactly its gadget.
     pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
         for k in self.rotations() {
             plan.insert(self.key_use(k), self.gadget.limbs(), self.gadget.special());
         }
     }
 
-    /// Bytes of the encoded diagonals that are in memory: none of them for a map that was opened from a file.
+    /// Bytes of encoded diagonals in memory: 0 for a map opened from a file.
     pub fn plaintext_bytes(&self) -> usize {
         let plains = self.giants.iter().flat_map(|giant| &giant.plains);
         plains.map(|plain| plain.bytes()).sum()
     }
 
-    /// Values of a limb that a giant step works on at a time.
+    /// Number of values of a limb that a giant step processes at a time.
     pub(super) fn strip_values(&self) -> usize {
         let keyed = self.babies.iter().filter(|&&k| self.needs_key(k));
         let orbits = keyed.map(|&k| self.permutation(k).orbit());
@@ -338,11 +338,11 @@ impl LinearTransform {
         }
     }
 
-    /// Noise of a product with a ciphertext of this noise and scale.
+    /// Noise of the product with a ciphertext of this noise and scale.
     pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
         let n = self.params.n();
         let [l1, l2, _] = self.sums;
-        // Each product with a diagonal has the error of its encoding.
+        // Each product with a diagonal contributes the error of its encoding.
         let encoding = Noise::encoded(n, self.plain_scale, 0.0).deviation();
         let products = (self.products() as f64).sqrt() * encoding * input.magnitude();
         if !input.is_known() {
@@ -355,8 +355,8 @@ impl LinearTransform {
     }
 
     /// A bound on the norm of that error before the last rounding: |Σ d ⊙ φ(e)| ≤ Σ max|d|·|e| over the diagonals d.
-    /// Each rotated input has an error of its key switch, each encoded diagonal one of its rounding, which meets
-    /// message and error, and each giant step a rounding by P and a key switch at the scale of the products.
+    /// Each rotated input adds a key-switch error, each encoded diagonal a rounding error that multiplies message and
+    /// error, and each giant step a rounding by P and a key switch at the scale of the products.
     fn norm(&self, input: Noise, scale: Scale) -> f64 {
         let (n, [_, _, diagonals]) = (self.params.n(), self.sums);
         let switching = worst::switching(n, self.digit_ratios());
@@ -384,7 +384,7 @@ impl LinearTransform {
         basis.automorphism(self.element(rotation))
     }
 
-    /// The key of a rotation, of exactly the gadget of this map.
+    /// The key of a rotation, with exactly the gadget of this map.
     pub(super) fn key<'k>(
         &self,
         keys: &'k EvalKeys,
@@ -407,7 +407,7 @@ impl LinearTransform {
     }
 }
 
-/// Largest sum of moduli, and of squares of moduli, in a row; sum of the largest moduli of the diagonals.
+/// Largest row sum of moduli and of squared moduli; sum over diagonals of their largest modulus.
 fn sums(matrix: &Diagonals) -> [f64; 3] {
     let period = matrix.period();
     let mut rows = vec![[0.0; 2]; period];

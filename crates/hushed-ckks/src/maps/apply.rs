@@ -9,8 +9,8 @@
 //! divide each output by P and by the last prime                                  [mod_down_rescale]
 //! ```
 //!
-//! Rotations by single slots mix the runs of a limb, so the rotated inputs of one prime lie in memory, 2·N words each,
-//! while they are multiplied.
+//! Rotations by single slots mix the runs of a limb, so all rotated inputs under one prime, 2·N words each, are kept in
+//! memory while they are multiplied.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ use crate::evaluator::Evaluator;
 use crate::lintrans::{LinTransError, Pair, Parts};
 use crate::noise::Noise;
 
-/// One input: both parts, and the digits of the second.
+/// One input: both parts and the digits of a.
 struct Input<'a> {
     b: &'a RnsPoly<Eval>,
     a: &'a RnsPoly<Eval>,
@@ -33,12 +33,12 @@ struct Input<'a> {
 }
 
 impl PreparedGrid {
-    /// The outputs for these inputs, all of one scale: one prime less, scale as [`PreparedGrid::output_scale`] says.
+    /// The outputs for inputs of one scale, with one prime fewer and scale [`PreparedGrid::output_scale`].
     ///
     /// # Errors
-    /// [`CkksError::LinTrans`] with [`LinTransError::Length`] for another number of inputs, [`LinTransError::Level`]
-    /// for one with fewer primes than [`PreparedGrid::limbs`] (longer ones are cut), `MissingKey`;
-    /// [`CkksError::ScaleMismatch`], [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
+    /// [`CkksError::LinTrans`] with [`LinTransError::Length`] if the number of inputs is wrong,
+    /// [`LinTransError::Level`] if one has fewer primes than [`PreparedGrid::limbs`] (longer ones are truncated), or
+    /// `MissingKey`; [`CkksError::ScaleMismatch`], [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
     pub fn apply(
         &self,
         evaluator: &Evaluator,
@@ -128,7 +128,7 @@ impl PreparedGrid {
         Ok(sums)
     }
 
-    /// Every rotated input under prime `id`, limb j: parts b and a, N words each, baby after baby.
+    /// Every rotated input under prime `id`, limb j, baby by baby: parts b and a, N words each.
     fn babies(
         &self,
         keys: &EvalKeys,
@@ -139,7 +139,7 @@ impl PreparedGrid {
         let params = self.params.rlwe();
         let (n, plan) = (params.n(), params.basis().plan(id));
         let pointwise = plan.pointwise();
-        // P·b of each input; P is zero under the special primes, which the inputs do not have.
+        // P·b of each input; P is zero modulo the special primes, which the inputs lack.
         let weight = (j < self.limbs).then(|| {
             let q = plan.modulus();
             let special = params.literal().p.iter().take(self.gadget.special());
@@ -205,7 +205,7 @@ impl PreparedGrid {
         }
     }
 
-    /// Rotates the sums, adds up those of one output, and divides.
+    /// Rotates the sums, adds them up per output, and divides.
     fn giant_steps(
         &self,
         keys: &EvalKeys,
@@ -215,7 +215,7 @@ impl PreparedGrid {
         let special = self.gadget.special();
         let mut totals: Vec<Option<Extended>> = (0..self.outputs).map(|_| None).collect();
         let mut sums = sums.into_iter();
-        // Ascending: the giants by 0 come first.
+        // Ascending, so the giants by 0 come first.
         for group in self.split.giants().chunk_by(|x, y| x.0 == y.0) {
             let sums: Vec<Extended> = sums.by_ref().take(group.len()).collect();
             let rotation = group[0].0;
@@ -239,7 +239,7 @@ impl PreparedGrid {
         divided.collect()
     }
 
-    /// Adds one sum of each of these outputs to its total, rotated: one key for all.
+    /// Rotates one sum of each of these outputs with a shared key and adds it to the output's total.
     fn giant(
         &self,
         keys: &EvalKeys,

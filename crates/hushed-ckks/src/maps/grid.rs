@@ -10,7 +10,7 @@ use crate::lintrans::LinTransError;
 
 /// Matrices from `inputs` vectors of slots to `outputs` vectors: output o is Σ_i M\[o\]\[i\]·x_i, each M a sum of
 /// diagonals, out\[s\] = Σ_k d_k\[s\]·x\[(s + k) mod slots\], and every diagonal repeats after `period` slots. Which
-/// diagonals there are is public and follows from shapes; entries may be weights, so `Debug` shows shapes only.
+/// diagonals exist is public and follows from shapes. Entries may be weights, so `Debug` shows only shapes.
 #[derive(Clone)]
 pub struct MapGrid {
     slots: usize,
@@ -33,7 +33,7 @@ impl fmt::Debug for MapGrid {
 }
 
 impl MapGrid {
-    /// Zero maps from `inputs` to `outputs` vectors of `slots` slots.
+    /// Zero maps from `inputs` to `outputs` vectors with `slots` slots each.
     ///
     /// # Errors
     /// [`LinTransError::Dimension`] unless `slots` and `period` are powers of two and `period` ≤ `slots`;
@@ -67,17 +67,17 @@ impl MapGrid {
         self.slots
     }
 
-    /// Slots after which diagonals repeat.
+    /// Number of slots after which diagonals repeat.
     pub fn period(&self) -> usize {
         self.period
     }
 
-    /// Vectors that go in.
+    /// Number of input vectors.
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// Vectors that come out.
+    /// Number of output vectors.
     pub fn outputs(&self) -> usize {
         self.outputs
     }
@@ -87,7 +87,7 @@ impl MapGrid {
         self.diagonals.len()
     }
 
-    /// Whether no diagonal has an imaginary part, as those of masks.
+    /// Whether no diagonal has an imaginary part, as is the case for masks.
     pub fn is_real(&self) -> bool {
         self.diagonals.values().flatten().all(|d| d.im == 0.0)
     }
@@ -95,8 +95,8 @@ impl MapGrid {
     /// Sets the diagonal at `offset` of the map from one input to one output.
     ///
     /// # Errors
-    /// [`LinTransError::Length`] unless there is one value for each slot of the period, [`LinTransError::Dimension`]
-    /// for an input or output that does not exist.
+    /// [`LinTransError::Length`] unless there is one value per slot of the period, [`LinTransError::Dimension`] if the
+    /// input or output does not exist.
     pub fn set(
         &mut self,
         [output, input]: [usize; 2],
@@ -120,10 +120,10 @@ impl MapGrid {
     }
 
     /// Sets the map from one input to one output to the matrix `entry(row, column)` of `rows` × `columns` on every
-    /// period: all rows + columns − 1 diagonals, each zero where it would reach into the next period.
+    /// period: all rows + columns − 1 diagonals, zero where they would reach into the next period.
     ///
     /// # Errors
-    /// As [`MapGrid::set`], and [`LinTransError::Dimension`] for more rows or columns than a period has.
+    /// As [`MapGrid::set`], and [`LinTransError::Dimension`] for no rows or columns, or more than a period has.
     pub fn set_block(
         &mut self,
         at: [usize; 2],
@@ -151,7 +151,7 @@ impl MapGrid {
     /// The outputs for these inputs, in the clear.
     ///
     /// # Errors
-    /// [`LinTransError::Length`] unless there are as many inputs, each of all slots.
+    /// [`LinTransError::Length`] if the number of inputs or of their slots is wrong.
     pub fn apply(&self, inputs: &[Vec<Complex64>]) -> Result<Vec<Vec<Complex64>>, LinTransError> {
         let lengths = inputs.iter().map(Vec::len);
         let wrong = lengths.clone().find(|&length| length != self.slots);
@@ -167,7 +167,7 @@ impl MapGrid {
             for (&(_, input, offset), values) in self.diagonals.range(own) {
                 let mut from = self.rotation(offset);
                 for sums in sums.chunks_exact_mut(self.period) {
-                    // Up to the end of the input, and on from its beginning.
+                    // Up to the end of the input, then from its beginning.
                     let first = self.period.min(self.slots - from);
                     let (x, rest) = (&inputs[input], self.period - first);
                     let (low, high) = sums.split_at_mut(first);
@@ -190,7 +190,7 @@ impl MapGrid {
         self.diagonals.get(&place).map(Vec::as_slice)
     }
 
-    /// Offsets of all diagonals, ascending, each once.
+    /// Offsets of all diagonals, ascending and distinct.
     pub(super) fn offsets(&self) -> BTreeSet<i64> {
         self.places().map(|(_, _, offset)| offset).collect()
     }
@@ -211,8 +211,8 @@ impl MapGrid {
         offset.rem_euclid(self.slots as i64) as usize
     }
 
-    /// Largest sums of moduli and of their squares over the diagonals at one slot of an output; largest sum of the
-    /// diagonals' largest moduli; most diagonals of an output.
+    /// Maxima over the outputs: sum of moduli, and of their squares, over the diagonals at one slot; sum of the
+    /// diagonals' largest moduli; number of diagonals.
     pub(super) fn sums(&self) -> [f64; 4] {
         let mut most = [0.0_f64; 4];
         for output in 0..self.outputs {

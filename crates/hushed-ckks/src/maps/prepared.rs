@@ -1,4 +1,4 @@
-//! A grid of maps encoded over Q·P for ciphertexts of one length.
+//! A grid of maps, encoded over Q·P for ciphertexts of one length.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,18 +17,17 @@ use crate::scale::Scale;
 /// How a grid is prepared.
 #[derive(Clone, Debug, Default)]
 pub struct GridOptions {
-    /// How it is cut; by default [`GridSplit::best`].
+    /// How it is split; by default [`GridSplit::best`].
     pub split: Option<GridSplit>,
-    /// Most primes of the ciphertexts that the keys are for, if those serve longer ones too.
+    /// Most primes of the ciphertexts that the keys are for, if they also serve longer ones.
     pub key_limbs: Option<usize>,
-    /// Special primes of the keys; by default the fewest transforms ([`CkksParams::cheapest_special`]).
+    /// Special primes of the keys; by default those with the fewest transforms ([`CkksParams::cheapest_special`]).
     pub special: Option<usize>,
-    /// Scale of the diagonals; by default that of the prime that the product drops, so that the scale of a ciphertext
-    /// stays what it was.
+    /// Scale of the diagonals; by default the prime that the product drops, so that a ciphertext keeps its scale.
     pub plain_scale: Option<Scale>,
 }
 
-/// A grid of maps for ciphertexts of [`PreparedGrid::limbs`] primes; results have one less.
+/// A grid of maps for ciphertexts of [`PreparedGrid::limbs`] primes; results have one prime fewer.
 pub struct PreparedGrid {
     pub(super) params: Arc<CkksParams>,
     pub(super) limbs: usize,
@@ -37,7 +36,7 @@ pub struct PreparedGrid {
     pub(super) inputs: usize,
     pub(super) outputs: usize,
     pub(super) gemms: Vec<LimbGemm>,
-    /// `weights[j][p]`: giants × babies, the value of each diagonal in run p of the values of limb j.
+    /// `weights[j][p]`, giants × babies: the value of each diagonal in run p of the values of limb j.
     pub(super) weights: Vec<Vec<PackedWeights>>,
     plain_scale: Scale,
     sums: [f64; 4],
@@ -49,7 +48,7 @@ impl PreparedGrid {
     /// # Errors
     /// [`LinTransError::Level`] unless 2 ≤ `limbs` ≤ all ciphertext primes; [`LinTransError::Dimension`] if the grid is
     /// for another number of slots; [`LinTransError::Empty`] for an output without diagonals;
-    /// [`LinTransError::Overflow`]; [`LinTransError::NoGadget`], [`LinTransError::Rlwe`] for keys that do not exist.
+    /// [`LinTransError::Overflow`]; [`LinTransError::NoGadget`], [`LinTransError::Rlwe`] for impossible keys.
     pub fn new(
         params: &Arc<CkksParams>,
         grid: &MapGrid,
@@ -114,7 +113,7 @@ impl PreparedGrid {
         })
     }
 
-    /// Primes of the ciphertexts that it is for.
+    /// Number of primes of the ciphertexts it was prepared for.
     pub fn limbs(&self) -> usize {
         self.limbs
     }
@@ -124,27 +123,27 @@ impl PreparedGrid {
         &self.split
     }
 
-    /// Scale of a product with ciphertexts of this scale.
+    /// Scale of the product with ciphertexts of scale `input`.
     pub fn output_scale(&self, input: Scale) -> Scale {
         let dropped = self.params.prime(self.limbs - 1);
         input.times(self.plain_scale).over_prime(dropped)
     }
 
-    /// Adds the keys that it needs, with exactly its gadget.
+    /// Adds the keys it needs, with exactly its gadget.
     pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
         for k in self.split.rotations() {
             plan.insert(self.key_use(k), self.gadget.limbs(), self.gadget.special());
         }
     }
 
-    /// Products of residues of one application: terms times words.
+    /// Products of residues in one application: terms times words.
     pub fn products(&self) -> u64 {
         let terms = self.split.giants().len() * self.split.babies().len();
         let words = 2 * (self.limbs + self.gadget.special()) * self.params.n();
         terms as u64 * words as u64
     }
 
-    /// Words of encoded diagonals, without the padding of their panels.
+    /// Bytes of encoded diagonals, without the padding of their panels.
     pub fn plaintext_bytes(&self) -> usize {
         let all = self.weights.iter().flatten();
         all.map(|w| 8 * w.rows() * w.columns()).sum()
@@ -159,7 +158,7 @@ impl PreparedGrid {
         self.params.rlwe().basis().automorphism(element)
     }
 
-    /// The key of a rotation, of exactly the gadget of this grid.
+    /// The key of a rotation, with exactly the gadget of this grid.
     pub(super) fn key<'k>(
         &self,
         keys: &'k EvalKeys,
@@ -181,8 +180,8 @@ impl PreparedGrid {
         })
     }
 
-    /// Noise of each output, for inputs of at most this noise and of this scale: as that of one map
-    /// (`lintrans/transform.rs`), over the terms of the output that has most.
+    /// Noise of each output for inputs of this scale with at most this noise: like that of one map
+    /// (`lintrans/transform.rs`), over the terms of the output with the most terms.
     pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
         let n = self.params.n();
         let [l1, l2, diagonals, count] = self.sums;
@@ -216,7 +215,7 @@ impl PreparedGrid {
 }
 
 /// The diagonal of each giant and baby under all primes, giant by giant, rotated back by its giant; zeros where the
-/// grid has none. Each thread encodes a part of them, with an encoder of its own, whose tables are made once.
+/// grid has none. Each thread encodes a share of them, with its own encoder, whose tables are built once.
 fn encode<'a>(
     grid: &MapGrid,
     split: &GridSplit,
@@ -228,7 +227,7 @@ fn encode<'a>(
     for &(giant, output) in split.giants() {
         for &(baby, input) in split.babies() {
             let place = (output, input, grid.signed((giant + baby) as i64));
-            // A diagonal belongs to the first pair of steps that reaches it.
+            // A diagonal belongs to the first pair of steps that reach it.
             let values = grid.diagonal(place).filter(|_| met.insert(place));
             diagonals.push((giant % period, values));
         }
@@ -263,7 +262,7 @@ fn encode<'a>(
     Ok(encoded)
 }
 
-/// One matrix for each run of equal values of limb `j` of so many.
+/// One matrix per run of equal values in limb `j` of `limbs`.
 fn pack(
     gemm: &LimbGemm,
     encoded: &Lists,

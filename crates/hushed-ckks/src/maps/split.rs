@@ -1,16 +1,16 @@
-//! How a grid of maps is cut into rotations of inputs (babies) and of sums (giants).
+//! Splits a grid of maps into rotations of inputs (babies) and of sums (giants).
 
 use std::collections::BTreeSet;
 
 use super::MapGrid;
 use crate::lintrans::{CostModel, LinTransError};
 
-/// Nanoseconds a word: a rotated input that is written to memory and read again, and one product of the sums.
+/// Nanoseconds per word for writing a rotated input to memory and reading it back, and per product in the sums.
 /// Estimates, not fitted to measurements: they decide between splits of nearly equal cost.
 const KEPT: f64 = 1.2;
 const PRODUCT: f64 = 0.09;
 
-/// Rotations of the inputs and of the sums; a rotation by 0 needs no key.
+/// Rotations of the inputs and of the sums. A rotation by 0 needs no key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridSplit {
     /// (rotation, input), ascending.
@@ -20,7 +20,7 @@ pub struct GridSplit {
 }
 
 impl GridSplit {
-    /// The cheapest width by a model of time, for keys of `digits` digits, `limbs` and `special` primes.
+    /// The cheapest width under a time model, for keys of `digits` digits over `limbs` and `special` primes.
     ///
     /// # Errors
     /// [`LinTransError::Empty`] if an output has no diagonal.
@@ -42,8 +42,8 @@ impl GridSplit {
         })
     }
 
-    /// The width with the fewest key switches, one that is not hoisted counted as four: from shapes alone, so that a
-    /// simulation and a run have the same rotations.
+    /// The width with the fewest key switches, counting an unhoisted one as four. It depends only on shapes, so that a
+    /// simulation and a run use the same rotations.
     ///
     /// # Errors
     /// As [`GridSplit::best`].
@@ -61,7 +61,7 @@ impl GridSplit {
             _ => return Err(LinTransError::Empty),
         };
         let mut best: Option<(f64, Self)> = None;
-        // Fine steps where the width is small, coarse ones where a step more changes little.
+        // Fine steps while the width is small, coarse ones where one more changes little.
         let mut width = 1;
         while width <= span {
             let split = Self::width(grid, width)?;
@@ -74,7 +74,7 @@ impl GridSplit {
         best.map(|(_, split)| split).ok_or(LinTransError::Empty)
     }
 
-    /// Babies by 0 … `width` − 1 times the stride of the offsets.
+    /// Baby steps by 0 … `width` − 1 times the stride of the offsets.
     ///
     /// # Errors
     /// As [`GridSplit::best`].
@@ -84,10 +84,10 @@ impl GridSplit {
         Self::cut(grid, |_, offset| offset.div_euclid(block) * block)
     }
 
-    /// One giant step an output, by `turns[output]`; all else are rotations of inputs.
+    /// One giant step per output, by `turns[output]`; all other rotations are of inputs.
     ///
     /// # Errors
-    /// As [`GridSplit::best`], and [`LinTransError::Length`] unless there is a turn for each output.
+    /// As [`GridSplit::best`], and [`LinTransError::Length`] unless there is one turn per output.
     pub fn around(grid: &MapGrid, turns: &[i64]) -> Result<Self, LinTransError> {
         if turns.len() != grid.outputs() {
             return Err(LinTransError::Length {
@@ -98,7 +98,7 @@ impl GridSplit {
         Self::cut(grid, |output, _| turns[output])
     }
 
-    /// No rotation of sums.
+    /// No rotations of sums.
     ///
     /// # Errors
     /// As [`GridSplit::best`].
@@ -106,7 +106,7 @@ impl GridSplit {
         Self::cut(grid, |_, _| 0)
     }
 
-    /// By the giant step of each diagonal, from its output and offset.
+    /// Splits by a function from output and offset of a diagonal to its giant step.
     fn cut(grid: &MapGrid, giant: impl Fn(usize, i64) -> i64) -> Result<Self, LinTransError> {
         let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
         for (output, input, offset) in grid.places() {
@@ -134,13 +134,13 @@ impl GridSplit {
         &self.giants
     }
 
-    /// Key switches: hoisted ones, then those with a decomposition of their own.
+    /// Key switches: hoisted ones, then those with their own decomposition.
     pub fn key_switches(&self) -> (usize, usize) {
         let turned = |steps: &[(usize, usize)]| steps.iter().filter(|&&(k, _)| k != 0).count();
         (turned(&self.babies), turned(&self.giants))
     }
 
-    /// Rotations that need a key, ascending, each once.
+    /// Rotations that need a key, ascending and distinct.
     pub fn rotations(&self) -> Vec<usize> {
         let all = self.babies.iter().chain(&self.giants).map(|&(k, _)| k);
         let all: BTreeSet<usize> = all.filter(|&k| k != 0).collect();

@@ -1,4 +1,4 @@
-//! Grids of maps: the clear one against dense matrices, the encrypted one against the clear one, all slots random.
+//! Grids of maps, with all slots random: in the clear against dense matrices, encrypted against the clear.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn params() -> Arc<CkksParams> {
     CkksParams::insecure_shallow(9, LIMBS).unwrap()
 }
 
-/// Blocks of random entries: input i has `columns[i]` places in use, output o `rows[o]`.
+/// Blocks of random entries: input i uses `columns[i]` places, output o `rows[o]`.
 fn blocks(
     slots: usize,
     period: usize,
@@ -36,7 +36,7 @@ fn blocks(
     grid
 }
 
-/// The outputs of an encrypted grid, what they should be, and what was counted.
+/// The outputs of an encrypted grid, the expected values, and the counts.
 fn run(
     f: &mut Fixture,
     grid: &MapGrid,
@@ -70,7 +70,7 @@ fn blocks_in_the_clear_are_the_matrix_on_every_period() {
             *out = (0..columns).map(|c| entry(r, c) * x[c]).sum();
         }
     }
-    // Places that no row uses are zero, whatever the inputs have there.
+    // Places that no row uses are zero, whatever the inputs hold there.
     assert!(distance(&out[0], &expected) < 1e-12);
 }
 
@@ -91,7 +91,7 @@ fn encrypted_grids_are_the_clear_ones_for_every_split() {
         GridSplit::around(&grid, &[3, 0, -1]).unwrap(),
     ];
     for (i, split) in splits.into_iter().enumerate() {
-        // Keys of the length of the ciphertexts, and longer ones.
+        // Keys for the length of the ciphertexts, and longer ones.
         let limbs = [LIMBS - 1, LIMBS][i % 2];
         let (babies, giants) = split.key_switches();
         let terms = split.babies().len() * split.giants().len();
@@ -125,7 +125,7 @@ fn encrypted_grids_are_the_clear_ones_for_every_split() {
 fn a_width_cuts_offsets_into_babies_and_giants() {
     let mut rng = SecretRng::insecure_from_seed(4);
     let grid = blocks(256, 16, (&[16, 16], &[16]), &mut rng);
-    // Offsets −15 … 15: giants −16, −8, 0, 8 of both outputs, babies 0 … 7.
+    // Offsets −15 … 15: giants −16, −8, 0, 8 for both outputs, babies 0 … 7.
     let split = GridSplit::width(&grid, 8).unwrap();
     assert_eq!(split.key_switches(), (7, 6));
     assert_eq!(split.rotations().len(), 10);
@@ -186,7 +186,7 @@ fn inputs_and_shapes_that_do_not_fit_are_refused() {
             .is_err()
     );
     grid.set([0, 0], 1, zeros(16)).unwrap();
-    // The second output has nothing.
+    // The second output has no diagonals.
     assert_eq!(GridSplit::diagonal(&grid), Err(LinTransError::Empty));
     grid.set([1, 0], 0, zeros(16)).unwrap();
     // A split of another grid.

@@ -1,32 +1,30 @@
-//! Norms of single errors, whichever ciphertexts they come from: the Euclidean norm of all N coefficients, in
-//! integers.
+//! Norms of individual errors, for any ciphertext: the Euclidean norm of all N coefficients, in integers.
 //!
-//! What is rounded depends on the ciphertext, and so on the choice of the circuit: only |r| ≤ √N/2 holds. What
-//! was drawn once (secret, errors of keys, fresh errors) was drawn before the circuit was known, and is bounded with
-//! probability 1 − 2^-64:
+//! Rounding errors depend on the ciphertext and thus on the choice of circuit, so only |r| ≤ √N/2 holds. Secrets, key
+//! errors and fresh errors are drawn once, before the circuit is known, and are bounded with probability 1 − 2^-64:
 //!
 //! | error | bound |
 //! |---|---|
-//! | largest slot of a polynomial with strictly sub-Gaussian coefficients of variance v | T(v) = √(N·v·ln 2·b)/cos(π/8), b = 64 + log2(4N) |
-//! | fresh error, √(2·10.5·N) | two times the mean of the square (Laurent and Massart 2000, Lemma 1) |
+//! | largest slot, strictly sub-Gaussian coefficients, variance v | T(v) = √(N·v·ln 2·b)/cos(π/8), b = 64 + log2(4N) |
+//! | fresh error, √(2·10.5·N) | twice the mean of the square (Laurent and Massart 2000, Lemma 1) |
 //! | rounding of both parts, r_b + r_a·s | √N/2·(1 + T(2/3)) |
 //! | key switch, Σ d_i·e_i/P with \|d_i\| ≤ D_i/2 | √N/2·T(10.5)·Σ D_i/P |
 //! | public-key encryption, u·e + e1 + e2·s | √N·T(10.5) + √(21·N)·(1 + T(2/3)) |
 //!
-//! T: of eight directions one is within π/8 of a slot's value; its part there is above t with probability e^(−t²/(N·v))
-//! at most, and there are N/2 slots. Uniform ternary and centred binomial coefficients are strictly sub-Gaussian.
-//! Errors of keys are many: 2^16 polynomials are allowed for.
+//! T: one of eight directions is within π/8 of a slot's value. The component in a direction exceeds t with probability
+//! at most e^(−t²/(N·v)), and there are N/2 slots. Uniform ternary and centred binomial coefficients are strictly
+//! sub-Gaussian. Keys contain many errors: the bound allows for 2^16 polynomials.
 
 use super::FRESH;
 use crate::scale::Scale;
 
-/// Relative error of computations in doubles: sixteen layers of a transform, or a hundred roundings of a scale.
+/// Relative error of computation in doubles: sixteen layers of a transform, or a hundred roundings of a scale.
 pub(crate) const DOUBLES: f64 = 1.0 / (1u64 << 46) as f64;
 
-/// log2 of the inverse probability that a bound on what was drawn fails.
+/// −log2 of the probability that a bound on a drawn polynomial fails.
 const TAIL: f64 = 64.0;
 
-/// log2 of the error polynomials in all keys of a set: 4,096 keys of up to 16 digits.
+/// log2 of the number of error polynomials in all keys of a set: 4,096 keys of up to 16 digits.
 const KEY_ERRORS: f64 = 16.0;
 
 /// cos²(π/8).
@@ -35,7 +33,7 @@ const DIRECTION: f64 = 0.853_553_390_593_273_8;
 /// Variance of a ternary coefficient.
 const TERNARY: f64 = 2.0 / 3.0;
 
-/// T(`variance`) for 2^`many` polynomials together.
+/// T(`variance`), as a bound on 2^`many` polynomials at once.
 fn largest_slot(n: usize, variance: f64, many: f64) -> f64 {
     let n = n as f64;
     let bits = TAIL + (4.0 * n).log2() + many;
@@ -47,7 +45,7 @@ fn secret(n: usize) -> f64 {
     largest_slot(n, TERNARY, 0.0)
 }
 
-/// √N/2: N coefficients that are at most 1/2.
+/// √N/2: N coefficients of at most 1/2 each.
 pub(crate) fn encoding(n: usize) -> f64 {
     0.5 * (n as f64).sqrt()
 }
@@ -73,8 +71,8 @@ pub(crate) fn switching(n: usize, ratios: f64) -> f64 {
     encoding(n) * largest_slot(n, FRESH, KEY_ERRORS) * ratios
 }
 
-/// A constant of modulus `value` at `scale`, in units of the message: half a unit in each part, and its product with
-/// the scale in doubles.
+/// A constant of modulus `value` at `scale`, in units of the message: half a unit in each part, plus the error of
+/// multiplying by the scale in doubles.
 pub(crate) fn constant(value: f64, scale: Scale) -> f64 {
     std::f64::consts::FRAC_1_SQRT_2 / scale.value() + DOUBLES * value
 }

@@ -1,11 +1,11 @@
-//! How likely a bootstrap fails: the tail of an Irwin–Hall distribution, in exact integers.
+//! The failure probability of a bootstrap: the tail of an Irwin–Hall distribution, in exact integers.
 //!
-//! ModRaise turns the phase m modulo q0 into m + q0·I. With b = m − T modulo q0, T the sum of the h products ±a_j of a
-//! secret of weight h, and both parts lifted to centred residues, I = round((T − m)/q0). The a_j/q0 are uniform on
-//! [−1/2, 1/2): T/q0 is a sum S_h of h such variables (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024,
-//! equation 1, where the part b that rounding cancels counts as one more). EvalMod is right for |I| < K
-//! ([`crate::poly::EvalMod`] is fitted at I = −K + 1, …, K − 1), so a coefficient is wrong where |S_h − m/q0| > K −
-//! 1/2. The union bound runs over 2·slots coefficients:
+//! ModRaise turns the phase m modulo q0 into m + q0·I. Here b = m − T modulo q0, where T is the sum of h terms ±a_j for
+//! a secret of weight h. With both parts lifted to centred residues, I = round((T − m)/q0). The a_j/q0 are uniform on
+//! [−1/2, 1/2), so T/q0 is a sum S_h of h such variables (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024,
+//! equation 1, which counts one more for b; the rounding cancels it). EvalMod is correct for |I| < K
+//! ([`crate::poly::EvalMod`] is fitted at I = −K + 1, …, K − 1), so a coefficient is wrong if |S_h − m/q0| > K − 1/2.
+//! The union bound runs over 2·slots coefficients:
 //!
 //! ```text
 //! P ≤ 2·slots · 2·P(S_h > K − 1/2),   P(S_n > t) = 1/n! · Σ_{k ≤ x} (−1)^k C(n, k) (x − k)^n,   x = n/2 − t
@@ -13,13 +13,13 @@
 //!
 //! This is for m = 0; a message within 2^-9·q0 adds less than a fifth of a bit at h = 32, K = 16: 32·log2(1 + 2·2^-9).
 //!
-//! The sum alternates and its terms may be 2^100 times the result, so it is formed over integers of any length:
-//! with X = 2x, (x − k)^n = (X − 2k)^n / 2^n.
+//! The sum alternates and its terms may be 2^100 times the result, so it is computed with big integers: with X = 2x,
+//! (x − k)^n = (X − 2k)^n / 2^n.
 
 use std::cmp::Ordering;
 
 /// log2 of a bound on the probability that any of 2·`slots` coefficients reaches ±K (K = `range`), where EvalMod ends,
-/// in a bootstrap with an ephemeral secret of weight `weight` ≤ 1000; negative infinity if none can.
+/// in a bootstrap with an ephemeral secret of weight `weight` ≤ 1000. Negative infinity if none can.
 pub fn log2_failure(weight: u32, range: u32, slots: usize) -> f64 {
     // |I| ≥ 0 always.
     let Some(threshold) = (2 * u64::from(range)).checked_sub(1) else {
@@ -51,7 +51,7 @@ fn log2_tail(n: u64, double_threshold: u64) -> f64 {
     plus.log2() - n as f64 - log2_factorial
 }
 
-/// A natural number: words of 32 bits, least first, no leading zero words.
+/// A natural number: 32-bit words, least significant first, no leading zeros.
 #[derive(Clone)]
 struct Natural(Vec<u32>);
 
@@ -80,7 +80,7 @@ impl Natural {
         self.trim();
     }
 
-    /// self ← self/divisor, which divides it.
+    /// self ← self/divisor, which must divide exactly.
     fn div_exact(&mut self, divisor: u64) {
         let mut rest = 0;
         for word in self.0.iter_mut().rev() {
@@ -103,7 +103,7 @@ impl Natural {
         self.trim();
     }
 
-    /// self ← self − other, zero if other is larger.
+    /// self ← self − other, or zero if other is larger.
     fn sub(&mut self, other: &Self) {
         if self.cmp(other) == Ordering::Less {
             self.0.clear();
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// 2·2^16·(1/2)^32/32!: all 32 terms within 1/2 of their ends, together.
+    /// 2·2^16·(1/2)^32/32!: the 32 terms are within 1/2 of their extreme, in total.
     #[test]
     fn the_bound_is_for_integers_that_the_fit_does_not_reach() {
         let log2_factorial: f64 = (2..=32).map(|k| f64::from(k).log2()).sum();
@@ -172,7 +172,7 @@ mod tests {
         assert!((log2_tail(3, 2) - (1.0f64 / 48.0).log2()).abs() < 1e-12);
     }
 
-    /// ModRaise itself on one coefficient: what the centred residues of b and of the terms ±a_j add up to.
+    /// ModRaise itself on one coefficient: the sum of the centred residues of b and of the terms ±a_j.
     #[test]
     fn simulation_agrees_where_failure_is_frequent() {
         use hushed_math::rng::SecretRng;

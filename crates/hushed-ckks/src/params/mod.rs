@@ -1,17 +1,17 @@
-//! Parameter sets: a literal that says what each group of primes is for, parsed once into checked parameters.
+//! Parameter sets: a literal states what each group of primes is for and is parsed once into checked parameters.
 //!
-//! The chain of ciphertext primes, from the last one left to the first ones used:
+//! The chain of ciphertext primes, from the last one left to the first ones dropped:
 //!
 //! ```text
 //! q0 | stc | levels | eval_mod | cts        and, for key switching, the special primes p
 //! ```
 //!
-//! Bootstrapping in the SlotsToCoeffs-first order brings a ciphertext of 1 + stc primes down to q0, raises it to all
-//! primes, and spends cts and eval_mod: it returns 1 + stc + levels primes. So the levels that a computation may use
-//! are `levels`, and the stc primes below them are what the next bootstrap starts with.
+//! Bootstrapping in the SlotsToCoeffs-first order takes a ciphertext of 1 + stc primes down to q0, raises it to all
+//! primes, and spends cts and eval_mod, leaving 1 + stc + levels primes. A computation may use `levels` of them; the
+//! next bootstrap starts with the stc primes below.
 //!
 //! Security: the secret is dense ternary and log2(QP) is checked against the table of [`hushed_rlwe::params`]. The
-//! ephemeral sparse secret of bootstrapping only sees q0·p0 (sparse-secret encapsulation, Bossuat, Troncoso-Pastoriza
+//! ephemeral sparse secret of bootstrapping sees only q0·p0 (sparse-secret encapsulation, Bossuat, Troncoso-Pastoriza
 //! and Hubaux, ePrint 2022/024).
 
 mod failure;
@@ -36,16 +36,16 @@ use primes::Chooser;
 /// Hamming weight of the ephemeral sparse secret.
 pub const EPHEMERAL_WEIGHT: u32 = 32;
 
-/// K: EvalMod is made for |I| < K, which fails with 2^-132.7 a bootstrap at weight 32 and 2^15 slots.
+/// K: EvalMod is valid for |I| < K, which fails with probability 2^-132.7 per bootstrap at weight 32 and 2^15 slots.
 pub const EVAL_MOD_RANGE: u32 = 16;
 
-/// A parameter set with a larger failure probability of one bootstrap is refused.
+/// log2 of the largest failure probability per bootstrap that is accepted.
 const FAILURE_LIMIT: f64 = -100.0;
 
 /// Primes of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrimeGroup {
-    /// Bits of each.
+    /// Bits of each prime.
     pub bits: u32,
     /// How many.
     pub count: usize,
@@ -61,14 +61,14 @@ impl PrimeGroup {
     }
 }
 
-/// A parameter set as written down; [`CkksParams::new`] checks it.
+/// An unchecked parameter set; [`CkksParams::new`] checks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CkksLiteral {
     /// A name for reports.
     pub name: &'static str,
     /// log2 of the ring degree N.
     pub log_n: u32,
-    /// Bits of q0, which is never rescaled by.
+    /// Bits of q0, which no rescale drops.
     pub q0_bits: u32,
     /// Levels of SlotsToCoeffs.
     pub stc: PrimeGroup,
@@ -76,22 +76,22 @@ pub struct CkksLiteral {
     pub levels: PrimeGroup,
     /// Levels of EvalMod.
     pub eval_mod: PrimeGroup,
-    /// The two levels of EvalMod used first are a prime of 5 bits less and a pair of 10 bits more in all: its first
-    /// square then has 5 bits more precision, which decides that of a bootstrap ([`crate::poly::EvalMod`]).
+    /// Makes the first two levels of EvalMod a prime with 5 bits less and a pair with 10 bits more in total. Its first
+    /// square, which limits a bootstrap's precision, then gains 5 bits ([`crate::poly::EvalMod`]).
     pub wide_square: bool,
     /// Levels of CoeffsToSlots.
     pub cts: PrimeGroup,
     /// Special primes of key switching.
     pub special: PrimeGroup,
-    /// Bits of the first of them, p0, if it is of another size: the ephemeral secret sees q0·p0.
+    /// Bits of the first special prime, p0, if it differs from the others: the ephemeral secret sees q0·p0.
     pub p0_bits: Option<u32>,
     /// log2 of the default scale.
     pub log_scale: u32,
-    /// Bits after the binary point that a result is certified to when nothing else is known of it.
+    /// Bits after the binary point to which a result is certified when nothing else is known about it.
     pub certified_bits: u32,
 }
 
-/// Where each group of primes lies in the chain, as indices of ciphertext primes.
+/// The position of each group of primes in the chain, as indices of ciphertext primes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
     /// SlotsToCoeffs.
@@ -104,21 +104,21 @@ pub struct Chain {
     pub cts: Range<usize>,
 }
 
-/// Checked parameters, immutable and shared.
+/// Checked parameters, immutable and shareable.
 pub struct CkksParams {
     literal: CkksLiteral,
     chain: Chain,
     rlwe: Arc<RlweParams>,
-    /// ψ^(N/2) for each prime of the basis: the residue that X^(N/2), which is i in every slot, takes in the first half
-    /// of the values; in the second half it takes the negative.
+    /// ψ^(N/2) for each prime of the basis: the residue of X^(N/2), which is i in every slot, in the first half of the
+    /// values; the second half has its negative.
     imaginary: Box<[u64]>,
 }
 
 impl CkksParams {
-    /// Chooses the primes of a literal and checks it.
+    /// Chooses primes for a literal and checks it.
     ///
     /// # Errors
-    /// Every way in which a literal can be wrong has its own [`CkksParamsError`].
+    /// A [`CkksParamsError`] that says what is wrong with the literal.
     pub fn new(literal: CkksLiteral) -> Result<Arc<Self>, CkksParamsError> {
         let (chain, rlwe) = choose(&literal)?;
         let params = Self::with_rlwe(literal, chain, RlweParams::new(rlwe)?);
@@ -126,10 +126,10 @@ impl CkksParams {
         Ok(Arc::new(params))
     }
 
-    /// Parameters of a small ring, without the security checks. **Insecure.**
+    /// Parameters without the security checks, for small rings. **Insecure.**
     ///
     /// # Errors
-    /// As [`CkksParams::new`], without those of security.
+    /// As [`CkksParams::new`], except for security.
     #[cfg(any(test, feature = "insecure-test-parameters"))]
     pub fn insecure_for_tests(literal: CkksLiteral) -> Result<Arc<Self>, CkksParamsError> {
         let (chain, rlwe) = choose(&literal)?;
@@ -162,7 +162,7 @@ impl CkksParams {
         self.check_range(EVAL_MOD_RANGE)
     }
 
-    /// Refuses an EvalMod of range K = `range` that fails too often.
+    /// Checks that an EvalMod of range K = `range` does not fail too often.
     pub(crate) fn check_range(&self, range: u32) -> Result<(), CkksParamsError> {
         let log2_failure = log2_failure(EPHEMERAL_WEIGHT, range, self.slots());
         if log2_failure > FAILURE_LIMIT {
@@ -175,8 +175,7 @@ impl CkksParams {
         Ok(())
     }
 
-    /// The same set with the first `levels` of its levels only: same ring and primes but those left out, a smaller
-    /// modulus.
+    /// The same set with only its first `levels` levels: the same ring, fewer primes, a smaller modulus.
     pub(crate) fn with_levels(&self, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
         let gap = self.gap(levels);
         let literal = CkksLiteral {
@@ -233,12 +232,12 @@ impl CkksParams {
         self.rlwe.q_len()
     }
 
-    /// Levels for computations, those of SlotsToCoeffs not counted.
+    /// Levels for computations, not counting those of SlotsToCoeffs.
     pub fn levels(&self) -> usize {
         self.literal.levels.count
     }
 
-    /// Primes of a fresh ciphertext, and of one that comes from a bootstrap: 1 + stc + levels.
+    /// Primes of a fresh or freshly bootstrapped ciphertext: 1 + stc + levels.
     pub fn fresh_limbs(&self) -> usize {
         self.chain.levels.end
     }
@@ -248,24 +247,24 @@ impl CkksParams {
         self.chain.stc.end
     }
 
-    /// Where each group of primes lies.
+    /// The position of each group of primes.
     pub fn chain(&self) -> &Chain {
         &self.chain
     }
 
-    /// Levels of EvalMod: rescales, of which one may take two primes ([`CkksParams::level_primes`]).
+    /// Levels of EvalMod: its rescales, one of which may drop two primes ([`CkksParams::level_primes`]).
     pub fn eval_mod_levels(&self) -> usize {
         self.literal.eval_mod.count
     }
 
-    /// How many primes make the level that a ciphertext of `limbs` primes is rescaled by: 2 for the pair of EvalMod's
-    /// second level where there is one ([`CkksLiteral::wide_square`]), 1 elsewhere.
+    /// Number of primes that a rescale of a ciphertext of `limbs` primes drops: 2 at EvalMod's second level if that is
+    /// a pair ([`CkksLiteral::wide_square`]), otherwise 1.
     pub fn level_primes(&self, limbs: usize) -> usize {
         let pair = self.literal.wide_square && limbs + 1 == self.chain.eval_mod.end;
         1 + usize::from(pair)
     }
 
-    /// Whether there are primes for a bootstrap.
+    /// Whether the chain has primes for a bootstrap.
     pub fn can_bootstrap(&self) -> bool {
         self.literal.eval_mod.count > 0
     }
@@ -275,7 +274,7 @@ impl CkksParams {
         Scale::from_bits(self.literal.log_scale)
     }
 
-    /// Bits after the binary point that a result is certified to when nothing else is known of it.
+    /// Bits after the binary point to which a result is certified when nothing else is known about it.
     pub fn certified_bits(&self) -> u32 {
         self.literal.certified_bits
     }
@@ -283,7 +282,7 @@ impl CkksParams {
     /// Ciphertext prime `i`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such prime.
     pub fn prime(&self, i: usize) -> u64 {
         self.rlwe.q()[i]
     }
@@ -294,19 +293,19 @@ impl CkksParams {
         (self.prime(0) as f64).log2() + (p0 as f64).log2()
     }
 
-    /// The limit on [`CkksParams::ephemeral_log2`], `None` at degrees without one: there no keys are made for
-    /// bootstrapping.
+    /// The limit on [`CkksParams::ephemeral_log2`], `None` for degrees without one, where bootstrapping keys are
+    /// refused.
     pub fn ephemeral_limit(&self) -> Option<f64> {
         sparse_security_limit(self.rlwe.log_n())
     }
 
     /// log2 of the failure probability of one full-slot bootstrap with an EvalMod of range [`EVAL_MOD_RANGE`];
-    /// [`crate::bootstrap::Bootstrapper::log2_failure`] is that of the EvalMod that is used.
+    /// [`crate::bootstrap::Bootstrapper::log2_failure`] is for the EvalMod in use.
     pub fn log2_bootstrap_failure(&self) -> f64 {
         log2_failure(EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, self.slots())
     }
 
-    /// The Galois element of a rotation that brings slot j + `steps` to slot j: 5^steps modulo 2N.
+    /// The Galois element of the rotation that moves slot j + `steps` to slot j: 5^steps modulo 2N.
     pub fn rotation_element(&self, steps: i64) -> usize {
         let mask = 2 * self.n() as u64 - 1;
         let mut exponent = steps.rem_euclid(self.slots() as i64);
@@ -331,13 +330,13 @@ impl CkksParams {
         self.imaginary[id]
     }
 
-    /// Whether `other` describes the same ring and primes. Parameter sets are shared, not rebuilt: pointers decide.
+    /// Whether `basis` is that of this set. Parameter sets are shared, not rebuilt, so comparing pointers suffices.
     pub(crate) fn same_ring(&self, basis: &Arc<hushed_math::RnsBasis>) -> bool {
         Arc::ptr_eq(self.rlwe.basis(), basis)
     }
 }
 
-/// Chooses primes for a literal, checks the groups against each other.
+/// Chooses primes for a literal and checks the groups against each other.
 fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError> {
     let (stc, eval_mod, cts) = (literal.stc, literal.eval_mod, literal.cts);
     let given = [stc.count, eval_mod.count, cts.count];
@@ -348,7 +347,7 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
             cts: cts.count,
         });
     }
-    // The special primes come first: the larger they are, the more primes go into one digit of a key switch.
+    // The special primes come first: the larger they are, the more primes fit into one digit of a key switch.
     let mut chooser = Chooser::new(literal.log_n);
     let mut p = Vec::new();
     for group in special_groups(literal) {
@@ -395,7 +394,7 @@ pub(super) fn special_groups(literal: &CkksLiteral) -> Vec<PrimeGroup> {
     }
 }
 
-/// Groups of EvalMod's primes in the order of the chain: the ones used first last.
+/// Groups of EvalMod's primes in chain order: those used first come last.
 fn eval_mod_groups(literal: &CkksLiteral) -> Vec<PrimeGroup> {
     let group = literal.eval_mod;
     match group.count.checked_sub(2) {
@@ -484,8 +483,8 @@ mod tests {
         ));
     }
 
-    /// Published sets have at most 96 bits at 2^15: two primes of 50 are refused, and no set uses as many. At 2^16 it
-    /// is 121.
+    /// Published sets have at most 96 bits at 2^15, so two primes of 50 bits are refused, and no preset uses as many.
+    /// At 2^16 the limit is 121.
     #[test]
     fn c3_a_sparse_secret_at_half_the_ring_sees_96_bits() {
         let good = CkksParams::n15_boot().unwrap();
@@ -501,7 +500,7 @@ mod tests {
             panic!("{refused}");
         };
         assert!((bits - 100.0).abs() < 0.01 && limit == 96.0);
-        // Nor does a plan of keys pass: q_0·p_0 of a set without bootstrapping has 100 bits.
+        // Nor does a key plan pass: q_0·p_0 of a set without bootstrapping has 100 bits.
         let shallow = CkksParams::n15_shallow().unwrap();
         let mut plan = crate::keys::EvalKeyPlan::new();
         plan.encapsulation(1, 1);
@@ -515,7 +514,7 @@ mod tests {
         );
     }
 
-    /// For weight 32 there is a published modulus at 2^15 and 2^16 only.
+    /// For weight 32 there are published moduli only at 2^15 and 2^16.
     #[test]
     fn no_bootstrapping_where_the_sparse_secret_has_no_limit() {
         let small = CkksParams::new(CkksLiteral {

@@ -1,6 +1,6 @@
-//! Named parameter sets. A name says the ring degree, what the set is for, and its usable levels.
+//! Named parameter sets. A name gives the ring degree, the purpose and the usable levels.
 //!
-//! A test builds every preset, so that none of them is refused. log2(QP), group by group:
+//! A test builds every preset, so none is refused. log2(QP), group by group:
 //!
 //! | name | q0 | stc | levels | eval_mod | cts | p | sum | limit |
 //! |---|---|---|---|---|---|---|---|---|
@@ -9,16 +9,16 @@
 //! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 46, 2×32 | 840 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
 //!
-//! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: a bootstrap of full slots leaves one
-//! bit more at the worst slot than with `n16-boot-14x40` ([`MEASURED`]), for three percent larger keys and slower first
-//! steps.
+//! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: after a bootstrap with full slots the
+//! worst slot has one bit more than with `n16-boot-14x40` ([`MEASURED`]), at the price of 3% larger keys and slower
+//! first steps.
 //!
-//! Eight special primes let digits be of nine or eight primes: three of them at 25 primes, where EvalMod is, and two at
+//! With eight special primes a digit has nine or eight primes: three digits at 25 primes, where EvalMod is, and two at
 //! 18 and 17, where seven special primes would need one more. The precise set has no bits left for an eighth.
 //!
-//! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them make a digit of key switching (96 bits below the
-//! 110 of P): eight digits where 49-bit primes would need thirteen. It costs about two bits of a bootstrap's precision.
-//! Its p0 has 46 bits, so that the ephemeral secret sees 96, the most that is published for this degree; a third
+//! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them fit into a key-switching digit (96 bits, below the
+//! 110 of P): eight digits instead of thirteen with 49-bit primes. This costs a bootstrap about two bits of precision.
+//! Its p0 has 46 bits, so that the ephemeral secret sees 96 bits, the largest published value for this degree; a third
 //! special prime makes up for what P lost.
 
 use std::sync::Arc;
@@ -34,15 +34,15 @@ pub const PRESETS: &[&str] = &[
     "n15-shallow-16x40",
 ];
 
-/// Bits that a bootstrap leaves of all slots, uniform in the unit square: at the worst slot, and in the mean. Measured
-/// once (docs/benchmarks.md, whose tables lack the precise set), not computed; what is promised is `certified_bits`.
+/// Bits left after a bootstrap of full slots, uniform in the unit square: in the worst slot and on average. Measured
+/// once (docs/benchmarks.md, whose tables omit the precise set), not computed. Only `certified_bits` is promised.
 const MEASURED: [(&str, [f64; 2]); 3] = [
     ("n16-boot-14x40", [16.4, 20.2]),
     ("n16-boot-14x40-precise", [17.5, 20.3]),
     ("n15-boot-3x40", [15.3, 19.9]),
 ];
 
-/// What was measured of the preset of this name.
+/// The measurement for the preset of this name.
 pub(super) fn measured_bits(name: &str) -> Option<[f64; 2]> {
     let row = MEASURED.iter().find(|(preset, _)| *preset == name);
     row.map(|&(_, bits)| bits)
@@ -86,10 +86,10 @@ const N15_SHALLOW: CkksLiteral = CkksLiteral {
 };
 
 impl CkksParams {
-    /// The preset of this name, one of [`PRESETS`].
+    /// The preset named `name`, one of [`PRESETS`].
     ///
     /// # Errors
-    /// [`CkksParamsError::UnknownPreset`].
+    /// [`CkksParamsError::UnknownPreset`] for any other name.
     pub fn preset(name: &str) -> Result<Arc<Self>, CkksParamsError> {
         match name {
             "n16-boot-14x40" => Self::n16_boot(),
@@ -100,7 +100,7 @@ impl CkksParams {
         }
     }
 
-    /// Inference: N = 2^16, 14 levels of 40 bits after a bootstrap.
+    /// For inference: N = 2^16, 14 levels of 40 bits after a bootstrap.
     pub fn n16_boot() -> Result<Arc<Self>, CkksParamsError> {
         Self::new(N16_BOOT)
     }
@@ -110,7 +110,7 @@ impl CkksParams {
         Self::new(N16_PRECISE)
     }
 
-    /// The whole path at real security and half the ring: N = 2^15, 3 levels after a bootstrap.
+    /// For exercising everything at real security in half the ring: N = 2^15, 3 levels after a bootstrap.
     pub fn n15_boot() -> Result<Arc<Self>, CkksParamsError> {
         Self::new(CkksLiteral {
             name: "n15-boot-3x40",
@@ -128,12 +128,12 @@ impl CkksParams {
         })
     }
 
-    /// Shallow circuits without bootstrapping: N = 2^15, 16 levels.
+    /// For shallow circuits without bootstrapping: N = 2^15, 16 levels.
     pub fn n15_shallow() -> Result<Arc<Self>, CkksParamsError> {
         Self::new(N15_SHALLOW)
     }
 
-    /// The chain of [`CkksParams::n16_boot`] with `levels` levels and a special prime less over a ring of degree
+    /// The chain of [`CkksParams::n16_boot`] with `levels` levels and one special prime fewer, over a ring of degree
     /// 2^`log_n`. **Insecure.**
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl CkksParams {
         })
     }
 
-    /// The chain of [`CkksParams::n16_boot_precise`] with `levels` levels over a ring of degree 2^`log_n`.
+    /// The chain of [`CkksParams::n16_boot_precise`] with `levels` levels, over a ring of degree 2^`log_n`.
     /// **Insecure.**
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl CkksParams {
         })
     }
 
-    /// A chain of q0 and `levels` levels, three special primes, over a ring of degree 2^`log_n`. **Insecure.**
+    /// A chain of q0 and `levels` levels with three special primes, over a ring of degree 2^`log_n`. **Insecure.**
     ///
     /// # Errors
     /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.

@@ -1,8 +1,8 @@
-//! The primes of a chain: each 1 modulo 2N, below 2^50, and no prime twice.
+//! The primes of a chain: each is 1 modulo 2N and below 2^50, and all are distinct.
 //!
-//! Levels that carry messages have primes alternately just below and just above 2^bits, so that the products of
-//! neighbours stay near a power of two and the scale drifts little. All others lie just below: they need room, not
-//! balance, and nothing may reach 2^50.
+//! Levels that carry messages have primes alternately just below and just above 2^bits, so that products of neighbours
+//! stay near a power of two and the scale drifts little. All others lie just below, since they need room rather than
+//! balance, and no prime may reach 2^50.
 
 use hushed_math::Modulus;
 use hushed_math::primes::is_prime;
@@ -13,7 +13,7 @@ use crate::error::CkksParamsError;
 /// Smallest prime size that leaves any room for a message.
 const MIN_BITS: u32 = 20;
 
-/// Primes taken so far, and the ring.
+/// Chooses primes, remembering the ones taken.
 pub(super) struct Chooser {
     two_n: u64,
     taken: Vec<u64>,

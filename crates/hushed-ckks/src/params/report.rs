@@ -6,8 +6,8 @@ use hushed_rlwe::params::security_limit;
 
 use super::{CkksParams, EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, PrimeGroup, special_groups};
 
-/// log2(QP) at 128, 192 and 256 bits, dense ternary secrets, as published (Bossuat et al., IACR CiC 1(4):26, Table
-/// 5.2), for N = 2^12 … 2^16.
+/// Published log2(QP) for 128, 192 and 256 bits with dense ternary secrets, N = 2^12 … 2^16 (Bossuat et al., IACR CiC
+/// 1(4):26, Table 5.2).
 const PUBLISHED: [(u32, [f64; 3]); 5] = [
     (12, [106.0, 73.0, 56.0]),
     (13, [214.0, 147.0, 114.0]),
@@ -16,20 +16,20 @@ const PUBLISHED: [(u32, [f64; 3]); 5] = [
     (16, [1747.0, 1199.0, 929.0]),
 ];
 
-/// Bytes of switching keys of one shape.
+/// Size of the switching keys of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SwitchKeySize {
-    /// What the keys are for.
+    /// Purpose of the keys.
     pub name: &'static str,
-    /// How many keys.
+    /// Number of keys.
     pub count: usize,
-    /// Bytes in memory, all of them, uniform halves regenerated.
+    /// Bytes of all keys in memory, with uniform halves regenerated.
     pub memory_bytes: u64,
-    /// Bytes packed on disk, all of them.
+    /// Bytes of all keys packed on disk.
     pub disk_bytes: u64,
 }
 
-/// A parameter set for people.
+/// A human-readable summary of a parameter set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParamsReport {
     /// Name of the set.
@@ -42,32 +42,32 @@ pub struct ParamsReport {
     pub chain: Vec<(&'static str, PrimeGroup)>,
     /// log2 of the default scale.
     pub log_scale: u32,
-    /// log2(q0/scale), the room above the message before a bootstrap.
+    /// log2(q0/scale), the headroom above the message before a bootstrap.
     pub message_ratio_bits: f64,
     /// Levels for computations.
     pub levels: usize,
     /// Certified bits after the binary point.
     pub certified_bits: u32,
-    /// Bits after a bootstrap as measured once, of presets that have one: at the worst slot, and in the mean.
+    /// Measured bits after a bootstrap, for presets that have one: in the worst slot and on average.
     pub bootstrap_bits: Option<[f64; 2]>,
     /// log2(QP).
     pub log2_qp: f64,
-    /// The limit that it is held below.
+    /// The limit on log2(QP).
     pub security_limit: Option<f64>,
     /// Bits of security by interpolation in the published table, `None` outside it.
     pub security_bits: Option<f64>,
-    /// log2(q0·p0), what the ephemeral secret sees; with bootstrapping only.
+    /// log2(q0·p0), which the ephemeral secret sees; only with bootstrapping.
     pub ephemeral_log2: Option<f64>,
-    /// The limit that this is held below.
+    /// The limit on log2(q0·p0).
     pub ephemeral_limit: Option<f64>,
-    /// log2 of the failure probability of one full bootstrap; with bootstrapping only.
+    /// log2 of the failure probability of one full bootstrap; only with bootstrapping.
     pub log2_failure: Option<f64>,
-    /// Sizes of the keys of a plan, as [`ParamsReport::with_keys`] was told.
+    /// Sizes of the keys of a plan, set by [`ParamsReport::with_keys`].
     pub keys: Vec<SwitchKeySize>,
 }
 
 impl CkksParams {
-    /// What this set is, keys apart.
+    /// A report on this set, without keys.
     pub fn report(&self) -> ParamsReport {
         let literal = self.literal();
         let eval_mod = super::eval_mod_groups(literal);
@@ -115,8 +115,8 @@ impl ParamsReport {
     }
 }
 
-/// Classical bits of security: linear in 1/log2(QP) between the rows of the table, whose columns follow that to a few
-/// bits; capped at its last column.
+/// Classical bits of security, interpolated linearly in 1/log2(QP) within a row of the table, which follows that law to
+/// a few bits; capped at its last column.
 fn security_bits(log_n: u32, log2_qp: f64) -> Option<f64> {
     let (_, row) = PUBLISHED.iter().find(|(l, _)| *l == log_n)?;
     let bits = [128.0, 192.0, 256.0];

@@ -1,32 +1,32 @@
-//! The operations that polynomial evaluation needs: products, multiples, sums that are rescaled once.
+//! The operations that polynomial evaluation needs: products, multiples, and sums that are rescaled once.
 
 use hushed_math::MathError;
 use thiserror::Error;
 
 use crate::scale::Scale;
 
-/// A factor of a product in two parts: the integers are multiplied by `integer`, and the message is read as `value`
-/// times itself. The second costs nothing: a message m at scale s is also the message c·m at scale s/c.
+/// A factor of a product, in two parts: the integers are multiplied by `integer`, and the message is read as `value`
+/// times itself. The latter is free: a message m at scale s is also the message c·m at scale s/c.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weight {
-    /// Factor of the integers, not 0.
+    /// Factor on the integers, not 0.
     pub integer: i64,
-    /// Factor of the message; of the sign of `integer`.
+    /// Factor on the message, with the same sign as `integer`.
     pub value: f64,
 }
 
 impl Weight {
-    /// The product as it is.
+    /// The unweighted product.
     pub const ONE: Self = Self {
         integer: 1,
         value: 1.0,
     };
 
-    /// The weight for `value` times a product whose scale is `product`, with the integer that brings the result nearest
-    /// to the scale `wanted`. Integers only multiply, so a scale above the one wanted stays above it.
+    /// The weight for `value` times a product of scale `product`, with the integer that brings the result closest to
+    /// the scale `wanted`. Integers only multiply, so a scale above the wanted one stays above it.
     pub fn towards(value: f64, product: Scale, wanted: Scale) -> Self {
         let factor = wanted.over(product).value() * value.abs();
-        // 2^40 is more than any two primes below 2^50 can ask for where the operands carry a message at all.
+        // With primes below 2^50 and operands that carry a message at all, more than 2^40 is never needed.
         let integer = factor.round().clamp(1.0, (1u64 << 40) as f64) as i64;
         Self {
             integer: if value < 0.0 { -integer } else { integer },
@@ -34,37 +34,37 @@ impl Weight {
         }
     }
 
-    /// The scale at which a product of scale `product` has this weight.
+    /// The scale of a product of scale `product` after this weight is applied.
     ///
     /// # Errors
-    /// [`PolyError::InvalidScale`] if that is no scale.
+    /// [`PolyError::InvalidScale`] if it is not a valid scale.
     pub fn scale(self, product: Scale) -> Result<Scale, PolyError> {
         scale(product.value() * self.integer as f64 / self.value)
     }
 }
 
-/// Arithmetic on vectors, encrypted or not, each with a number of primes and a scale.
+/// Arithmetic on vectors, encrypted or not, each of which has a number of primes and a scale.
 ///
-/// A level is one rescale; the implementation says how many primes it drops, so that a chain may give some levels two
-/// small primes instead of one.
+/// A level is one rescale. The implementation says how many primes it drops, so a chain may give some levels two small
+/// primes instead of one.
 pub trait Arithmetic {
     /// A vector.
     type Value: Clone;
     /// A sum of products and multiples at one level and scale, not yet relinearised or rescaled.
     type Sum;
-    /// What can go wrong.
+    /// The error type.
     type Error: From<PolyError>;
 
-    /// Primes of a vector.
+    /// Number of primes of a vector.
     fn limbs(&self, x: &Self::Value) -> usize;
 
     /// Scale of a vector.
     fn scale(&self, x: &Self::Value) -> Scale;
 
-    /// Prime number `index` of the chain.
+    /// The prime at position `index` of the chain.
     fn prime(&self, index: usize) -> u64;
 
-    /// How many primes a rescale drops from a vector of `limbs` primes.
+    /// Number of primes that a rescale drops from a vector of `limbs` primes.
     fn level_primes(&self, limbs: usize) -> usize {
         let _ = limbs;
         1
@@ -73,10 +73,10 @@ pub trait Arithmetic {
     /// The empty sum, over the first `limbs` primes, at `scale`.
     ///
     /// # Errors
-    /// If a message of size 1 at this scale wraps around those primes: scales ran away from the primes.
+    /// If a message of size 1 at this scale wraps around those primes, meaning that scales have drifted off the primes.
     fn sum(&self, limbs: usize, scale: Scale) -> Result<Self::Sum, Self::Error>;
 
-    /// Adds a·b with a weight; operands with more primes are cut to those of the sum.
+    /// Adds a·b with a weight; operands with more primes are truncated to those of the sum.
     ///
     /// # Errors
     /// Unless scale(a)·scale(b)·integer/value is the scale of the sum, or if an operand has fewer primes.
@@ -88,7 +88,7 @@ pub trait Arithmetic {
         weight: Weight,
     ) -> Result<(), Self::Error>;
 
-    /// Adds `factor`·x: the factor is encoded at the scale that is missing.
+    /// Adds `factor`·x, with the factor encoded at the ratio of the scales of sum and x.
     ///
     /// # Errors
     /// If `x` has fewer primes than the sum.
@@ -99,49 +99,49 @@ pub trait Arithmetic {
         factor: f64,
     ) -> Result<(), Self::Error>;
 
-    /// Relinearises, if there were products, and rescales by one level.
+    /// Relinearises if there were products, then rescales by one level.
     ///
     /// # Errors
-    /// If there are no primes to drop.
+    /// If there are not enough primes to drop.
     fn finish(&self, sum: Self::Sum) -> Result<Self::Value, Self::Error>;
 
     /// x + c in every slot.
     fn add_constant(&self, x: Self::Value, c: f64) -> Result<Self::Value, Self::Error>;
 
-    /// The same integers, read as the message `factor`·x: the scale is divided by it.
+    /// The same integers, read as the message `factor`·x; the scale is divided by `factor`.
     ///
     /// # Errors
     /// If `factor` is not positive and finite.
     fn read_as(&self, x: Self::Value, factor: f64) -> Result<Self::Value, Self::Error>;
 
-    /// The same vector, of which the caller knows that no slot is larger than `bound`: for estimates of its error,
-    /// which otherwise multiply bounds.
+    /// The same vector, for which the caller knows that no slot exceeds `bound`. This improves error estimates, which
+    /// otherwise multiply bounds.
     fn within(&self, x: Self::Value, bound: f64) -> Self::Value {
         let _ = bound;
         x
     }
 
     /// The same vector as if it were exact, and the deviation of its error. Iterations contract errors in a way that
-    /// the rules for products do not see: a step is run on an exact operand, which estimates its own errors, and then
-    /// given ([`Arithmetic::with_error`]) its slope times what was taken here.
+    /// the product rules do not see. So a step runs on an exact operand, which estimates only the step's own errors,
+    /// and then [`Arithmetic::with_error`] adds the step's slope times the deviation taken here.
     fn take_error(&self, x: Self::Value) -> (Self::Value, f64) {
         (x, 0.0)
     }
 
-    /// The same vector with one more error of this deviation, in units of the message.
+    /// The same vector with another error of this deviation, in units of the message.
     fn with_error(&self, x: Self::Value, deviation: f64) -> Self::Value {
         let _ = deviation;
         x
     }
 }
 
-/// [`Arithmetic`] with numbers that differ from slot to slot. A list of numbers repeats after its length, which divides
-/// the number of slots; it is empty where only shapes count.
+/// [`Arithmetic`] with numbers that differ between slots. A list of numbers repeats with its length, which divides the
+/// number of slots; it is empty where only shapes matter.
 pub trait SlotArithmetic: Arithmetic {
-    /// Adds `factors` ⊗ x: the factors are encoded at the scale that is missing. No rescale.
+    /// Adds `factors` ⊗ x, with the factors encoded at the ratio of the scales of sum and x. Does not rescale.
     ///
     /// # Errors
-    /// If `x` has fewer primes than the sum, or for another number of factors.
+    /// If `x` has fewer primes than the sum, or the number of factors is wrong.
     fn add_multiples(
         &self,
         sum: &mut Self::Sum,
@@ -152,7 +152,7 @@ pub trait SlotArithmetic: Arithmetic {
     /// x + `numbers`.
     ///
     /// # Errors
-    /// For another number of them.
+    /// If their number is wrong.
     fn add_numbers(&self, x: Self::Value, numbers: &[f64]) -> Result<Self::Value, Self::Error>;
 }
 
@@ -160,23 +160,23 @@ pub trait SlotArithmetic: Arithmetic {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PolyError {
-    /// A degree that makes no sense here.
+    /// A degree that is not possible here.
     #[error("degree {degree}: 1 to {limit} possible")]
     Degree {
         /// The degree.
         degree: usize,
-        /// The largest.
+        /// The largest degree possible.
         limit: usize,
     },
     /// Coefficients that are not finite, or that a declared parity excludes.
     #[error("coefficient {index} is {value}: not finite, or excluded by the declared parity")]
     Coefficient {
-        /// Which.
+        /// Its index or name.
         index: usize,
         /// Its value.
         value: f64,
     },
-    /// An interval that is empty, not finite, or outside of what the method can do.
+    /// An interval that is empty, not finite, or outside the range of the method.
     #[error("the range [{low}, {high}] is empty or outside of what this method converges on")]
     Range {
         /// Lower end.
@@ -184,10 +184,10 @@ pub enum PolyError {
         /// Upper end.
         high: f64,
     },
-    /// Another parameter out of its range.
+    /// Another parameter is out of range.
     #[error("{name} = {value}: {low} to {high} possible")]
     Parameter {
-        /// Which.
+        /// Its index or name.
         name: &'static str,
         /// Its value.
         value: f64,
@@ -196,7 +196,7 @@ pub enum PolyError {
         /// Greatest.
         high: f64,
     },
-    /// Polynomials evaluated together must share basis and interval; there must be at least one.
+    /// Polynomials evaluated together do not share basis and interval, or there are none.
     #[error(
         "polynomials on one input need one basis and one interval, and at least one polynomial"
     )]
@@ -208,12 +208,12 @@ pub enum PolyError {
     LevelsTooFew {
         /// Levels that the evaluation needs.
         needed: usize,
-        /// Levels that there are.
+        /// Levels available.
         available: usize,
         /// Primes of the operand.
         limbs: usize,
     },
-    /// Scales that are added and differ.
+    /// A sum of terms whose scales differ.
     #[error("scales {left} and {right} do not match")]
     ScaleMismatch {
         /// Scale of the sum.
@@ -235,7 +235,7 @@ pub enum PolyError {
         /// The number.
         value: f64,
     },
-    /// A message that would wrap around the modulus.
+    /// The message would wrap around the modulus.
     #[error("a message of 2^{bits:.1} at {limbs} primes of 2^{room:.1} in all wraps around")]
     Overflow {
         /// log2 of message times scale.
@@ -245,20 +245,20 @@ pub enum PolyError {
         /// log2 of half their product.
         room: f64,
     },
-    /// The fit was refused.
+    /// The fit failed.
     #[error(transparent)]
     Fit(#[from] MathError),
 }
 
-/// A computed scale.
+/// A scale from a computed value.
 pub(crate) fn scale(value: f64) -> Result<Scale, PolyError> {
     Scale::new(value).map_err(|_| PolyError::InvalidScale { value })
 }
 
-/// A factor with fewer bits than this would lose the message: 2^-20 is the coarsest that any of the functions asks for.
+/// A factor with fewer bits than this would lose the message; no function here needs one coarser than 2^-20.
 const LEAST_FACTOR_BITS: f64 = 20.0;
 
-/// The scale at which a factor is encoded that brings a message from `from` to `to`.
+/// The scale at which to encode a factor that takes a message from scale `from` to scale `to`.
 pub(crate) fn factor_scale(to: Scale, from: Scale) -> Result<f64, PolyError> {
     let factor = to.over(from);
     if factor.log2() < LEAST_FACTOR_BITS {

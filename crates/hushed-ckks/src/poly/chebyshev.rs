@@ -1,13 +1,13 @@
-//! Polynomials: coefficients in a basis, with a declared parity.
+//! Polynomials as coefficients in a basis, with a declared parity.
 
 use hushed_math::fit::Fit;
 
 use super::arithmetic::PolyError;
 
-/// Highest degree: beyond it f64 coefficients lose what more terms would win.
+/// Highest degree: beyond it f64 coefficients lose more than further terms gain.
 pub const MAX_DEGREE: usize = 1023;
 
-/// What the coefficients multiply.
+/// The basis of the coefficients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Basis {
     /// 1, x, x², …: for |x| ≤ 1 or low degrees.
@@ -21,8 +21,8 @@ pub enum Basis {
     },
 }
 
-/// Which coefficients there are. Operations are saved by a declared parity only, never by a coefficient that happens to
-/// be zero: coefficients may be calibrated from weights, and what is computed must not depend on those.
+/// Which coefficients are present. Only a declared parity saves operations, never a coefficient that happens to be
+/// zero: coefficients may be calibrated from weights, and the computation must not depend on those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parity {
     /// All.
@@ -56,7 +56,7 @@ impl Polynomial {
     /// Σ c_k·x^k.
     ///
     /// # Errors
-    /// [`PolyError::Degree`] for no coefficients or more than [`MAX_DEGREE`] + 1, [`PolyError::Coefficient`].
+    /// [`PolyError::Degree`] for fewer than 2 or more than [`MAX_DEGREE`] + 1 coefficients, [`PolyError::Coefficient`].
     pub fn monomial(coeffs: Vec<f64>) -> Result<Self, PolyError> {
         Self::new(Basis::Monomial, coeffs)
     }
@@ -83,8 +83,8 @@ impl Polynomial {
     /// The same polynomial, declared even or odd (in t, for the Chebyshev basis).
     ///
     /// # Errors
-    /// [`PolyError::Coefficient`] for a coefficient of the other parity that is not 0, [`PolyError::Degree`] if none is
-    /// left.
+    /// [`PolyError::Coefficient`] if a coefficient of the other parity is not 0, [`PolyError::Degree`] if too few
+    /// remain.
     pub fn with_parity(mut self, parity: Parity) -> Result<Self, PolyError> {
         let excluded = |&(index, &value): &(usize, &f64)| !parity.has(index) && value != 0.0;
         if let Some((index, &value)) = self.coeffs.iter().enumerate().find(excluded) {
@@ -121,12 +121,12 @@ impl Polynomial {
         Ok(())
     }
 
-    /// What the coefficients multiply.
+    /// The basis of the coefficients.
     pub fn basis(&self) -> Basis {
         self.basis
     }
 
-    /// All coefficients, from index 0; those that the parity excludes are 0.
+    /// All coefficients, from index 0; those excluded by the parity are 0.
     pub fn coeffs(&self) -> &[f64] {
         &self.coeffs
     }
@@ -147,8 +147,8 @@ impl Polynomial {
         products + usize::from(self.interval_map().is_some())
     }
 
-    /// (factor, offset) with t = factor·x + offset in [−1, 1], if x is not already t. A caller that produces x by a
-    /// linear map can fold both into it, and evaluate [`Polynomial::on_unit`] one level cheaper.
+    /// (factor, offset) with t = factor·x + offset in [−1, 1], if x is not already t. A caller that computes x by a
+    /// linear map can fold both into it and evaluate [`Polynomial::on_unit`], saving one level.
     pub fn interval_map(&self) -> Option<(f64, f64)> {
         match self.basis {
             Basis::Monomial => None,
@@ -159,7 +159,7 @@ impl Polynomial {
         }
     }
 
-    /// The same coefficients on [−1, 1]: the polynomial of t instead of x. A monomial one stays as it is.
+    /// The same coefficients on [−1, 1]: the polynomial in t instead of x. A monomial polynomial stays as it is.
     #[must_use]
     pub fn on_unit(&self) -> Self {
         let basis = match self.basis {

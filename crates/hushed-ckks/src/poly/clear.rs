@@ -1,14 +1,13 @@
-//! The same arithmetic on plain numbers: exact levels and scales, and the errors that an encrypted computation would
-//! have.
+//! The same arithmetic on plain numbers, with exact levels and scales and the errors of an encrypted computation.
 //!
-//! What is simulated: factors and constants are rounded to integers at their scale. A rescale adds to each slot the
-//! error of rounding both parts, r_b + r_a·s, whose slots are normal numbers of variance N/12, the second times s(ζ).
-//! That is a number of the key and the slot, complex normal of variance 2N/3 over the slots and the same at every
-//! rescale: so the worst slot of a key errs by 3 times the mean, which a normal error of one variance for all slots
-//! would miss by a bit. A message that wraps around the modulus is refused, where an encrypted one would be lost. Not
-//! simulated: key switching, whose error before the rescale is smaller by the whole prime, and encoding.
+//! Simulated: factors and constants are rounded to integers at their scale. A rescale adds to each slot the error of
+//! rounding both parts, r_b + r_a·s: normal numbers of variance N/12, the second times s(ζ). The factor s(ζ) depends on
+//! key and slot, is complex normal of variance 2N/3 over the slots, and is the same at every rescale. So the worst slot
+//! of a key has 3 times the mean error, which a normal error of one variance for all slots would miss by a bit. A
+//! message that wraps around the modulus is refused, where an encrypted one would be lost. Not simulated: key
+//! switching, whose error before the rescale is smaller by the whole prime, and encoding.
 //!
-//! For tests, for choosing parameters, and for saying what an evaluation costs: with no slots at all it only counts.
+//! Used in tests, to choose parameters, and to count the cost of an evaluation: with no slots at all it only counts.
 
 use std::sync::Mutex;
 
@@ -37,7 +36,7 @@ pub struct ClearSum {
     scale: Scale,
 }
 
-/// What was done.
+/// Counts of operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Products of two vectors.
@@ -54,7 +53,7 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Clear {
     primes: Vec<u64>,
-    /// Primes that a rescale drops from a vector of so many, where not 1.
+    /// Numbers of primes from which a rescale drops two primes instead of one.
     pairs: Vec<usize>,
     /// Ring degree of the simulated errors; 0 for none.
     degree: f64,
@@ -65,7 +64,7 @@ pub struct Clear {
 struct State {
     tally: Tally,
     random: u64,
-    /// s(ζ) of each slot that was met, over its deviation.
+    /// s(ζ) of each slot seen so far, divided by its deviation.
     key: Vec<Complex64>,
 }
 
@@ -103,7 +102,7 @@ impl Clear {
         }
     }
 
-    /// The same with the rescaling errors of ring degree `n` under a dense ternary secret, from a seed.
+    /// Adds the rescaling errors of ring degree `n` under a dense ternary secret, drawn from a seed.
     #[must_use]
     pub fn with_errors(mut self, n: usize, seed: u64) -> Self {
         self.degree = n as f64;
@@ -111,7 +110,7 @@ impl Clear {
         self
     }
 
-    /// The same where a rescale from any of these numbers of primes drops two primes at once.
+    /// Makes a rescale from any of these numbers of primes drop two primes at once.
     #[must_use]
     pub fn with_pairs(mut self, limbs: Vec<usize>) -> Self {
         self.pairs = limbs;
@@ -132,13 +131,13 @@ impl Clear {
         self.input(values.iter().map(|&v| Complex64::from(v)).collect(), scale)
     }
 
-    /// What was done since the last call.
+    /// The operations since the last call.
     pub fn take_tally(&self) -> Tally {
         self.with(|state| std::mem::take(&mut state.tally))
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        // A panic elsewhere leaves counters and a random state, both sound at every moment.
+        // A panic elsewhere leaves counters and a random state, which are valid at any time.
         f(&mut self
             .state
             .lock()
@@ -171,7 +170,7 @@ fn check_limbs(x: &ClearValue, limbs: usize) -> Result<(), PolyError> {
     Ok(())
 }
 
-/// A factor as the integer at `scale` that stands for it.
+/// A factor rounded to an integer at `scale`.
 fn rounded(factor: f64, scale: f64) -> f64 {
     (factor * scale).round() / scale
 }
@@ -298,14 +297,14 @@ impl Arithmetic for Clear {
     }
 }
 
-/// A complex number whose parts are standard normal (Box–Muller on SplitMix64): errors of a simulation, nothing secret.
+/// A complex number whose parts are standard normal (Box–Muller on SplitMix64): for simulated errors, nothing secret.
 fn normal(state: &mut u64) -> Complex64 {
     let mut uniform = || {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = *state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // In (0, 1]: 0 has no logarithm.
+        // In (0, 1], since 0 has no logarithm.
         (((z ^ (z >> 31)) >> 11) + 1) as f64 / (1u64 << 53) as f64
     };
     let radius = (-2.0 * uniform().ln()).sqrt();

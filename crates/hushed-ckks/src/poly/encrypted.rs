@@ -10,7 +10,7 @@ use crate::noise::Noise;
 use crate::plaintext::Plaintext;
 use crate::scale::Scale;
 
-/// A sum of products and multiples; nothing is allocated before the first term.
+/// A sum of products and multiples; allocates nothing before the first term.
 pub struct EncryptedSum {
     limbs: usize,
     scale: Scale,
@@ -30,7 +30,7 @@ impl EncryptedSum {
 }
 
 impl Evaluator {
-    /// Adds x ⊗ `plain` to a sum: [`super::SlotArithmetic::add_multiples`] of a caller that encodes.
+    /// Adds x ⊗ `plain` to a sum: [`super::SlotArithmetic::add_multiples`] for a caller that encodes the factors.
     ///
     /// # Errors
     /// As [`Evaluator::tensor_add_plain`].
@@ -102,7 +102,7 @@ impl Arithmetic for Evaluator {
             multiplied = copy;
             &multiplied
         };
-        // integer·a·b is the message value·a·b at the scale that makes it so.
+        // integer·a·b is the message value·a·b at a suitable scale.
         let factor = weight.value / weight.integer as f64;
         let Some(terms) = &mut sum.terms else {
             let product = self.tensor_over(a, b, sum.limbs)?;
@@ -137,7 +137,7 @@ impl Arithmetic for Evaluator {
             None => self.empty_tensor(sum.limbs, sum.scale)?,
         };
         let once = self.finish_tensor(terms)?;
-        // The rounding of the first of two divisions is divided by the second prime.
+        // The second of two divisions also divides the rounding error of the first.
         (1..self.level_primes(sum.limbs)).try_fold(once, |ct, _| self.rescale(&ct))
     }
 
@@ -151,8 +151,8 @@ impl Arithmetic for Evaluator {
     }
 
     fn within(&self, x: Ciphertext, bound: f64) -> Ciphertext {
-        // Predicted, not proved: slots beyond the interval, or off the real line, grow with every doubling of the
-        // degree, and the error with them. So no bound is left; a caller that answers for the slots states one.
+        // Predicted, not proved: slots outside the interval or off the real line grow with every doubling of the
+        // degree, and the error with them. So no bound remains; a caller who vouches for the slots states one.
         let noise = x.noise().within(bound).with_norm(f64::INFINITY);
         x.with_noise(noise)
     }

@@ -1,5 +1,5 @@
-//! The same code on ciphertexts of a small insecure ring: full random slots over the whole interval, precision in bits,
-//! and the evaluator's own counters.
+//! The same code on ciphertexts of a small insecure ring: all slots random over the whole interval, precision in bits,
+//! and the evaluator's counters.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn fixture(levels: usize, seed: u64) -> Fixture {
     Fixture::new(&params, &plan, seed)
 }
 
-/// T₁₆ at 4 multiplies an error by 2^48, at i by 2^22; within [−1, 1] by 2^8, which is what a prediction takes.
+/// T₁₆ amplifies an error by 2^48 at 4 and by 2^22 at i, but by 2^8 within [−1, 1], which is what a prediction assumes.
 #[test]
 fn c1_after_a_polynomial_nothing_is_flooded() {
     let mut f = fixture(6, 31);
@@ -43,7 +43,7 @@ fn c1_after_a_polynomial_nothing_is_flooded() {
     }
 }
 
-/// Real values over [low, high], one a slot.
+/// Real values over [low, high], one per slot.
 fn over(fixture: &mut Fixture, low: f64, high: f64) -> Vec<f64> {
     let place = |v: Complex64| low + (high - low) * (v.re + 1.0) / 2.0;
     fixture.random().into_iter().map(place).collect()
@@ -54,7 +54,7 @@ fn encrypt(fixture: &mut Fixture, values: &[f64], limbs: usize, scale: Scale) ->
     fixture.encryptor.encrypt(&plain, &mut fixture.rng).unwrap()
 }
 
-/// Bits of the real parts: (least, mean).
+/// Least and mean bits of precision of the real parts.
 fn real_bits(
     fixture: &Fixture,
     ct: &Ciphertext,
@@ -63,7 +63,7 @@ fn real_bits(
     let found = fixture.decryptor.decrypt_raw(ct).unwrap();
     let found: Vec<Complex64> = found.iter().map(|v| Complex64::from(v.re)).collect();
     let expected: Vec<Complex64> = expected.map(Complex64::from).collect();
-    // `bits` counts imaginary parts too: those are exact here, so only the worst is theirs and ours.
+    // `bits` counts imaginary parts too, which are exact here, so only its minimum is used.
     let (least, _) = bits(&found, &expected);
     let mean: f64 = found
         .iter()
@@ -73,7 +73,7 @@ fn real_bits(
     (least, mean / found.len() as f64)
 }
 
-/// Key switches and products since the last reset are those of `cost`.
+/// Checks that key switches and products since the last reset match `cost`.
 fn check_counters(fixture: &Fixture, cost: Cost) {
     let counts = fixture.evaluator.counters().snapshot();
     assert_eq!(counts.key_switch, cost.relinearisations as u64);
@@ -131,7 +131,7 @@ fn polynomials_of_full_random_slots() {
             "degree {}: least {least:.1}, mean {mean:.1}, predicted {predicted:.1}",
             p.degree()
         );
-        // On the safe side, and not by more than a few bits.
+        // Conservative, but by no more than a few bits.
         assert!(predicted < least + 1.0 && predicted > least - 8.0);
         assert!(least > floor, "degree {}: {least:.1} {mean:.1}", p.degree());
     }
@@ -141,7 +141,7 @@ fn polynomials_of_full_random_slots() {
 fn complex_slots_and_several_polynomials() {
     let mut f = fixture(5, 2);
     let scale = f.params.default_scale();
-    // A polynomial with real coefficients acts on complex slots too; |x| ≤ √2.
+    // A polynomial with real coefficients also acts on complex slots; |x| ≤ √2.
     let p = Polynomial::monomial(vec![0.25, -0.5, 0.125, 0.25]).unwrap();
     let q = Polynomial::monomial(vec![0.0, 1.0, 0.0, 0.0, 0.125]).unwrap();
     let x = f.random();
@@ -162,7 +162,7 @@ fn complex_slots_and_several_polynomials() {
     }
 }
 
-/// The predicted precision is at least so many bits: decryption rounds to it.
+/// Checks that the predicted precision, to which decryption rounds, is at least `floor` bits.
 fn predicted(ct: &Ciphertext, floor: f64) {
     let bits = ct.noise().min_bits(1024).unwrap();
     println!("predicted {bits:.1}");
@@ -236,7 +236,7 @@ fn eval_mod_bits(params: &Arc<CkksParams>, seed: u64) -> (f64, f64) {
     let eval_mod = EvalMod::new(EvalModLiteral::default()).unwrap();
     let scale = eval_mod.input_scale(&f.evaluator, limbs).unwrap();
     let messages = over(&mut f, -1.0, 1.0);
-    // I uniform, so that each of the 31 integers is met.
+    // I is uniform, so that each of the 31 integers occurs.
     let integers = over(&mut f, -15.49, 15.49);
     let x: Vec<f64> = messages
         .iter()

@@ -1,11 +1,11 @@
-//! EvalMod in the clear: over its whole domain, with and without rescaling errors.
+//! EvalMod in the clear, over its whole domain, with and without rescaling errors.
 
 use num_complex::Complex64;
 
 use super::*;
 use crate::poly::clear::{Clear, ClearValue};
 
-/// Inputs of a bootstrap at ratio 2^10: I as sums of 33 uniform halves, messages uniform in ±1. (x, message).
+/// Inputs of a bootstrap at ratio 2^10 as (x, message): I from sums of 33 uniforms in ±1/2, messages uniform in ±1.
 fn inputs(count: usize, range: i32, seed: u64) -> Vec<(f64, f64)> {
     let mut state = seed;
     let mut uniform = move || {
@@ -36,7 +36,7 @@ fn run(eval_mod: &EvalMod, ar: &Clear, limbs: usize, points: &[(f64, f64)]) -> C
     eval_mod.evaluate(ar, &x, Scale::from_bits(40)).unwrap()
 }
 
-/// (worst, mean) of −log2 |error|.
+/// Worst and mean of −log2 |error|.
 fn bits(values: &ClearValue, points: &[(f64, f64)]) -> (f64, f64) {
     let errors = values
         .slots
@@ -48,7 +48,7 @@ fn bits(values: &ClearValue, points: &[(f64, f64)]) -> (f64, f64) {
     (worst, bits.iter().sum::<f64>() / bits.len() as f64)
 }
 
-/// Below 8 EvalMod primes: one of 50 bits and 17 of 40.
+/// A chain with the given EvalMod primes above one prime of 50 bits and 17 of 40.
 fn chain(eval_mod: &[u32]) -> Vec<u64> {
     let below = std::iter::once(50).chain([40; 17]);
     below
@@ -140,7 +140,7 @@ fn precision_with_rescaling_errors_of_a_ring_of_2_to_the_16() {
         println!("{name}: worst {worst:.2}, mean {mean:.2}");
         found.push((worst, mean));
     }
-    // One part alone; recombined with the other one's imaginary errors a quarter of a bit less.
+    // For one part alone; recombining it with the other part's imaginary errors costs a quarter of a bit.
     assert!(found[1].0 > 16.0 && found[1].1 > 20.0, "{found:?}");
     assert!(found[2].0 > 17.0 && found[2].1 > 20.0, "{found:?}");
     assert!(found[0].0 < found[1].0 && found[1].0 < found[2].0);

@@ -1,8 +1,8 @@
-//! exp by squarings of 1 + x/2^r: (1 + x/2^r)^(2^r), few products and never above 1 on [−2^(r+1), 0], with a relative
-//! error of about x²/2^(r+1).
+//! exp by repeated squaring of 1 + x/2^r: (1 + x/2^r)^(2^r) takes few products, never exceeds 1 on [−2^(r+1), 0], and
+//! has a relative error of about x²/2^(r+1).
 //!
-//! An error ε in what is squared becomes 2^r·ε relative to the result, rescaling errors included: at r = 7 seven bits
-//! are lost. Target scales are worked out backwards, s_i = √(s_(i+1)·D).
+//! An error ε before the squarings, rescaling errors included, becomes 2^r·ε relative to the result: r = 7 costs seven
+//! bits. Target scales are computed backwards, s_i = √(s_(i+1)·D).
 
 use super::arithmetic::{Arithmetic, PolyError, Weight, scale};
 use super::paterson::multiple;
@@ -45,7 +45,7 @@ impl ExpByLimit {
         self.squarings + 1
     }
 
-    /// Range, error, cost. The error is absolute: where exp is small, it is.
+    /// Range, error, cost. The error is absolute; where exp is small, so is the error.
     pub fn report(&self) -> Approximation {
         Approximation {
             name: "exp(x) = (1 + x/2^r)^(2^r)",
@@ -72,7 +72,7 @@ impl ExpByLimit {
     /// exp(x) at the scale `target`.
     ///
     /// # Errors
-    /// Too few levels, scales far from the primes, or what the arithmetic refuses.
+    /// Fails for too few levels, scales far from the primes, or if the arithmetic fails.
     pub fn evaluate<A: Arithmetic>(
         &self,
         ar: &A,
@@ -86,7 +86,7 @@ impl ExpByLimit {
         squarings(ar, ar.add_constant(y, 1.0)?, self.squarings, self.bound())
     }
 
-    /// Greatest |1 + x/2^r|.
+    /// Largest |1 + x/2^r|.
     fn bound(&self) -> f64 {
         let power = (1u64 << self.squarings) as f64;
         (1.0 + self.low / power).abs().max(1.0 + self.high / power)
@@ -105,7 +105,7 @@ fn check_squarings(squarings: usize) -> Result<(), PolyError> {
     })
 }
 
-/// The scale from which `count` squarings, the first at `depth`, lead to `target`.
+/// The scale from which `count` squarings, the first at depth `depth`, reach `target`.
 fn before_squarings(
     ladder: &Ladder,
     depth: usize,
@@ -125,7 +125,7 @@ fn squarings<A: Arithmetic>(
 ) -> Result<A::Value, A::Error> {
     let mut y = ar.within(y, bound);
     for _ in 0..count {
-        // Errors of both factors are one: 2y times it.
+        // Both factors have the same error, so it grows by 2y.
         let (exact, error) = ar.take_error(y);
         let mut sum = ar.sum(ar.limbs(&exact), ar.scale(&exact).times(ar.scale(&exact)))?;
         ar.add_product(&mut sum, &exact, &exact, Weight::ONE)?;

@@ -1,18 +1,18 @@
 //! 1/x and 1/√x on a positive range, by Goldschmidt's and Newton's iterations with relaxation.
 //!
 //! Both keep a quantity w that tends to 1: w = x·y for the inverse, w = x·y² for the root, known to lie in [e, 1].
-//! While e is small, the plain step moves it to about 2e (9e/4); a factor chosen from e, so that both ends of the range
-//! land on one value, moves it to about 4e (27e/4): adaptive successive over-relaxation, as THOR uses it. Factors of a
-//! message are free in a product ([`Weight`]), so relaxation costs nothing.
+//! While e is small, a plain step moves it to about 2e (9e/4). A factor chosen from e so that both ends of the range
+//! land on the same value moves it to about 4e (27e/4): adaptive successive over-relaxation, as used by THOR. Message
+//! factors are free in a product ([`Weight`]), so relaxation costs nothing.
 //!
-//! | function | step | levels a step | products a step |
+//! | function | step | levels per step | products per step |
 //! |---|---|---|---|
 //! | 1/x | w ← kw(2 − kw), y ← ky(2 − kw) | 1 | 2 (first 1, last 1 fewer) |
 //! | 1/√x | y ← (κ/2)·y·(3 − κ²·x·y²) | 2 | 3 |
 //!
-//! The first step of the inverse starts from the constant 1/high, so it is linear; but where high > 4, one level before
-//! it brings x to x/high, as squares of larger messages outgrow the primes. The root starts from a best polynomial in
-//! relative error. Results are centred by a last free factor. Outside of the range the iterations diverge: x must be
+//! The first step of the inverse starts from the constant 1/high, so it is linear. If high > 4, one level before it
+//! scales x to x/high, because squares of larger messages outgrow the primes. The root starts from a best polynomial in
+//! relative error. A last free factor centres the result. Outside the range the iterations diverge, so x must lie
 //! within it, errors included.
 
 use hushed_math::fit::minimax;
@@ -24,10 +24,10 @@ use super::report::{Approximation, greatest};
 use super::schedule::{Cost, Ladder, Schedule};
 use crate::scale::Scale;
 
-/// Messages up to this are squared as they are: w ← kw(2 − kw) with k ≤ 2 reproduces scales up to four times the prime.
+/// Messages up to this are squared unscaled: w ← kw(2 − kw) with k ≤ 2 reproduces scales up to four times the prime.
 const LARGEST_PLAIN: f64 = 4.0;
 
-/// More steps than any range in f64 needs.
+/// Step limit, more than any range in f64 needs.
 const MAX_STEPS: usize = 64;
 
 /// 1/x on [low, high] by relaxed Goldschmidt.
@@ -35,25 +35,25 @@ const MAX_STEPS: usize = 64;
 pub struct Inverse {
     low: f64,
     high: f64,
-    /// k of each step.
+    /// k for each step.
     relaxations: Vec<f64>,
-    /// The last factor.
+    /// The final centring factor.
     centre: f64,
     error: f64,
 }
 
 impl Inverse {
-    /// As many steps as the relative error `error` needs.
+    /// An inverse with as many steps as the relative error `error` needs.
     ///
     /// # Errors
-    /// [`PolyError::Range`] unless 0 < low < high, finite; [`PolyError::Parameter`] unless 2^-48 ≤ error < 1.
+    /// [`PolyError::Range`] unless 0 < low < high, all finite; [`PolyError::Parameter`] unless 2^-48 ≤ error < 1.
     pub fn new(low: f64, high: f64, error: f64) -> Result<Self, PolyError> {
         check(low, high, error)?;
         let enough = |steps: usize, off_centre: f64| steps > 0 && off_centre <= error;
         Ok(Self::until(low, high, enough))
     }
 
-    /// `steps` steps, whatever error they leave: where all ranges of a model shall cost the same.
+    /// An inverse with `steps` steps, whatever the error: for models where all ranges must cost the same.
     ///
     /// # Errors
     /// As [`Inverse::new`]; [`PolyError::Parameter`] unless 1 ≤ steps ≤ 64.
@@ -63,7 +63,7 @@ impl Inverse {
         Ok(Self::until(low, high, |done, _| done == steps))
     }
 
-    /// Steps until `enough` of (steps, greatest relative error).
+    /// Adds steps until `enough`(steps, largest relative error) holds.
     fn until(low: f64, high: f64, enough: impl Fn(usize, f64) -> bool) -> Self {
         let mut relaxations = Vec::new();
         let mut e = low / high;
@@ -86,7 +86,7 @@ impl Inverse {
         self.relaxations.len()
     }
 
-    /// Levels that it uses: one a step, and one before them if `high` is above 4.
+    /// Levels used: one per step, plus one before them if `high` is above 4.
     pub fn levels(&self) -> usize {
         self.steps() + usize::from(self.shrinks())
     }
@@ -114,7 +114,7 @@ impl Inverse {
         }
     }
 
-    /// What [`Inverse::evaluate`] computes, in f64.
+    /// The function that [`Inverse::evaluate`] computes, in f64.
     pub fn eval(&self, x: f64) -> f64 {
         let (mut w, mut y) = (x / self.high, 1.0 / self.high);
         for k in &self.relaxations {
@@ -126,7 +126,7 @@ impl Inverse {
     /// 1/x at the scale `target`, [`Inverse::levels`] levels below x.
     ///
     /// # Errors
-    /// Too few levels, scales far from the primes, or what the arithmetic refuses.
+    /// Fails for too few levels, scales far from the primes, or if the arithmetic fails.
     pub fn evaluate<A: Arithmetic>(
         &self,
         ar: &A,
@@ -147,7 +147,7 @@ impl Inverse {
             return ar.read_as(unit.evaluate(ar, &small, target)?, 1.0 / self.high);
         }
         let steps = self.steps();
-        // w_0 = x/high is x with a factor; after that w_i is itself.
+        // w_0 = x/high is x with a factor; later w_i have none.
         let (mut w, mut w_errors) = (Vec::with_capacity(steps), Vec::with_capacity(steps));
         let (exact, error) = ar.take_error(x.clone());
         w.push(exact);
@@ -160,7 +160,7 @@ impl Inverse {
             w.push(exact);
             w_errors.push(error);
         }
-        // Scales and integer factors of y backwards; y_1 is linear in x and can have any scale.
+        // Scales and integer factors of y are computed backwards; y_1 is linear in x and can have any scale.
         let mut weights = vec![Weight::ONE; steps];
         let mut now = target.value() * self.centre;
         for i in (1..steps).rev() {
@@ -182,7 +182,7 @@ impl Inverse {
         for (i, weight) in weights.iter().enumerate().skip(1) {
             let k = self.relaxations[i];
             let (exact, error) = ar.take_error(y);
-            // ky(2 − kw) with y ≤ 1/low: what errors of y and of w come to.
+            // The errors of y and w carried through ky(2 − kw), with y ≤ 1/low.
             let error = (2.0 * k * error).hypot(k * k / self.low * w_errors[i]);
             y = exact;
             let product = ar.scale(&w[i]).times(ar.scale(&y));
@@ -215,15 +215,15 @@ fn logistic<A: Arithmetic>(
     Ok(ar.within(ar.finish(sum)?, 1.0))
 }
 
-/// 1/√x on [low, high]: a best polynomial in relative error, then relaxed Newton steps.
+/// 1/√x on [low, high] by a best polynomial in relative error, then relaxed Newton steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InverseSqrt {
     low: f64,
     high: f64,
     seed: Polynomial,
-    /// κ of each step.
+    /// κ for each step.
     relaxations: Vec<f64>,
-    /// Greatest slope of each step: (3κ/2)·|1 − κ²w|.
+    /// Largest slope of each step: (3κ/2)·|1 − κ²w|.
     slopes: Vec<f64>,
     centre: f64,
     error: f64,
@@ -233,13 +233,13 @@ impl InverseSqrt {
     /// A seed of degree `seed` (1 to 15), then as many steps as the relative error `error` needs.
     ///
     /// # Errors
-    /// As [`Inverse::new`]; [`PolyError::Parameter`] for the degree of the seed, [`PolyError::Fit`].
+    /// As [`Inverse::new`]; [`PolyError::Parameter`] if the seed degree is out of range, [`PolyError::Fit`].
     pub fn new(low: f64, high: f64, seed: usize, error: f64) -> Result<Self, PolyError> {
         check(low, high, error)?;
         Self::until(low, high, seed, |_, off_centre| off_centre <= error)
     }
 
-    /// `steps` steps after the seed, whatever error they leave: where all ranges of a model shall cost the same.
+    /// `steps` steps after the seed, whatever the error: for models where all ranges must cost the same.
     ///
     /// # Errors
     /// As [`InverseSqrt::new`]; [`PolyError::Parameter`] unless steps ≤ 64.
@@ -249,7 +249,7 @@ impl InverseSqrt {
         Self::until(low, high, seed, |done, _| done == steps)
     }
 
-    /// Steps until `enough` of (steps, greatest relative error).
+    /// Adds steps until `enough`(steps, largest relative error) holds.
     fn until(
         low: f64,
         high: f64,
@@ -265,7 +265,7 @@ impl InverseSqrt {
             });
         }
         let fit = minimax(|x: f64| 1.0 / x.sqrt(), f64::sqrt, seed, low, high)?;
-        // A linear seed needs no change of interval: one level instead of two.
+        // A linear seed needs no change of interval, so one level instead of two.
         let polynomial = if seed == 1 {
             Polynomial::monomial(fit.monomial)?
         } else {
@@ -299,7 +299,7 @@ impl InverseSqrt {
         self.relaxations.len()
     }
 
-    /// Levels that it uses: the seed's, and two a step.
+    /// Levels used: those of the seed, plus two per step.
     pub fn levels(&self) -> usize {
         self.seed.depth() + 2 * self.steps()
     }
@@ -323,7 +323,7 @@ impl InverseSqrt {
         }
     }
 
-    /// What [`InverseSqrt::evaluate`] computes, in f64.
+    /// The function that [`InverseSqrt::evaluate`] computes, in f64.
     pub fn eval(&self, x: f64) -> f64 {
         let step = |y: f64, k: &f64| k / 2.0 * y * (3.0 - k * k * x * y * y);
         self.centre * self.relaxations.iter().fold(self.seed.eval(x), step)
@@ -332,7 +332,7 @@ impl InverseSqrt {
     /// 1/√x at the scale `target`, [`InverseSqrt::levels`] levels below x.
     ///
     /// # Errors
-    /// Too few levels, scales far from the primes, or what the arithmetic refuses.
+    /// Fails for too few levels, scales far from the primes, or if the arithmetic fails.
     pub fn evaluate<A: Arithmetic>(
         &self,
         ar: &A,
@@ -341,7 +341,7 @@ impl InverseSqrt {
     ) -> Result<A::Value, A::Error> {
         let first = self.seed.depth();
         let ladder = Ladder::new(ar, ar.limbs(x), self.levels())?;
-        // Backwards: y' = −(κ³/2)·(x·y)·y² has the scale s_x·s_y³·m/((κ³/2)·D²·D'), which gives s_y from that of y'.
+        // Backwards: y' = −(κ³/2)·(x·y)·y² has scale s_x·s_y³·m/((κ³/2)·D²·D'), which gives s_y from the scale of y'.
         let mut weights = Vec::with_capacity(self.steps());
         let mut now = target.value() * self.centre;
         for (i, kappa) in self.relaxations.iter().enumerate().rev() {
@@ -376,7 +376,7 @@ impl InverseSqrt {
     }
 }
 
-/// (3κ/2)·y − (κ³/2)·(x·y)·y², the second with `weight`; two levels below y.
+/// (3κ/2)·y − (κ³/2)·(x·y)·y², the second term with `weight`; two levels below y.
 fn newton_step<A: Arithmetic>(
     ar: &A,
     x: &A::Value,
@@ -406,9 +406,9 @@ fn newton(w: f64) -> f64 {
     w * (3.0 - w).powi(2) / 4.0
 }
 
-/// κ for w in [e, top]: κ²e and κ²top land on one value, the least of the range; the greatest is 1, at κ²w = 1.
+/// κ for w in [e, top]: κ²e and κ²top land on the same value, the new minimum; the maximum is 1, at κ²w = 1.
 fn relaxation(e: f64, top: f64) -> f64 {
-    // Below the one sought the upper end lands higher than the lower; κ²·top stays in [1, 3), where the step falls.
+    // Below the κ sought, the upper end lands higher than the lower; κ²·top stays in [1, 3), where the step decreases.
     let (mut low, mut high) = (1.0 / top, 3.0 / top);
     for _ in 0..200 {
         let middle = f64::midpoint(low, high);

@@ -18,7 +18,7 @@ fn the_inverse_has_the_stated_error_scale_and_cost() {
         );
         let ar = Clear::new(chain(inverse.levels()));
         let values = spread(low, high, 1000);
-        // Large values at a smaller scale, as one would.
+        // The input at scale 2^40, the result at 2^39.
         let x = ar.real(&values, Scale::from_bits(40));
         let y = inverse.evaluate(&ar, &x, Scale::from_bits(39)).unwrap();
         assert!(y.scale.matches(Scale::from_bits(39)));
@@ -36,7 +36,7 @@ fn the_inverse_has_the_stated_error_scale_and_cost() {
 
 #[test]
 fn relaxation_halves_the_steps() {
-    // Plain Goldschmidt needs log2(1/e) + log2(bits) steps: 10 + 4 here.
+    // Plain Goldschmidt needs log2(1/e) + log2(bits) steps, 10 + 4 here.
     let inverse = Inverse::new(1.0 / 1024.0, 1.0, 1e-6).unwrap();
     assert_eq!(inverse.steps(), 8);
     let exact = Inverse::new(0.25, 1.0, 2f64.powi(-48)).unwrap();

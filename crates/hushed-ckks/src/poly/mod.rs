@@ -1,17 +1,17 @@
-//! Polynomials of ciphertexts: Paterson–Stockmeyer in both bases, and functions made of it.
+//! Polynomials of ciphertexts: Paterson–Stockmeyer in both bases, and functions built from it.
 //!
-//! Everything is written over [`Arithmetic`], a handful of operations that the evaluator and a simulator in the clear
-//! ([`Clear`]) both have: the same code runs encrypted and, for tests, reports and plans, on plain numbers with exact
-//! levels and scales and with the errors that rescaling makes.
+//! Everything is generic over [`Arithmetic`], a handful of operations that both the evaluator and a plaintext simulator
+//! ([`Clear`]) implement. The same code runs encrypted and, for tests, reports and plans, on plain numbers with exact
+//! levels and scales and with the errors of rescaling.
 //!
-//! * [`evaluate`], [`evaluate_many`], [`compose`]: depth ⌈log2(degree + 1)⌉, few products, the result on the scale
-//!   asked for;
+//! * [`evaluate`], [`evaluate_many`], [`compose`]: depth ⌈log2(degree + 1)⌉, few products, and a result at the
+//!   requested scale;
 //! * [`Inverse`], [`InverseSqrt`]: Goldschmidt and Newton with relaxation, on a stated range;
 //! * [`ExpByLimit`]: (1 + x/2^r)^(2^r);
 //! * [`EvalMod`]: the modular reduction of bootstrapping.
 //!
-//! Scales are exact: no step assigns one. Where a factor can be chosen freely (a coefficient, an integer multiple) it
-//! is chosen so that terms that are added have one scale, and the last one so that the result has the scale asked for.
+//! Scales are exact: no step assigns one. Where a factor is free (a coefficient, an integer multiple), it is chosen so
+//! that the terms of a sum have the same scale, and the last one so that the result has the requested scale.
 
 mod arithmetic;
 mod chebyshev;

@@ -1,15 +1,15 @@
-//! Paterson–Stockmeyer with the scales worked out from the result backwards.
+//! Paterson–Stockmeyer, with scales computed backwards from the result.
 //!
-//! A node whose value shall have scale S after a rescale by D is a sum at scale U = S·D. In it, a coefficient of power
-//! T_k (scale s_k) is encoded at U/s_k, and q·T_g fits if q has the scale U/s_g: that is the target of the node q,
+//! A node whose value must have scale S after a rescale by D is a sum at scale U = S·D. In it, the coefficient of the
+//! power T_k (scale s_k) is encoded at U/s_k, and q·T_g fits if q has scale U/s_g. That is the target of the node q,
 //! whose sum is then at (U/s_g)·D', and so on down to linear combinations, which can have any scale. So every addition
-//! matches exactly, and the result lands on the scale asked for, whatever the primes are (as in Lattigo's polynomial
-//! evaluator; Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021).
+//! matches exactly, and the result has the requested scale, whatever the primes (as in Lattigo's polynomial evaluator;
+//! Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021).
 //!
-//! Chebyshev powers: T_(a+b) = 2·T_a·T_b − T_(a−b). The factor 2 is taken as half the scale, not as a multiple of the
-//! integers: then the scale that reproduces itself is 2D instead of D, and rescaling errors weigh half as much. An
-//! integer multiple makes up for scales that are too small ([`Weight::towards`]); those that are too large grow with
-//! each square, and are refused once a factor has too few bits.
+//! Chebyshev powers: T_(a+b) = 2·T_a·T_b − T_(a−b). The factor 2 halves the scale instead of doubling the integers, so
+//! the stable scale is 2D instead of D, and rescaling errors weigh half as much. An integer multiple makes up for
+//! scales that are too small ([`Weight::towards`]). Scales that are too large grow with each square, and are refused
+//! once a factor has too few bits.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::scale::Scale;
 /// p(x) at the scale `target`, [`Polynomial::depth`] levels below x.
 ///
 /// # Errors
-/// Too few levels, a target so small that factors lose their bits, or what the arithmetic refuses.
+/// Fails for too few levels, a target so small that factors lose their bits, or if the arithmetic fails.
 pub fn evaluate<A: Arithmetic>(
     ar: &A,
     x: &A::Value,
@@ -34,7 +34,7 @@ pub fn evaluate<A: Arithmetic>(
     values.pop().ok_or(PolyError::MixedBases.into())
 }
 
-/// Several polynomials of one input, each at its own target scale and its own depth: the powers are computed once.
+/// Several polynomials in one input, each at its own target scale and depth; the powers are computed once.
 ///
 /// # Errors
 /// As [`evaluate`], or [`PolyError::MixedBases`].
@@ -65,7 +65,7 @@ pub fn evaluate_many<A: Arithmetic>(
     polynomials.iter().map(value).collect()
 }
 
-/// p_s(x) in each slot s, a polynomial a slot, as [`evaluate`]: the same operations, with plaintext vectors for
+/// p_s(x) in each slot s, one polynomial per slot. Uses the operations of [`evaluate`], with plaintext vectors as
 /// coefficients.
 ///
 /// # Errors
@@ -82,8 +82,8 @@ pub fn evaluate_slots<A: SlotArithmetic>(
     evaluation.node(&coeffs, Parity::None, p.depth(), target)
 }
 
-/// p_n(…p_2(p_1(x))…): each on the interval that the one before reaches. Between them the scale is the one that is best
-/// for the next.
+/// p_n(…p_2(p_1(x))…), each on the interval that the previous one maps to. Intermediate scales are the best for the
+/// next polynomial.
 ///
 /// # Errors
 /// As [`evaluate`]; [`PolyError::MixedBases`] for no polynomials.
@@ -97,7 +97,7 @@ pub fn compose<A: Arithmetic>(
     let mut value: Option<A::Value> = None;
     for p in before {
         let now = value.as_ref().unwrap_or(x);
-        // The next one's first rescale is by the level below this one's result.
+        // The first rescale of the next polynomial drops the level just below this result.
         let ladder = Ladder::new(ar, ar.limbs(now), p.depth() + 1)?;
         let next = scale(2.0 * ladder.divisor(p.depth()))?;
         value = Some(evaluate(ar, now, p, next)?);
@@ -146,14 +146,14 @@ struct Powers<'a, A: Arithmetic> {
     ar: &'a A,
     chebyshev: bool,
     ladder: Ladder,
-    /// The scale that a power should have, by depth.
+    /// The scale that powers should have, by depth.
     scales: Vec<f64>,
     values: BTreeMap<usize, A::Value>,
 }
 
 impl<A: Arithmetic> Powers<'_, A> {
     fn get(&self, k: usize) -> &A::Value {
-        // The schedule lists every power that a step uses, and the walk that made it is the one that evaluates.
+        // The schedule lists every power that a step uses, because it was built by the same walk as the evaluation.
         &self.values[&k]
     }
 
@@ -189,7 +189,7 @@ struct Evaluation<'a, A: Arithmetic> {
 }
 
 impl<'a, A: Arithmetic> Evaluation<'a, A> {
-    /// The powers that `schedule` lists.
+    /// Computes the powers listed in `schedule`.
     fn new(ar: &'a A, x: &A::Value, schedule: Schedule, chebyshev: bool) -> Result<Self, A::Error> {
         let ladder = Ladder::new(ar, ar.limbs(x), schedule.cost().depth)?;
         let mut powers = Powers {
@@ -228,7 +228,7 @@ impl<'a, A: Arithmetic> Evaluation<'a, A> {
         Ok(value)
     }
 
-    /// Adds p without its constant term to a sum at scale `wide` of operands at depth `available`; returns that term.
+    /// Adds p without its constant term to a sum at scale `wide`, operands at depth `available`; returns that term.
     fn accumulate<C: Coefficient<A>>(
         &self,
         sum: &mut A::Sum,
@@ -260,8 +260,8 @@ impl<'a, A: Arithmetic> Evaluation<'a, A> {
         Ok(coeffs.swap_remove(0))
     }
 
-    /// Takes q with p = q·T_g + r off p, which becomes r. 2·T_g·T_j = T_(g+j) + T_(g−j), and g − j ≥ 1 as p has a
-    /// degree below 2g.
+    /// Splits p = q·T_g + r: returns q and leaves r. 2·T_g·T_j = T_(g+j) + T_(g−j), and g − j ≥ 1 because the degree of
+    /// p is below 2g.
     fn divide<C: Coefficient<A>>(&self, coeffs: &mut Vec<C>, g: usize) -> Vec<C> {
         let mut quotient = coeffs.split_off(g);
         if self.powers.chebyshev {

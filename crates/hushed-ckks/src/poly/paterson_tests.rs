@@ -1,4 +1,4 @@
-//! Evaluation in the clear: values, levels, exact scales, counted products.
+//! Evaluation in the clear: values, levels, exact scales, and counted products.
 
 use super::*;
 use crate::poly::clear::Clear;
@@ -21,7 +21,7 @@ fn check(p: &Polynomial, low: f64, high: f64, input: Scale, target: Scale) {
     assert_eq!(y.limbs, 1);
     for (v, x) in y.slots.iter().zip(&values) {
         let error = (v.re - p.eval(*x)).abs();
-        // The input's own rounding counts degree² times at the ends.
+        // The rounding of the input counts degree² times at the ends.
         let allowed = 1e-9 + 1e-12 * (p.degree() * p.degree()) as f64;
         assert!(error < allowed, "degree {} at {x}: {error:e}", p.degree());
     }
@@ -71,7 +71,7 @@ fn large_degrees_other_intervals_and_other_scales() {
         let p = Polynomial::chebyshev(coeffs(degree, Parity::None), -3.0, 5.0).unwrap();
         check(&p, -3.0, 5.0, Scale::from_bits(40), Scale::from_bits(42));
     }
-    // Scales away from the primes' size, above and below, and no power of two.
+    // Scales away from the size of the primes, above and below, and not powers of two.
     let p = Polynomial::chebyshev(coeffs(30, Parity::Even), -1.0, 1.0).unwrap();
     let p = p.with_parity(Parity::Even).unwrap();
     for (input, target) in [(38.0, 40.0), (40.3, 37.7), (41.0, 45.0), (40.5, 40.0)] {

@@ -1,22 +1,22 @@
-//! Polynomials whose coefficients differ from slot to slot: packed rows hold columns or heads with intervals of their
-//! own beside each other. A coefficient is then a plaintext vector; operations and levels are those of one polynomial.
+//! Polynomials whose coefficients differ between slots: packed rows hold columns or heads, each with its own interval.
+//! A coefficient is then a plaintext vector; operations and levels are those of a single polynomial.
 
 use super::arithmetic::{Arithmetic, PolyError, SlotArithmetic};
 use super::chebyshev::{Basis, MAX_DEGREE, Polynomial};
 use super::schedule::log2_ceil;
 
-/// A polynomial in T_k(t), t in [−1, 1], in each slot, all of one degree. The slots' polynomials repeat after a period.
+/// One polynomial per slot in T_k(t), t in [−1, 1], all of the same degree. They repeat after a period.
 #[derive(Clone, PartialEq)]
 pub struct SlotPolynomial {
-    /// Coefficient k of all slots of a period, from k = 0.
+    /// Coefficient k for all slots of a period, from k = 0.
     coeffs: Vec<Vec<f64>>,
 }
 
 impl SlotPolynomial {
-    /// `polynomials[s]` in slot s, all on [−1, 1] in the Chebyshev basis; 0 where there is none.
+    /// `polynomials[s]` in slot s, all on [−1, 1] in the Chebyshev basis; 0 where it is `None`.
     ///
     /// # Errors
-    /// [`PolyError::Degree`] for a degree of 0, more than [`MAX_DEGREE`], or one below that of a polynomial;
+    /// [`PolyError::Degree`] if `degree` is 0, above [`MAX_DEGREE`], or below that of a polynomial;
     /// [`PolyError::MixedBases`] for another basis or interval.
     pub fn new(degree: usize, polynomials: &[Option<&Polynomial>]) -> Result<Self, PolyError> {
         let limit = MAX_DEGREE;
@@ -45,37 +45,37 @@ impl SlotPolynomial {
         Ok(Self { coeffs })
     }
 
-    /// Coefficients, from that of T_0.
+    /// Coefficients, starting with that of T_0.
     pub fn coeffs(&self) -> &[Vec<f64>] {
         &self.coeffs
     }
 
-    /// Levels of its evaluation.
+    /// Levels that an evaluation uses.
     pub fn depth(&self) -> usize {
         log2_ceil(self.coeffs.len())
     }
 
-    /// A polynomial that takes the same operations.
+    /// A polynomial that needs the same operations.
     pub(super) fn shape(&self) -> Result<Polynomial, PolyError> {
         Polynomial::chebyshev(vec![1.0; self.coeffs.len()], -1.0, 1.0)
     }
 }
 
-/// A coefficient: one for all slots, or one a slot.
+/// A coefficient: one for all slots, or one per slot.
 pub(super) trait Coefficient<A: Arithmetic>: Clone {
-    /// Adds itself times x to a sum.
+    /// Adds this coefficient times x to a sum.
     fn add_multiple(&self, ar: &A, sum: &mut A::Sum, x: &A::Value) -> Result<(), A::Error>;
 
-    /// x + itself.
+    /// x plus this coefficient.
     fn add_to(&self, ar: &A, x: A::Value) -> Result<A::Value, A::Error>;
 
-    /// Subtracts another one.
+    /// Subtracts another coefficient.
     fn subtract(&mut self, other: &Self);
 
-    /// Twice itself.
+    /// Doubles the coefficient.
     fn double(&mut self);
 
-    /// The sum of the sizes of some, at the slot where it is largest.
+    /// The sum of the magnitudes of `all`, in the slot where it is largest.
     fn sizes(all: &[Self]) -> f64;
 }
 
@@ -101,7 +101,7 @@ impl<A: Arithmetic> Coefficient<A> for f64 {
     }
 }
 
-/// One number a slot of a period.
+/// One number per slot of a period.
 #[derive(Clone)]
 pub(super) struct Numbers(pub Vec<f64>);
 

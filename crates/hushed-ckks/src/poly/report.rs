@@ -1,4 +1,4 @@
-//! The properties of an approximation: interval, degree, error, cost.
+//! Properties of an approximation: interval, degree, error, cost.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ pub struct Approximation {
     pub name: &'static str,
     /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
     /// Degree as a polynomial of the input.
     pub degree: usize,
-    /// Greatest error on the interval in exact arithmetic.
+    /// Largest error on the interval in exact arithmetic.
     pub error: f64,
-    /// Whether the error is divided by the function's value.
+    /// Whether the error is relative to the function's value.
     pub relative: bool,
     /// Products, relinearisations, multiples, levels.
     pub cost: Cost,
@@ -45,10 +45,10 @@ impl fmt::Display for Approximation {
     }
 }
 
-/// Greatest of `error` over [low, high], by sampling: smooth functions with a few dozen extrema at most.
+/// The largest `error` over [low, high], by sampling, for smooth functions with at most a few dozen extrema.
 pub(super) fn greatest(low: f64, high: f64, error: impl Fn(f64) -> f64) -> f64 {
     const SAMPLES: u32 = 20_000;
-    // Half evenly, half dense at the lower end, where inverses bend.
+    // Half are evenly spaced, half dense at the lower end, where inverses bend.
     let at = |i: u32| {
         let u = f64::from(i) / f64::from(SAMPLES);
         [low + (high - low) * u, low + (high - low) * u.powi(4)]

@@ -1,23 +1,23 @@
-//! The order of products: which powers, which splits, at which depth; and what that costs.
+//! The order of products: which powers and splits, at which depth, and at what cost.
 //!
-//! A polynomial is p = q·T_g + r with g the largest power of two up to its degree. A node at depth d (its value is
-//! there after d rescales) multiplies operands of depth d − 1, so q is a node at depth d − 1, and r, which is only
-//! added, joins the *same* sum: its own products q'·T_g' are added before the one relinearisation and the one rescale
-//! of the node. What has a degree below the baby step, and powers no deeper than d − 1, is a linear combination of
-//! powers in that sum. So
+//! A polynomial is p = q·T_g + r, with g the largest power of two up to its degree. A node at depth d (its value is
+//! available after d rescales) multiplies operands of depth d − 1. So q is a node at depth d − 1, and r, which is only
+//! added, joins the *same* sum: its own products q'·T_g' are added before the single relinearisation and rescale of the
+//! node. A part of degree below the baby step, with powers no deeper than d − 1, is a linear combination of powers in
+//! that sum. So
 //!
 //! * the depth is ⌈log2(degree + 1)⌉, coefficients included: a node at depth d holds degrees up to 2^d − 1;
-//! * a node costs one relinearisation, however many products it adds up.
+//! * a node costs one relinearisation, however many products it sums.
 //!
-//! The baby step is chosen by counting. Powers of even (odd) polynomials are even (odd, and powers of two) by
-//! themselves: a split by an even g keeps the parity.
+//! The baby step is chosen by counting. Even (odd) polynomials need only even powers (odd ones and powers of two): a
+//! split by an even g keeps the parity.
 
 use std::collections::BTreeSet;
 
 use super::arithmetic::{Arithmetic, PolyError};
 use super::chebyshev::{Parity, Polynomial};
 
-/// What an evaluation costs.
+/// The cost of an evaluation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Products of two vectors.
@@ -26,18 +26,18 @@ pub struct Cost {
     pub relinearisations: usize,
     /// Multiples by a coefficient.
     pub multiples: usize,
-    /// Rescales one after another.
+    /// Consecutive rescales.
     pub depth: usize,
 }
 
 impl Cost {
-    /// In relinearisations: a product is about a fifth of one, a multiple a fortieth.
+    /// Weighted cost: a product is about a fifth of a relinearisation, a multiple a fortieth.
     fn weight(&self) -> usize {
         40 * self.relinearisations + 8 * self.products + self.multiples
     }
 }
 
-/// What to do with a polynomial of some degree.
+/// How to evaluate a polynomial of some degree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A linear combination of powers.
@@ -46,7 +46,7 @@ pub(crate) enum Step {
     Split(usize),
 }
 
-/// The powers and the baby step for one or several polynomials of one input.
+/// The powers and the baby step for one or several polynomials in one input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     baby: usize,
@@ -55,7 +55,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The cheapest for these polynomials.
+    /// The cheapest schedule for these polynomials.
     pub fn new(polynomials: &[&Polynomial]) -> Self {
         let largest = polynomials.iter().map(|p| p.degree()).max().unwrap_or(1);
         let babies = (1..=log2_ceil(largest + 1)).map(|log| Self::with_baby(polynomials, 1 << log));
@@ -75,7 +75,7 @@ impl Schedule {
             walk.cost.depth = walk.cost.depth.max(depth);
             walk.node(p.degree(), p.parity(), depth);
         }
-        // In ascending order each power comes after what it is made of.
+        // In ascending order, each power comes after its factors.
         let powers: Vec<usize> = walk.powers.into_iter().collect();
         walk.cost.products += powers.len();
         walk.cost.relinearisations += powers.len();
@@ -86,23 +86,23 @@ impl Schedule {
         }
     }
 
-    /// The powers above the first that are computed, ascending.
+    /// The powers to compute, above the first, ascending.
     pub fn powers(&self) -> &[usize] {
         &self.powers
     }
 
-    /// What it costs, without a change of interval.
+    /// The cost, without a change of interval.
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// What to do with a polynomial of `degree` where powers of depth up to `available` may be used.
+    /// The step for a polynomial of `degree` if powers of depth up to `available` may be used.
     pub(crate) fn step(&self, degree: usize, available: usize) -> Step {
         step(self.baby, degree, available)
     }
 }
 
-/// The walk of the evaluation, counting.
+/// Walks through the evaluation, counting.
 struct Walk {
     baby: usize,
     powers: BTreeSet<usize>,
@@ -116,7 +116,7 @@ impl Walk {
         }
     }
 
-    /// Counts one sum; whether it has products.
+    /// Counts one sum; returns whether it has products.
     fn accumulate(&mut self, degree: usize, parity: Parity, available: usize) -> bool {
         match step(self.baby, degree, available) {
             Step::Combine => {
@@ -147,7 +147,7 @@ impl Walk {
         let (a, b) = factors(k);
         self.need(a);
         self.need(b);
-        // T_a·T_b = (T_(a+b) + T_(a−b))/2; the monomial basis does not use it, and has it nearly always anyway.
+        // T_a·T_b = (T_(a+b) + T_(a−b))/2; the monomial basis does not need T_(a−b), but nearly always has it anyway.
         self.need(a - b);
     }
 }
@@ -160,7 +160,7 @@ fn step(baby: usize, degree: usize, available: usize) -> Step {
     }
 }
 
-/// Degree of a remainder modulo power `g`, an even number.
+/// Degree of the remainder modulo the power `g`, which is even.
 pub(crate) fn remainder_degree(g: usize, parity: Parity) -> usize {
     if parity == Parity::Even { g - 2 } else { g - 1 }
 }
@@ -176,7 +176,7 @@ pub(crate) fn log2_ceil(k: usize) -> usize {
     k.next_power_of_two().trailing_zeros() as usize
 }
 
-/// Primes at each depth below an operand, and what each level divides by.
+/// Number of primes at each depth below an operand, and the divisor of each level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ladder {
     limbs: Vec<usize>,
@@ -211,18 +211,18 @@ impl Ladder {
         Ok(ladder)
     }
 
-    /// Primes after `depth` rescales.
+    /// Number of primes after `depth` rescales.
     pub fn limbs(&self, depth: usize) -> usize {
         self.limbs[depth]
     }
 
-    /// What the rescale from `depth` to `depth` + 1 divides by.
+    /// The divisor of the rescale from `depth` to `depth` + 1.
     pub fn divisor(&self, depth: usize) -> f64 {
         self.divisors[depth]
     }
 
-    /// Scales of powers at depth 0, 1, …, such that each square lands on the next and the last on `factor` times the
-    /// last divisor: with equal divisors D all are `factor`·D, the scale that squares of `factor` messages reproduce.
+    /// Scales of powers at depth 0, 1, …, such that each square lands on the next and the last is `factor` times the
+    /// last divisor. With equal divisors D all are `factor`·D, the scale that squaring with `factor` preserves.
     pub(crate) fn power_scales(&self, factor: f64) -> Vec<f64> {
         let mut scales = vec![factor * self.divisors.last().copied().unwrap_or(1.0)];
         for divisor in self.divisors.iter().rev() {
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn relinearisations_of_known_degrees() {
-        // (degree, parity, relinearisations, products): the even polynomial of degree 30 is that of EvalMod.
+        // (degree, parity, relinearisations, products): EvalMod uses the even polynomial of degree 30.
         for (degree, parity, relinearisations, products) in [
             (1, Parity::None, 0, 0),
             (2, Parity::None, 1, 1),

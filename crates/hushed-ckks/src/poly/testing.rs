@@ -1,7 +1,7 @@
-//! What the tests of this module share.
+//! Helpers for this module's tests.
 
-/// q0 of 50 bits and `levels` primes near 2^40, above and below in turn as parameter sets have them. Not all are prime:
-/// nobody here asks.
+/// q0 of 50 bits and `levels` moduli near 2^40, alternately below and above as in parameter sets. Not all are prime,
+/// which does not matter here.
 pub(super) fn chain(levels: usize) -> Vec<u64> {
     let near = |i: u64| {
         let step = 131_072 * (i / 2 + 1);
@@ -16,7 +16,7 @@ pub(super) fn chain(levels: usize) -> Vec<u64> {
         .collect()
 }
 
-/// `count` values from `low` to `high`, both included.
+/// `count` evenly spaced values from `low` to `high`, both included.
 pub(super) fn spread(low: f64, high: f64, count: u32) -> Vec<f64> {
     let at = |i: u32| low + (high - low) * f64::from(i) / f64::from(count - 1);
     (0..count).map(at).collect()

@@ -1,6 +1,5 @@
-//! One full-slot bootstrap of each preset that is made for it, at 128 bits: uniform messages in the unit square in all
-//! slots, and the error over all of them. And the audit of its keys: every sample is checked against the security
-//! table.
+//! One full-slot bootstrap with each bootstrapping preset, at 128 bits: messages uniform in the unit square in all
+//! slots, and the error over all slots. Also audits the keys, checking every sample against the security table.
 
 use std::sync::Arc;
 
@@ -18,8 +17,8 @@ fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
         .collect()
 }
 
-/// Every sample of the keys of a whole bootstrap is within the table, no two share their uniform part, and none is left
-/// out.
+/// Checks that every sample of a bootstrap's keys is within the table, that no two share their uniform part, and that
+/// none is missing.
 fn audit_keys(params: &CkksParams, plan: &EvalKeyPlan, keys: &EvalKeys) {
     let samples: Vec<PublishedSample> = keys.published().collect();
     audit(&samples).unwrap();
@@ -46,12 +45,12 @@ fn audit_keys(params: &CkksParams, plan: &EvalKeyPlan, keys: &EvalKeys) {
     assert!(raised > 1, "{raised} ways back from the sparse secret");
 }
 
-/// (least, mean) of −log2|error| over real and imaginary parts of all slots.
+/// Least and mean of −log2|error| over real and imaginary parts of all slots.
 fn precision(params: &Arc<CkksParams>) -> (f64, f64) {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default()).unwrap();
     let plan = bootstrapper.key_plan().unwrap();
     let memory = plan.memory_bytes(params.rlwe()).unwrap() + bootstrapper.plaintext_bytes();
-    // Inference may have as much again in keys of its own.
+    // This leaves inference as much again for its own keys.
     assert!(memory < 4 << 30, "{memory} bytes of keys and matrices");
     assert!(plan.artefact_bytes(params.rlwe()).unwrap() < 3 << 30);
     let mut rng = SecretRng::insecure_from_seed(16);
@@ -89,7 +88,7 @@ fn n15_bootstraps_all_slots() {
 
 #[test]
 fn n16_bootstraps_all_slots() {
-    // Without the vector kernels it would take minutes; N = 2^15 is tested everywhere.
+    // Without the vector kernels this would take minutes; N = 2^15 is tested everywhere.
     if Cpu::get().ifma().is_none() {
         println!("skipped: avx512-ifma");
         return;

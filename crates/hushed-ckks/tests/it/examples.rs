@@ -1,4 +1,4 @@
-//! The examples run, and their answers are right.
+//! Checks that the examples run and give correct answers.
 
 #[path = "../../examples/encrypt.rs"]
 #[allow(dead_code, reason = "the example's own main")]

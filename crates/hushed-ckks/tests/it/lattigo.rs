@@ -1,5 +1,5 @@
-//! Hushed's results beside Lattigo's on the same input: the coefficients of an encoding, the slots of a decoding, and
-//! the message error of a whole bootstrap.
+//! Compares Hushed with Lattigo on the same input: the coefficients of an encoding, the slots of a decoding, and the
+//! message error of a whole bootstrap.
 //!
 //! `benches/peers/lattigo -mode answers` wrote `data/lattigo.json`. Values are compared, not bytes: noise and primes
 //! differ.
@@ -17,7 +17,7 @@ fn answers() -> Value {
     serde_json::from_str(include_str!("../data/lattigo.json")).unwrap()
 }
 
-/// The input of both: a linear congruence mapped to [−1, 1), real part first.
+/// The input of both: a linear congruential generator mapped to [−1, 1), real part first.
 fn inputs(slots: usize) -> Vec<Complex64> {
     let mut state = 20_251_120_u64;
     let mut next = || {
@@ -40,13 +40,13 @@ fn encodings_have_the_same_coefficients() {
     let found = encoder.decode_coefficients(&plain.poly().clone().into_coeff(), Scale::ONE);
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
-        // Both round a transform in double precision.
+        // Both round a transform computed in double precision.
         let difference = found - expected.as_f64().unwrap();
         assert!(difference.abs() <= 1.0, "{found} {expected}");
     }
 }
 
-/// Of coefficients that are the encoding of nothing in particular.
+/// For arbitrary coefficients, not from an encoding.
 #[test]
 fn coefficients_decode_to_the_same_slots() {
     let answers = answers();
@@ -101,7 +101,7 @@ fn a_bootstrap_returns_the_same_message_as_precisely_as_declared() {
         "{} bits at the worst slot",
         -worst.log2()
     );
-    // Theirs has 60-bit primes and is more precise; both are the message within what each declares.
+    // Lattigo's has 60-bit primes and is more precise; both match the message within their stated precision.
     let least = theirs["precision_bits_min"].as_f64().unwrap();
     let bound = 2f64.powi(-15) + 2f64.powf(-least);
     for (slot, ours) in theirs["first_slots"].as_array().unwrap().iter().zip(&found) {

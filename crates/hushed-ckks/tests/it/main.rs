@@ -1,4 +1,4 @@
-//! Tests of the crate from outside, in one binary: linking it costs more than most of them.
+//! Integration tests of the crate in one binary, because linking takes longer than most of them.
 
 mod bootstrap;
 mod examples;

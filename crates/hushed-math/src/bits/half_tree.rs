@@ -1,18 +1,18 @@
-//! Single-point correlated OT by the half-tree (Guo, Yang, Wang, Zhang, Xie, Liu, Zhao, EUROCRYPT
-//! 2023, correlated GGM): a binary tree whose every level sums to `delta`, one hash a parent.
+//! Single-point correlated OT by the half-tree (Guo, Yang, Wang, Zhang, Xie, Liu, Zhao, EUROCRYPT 2023, correlated
+//! GGM): a binary tree in which every level sums to `delta`, with one hash per parent.
 //!
-//! The tree of depth h consumes h correlated OTs `(q_1..q_h; b_1..b_h, m_i = q_i ⊕ b_i·delta)`. The
-//! sender's level 1 is `(q_1, q_1 ⊕ delta)`; a parent p has the children `H(p)`, `H(p) ⊕ p`. For each
-//! level i = 2..h it sends `c_i = q_i ⊕ ⨁ left children`. The receiver thereby learns, in level i,
-//! the sum of the children of side b_i, hence every node but one; the unknown leaf α has the bits
-//! ¬b_1, …, ¬b_h from the top down and is uniform because the b_i are. Nothing is sent back.
+//! The tree of depth h consumes h correlated OTs `(q_1..q_h; b_1..b_h, m_i = q_i ⊕ b_i·delta)`. The sender's level 1 is
+//! `(q_1, q_1 ⊕ delta)`; a parent p has the children `H(p)`, `H(p) ⊕ p`. For each level i = 2..h the sender sends
+//! `c_i = q_i ⊕ ⨁ left children`. The receiver thereby learns, in level i, the sum of the children of side b_i, hence
+//! every node but one; the unknown leaf α has the bits ¬b_1, …, ¬b_h from the top down and is uniform because the b_i
+//! are. Nothing is sent back.
 //!
 //! Result on 2^h leaves: `receiver[j] = sender[j] ⊕ [j = α]·delta`, lsb of the sender's leaves 0, lsb
 //! of the receiver's `[j = α]` (given `lsb(delta) = 1`).
 //!
-//! H(p) = π(σ(p)) ⊕ σ(p) is the hash of [`super::PadHash`] without a tweak. Every level of every tree has a
-//! key of its own: the receiver knows H(known ⊕ delta) of each, the one target under that key, so that finding
-//! delta takes 2^128 calls whatever the number of trees.
+//! H(p) = π(σ(p)) ⊕ σ(p) is the hash of [`super::PadHash`] without a tweak. Every level of every tree has its own key:
+//! the receiver knows H(known ⊕ delta) of each, the only target under that key, so finding delta takes 2^128 calls
+//! however many trees there are.
 //!
 //! α is secret: the receiver's passes touch every node alike and select by masks.
 
@@ -23,7 +23,7 @@ use crate::machine::cpu::Cpu;
 /// Leaves handled by one table of [`patch_leaves`].
 const GROUP: usize = 32;
 
-/// Deepest tree; keeps positions well inside a word, trees inside the cache and the keys of a tree in one batch.
+/// Maximum depth; keeps positions well inside a word, trees inside the cache and the keys of a tree in one batch.
 pub const MAX_DEPTH: usize = 24;
 
 /// The tree expander under the keys of one public seed.
@@ -33,7 +33,7 @@ pub struct HalfTree {
 }
 
 impl HalfTree {
-    /// Under a public seed, drawn by both parties for this session and this use.
+    /// The expander under a public seed that both parties draw for this session and this use.
     pub fn new(seed: [u8; 16]) -> Self {
         HalfTree::with_cpu(seed, Cpu::get())
     }
@@ -56,8 +56,8 @@ impl HalfTree {
         batch
     }
 
-    /// The sender's tree number `tree` under the seed, a number that is used once: `q` are its h blocks, `corrections`
-    /// the h−1 blocks to send (levels 2..h), `leaves` the 2^h results.
+    /// Expands the sender's tree number `tree`, a number used once per seed: `q` holds its h blocks, `corrections`
+    /// receives the h−1 blocks to send (levels 2..h), `leaves` the 2^h results.
     ///
     /// # Panics
     /// If the lengths do not fit each other or h is not in 1..=[`MAX_DEPTH`].
@@ -81,9 +81,8 @@ impl HalfTree {
         leaves.iter_mut().for_each(|b| *b = b.without_lsb());
     }
 
-    /// The receiver's tree of the same number: `m` are its h blocks (choice bits in their lsb), `corrections` the
-    /// sender's h−1 blocks, `leaves` the 2^h results. The position α is the index of the one leaf
-    /// with lsb 1.
+    /// Expands the receiver's tree of the same number: `m` holds its h blocks (choice bits in their lsb), `corrections`
+    /// the sender's h−1 blocks; `leaves` receives the 2^h results. The one leaf with lsb 1 is at position α.
     ///
     /// # Panics
     /// As [`HalfTree::expand_sender`].
@@ -96,8 +95,8 @@ impl HalfTree {
     ) {
         check_lengths(m.len(), corrections.len(), leaves.len());
         let keys = self.keys(tree, corrections.len());
-        // Level 1: node b_1 is m_1, the other is unknown and stays zero. An unknown node is a wrong
-        // value that is expanded like the rest, so that no step depends on where it is.
+        // Level 1: node b_1 is m_1, the other is unknown and stays zero. An unknown node holds a wrong value that is
+        // expanded like the rest, so that no step depends on its position.
         let b = m[0].lsb_mask();
         leaves[0] = m[0] & !b;
         leaves[1] = m[0] & b;
@@ -108,8 +107,8 @@ impl HalfTree {
         for (i, (m, c)) in m[1..].iter().zip(corrections).enumerate() {
             let sums = keys.half_tree_level(i, &mut leaves[..4 << i], fix_at, fix);
             let LevelSums { left, all: parents } = sums;
-            // Sum of all children of side b as they stand, the unknown node's known child among
-            // them with a wrong value; c ⊕ m is what that sum must be.
+            // Sum of all children of side b as they stand, including the unknown node's known child with its wrong
+            // value; c ⊕ m is the correct sum.
             let side = left ^ (parents & m.lsb_mask());
             fix = *c ^ *m ^ side;
             let b = bit(m);
@@ -117,8 +116,8 @@ impl HalfTree {
             alpha = 2 * alpha + (1 - b);
             all = parents ^ fix;
         }
-        // The leaf α stands wrong at g and becomes `(all leaves) ⊕ g`, the sum of the others, which
-        // is the sender's leaf ⊕ delta. Its sibling still needs the last level's fix.
+        // Leaf α holds a wrong value g and becomes `(all leaves) ⊕ g`, the sum of the others, which is the sender's
+        // leaf ⊕ delta. Its sibling still needs the last level's fix.
         patch_leaves(leaves, alpha, fix, all);
     }
 }
@@ -134,8 +133,8 @@ fn check_lengths(h: usize, corrections: usize, leaves: usize) {
 /// Clears every lsb, XORs `sibling_fix` onto leaf `alpha ^ 1` (if there are levels below the first)
 /// and `alpha_fix` with lsb 1 onto leaf `alpha`.
 ///
-/// `alpha` is secret: the low bits select inside a table built by masks, the high bits mask the
-/// table as a whole, once for each group of leaves.
+/// `alpha` is secret: the low bits select inside a table built by masks, the high bits mask the table as a whole, once
+/// per group of leaves.
 fn patch_leaves(leaves: &mut [Block], alpha: u64, sibling_fix: Block, alpha_fix: Block) {
     let (low, high) = (alpha % GROUP as u64, alpha / GROUP as u64);
     let mut table = [Block::ZERO; GROUP];
@@ -188,7 +187,7 @@ mod tests {
         }
     }
 
-    /// The same blocks in another tree or on another level meet another key: the receiver's targets are one a key.
+    /// The same blocks in another tree or on another level use another key: the receiver has one target per key.
     #[test]
     fn f3_every_level_of_every_tree_has_a_key_of_its_own() {
         let tree = HalfTree::new([7; 16]);

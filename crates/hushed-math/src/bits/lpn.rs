@@ -1,27 +1,26 @@
 //! The local linear code of primal LPN: each row of the public matrix has [`TAPS`] ones in random
 //! columns, `out[r] = noise[r] ⊕ ⨁_{j<10} secret[column(r, j)]`.
 //!
-//! Columns come from the AES-128 counter stream under a public seed. Four rows share seven blocks,
-//! 14 words of 64 bits; word w gives the taps 3w, 3w+1, 3w+2 of the four rows' forty, as its bits
-//! 0.., 21.. and 42.., masked to `log2(k)` bits. k is a power of two, so a mask is exact and nothing
-//! is divided. Columns are public: the gathers leak nothing.
+//! Columns come from the AES-128 counter stream under a public seed. Four rows share seven blocks, 14 words of 64 bits;
+//! word w gives taps 3w, 3w+1, 3w+2 of the four rows' forty, as its bits 0.., 21.. and 42.., masked to `log2(k)` bits.
+//! k is a power of two, so a mask is exact and no division is needed. Columns are public: the gathers leak nothing.
 
 use super::Block;
 use super::aes::AesKey;
 
-/// Ones in a row (with replacement: two equal taps cancel).
+/// Ones per row (with replacement: two equal taps cancel).
 pub const TAPS: usize = 10;
 
 /// Rows that share a stretch of the stream.
 pub const ROW_GROUP: usize = 4;
 
-/// Blocks of the stream for one group: 14 words of three taps cover 40.
+/// Stream blocks per group: 14 words of three taps cover 40.
 const GROUP_BLOCKS: usize = 7;
 
-/// Bits of the stream for one tap.
+/// Stream bits per tap.
 const TAP_BITS: u32 = 21;
 
-/// Groups whose columns are made at once: 3.5 KiB, which stays in the first cache.
+/// Groups whose columns are generated at once: 3.5 KiB, which stays in the first-level cache.
 const GROUPS: usize = 32;
 
 /// A code with 2^log_k columns.
@@ -51,8 +50,8 @@ impl LpnCode {
     /// `out[r] = noise[r] ⊕ (row first_row + r applied to secret)`.
     ///
     /// # Panics
-    /// If `secret` has not k blocks, `noise` and `out` differ in length, or `first_row` or the length
-    /// is no multiple of [`ROW_GROUP`].
+    /// If `secret` does not have k blocks, `noise` and `out` differ in length, or `first_row` or the length is not a
+    /// multiple of [`ROW_GROUP`].
     pub fn encode(&self, first_row: u64, secret: &[Block], noise: &[Block], out: &mut [Block]) {
         assert_eq!(secret.len(), self.columns(), "one block a column");
         assert_eq!(noise.len(), out.len(), "one noise block a row");
@@ -110,7 +109,7 @@ fn gather(
 #[cfg(target_arch = "x86_64")]
 use x86::Lane;
 
-/// A block in an SSE2 register (part of every x86-64): integer code would load each half apart.
+/// A block in an SSE2 register (part of every x86-64): integer code would load each half separately.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Block;

@@ -2,12 +2,12 @@
 //!
 //! `(bit & 1).wrapping_neg()` alone does not keep a choice free of branches: the compiler knows that the mask is zero
 //! or all ones, and turns a loop that applies one mask to a row into a test of the bit and a jump past the row. Every
-//! mask here goes through an optimisation barrier, after which the compiler takes it for any word.
+//! mask here goes through an optimisation barrier, after which the compiler must treat it as an arbitrary word.
 
 use super::Block;
 use core::ops::{BitAnd, Not};
 
-/// All zeros or all ones, as a secret bit was 0 or 1. No `Debug`, no comparison.
+/// All zeros or all ones, for a secret bit 0 or 1. No `Debug`, no comparison.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Mask(u64);
@@ -27,8 +27,8 @@ impl Mask {
         Mask::from_bit(((differ | differ.wrapping_neg()) >> 63) ^ 1)
     }
 
-    /// One mask a bit of `word`, least significant first. One barrier for all of them: they pass it in memory, so that
-    /// making and using them stays open to vector instructions.
+    /// One mask per bit of `word`, least significant first. One barrier serves all of them: they pass it in memory, so
+    /// that making and using them can still be vectorised.
     #[inline(always)]
     pub fn from_word(word: u64) -> [Mask; 64] {
         let mut masks = Mask::from_public_word(word);
@@ -36,19 +36,19 @@ impl Mask {
         masks
     }
 
-    /// [`Mask::from_bit`] of a bit that everybody may know: without the barrier.
+    /// [`Mask::from_bit`] for a public bit, without the barrier.
     #[inline(always)]
     pub fn from_public_bit(bit: u64) -> Mask {
         Mask((bit & 1).wrapping_neg())
     }
 
-    /// [`Mask::from_word`] of bits that everybody may know: without the barrier.
+    /// [`Mask::from_word`] for public bits, without the barrier.
     #[inline(always)]
     pub fn from_public_word(word: u64) -> [Mask; 64] {
         core::array::from_fn(|i| Mask::from_public_bit(word >> i))
     }
 
-    /// All ones at place `at`, zeros at the others, by one barrier as in [`Mask::from_word`].
+    /// All ones at place `at`, zeros elsewhere, with one barrier as in [`Mask::from_word`].
     #[inline(always)]
     pub fn one_hot<const N: usize>(at: u64) -> [Mask; N] {
         let mut masks: [Mask; N] = core::array::from_fn(|i| {
@@ -99,7 +99,7 @@ impl Not for Mask {
     }
 }
 
-/// `x`, of which the compiler knows nothing any more. `pure` lets it drop or move the barrier, not look through it.
+/// `x`, about which the compiler now knows nothing. `pure` lets it drop or move the barrier, not look through it.
 #[inline(always)]
 fn barrier(mut x: u64) -> u64 {
     #[cfg(any(
@@ -122,7 +122,7 @@ fn barrier(mut x: u64) -> u64 {
     x
 }
 
-/// The same for words in memory: the compiler must take it that all of them may have changed.
+/// The same for words in memory: the compiler must assume that all of them may have changed.
 #[inline(always)]
 fn barrier_of<const N: usize>(masks: &mut [Mask; N]) {
     #[cfg(any(

@@ -2,7 +2,7 @@
 //! stream, bit `j` of the stream being bit `j mod 8` of byte `⌊j/8⌋`. The last byte is padded with
 //! zero bits. Time depends on count and width only.
 
-/// Bytes that `count` values of `width` bits take; `None` on overflow.
+/// Number of bytes that `count` values of `width` bits take; `None` on overflow.
 pub fn packed_len(count: usize, width: u32) -> Option<usize> {
     Some(count.checked_mul(width as usize)?.div_ceil(8))
 }

@@ -1,37 +1,37 @@
 //! The hash that turns correlated blocks into pads, re-keyed as it goes: `H(i, x) = π(σ(x) ⊕ i) ⊕ σ(x) ⊕ i`,
 //! `σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi`, π = AES-128 under a public key that changes with i.
 //!
-//! For one key this is the circular correlation robust `MMO(x) = π(σ(x)) ⊕ σ(x)` of Guo, Katz, Wang and Yu
-//! (S&P 2020; one permutation, σ a linear orthomorphism) at an input relabelled by i. The tweak makes equal blocks at
-//! different indices of a key hash differently and does no more: inputs are blocks of correlated OTs of semi-honest
-//! parties, pseudo-random and chosen by nobody.
+//! Under one key this is the circular correlation robust `MMO(x) = π(σ(x)) ⊕ σ(x)` of Guo, Katz, Wang and Yu (S&P 2020;
+//! one permutation, σ a linear orthomorphism) at an input relabelled by i. The tweak only makes equal blocks at
+//! different indices of a key hash differently: inputs are blocks of correlated OTs of semi-honest parties,
+//! pseudo-random and not chosen by anybody.
 //!
-//! **Why keys change.** The receiver of a correlated OT knows b and may know H(i, b ⊕ Δ): a target. Under one key
-//! whoever computes π(z) ⊕ z for random z finds one of T targets after 2^128/T calls, and with it Δ, which undoes every
-//! OT of its direction; an inference has 10^9 (Guo, Katz, Wang, Weng, Yu, CRYPTO 2020, on multi-instance security).
-//! With at most T targets under any key a call helps against T of them only, and the bits are 128 − log2(T). Keys
-//! are AES(seed; places ‖ use ‖ number) of a public seed that both parties draw afresh for each session and direction.
+//! **Why keys change.** The receiver of a correlated OT knows b and may know H(i, b ⊕ Δ): a target. Under a single key,
+//! computing π(z) ⊕ z for random z hits one of T targets after 2^128/T calls and reveals Δ, which breaks every OT of
+//! its direction; an inference has 10^9 (Guo, Katz, Wang, Weng, Yu, CRYPTO 2020, on multi-instance security). With at
+//! most T targets per key, a call helps against only T of them, and security is 128 − log2(T) bits. Keys are AES(seed;
+//! places ‖ use ‖ number) for a public seed that both parties draw afresh for each session and direction.
 //!
-//! | use | inputs of a key | targets |
+//! | use | inputs per key | targets |
 //! |---|---|---|
 //! | [`PadHash::pads`] | sixteen consecutive indices | [`TARGETS_A_KEY`] = 16 |
 //! | [`PadHash::tables`] | sixteen places of one table or of several, all of which may be known | 8 to 15 |
 //! | a level of a tree ([`super::HalfTree`]) | the nodes of that level | 1 |
 //!
-//! In trees the lsb of Δ is known as well, which is one bit less.
+//! In trees the lsb of Δ is known as well, which costs one bit.
 
 use super::Block;
 use super::aes::{AesKey, Batch, GROUP, KEYS, Tweaks};
 use crate::machine::cpu::Cpu;
 use std::sync::Arc;
 
-/// The most targets that a key of a pad has.
+/// Maximum number of targets per pad key.
 pub const TARGETS_A_KEY: usize = GROUP;
 
-/// The most places of a table.
+/// Maximum number of places per table.
 pub const TABLE: usize = GROUP;
 
-/// What a key is for; part of what it is derived from.
+/// What a key is used for; part of its derivation.
 #[derive(Clone, Copy)]
 enum Use {
     Pads = 1,
@@ -46,7 +46,7 @@ pub struct PadHash {
 }
 
 impl PadHash {
-    /// Under a public seed, drawn by both parties for this session and this use.
+    /// The hash under a public seed that both parties draw for this session and this use.
     pub fn new(seed: [u8; 16]) -> PadHash {
         PadHash::with_cpu(seed, Cpu::get())
     }
@@ -86,11 +86,11 @@ impl PadHash {
         }
     }
 
-    /// `out[i][j] = H(first + i, input[i] ⊕ offsets[j])`; further places are not for use. Tables of `places` are
-    /// 16/places to a key.
+    /// `out[i][j] = H(first + i, input[i] ⊕ offsets[j])`; places beyond the offsets are not to be used. A key serves
+    /// 16/places tables of `places` places.
     ///
     /// # Panics
-    /// If `input` and `out` differ in length, or the number of offsets is no power of two up to [`TABLE`].
+    /// If `input` and `out` differ in length, or the number of offsets is not a power of two up to [`TABLE`].
     pub fn tables(
         &self,
         first: u64,
@@ -131,11 +131,11 @@ impl PadHash {
         Block::wipe(hashed.as_flattened_mut());
     }
 
-    /// `out[i] = H(first + i, input[i])` under the keys of [`PadHash::tables`] of so many places: the one that a
-    /// chooser can read.
+    /// `out[i] = H(first + i, input[i])` under the keys of [`PadHash::tables`] with `places` places: the one place that
+    /// a chooser can read.
     ///
     /// # Panics
-    /// If the lengths differ, or `places` is no power of two up to [`TABLE`].
+    /// If the lengths differ, or `places` is not a power of two up to [`TABLE`].
     pub fn places(&self, first: u64, places: usize, input: &[Block], out: &mut [Block]) {
         assert_eq!(input.len(), out.len(), "hash input and output lengths");
         let share = tables_a_key(places);
@@ -161,7 +161,7 @@ impl PadHash {
     }
 }
 
-/// Tables of `places` places that share a key: all their unknown places together are fewer than [`TARGETS_A_KEY`].
+/// Tables of `places` places that share a key: together they have fewer than [`TARGETS_A_KEY`] unknown places.
 fn tables_a_key(places: usize) -> usize {
     assert!(
         places.is_power_of_two() && places <= TABLE,
@@ -170,28 +170,28 @@ fn tables_a_key(places: usize) -> usize {
     TABLE / places
 }
 
-/// For inputs that have their tweaks in them.
+/// For inputs that already contain their tweaks.
 const NO_TWEAKS: Tweaks = Tweaks {
     first: 0,
     group: 0,
     input: 0,
 };
 
-/// σ⁻¹(index): σ is linear, so an input that has it XORed hashes as under this tweak.
+/// σ⁻¹(index): σ is linear, so an input XORed with it hashes as under this tweak.
 #[inline(always)]
 fn tweak_before_sigma(index: u64) -> Block {
     Block((u128::from(index) << 64) | u128::from(index))
 }
 
-/// What a call needs: the keys that it is at.
+/// The state of a call: its current keys.
 struct Work<'a> {
     seed: &'a AesKey,
     keys: Batch,
 }
 
 impl Work<'_> {
-    /// Keys number `first` to `first + count` of a use. Tables of different sizes count their keys apart, by their
-    /// `places` (0 for pads): a key that served both would have the targets of both.
+    /// Derives keys number `first` to `first + count` of a use. Tables of different sizes count their keys separately,
+    /// by their `places` (0 for pads): a key that served both would have the targets of both.
     fn take_keys(&mut self, of: Use, places: usize, first: u64, count: usize) {
         let mut keys = [Block::ZERO; KEYS];
         let keys = &mut keys[..count];
@@ -200,8 +200,8 @@ impl Work<'_> {
         self.keys.expand(keys);
     }
 
-    /// The pads of the inputs from index `at` on, which are under at most [`KEYS`] keys: up to a multiple of sixteen,
-    /// whole groups, and what is left.
+    /// Computes the pads of the inputs from index `at` on, which fall under at most [`KEYS`] keys: up to a multiple of
+    /// sixteen, then whole groups, then the rest.
     fn pads_of_keys<const N: usize>(
         &mut self,
         at: u64,

@@ -1,4 +1,4 @@
-//! Bit transposition: of a 128 × n matrix, from columns (bit strings of length n) to one block a row; and of 64 × 64.
+//! Bit transposition: of a 128 × n matrix from columns (bit strings of length n) to one block per row, and of 64 × 64.
 
 use super::Block;
 
@@ -7,7 +7,7 @@ use super::Block;
 /// multiple of 128.
 ///
 /// # Panics
-/// If `columns` and `out` differ in length or the length is no multiple of 128.
+/// If `columns` and `out` differ in length or the length is not a multiple of 128.
 pub fn transpose_columns(columns: &[Block], out: &mut [Block]) {
     assert_eq!(columns.len(), out.len(), "transposition keeps the size");
     let (tiles, rest) = out.as_chunks_mut::<128>();

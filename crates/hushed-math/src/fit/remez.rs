@@ -1,6 +1,6 @@
 //! Remez' second algorithm on a union of intervals (all extrema exchanged at once; Cheney, *Introduction to
-//! Approximation Theory*, ch. 3). The theory asks of the set only that it is compact, so gaps between the pieces cost
-//! nothing: where nothing is asked of the polynomial it is free, and the error elsewhere is the lower for it.
+//! Approximation Theory*, ch. 3). The theory only requires a compact set, so gaps between the pieces cost nothing: the
+//! polynomial is free there, which lowers the error elsewhere.
 
 use super::{Fit, Interval, chebyshev_row, clenshaw, least_squares_solution};
 use crate::error::MathError;
@@ -8,15 +8,15 @@ use crate::error::MathError;
 /// Remez converges quadratically: a dozen exchanges are many.
 const MAX_EXCHANGES: usize = 60;
 
-/// Least points of a piece, however narrow: its ends, and enough between them to see an extremum.
+/// Minimum number of points per piece, however narrow: its ends, and enough between them to see an extremum.
 const PIECE_POINTS: usize = 9;
 
-/// The polynomial of `degree` with least greatest `weight(x)·|f(x) − p(x)|` on [low, high]; for the plain error give
-/// `|_| 1.0`.
+/// The polynomial of `degree` that minimises the largest `weight(x)·|f(x) − p(x)|` on [low, high]; pass `|_| 1.0` for
+/// the plain error.
 ///
 /// # Errors
-/// [`MathError::InvalidFit`] if the interval is empty, the degree above [`super::MAX_DEGREE`], or a value not finite or
-/// a weight not positive.
+/// [`MathError::InvalidFit`] if the interval is empty, the degree is above [`super::MAX_DEGREE`], a value is not finite
+/// or a weight is not positive.
 pub fn minimax(
     f: impl Fn(f64) -> f64,
     weight: impl Fn(f64) -> f64,
@@ -27,12 +27,12 @@ pub fn minimax(
     minimax_over(f, weight, degree, (low, high), &[(low, high)])
 }
 
-/// The polynomial of `degree` with least greatest `weight(x)·|f(x) − p(x)|` over `pieces`, intervals in ascending order
-/// inside `hull`. The hull is what the Chebyshev form is mapped from; f and weight are asked on the pieces only, and
-/// the errors are those on the pieces.
+/// The polynomial of `degree` that minimises the largest `weight(x)·|f(x) − p(x)|` over `pieces`, intervals in
+/// ascending order inside `hull`. The Chebyshev form is that of the hull; f and weight are evaluated on the pieces
+/// only, and the errors are those on the pieces.
 ///
 /// # Errors
-/// As [`minimax`]; also if the pieces are not ascending, or reach out of the hull.
+/// As [`minimax`]; also if the pieces are not ascending or extend beyond the hull.
 pub fn minimax_over(
     f: impl Fn(f64) -> f64,
     weight: impl Fn(f64) -> f64,
@@ -49,8 +49,8 @@ pub fn minimax_over(
     if !ascending(hull, pieces) {
         return Err(refused);
     }
-    // 256 points between two extrema on average, so that the greatest error on the grid is within (π/512)²/2 < 2·10^−5
-    // of the greatest at all.
+    // 256 points between two extrema on average, so that the largest error on the grid is within (π/512)²/2 < 2·10^−5
+    // of the largest of all.
     let grid: Vec<Point> = points(interval, pieces, 256 * (degree + 1))
         .map(|x| Point {
             t: interval.to_unit(x),
@@ -76,7 +76,7 @@ pub fn minimax_over(
         if best.as_ref().is_none_or(|(least, _)| greatest < *least) {
             best = Some((greatest, coefficients));
         }
-        // De la Vallée Poussin: the level is a lower bound of the least error, the greatest error an upper one.
+        // De la Vallée Poussin: the level is a lower bound on the least error, and the largest error an upper bound.
         if greatest <= level.abs() * (1.0 + 1e-9) {
             break;
         }
@@ -86,7 +86,7 @@ pub fn minimax_over(
         }
     }
     let (_, coefficients) = best.ok_or(refused)?;
-    // Measured on another grid, not in step with the one that was fitted on.
+    // Measured on another grid, out of step with the one used for fitting.
     let check = points(interval, pieces, 1009 * (degree + 1)).map(|x| (x, f(x), weight(x)));
     Ok(Fit::new(interval, coefficients).measured(check))
 }
@@ -105,7 +105,7 @@ fn ascending(hull: (f64, f64), pieces: &[(f64, f64)]) -> bool {
     !pieces.is_empty() && all.windows(2).all(|w| w[0] <= w[1])
 }
 
-/// Points of the pieces, spaced as the cosine of the hull spaces `across` intervals: dense where extrema are.
+/// Points of the pieces, spaced like `across` intervals of the hull under the cosine: dense where the extrema are.
 pub(super) fn points(
     interval: Interval,
     pieces: &[(f64, f64)],
@@ -118,21 +118,21 @@ pub(super) fn points(
         let last = (share * across as f64).round() as usize;
         let last = last.max(PIECE_POINTS - 1);
         (0..=last).map(move |i| {
-            // The ends exactly, so that f is never asked outside.
+            // Exact at the ends, so that f is never evaluated outside.
             let at = from + (to - from) * i as f64 / last as f64;
             interval.at(-at.cos()).clamp(low, high)
         })
     })
 }
 
-/// The points nearest to the extrema of T_(count − 1): for one interval the first polynomial is then already near the
-/// best. None if there are fewer points.
+/// The points nearest to the extrema of T_(count − 1): on a single interval the first polynomial is then already close
+/// to the best. None if there are too few points.
 fn first_reference(grid: &[Point], count: usize) -> Option<Vec<usize>> {
     let mut reference = Vec::with_capacity(count);
     let mut from = 0;
     for i in 0..count {
         let wanted = -(std::f64::consts::PI * i as f64 / (count - 1) as f64).cos();
-        // As many points must be left as extrema are.
+        // As many points must be left as there are extrema to come.
         let last = grid.len().checked_sub(count - i)?;
         let near = grid.partition_point(|p| p.t < wanted);
         let below = near.saturating_sub(1);
@@ -147,7 +147,7 @@ fn first_reference(grid: &[Point], count: usize) -> Option<Vec<usize>> {
     (from <= grid.len()).then_some(reference)
 }
 
-/// The polynomial whose weighted error is ±level in turn at the reference, and that level.
+/// The polynomial whose weighted error alternates between ±level on the reference, and that level.
 fn level_error(grid: &[Point], reference: &[usize]) -> Option<(Vec<f64>, f64)> {
     let degree = reference.len() - 2;
     let system = reference.iter().enumerate().map(|(i, &at)| {
@@ -163,8 +163,8 @@ fn level_error(grid: &[Point], reference: &[usize]) -> Option<(Vec<f64>, f64)> {
     Some((solution, level))
 }
 
-/// `count` extrema of alternating sign: the greatest of each run of one sign, then without the lesser ends. None if the
-/// error has fewer runs, as rounding gives them when f is itself a polynomial of the degree.
+/// `count` extrema of alternating sign: the largest of each run of one sign, without the smaller ones at the ends. None
+/// if the error has fewer runs, which rounding causes when f is itself a polynomial of that degree.
 fn exchange(errors: &[f64], count: usize) -> Option<Vec<usize>> {
     let mut extrema: Vec<usize> = Vec::new();
     for (i, &error) in errors.iter().enumerate() {
@@ -182,7 +182,7 @@ fn exchange(errors: &[f64], count: usize) -> Option<Vec<usize>> {
             errors[extrema[0]].abs(),
             errors[extrema[extrema.len() - 1]].abs(),
         );
-        // Ends one at a time keep the signs alternating.
+        // Removing ends one at a time keeps the signs alternating.
         if first < last {
             extrema.remove(0);
         } else {

@@ -1,4 +1,4 @@
-//! Fits against published least errors, and against what they must satisfy.
+//! Checks fits against published minimax errors and against the properties they must have.
 
 use std::f64::consts::PI;
 
@@ -11,7 +11,7 @@ fn gelu(x: f64) -> f64 {
 
 #[test]
 fn minimax_of_exp_has_the_known_errors() {
-    // Least greatest errors of exp on [−1, 1] of degrees 0 to 4 (Meinardus 1967, table; degree 0: sinh 1).
+    // Minimax errors of exp on [−1, 1] for degrees 0 to 4 (Meinardus 1967, table; degree 0: sinh 1).
     for (degree, known) in [1.175201, 0.278802, 0.045017, 0.005528, 0.000547]
         .into_iter()
         .enumerate()
@@ -23,7 +23,7 @@ fn minimax_of_exp_has_the_known_errors() {
             fit.max_error
         );
     }
-    // Degree 10 on [−8, 0]: about 2·e^−4·I_11(4), the first term left out, and equal at both ends.
+    // Degree 10 on [−8, 0]: about 2·e^−4·I_11(4), the first omitted term, and equal at both ends.
     let fit = minimax(f64::exp, |_| 1.0, 10, -8.0, 0.0).unwrap();
     assert!((2e-6..3e-6).contains(&fit.max_error), "{}", fit.max_error);
     let end = |x: f64| (x.exp() - fit.eval(x)).abs();
@@ -38,7 +38,7 @@ fn relative_error_by_a_weight() {
     let fit = minimax(f64::exp, |x| (-x).exp(), 6, -4.0, 0.0).unwrap();
     assert!(fit.max_weighted_error < fit.max_error * 60.0);
     let relative = |x: f64| (fit.eval(x) / x.exp() - 1.0).abs();
-    // Levelled: as great at the small end as at the large one.
+    // Level: as large at the small end as at the large one.
     assert!((relative(-4.0) / fit.max_weighted_error - 1.0).abs() < 1e-3);
     assert!((relative(0.0) / fit.max_weighted_error - 1.0).abs() < 1e-3);
 }
@@ -119,8 +119,8 @@ fn refuses_what_has_no_answer() {
 
 #[test]
 fn pieces_leave_the_gap_free() {
-    // The sign on [−1, −a] ∪ [a, 1]: best of degree 1, and of 2 as it is odd, is 2x/(1 + a), with error (1 − a)/(1 +
-    // a).
+    // The sign on [−1, −a] ∪ [a, 1]: the best polynomial of degree 1, and of 2 as it is odd, is 2x/(1 + a), with error
+    // (1 − a)/(1 + a).
     let a = 0.25;
     let sign = |x: f64| if x.abs() < a { f64::NAN } else { x.signum() };
     for degree in [1, 2] {
@@ -133,7 +133,7 @@ fn pieces_leave_the_gap_free() {
             (degree, if degree == 1 { 1 } else { 2 })
         );
     }
-    // Narrow pieces about the multiples of 1/2, fewer coefficients than pieces: below the error on the whole.
+    // Narrow pieces at the multiples of 1/2, fewer coefficients than pieces: the error is below that on the whole hull.
     let pieces: Vec<_> = (0..24)
         .map(|i| f64::from(i) / 2.0)
         .map(|c| (c, c + 1e-3))
@@ -148,7 +148,7 @@ fn pieces_leave_the_gap_free() {
         whole.max_error_chebyshev > 3.0 * apart.max_error_chebyshev,
         "{whole}"
     );
-    // Pieces that are the whole, cut: the same polynomial.
+    // The whole interval cut into pieces gives the same polynomial.
     let cut = minimax_over(f64::exp, |_| 1.0, 5, (0.0, 2.0), &[(0.0, 0.7), (0.7, 2.0)]).unwrap();
     let one = minimax(f64::exp, |_| 1.0, 5, 0.0, 2.0).unwrap();
     assert!((cut.max_error / one.max_error - 1.0).abs() < 1e-3);
@@ -169,7 +169,7 @@ fn refuses_pieces_out_of_order_or_outside() {
             "{pieces:?}"
         );
     }
-    // Single points are pieces; there must be enough in all, counted as they are spaced.
+    // Single points are valid pieces; there must be enough points in all, counted as they are spaced.
     let points = [(-1.0, -1.0), (0.0, 0.0), (1.0, 1.0)];
     let line = minimax_over(f64::abs, |_| 1.0, 1, (-1.0, 1.0), &points).unwrap();
     assert!((line.max_error - 0.5).abs() < 1e-9, "{line}");

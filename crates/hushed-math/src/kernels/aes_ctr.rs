@@ -1,7 +1,7 @@
 //! AES-128 in counter mode: word pairs `AES_key(domain ‖ i)`, i = first, first + 1, …, as little-endian words.
 //!
-//! Kernels: four blocks a register by VAES; else the `aes` crate, which uses AES-NI where the processor has it and a
-//! bitsliced, table-free program elsewhere. The same bytes from each.
+//! Kernels: VAES, four blocks per register; otherwise the `aes` crate, which uses AES-NI where the processor has it and
+//! a bitsliced, table-free program elsewhere. All give the same bytes.
 
 use crate::machine::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
@@ -39,9 +39,9 @@ impl AesCtr {
         }
     }
 
-    /// Of each word from block `first` on the bits of `mask`, in order, those below q to the front of `out`, as long as
-    /// the words of 16 blocks have room; how many blocks were used and how many residues written. What `out` has behind
-    /// them is overwritten in part. Words never reach memory: only one kernel can do that, the other uses no block.
+    /// Masks each word from block `first` on with `mask` and writes those below q, in order, to the front of `out`, as
+    /// long as the words of 16 blocks fit. Returns the number of blocks used and of residues written. The rest of `out`
+    /// is partly overwritten. Words never reach memory: only the VAES kernel can do that, the other uses no block.
     pub(crate) fn residues(
         &self,
         domain: u64,
@@ -185,8 +185,8 @@ mod vaes {
                 let candidates = _mm512_and_si512(_mm512_aesenclast_epi128(s, round[10]), mask);
                 let below = _mm512_cmplt_epu64_mask(candidates, q);
                 let accepted = _mm512_maskz_compress_epi64(below, candidates);
-                // SAFETY: eight words, as of the 32 at least eight are left for each of the four registers. A whole
-                // store costs less than a compressing one.
+                // SAFETY: eight words: of the 32 there is room for, at least eight are left for each of the four
+                // registers. A whole store costs less than a compressing one.
                 unsafe { _mm512_storeu_si512(out.as_mut_ptr().add(kept).cast(), accepted) };
                 kept += below.count_ones() as usize;
             }

@@ -1,4 +1,4 @@
-//! Change of residue number system: what both kernels share, and the portable one.
+//! Change of residue number system: what the kernels share, and the portable kernel.
 //!
 //! With F = Π f_i and y_i = x_i·(F/f_i)^−1 mod f_i, the numbers X with these residues are Σ y_i·F/f_i − v·F for
 //! integers v; the centred one has v = round(Σ y_i/f_i) (Shenoy and Kumaresan 1989 for the idea; here without an extra
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 /// Bits after the point of a quotient.
 pub(crate) const POINT: u32 = 51;
 
-/// One modulus f that is converted from.
+/// A source modulus f.
 pub(crate) struct Source {
     pub(crate) modulus: Modulus,
     /// (F/f)^−1 mod f.
@@ -20,7 +20,7 @@ pub(crate) struct Source {
     pub(crate) ratio: u64,
 }
 
-/// One modulus t that is converted to.
+/// A target modulus t.
 pub(crate) struct Target {
     pub(crate) modulus: Modulus,
     /// F/f_i mod t for each source, then −F mod t, the factor of v.
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// Both lists of distinct primes; `from` is not empty.
     pub(crate) fn new(from: &[Modulus], to: &[Modulus]) -> Plan {
-        // The product of all moduli of `from` but number `skip`.
+        // The product of all moduli of `from` except number `skip`.
         let product = |t: &Modulus, skip: usize| {
             from.iter()
                 .enumerate()
@@ -62,14 +62,14 @@ impl Plan {
         }
     }
 
-    /// What is added to a sum of quotients before it is cut at the point: one half, and the middle of its error, as
-    /// each of the sources loses less than two units.
+    /// What is added to a sum of quotients before it is truncated at the point: one half, plus the middle of its error,
+    /// as each of the sources loses less than two units.
     pub(crate) fn rounding(&self) -> u64 {
         (1 << (POINT - 1)) + self.sources.len() as u64
     }
 }
 
-/// Strips short enough for the y_i of a usual digit to stay in the first-level cache.
+/// Strips are short enough for the y_i of a usual digit to stay in the first-level cache.
 const STRIP: usize = 128;
 
 /// [`crate::BaseConverter::convert`] on slices of one length.
@@ -92,7 +92,7 @@ pub(crate) fn portable(plan: &Plan, src: &[&[u64]], out: &mut [&mut [u64]]) {
     }
 }
 
-/// The y_i in the place of the x_i, then the quotients v.
+/// Replaces the x_i by the y_i, then computes the quotients v.
 pub(crate) fn prepare(plan: &Plan, terms: &mut [&mut [u64]]) {
     let Some((v, y)) = terms.split_last_mut() else {
         return;

@@ -1,19 +1,20 @@
 //! Products of a matrix of integers with limbs: `out[o][c]` += f·Σ_i `w[o][i]`·`x[i][c]` mod q.
 //!
-//! Rows o of w make outputs, its columns i meet inputs; c runs over the words of a limb, or a strip of them. Weights
-//! are secrets of who computes: each takes part in every product in the same way, whatever its value. There is no test
+//! Row o of w gives output o, its column i takes input i; c runs over the words of a limb, or a strip of them. Weights
+//! are the computing party's secrets: each enters every product in the same way, whatever its value. There is no test
 //! for zero or sign, no list of indices, and running times depend on shapes alone.
 //!
 //! Three methods, all exact, chosen by the *declared* limit of the weights:
 //!
 //! * [`Method::Full`]: weights as residues below q, products as two sums, of low and of high halves of 52 bits;
-//! * [`Method::Narrow`]: weights of at most l in size with 2l·q ≤ 2^52, ternary ones (l = 1) above all. Offset by l
-//!   they are not negative, a product fits the low half, and l·Σ_i `x[i][c]`, the same for all outputs, is taken off
-//!   again. One multiply-add a term, where masks for zero and sign take two instructions (an AND-XOR and an addition);
-//! * [`Method::Planes`], where the processor multiplies tiles of bytes: weights as signed digits and residues as digits
-//!   in base 256, each pair of digits a product of byte matrices (`ifma/planes.rs`).
+//! * [`Method::Narrow`]: weights of size at most l with 2l·q ≤ 2^52, above all ternary ones (l = 1). Offset by l they
+//!   are nonnegative and a product fits the low half; l·Σ_i `x[i][c]`, the same for all outputs, is subtracted again.
+//!   One multiply-add per term, where masks for zero and sign take two instructions (an AND-XOR and an addition);
+//! * [`Method::Planes`], where the processor multiplies byte tiles: weights as signed digits and residues as digits in
+//!   base 256, each pair of digits a product of byte matrices (`ifma/planes.rs`).
 //!
-//! The kernel on floating-point multiply-adds packs numbers instead of words, and needs no offset (`fma/gemm.rs`).
+//! The kernel on floating-point multiply-adds packs floating-point numbers instead of words and needs no offset
+//! (`fma/gemm.rs`).
 //!
 //! The work is cut into chunks of at most [`TERMS`] columns, which bounds the sums, and tiles of words, which keeps the
 //! inputs of a tile in the second-level cache while every row passes over them.
@@ -33,7 +34,7 @@ use crate::words::room::{Lists, Room};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-/// Largest limit of the weights of `count` signed digits: 127·(256^count − 1)/255.
+/// Largest limit of weights with `count` signed digits: 127·(256^count − 1)/255.
 pub const fn digits_limit(count: u32) -> u64 {
     let mut limit = 0;
     let mut digit = 0;
@@ -47,27 +48,27 @@ pub const fn digits_limit(count: u32) -> u64 {
 /// Terms of a sum between reductions. Low halves, below 2^52 each, and one residue stay below 2^63.
 pub(crate) const TERMS: usize = 1024;
 
-/// Rows of a panel: outputs whose sums are in registers together.
+/// Rows per panel: outputs whose sums are in registers together.
 pub(crate) const ROWS: usize = 6;
 
-/// Chunks begin at a multiple of this many columns: those of one tile of bytes.
+/// Chunks begin at a multiple of this many columns: those of one byte tile.
 pub(crate) const DEPTH: usize = 64;
 
-/// Words of inputs in a tile: half a megabyte, half of the smaller second-level caches.
+/// Words of input per tile: half a megabyte, half of the smaller second-level caches.
 const TILE: usize = 1 << 16;
 
-/// Words of a limb in a tile are a multiple of this: the widest group of registers.
+/// The words of a limb in a tile are a multiple of this: the widest group of registers.
 pub(crate) const GROUP: usize = 32;
 
 /// How the weights of one packed matrix are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Residues below q: two multiply-adds a term.
+    /// Residues below q: two multiply-adds per term.
     Full,
-    /// Small integers, offset to be positive: one multiply-add a term.
+    /// Small integers, offset to be positive: one multiply-add per term.
     Narrow,
-    /// Digits of bytes, this many a weight: as many products of byte tiles as digits of a weight times those of a
-    /// residue.
+    /// Byte digits, this many per weight: one product of byte tiles for each pair of a weight's digit and a residue's
+    /// digit.
     Planes(usize),
 }
 
@@ -88,18 +89,18 @@ pub struct PackedWeights {
     rows: usize,
     columns: usize,
     method: Method,
-    /// Panels of [`ROWS`] rows, zero-padded below, in a panel column by column: residues of f·w, or w + `limit`, or the
-    /// numbers f·w or w. Or tiles.
+    /// Panels of [`ROWS`] rows, zero-padded below, each panel column by column: residues of f·w, or w + `limit`, or the
+    /// floating-point numbers f·w or w. Or byte tiles.
     panels: Arc<Lists>,
-    /// Its number there.
+    /// The number of this matrix in `panels`.
     place: usize,
     /// Largest size of a weight.
     limit: u64,
-    /// f, where it is not in the words already.
+    /// f, if it is not in the words already.
     factor: u64,
 }
 
-/// Working memory, kept between calls so that none allocates.
+/// Working memory, kept between calls so that they do not allocate.
 #[derive(Default)]
 pub struct GemmScratch {
     room: Room,
@@ -142,12 +143,12 @@ impl LimbGemm {
         &self.modulus
     }
 
-    /// Prepares `weights` (rows × columns, row after row), integers of [−`limit`, `limit`], for products f·w·x with
-    /// f = `factor` in [0, q). Constant time in the weights.
+    /// Prepares `weights` (rows × columns, row-major), integers in [−`limit`, `limit`], for products f·w·x with f =
+    /// `factor` in [0, q). Constant time in the weights.
     ///
     /// # Panics
-    /// If the number of weights is not rows·columns, if the limit is 0 or not below 2^63, if f ≥ q, or if a weight is
-    /// beyond the limit.
+    /// If the number of weights is not rows·columns, if the limit is 0 or not below 2^63, if f ≥ q, or if a weight
+    /// exceeds the limit.
     pub fn pack(
         &self,
         weights: &[i64],
@@ -176,12 +177,11 @@ impl LimbGemm {
         }
     }
 
-    /// Prepares matrices of residues of [0, q) (each rows × columns, row after row) for products w·x, by the full
-    /// method on every processor: tiles of bytes take seven digits for such weights, and are slower. `fill` writes
-    /// matrix number i.
+    /// Prepares matrices of residues in [0, q) (each rows × columns, row-major) for products w·x, by the full method on
+    /// every processor: byte tiles take seven digits for such weights and are slower. `fill` writes matrix number i.
     ///
     /// # Panics
-    /// If a weight is no residue.
+    /// If a weight is not a residue.
     pub fn pack_residues(
         &self,
         count: usize,
@@ -264,8 +264,8 @@ impl LimbGemm {
     /// `out[o][c]` ← `out[o][c]` + f·Σ_i `w[o][i]`·`x[i][c]` mod q, all residues in [0, q).
     ///
     /// # Panics
-    /// If there are not as many inputs as the weights have columns and outputs as they have rows, if their lengths
-    /// differ, or if the weights were packed under another modulus or for a processor that this one is not.
+    /// If there is not one input per column and one output per row of the weights, if their lengths differ, or if the
+    /// weights were packed under another modulus or for another kind of processor.
     pub fn multiply_add(
         &self,
         weights: &PackedWeights,
@@ -337,12 +337,12 @@ impl LimbGemm {
 }
 
 impl PackedWeights {
-    /// Outputs.
+    /// Number of outputs.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Inputs.
+    /// Number of inputs.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -351,7 +351,7 @@ impl PackedWeights {
         self.panels.get(self.place)
     }
 
-    /// The method that its width allows.
+    /// The method that the limit allows.
     pub fn method(&self) -> Method {
         self.method
     }
@@ -369,7 +369,7 @@ fn panels<W: Copy>(weights: &[W], rows: usize, columns: usize, word: impl Fn(W) 
     words
 }
 
-/// The same into `words`.
+/// The same, written to `words`.
 fn put_panels<W: Copy>(weights: &[W], columns: usize, word: impl Fn(W) -> u64, words: &mut [u64]) {
     words.fill(0);
     let size = (ROWS * columns).max(1);
@@ -389,13 +389,13 @@ impl Chunk<'_> {
         &self.weights.words()[first..first + self.terms * ROWS]
     }
 
-    /// The words of everything.
+    /// All words of the matrix.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn words(&self) -> &[u64] {
         self.weights.words()
     }
 
-    /// Columns of the matrix.
+    /// Number of columns of the matrix.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn columns(&self) -> usize {
         self.weights.columns
@@ -416,12 +416,12 @@ impl Chunk<'_> {
 }
 
 impl GemmScratch {
-    /// Nothing yet: the first product allocates.
+    /// Empty: the first product allocates.
     pub fn new() -> GemmScratch {
         GemmScratch::default()
     }
 
-    /// At least `length` words of any content.
+    /// `length` words of arbitrary content.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn words(&mut self, length: usize) -> &mut [u64] {
         if self.room.length() < length {
@@ -431,7 +431,7 @@ impl GemmScratch {
     }
 }
 
-/// Sums of weights, and what a product was added to.
+/// Erases sums of weights, and what a product was added to.
 impl Drop for GemmScratch {
     fn drop(&mut self) {
         self.room.zeroize();

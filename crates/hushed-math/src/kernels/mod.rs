@@ -1,4 +1,4 @@
-//! The loops where time is spent, one file an instruction set, equal results from each.
+//! The hot loops, one file per instruction set, all with equal results.
 //!
 //! The order in which kernels are trusted: `reference` (u128, quadratic) checks `portable`, which checks the vector
 //! kernels, on edges and on seeded random input, for exact equality.

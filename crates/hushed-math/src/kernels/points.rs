@@ -1,15 +1,14 @@
 //! A product of two matrices at each of many points: `out[l][r](t)` = Σ_i `left[l][i](t)`·`right[i][r](t)` mod q.
 //!
-//! The entries are polynomials by their values at the points t of a transform, so that this is a matrix of products of
-//! polynomials. It is not a matrix of one modulus times vectors ([`super::gemm`]): every point has matrices of its own.
-//! Eight points make a register, of which both sides of a product are loaded whole; nothing is broadcast and nothing
-//! transposed.
+//! The entries are polynomials given by their values at the points t of a transform, so this is a product of matrices
+//! of polynomials. Unlike one matrix modulo q times vectors ([`super::gemm`]), every point has its own matrices. Eight
+//! points fill a register, so both sides of a product are loaded whole; nothing is broadcast or transposed.
 //!
 //! Both operands are packed by their owner ([`PointMatrix`]): group of eight points, panel of [`LEFT`] or [`RIGHT`]
-//! lines, term, line, point. What one step of the inner loop reads lies together, and the sums of LEFT·RIGHT products
-//! are in registers until the terms are through.
+//! lines, term, line, point. One step of the inner loop reads contiguous words, and the sums of LEFT·RIGHT products
+//! stay in registers until all terms are done.
 //!
-//! Weights are secrets: each takes part in the same way, whatever its value.
+//! Weights are secrets: each is used in the same way, whatever its value.
 
 mod portable;
 #[cfg(test)]
@@ -25,46 +24,46 @@ use crate::words::Words;
 use std::ops::Range;
 use zeroize::Zeroize;
 
-/// Points of a group.
+/// Points per group.
 pub(crate) const GROUP: usize = 8;
 
-/// Lines of a left panel.
+/// Lines per left panel.
 pub(crate) const LEFT: usize = 4;
 
-/// Lines of a right panel.
+/// Lines per right panel.
 pub(crate) const RIGHT: usize = 3;
 
 /// Terms of a sum between reductions: low halves of 52 bits and a residue stay below 2^63.
 pub(crate) const TERMS: usize = 1024;
 
-/// Most groups that are multiplied one after another, so that what is written of one product lies together.
+/// Most groups multiplied one after another, so that what is written of one product is contiguous.
 const ROW: usize = 4;
 
-/// Words of two panels at the points of such groups: they stay in a first-level cache of 32 KiB, so that of the
-/// operands one at most comes from the second while the other's panels pass.
+/// Words of two panels at the points of such groups: they stay in a first-level cache of 32 KiB, so that at most one
+/// operand comes from the second-level cache while the other's panels pass.
 const RESIDENT: usize = 3 << 10;
 
-/// The sums of one group: line l of the left with line r of the right at l·RIGHT + r.
+/// The sums of one group: left line l with right line r at l·RIGHT + r.
 pub(crate) type Sums = [[u64; GROUP]; LEFT * RIGHT];
 
 /// Where the sums of one group lie.
 pub(crate) struct Place {
-    /// Lines of the left and of the right that there are.
+    /// Number of left and right lines that exist.
     pub(crate) lines: usize,
     pub(crate) columns: usize,
-    /// The first sum, and from a sum to that of the next line of the left and of the right.
+    /// The first sum, and the strides to the sums of the next left line and of the next right line.
     first: usize,
     stride: [usize; 2],
 }
 
 impl Place {
-    /// Where the sum of line l of the left with line r of the right begins.
+    /// Where the sum of left line l with right line r begins.
     #[inline]
     pub(crate) fn at(&self, l: usize, r: usize) -> usize {
         self.first + l * self.stride[0] + r * self.stride[1]
     }
 
-    /// Whether `out` has all of them, and they are no more than a tile's.
+    /// Whether `out` has room for all sums, and they are no more than a tile's.
     pub(crate) fn is_within(&self, out: &[u64]) -> bool {
         let last = |lines: usize| lines.saturating_sub(1);
         let end = self.at(last(self.lines), last(self.columns)) + GROUP;
@@ -72,7 +71,7 @@ impl Place {
     }
 }
 
-/// Groups of points over which a sum goes, and from one to the next in the words of a left and of a right operand.
+/// Groups of points over which a sum runs, and the words from one group to the next in a left and in a right operand.
 pub(crate) struct Run {
     pub(crate) groups: usize,
     pub(crate) terms: usize,
@@ -88,7 +87,7 @@ impl Run {
         }
     }
 
-    /// Whether the panels that begin at `left` and `right` have these groups.
+    /// Whether the panels that begin at `left` and `right` contain these groups.
     pub(crate) fn is_within(&self, left: &[u64], right: &[u64]) -> bool {
         let last = self.groups.saturating_sub(1);
         let fits = |words: &[u64], stride: usize, lines: usize| {
@@ -107,14 +106,14 @@ pub struct PointGemm {
     fma: Option<HaveFma>,
 }
 
-/// One operand, in the kernel's order; any words where nothing was put. A left one is erased when dropped: factors are
-/// secrets, and what they multiply is public.
+/// One operand, in the kernel's order; words not stored yet are arbitrary. A left operand is erased on drop: factors
+/// are secrets, and what they multiply is public.
 pub struct PointMatrix {
     words: Words,
     points: usize,
     lines: usize,
     terms: usize,
-    /// Lines of a panel.
+    /// Lines per panel.
     panel: usize,
 }
 
@@ -122,15 +121,15 @@ impl PointMatrix {
     /// A left operand of `lines` lines.
     ///
     /// # Panics
-    /// If `points` is no multiple of 8.
+    /// If `points` is not a multiple of 8.
     pub fn left(points: usize, lines: usize, terms: usize) -> PointMatrix {
         PointMatrix::new(points, lines, terms, LEFT)
     }
 
-    /// A right operand of `lines` lines, not erased when dropped.
+    /// A right operand of `lines` lines, not erased on drop.
     ///
     /// # Panics
-    /// If `points` is no multiple of 8.
+    /// If `points` is not a multiple of 8.
     pub fn right(points: usize, lines: usize, terms: usize) -> PointMatrix {
         PointMatrix::new(points, lines, terms, RIGHT)
     }
@@ -150,7 +149,7 @@ impl PointMatrix {
         }
     }
 
-    /// Points.
+    /// Number of points.
     pub fn points(&self) -> usize {
         self.points
     }
@@ -160,40 +159,40 @@ impl PointMatrix {
         self.words.len()
     }
 
-    /// Lines.
+    /// Number of lines.
     pub fn lines(&self) -> usize {
         self.lines
     }
 
-    /// Lines that are put together: 4 of a left operand, 3 of a right one.
+    /// Lines per panel, stored together: 4 in a left operand, 3 in a right one.
     pub fn panel_lines(&self) -> usize {
         self.panel
     }
 
-    /// Terms.
+    /// Number of terms.
     pub fn terms(&self) -> usize {
         self.terms
     }
 
-    /// Words from a group of points to the next: its panels, and a line of the cache, as groups that lie a power of two
-    /// apart would meet in few places of a cache.
+    /// Words from one group of points to the next: its panels plus a cache line, as groups a power of two apart would
+    /// compete for a few cache sets.
     fn stride(&self) -> usize {
         (self.lines.div_ceil(self.panel) * self.panel * self.terms + 1) * GROUP
     }
 
-    /// Panel `panel` at the points of `group`, some of its terms.
+    /// The terms `terms` of panel `panel` at the points of `group`.
     fn panel(&self, group: usize, panel: usize, terms: Range<usize>) -> &[u64] {
         let size = self.panel * GROUP;
         &self.panel_from(group, panel, terms.start)[..terms.len() * size]
     }
 
-    /// What there is from term `term` of panel `panel` at the points of `group` on.
+    /// The words from term `term` of panel `panel` at the points of `group` on.
     fn panel_from(&self, group: usize, panel: usize, term: usize) -> &[u64] {
         let size = self.panel * GROUP;
         &self.words[group * self.stride() + (panel * self.terms + term) * size..]
     }
 
-    /// Lines of `panels` that there are.
+    /// Number of existing lines in `panels`.
     fn lines_of(&self, panels: &Range<usize>) -> usize {
         self.lines.min(panels.end * self.panel) - panels.start * self.panel
     }
@@ -212,7 +211,7 @@ impl Drop for PointMatrix {
         if self.panel == LEFT {
             self.words.zeroize();
         }
-        // The blocks of a lookup's ciphertexts are most of what a run holds, once.
+        // The blocks of a lookup's ciphertexts are most of what a run holds, and are held once.
         self.words.give_back();
     }
 }
@@ -230,12 +229,12 @@ impl PointGemm {
         }
     }
 
-    /// Puts the values of panel `panel` in the terms from `first` on, residues in [0, q): term by term, line by line of
-    /// the panel ([`PointMatrix::panel_lines`]), point by point. Of the last panel, lines beyond the matrix may have
+    /// Stores the values of panel `panel`, residues in [0, q), in the terms from `first` on: term by term, line by line
+    /// of the panel ([`PointMatrix::panel_lines`]), point by point. In the last panel, lines beyond the matrix may have
     /// any values.
     ///
     /// # Panics
-    /// If there is no such panel, or not as many terms, or the values are no whole number of terms.
+    /// If there is no such panel, or not as many terms, or the values are not a whole number of terms.
     pub fn put(&self, matrix: &mut PointMatrix, panel: usize, first: usize, values: &[u64]) {
         let (points, size) = (matrix.points, matrix.panel * GROUP);
         let lines = values.len() / points;
@@ -254,7 +253,7 @@ impl PointGemm {
         }
     }
 
-    /// The residues of a group, as the kernel reads them.
+    /// Stores the residues of a group in the form that the kernel reads.
     fn pack(&self, to: &mut [u64], from: &[u64]) {
         #[cfg(target_arch = "x86_64")]
         if self.fma.is_some() {
@@ -268,13 +267,13 @@ impl PointGemm {
         }
     }
 
-    /// Writes the products of the left lines of `panels` with the right lines of `rights`, panels too, those that there
-    /// are: the values of the l-th and the r-th of them at (l·R + r)·points, R right lines and points of the right
-    /// operand. The left one may have fewer: those are of part number `part`.
+    /// Writes the products of the existing left lines of panels `panels` with the existing right lines of panels
+    /// `rights`: the values of the l-th and the r-th of them at (l·R + r)·points, for R right lines and the points of
+    /// the right operand. The left operand may have fewer points, those of part number `part`.
     ///
     /// # Panics
-    /// If the operands differ in terms or are not a left and a right one, there is no such part, or `out` has not the
-    /// length that the lines make.
+    /// If the operands differ in terms or are not a left and a right one, there is no such part, or `out` does not have
+    /// the length that the lines need.
     pub fn multiply(
         &self,
         left: &PointMatrix,
@@ -318,8 +317,8 @@ impl PointGemm {
         }
     }
 
-    /// As [`PointGemm::multiply`], of `points` in a row the sum of the values: that of run i of the l-th and the r-th
-    /// line at (l·R + r)·I + i, I runs. No value leaves a register before it is summed.
+    /// As [`PointGemm::multiply`], but sums the values at `points` consecutive points: the sum of run i for the l-th
+    /// and the r-th line goes to (l·R + r)·I + i, for I runs. No value leaves a register before it is summed.
     ///
     /// # Panics
     /// As there, or unless `points` is a multiple of 8 that divides those of the operands.
@@ -338,7 +337,7 @@ impl PointGemm {
         let (lefts, count) = (left.lines_of(&panels), right.lines_of(&rights));
         let (own, runs) = (left.points / points, right.points / points);
         assert_eq!(out.len(), lefts * count * runs, "room for all");
-        // The operands of one run, of all lines, are what a cache holds.
+        // The operands of one run, over all lines, fit in cache.
         for run in 0..own {
             let groups = run * points / GROUP..(run + 1) * points / GROUP;
             let run = part * own + run;
@@ -368,7 +367,7 @@ impl PointGemm {
     ) -> [u64; LEFT * RIGHT] {
         let before = part * left.points / GROUP;
         let mut all = [0; LEFT * RIGHT];
-        // Of residues below 2^52 and sums of eight.
+        // Adds a residue and a sum of eight, each of the residues below 2^52.
         let add = |all: &mut u64, sum: u64| *all = self.modulus.reduce(*all + sum);
         for start in (0..left.terms).step_by(TERMS) {
             let terms = start..left.terms.min(start + TERMS);
@@ -404,7 +403,7 @@ impl PointGemm {
         all
     }
 
-    /// The products of two panels, at most [`TERMS`] terms, to `out` or added to it.
+    /// Writes the products of two panels, of at most [`TERMS`] terms, to `out`, or adds them to it.
     fn tile(&self, left: &[u64], right: &[u64], add: bool, out: &mut [u64], place: &Place) {
         #[cfg(target_arch = "x86_64")]
         if let Some(points) = &self.ifma {
@@ -422,7 +421,7 @@ impl PointGemm {
         }
         self.tile_of_sums(left, right, &mut sums);
         for (sum, at) in named() {
-            // An array: a slice's copy of eight words is a call.
+            // As an array: copying a slice of eight words would be a call.
             if let Some(out) = out[at..].first_chunk_mut() {
                 *out = sums[sum];
             }

@@ -148,8 +148,8 @@ impl Pointwise {
         run!(self.sub_mul_scalar_assign(a, b, s))
     }
 
-    /// out ← (sum − lifted)·inv for one residue `inv` in [0, q): the end of a division by other moduli, of which
-    /// `lifted` holds the remainder and `inv` the inverse.
+    /// out ← (sum − lifted)·inv for one residue `inv` in [0, q): the last step of a division by other moduli, with the
+    /// remainder in `lifted` and the inverse of the divisor in `inv`.
     pub fn mod_down_finish(&self, out: &mut [u64], sum: &[u64], lifted: &[u64], inv: u64) {
         same_length(out, sum);
         same_length(out, lifted);
@@ -174,7 +174,7 @@ impl Pointwise {
     /// acc ← acc + Σ s_i·a_i for residues s_i in [0, q), reduced as [`Pointwise::dot_assign`].
     ///
     /// # Panics
-    /// If there is not one scalar a slice, a scalar is not below q, or lengths differ.
+    /// If there is not one scalar per slice, a scalar is not below q, or lengths differ.
     pub fn dot_scalars_assign(&self, acc: &mut [u64], a: &[&[u64]], s: &[u64]) {
         assert_eq!(a.len(), s.len(), "one scalar a slice");
         a.iter().for_each(|x| same_length(acc, x));
@@ -182,8 +182,8 @@ impl Pointwise {
         run!(self.dot_scalars_assign(acc, a, s))
     }
 
-    /// `out[0]` ← Σ d_i·`keys[0]_i` and `out[1]` ← Σ d_i·`keys[1]_i`: both halves of a key switch (or of a plaintext's
-    /// products), every digit read once. Reduced as [`Pointwise::dot_assign`]; zeros for no digits.
+    /// `out[0]` ← Σ d_i·`keys[0]_i` and `out[1]` ← Σ d_i·`keys[1]_i`: both halves of a key switch (or of products with
+    /// a plaintext), reading every digit once. Reduced as [`Pointwise::dot_assign`]; zeros if there are no digits.
     ///
     /// # Panics
     /// If the three lists or any of the slices differ in length.
@@ -192,11 +192,11 @@ impl Pointwise {
         run!(self.dot_pair::<false>(out, d, keys))
     }
 
-    /// As [`Pointwise::dot_pair`], where each word of the d_i stands for 2^`log_repeat` ≥ 8 equal ones in a row.
+    /// As [`Pointwise::dot_pair`], where each word of the d_i stands for 2^`log_repeat` ≥ 8 equal consecutive ones.
     ///
     /// # Panics
     /// If the three lists differ in length, `log_repeat` < 3, the slices of `keys` differ in length from `out` or that
-    /// is no multiple of 8, or a d_i has too few words.
+    /// length is not a multiple of 8, or a d_i has too few words.
     pub fn dot_pair_repeated(
         &self,
         out: [&mut [u64]; 2],
@@ -246,14 +246,14 @@ impl Pointwise {
         run!(self.tensor::<true>(acc, x, y))
     }
 
-    /// out_i ← the integer of (−p/2, p/2) that x_i in [0, p) stands for, modulo q; p = `from`.
+    /// out_i ← the integer in (−p/2, p/2) that x_i in [0, p) represents, modulo q; p = `from`.
     pub fn lift_centred(&self, out: &mut [u64], x: &[u64], from: &Modulus) {
         same_length(out, x);
         run!(self.lift_centred(out, x, from))
     }
 
-    /// a_i ← (a_i − c_i)·s for the integer c_i of (−p/2, p/2) that x_i in [0, p) stands for, p = `from`, and one
-    /// residue s in [0, q): a division by p, of which x is the remainder.
+    /// a_i ← (a_i − c_i)·s for the integer c_i in (−p/2, p/2) that x_i in [0, p) represents, p = `from`, and one
+    /// residue s in [0, q): a division by p with remainder x.
     pub fn sub_centred_mul_scalar_assign(&self, a: &mut [u64], x: &[u64], from: &Modulus, s: u64) {
         same_length(a, x);
         self.check_scalar(s);
@@ -283,7 +283,7 @@ impl Pointwise {
         run!(self.lift_signed(out, x))
     }
 
-    /// The same of 32 bits, less than those of q.
+    /// The same for numbers of 32 bits, fewer than q has.
     pub fn lift_small(&self, out: &mut [u64], x: &[i32]) {
         let fits = out.len() == x.len() && self.modulus.bits() > 32;
         assert!(fits, "limbs of one length, of a larger modulus");

@@ -1,9 +1,9 @@
 //! The kernels on 64-bit words, for any processor.
 //!
 //! Twiddles carry their Shoup word ⌊w·2^64/q⌋; a lazy product w·y is below q·(1 + y/2^64) for *any* word y, hence below
-//! 2q (Harvey 2014). As q < 2^50, fourteen bits of a word are free, so the forward transform reduces nothing on its
-//! way: a butterfly (x, y) → (x + wy, x + 2q − wy) adds at most 2q to the bound of x, which grows from q to
-//! (1 + 2·20)q < 2^56 over the at most 20 layers. One reduction a word at the end.
+//! 2q (Harvey 2014). As q < 2^50, fourteen bits of a word are free, so the forward transform reduces nothing on the
+//! way: a butterfly (x, y) → (x + wy, x + 2q − wy) adds at most 2q to the bound of x, which grows from q to (1 + 2·20)q
+//! < 2^56 over the at most 20 layers. One reduction per word follows at the end.
 
 use crate::modulus::{Modulus, csub};
 use crate::ntt::Twiddles;
@@ -35,8 +35,8 @@ impl Tables {
     }
 }
 
-/// [0, q) → [0, q), natural order → bit-reversed values: the blocks from number `first` on of the layer with
-/// 4^`skipped` blocks, whose words `a` holds. All of it is block 0 of layer 0.
+/// [0, q) → [0, q), natural order → bit-reversed values. `a` holds the words of the blocks from number `first` on of
+/// the layer with 4^`skipped` blocks. The whole transform is block 0 of layer 0.
 pub(crate) fn forward(
     modulus: &Modulus,
     tables: &Tables,
@@ -138,7 +138,7 @@ pub(crate) fn reduce_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
     }
 }
 
-/// x + q below zero, by a mask.
+/// x + q if x < 0, by a mask.
 pub(crate) fn lift_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
     for (y, &x) in out.iter_mut().zip(x) {
         *y = (x as u64).wrapping_add(modulus.value() & (x >> 63) as u64);
@@ -159,7 +159,7 @@ pub(crate) fn reduce(modulus: &Modulus, out: &mut [u64], x: &[u64]) {
     }
 }
 
-/// x − p for the x above p/2, by a mask.
+/// x − p if x > p/2, by a mask.
 pub(crate) fn lift_centred(modulus: &Modulus, out: &mut [u64], x: &[u64], from: &Modulus) {
     let half = from.value() / 2;
     let p = modulus.reduce(from.value());
@@ -169,7 +169,7 @@ pub(crate) fn lift_centred(modulus: &Modulus, out: &mut [u64], x: &[u64], from: 
     }
 }
 
-/// Sums of 128 bits: below q + t·q² < 2^128 for t < 2^27 terms, more than memory holds of limbs.
+/// Sums of 128 bits: below q + t·q² < 2^128 for t < 2^27 terms, more limbs than memory holds.
 pub(crate) fn dot_assign(modulus: &Modulus, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
     const BLOCK: usize = 128;
     assert!(a.len() < 1 << 27, "sums of 128 bits");

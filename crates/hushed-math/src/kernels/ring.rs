@@ -1,13 +1,13 @@
-//! Matrix products modulo 2^64 of what one party holds alone: its share by its own share or weights.
+//! Matrix products modulo 2^64 of what one party holds alone: its share times its own share or weights.
 //!
-//! By small signed integers: with w' = w + 2^31 ≥ 0 and x = hi·2^32 + lo, x·w = lo·w' + 2^32·(hi·w') − 2^31·x: two
-//! 32×32 → 64 bit products a term, which vector units have where a 64-bit product is several instructions; hi·w' counts
-//! modulo 2^32 only. One body, compiled for each width of registers. Constant time: no branch or index depends on a
-//! value.
+//! By small signed integers: with w' = w + 2^31 ≥ 0 and x = hi·2^32 + lo, x·w = lo·w' + 2^32·(hi·w') − 2^31·x. That is
+//! two 32×32 → 64 bit products per term, which vector units have, while a 64-bit product takes several instructions;
+//! hi·w' counts modulo 2^32 only. One body, compiled for each register width. Constant time: no branch or index depends
+//! on a value.
 
 use crate::machine::cpu::Cpu;
 
-/// X·Y modulo 2^64 for X of k×m and Y of m×n words, row-major; k×n words.
+/// X·Y modulo 2^64 for X of k×m and Y of m×n words, row-major; returns k×n words.
 ///
 /// # Panics
 /// Unless `x` and `y` have k·m and m·n words.
@@ -54,7 +54,7 @@ unsafe fn words_four(x: &[u64], y: &[u64], m: usize, n: usize, out: &mut [u64]) 
     words(x, y, m, n, out);
 }
 
-/// A row of Y at a time, added to a row of the result.
+/// Adds one row of Y at a time to a row of the result.
 #[inline(always)]
 fn words(x: &[u64], y: &[u64], m: usize, n: usize, out: &mut [u64]) {
     for (row, out) in x.chunks_exact(m.max(1)).zip(out.chunks_exact_mut(n.max(1))) {
@@ -66,11 +66,11 @@ fn words(x: &[u64], y: &[u64], m: usize, n: usize, out: &mut [u64]) {
     }
 }
 
-/// Columns whose sums go on together and share the halves of x.
+/// Columns whose sums are computed together and share the halves of x.
 const COLUMNS: usize = 4;
 
-/// X·W modulo 2^64 for X of k×m words and W of m×n integers, X row-major and W column-major (`w` holds Wᵀ); k×n words,
-/// row-major.
+/// X·W modulo 2^64 for X of k×m words and W of m×n integers, X row-major and W column-major (`w` holds Wᵀ); returns k×n
+/// words, row-major.
 ///
 /// # Panics
 /// Unless `x` and `w` have k·m and m·n numbers.
@@ -125,7 +125,7 @@ fn body(x: &[u64], w: &[i32], m: usize, n: usize, out: &mut [u64]) {
     }
     for (group, w) in w.chunks(COLUMNS * m).enumerate() {
         let columns = w.len() / m;
-        // The last columns, if they are fewer, with the first of them again.
+        // If fewer columns are left, the first of them stands in for the missing ones.
         let column = |c: usize| &w[if c < columns { c * m } else { 0 }..][..m];
         for (row, out) in x.chunks_exact(m).zip(out.chunks_exact_mut(n)) {
             let sums = dot_four(row, [0, 1, 2, 3].map(column));

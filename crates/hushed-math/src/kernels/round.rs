@@ -1,12 +1,12 @@
-//! Real numbers times factors, to the nearest integers.
+//! Rounds real numbers times factors to the nearest integers.
 //!
-//! One body, compiled for each width of registers. Constant time: no branch or index depends on a value.
+//! One body, compiled for each register width. Constant time: no branch or index depends on a value.
 
 use crate::machine::cpu::Cpu;
 
-/// Writes the integers nearest to value · gain · factor, multiplied in f64 in this order, to `out`: of two as near the
-/// one further from zero, and beyond 32 bits the last. What [`f64::round`] and a cast give, for finite products.
-/// Returns the largest magnitude.
+/// Writes to `out` the integers nearest to value · gain · factor, multiplied in f64 in this order. Ties go away from
+/// zero, and values beyond 32 bits saturate, as [`f64::round`] and a cast do, for finite products. Returns the largest
+/// magnitude.
 ///
 /// # Panics
 /// Unless there are as many gains and as much room as values.
@@ -60,8 +60,8 @@ fn body(values: &[f32], gains: &[f64], factor: f64, out: &mut [i32]) -> u32 {
 
 /// The magnitude of the nearest integer, and its sign in every bit.
 ///
-/// The rounding of a sum with 2^52, the last place of which is 1, is to the even one of two: where that was below, the
-/// other is one more.
+/// Adding 2^52, where the last place is 1, rounds ties to even: where the even integer is the lower one, the result is
+/// one more.
 #[inline(always)]
 fn nearest(x: f64) -> (u32, u32) {
     const UNIT: f64 = (1u64 << 52) as f64;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::rng::SecretRng;
 
-    /// As it is defined.
+    /// By definition.
     fn slow(value: f32, gain: f64, factor: f64) -> i32 {
         (f64::from(value) * gain * factor).round() as i32
     }
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// Ties, their neighbours, both zeros, the ends of 32 bits and what is beyond them.
+    /// Ties, their neighbours, both zeros, the ends of 32 bits and values beyond them.
     #[test]
     fn edges_are_as_the_library_rounds_them() {
         let mut values = vec![0.0, f32::MIN_POSITIVE, 1e-45, f32::MAX, 2f32.powi(31)];
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// Products are rounded twice before they become integers, in the order that is promised.
+    /// Products are rounded twice before they become integers, in the documented order.
     #[test]
     fn random_numbers_are_as_the_library_rounds_them() {
         let mut rng = SecretRng::insecure_from_seed(3);

@@ -1,4 +1,4 @@
-//! Sums of so many words in a row, modulo 2^64.
+//! Sums of s consecutive words, modulo 2^64.
 //!
 //! Constant time: no branch or index depends on a value.
 

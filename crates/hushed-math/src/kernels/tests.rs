@@ -1,4 +1,4 @@
-//! Limb arithmetic: reference ← portable ← vector kernels, exact, for every length of the last, partial register.
+//! Limb arithmetic on every kernel against wide integers, exact, for every length of the last, partial register.
 
 mod fused;
 

@@ -2,8 +2,8 @@
 
 /// Asks for `words` to be brought to the second-level cache. A hint: it waits for nothing and changes no result.
 ///
-/// The processor finds streams by itself, but anew on every page of memory; work that goes through many limbs in short
-/// strips spends most of its time on such first words.
+/// The processor detects streams by itself, but anew on every page of memory; work that goes through many limbs in
+/// short strips spends most of its time on those first words.
 #[inline]
 pub fn prefetch(words: &[u64]) {
     #[cfg(target_arch = "x86_64")]

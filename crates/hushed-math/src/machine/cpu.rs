@@ -1,9 +1,9 @@
-//! What the processor can do, found once at run time.
+//! Processor features, detected once at run time.
 //!
-//! A kernel that uses an instruction set takes a token of it; only [`Cpu`] makes tokens, and only after detection. The
+//! A kernel that uses an instruction set takes a token for it; only [`Cpu`] makes tokens, and only after detection. The
 //! environment variable `HUSHED_DENY_AVX512=1`, read once, denies every kernel on 512-bit registers, so that tests and
-//! reports can run what other machines run; `HUSHED_DENY_FMA=1` denies those and the ones on floating-point
-//! multiply-adds, which leaves the portable path; `HUSHED_DENY_AMX=1` denies those on tiles only.
+//! reports can run what other machines run. `HUSHED_DENY_FMA=1` also denies those on floating-point multiply-adds,
+//! which leaves the portable path; `HUSHED_DENY_AMX=1` denies only those on tiles.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -21,19 +21,19 @@ pub struct HaveFma {
 }
 
 impl HaveFma {
-    /// Whether the registers are of 512 bits.
+    /// Whether registers have 512 bits.
     pub fn wide(self) -> bool {
         self.wide
     }
 
-    /// Numbers in a register.
+    /// Numbers per register.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn lanes(self) -> usize {
         if self.wide { 8 } else { 4 }
     }
 }
 
-/// Proof that AMX tiles of bytes may be used, the operating system having been asked for their state.
+/// Proof that AMX byte tiles may be used: the operating system has granted their state.
 #[derive(Clone, Copy, Debug)]
 pub struct HaveAmx(());
 
@@ -128,7 +128,7 @@ impl Cpu {
         Cpu { amx: None, ..self }
     }
 
-    /// Token for the kernels on tiles of bytes; there is then one for IFMA too.
+    /// Token for the byte-tile kernels; there is then one for IFMA too.
     pub fn amx(self) -> Option<HaveAmx> {
         self.amx
     }
@@ -153,8 +153,7 @@ impl Cpu {
         }
     }
 
-    /// This processor and what is left of it with better kernels denied, down to none: one of each name, for
-    /// measurements.
+    /// This processor, then with more and more kernels denied, down to none: one per kernel name, for measurements.
     pub fn kernels() -> Vec<Cpu> {
         let here = Cpu::get();
         let mut all = vec![

@@ -1,20 +1,20 @@
-//! Whether a value is used in the process that made it.
+//! Checks that a value is used in the process that made it.
 //!
-//! `fork` copies a process with all its secrets. Two copies of a random stream hide two messages under the same mask,
-//! two copies of a key count its decryptions apart. Nothing here forks; who calls this library may. So streams and keys
-//! remember their [`Origin`], and refuse to work anywhere else.
+//! `fork` copies a process with all its secrets. Two copies of a random stream hide two messages under the same mask;
+//! two copies of a key count its decryptions separately. Nothing here forks, but callers of this library may. So
+//! streams and keys remember their [`Origin`] and refuse to work anywhere else.
 //!
-//! A process has a number, in one word, that is 0 in a process that has just begun:
+//! Each process has a number, in one word that is 0 in a process that has just begun:
 //!
 //! | how a child begins | what makes its word 0 |
 //! |---|---|
 //! | `fork` | `pthread_atfork`; on Linux the kernel as well |
-//! | the system call alone (`clone` without `CLONE_VM`, glibc's `_Fork`) | the kernel, on Linux 4.14 and later: `MADV_WIPEONFORK` |
+//! | the system call alone (`clone` without `CLONE_VM`, glibc's `_Fork`) | Linux since 4.14: `MADV_WIPEONFORK` |
 //! | `vfork`, threads | nothing: they share their memory with the parent, so there is no second copy |
 //!
-//! Where only the first line holds (other Unix systems, older kernels, emulators that take no advice), the system call
-//! alone is not seen. A machine that is copied whole, as by a snapshot, is not seen either. A check reads one word: it
-//! costs as much as a comparison.
+//! Where only the first row holds (other Unix systems, older kernels, emulators that ignore advice), the system call
+//! alone goes undetected. So does copying a whole machine, as by a snapshot. A check reads one word and costs as much
+//! as a comparison.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ impl Origin {
         }
     }
 
-    /// That the value is used where it was made.
+    /// Checks that the value is used where it was made.
     ///
     /// # Errors
     /// [`MathError::Forked`] if it is not.
@@ -53,7 +53,7 @@ impl Origin {
         Err(MathError::Forked)
     }
 
-    /// [`Origin::check`] where there is no error to return; callers that can return one check before.
+    /// [`Origin::check`] where no error can be returned; callers that can return one check beforehand.
     ///
     /// # Panics
     /// If the value, which is called `what`, is used in a process that did not make it.
@@ -96,7 +96,7 @@ mod system {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Where the kernel wipes nothing, only [`forget`] does.
+    /// For where the kernel wipes nothing: only [`forget`] resets it.
     static UNWATCHED: AtomicU64 = AtomicU64::new(0);
 
     type Handler = unsafe extern "C" fn();
@@ -109,7 +109,7 @@ mod system {
         ) -> c_int;
     }
 
-    /// In a child, before `fork` returns.
+    /// Runs in a child, before `fork` returns.
     unsafe extern "C" fn forget() {
         if let Some(word) = super::WORD.get() {
             word.store(0, Ordering::Relaxed);
@@ -118,8 +118,8 @@ mod system {
 
     /// The word that is 0 in every new process.
     pub(super) fn watched() -> &'static AtomicU64 {
-        // SAFETY: the handler stores one word, which any thread of the child may do at any time. It fails for lack of
-        // memory only; then the kernel's half remains, and Linux is where that is there.
+        // SAFETY: the handler stores one word, which any thread of the child may do at any time. Registration fails
+        // only for lack of memory; then the kernel's half remains, where there is one, which is on Linux.
         unsafe { pthread_atfork(None, None, Some(forget)) };
         wiped_by_the_kernel().unwrap_or(&UNWATCHED)
     }
@@ -137,7 +137,7 @@ mod system {
     }
 }
 
-/// Where nothing forks.
+/// For systems where nothing forks.
 #[cfg(not(all(unix, not(miri))))]
 mod system {
     use std::sync::atomic::AtomicU64;

@@ -6,8 +6,8 @@
 //! A[k] = a(ψ^(2·rev(k) + 1)),   rev = reversal of the log2(n) bits of k
 //! ```
 //!
-//! the order in which Cooley–Tukey butterflies leave their results (Longa and Naehrig 2016, Alg. 1 and 2), equal for
-//! every kernel. ψ is g^((q−1)/2n) for the least g ≥ 2 for which ψ^n = −1.
+//! This is the order in which Cooley–Tukey butterflies leave their results (Longa and Naehrig 2016, Alg. 1 and 2), the
+//! same for every kernel. ψ is g^((q−1)/2n) for the least g ≥ 2 for which ψ^n = −1.
 
 mod plan;
 mod sparse;

@@ -11,10 +11,10 @@ use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use crate::primes::is_prime;
 
-/// Largest log2 of a degree: the portable kernel's lazy sums are bounded for it.
+/// Largest log2 of a degree: the portable kernel's lazy sums are bounded up to it.
 const MAX_LOG_N: u32 = 20;
 
-/// Least block of words that a kernel starts from in the middle of a transform.
+/// Smallest block of words from which a kernel can start in the middle of a transform.
 const LEAST_BLOCK: usize = 64;
 
 /// Tables and kernel of one transform. Shared by reference; never changes.
@@ -24,7 +24,7 @@ pub struct NttPlan {
     cpu: Cpu,
     pointwise: Pointwise,
     tables: Tables,
-    /// What the second layer multiplies by in each quarter.
+    /// The factor of the second layer in each quarter.
     quarters: [u64; 4],
 }
 
@@ -75,7 +75,7 @@ impl NttPlan {
     /// The plan for degree `n`, a divisor of this one's, under the same modulus and with the same kernels.
     ///
     /// # Panics
-    /// If `n` is no power of two or larger.
+    /// If `n` is not a power of two, or is larger than this degree.
     pub fn shorter(&self, n: usize) -> NttPlan {
         assert!(n.is_power_of_two() && n <= self.n, "a divisor");
         let psi = self.modulus().pow(self.psi, (self.n / n) as u64);
@@ -97,7 +97,7 @@ impl NttPlan {
         self.psi
     }
 
-    /// What the kernels were chosen by.
+    /// The instruction sets by which the kernels were chosen.
     pub(crate) fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -110,17 +110,17 @@ impl NttPlan {
     /// Coefficients in [0, q) to values in [0, q), in place; order as in the module's header.
     ///
     /// # Panics
-    /// If `a` has not n words.
+    /// If `a` does not have n words.
     pub fn forward(&self, a: &mut [u64]) {
         assert_eq!(a.len(), self.n, "one word a coefficient");
         self.transform(a, 0, 0);
     }
 
-    /// As [`NttPlan::forward`], to words in a form that [`crate::Automorphism::dot_pair_of_turned`] takes, and nothing
-    /// else does: without the last reductions where the kernel can.
+    /// As [`NttPlan::forward`], but without the last reductions where the kernel can: only
+    /// [`crate::Automorphism::dot_pair_of_turned`] takes words in this form.
     ///
     /// # Panics
-    /// If `a` has not n words.
+    /// If `a` does not have n words.
     pub fn forward_loose(&self, a: &mut [u64]) {
         assert_eq!(a.len(), self.n, "one word a coefficient");
         match &self.tables {
@@ -130,7 +130,7 @@ impl NttPlan {
         }
     }
 
-    /// The layers after the first 2·`skipped`, of the blocks from `first` on.
+    /// Runs the layers after the first 2·`skipped`, on the blocks from `first` on.
     fn transform(&self, a: &mut [u64], skipped: u32, first: usize) {
         match &self.tables {
             Tables::Portable(tables) => {
@@ -143,11 +143,11 @@ impl NttPlan {
         }
     }
 
-    /// Some consecutive values of the transform of a polynomial whose first coefficients are `prefix` and whose others
-    /// are zero: those from `start` on, as many as `out` has.
+    /// Consecutive values of the transform, from `start` on and as many as `out` has, of a polynomial whose first
+    /// coefficients are `prefix` and whose others are zero.
     ///
-    /// A layer whose blocks have their nonzero words in the first half leaves that half twice, (x, 0) → (x, x): these
-    /// layers are copies, and blocks of the next layer are independent of each other.
+    /// A layer whose blocks have their nonzero words in the first half outputs that half twice, (x, 0) → (x, x). Such
+    /// layers are copies, and the blocks of the next layer are independent of each other.
     ///
     /// # Panics
     /// Unless `start` and the length of `out` are multiples of [`NttPlan::strip_unit`] within n.
@@ -166,11 +166,11 @@ impl NttPlan {
         self.transform(out, (self.n / unit).trailing_zeros() / 2, start / unit);
     }
 
-    /// The values of one of `parts` equal strips, 1, 2 or 4, of the transform of a polynomial whose first coefficients
-    /// are `prefix`, at most half of them.
+    /// The values of one of `parts` (1, 2 or 4) equal strips of the transform of a polynomial whose first coefficients
+    /// are `prefix`, at most half of all, and whose others are zero.
     ///
     /// # Panics
-    /// If there are other parts, `prefix` is longer, `out` has not n/`parts` words, or a quarter is shorter than 64.
+    /// Unless `parts` is one of these, `prefix` has at most n/2 words, `out` n/`parts`, and a quarter at least 64.
     pub fn forward_part(&self, prefix: &[u64], part: usize, parts: usize, out: &mut [u64]) {
         assert!([1, 2, 4].contains(&parts) && part < parts && 2 * prefix.len() <= self.n);
         let words = self.n / parts;
@@ -180,7 +180,7 @@ impl NttPlan {
         }
         let quarter = self.n / 4;
         assert!(quarter >= LEAST_BLOCK, "strips that kernels take");
-        // The first layer leaves (x, 0) twice, as (x, x), and of the second a quarter has one result of each butterfly.
+        // The first layer turns (x, 0) into (x, x); in the second, a quarter holds one result of each butterfly.
         let (x, y) = prefix.split_at(quarter);
         let first = part * 4 / parts;
         for (out, &factor) in out.chunks_exact_mut(quarter).zip(&self.quarters[first..]) {
@@ -198,7 +198,7 @@ impl NttPlan {
     /// If `prefix` > n.
     pub fn strip_unit(&self, prefix: usize) -> usize {
         assert!(prefix <= self.n, "one word a coefficient");
-        // Kernels take two layers at a time and want blocks of some length.
+        // Kernels take two layers at a time and need blocks of a least length.
         let block = prefix.next_power_of_two().max(LEAST_BLOCK).min(self.n);
         self.n >> ((self.n / block).trailing_zeros() & !1)
     }
@@ -206,7 +206,7 @@ impl NttPlan {
     /// Values in [0, q) to coefficients in [0, q), in place.
     ///
     /// # Panics
-    /// If `a` has not n words.
+    /// If `a` does not have n words.
     pub fn inverse(&self, a: &mut [u64]) {
         assert_eq!(a.len(), self.n, "one word a value");
         match &self.tables {
@@ -218,10 +218,10 @@ impl NttPlan {
         }
     }
 
-    /// As [`NttPlan::inverse`], of `values`, which stay, to `out`: without a copy first.
+    /// As [`NttPlan::inverse`], from `values`, left unchanged, to `out`: without a copy first where the kernel can.
     ///
     /// # Panics
-    /// If one of the slices has not n words.
+    /// If a slice does not have n words.
     pub fn inverse_from(&self, values: &[u64], out: &mut [u64]) {
         let whole = values.len() == self.n && out.len() == self.n;
         assert!(whole, "one word a value");
@@ -274,8 +274,8 @@ impl Tables {
     }
 }
 
-/// The powers that butterflies multiply by: entry k of `forward` is ψ^rev(k), of `inverse` ψ^−rev(k). Layer ℓ of the
-/// forward transform, with 2^ℓ blocks, uses entries 2^ℓ .. 2^(ℓ+1), one a block; the inverse the same, in reverse.
+/// The powers by which butterflies multiply: entry k of `forward` is ψ^rev(k), of `inverse` ψ^−rev(k). Layer ℓ of the
+/// forward transform, with 2^ℓ blocks, uses entries 2^ℓ .. 2^(ℓ+1), one per block; the inverse the same in reverse.
 pub(crate) struct Twiddles {
     pub(crate) forward: Vec<u64>,
     pub(crate) inverse: Vec<u64>,

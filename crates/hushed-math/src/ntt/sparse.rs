@@ -1,7 +1,7 @@
 //! Every s-th coefficient of a polynomial, from its values.
 //!
-//! s values in a row are those at x·ζ for all s-th roots of unity ζ; their sum is s times the value at x^s of the
-//! polynomial that the coefficients at multiples of s make. So one pass of additions and a transform of n/s words do.
+//! s consecutive values are those at x·ζ for all s-th roots of unity ζ; their sum is s times the value at x^s of the
+//! polynomial formed by the coefficients at multiples of s. So one pass of additions and an n/s-word transform suffice.
 
 use crate::kernels::sums::sums;
 use crate::machine::cpu::Cpu;
@@ -9,8 +9,8 @@ use crate::ntt::NttPlan;
 use crate::words::Words;
 use zeroize::Zeroize;
 
-/// Most words of a transform of n/s that many polynomials take as a matrix product, all of them at once: a transform of
-/// a few words by itself fills no register.
+/// Up to this many words, the transforms of length n/s of many polynomials are done together, as a matrix product: such
+/// a short transform by itself does not fill a register.
 const MATRIX: usize = 32;
 
 /// The coefficients at multiples of s, of polynomials of one degree n modulo one q.
@@ -21,7 +21,7 @@ pub struct EveryCoefficient {
     cpu: Cpu,
     /// s^−1 mod q.
     inverse: u64,
-    /// What coefficient j takes of sum i, at j·n/s + i; none above [`MATRIX`].
+    /// The weight of sum i in coefficient j, at j·n/s + i; empty above [`MATRIX`].
     matrix: Vec<u64>,
 }
 
@@ -70,7 +70,7 @@ impl EveryCoefficient {
         self.plan.inverse(out);
     }
 
-    /// `out` ← the sums of s values in a row modulo q.
+    /// `out` ← the sums modulo q of s consecutive values each.
     ///
     /// # Panics
     /// Unless there are s values for each sum.
@@ -81,10 +81,10 @@ impl EveryCoefficient {
         wide.zeroize();
     }
 
-    /// `out` ← the first of the coefficients at 0, s, 2s, …, without those before number `skipped`.
+    /// `out` ← as many as fit of the coefficients at 0, s, 2s, …, from number `skipped` on.
     ///
     /// # Panics
-    /// Unless there are n values, or if there are not as many coefficients.
+    /// Unless there are n values, or if there are not enough coefficients.
     pub fn take(&self, values: &[u64], skipped: usize, out: &mut [u64]) {
         let mut sums = Words::scratch(self.plan.n());
         self.times_step(values, &mut sums);
@@ -93,9 +93,9 @@ impl EveryCoefficient {
         self.plan.pointwise().mul_scalar_assign(out, self.inverse);
     }
 
-    /// From the sums modulo q of s values in a row: coefficients of several polynomials after each other to each of
-    /// `out`, n/s − `skipped` of each polynomial as [`EveryCoefficient::take`] has them, of the last as many as there
-    /// is room for. The sums are erased.
+    /// Writes coefficients of several polynomials in a row to each of `out`, from the sums modulo q of s consecutive
+    /// values: n/s − `skipped` per polynomial as in [`EveryCoefficient::take`], fewer of the last if `out` is full. The
+    /// sums are erased.
     ///
     /// # Panics
     /// Unless there are n/s sums for each piece of `out`, or if all coefficients are skipped.

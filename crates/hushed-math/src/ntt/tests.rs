@@ -1,4 +1,4 @@
-//! Reference ← portable ← vector kernels, exact.
+//! Exact comparisons of the portable kernel with the reference, and of the vector kernels with the portable one.
 
 use super::*;
 use crate::error::MathError;
@@ -8,7 +8,7 @@ use crate::primes::ntt_primes;
 use crate::reference;
 use crate::rng::SecretRng;
 
-/// Inputs that meet the bounds of lazy arithmetic, then random ones.
+/// Inputs that reach the bounds of lazy arithmetic, then random ones.
 fn inputs(n: usize, q: u64, rng: &mut SecretRng) -> Vec<Vec<u64>> {
     let mut all = vec![vec![0; n], vec![q - 1; n]];
     all.push((0..n).map(|i| if i % 2 == 0 { 0 } else { q - 1 }).collect());
@@ -116,7 +116,7 @@ fn kernels_agree_on_large_degrees() {
                 assert!(x == y, "forward, n = {n}, q = {}", m.value());
                 slow.inverse(&mut x);
                 assert!(x == a, "portable inverse, n = {n}, q = {}", m.value());
-                // The inverse on arbitrary values, not only on transforms of edges.
+                // The inverse on arbitrary values, not only on transforms of edge cases.
                 let (mut x, mut y) = (a.clone(), a.clone());
                 slow.inverse(&mut x);
                 fast.inverse(&mut y);

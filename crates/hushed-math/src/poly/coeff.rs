@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroize;
 
 impl RnsPoly<Coeff> {
-    /// The polynomial with these integer coefficients under every modulus of `ids`; constant time in them.
+    /// The polynomial with these integer coefficients under every modulus of `ids`; constant time in the coefficients.
     ///
     /// # Panics
     /// If there are not n coefficients, or as [`RnsPoly::zero`].
@@ -53,7 +53,7 @@ impl RnsPoly<Coeff> {
         for (j, &id) in self.ids.iter().enumerate() {
             let (pointwise, source) = (self.basis.plan(id).pointwise(), self.limb(j));
             let out = image.limb_mut(j);
-            // The last `turn` coefficients wrap round.
+            // The last `turn` coefficients wrap around.
             out[turn..].copy_from_slice(&source[..n - turn]);
             out[..turn].copy_from_slice(&source[n - turn..]);
             pointwise.neg_assign(if negate {
@@ -65,8 +65,8 @@ impl RnsPoly<Coeff> {
         image
     }
 
-    /// The coefficients of limb `j`, as integers in (−q/2, q/2), under other moduli: what a key switch multiplies by
-    /// its digits.
+    /// The coefficients of limb `j`, as integers in (−q/2, q/2), under other moduli: the digits that a key switch
+    /// multiplies.
     ///
     /// # Panics
     /// If there is no such limb, or as [`RnsPoly::zero`].
@@ -88,11 +88,11 @@ impl RnsPoly<Coeff> {
         self.truncated()
     }
 
-    /// As [`RnsPoly::divide_by_last_and_round`], times `scalars[j]` under modulus j. What was there of the dividend
-    /// waits in memory that is used again: for polynomials that need not be erased.
+    /// As [`RnsPoly::divide_by_last_and_round`], times `scalars[j]` under modulus j. The dividend's memory is recycled
+    /// without being erased: only for polynomials that need no erasure.
     ///
     /// # Panics
-    /// As there, or if there is not one residue a modulus that stays.
+    /// As there, or if there is not one scalar per remaining modulus.
     #[must_use]
     pub fn divide_by_last_scaled(mut self, scalars: &[u64]) -> RnsPoly<Coeff> {
         self.divide_by_last(scalars);
@@ -100,7 +100,7 @@ impl RnsPoly<Coeff> {
         self.truncate_limbs(stay)
     }
 
-    /// The quotient under all moduli but the last, in place.
+    /// Divides in place, under all moduli but the last.
     fn divide_by_last(&mut self, scalars: &[u64]) {
         let last = self.ids.len() - 1;
         assert!(last > 0, "a modulus to divide by and one to stay");
@@ -119,7 +119,7 @@ impl RnsPoly<Coeff> {
         }
     }
 
-    /// All limbs but the last, which is erased.
+    /// Keeps all limbs but the last, which is erased.
     fn truncated(mut self) -> RnsPoly<Coeff> {
         let last = self.ids.len() - 1;
         self.data[last].zeroize();

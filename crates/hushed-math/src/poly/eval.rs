@@ -7,7 +7,7 @@ impl RnsPoly<Eval> {
     /// self ← self·other.
     ///
     /// # Panics
-    /// If basis or moduli differ.
+    /// If the bases or moduli differ.
     pub fn mul_assign(&mut self, other: &RnsPoly<Eval>) {
         self.each_with(other, |plan, a, b| plan.pointwise().mul_assign(a, b));
     }
@@ -15,7 +15,7 @@ impl RnsPoly<Eval> {
     /// self ← self + a·b.
     ///
     /// # Panics
-    /// If basis or moduli differ.
+    /// If the bases or moduli differ.
     pub fn mul_add_assign(&mut self, a: &RnsPoly<Eval>, b: &RnsPoly<Eval>) {
         self.check_shape(b);
         let mut right = b.data.iter();
@@ -26,7 +26,7 @@ impl RnsPoly<Eval> {
         });
     }
 
-    /// a(X) → a(X^g), g odd (taken modulo 2n): a permutation of the values, the same for every modulus, made once a
+    /// a(X) → a(X^g), g odd (taken modulo 2n): a permutation of the values, the same for every modulus, made once per
     /// basis.
     ///
     /// # Panics
@@ -51,8 +51,8 @@ impl RnsPoly<Eval> {
         });
     }
 
-    /// round(a / p) for the last modulus p, under the others, as for coefficients; one inverse and, for each modulus
-    /// that stays, one forward transform.
+    /// round(a / p) for the last modulus p, under the others, as for coefficients. Takes one inverse transform, and one
+    /// forward transform per remaining modulus.
     ///
     /// # Panics
     /// If there is only one modulus.
@@ -79,7 +79,7 @@ impl RnsPoly<Eval> {
 }
 
 impl<D: Domain> RnsPoly<D> {
-    /// All limbs but the last, the position of the last, and p^−1 under each other modulus.
+    /// All limbs but the last, the index of the last limb, and p^−1 under each other modulus.
     pub(super) fn split_last(&self) -> (RnsPoly<D>, usize, Vec<u64>) {
         let last = self.ids.len() - 1;
         assert!(last > 0, "a modulus to divide by and one to stay");
@@ -97,10 +97,10 @@ impl<D: Domain> RnsPoly<D> {
 }
 
 /// acc ← acc + Σ a_i·b_i, value by value: one pass over the accumulator and one reduction for up to 4096 terms, where
-/// repeated [`RnsPoly::mul_add_assign`] would take one a term.
+/// repeated [`RnsPoly::mul_add_assign`] would take one per term.
 ///
 /// # Panics
-/// If the lists differ in length, or basis or moduli differ.
+/// If the lists differ in length, or the bases or moduli differ.
 pub fn dot_eval(acc: &mut RnsPoly<Eval>, a: &[&RnsPoly<Eval>], b: &[&RnsPoly<Eval>]) {
     a.iter().chain(b).for_each(|poly| acc.check_shape(poly));
     let (mut left, mut right) = (Vec::with_capacity(a.len()), Vec::with_capacity(b.len()));

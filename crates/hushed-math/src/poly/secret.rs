@@ -3,7 +3,7 @@
 use super::RnsPoly;
 use zeroize::Zeroize;
 
-/// Owns a secret polynomial: no `Debug`, no `Clone`, erased on drop. What is computed from it is the caller's to wrap.
+/// Owns a secret polynomial: no `Debug`, no `Clone`, erased on drop. The caller must wrap whatever is computed from it.
 pub struct SecretPoly<D>(RnsPoly<D>);
 
 impl<D> SecretPoly<D> {

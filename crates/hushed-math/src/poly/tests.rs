@@ -1,4 +1,4 @@
-//! Against integers: coefficients as u128/i128 through the Chinese remainder theorem, products by the schoolbook.
+//! Checks against integers: coefficients as u128/i128 by the Chinese remainder theorem, products by schoolbook.
 
 use super::*;
 use crate::primes::ntt_primes;
@@ -213,7 +213,7 @@ fn lazy_inner_products_equal_repeated_ones() {
         let mut a: Vec<RnsPoly<Eval>> = (0..terms).map(|i| random(&basis, &ids, 10 + i)).collect();
         let mut b: Vec<RnsPoly<Eval>> =
             (0..terms).map(|i| random(&basis, &ids, 1000 + i)).collect();
-        // Greatest residues throughout one column.
+        // The largest residues throughout one column.
         for poly in a.iter_mut().chain(&mut b) {
             for j in 0..2 {
                 let top = basis.modulus(j).value() - 1;
@@ -244,7 +244,7 @@ fn limbs_are_written_one_by_one_and_cut() {
         out.copy_from_slice(limb);
     }
     assert_eq!(copy, a);
-    // Transforms limb by limb are the transform.
+    // Transforming limb by limb is the whole transform.
     for (id, limb) in copy.limbs_mut() {
         basis.plan(id).forward(limb);
     }

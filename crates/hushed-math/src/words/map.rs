@@ -1,4 +1,4 @@
-//! Memory of Linux itself, at pages of two megabytes: it is zero when it comes, and gone when it goes.
+//! Memory mapped from Linux directly, at pages of two megabytes: zero when it is mapped, returned when it is freed.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -6,7 +6,7 @@ use std::ptr::{NonNull, null_mut};
 use super::PAGE;
 
 // The same on every 64-bit Linux, whose C library every Rust program there is linked to: a crate for three functions
-// would say no more.
+// would add nothing.
 unsafe extern "C" {
     fn mmap(
         at: *mut c_void,
@@ -22,26 +22,26 @@ unsafe extern "C" {
 
 /// `PROT_READ | PROT_WRITE`.
 const READ_WRITE: c_int = 3;
-/// `MAP_PRIVATE | MAP_ANONYMOUS`, but on MIPS, which Rust has no standard library for any more.
+/// `MAP_PRIVATE | MAP_ANONYMOUS`, except on MIPS, for which Rust no longer has a standard library.
 const PRIVATE: c_int = 0x22;
 /// `MADV_HUGEPAGE`: a hint; where it is not followed, pages are small.
 const LARGE_PAGES: c_int = 14;
 /// `MADV_WIPEONFORK`, since Linux 4.14.
 const WIPE_IN_CHILDREN: c_int = 18;
-/// No advice that any system knows.
+/// Advice that no system knows.
 const NO_ADVICE: c_int = -1;
 /// `MAP_FAILED`.
 const FAILED: usize = usize::MAX;
 
-/// Least bytes that the system maps and takes back.
+/// Granularity in bytes with which the system maps and unmaps.
 const SYSTEM_PAGE: usize = 1 << 16;
 
-/// What a buffer of `bytes` bytes takes of the address space.
+/// The address space taken by a buffer of `bytes` bytes.
 fn length(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(SYSTEM_PAGE)
 }
 
-/// `bytes` zero bytes from a page of two megabytes on; null if there are none.
+/// Maps `bytes` zero bytes that begin at a page of two megabytes; null if there is no memory.
 pub(super) fn zero(bytes: usize) -> *mut u8 {
     let Some((length, all)) = length(bytes).and_then(|l| Some((l, l.checked_add(PAGE)?))) else {
         return null_mut();
@@ -51,7 +51,7 @@ pub(super) fn zero(bytes: usize) -> *mut u8 {
     if start.addr() == FAILED || start.is_null() {
         return null_mut();
     }
-    // What lies before the first large page, and after the buffer, goes back: it was never touched.
+    // The parts before the first large page and after the buffer go back: they were never touched.
     let before = start.addr().next_multiple_of(PAGE) - start.addr();
     let after = all - before - length;
     let buffer = start.wrapping_byte_add(before);
@@ -68,20 +68,19 @@ pub(super) fn zero(bytes: usize) -> *mut u8 {
     buffer.cast()
 }
 
-/// Gives a buffer back.
+/// Returns a buffer to the system.
 ///
 /// # Safety
-/// `start` is from [`zero`] with the same length, and nobody uses it any more.
+/// `start` is from [`zero`] with the same length and is no longer used.
 pub(super) unsafe fn free(start: *mut u8, bytes: usize) {
     if let Some(length) = length(bytes) {
-        // SAFETY: a mapping of this length, which is its caller's alone.
+        // SAFETY: a mapping of this length that belongs to the caller alone.
         unsafe { munmap(start.cast(), length) };
     }
 }
 
-/// A word on a page of its own that is zero, and zero again in every process that is forked from this one: the kernel
-/// sees to it. It is never given back. None where the kernel does not do that, or an emulator that does not follow
-/// advice says that it does.
+/// A word on its own page that is zero, and that the kernel sets to zero again in every process forked from this one.
+/// It is never unmapped. None if the kernel does not do this, or if an emulator claims to but does not follow advice.
 pub(crate) fn zero_in_children() -> Option<NonNull<u64>> {
     // SAFETY: a new mapping, wherever the system has room for it.
     let page = unsafe { mmap(null_mut(), SYSTEM_PAGE, READ_WRITE, PRIVATE, -1, 0) };

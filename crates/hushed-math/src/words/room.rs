@@ -1,34 +1,34 @@
-//! Working memory of computations. Memory that the system gives anew has to be cleared first, page by page, which takes
-//! longer than most of what is done with it; so what is dropped waits for the next owner, whatever that is.
+//! Working memory for computations. Fresh memory from the system must first be cleared page by page, which takes longer
+//! than most of the work done in it; so dropped memory is kept for the next owner, whatever that is.
 
 use super::Words;
 use zeroize::Zeroize;
 
-/// Words of a limb of degree 2^16, which come from slabs ([`super::slab`]).
+/// Words of a limb of degree 2^16; such limbs come from slabs ([`super::slab`]).
 const PIECE: usize = 1 << 16;
 
-/// Words of any content that a computation works in, kept from one use to the next. They are not erased.
+/// Scratch words of a computation, kept from one use to the next. They are not erased.
 #[derive(Default)]
 pub struct Room {
     words: Option<Words>,
 }
 
 impl Room {
-    /// Nothing yet.
+    /// An empty room.
     #[must_use]
     pub fn new() -> Room {
         Room::default()
     }
 
-    /// Words that there are.
+    /// Number of words held.
     pub(crate) fn length(&self) -> usize {
         self.words.as_ref().map_or(0, |words| words.len())
     }
 
-    /// `length` words, of any content unless the last ones were as long.
+    /// `length` words, of arbitrary content unless the room already held as many.
     pub fn words(&mut self, length: usize) -> &mut [u64] {
         if self.length() < length {
-            // The old ones may serve as the new ones.
+            // The old buffer may serve for the new words.
             self.words = None;
         }
         let words = self.words.get_or_insert_with(|| Words::scratch(length));
@@ -42,11 +42,11 @@ impl Zeroize for Room {
     }
 }
 
-/// Lists of words of one length, of any content at first, side by side in buffers of the length of a limb of degree
-/// 2^16, which polynomials of that degree use as well. They may be secrets, and are erased when they are dropped.
+/// Lists of words, all of one length and of arbitrary content at first, side by side in buffers as long as a limb of
+/// degree 2^16, which polynomials of that degree use as well. They may be secret and are erased on drop.
 pub struct Lists {
     pieces: Vec<Words>,
-    /// Lists of a piece.
+    /// Lists per piece.
     each: usize,
     length: usize,
     count: usize,
@@ -67,7 +67,7 @@ impl Lists {
         }
     }
 
-    /// One list.
+    /// A single list.
     pub(crate) fn one(words: Words) -> Lists {
         Lists {
             each: 1,
@@ -77,13 +77,13 @@ impl Lists {
         }
     }
 
-    /// How many.
+    /// Number of lists.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Words of each.
+    /// Words per list.
     #[must_use]
     pub fn length(&self) -> usize {
         self.length
@@ -100,7 +100,7 @@ impl Lists {
         &self.pieces[i / self.each][first..first + self.length]
     }
 
-    /// All of them.
+    /// All lists, for writing.
     pub fn all_mut(&mut self) -> Vec<&mut [u64]> {
         if self.length == 0 {
             return (0..self.count).map(|_| &mut [][..]).collect();

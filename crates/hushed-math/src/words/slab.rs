@@ -1,33 +1,33 @@
-//! Buffers of the length of a limb, a power of two, from slabs of sixteen megabytes.
+//! Buffers as long as a limb, a power of two, from slabs of sixteen megabytes.
 //!
-//! Polynomials of a computation get shorter with every level while their limbs stay the same: a limb that is dropped is
-//! what the next polynomial needs, whatever its length. What waits was used last and may still be in a cache. Limbs
-//! side by side begin an odd number of lines apart modulo 4096 bytes: work that goes along many limbs at once would
-//! otherwise find all of them in the same few sets of a cache.
+//! Polynomials of a computation get shorter with every level, but their limbs keep their length: a dropped limb fits
+//! the next polynomial, whatever its level. The limb reused next is the one used last, which may still be in cache.
+//! Neighbouring limbs begin an odd number of lines apart modulo 4096 bytes: work that goes along many limbs at once
+//! would otherwise find all of them in the same few cache sets.
 //!
-//! A slab without a limb in use goes back to the system once there are more than [`IDLE_BYTES`] of such, unless a
-//! [`KeepMemory`] lives.
+//! Slabs with no limb in use go back to the system once they hold more than [`IDLE_BYTES`], unless a [`KeepMemory`] is
+//! alive.
 
 use super::{IDLE_BYTES, PAGE, map};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The least length that slabs serve, of 4096 words: the allocator itself keeps smaller ones.
+/// log2 of the shortest buffers served, in bytes, of 4096 words: the allocator itself keeps smaller ones.
 const LEAST: u32 = 15;
-/// The greatest, of 2^17 words.
+/// log2 of the longest, of 2^17 words.
 const MOST: u32 = 20;
 /// Bytes of limbs in a slab.
 const SLAB: usize = 8 * PAGE;
-/// All that lies between them.
+/// Bytes of all gaps between them.
 const GAPS: usize = 1 << 16;
 
-/// If slabs serve buffers of so many bytes.
+/// Whether slabs serve buffers of `bytes` bytes.
 pub(super) fn serves(bytes: usize) -> bool {
     bytes.is_power_of_two() && (LEAST..=MOST).contains(&bytes.trailing_zeros())
 }
 
-/// An initialised buffer of a length that slabs serve; none if the system has no memory.
+/// An initialised buffer of a length that slabs serve; None if the system has no memory.
 pub(super) fn take(bytes: usize) -> Option<NonNull<u64>> {
     let mut all = lock();
     let Slabs { classes, whole, .. } = &mut *all;
@@ -48,7 +48,7 @@ pub(super) fn take(bytes: usize) -> Option<NonNull<u64>> {
 /// Takes a buffer back.
 ///
 /// # Safety
-/// `limb` is from [`take`] with the same length, and nobody uses it any more.
+/// `limb` is from [`take`] with the same length and is no longer used.
 pub(super) unsafe fn give(limb: NonNull<u64>, bytes: usize) {
     let mut all = lock();
     let class = &mut all.classes[number(bytes)];
@@ -63,9 +63,9 @@ pub(super) unsafe fn give(limb: NonNull<u64>, bytes: usize) {
     }
 }
 
-/// While one lives, no slab goes back to the system: for computations whose need of memory rises and falls by
-/// gigabytes, which a process whose peak is planned for may keep. A page that comes back from the system costs more
-/// than a transform of its words.
+/// While one is alive, no slab goes back to the system: for computations whose memory use rises and falls by gigabytes,
+/// in a process whose peak is planned for. Getting a page back from the system costs more than a transform of its
+/// words.
 #[derive(Debug)]
 pub struct KeepMemory(());
 
@@ -92,7 +92,7 @@ impl Drop for KeepMemory {
     }
 }
 
-/// Bytes of slabs no limb of which is in use.
+/// Bytes of slabs with no limb in use.
 #[cfg(test)]
 pub(super) fn idle() -> usize {
     lock().whole * SLAB
@@ -101,20 +101,20 @@ pub(super) fn idle() -> usize {
 #[derive(Clone, Copy)]
 struct Limb(NonNull<u64>);
 
-// SAFETY: the address of memory that nobody uses.
+// SAFETY: the address of memory that is not in use.
 unsafe impl Send for Limb {}
 
 /// The slabs of one length.
 struct Class {
-    /// Limbs that nobody uses, the one dropped last at the end.
+    /// Free limbs, the one dropped last at the end.
     waiting: Vec<Limb>,
-    /// How many of them lie in the slab that begins there.
+    /// Number of free limbs in each slab, by the address at which it begins.
     slabs: BTreeMap<usize, usize>,
 }
 
 struct Slabs {
     classes: [Class; (MOST - LEAST + 1) as usize],
-    /// Slabs no limb of which is in use.
+    /// Number of slabs with no limb in use.
     whole: usize,
     keepers: usize,
 }
@@ -139,14 +139,14 @@ fn number(bytes: usize) -> usize {
     (bytes.trailing_zeros() - LEAST) as usize
 }
 
-/// From one limb to the next: a slab has room for `GAPS` bytes between its `SLAB / bytes` limbs, and one line less a
-/// limb is an odd number.
+/// Bytes from one limb to the next: a slab has room for `GAPS` bytes between its `SLAB / bytes` limbs, and taking off
+/// one line per limb makes the number of lines odd.
 fn stride(bytes: usize) -> usize {
     bytes + bytes * GAPS / SLAB - super::LINE
 }
 
 impl Class {
-    /// Adds a slab of limbs, the first of which will be taken first.
+    /// Adds a slab of limbs, to be taken from the first on.
     fn grow(&mut self, bytes: usize) -> Option<()> {
         let start = NonNull::new(map::zero(SLAB + GAPS).cast::<u64>())?;
         let limbs = (0..SLAB / bytes).rev();
@@ -157,7 +157,7 @@ impl Class {
         Some(())
     }
 
-    /// How many limbs wait in the slab of this one.
+    /// The number of free limbs in this limb's slab.
     fn waiting_beside(&mut self, limb: Limb) -> Option<&mut usize> {
         let until = self.slabs.range_mut(..=limb.0.addr().get());
         until.map(|(_, waiting)| waiting).next_back()
@@ -165,7 +165,7 @@ impl Class {
 }
 
 impl Slabs {
-    /// Gives back slabs until half of what may wait is left, so that this is rare.
+    /// Returns slabs to the system until half of what may be kept is left, so that this happens rarely.
     fn bound(&mut self) {
         if self.keepers > 0 || self.whole * SLAB <= IDLE_BYTES {
             return;
@@ -190,7 +190,7 @@ impl Slabs {
                 .retain(|start, _| going.binary_search(start).is_err());
             self.whole -= going.len();
             for first in firsts {
-                // SAFETY: mapped by `grow` with this length; its limbs all waited, and do so no longer.
+                // SAFETY: mapped by `grow` with this length; its limbs were all free and are no longer listed.
                 unsafe { map::free(first.0.as_ptr().cast(), SLAB + GAPS) };
             }
         }

@@ -16,7 +16,7 @@ fn words_are_aligned_and_as_long_as_asked() {
             words.zeroize();
             assert!(words.iter().all(|&w| w == 0));
         }
-        // A buffer that held other words before is zero where zeros are asked for.
+        // `zero` gives zeros even from a buffer that held other words.
         assert!(Words::zero(length).iter().all(|&w| w == 0));
         assert_eq!(Words::zero(length).len(), length);
     }
@@ -41,7 +41,7 @@ fn only_long_buffers_are_given_back() {
     }
 }
 
-/// No two limbs share a word, on several threads.
+/// No two limbs share a word, even across threads.
 #[test]
 fn limbs_of_slabs_are_their_owners_alone() {
     for length in [4096, 8192, 1 << 16] {
@@ -79,8 +79,7 @@ fn limbs_side_by_side_begin_in_different_sets() {
     assert!(sets.iter().all(|&limbs| limbs < 600 / 8), "{sets:?}");
 }
 
-/// 1.5 GiB of address space, of which next to nothing is touched, in limbs of a length that no other test of this
-/// process takes.
+/// 1.5 GiB of address space, almost none of it touched, in limbs of a length that no other test of this process uses.
 #[test]
 fn slabs_that_nobody_uses_go_back_unless_they_are_kept() {
     let limbs = (IDLE_BYTES + IDLE_BYTES / 2) >> 20;
@@ -96,7 +95,7 @@ fn slabs_that_nobody_uses_go_back_unless_they_are_kept() {
     assert!(slab::idle() <= IDLE_BYTES);
     drop(take());
     assert!(slab::idle() <= IDLE_BYTES);
-    // What went back comes again.
+    // What went back can be taken again.
     for mut words in take() {
         words[0] = 1;
         words[(1 << 17) - 1] = 1;

@@ -1,4 +1,4 @@
-//! Against the clear, in bits.
+//! Compared with plaintext results, in bits.
 
 use crate::gemm::{GemmWeights, ModularGemm, outer};
 use crate::testing::{Fixture, bits, norm_bits};
@@ -36,7 +36,7 @@ impl Case {
         }
     }
 
-    /// What output `o` should be, for these weights.
+    /// The expected output `o` for these weights.
     fn expected(&self, weights: &[f64], o: usize) -> Vec<Complex64> {
         let row = &weights[o * COLUMNS..][..COLUMNS];
         let sum = |slot: usize| -> Complex64 {
@@ -108,7 +108,7 @@ fn ternary_products_cost_no_level_and_add_no_rounding() {
     for (o, ct) in outputs.iter().enumerate() {
         assert_eq!((ct.limbs(), ct.scale()), (3, f.params.default_scale()));
         let expected = case.expected(&signs, o);
-        // Exactly the sum of what the inputs decrypt to, but for the bias' own rounding.
+        // Exactly the sum of the decrypted inputs, except for rounding the bias.
         let opened: Vec<_> = case
             .inputs
             .iter()

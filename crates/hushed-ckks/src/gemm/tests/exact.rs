@@ -1,4 +1,4 @@
-//! Against 128-bit sums on random ciphertexts: no key is needed to see that residues are right.
+//! Compared with 128-bit sums on random ciphertexts: checking residues needs no key.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ fn weights_f64(count: usize, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// Σ_i f·v[o][i]·ct_i, plus `before`, by 128-bit integers.
+/// Σ_i f·v[o][i]·ct_i, plus `before`, in 128-bit integers.
 fn check(
     weights: &GemmWeights,
     inputs: &[Ciphertext],
@@ -106,7 +106,7 @@ fn scales_and_roundings_are_what_they_say() {
             );
         }
     }
-    // The ends of the range, where ⌈⌉ and rounding meet the limit.
+    // The ends of the range, where ⌈⌉ and rounding reach the limit.
     let ends = GemmWeights::with_digits(&[0.7, -0.7], 1, 2, 0.7, scale, 3).unwrap();
     assert!(
         ends.values()

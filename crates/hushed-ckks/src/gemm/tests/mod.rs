@@ -1,4 +1,4 @@
-//! Products are exact modulo every prime, by any kernel, any number of threads, from memory and from files.
+//! Products are exact modulo every prime, with any kernel and number of threads, from memory and from files.
 
 mod encrypted;
 mod exact;

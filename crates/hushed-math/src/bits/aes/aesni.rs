@@ -1,4 +1,4 @@
-//! AES-NI: one block an instruction, eight in flight.
+//! AES-NI: one block per instruction, eight in flight.
 
 use super::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
 use crate::bits::{Block, Mask};
@@ -93,8 +93,8 @@ pub(super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
 
 /// `out[i]` = the schedule of `keys[i]`, eight in flight.
 ///
-/// SubWord and RotWord by `aesenclast` on four equal columns, where its ShiftRows moves nothing and the round constant
-/// is its round key: `aeskeygenassist` takes a dozen micro-operations.
+/// SubWord and RotWord use `aesenclast` on four equal columns, where ShiftRows moves nothing and the round constant is
+/// the round key: `aeskeygenassist` takes a dozen micro-operations.
 #[target_feature(enable = "aes,sse2,ssse3")]
 pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
     let rotated = _mm_set1_epi32(0x0c0f_0e0d);
@@ -172,7 +172,7 @@ pub(super) fn hash_each(
     let mut index = first;
     let mut at = skip;
     for (x, y) in x.chunks(WIDE).zip(y.chunks_mut(WIDE)) {
-        // Where a last chunk is short its last key serves for what is not stored.
+        // If the last chunk is short, its last key fills the lanes that are not stored.
         let mut places = [(0, 0); WIDE];
         for (i, place) in places.iter_mut().enumerate() {
             let g = (at + i.min(x.len() - 1)) / share;

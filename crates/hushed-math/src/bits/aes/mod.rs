@@ -1,5 +1,5 @@
 //! AES-128 on blocks: the cipher, its counter stream and one level of the half-tree, each in three kernels that give
-//! the same bytes. The hash of OT pads, which changes its key all the time, is [`super::PadHash`].
+//! the same bytes. The hash of OT pads, which constantly changes its key, is [`super::PadHash`].
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
@@ -11,10 +11,10 @@ use super::Block;
 use crate::machine::cpu::Cpu;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// Inputs of a [`Batch`] under one key.
+/// Inputs per key in a [`Batch`].
 pub(crate) const GROUP: usize = 16;
 
-/// Keys of a [`Batch`].
+/// Keys in a [`Batch`].
 pub(crate) const KEYS: usize = 32;
 
 /// An expanded AES-128 key; erased on drop.
@@ -41,7 +41,7 @@ pub(crate) enum Batch {
     Vaes([Four; KEYS / 4]),
 }
 
-/// The eleven round keys of four keys that everybody may know, round by round: a register of four keys, or one of each.
+/// The eleven round keys of four public keys, round by round: four fill a register, or each is used alone.
 pub(crate) type Four = [[Block; 4]; 11];
 
 /// The tweaks of a batch: input j of group g has `first + g·group + j·input`, modulo 2^64.
@@ -67,8 +67,8 @@ impl AesKey {
         Self::with_cpu(key, Cpu::get())
     }
 
-    /// Expands `key` for the best kernel that `cpu` allows: one block an instruction (AES-NI), four
-    /// (VAES), or the `aes` crate.
+    /// Expands `key` for the best kernel that `cpu` allows: one block per instruction (AES-NI), four (VAES), or the
+    /// `aes` crate.
     pub(crate) fn with_cpu(key: Block, cpu: Cpu) -> Self {
         #[cfg(target_arch = "x86_64")]
         if cpu.aesni().is_some() {
@@ -161,7 +161,7 @@ impl Batch {
     /// two.
     ///
     /// # Panics
-    /// If there are more groups than keys, or not as many of `x` as of each of `y`.
+    /// If there are more groups than keys, or `x` and a `y` differ in length.
     pub(crate) fn groups<const N: usize>(
         &self,
         from: usize,
@@ -196,7 +196,7 @@ impl Batch {
     /// `y[i] = H(first + i, x[i])` under key `(skip + i)/share`.
     ///
     /// # Panics
-    /// If there are not as many of `x` as of `y`, or more than the keys suffice for.
+    /// If `x` and `y` differ in length, or there are not enough keys.
     pub(crate) fn each(&self, first: u64, share: usize, skip: usize, x: &[Block], y: &mut [Block]) {
         assert!(
             x.len() == y.len() && skip + x.len() <= KEYS * share,
@@ -224,9 +224,9 @@ impl Batch {
     }
 
     /// One level of the half-tree in place under key g: `nodes[..w]` are parents, `nodes[..2w]` become children,
-    /// `w = nodes.len()/2`. First parent number `fix_at` is XORed with `fix` (a masked pass over all
-    /// parents, as the position is secret; `fix_at ≥ w` or a zero `fix` changes nothing); then
-    /// `left = π(σ(p)) ⊕ σ(p)` goes to `2j` and `left ⊕ p` to `2j + 1`.
+    /// `w = nodes.len()/2`. First, parent number `fix_at` is XORed with `fix` (a masked pass over all parents, as the
+    /// position is secret; `fix_at ≥ w` or a zero `fix` changes nothing); then `left = π(σ(p)) ⊕ σ(p)` goes to `2j` and
+    /// `left ⊕ p` to `2j + 1`.
     ///
     /// # Panics
     /// If there is no key g, or the number of nodes is odd.
@@ -240,8 +240,7 @@ impl Batch {
         assert!(nodes.len().is_multiple_of(2), "children come in pairs");
         match self {
             Batch::Portable(keys) => keys[g].half_tree_level(nodes, fix_at, fix),
-            // SAFETY: the variant is built only with the token of its instructions; the length is
-            // even.
+            // SAFETY: the variant is built only with the token of its instructions; the length is even.
             #[cfg(target_arch = "x86_64")]
             Batch::AesNi(keys) => unsafe { aesni::half_tree_level(keys, g, nodes, fix_at, fix) },
             // SAFETY: as above.

@@ -1,5 +1,5 @@
-//! The kernel of every machine, over the `aes` crate (constant time: AES instructions where the
-//! crate finds them, otherwise bit-sliced).
+//! The kernel for any machine, on the `aes` crate (constant time: AES instructions where the crate finds them,
+//! otherwise bit-sliced).
 
 use super::{LevelSums, sigma};
 use crate::bits::{Block, Mask};
@@ -65,8 +65,8 @@ impl Key {
             all: Block::ZERO,
         };
         let width = nodes.len() / 2;
-        // From the top down: children [2a, 2b) are written only after parents [a, b) were read, and
-        // no parent below a is touched.
+        // From the top down: children [2a, 2b) are written only after parents [a, b) were read, and no parent below a
+        // is touched.
         let mut end = width;
         while end > 0 {
             let begin = (end - 1) / BATCH * BATCH;

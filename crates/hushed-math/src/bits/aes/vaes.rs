@@ -1,4 +1,4 @@
-//! VAES on 512-bit registers: four blocks an instruction, 32 in flight.
+//! VAES on 512-bit registers: four blocks per instruction, 32 in flight.
 
 use super::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
 use crate::bits::Block;
@@ -107,7 +107,7 @@ pub(super) fn counter(rounds: &Rounds, start: u64, out: &mut [Block]) {
     }
 }
 
-/// As [`super::aesni::expand_many`], four keys a register and thirty-two in flight.
+/// As [`super::aesni::expand_many`], four keys per register and thirty-two in flight.
 #[target_feature(enable = "avx512f,avx512bw,vaes")]
 pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
     let rotated = _mm512_set1_epi32(0x0c0f_0e0d);
@@ -115,7 +115,7 @@ pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
     for (keys, out) in keys.chunks(WIDE).zip(out.chunks_mut(REGS)) {
         padded[..keys.len()].copy_from_slice(keys);
         let mut k = load(&padded);
-        // A few keys are not worth the work on eight registers.
+        // A few keys are not worth work on all eight registers.
         let k = &mut k[..keys.len().div_ceil(4)];
         put(k, 0, out);
         let mut constant = 1i32;
@@ -265,7 +265,7 @@ fn store_group(s: &Group, y: &mut [Block; GROUP]) {
     }
 }
 
-/// See [`super::Batch::each`], for a key an input: a register of four keys meets four inputs.
+/// See [`super::Batch::each`], for one key per input: a register of four keys is applied to four inputs.
 #[target_feature(enable = "avx512f,vaes")]
 pub(super) fn hash_each_alone(keys: &[Four], first: u64, x: &[Block], y: &mut [Block]) {
     let mut at = first;

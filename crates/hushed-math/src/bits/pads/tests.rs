@@ -14,7 +14,7 @@ fn aes(key: Block, x: Block) -> Block {
     e[0]
 }
 
-/// H(i, x) under key `number` of a use with so many places, straight from the header.
+/// H(i, x) under key `number` of a use with `places` places, straight from the header.
 fn hash(seed: Block, [places, of]: [usize; 2], number: u64, i: u64, x: Block) -> Block {
     let start = (places as u128) << 96 | (of as u128) << 64;
     let key = aes(seed, Block(start | u128::from(number)));
@@ -73,7 +73,7 @@ fn tables_are_the_formula_in_every_kernel() {
                     assert!(*y == expect, "{cpu:?} {n} {places} {i}");
                 }
             }
-            // A chooser's place is the table's.
+            // A chooser's place equals the table's.
             let own: Vec<Block> = x.iter().map(|x| *x ^ offsets[places - 1]).collect();
             let mut read = vec![Block::ZERO; n];
             pads.places(5, places, &own, &mut read);
@@ -97,8 +97,8 @@ fn known_answers() {
     assert_eq!(hex(&out[1]), "ae1286a8b17a202a8dbce26587c774dd");
 }
 
-/// Under one key the label moved into the input for everybody: H(i, x) = H(j, x ⊕ σ⁻¹(i ⊕ j)). Only within a group of
-/// sixteen may that stand.
+/// Under a single key anyone could move the label into the input: H(i, x) = H(j, x ⊕ σ⁻¹(i ⊕ j)). This may hold only
+/// within a group of sixteen.
 #[test]
 fn f3_indices_of_other_groups_have_other_keys() {
     let pads = PadHash::new([1; 16]);
@@ -114,16 +114,16 @@ fn f3_indices_of_other_groups_have_other_keys() {
     assert!((17..32).all(|j| related(16, j)), "one key in a group");
     assert!((0..16).chain(32..200).all(|j| !related(16, j)));
     assert_eq!(TARGETS_A_KEY, 16);
-    // The places of a table of sixteen share a key, and no two such tables do.
+    // The places of a table of sixteen share a key, but no two such tables do.
     let mut tables = [[Block::ZERO; TABLE]; 2];
     let shifted = [x, x ^ unsigma(1)];
     pads.tables(0, &[Block::ZERO; 16], &shifted, &mut tables);
     assert!(tables[0][0] != tables[1][0]);
 }
 
-/// A toy of 40 bits: π a Feistel network under a key, H(x) = π(x) ⊕ x, and T = 2^18 targets H(known ⊕ Δ). Whoever
-/// tabulates the targets and hashes 2^23 points meets one of them if all are under one key (expected 2^23·2^18/2^40 = 2
-/// hits), and learns Δ. With a key a target the same calls, on any targets, find it with probability 2^-17.
+/// A toy of 40 bits: π a Feistel network under a key, H(x) = π(x) ⊕ x, and T = 2^18 targets H(known ⊕ Δ). An attacker
+/// who tabulates the targets and hashes 2^24 points hits one if all are under one key (expected 2^24·2^18/2^40 = 4
+/// hits), and learns Δ. With one key per target the same calls, on any targets, find it with probability 2^-16.
 #[test]
 fn f3_targets_under_one_key_give_delta_away() {
     const BITS: u64 = (1 << 40) - 1;

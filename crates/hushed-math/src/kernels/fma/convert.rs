@@ -1,5 +1,5 @@
-//! Change of residue number system, with the constants and the quotients of `kernels/convert.rs`. Between its two steps
-//! the terms are numbers as bits of doubles, not words: every target reads them.
+//! Change of residue number system, with the constants and the quotients of `kernels/convert.rs`. Between the two steps
+//! the terms are numbers, as the bits of doubles, not words: every target reads them.
 //!
 //! The quotient of a term is exact to the unit, as in all kernels: y·ratio is h + l, and c = ⌊h/2^bits⌉ is too large by
 //! one where (h − c·2^bits) + l is negative.
@@ -30,13 +30,13 @@ struct Source {
     /// (F/f)^−1 mod f.
     inverse: f64,
     ratio: f64,
-    /// 2^bits, of f.
+    /// 2^bits, for the bits of f.
     power: f64,
 }
 
 struct Target {
     constants: Constants,
-    /// Factors of the terms, each with its part of the modulus.
+    /// Factors of the terms, each with its ratio to the modulus.
     factors: Vec<[f64; 2]>,
 }
 
@@ -121,7 +121,7 @@ impl Converter {
         }
     }
 
-    /// Terms of a whole strip, and as many words of it as `out` wants.
+    /// Combines the terms of a whole strip into as many words as `out` has.
     fn combine_strip(&self, terms: &[&[u64]], out: &mut [&mut [u64]]) {
         for (target, out) in self.targets.iter().zip(out) {
             if let Ok(out) = <&mut [u64; STRIP]>::try_from(&mut **out) {
@@ -135,7 +135,7 @@ impl Converter {
     }
 }
 
-/// Fewer words than a strip, filled up with zeros.
+/// Less than a strip of words, padded with zeros.
 fn filled(words: &[u64]) -> [u64; STRIP] {
     let mut filled = [0; STRIP];
     filled[..words.len()].copy_from_slice(words);
@@ -143,7 +143,7 @@ fn filled(words: &[u64]) -> [u64; STRIP] {
 }
 
 kernel! {
-    /// The numbers y_i in the place of the words x_i, then the quotients v.
+    /// Replaces the words x_i by the numbers y_i, then computes the quotients v.
     fn prepare(converter: &Converter, terms: &mut [&mut [u64]]) = prepare_body
 }
 
@@ -156,7 +156,7 @@ unsafe fn prepare_body<L: Lanes>(converter: &Converter, terms: &mut [&mut [u64]]
     assert!(rows.iter().all(|row| row.len() == v.len()));
     const { assert!(POINT == 51) };
     v.fill(converter.rounding);
-    // SAFETY: the caller's; every access is within slices of one length.
+    // SAFETY: guaranteed by the caller; every access is within slices of one length.
     unsafe {
         for (row, source) in rows.iter_mut().zip(&converter.sources) {
             let r = Registers::<L>::new(&source.constants);
@@ -196,7 +196,7 @@ unsafe fn combine_body<L: Lanes>(target: &Target, terms: &[&[u64]], out: &mut [u
     const { assert!(STRIP.is_multiple_of(8 * GROUP)) };
     assert!(terms.len() == target.factors.len());
     assert!(terms.iter().all(|terms| terms.len() == STRIP));
-    // SAFETY: the caller's; every access is within a strip.
+    // SAFETY: guaranteed by the caller; every access is within a strip.
     unsafe {
         let r = Registers::<L>::new(&target.constants);
         for at in (0..STRIP).step_by(GROUP * L::LANES) {
@@ -204,7 +204,7 @@ unsafe fn combine_body<L: Lanes>(target: &Target, terms: &[&[u64]], out: &mut [u
             for (i, (terms, &[w, ratio])) in terms.iter().zip(&target.factors).enumerate() {
                 let factor = [L::splat(w), L::splat(ratio)];
                 for (g, sum) in sums.iter_mut().enumerate() {
-                    // Below 2^50, of another modulus: as a factor's multiplicand it may be.
+                    // A residue of another modulus, below 2^50: the multiplicand of a factor may be one.
                     let term = L::load(terms.as_ptr().add(at + g * L::LANES));
                     *sum = L::add(*sum, r.times(L::as_numbers(term), factor));
                 }

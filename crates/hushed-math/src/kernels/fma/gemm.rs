@@ -1,12 +1,12 @@
 //! Products of matrices with limbs, in two sums of words.
 //!
-//! With C = 2^102, whose last bit is worth 2^50, x·w + C rounds x·w < 2^100 to a multiple of 2^50, and what that
-//! leaves, in size at most 2^49, is x·w − (that multiple) exactly. Both are taken as words of 64 bits and added as
-//! integers: less the bits of the constants they are integers of 50 bits, and a thousand of them fit. Three operations
-//! on numbers and two on words a term, no reduction (Emmart, Zheng and Weems 2018, for integers of many words).
+//! With C = 2^102, whose last bit is worth 2^50, x·w + C rounds x·w < 2^100 to a multiple of 2^50, and the rest x·w −
+//! (that multiple), in size at most 2^49, is exact. Both are taken as words of 64 bits and added as integers: minus the
+//! bits of the constants they are integers of 50 bits, and a thousand of them fit. A term takes three operations on
+//! numbers and two on words, no reduction (Emmart, Zheng and Weems 2018, for integers of many words).
 //!
-//! Narrow weights, with l·q ≤ 2^51, have products that are integers of 52 bits with their signs: x·w + 1.5·2^52 is one,
-//! and one sum is enough.
+//! Narrow weights, with l·q ≤ 2^51, have products that are signed integers of 52 bits: x·w + 1.5·2^52 holds one, and
+//! one sum is enough.
 
 use super::lanes::Lanes;
 use super::{Constants, ROUND, Registers, centred, kernel};
@@ -18,10 +18,10 @@ use std::ops::Range;
 /// 2^102.
 const HIGH: f64 = 5_070_602_400_912_917_605_986_812_821_504.0;
 
-/// 2^61 makes lower sums positive: of at most 1024 terms, in size at most 2^49, or 2^51 of narrow weights.
+/// 2^61 makes the lower sums positive: they have at most 1024 terms, in size at most 2^49, or 2^51 for narrow weights.
 const OFFSET: u32 = 61;
 
-/// A residue, or a narrow weight, as the kernel wants it packed.
+/// A residue, or a narrow weight, in the kernel's packed form.
 pub(crate) fn number(w: i64) -> u64 {
     (w as f64).to_bits()
 }
@@ -55,7 +55,7 @@ pub(crate) fn tile(
         for (group, numbers) in numbers.chunks_exact(x.len() * lanes).enumerate() {
             let first = at + group * lanes;
             let words = lanes.min(at + length - first);
-            // A register of each row, filled up with zeros at the end of a limb.
+            // A register of each row, padded with zeros at the end of a limb.
             let mut rows = [[0; 8]; ROWS];
             for (row, out) in rows.iter_mut().zip(&*out) {
                 row[..words].copy_from_slice(&out[first..first + words]);
@@ -68,8 +68,8 @@ pub(crate) fn tile(
     }
 }
 
-/// The words of `range` as numbers, in registers of all inputs one after another: limbs lie a power of two apart, which
-/// leaves few places of a cache for their words.
+/// Gathers the words of `range` as numbers, in registers of all inputs one after another: limbs lie a power of two
+/// apart, so their words would compete for a few cache sets.
 fn gather(numbers: &mut [u64], x: &[&[u64]], range: Range<usize>, lanes: usize) {
     let group = x.len() * lanes;
     for (i, x) in x.iter().enumerate() {
@@ -86,14 +86,14 @@ fn gather(numbers: &mut [u64], x: &[&[u64]], range: Range<usize>, lanes: usize) 
     }
 }
 
-/// What turns two sums into a residue.
+/// The constants that turn two sums into a residue.
 pub(super) struct Finish {
     modulus: Constants,
     /// 2^26, 2^50 and 2^76 modulo q.
     powers: [f64; 3],
     /// 2^[`OFFSET`] modulo q.
     offset: f64,
-    /// What narrow weights are multiplied by.
+    /// The factor that narrow weights are multiplied by.
     factor: f64,
     narrow: bool,
 }
@@ -126,10 +126,10 @@ pub(super) struct Sums<L: Lanes> {
 
 impl<L: Lanes> Sums<L> {
     /// # Safety
-    /// The instruction set of `L`, as for all that follows.
+    /// The processor has the instruction set of `L`, as for all that follows.
     #[inline(always)]
     pub(super) unsafe fn new(c: &Finish) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let r = Registers::<L>::new(&c.modulus);
             let [p26, p50, p76] = c.powers;
@@ -151,7 +151,7 @@ impl<L: Lanes> Sums<L> {
     /// Adds x·w to the sums of high and of low parts.
     #[inline(always)]
     pub(super) unsafe fn add(&self, sums: &mut [L::I; 2], x: L::F, w: L::F) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let top = L::mul_add(x, w, self.high);
             let rest = L::mul_add(x, w, L::sub(self.both, top));
@@ -160,10 +160,10 @@ impl<L: Lanes> Sums<L> {
         }
     }
 
-    /// The high parts of so many terms modulo q, not reduced.
+    /// The high parts of `terms` terms modulo q, not reduced.
     #[inline(always)]
     pub(super) unsafe fn high(&self, sum: L::I, terms: usize) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let minus = (terms as u64).wrapping_mul(HIGH.to_bits());
             let sum = L::sub_words(sum, L::splat_word(minus));
@@ -177,10 +177,10 @@ impl<L: Lanes> Sums<L> {
         }
     }
 
-    /// The low parts of so many terms modulo q, not reduced.
+    /// The low parts of `terms` terms modulo q, not reduced.
     #[inline(always)]
     pub(super) unsafe fn low(&self, sum: L::I, terms: usize) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let minus = (terms as u64).wrapping_mul(ROUND.to_bits());
             let minus = minus.wrapping_sub(1 << OFFSET);
@@ -194,10 +194,10 @@ impl<L: Lanes> Sums<L> {
         }
     }
 
-    /// Adds both sums of so many terms to the residues at `p`.
+    /// Adds both sums of `terms` terms to the residues at `p`.
     #[inline(always)]
     pub(super) unsafe fn finish(&self, [high, low]: [L::I; 2], terms: usize, p: *mut u64) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let sum = L::add(self.low(low, terms), self.high(high, terms));
             L::store(p, self.r.reduced_word(L::add(sum, self.r.load(p))));
@@ -206,16 +206,16 @@ impl<L: Lanes> Sums<L> {
 }
 
 kernel! {
-    /// A register of the rows of one panel.
+    /// One register of each row of a panel.
     fn panel(c: &Finish, weights: &[u64], x: &[u64], out: &mut [[u64; 8]; ROWS]) = panel_body
 }
 
 #[inline(always)]
 unsafe fn panel_body<L: Lanes>(c: &Finish, weights: &[u64], x: &[u64], out: &mut [[u64; 8]; ROWS]) {
     assert!(x.len().is_multiple_of(L::LANES) && weights.len() * L::LANES >= ROWS * x.len());
-    // SAFETY: the caller's; every access is within slices of these lengths.
+    // SAFETY: guaranteed by the caller; every access is within slices of these lengths.
     unsafe {
-        // Six rows have twelve sums, which sixteen registers do not hold beside the rest.
+        // Six rows have twelve sums, too many for sixteen registers beside the rest.
         match (c.narrow, L::LANES) {
             (true, _) => rows::<L, 6, true>(c, weights, x, out, 0),
             (false, 8) => rows::<L, 6, false>(c, weights, x, out, 0),
@@ -237,7 +237,7 @@ unsafe fn rows<L: Lanes, const R: usize, const NARROW: bool>(
     first: usize,
 ) {
     let terms = x.len() / L::LANES;
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let all = &Sums::<L>::new(c);
         let r = &all.r;

@@ -1,8 +1,8 @@
 //! The inverse transform: the layers of `ntt.rs` in reverse, (x, y) → (x + y, w·(x − y)).
 //!
-//! Of four that meet in two layers, two leave as products, and the sums of all four, and of two products, are reduced.
-//! A product is of a difference of sums of two: from numbers below B·q it is below (1/2 + 4B/8)·q, so that all that is
-//! below q stays below q, and no multiplicand reaches 4q.
+//! Of the four numbers that meet in two layers, two leave as products; the sum of all four and the sum of two products
+//! are reduced. A product multiplies a difference of two sums of two: from numbers below B·q it is below (1/2 +
+//! 4B/8)·q, so that whatever is below q stays below q, and no multiplicand reaches 4q.
 
 use super::lanes::Lanes;
 use super::ntt::{CACHED, Tables, load};
@@ -21,9 +21,9 @@ kernel! {
 #[inline(always)]
 unsafe fn inverse_body<L: Lanes>(tables: &Tables, a: &mut [u64]) {
     let (n, tile) = (a.len(), L::LANES * L::LANES);
-    // The pass that ends it goes over everything: two layers are left for that.
+    // The last pass goes over everything: two layers are left for it.
     let cached = CACHED.min(n / 4);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let r = Registers::<L>::new(&tables.constants);
         for (i, block) in a.chunks_exact_mut(cached).enumerate() {
@@ -48,7 +48,7 @@ unsafe fn inverse_layers<L: Lanes>(
     mut size: usize,
     end: usize,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while size < end {
             let single = (end / size).trailing_zeros() % 2 == 1;
@@ -70,7 +70,7 @@ unsafe fn inverse_layers<L: Lanes>(
 unsafe fn inverse_one<L: Lanes>(r: &Registers<L>, tables: &Tables, a: &mut [u64], k: usize) {
     let half = a.len() / 2;
     let p = a.as_mut_ptr();
-    // SAFETY: the caller's; both halves have a multiple of the lanes.
+    // SAFETY: guaranteed by the caller; both halves have a multiple of the lanes.
     unsafe {
         let w = r.factor(L::splat(tables.inverse.blocks[k]));
         for j in (0..half).step_by(L::LANES) {
@@ -83,7 +83,7 @@ unsafe fn inverse_one<L: Lanes>(r: &Registers<L>, tables: &Tables, a: &mut [u64]
     }
 }
 
-/// Two layers; the last two of a transform are scaled by n^−1 and leave words of [0, q).
+/// Two layers; the last two of a transform are scaled by n^−1 and leave words in [0, q).
 #[inline(always)]
 unsafe fn inverse_two<L: Lanes, const LAST: bool>(
     r: &Registers<L>,
@@ -94,7 +94,7 @@ unsafe fn inverse_two<L: Lanes, const LAST: bool>(
     let quarter = a.len() / 4;
     let p = a.as_mut_ptr();
     let w = &tables.inverse.blocks;
-    // SAFETY: the caller's; the quarters have a multiple of the lanes.
+    // SAFETY: guaranteed by the caller; the quarters have a multiple of the lanes.
     unsafe {
         let w = [w[2 * k], w[2 * k + 1], w[k]];
         let scale = r.factor(L::splat(tables.last[0]));
@@ -133,11 +133,11 @@ unsafe fn inverse_two<L: Lanes, const LAST: bool>(
     }
 }
 
-/// The first layers of block `k`, of lanes² words of [0, q).
+/// The first layers of block `k`, of lanes² words in [0, q).
 #[inline(always)]
 unsafe fn inverse_tile<L: Lanes>(r: &Registers<L>, tables: &Tables, a: &mut [u64], k: usize) {
     let p = a.as_mut_ptr();
-    // SAFETY: the caller's; the tile has as many rows as lanes.
+    // SAFETY: guaranteed by the caller; the tile has as many rows as lanes.
     unsafe {
         let mut x = [L::splat(0.0); 8];
         for (i, x) in x.iter_mut().take(L::LANES).enumerate() {
@@ -181,7 +181,7 @@ unsafe fn pair<L: Lanes>(
     stride: usize,
     w: [L::F; 2],
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (mut low, mut high) = (x[i], x[i + stride]);
         butterfly(r, &mut low, &mut high, w);
@@ -193,7 +193,7 @@ unsafe fn pair<L: Lanes>(
 /// (x, y) → (x + y, w·(x − y)).
 #[inline(always)]
 unsafe fn butterfly<L: Lanes>(r: &Registers<L>, x: &mut L::F, y: &mut L::F, w: [L::F; 2]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let difference = L::sub(*x, *y);
         *x = L::add(*x, *y);

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-/// A width of registers. Every function needs its instruction set.
+/// A register width. Every function needs its instruction set.
 ///
 /// # Safety
 /// Of every function: the processor has the instruction set, and pointers are to [`Lanes::LANES`] words.
@@ -53,13 +53,13 @@ pub(super) struct Four;
 #[derive(Clone, Copy)]
 pub(super) struct Eight;
 
-/// The functions that are one instruction.
+/// The functions that take one instruction.
 macro_rules! instructions {
     ($($name:ident($($argument:ident: $type:ident),*) -> $result:ident = $value:expr;)*) => {
         $(
             #[inline(always)]
             unsafe fn $name($($argument: Self::$type),*) -> Self::$result {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe { $value }
             }
         )*
@@ -73,25 +73,25 @@ impl Lanes for Four {
 
     #[inline(always)]
     unsafe fn splat(x: f64) -> __m256d {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm256_set1_pd(x) }
     }
 
     #[inline(always)]
     unsafe fn splat_word(x: u64) -> __m256i {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm256_set1_epi64x(x as i64) }
     }
 
     #[inline(always)]
     unsafe fn load(from: *const u64) -> __m256i {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm256_loadu_si256(from.cast()) }
     }
 
     #[inline(always)]
     unsafe fn store(to: *mut u64, x: __m256i) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm256_storeu_si256(to.cast(), x) }
     }
 
@@ -116,7 +116,7 @@ impl Lanes for Four {
     #[inline(always)]
     unsafe fn transpose(rows: &mut [__m256d; 8]) {
         let [a, b, c, d, ..] = *rows;
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (ab, ba) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
             let (cd, dc) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
@@ -135,25 +135,25 @@ impl Lanes for Eight {
 
     #[inline(always)]
     unsafe fn splat(x: f64) -> __m512d {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_set1_pd(x) }
     }
 
     #[inline(always)]
     unsafe fn splat_word(x: u64) -> __m512i {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_set1_epi64(x as i64) }
     }
 
     #[inline(always)]
     unsafe fn load(from: *const u64) -> __m512i {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
 
     #[inline(always)]
     unsafe fn store(to: *mut u64, x: __m512i) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_storeu_si512(to.cast(), x) }
     }
 
@@ -177,7 +177,7 @@ impl Lanes for Eight {
 
     #[inline(always)]
     unsafe fn transpose(rows: &mut [__m512d; 8]) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let [a, b, c, d, e, f, g, h] = *rows;
             // Columns 0 2 4 6, and 1 3 5 7, of two rows, in lanes of 128 bits.
@@ -202,7 +202,7 @@ impl Lanes for Eight {
 /// Four columns of eight rows, from lanes of 128 bits with two rows of a column each.
 #[inline(always)]
 unsafe fn columns([ab, cd, ef, gh]: [__m512d; 4]) -> [__m512d; 4] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         // Columns 0 and 2 of these, and 1 and 3, of four rows.
         let even = [

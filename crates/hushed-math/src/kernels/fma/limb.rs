@@ -1,7 +1,7 @@
-//! Arithmetic on whole limbs. Words in memory are in [0, q); the end of a slice that fills no register goes the
-//! portable way.
+//! Arithmetic on whole limbs. Words in memory are in [0, q); the end of a slice that does not fill a register takes the
+//! portable path.
 //!
-//! Sums and differences are too short for anything but the compiler's own vectors: they are those of `portable`.
+//! Sums and differences gain nothing over the compiler's own vectorisation: they are those of `portable`.
 
 use super::lanes::Lanes;
 use super::{Constants, Registers, TOGETHER, centred, kernel};
@@ -16,7 +16,7 @@ pub(crate) struct Limb {
     constants: Constants,
 }
 
-/// Functions that are those of `portable`.
+/// Functions taken over from `portable`.
 macro_rules! portable {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         $(
@@ -49,7 +49,7 @@ impl Limb {
         reduce(out: &mut [u64], x: &[u64]);
     }
 
-    /// Words of whole registers.
+    /// Number of words in whole registers.
     fn whole(&self, length: usize) -> usize {
         length - length % self.have.lanes()
     }
@@ -254,13 +254,13 @@ kernel! { fn dot_pair(c: &Constants, out: [&mut [u64]; 2], d: &[&[u64]], keys: [
 kernel! { fn dot_pair_repeated(c: &Constants, out: [&mut [u64]; 2], d: &[&[u64]], log_repeat: u32, keys: [&[&[u64]]; 2]) = dot_pair_repeated_body }
 kernel! { fn tensor(c: &Constants, out: [&mut [u64]; 3], x: [&[u64]; 2], y: [&[u64]; 2]) = tensor_body::<ACCUMULATE> }
 
-/// `out[j]` ← f(registers at j) for each register of `out`, whose length is a multiple of the lanes, as are those of
-/// what f reads.
+/// `out[j]` ← f(registers at j) for each register of `out`; its length and those of what f reads are multiples of the
+/// lanes.
 macro_rules! each {
     ($r:ident, $c:ident, $out:ident, [$($from:ident),*], |$p:ident $(, $x:ident)*| $value:expr) => {{
         $(assert_eq!($from.len(), $out.len(), "limbs of one length");)*
         assert!($out.len().is_multiple_of(L::LANES), "whole registers");
-        // SAFETY: the caller's; every access is within slices of one length.
+        // SAFETY: guaranteed by the caller; every access is within slices of one length.
         unsafe {
             let $r = Registers::<L>::new($c);
             let $p = $out.as_mut_ptr();
@@ -337,7 +337,7 @@ unsafe fn mod_down_body<L: Lanes, const ACCUMULATE: bool>(
 unsafe fn lift_centred_body<L: Lanes>(c: &Constants, out: &mut [u64], x: &[u64], from: u64) {
     assert_eq!(x.len(), out.len(), "limbs of one length");
     assert!(out.len().is_multiple_of(L::LANES), "whole registers");
-    // SAFETY: the caller's; every access is within slices of one length.
+    // SAFETY: guaranteed by the caller; every access is within slices of one length.
     unsafe {
         let r = Registers::<L>::new(c);
         let (half, p) = (L::splat_word(from / 2), L::splat_word(from));
@@ -353,8 +353,8 @@ unsafe fn lift_centred_body<L: Lanes>(c: &Constants, out: &mut [u64], x: &[u64],
 /// Words of an output whose sums are kept together: a page of each input is read at a time, however many there are.
 const BLOCK: usize = 512;
 
-/// Sums of `count` terms for each of the outputs, on top of what they hold or not. `terms` are the remainders of term
-/// number i for the register at word `at`, one an output.
+/// Sums of `count` terms for each output, added to what it holds if `$accumulate`. `terms` are the remainders of term
+/// number i for the register at word `at`, one per output.
 macro_rules! sums {
     ($r:ident, $out:expr, $accumulate:expr, $count:expr, |$i:ident, $at:ident| $terms:block) => {{
         let mut out = $out;
@@ -401,7 +401,7 @@ macro_rules! sums {
 unsafe fn dot_body<L: Lanes>(c: &Constants, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
     const OUT: usize = 1;
     assert!(a.len() == b.len() && a.iter().chain(b).all(|x| x.len() >= acc.len()));
-    // SAFETY: the caller's; every access is within slices of that length at least.
+    // SAFETY: guaranteed by the caller; every access is within slices of that length at least.
     unsafe {
         let r = Registers::<L>::new(c);
         sums!(r, [acc], true, a.len(), |i, at| {
@@ -415,7 +415,7 @@ unsafe fn dot_body<L: Lanes>(c: &Constants, acc: &mut [u64], a: &[&[u64]], b: &[
 unsafe fn dot_scalars_body<L: Lanes>(c: &Constants, acc: &mut [u64], a: &[&[u64]], s: &[f64]) {
     const OUT: usize = 1;
     assert!(a.len() == s.len() && a.iter().all(|x| x.len() >= acc.len()));
-    // SAFETY: the caller's; every access is within slices of that length at least.
+    // SAFETY: guaranteed by the caller; every access is within slices of that length at least.
     unsafe {
         let r = Registers::<L>::new(c);
         sums!(r, [acc], true, a.len(), |i, at| {
@@ -438,7 +438,7 @@ unsafe fn dot_pair_body<L: Lanes, const ACCUMULATE: bool>(
     assert!(out[1].len() == length && d.len() == key0.len() && d.len() == key1.len());
     let mut all = d.iter().chain(key0).chain(key1);
     assert!(all.all(|x| x.len() >= length));
-    // SAFETY: the caller's; every access is within slices of that length at least.
+    // SAFETY: guaranteed by the caller; every access is within slices of that length at least.
     unsafe {
         let r = Registers::<L>::new(c);
         sums!(r, out, ACCUMULATE, d.len(), |i, at| {
@@ -466,7 +466,7 @@ unsafe fn dot_pair_repeated_body<L: Lanes>(
     assert!(key0.iter().chain(key1).all(|x| x.len() >= length));
     assert!(1 << log_repeat >= L::LANES, "one word a register");
     assert!(d.iter().all(|d| d.len() << log_repeat >= length));
-    // SAFETY: the caller's; every access is within slices of these lengths at least.
+    // SAFETY: guaranteed by the caller; every access is within slices of these lengths at least.
     unsafe {
         let r = Registers::<L>::new(c);
         sums!(r, out, false, d.len(), |i, at| {
@@ -491,7 +491,7 @@ unsafe fn tensor_body<L: Lanes, const ACCUMULATE: bool>(
     let length = out[0].len();
     assert!(out.iter().all(|out| out.len() == length));
     assert!(x.iter().chain(&y).all(|x| x.len() >= length));
-    // SAFETY: the caller's; every access is within slices of that length at least.
+    // SAFETY: guaranteed by the caller; every access is within slices of that length at least.
     unsafe {
         let r = Registers::<L>::new(c);
         let ([x0, x1], [y0, y1]) = (x.map(<[u64]>::as_ptr), y.map(<[u64]>::as_ptr));

@@ -9,18 +9,18 @@
 //! x·y − c·q = (h − c·q) + l
 //! ```
 //!
-//! has no rounding in it at all: h − c·q is a small integer, hence exact (van der Hoeven, Lecerf and Quintin 2016, §3;
-//! the number theoretic transforms of FLINT are built on it). Six operations. The estimate of c is off by one half, for
-//! the rounding, and by x·y/q·2^−52, as 1/q and h are each rounded once: for |x·y| ≤ 2^50·q the remainder is below
-//! 3/4·q in size, never q.
+//! is free of rounding: h − c·q is a small integer, hence exact (van der Hoeven, Lecerf and Quintin 2016, §3; the
+//! number theoretic transforms of FLINT are built on it). It takes six operations. The estimate of c is off by one
+//! half, for the rounding, plus x·y/q·2^−52, as 1/q and h are each rounded once: for |x·y| ≤ 2^50·q the remainder is
+//! below 3/4·q in size, never q.
 //!
-//! Rounding to an integer is an addition of 1.5·2^52 and its subtraction, right for numbers up to 2^51. So a factor by
-//! a constant w, taken from (−q/2, q/2), may be multiplied by anything up to 4q ≤ 2^52; the remainder of |x| ≤ Y·q is
-//! below (1/2 + Y/8)·q.
+//! Rounding to an integer adds and subtracts 1.5·2^52, which is right for numbers up to 2^51. So a constant factor w,
+//! taken from (−q/2, q/2), may be multiplied by anything up to 4q ≤ 2^52; the remainder for |x| ≤ Y·q is below (1/2 +
+//! Y/8)·q.
 //!
-//! Every result is brought to [0, q) before it is stored as an integer, so that all kernels store the same words. There
-//! is no branch and no index that depends on a residue, and none is denormal, infinite or without a number: the time of
-//! these instructions does not depend on their arguments then.
+//! Every result is brought to [0, q) before it is stored as an integer, so that all kernels store the same words. No
+//! branch and no index depends on a residue, and no number is denormal, infinite or NaN, so the time of these
+//! instructions does not depend on their arguments.
 
 mod convert;
 mod gemm;
@@ -40,10 +40,10 @@ pub(crate) use points::points;
 use crate::modulus::Modulus;
 use lanes::Lanes;
 
-/// 1.5·2^52: integers of 52 bits, sign included, are its last bits when they are added to it.
+/// 1.5·2^52: a 52-bit integer, sign included, becomes its last bits when added to it.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 
-/// 2^52: integers of 52 bits without a sign.
+/// 2^52: the same for 52-bit integers without a sign.
 const INTEGER: f64 = 4_503_599_627_370_496.0;
 
 /// Remainders, each below 3/4·q, that are added to a residue before the sum is reduced: below 7q < 2^53, exact.
@@ -66,7 +66,7 @@ impl Constants {
     }
 }
 
-/// w as a number of (−q/2, q/2).
+/// w as a number in (−q/2, q/2).
 fn centred(modulus: &Modulus, w: u64) -> f64 {
     modulus.centre(w) as f64
 }
@@ -83,10 +83,10 @@ struct Registers<L: Lanes> {
 
 impl<L: Lanes> Registers<L> {
     /// # Safety
-    /// The instruction set of `L`, as for all that follows.
+    /// The processor has the instruction set of `L`, as for all that follows.
     #[inline(always)]
     unsafe fn new(c: &Constants) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             Registers {
                 q: L::splat(c.q as f64),
@@ -101,7 +101,7 @@ impl<L: Lanes> Registers<L> {
     /// Words below 2^52 as numbers.
     #[inline(always)]
     unsafe fn number(&self, x: L::I) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let word = L::or(x, L::as_words(self.integer));
             L::sub(L::as_numbers(word), self.integer)
@@ -111,7 +111,7 @@ impl<L: Lanes> Registers<L> {
     /// Signed words below 2^51 in size as numbers.
     #[inline(always)]
     unsafe fn signed_number(&self, x: L::I) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let word = L::add_words(x, L::as_words(self.round));
             L::sub(L::as_numbers(word), self.round)
@@ -121,24 +121,24 @@ impl<L: Lanes> Registers<L> {
     /// Words from memory as numbers.
     #[inline(always)]
     unsafe fn load(&self, from: *const u64) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.number(L::load(from)) }
     }
 
-    /// Integers of (−q, q) as words of [0, q).
+    /// Integers in (−q, q) as words in [0, q).
     #[inline(always)]
     unsafe fn word(&self, x: L::F) -> L::I {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let bits = L::as_words(L::add(x, self.round));
             self.lift(L::sub_words(bits, L::as_words(self.round)))
         }
     }
 
-    /// Integers of (−q, q) in [0, q). A remainder of zero is +0.
+    /// Brings integers in (−q, q) to [0, q). A remainder of zero is +0.
     #[inline(always)]
     unsafe fn positive(&self, x: L::F) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let q = L::and(L::negative(L::as_words(x)), L::as_words(self.q));
             L::add(x, L::as_numbers(q))
@@ -148,31 +148,31 @@ impl<L: Lanes> Registers<L> {
     /// x + q where x < 0.
     #[inline(always)]
     unsafe fn lift(&self, x: L::I) -> L::I {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { L::add_words(x, L::and(L::negative(x), self.q_word)) }
     }
 
-    /// Integers of any size below 2^53, up to 2^51·q, as words of [0, q).
+    /// Integers of any size below 2^53, up to 2^51·q, as words in [0, q).
     #[inline(always)]
     unsafe fn reduced_word(&self, x: L::F) -> L::I {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.word(self.reduce(x)) }
     }
 
     /// x − ⌊x/q⌉·q, in size below (1/2 + 2^−49)·q for |x| < 2^53.
     #[inline(always)]
     unsafe fn reduce(&self, x: L::F) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let c = L::sub(L::mul_add(x, self.inverse, self.round), self.round);
             L::minus_mul_add(c, self.q, x)
         }
     }
 
-    /// x·y less a multiple of q, for |x·y| ≤ 2^50·q: below 3/4·q in size.
+    /// x·y minus a multiple of q, for |x·y| ≤ 2^50·q: below 3/4·q in size.
     #[inline(always)]
     unsafe fn mul(&self, x: L::F, y: L::F) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let high = L::mul(x, y);
             let low = L::mul_sub(x, y, high);
@@ -184,14 +184,14 @@ impl<L: Lanes> Registers<L> {
     /// w and w/q, for [`Registers::times`].
     #[inline(always)]
     unsafe fn factor(&self, w: L::F) -> [L::F; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { [w, L::mul(w, self.inverse)] }
     }
 
-    /// As [`Registers::mul`], by a constant: the quotient does not wait for the product.
+    /// As [`Registers::mul`], by a constant: the quotient does not have to wait for the product.
     #[inline(always)]
     unsafe fn times(&self, x: L::F, [w, ratio]: [L::F; 2]) -> L::F {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let high = L::mul(x, w);
             let low = L::mul_sub(x, w, high);
@@ -201,7 +201,7 @@ impl<L: Lanes> Registers<L> {
     }
 }
 
-/// Two functions, one an instruction set, of one generic body, and the choice between them.
+/// Two functions with one generic body, one per instruction set, and the choice between them.
 macro_rules! kernel {
     ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) = $body:ident $(::<$flag:ident>)?) => {
         $(#[$meta])*

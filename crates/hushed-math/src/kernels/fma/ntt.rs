@@ -1,13 +1,13 @@
 //! The forward transform, and what both directions share.
 //!
 //! Blocks are numbered as a heap: block k of a layer, with the twiddle of entry k, becomes blocks 2k and 2k + 1 of the
-//! next. Two layers at a time go over memory (radix 4), the last 2·log2(lanes) of them, a *tile* of lanes² words, in
-//! registers: lanes rows, half of the layers between rows, then a transposition, and the other half between what were
-//! columns.
+//! next. Layers go over memory two at a time (radix 4). The last 2·log2(lanes) of them work in registers on a *tile* of
+//! lanes² words: `lanes` rows, half of the layers between rows, then a transposition, and the other half between the
+//! former columns.
 //!
-//! Numbers stay between layers in the words' places, as bits of doubles. Of four that meet in two layers three are
-//! multiplied, and come out of it below (1/2 + Y/8)·q; the fourth is reduced. So all stay below 2.2q: 1/2 + 0.775 +
-//! (1/2 + 2.975/8) for Y = 2.2.
+//! Between layers, numbers stay in the words' places as the bits of doubles. Of the four that meet in two layers, three
+//! are multiplied and come out below (1/2 + Y/8)·q; the fourth is reduced. So all stay below 2.2q: 1/2 + 0.775 + (1/2 +
+//! 2.975/8) for Y = 2.2.
 
 use super::lanes::Lanes;
 use super::{Constants, Registers, centred, kernel};
@@ -32,11 +32,11 @@ pub(crate) struct Tables {
     pub(super) last: [f64; 2],
 }
 
-/// Twiddles of one direction, of (−q/2, q/2).
+/// Twiddles of one direction, in (−q/2, q/2).
 pub(super) struct Direction {
-    /// Those of the heap's blocks, for the layers down to rows of a tile.
+    /// Twiddles of the heap's blocks, for the layers down to rows of a tile.
     pub(super) blocks: Vec<f64>,
-    /// For each tile those of its last layers: layer by layer, place by place in a row, of all rows.
+    /// For each tile the twiddles of its last layers: layer by layer, then by place in a row, for all rows.
     pub(super) columns: Vec<f64>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn forward(tables: &Tables, a: &mut [u64], skipped: u32, first: usize
 }
 
 kernel! {
-    /// Block `k`, to its end.
+    /// Transforms block `k` to its end.
     fn forward_block(tables: &Tables, a: &mut [u64], k: usize) = forward_body
 }
 
@@ -111,7 +111,7 @@ unsafe fn forward_body<L: Lanes>(tables: &Tables, a: &mut [u64], k: usize) {
     let tile = L::LANES * L::LANES;
     let cached = CACHED.min(a.len());
     let mut integers = true;
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let r = Registers::<L>::new(&tables.constants);
         forward_layers(&r, tables, a, k, cached, &mut integers);
@@ -142,7 +142,7 @@ unsafe fn forward_layers<L: Lanes>(
     integers: &mut bool,
 ) {
     let mut size = a.len();
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while size > end {
             let single = (size / end).trailing_zeros() % 2 == 1;
@@ -167,7 +167,7 @@ pub(super) unsafe fn load<L: Lanes, const INTEGERS: bool>(
     r: &Registers<L>,
     from: *const u64,
 ) -> L::F {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if INTEGERS {
             r.load(from)
@@ -177,7 +177,7 @@ pub(super) unsafe fn load<L: Lanes, const INTEGERS: bool>(
     }
 }
 
-/// One layer; the sums are not reduced, which only a first layer may.
+/// One layer; the sums are not reduced, which is allowed only in a first layer.
 #[inline(always)]
 unsafe fn forward_one<L: Lanes, const INTEGERS: bool>(
     r: &Registers<L>,
@@ -187,7 +187,7 @@ unsafe fn forward_one<L: Lanes, const INTEGERS: bool>(
 ) {
     let half = a.len() / 2;
     let p = a.as_mut_ptr();
-    // SAFETY: the caller's; both halves have a multiple of the lanes.
+    // SAFETY: guaranteed by the caller; both halves have a multiple of the lanes.
     unsafe {
         let w = r.factor(L::splat(tables.forward.blocks[k]));
         for j in (0..half).step_by(L::LANES) {
@@ -211,7 +211,7 @@ unsafe fn forward_two<L: Lanes, const INTEGERS: bool>(
     let quarter = a.len() / 4;
     let p = a.as_mut_ptr();
     let w = &tables.forward.blocks;
-    // SAFETY: the caller's; the quarters have a multiple of the lanes.
+    // SAFETY: guaranteed by the caller; the quarters have a multiple of the lanes.
     unsafe {
         let w = [w[k], w[2 * k], w[2 * k + 1]];
         let w = [
@@ -242,7 +242,7 @@ unsafe fn forward_two<L: Lanes, const INTEGERS: bool>(
     }
 }
 
-/// The last layers of block `k`, of lanes² words, and the words of [0, q).
+/// The last layers of block `k`, of lanes² words, ending with words in [0, q).
 #[inline(always)]
 unsafe fn forward_tile<L: Lanes, const INTEGERS: bool>(
     r: &Registers<L>,
@@ -251,7 +251,7 @@ unsafe fn forward_tile<L: Lanes, const INTEGERS: bool>(
     k: usize,
 ) {
     let p = a.as_mut_ptr();
-    // SAFETY: the caller's; the tile has as many rows as lanes.
+    // SAFETY: guaranteed by the caller; the tile has as many rows as lanes.
     unsafe {
         let mut x = [L::splat(0.0); 8];
         for (i, x) in x.iter_mut().take(L::LANES).enumerate() {
@@ -296,7 +296,7 @@ unsafe fn pair<L: Lanes>(
     w: [L::F; 2],
     reduce: bool,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (mut low, mut high) = (x[i], x[i + stride]);
         if reduce {
@@ -311,7 +311,7 @@ unsafe fn pair<L: Lanes>(
 /// (x, y) → (x + w·y, x − w·y).
 #[inline(always)]
 unsafe fn butterfly<L: Lanes>(r: &Registers<L>, x: &mut L::F, y: &mut L::F, w: [L::F; 2]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let t = r.times(*y, w);
         (*x, *y) = (L::add(*x, t), L::sub(*x, t));

@@ -1,5 +1,4 @@
-//! The tile of [`crate::kernels::points`] on numbers, in the two sums of words of the matrix product of one modulus
-//! (`gemm.rs`).
+//! The tile of [`crate::kernels::points`] on numbers, with the two sums of words of `gemm.rs`.
 
 use super::gemm::{Finish, Sums};
 use super::kernel;
@@ -28,12 +27,12 @@ kernel! {
 }
 
 /// # Safety
-/// The instruction set of `L`; the panels have one number of terms.
+/// The processor has the instruction set of `L`; both panels have the same number of terms.
 #[inline(always)]
 unsafe fn tile_body<L: Lanes>(c: &Finish, left: &[u64], right: &[u64], sums: &mut points::Sums) {
     for at in (0..GROUP).step_by(L::LANES) {
         // Six sums, or twelve where there are 32 registers.
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match L::LANES {
                 8 => {
@@ -46,7 +45,7 @@ unsafe fn tile_body<L: Lanes>(c: &Finish, left: &[u64], right: &[u64], sums: &mu
     }
 }
 
-/// Lines `first .. first + R` of the left by all of the right, a register of points from `at` on.
+/// Left lines `first .. first + R` times all right lines, for a register of points from `at` on.
 ///
 /// # Safety
 /// As [`tile_body`].
@@ -60,7 +59,7 @@ unsafe fn lines<L: Lanes, const R: usize>(
     at: usize,
 ) {
     let terms = left.len() / (LEFT * GROUP);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let all = &Sums::<L>::new(c);
         let number = |p: *const u64| L::as_numbers(L::load(p));

@@ -1,11 +1,11 @@
-//! Products of matrices: 128-bit sums ← portable ← vector kernels, exact, for shapes around every block.
+//! Matrix products on every kernel against wide integers, exact, for shapes around every block.
 
 use super::{GemmScratch, LimbGemm, Method, TERMS, digits_limit};
 use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::rng::SecretRng;
 
-/// Limits of the weights of one to five digits and one more, of small ones, and of words.
+/// Limits of weights of one to five digits and of one more, of small weights, and of words.
 const LIMITS: [u64; 10] = [
     1,
     127,
@@ -19,7 +19,7 @@ const LIMITS: [u64; 10] = [
     (1 << 63) - 1,
 ];
 
-/// Values of [0, q), extremes among them.
+/// Values in [0, q), including extremes.
 fn residues(length: usize, q: u64, rng: &mut SecretRng) -> Vec<u64> {
     (0..length)
         .map(|_| match rng.next_u64() % 4 {
@@ -30,7 +30,7 @@ fn residues(length: usize, q: u64, rng: &mut SecretRng) -> Vec<u64> {
         .collect()
 }
 
-/// Values of [−limit, limit], extremes among them.
+/// Values in [−limit, limit], including extremes.
 fn signed(length: usize, limit: u64, rng: &mut SecretRng) -> Vec<i64> {
     let limit = limit as i64;
     (0..length)
@@ -154,7 +154,7 @@ fn ternary_weights_take_one_product_under_every_modulus() {
     }
 }
 
-/// The greatest residues and weights, for as many terms as one chunk has, one more, and several chunks.
+/// The largest residues and weights, for as many terms as one chunk has, one more, and several chunks.
 #[test]
 fn sums_at_the_bound_do_not_overflow() {
     for cpu in Cpu::variants() {
@@ -197,7 +197,7 @@ fn residues_are_multiplied_by_the_full_method_on_every_processor() {
         for q in [3, (1 << 40) - 87, (1 << 50) - 27] {
             let modulus = Modulus::new(q).unwrap();
             let gemm = LimbGemm::with_cpu(modulus, cpu);
-            // The second of two matrices beside each other.
+            // The second of two matrices side by side.
             let both = residues(2 * rows * columns, q, &mut rng);
             let (first, weights) = both.split_at(rows * columns);
             let packed = gemm.pack_residues(2, [rows, columns], |i, words| {

@@ -4,9 +4,8 @@ use super::{load, splat, store};
 use crate::machine::cpu::HaveIfma;
 use std::arch::x86_64::*;
 
-/// Of each word the bits of `mask`, in order, those below q to the front of `out`, as long as both slices have eight
-/// words left; how many words were read and how many residues written. What `out` has behind them is overwritten in
-/// part.
+/// Masks each word with `mask` and writes those below q, in order, to the front of `out`, as long as both slices have
+/// eight words left. Returns the number of words read and of residues written. The rest of `out` is partly overwritten.
 pub(crate) fn accept(
     _: HaveIfma,
     q: u64,

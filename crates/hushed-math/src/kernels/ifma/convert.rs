@@ -1,4 +1,4 @@
-//! Change of residue number system: sums of products reduced once a target, by Montgomery's method.
+//! Change of residue number system: sums of products reduced once per target, by Montgomery's method.
 //!
 //! For one target t: S = Σ y_i·c_i with c_i = 2^52·(F/f_i) mod t is held as low + 2^52·high, each a sum of halves. With
 //! m = low·t^−1 mod 2^52 the low halves of S and m·t agree, so S − m·t is a multiple of 2^52, and
@@ -9,8 +9,8 @@
 //! 0 < r ≤ t + Σ f_i·t/2^52 + the number of terms
 //! ```
 //!
-//! which is below 4t, what two conditional subtractions reduce, for 11 terms of 50 bits. More are cut into groups; a
-//! later group begins at t plus the residue of the groups before it.
+//! which for 11 terms of 50 bits is below 4t, so that two conditional subtractions reduce it. More terms are cut into
+//! groups; a later group begins at t plus the residue of the groups before it.
 
 use super::{Factor, Lanes, MASK, csub, load, shoup52, splat, store};
 use crate::kernels::convert::{POINT, Plan};
@@ -31,7 +31,7 @@ pub(crate) struct Converter {
     sources: Box<[Source]>,
     targets: Box<[Target]>,
     rounding: u64,
-    /// Terms of one reduction, the quotient being the last term.
+    /// Terms of each reduction; the quotient is the last term.
     groups: Box<[Range<usize>]>,
 }
 
@@ -109,7 +109,7 @@ impl Converter {
         terms.zeroize();
     }
 
-    /// From two primes, whose terms stay in registers.
+    /// Converts from two primes, whose terms stay in registers.
     ///
     /// # Safety
     /// The processor has AVX-512 F, DQ and IFMA; there is a slice for each target, all slices have one length, a
@@ -169,7 +169,7 @@ impl Converter {
         assert!(length.is_multiple_of(8), "whole registers");
         assert!(terms.len() == self.sources.len() + 1 && out.len() == self.targets.len());
         assert!(terms.iter().all(|x| x.len() == length) && out.iter().all(|x| x.len() == length));
-        // Only read.
+        // These are only read.
         let rows: Vec<*mut u64> = terms.iter().map(|row| row.as_ptr().cast_mut()).collect();
         for start in (0..length).step_by(STRIP) {
             let strip = STRIP.min(length - start);
@@ -178,12 +178,11 @@ impl Converter {
         }
     }
 
-    /// Row i of `rows`, from word `to` on: the y_i of a strip; the last row: the quotients.
+    /// Writes the y_i of a strip to row i of `rows`, from word `to` on, and the quotients to the last row.
     ///
     /// # Safety
-    /// The processor has AVX-512 F, DQ and IFMA; `src` has words start .. start + strip, each of `rows` words to ..
-    /// to + strip, to be written, a row for each source and one more, in the
-    /// place of `src` or apart from it.
+    /// The processor has AVX-512 F, DQ and IFMA; `src` has words start .. start + strip; `rows` has a row for each
+    /// source and one more, each writable at words to .. to + strip, in the place of `src` or apart from it.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
     unsafe fn prepare_strip(
         &self,
@@ -215,10 +214,10 @@ impl Converter {
         }
     }
 
-    /// The residues of all targets for a strip of terms.
+    /// Computes the residues of all targets for a strip of terms.
     ///
     /// # Safety
-    /// As `prepare_strip`, but that `rows` are only read; `out` has words to .. to + strip.
+    /// As `prepare_strip`, but `rows` are only read; `out` has words to .. to + strip.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
     unsafe fn combine_strip(
         &self,
@@ -235,8 +234,8 @@ impl Converter {
                 let out = out.as_mut_ptr().add(to);
                 let mut at = 0;
                 while at + 8 * WIDTH <= strip {
-                    // The next strip, a share of it with each target: rows lie apart, and streams that begin anew on
-                    // every page are found too late by the processor.
+                    // Prefetches the next strip, a share of it with each target: rows lie apart, and the processor is
+                    // too late in detecting streams that begin anew on every page.
                     for k in (number..WIDTH).step_by(targets) {
                         for row in rows {
                             let next = row.wrapping_add(start + STRIP + at + 8 * k);
@@ -254,7 +253,7 @@ impl Converter {
         }
     }
 
-    /// `8·WIDTH` residues of one target, of the terms from word `at` of the rows on.
+    /// Computes `8·WIDTH` residues of one target from the terms at word `at` of the rows on.
     ///
     /// # Safety
     /// As `combine_strip`; the rows have words at .. at + 8·WIDTH and `out` 8·WIDTH words.
@@ -298,7 +297,7 @@ impl Converter {
     }
 }
 
-/// What the terms of one source take in registers.
+/// The constants for the terms of one source, in registers.
 struct Term {
     lanes: Lanes,
     inverse: Factor,
@@ -321,7 +320,7 @@ impl Term {
         }
     }
 
-    /// y of the residues x, and the sum of quotients with its own.
+    /// Returns y for the residues x, and the sum of quotients with that of y added.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn of(&self, x: __m512i, quotients: __m512i) -> (__m512i, __m512i) {
@@ -331,7 +330,7 @@ impl Term {
     }
 }
 
-/// (low + 2^52·high)/2^52 modulo t, for sums as the header has them; `inverse` is t^−1 modulo 2^52.
+/// (low + 2^52·high)/2^52 modulo t, for sums as in the header; `inverse` is t^−1 modulo 2^52.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn reduce(lanes: &Lanes, inverse: __m512i, low: __m512i, high: __m512i) -> __m512i {
@@ -342,13 +341,13 @@ fn reduce(lanes: &Lanes, inverse: __m512i, low: __m512i, high: __m512i) -> __m51
     csub(csub(r, lanes.q2), lanes.q)
 }
 
-/// The terms cut so that every sum of every target stays below 4t; a group has at least one term.
+/// Cuts the terms so that every sum of every target stays below 4t; a group has at least one term.
 fn groups(plan: &Plan) -> Box<[Range<usize>]> {
     let sources = plan.sources.len();
-    // Exclusive bounds of the terms: f_i, and one more than the quotient can be.
+    // Exclusive bounds of the terms: f_i, and one more than the largest quotient.
     let bounds = plan.sources.iter().map(|s| s.modulus.value());
     let bounds: Vec<u64> = bounds.chain([sources as u64 + 1]).collect();
-    // What terms add to one target beyond its start, at most.
+    // Whether these terms, added to the start of a sum, stay below 4t for every target.
     let fits = |terms: &Range<usize>, start: u64| {
         plan.targets.iter().all(|target| {
             let t = u128::from(target.modulus.value());
@@ -369,7 +368,7 @@ fn groups(plan: &Plan) -> Box<[Range<usize>]> {
     groups.into()
 }
 
-/// t^−1 modulo 2^52 for odd t: each step of Newton doubles the bits that are right, from 3.
+/// t^−1 modulo 2^52 for odd t: each Newton step doubles the number of correct bits, from 3.
 fn inverse52(t: u64) -> u64 {
     (0..5).fold(t, |x, _| {
         x.wrapping_mul(2_u64.wrapping_sub(t.wrapping_mul(x)))

@@ -1,4 +1,4 @@
-//! Cooley–Tukey, two layers a pass over memory, the last five or six in registers.
+//! Cooley–Tukey, two layers per pass over memory, the last five or six in registers.
 //!
 //! Bounds: a butterfly adds 2q to the bound of its first input, and takes any second input below 2^52. `ROOM` is the
 //! multiple of q below 2^52:
@@ -7,15 +7,15 @@
 //! * 8: in every other layer, the first of a pass: (6q →) 2q → 4q → 6q;
 //! * 64: never: q + 2·20·q over the at most 20 layers.
 //!
-//! Cost of a butterfly: five instructions, four of them on the two ports that multiply, seven with a reduction, five of
-//! them there ([`Lanes::forward`]); three more for the second factor in the layers of strides 4, 2 and 1.
+//! A butterfly costs five instructions, four of them on the two ports that multiply, or seven with a reduction, five of
+//! them there ([`Lanes::forward`]); the second factor in the layers of strides 4, 2 and 1 takes three more.
 
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
-/// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks; LOOSE as
-/// [`super::forward_loose`] has it.
+/// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks; LOOSE as in
+/// [`super::forward_loose`].
 ///
 /// # Safety
 /// The processor has AVX-512 F, DQ and IFMA; a block of that layer has at least one group of words, `a` points to those
@@ -169,7 +169,7 @@ unsafe fn tail32<const ROOM: u8, const LOOSE: bool>(
 }
 
 /// The layers of strides 4, 2, 1 of 16·COUNT words, stored in [0, q) unless LOOSE; the first and the last have parity
-/// `ODD`, the other `EVEN`. All the 16 words go on together, as the steps of one alone wait for each other.
+/// `ODD`, the other `EVEN`. All the 16 words proceed together, because the steps of a single one wait for each other.
 ///
 /// # Safety
 /// As [`transform`]; `block` has 16·COUNT words, `constants` COUNT sets.
@@ -244,7 +244,7 @@ unsafe fn fine<
     }
 }
 
-/// One butterfly in a layer of this parity: a pass has the layers 0, 1, and the tail goes on in turn.
+/// One butterfly in a layer of this parity: a pass has layers 0 and 1, and the tail continues in turn.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 fn butterfly<const ROOM: u8, const PARITY: u8>(

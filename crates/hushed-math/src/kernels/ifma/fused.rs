@@ -7,7 +7,7 @@ use super::limb::{Limb, Product, SHORT, TERMS, Wide};
 use super::{Factor, Lanes, csub, shoup52, splat};
 use std::arch::x86_64::*;
 
-/// Runs the block for every eight words: `$at` their first index, `$ends` a mask of those below the length.
+/// Runs the block for every eight words: `$at` is their first index, `$ends` a mask of those below the length.
 macro_rules! lanes {
     ($length:expr, |$at:ident, $ends:ident| $body:block) => {{
         let length = $length;
@@ -25,7 +25,7 @@ macro_rules! lanes {
 /// As [`SHORT`], for digits of 52 bits: 3·(2^50 + 1) + 1 < 2^52.
 const SHORT_LOOSE: usize = 3;
 
-/// Moves of blocks of eight words, and the orders within.
+/// Moves of blocks of eight words, and the orders within them.
 pub(crate) type Turn<'a> = (&'a [u32], &'a [[u64; 8]; 8]);
 
 impl Limb {
@@ -161,8 +161,8 @@ impl Limb {
         }
     }
 
-    /// As `dot_pair`, plus `added` to the first sum, block k of the results from the block of eight that `moves[k]` is
-    /// within, in the order `orders[moves[k] % 8]`; the operands begin with word `first`.
+    /// As `dot_pair`, with `added` added to the first sum. Block k of the results comes from the block of eight that
+    /// contains word `moves[k]`, in the order `orders[moves[k] % 8]`; the operands begin at word `first`.
     pub(crate) fn dot_pair_turned(
         &self,
         out: [&mut [u64]; 2],
@@ -191,8 +191,8 @@ impl Limb {
         unsafe { dot_pair_turned(self, out_b, out_a, d, kb, ka, added, moves, orders, first) }
     }
 
-    /// As `dot_pair`, each d_i in the blocks and orders of its `turns`, as [`super::permute`] has them. Of the words of
-    /// d_i the low 52 bits count.
+    /// As `dot_pair`, with the blocks and orders of each d_i permuted by its turn, as in [`super::permute`]. Only the
+    /// low 52 bits of the words of d_i count.
     pub(crate) fn dot_pair_of_turned(
         &self,
         [out_b, out_a]: [&mut [u64]; 2],
@@ -205,8 +205,8 @@ impl Limb {
         assert!(d.len() <= TERMS && [kb.len(), ka.len(), turns.len()] == [d.len(); 3]);
         assert!(kb.iter().chain(ka).all(|x| x.len() == length));
         assert!(turns.iter().all(|(moves, _)| 8 * moves.len() == length));
-        // SAFETY: the token of `new` proves the instruction sets; lengths are equal, but those of the d_i, whose blocks
-        // are bounds-checked where they are read.
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal, except those of the d_i, whose
+        // blocks are bounds-checked where they are read.
         unsafe { dot_pair_of_turned(self, out_b, out_a, d, turns, kb, ka) }
     }
 
@@ -431,7 +431,7 @@ unsafe fn dot_pair<const ACCUMULATE: bool, const REPEAT: bool>(
 ///
 /// # Safety
 /// Besides the instruction sets: equal lengths of all operands, at least 8 words from each block that `moves` names,
-/// two blocks in each step, 8 words a move in `out_b` and `out_a`.
+/// two blocks in each step, 8 words per move in `out_b` and `out_a`.
 #[expect(clippy::too_many_arguments, reason = "slices of one loop")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn dot_pair_turned(

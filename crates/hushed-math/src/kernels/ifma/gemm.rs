@@ -1,8 +1,8 @@
 //! The tile of [`crate::kernels::gemm`] in registers: 6 rows by 16 or 32 words, two sums or one, 24 registers of sums.
 //!
-//! Inputs are first copied into groups of 16 (32) words, for a group the words of input 0, then of input 1, and so on,
-//! so that the inner loop reads them and the panel of weights one after the other. A step of it has 24 multiply-adds
-//! for 8 (10) loads: enough independent chains for their latency, and loads never limit it.
+//! Inputs are first copied into groups of 16 (32) words: in a group the words of input 0, then of input 1, and so on,
+//! so that the inner loop reads them and the panel of weights sequentially. A step has 24 multiply-adds for 8 (10)
+//! loads: enough independent chains to fill their latency, and loads are never the limit.
 
 use super::limb::Wide;
 use super::{Factor, Limb, csub, load, shoup52, splat, store};
@@ -11,10 +11,10 @@ use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
 
-/// Registers of a group under the full method, which has two sums for each.
+/// Registers per group under the full method, which has two sums for each.
 const FULL: usize = 2;
 
-/// Registers of a group under the narrow method.
+/// Registers per group under the narrow method.
 const NARROW: usize = 4;
 
 /// Constants of one modulus; its existence proves that the kernel may run.
@@ -28,7 +28,7 @@ struct Tile<'a> {
     chunk: &'a Chunk<'a>,
     /// All words of the inputs.
     x: &'a [&'a [u64]],
-    /// Groups of 8·V words: for each its inputs.
+    /// Groups of 8·V words, each with the words of all inputs.
     words: &'a [u64],
     /// The words of the limbs.
     at: usize,
@@ -93,7 +93,7 @@ impl Gemm {
     }
 }
 
-/// Lanes `from ..` of a register that are words of a slice of `length`.
+/// Mask of the lanes, from word `from` on, that are words of a slice of `length`.
 pub(super) fn ends(length: usize, from: usize) -> __mmask8 {
     match length.saturating_sub(from) {
         left @ 0..8 => (1 << left) - 1,
@@ -102,8 +102,8 @@ pub(super) fn ends(length: usize, from: usize) -> __mmask8 {
 }
 
 impl Tile<'_> {
-    /// Asks for what the products of panel `p` of `panels` are summed onto, and for a share of the next tile's inputs:
-    /// rows lie apart, streams too short for the processor to find.
+    /// Prefetches the outputs to which the products of panel `p` of `panels` are added, and a share of the next tile's
+    /// inputs: rows lie apart, in streams too short for the processor to detect.
     #[inline]
     fn ask(&self, p: usize, panels: usize, out: &[&mut [u64]]) {
         let line = |words: &[u64], at: usize| {
@@ -145,7 +145,7 @@ unsafe fn gather<const V: usize>(words: &mut [u64], x: &[&[u64]], at: usize, len
     }
 }
 
-/// For each word −limit·Σ_i `x[i]` mod q: where the sums of the narrow method begin.
+/// For each word −limit·Σ_i `x[i]` mod q: the initial sums of the narrow method.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn corrections(gemm: &Gemm, chunk: &Chunk, words: &[u64], begin: &mut [u64]) {
     const WIDTH: usize = 8 * NARROW;
@@ -179,7 +179,7 @@ fn factor(w: u64, modulus: &Modulus) -> Factor {
     }
 }
 
-/// Low and high halves apart: below 2^50 + 1024·2^52 and 1024·2^48.
+/// Low and high halves separately: below 2^50 + 1024·2^52 and 1024·2^48.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn full(gemm: &Gemm, tile: &Tile, out: &mut [&mut [u64]]) {
     let wide = Wide::new(&gemm.limb);
@@ -191,7 +191,7 @@ unsafe fn full(gemm: &Gemm, tile: &Tile, out: &mut [&mut [u64]]) {
         let panel = tile.chunk.panel(p);
         for (g, group) in tile.words.chunks_exact(8 * FULL * terms).enumerate() {
             let first = 8 * FULL * g;
-            // SAFETY: the panel has ROWS words a term, the group 8·FULL.
+            // SAFETY: the panel has ROWS words per term, the group 8·FULL.
             unsafe { multiply_full(terms, panel.as_ptr(), group.as_ptr(), &mut sums) }
             for (out, sums) in out.iter_mut().zip(&sums) {
                 for (v, &[low, high]) in sums.iter().enumerate() {
@@ -223,7 +223,7 @@ unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]
         let groups = tile.words.chunks_exact(8 * NARROW * terms);
         for (g, (group, begin)) in groups.zip(begin.chunks_exact(8 * NARROW)).enumerate() {
             let first = 8 * NARROW * g;
-            // SAFETY: the panel has ROWS words a term, the group 8·NARROW.
+            // SAFETY: the panel has ROWS words per term, the group 8·NARROW.
             unsafe { multiply_narrow(terms, panel.as_ptr(), group.as_ptr(), &mut sums) }
             for (out, sums) in out.iter_mut().zip(&sums) {
                 for (v, &sum) in sums.iter().enumerate() {
@@ -246,11 +246,11 @@ unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]
 
 /// Sums of the low and of the high halves of the products of one panel and one group.
 ///
-/// Not inlined, and the sums are written once at the end: where code that follows picks rows of an array by a number,
-/// the compiler keeps the array in memory and stores every sum after every multiply-add.
+/// Not inlined, and the sums are written once at the end: if later code indexes rows of an array by a variable, the
+/// compiler keeps the array in memory and stores every sum after every multiply-add.
 ///
 /// # Safety
-/// The processor has AVX-512 IFMA; `w` has ROWS words a term, `x` 8·FULL.
+/// The processor has AVX-512 IFMA; `w` has ROWS words per term, `x` 8·FULL.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn multiply_full(
@@ -286,7 +286,7 @@ unsafe fn multiply_full(
 /// Sums of the low halves of the products of one panel and one group; not inlined, as [`multiply_full`].
 ///
 /// # Safety
-/// The processor has AVX-512 IFMA; `w` has ROWS words a term, `x` 8·NARROW.
+/// The processor has AVX-512 IFMA; `w` has ROWS words per term, `x` 8·NARROW.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn multiply_narrow(

@@ -1,17 +1,16 @@
 //! Gentleman–Sande: the forward transform backwards, (x, y) → (x + y, w·(x − y)); the first five or six layers in
-//! registers, then two a pass; n^−1 is in the twiddles of the last layer.
+//! registers, then two per pass; n^−1 is in the twiddles of the last layer.
 //!
-//! Bounds: products are below 2q whatever goes in. With `ROOM` = 4 a sum of two words below 2q is below 4q and reduced
-//! at once. With 8 it waits one layer: 2q → 4q, then the sum of two of them is below 8q, and reduced. With 64 nothing
-//! of the first registers is reduced before the end, below 64q then; a pass begins below 4q, and of its results only
-//! the sum of sums is reduced, as sums of products are below 4q by themselves. A difference is x − y + (the bound of
-//! y).
+//! Bounds: products are below 2q for any input. With `ROOM` = 4 a sum of two words below 2q is below 4q and reduced at
+//! once. With 8 it waits one layer: 2q → 4q, then the sum of two of these is below 8q and reduced. With 64 nothing in
+//! the first registers is reduced before the end, when it is below 64q; a pass begins below 4q, and of its results only
+//! the sum of sums is reduced, as sums of products are below 4q anyway. A difference is x − y + (the bound of y).
 
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
-/// A layer, by what its inputs are.
+/// A layer, described by its inputs.
 #[derive(Clone, Copy)]
 enum Layer {
     /// Of stride 2^`log` within a group, up to 2^`last`.
@@ -23,7 +22,7 @@ enum Layer {
 }
 
 impl Layer {
-    /// Inputs are below q times two to this.
+    /// log2 of the multiple of q that bounds the inputs.
     const fn log_bound(self, room: u8) -> u32 {
         match (room, self) {
             (64, Layer::Group { log: 0, .. }) => 1,
@@ -35,7 +34,7 @@ impl Layer {
         }
     }
 
-    /// Whether its sums are reduced, below 2q.
+    /// Whether its sums are reduced, to below 2q.
     const fn reduces(self, room: u8) -> bool {
         match (room, self) {
             (64, Layer::Group { log, last }) => log == last,
@@ -59,7 +58,7 @@ pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, from: *const u64
     let lanes = Lanes::new(&tables.constants);
     let pairs = tables.inverse.pairs.as_ptr();
     let (group, length) = (tables.group(), tables.record());
-    // The blocks that fit the cache, as the forward transform cuts them; at least one pass stays for the last.
+    // The blocks that fit the cache, cut as in the forward transform; at least one pass is left for `last`.
     let (mut cached, mut blocks) = (tables.n, 1);
     while cached > CACHED {
         cached /= 4;
@@ -144,7 +143,7 @@ unsafe fn pass<const ROOM: u8>(
     }
 }
 
-/// The pass over the whole: sums times n^−1, differences times n^−1·w, all to [0, q).
+/// The pass over all words: sums times n^−1, differences times n^−1·w, all to [0, q).
 ///
 /// # Safety
 /// As [`transform`].
@@ -241,8 +240,8 @@ unsafe fn tail32<const ROOM: u8>(
     }
 }
 
-/// The layers of strides 1, 2, 4 of 16·COUNT words, as registers of the first and the last eight of each 16. All go on
-/// together, as the steps of one alone wait for each other.
+/// The layers of strides 1, 2, 4 of 16·COUNT words, as registers of the first and the last eight of each 16. All
+/// proceed together, because the steps of a single one wait for each other.
 ///
 /// # Safety
 /// As [`transform`]; `block` has 16·COUNT words, `constants` COUNT sets.

@@ -1,4 +1,4 @@
-//! Arithmetic on whole limbs. Words in memory are clean and in [0, q); a slice of any length, its end under a mask.
+//! Arithmetic on whole limbs. Words in memory are clean and in [0, q); slices have any length, and their end is masked.
 
 use super::{Constants, Factor, Lanes, MASK, csub, shoup52, splat};
 use crate::machine::cpu::HaveIfma;
@@ -123,8 +123,8 @@ impl Limb {
     }
 }
 
-/// For every eight words: `$value` from words of `$from` (slices of one length, at pointers), stored to `$to`. The end
-/// is read as zeros beyond the slice and stored under a mask.
+/// Stores `$value`, computed from the words of `$from` (pointers to slices of one length), to `$to`, eight words at a
+/// time. The end is read as zeros beyond the slice and stored under a mask.
 macro_rules! map {
     ($length:expr, $to:expr, [$($x:ident = $from:expr),*] => $value:expr) => {{
         let length = $length;
@@ -172,7 +172,7 @@ unsafe fn neg_assign(c: &Constants, a: &mut [u64]) {
     map!(a.len(), pa, [x = pa] => _mm512_maskz_sub_epi64(_mm512_test_epi64_mask(x, x), q, x));
 }
 
-/// What a product needs in registers.
+/// The constants of a product in registers.
 pub(super) struct Product {
     pub(super) lanes: Lanes,
     /// 52 − the bits k of q.
@@ -203,8 +203,8 @@ impl Product {
         self.reduce(_mm512_madd52lo_epu64(x, a, b), high)
     }
 
-    /// z mod q, for the low half of z and `high` ≈ z/2^(k−1) < 2^52 of which the quotient is taken, if what is left
-    /// stays below 4q.
+    /// z mod q, from the low half of z and `high` ≈ z/2^(k−1) < 2^52, which gives the quotient; the remainder must stay
+    /// below 4q.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn reduce(&self, low: __m512i, high: __m512i) -> __m512i {
@@ -255,8 +255,8 @@ unsafe fn lift_centred(c: &Constants, out: &mut [u64], x: &[u64], p: u64) {
     });
 }
 
-/// (a − x)·s, and s·p more where x > p/2 stands for x − p. With k·q > p the difference a + kq − x is above zero and
-/// below q + p + q < 2^52; the product is below 2q, and the sum below 3q.
+/// (a − x)·s, plus s·p where x > p/2 represents x − p. With k·q > p the difference a + kq − x is positive and below q +
+/// p + q < 2^52; the product is below 2q, and the sum below 3q.
 ///
 /// # Safety
 /// As [`lift_centred`].
@@ -386,7 +386,7 @@ unsafe fn lift_small(c: &Constants, out: &mut [u64], x: &[i32]) {
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn dot_assign(limb: &Limb, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
     const { assert!(TERMS as u128 * (MASK as u128) + (1 << 50) < 1 << 64) }
-    /// Registers of sums, twice: enough chains of multiply-adds to fill their latency.
+    /// Registers of sums, low and high: enough chains of multiply-adds to fill their latency.
     const WIDTH: usize = 4;
     let wide = Wide::new(limb);
     let length = acc.len();

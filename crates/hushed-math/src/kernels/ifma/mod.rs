@@ -1,7 +1,7 @@
 //! The kernels on 512-bit registers of 52-bit multiply-adds (AVX-512 IFMA): eight residues at a time.
 //!
 //! `madd52lo/hi(c, a, b)` multiplies the *low 52 bits* of a and b and adds the low or high half of the product to c. So
-//! a word is read modulo 2^52, and this kernel never clears the upper twelve bits in between: "x < b" below is about
+//! a word is read modulo 2^52, and this kernel never clears the upper twelve bits in between: "x < b" below refers to
 //! the value modulo 2^52, which is exact as long as every true value stays in [0, 2^52). Only comparisons need clean
 //! words, and they come last. With 4q < 2^52:
 //!
@@ -97,7 +97,7 @@ struct Lanes {
     minus_q: __m512i,
     /// 2q.
     q2: __m512i,
-    /// 4q, where there is room for it.
+    /// 4q, if it fits.
     q4: __m512i,
     one: __m512i,
     two: __m512i,
@@ -121,7 +121,7 @@ impl Lanes {
         }
     }
 
-    /// w·y − a multiple of q, in [0, 2q), for y < 2^52.
+    /// w·y minus a multiple of q, in [0, 2q), for y < 2^52.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn mul(&self, y: __m512i, f: Factor) -> __m512i {
@@ -148,7 +148,7 @@ impl Lanes {
         _mm512_madd52lo_epu64(x, quotient, self.minus_q)
     }
 
-    /// x < 2q, upper bits dirty, to [0, q), clean.
+    /// Reduces x < 2q with dirty upper bits to [0, q), clean.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn finish(&self, x: __m512i) -> __m512i {
@@ -157,8 +157,8 @@ impl Lanes {
 
     /// (x, y) → (x + wy, x − wy): adds 2q to the bound of x. `y` < 2^52.
     ///
-    /// The product is summed onto x; the difference is then 2x + 2q − (x + wy), whose first two terms are one
-    /// multiply-add by 2: five instructions where a product by itself, two sums and a difference would be six.
+    /// The product is added to x; the difference is then 2x + 2q − (x + wy), whose first two terms are one multiply-add
+    /// by 2: five instructions, where a separate product, two sums and a difference would be six.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn forward(&self, x: __m512i, y: __m512i, f: Factor) -> (__m512i, __m512i) {
@@ -171,12 +171,12 @@ impl Lanes {
 
     /// As `forward`, with x < 2^52 reduced first: both results are below 4q.
     ///
-    /// Both quotients begin one off, so that x + q is what the product is summed onto, less q, and the difference is
-    /// twice x + q less the sum: two instructions more, one of them an addition.
+    /// Both quotients begin off by one: the product is added to x + q, minus q, and the difference is twice x + q minus
+    /// that sum. This takes two more instructions, one of them an addition.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn forward_reduced(&self, x: __m512i, y: __m512i, f: Factor) -> (__m512i, __m512i) {
-        // 2^52 − 1, whose product by 2^52 − q is q.
+        // 2^52 − 1, whose product with 2^52 − q is q.
         let excess = _mm512_madd52hi_epu64(self.mask, x, self.mu);
         let raised = _mm512_madd52lo_epu64(x, excess, self.minus_q);
         let quotient = _mm512_madd52hi_epu64(self.one, y, f.shoup);
@@ -192,7 +192,7 @@ fn splat(word: u64) -> __m512i {
     _mm512_set1_epi64(word as i64)
 }
 
-/// Clean a to a or a − b, whichever is in [0, b), for a < 2b.
+/// For clean a < 2b: a or a − b, whichever is in [0, b).
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn csub(a: __m512i, b: __m512i) -> __m512i {
@@ -294,13 +294,13 @@ fn pick(a: __m512i, b: __m512i, lanes: [i64; 8]) -> __m512i {
     _mm512_permutex2var_epi64(a, _mm512_setr_epi64(l0, l1, l2, l3, l4, l5, l6, l7), b)
 }
 
-/// Coefficients to values, both in [0, q), for the n of `tables`: the blocks from number `first` on of the layer with
-/// 4^`skipped` blocks, whose words `a` holds. All of it is block 0 of layer 0.
+/// Coefficients to values, both in [0, q), for the n of `tables`. `a` holds the words of the blocks from number `first`
+/// on of the layer with 4^`skipped` blocks. The whole transform is block 0 of layer 0.
 pub(crate) fn forward(token: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
     transform::<false>(token, tables, a, skipped, first);
 }
 
-/// As [`forward()`] of the whole, without the last reductions: the low 52 bits of each word are a value, up to a
+/// As [`forward()`] on the whole, without the last reductions: the low 52 bits of each word are a value, up to a
 /// multiple of q.
 pub(crate) fn forward_loose(token: HaveIfma, tables: &Tables, a: &mut [u64]) {
     transform::<true>(token, tables, a, 0, 0);
@@ -348,7 +348,7 @@ pub(crate) fn inverse_from(token: HaveIfma, tables: &Tables, from: &[u64], a: &m
 }
 
 /// # Safety
-/// `from` can be read and `a` be written for n words; they are the same or apart, and nothing else writes them.
+/// `from` is readable and `a` writable for n words; they are the same or disjoint, and nothing else writes to them.
 unsafe fn inverse_at(_: HaveIfma, tables: &Tables, from: *const u64, a: *mut u64) {
     // SAFETY: the token proves the instruction sets; pointers by the contract of this function.
     unsafe {

@@ -1,12 +1,12 @@
-//! Blocks of eight words to new places, each in one of eight orders.
+//! Moves blocks of eight words to new places, each in one of eight orders.
 
 use super::{csub, load, splat, store};
 use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
 
-/// Block k of `out` is the block that `moves[k]` is within, in the order `orders[moves[k] % 8]`; `src` begins with word
-/// `first`, a multiple of 8.
+/// Block k of `out` is the block that contains word `moves[k]`, in the order `orders[moves[k] % 8]`; `src` begins at
+/// word `first`, a multiple of 8.
 pub(crate) fn permute(
     _: HaveIfma,
     moves: &[u32],
@@ -16,7 +16,7 @@ pub(crate) fn permute(
     out: &mut [u64],
 ) {
     check(moves, out);
-    // SAFETY: the token proves the instruction sets; `out` has 8 words a move.
+    // SAFETY: the token proves the instruction sets; `out` has 8 words per move.
     unsafe { run::<false>(moves, orders, first, src, out, 0) }
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn permute_add(
     acc: &mut [u64],
 ) {
     check(moves, acc);
-    // SAFETY: the token proves the instruction sets; `acc` has 8 words a move.
+    // SAFETY: the token proves the instruction sets; `acc` has 8 words per move.
     unsafe { run::<true>(moves, orders, 0, src, acc, modulus.value()) }
 }
 

@@ -1,5 +1,5 @@
-//! Products of matrices on tiles of bytes: AMX multiplies 16 × 64 by 64 × 16 bytes into 16 × 16 sums of 32 bits,
-//! sixteen thousand products in sixteen cycles.
+//! Matrix products on byte tiles: AMX multiplies 16 × 64 by 64 × 16 bytes into 16 × 16 sums of 32 bits, sixteen
+//! thousand products in sixteen cycles.
 //!
 //! A weight is a sum of signed digits, w = Σ_a w_a·256^a with w_a in [−128, 127]; a residue of unsigned ones,
 //! x = Σ_b x_b·256^b. Then
@@ -9,14 +9,14 @@
 //! ```
 //!
 //! and |S_k| ≤ 7·1024·128·255 < 2^28. The sums begin at 2^28, so that they are positive and below 2^29. Three
-//! neighbours make T_j = S_3j + 2^8·S_3j+1 + 2^16·S_3j+2 < 2^46, and the result is Σ_j T_j·(2^24j·f mod q). With
-//! weights of three digits and residues of five a term costs fifteen products of bytes, so that sixteen terms take a
-//! quarter of a cycle, where 52-bit multiply-adds take two cycles.
+//! neighbours give T_j = S_3j + 2^8·S_3j+1 + 2^16·S_3j+2 < 2^46, and the result is Σ_j T_j·(2^24j·f mod q). With
+//! weights of three digits and residues of five, a term costs fifteen byte products, so sixteen terms take a quarter of
+//! a cycle, where 52-bit multiply-adds take two cycles.
 //!
-//! Blocks: 16 rows, 16 words of a limb, 64 columns of the matrix. A pass multiplies two or three streams of digits of
-//! weights by one to three planes of digits of residues; [`RUN`] steps of its weights stay in the first-level cache
-//! while the groups of words pass by. For single digits two blocks of rows go together, as streams of one digit each,
-//! so that enough sums are independent.
+//! Blocks: 16 rows, 16 words of a limb, 64 columns of the matrix. A pass multiplies two or three streams of weight
+//! digits by one to three planes of residue digits; [`RUN`] steps of its weights stay in the first-level cache while
+//! the groups of words pass by. With single-digit weights, two blocks of rows go together, as streams of one digit
+//! each, so that enough sums are independent.
 
 use super::limb::Wide;
 use super::tiles::Configured;
@@ -27,30 +27,30 @@ use crate::modulus::Modulus;
 use crate::words::Words;
 use std::arch::x86_64::*;
 
-/// Words of one tile: 16 rows of 64 bytes.
+/// Words per tile: 16 rows of 64 bytes.
 const TILE: usize = 128;
 
 /// Rows and words of a block.
 const SIDE: usize = 16;
 
-/// Where the sums S_k begin.
+/// Initial value of the sums S_k.
 const LIFT: u64 = 1 << 28;
 
-/// Steps of 64 columns in one run of a pass: three streams of weights of 18 KiB.
+/// Steps of 64 columns in one run of a pass: three streams of weights take 18 KiB.
 const RUN: usize = 6;
 
-/// Bits of q up to which q and ten more residues below 2q stay below 2^52: no reductions between the T_j.
+/// Bits of q up to which q plus ten more residues below 2q stays below 2^52: no reductions between the T_j.
 const LAZY: u32 = 47;
 
 /// Constants of one modulus; its existence proves that the kernel may run.
 pub(crate) struct Planes {
     modulus: Modulus,
     limb: Limb,
-    /// Digits of a residue.
+    /// Digits per residue.
     residue_digits: usize,
 }
 
-/// A product of streams of digits of weights with planes of digits of residues.
+/// A product of streams of weight digits with planes of residue digits.
 struct Pass {
     stream: usize,
     streams: usize,
@@ -68,9 +68,9 @@ impl Planes {
         }
     }
 
-    /// The weights as tiles of digits, and the number of these.
+    /// The weights as tiles of digits, and the number of digits.
     ///
-    /// For each block of rows and each 64 columns there is a tile a stream: for digit a, row o and column i byte 64·o +
+    /// Each block of rows and each 64 columns have one tile per stream: for digit a, row o and column i are byte 64·o +
     /// i. Weights beyond q/2 are centred first.
     pub(crate) fn arrange(
         &self,
@@ -130,7 +130,7 @@ impl Planes {
         let group = depth * self.residue_digits * TILE;
         let exponents = digits + self.residue_digits - 1;
         let halves = rows_of(digits) / SIDE;
-        // Sums of a group: for each block of 16 rows one tile for each k.
+        // Sums of a group: one tile per k for each block of 16 rows.
         let tiles = halves * exponents * TILE;
         let (planes, sums) = scratch
             .words(groups * (group + tiles))
@@ -185,8 +185,8 @@ impl Planes {
         }
     }
 
-    /// The digits of the words `at .. at + length` of each input: for each group of 16 words and each 64 inputs one
-    /// tile a plane. Word c of input i is byte 64·(i/4) + 4·c + i%4.
+    /// Gathers the digits of the words `at .. at + length` of each input: one tile per plane for each group of 16 words
+    /// and each 64 inputs. Word c of input i is byte 64·(i/4) + 4·c + i%4.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
     unsafe fn gather(&self, planes: &mut [u64], x: &[&[u64]], at: usize, length: usize) {
         let depth = x.len().div_ceil(DEPTH);
@@ -322,19 +322,19 @@ impl Planes {
     }
 }
 
-/// Streams of tiles of weights: the digits, or two blocks of rows of single digits.
+/// Streams of weight tiles: the digits, or two blocks of rows for single digits.
 fn streams(digits: usize) -> usize {
     digits.max(2)
 }
 
-/// Rows of a block of weights.
+/// Rows per block of weights.
 fn rows_of(digits: usize) -> usize {
     if digits == 1 { 2 * SIDE } else { SIDE }
 }
 
 /// 2^24j·f and −LIFT·Σ_k 2^8k·f modulo q.
 struct Constants {
-    /// With the second words of the products.
+    /// Each with its Shoup word.
     powers: Vec<[u64; 2]>,
     base: u64,
 }
@@ -360,7 +360,7 @@ impl Constants {
     }
 }
 
-/// The passes that multiply all digits of weights by all digits of residues.
+/// The passes that multiply all weight digits by all residue digits.
 fn passes(weight_digits: usize, residue_digits: usize) -> Vec<Pass> {
     let all = streams(weight_digits);
     let mut passes = Vec::new();

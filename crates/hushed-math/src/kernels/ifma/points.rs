@@ -1,6 +1,6 @@
 //! The tile of [`crate::kernels::points`] in registers: 4 lines by 3, two sums each, 24 registers of sums. A step has
-//! 24 multiply-adds for 7 loads. Of few terms most of the time would go to what comes after them, so these are summed
-//! two lines at a time, which leaves registers to reduce at once.
+//! 24 multiply-adds for 7 loads. With few terms most of the time would go to the reductions after them, so these are
+//! summed two lines at a time, which leaves registers for reducing at once.
 
 use super::limb::{SHORT, Wide};
 use super::{Limb, load, store};
@@ -19,7 +19,7 @@ impl Points {
         Points(Limb::new(token, modulus))
     }
 
-    /// The sums that `place` names in `out` ← left·right, or += left·right if `add`.
+    /// Sets the sums of `place` in `out` to left·right, or adds left·right to them if `add`.
     pub(crate) fn tile(
         &self,
         left: &[u64],
@@ -71,7 +71,7 @@ unsafe fn short(
     out: *mut u64,
     place: &Place,
 ) {
-    /// Lines together.
+    /// Lines summed together.
     const LINES: usize = 2;
     let wide = Wide::new(limb);
     for first in (0..place.lines).step_by(LINES) {
@@ -109,7 +109,7 @@ unsafe fn short(
 /// Low and high halves of a tile's sums.
 type Halves = [MaybeUninit<[__m512i; 2]>; LEFT * RIGHT];
 
-/// Low and high halves apart: below 2^50 + 1024·2^52 and 1024·2^48.
+/// Low and high halves separately: below 2^50 + 1024·2^52 and 1024·2^48.
 ///
 /// # Safety
 /// The processor has AVX-512 IFMA; the panels have `terms` terms, and `out` the words that `place` names.
@@ -174,8 +174,7 @@ unsafe fn whole_run(
     }
 }
 
-/// Writes all of `halves`. Not inlined, and the sums are written once at the end, for the reason at the matrix product
-/// of one modulus (`gemm.rs`).
+/// Writes all of `halves`. Not inlined, and the sums are written once at the end, for the reason given in `gemm.rs`.
 ///
 /// # Safety
 /// As [`tile`].

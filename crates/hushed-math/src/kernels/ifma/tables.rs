@@ -2,15 +2,15 @@
 //! tables would otherwise take more of the cache, and more time to fetch, than the polynomial itself.
 //!
 //! A transform has log2(n) layers. The last five or six (an even number must remain) work within a *group* of 32 or 64
-//! words, four or eight registers. Layer s (of stride s) has n/2s twiddles; with C = group/2s of them in a group,
+//! words, four or eight registers. Layer s (of stride s) has n/2s twiddles; with C = group/2s of them per group,
 //!
 //! ```text
 //! w[n/2s + C·g + i] = w[n/2s + C·g]·w[i],   0 ≤ i < C,
 //! ```
 //!
-//! as `w[k]` = ψ^rev(k) and the bits of the three indices do not meet. So for strides 4, 2, 1, with most of the
-//! twiddles, a group has one *base* each, multiplied by *constants* of the prime: one product more a butterfly, and 20
-//! words a group where all twiddles of the tail would be 126. In numbers: 176 KiB for n = 2^16, not 1.1 MiB.
+//! as `w[k]` = ψ^rev(k) and the bits of the three indices do not overlap. So for strides 4, 2, 1, which have most of
+//! the twiddles, a group has one *base* each, multiplied by *constants* of the prime: one more product per butterfly,
+//! and 20 words per group where all twiddles of the tail would take 126. For n = 2^16 that is 176 KiB, not 1.1 MiB.
 //!
 //! Twiddles are pairs (w, w').
 //!
@@ -37,11 +37,11 @@ pub(crate) const MIN_N: usize = 128;
 /// Largest block, in words, that is transformed to the end before the next is touched: 32 KiB, within any L1 cache.
 pub(super) const CACHED: usize = 4096;
 
-/// Words that the first pass over a polynomial asks for in advance: the processor finds streams anew on every page of
+/// Words that the first pass over a polynomial prefetches ahead: the processor detects streams anew on every page of
 /// memory, and too late.
 pub(super) const AHEAD: usize = 384;
 
-/// Twiddles, one direction.
+/// Twiddles of one direction.
 pub(super) struct Direction {
     /// Pairs (w, w') for block k of the layer with 2^l blocks at pair 2^l + k, for the layers above the tail.
     pub(super) pairs: Words,

@@ -1,12 +1,11 @@
-//! Tiles of bytes: their configuration, and the runs of products that [`super::planes`] is made of.
+//! Byte tiles: their configuration, and the runs of products that [`super::planes`] consists of.
 //!
-//! The compiler knows nothing of tiles. Each run is one block of instructions that loads what it needs and stores its
-//! sums, so that nothing is in a tile between two of them; only the configuration stays, as long as a [`Configured`]
-//! lives.
+//! The compiler knows nothing about tiles. Each run is one block of instructions that loads what it needs and stores
+//! its sums, so that tiles hold nothing between runs; only the configuration stays, as long as a [`Configured`] lives.
 
 use std::arch::asm;
 
-/// A thread whose eight tiles have 16 rows of 64 bytes.
+/// Proof that the eight tiles of this thread have 16 rows of 64 bytes.
 pub(super) struct Configured(());
 
 /// The operand of LDTILECFG.
@@ -36,12 +35,12 @@ impl Configured {
         Configured(())
     }
 
-    /// One run of a pass over `count` steps: adds to its tiles of sums. `shape`: whether streams have sums of their
-    /// own, at `apart` bytes, or share those of equal exponents; streams; planes.
+    /// One run of a pass over `count` steps, added to its tiles of sums. `shape` is whether streams have their own
+    /// sums, `apart` bytes apart, or share those of equal exponents; then the number of streams and of planes.
     ///
     /// # Safety
-    /// A `HaveAmx` must exist. `from` are the first tiles of weights and of residues, the streams or planes of a step
-    /// one after the other, steps `steps` bytes apart; `sums` is the tile of the lowest exponent.
+    /// A `HaveAmx` must exist. `from` are the first tiles of weights and of residues, with the streams or planes of a
+    /// step one after the other and steps `steps` bytes apart; `sums` is the tile of the lowest exponent.
     pub(super) unsafe fn run(
         &self,
         shape: (bool, usize, usize),
@@ -51,7 +50,7 @@ impl Configured {
         sums: *mut u64,
         apart: usize,
     ) {
-        /// Sums into tiles, the loop over the steps with these lines, sums out of tiles.
+        /// Loads the sums into tiles, loops over the steps with these lines, and stores the sums.
         macro_rules! run {
             ([$($place:literal $tile:literal),*], [$($line:literal),*]) => {
                 // SAFETY: by the contract of this function. The tiles used here hold nothing between calls.

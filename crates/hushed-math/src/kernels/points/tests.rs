@@ -1,4 +1,4 @@
-//! Products at points: 128-bit sums ← portable ← vector kernels, exact, for shapes around every panel.
+//! Products at points on every kernel against 128-bit sums, exact, for shapes around every panel.
 
 use super::{LEFT, PointGemm, PointMatrix, RIGHT, TERMS};
 use crate::machine::cpu::Cpu;
@@ -6,7 +6,7 @@ use crate::modulus::Modulus;
 use crate::rng::SecretRng;
 use std::ops::Range;
 
-/// Values of [0, q), extremes among them.
+/// Values in [0, q), including extremes.
 fn residues(length: usize, q: u64, rng: &mut SecretRng) -> Vec<u64> {
     (0..length)
         .map(|_| match rng.next_u64() % 4 {
@@ -22,7 +22,7 @@ fn entry(values: &[u64], terms: usize, points: usize, line: usize, term: usize) 
     &values[(line * terms + term) * points..][..points]
 }
 
-/// The entries of a panel; beyond the last line what must not be seen.
+/// The entries of a panel; beyond the last line, values that must not matter.
 fn lines(
     values: &[u64],
     size: usize,
@@ -95,7 +95,7 @@ fn products_equal_wide_integers_for_shapes_around_the_panels() {
                             }
                         }
                     }
-                    // The last panel of the right, and sums of the values of each product.
+                    // The last right panel, and sums of the values of each product.
                     let last = right_panels - 1..right_panels;
                     let begin = last.start * RIGHT;
                     let each = points * (rights - begin);
@@ -125,7 +125,7 @@ fn products_equal_wide_integers_for_shapes_around_the_panels() {
     }
 }
 
-/// The greatest residues for as many terms as one sum has, one more, and several sums.
+/// The largest residues, for as many terms as one sum takes, one more, and several sums.
 #[test]
 fn sums_at_the_bound_do_not_overflow() {
     let q = (1 << 50) - 27;

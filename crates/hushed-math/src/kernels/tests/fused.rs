@@ -73,7 +73,7 @@ fn tensors_equal_wide_integers() {
             for length in lengths() {
                 let top = vec![q - 1; length];
                 for all in [(); 2].map(|()| [(); 7].map(|()| words(length, q, &mut rng))) {
-                    // Products of greatest residues beside others.
+                    // Products of the largest residues, beside others.
                     let [x0, x1, y0, y1, c0, c1, c2] = all;
                     for (x, y) in [([&x0, &x1], [&y0, &y1]), ([&top, &top], [&top, &top])] {
                         let (x, y) = (x.map(Vec::as_slice), y.map(Vec::as_slice));
@@ -151,7 +151,7 @@ fn two_inner_products_at_once_equal_two() {
                     p.dot_pair_assign([&mut b, &mut a], &d, [&kb, &ka]);
                     assert_eq!(b, wanted(&start[0], &kb), "q = {q}, {terms} terms");
                     assert_eq!(a, wanted(&start[1], &ka), "q = {q}, {terms} terms");
-                    // One residue a slice instead of a slice.
+                    // One residue per slice instead of a slice.
                     let scalars = words(terms, q, &mut rng);
                     let slices: Vec<Vec<u64>> = scalars.iter().map(|&s| vec![s; length]).collect();
                     let slices: Vec<&[u64]> = slices.iter().map(Vec::as_slice).collect();

@@ -1,8 +1,8 @@
-//! Whether tiles of bytes may be used: the processor has them, the system saves them, and this process was allowed to.
+//! Whether byte tiles may be used: the processor has them, the system saves them, and this process has permission.
 
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
-/// Detects the instructions and, on Linux, asks for the state of the tiles, which a process lacks at first.
+/// Detects the instructions and, on Linux, requests the state of the tiles, which a process lacks at first.
 pub(super) fn permitted() -> bool {
     if cfg!(miri) || __cpuid(0).eax < 7 || __cpuid(1).ecx >> 27 & 1 == 0 {
         return false;
@@ -21,7 +21,7 @@ unsafe fn saved_states() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-/// arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), which counts for all threads.
+/// arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), which applies to all threads.
 #[cfg(target_os = "linux")]
 fn request() -> bool {
     const ARCH_PRCTL: i64 = 158;

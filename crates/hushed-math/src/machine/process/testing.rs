@@ -1,4 +1,4 @@
-//! A fork for tests, this crate's and others': they may not call the system themselves.
+//! A fork for the tests of this crate and others, which may not call the system themselves.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,12 +14,12 @@ pub enum Child {
     Panicked,
     /// By a signal.
     Signal(i32),
-    /// It did not: it was killed after [`PATIENCE`].
+    /// Not by itself: it was killed after [`PATIENCE`].
     Late,
 }
 
-/// How long a parent waits. A child looks at a few values; what takes longer waits for a lock whose owner is not in the
-/// child.
+/// How long a parent waits. A child only looks at a few values; one that takes longer is waiting for a lock whose owner
+/// is not in the child.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PANICKED: u8 = 101;
 const WNOHANG: c_int = 1;
@@ -34,9 +34,9 @@ unsafe extern "C" {
 
 /// Runs `look` in a child of this process, on a copy of its memory, and returns how the child ended.
 ///
-/// Only the calling thread is in the child: `look` must wait for no other thread and take no lock that another thread
-/// of this process may hold just now. It may allocate, which the C library allows. Nothing of this process is dropped
-/// or flushed when the child ends.
+/// Only the calling thread exists in the child: `look` must not wait for another thread or take a lock that another
+/// thread of this process may be holding. It may allocate, which the C library allows. Nothing of this process is
+/// dropped or flushed when the child ends.
 ///
 /// # Panics
 /// If the system does not fork.
@@ -69,7 +69,7 @@ pub(super) fn wait(pid: c_int) -> Child {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    // As WIFEXITED and WEXITSTATUS have it on every Unix system.
+    // Like WIFEXITED and WEXITSTATUS on every Unix system.
     match (status & 0x7f, (status >> 8 & 0xff) as u8) {
         (0, PANICKED) => Child::Panicked,
         (0, code) => Child::Code(code),

@@ -10,7 +10,7 @@ fn fork_is_seen_by_every_descendant() {
         if ours.check() != Err(MathError::Forked) {
             return 1;
         }
-        // The child's own values are at home there, and strangers to its children.
+        // The child's own values are valid there, but not in its own children.
         let theirs = Origin::here();
         if theirs.check() != Ok(()) || theirs == ours {
             return 2;
@@ -32,7 +32,7 @@ fn fork_ends_a_stream_in_the_child() {
         if stream.check() != Err(MathError::Forked) {
             return 1;
         }
-        // Each way to draw from it says no; a stream that went on would repeat the parent's next word.
+        // Every way to draw from it fails; a stream that went on would repeat the parent's next word.
         let draws: [fn(&mut SecretRng); 4] = [
             |s| _ = s.next_u64(),
             |s| s.fill_bytes(&mut [0; 3]),
@@ -53,12 +53,12 @@ fn fork_ends_a_stream_in_the_child() {
         0
     });
     assert_eq!(seen, Child::Code(0));
-    // The parent's goes on, where it was.
+    // The parent's stream goes on where it was.
     assert_eq!(stream.check(), Ok(()));
     assert_eq!(stream.next_u64(), same.next_u64());
 }
 
-/// A child that the C library does not know of.
+/// A child that the C library does not know about.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
