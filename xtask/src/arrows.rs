@@ -1,4 +1,4 @@
-//! Which crate may import which, as ARCHITECTURE.md draws it; and what a release binary may not contain.
+//! Which crate may import which, as drawn in ARCHITECTURE.md, and which features a release binary may not contain.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::Outcome;
 use crate::metadata::{Graph, Kind};
 
-/// Crate → the crates it may name. A crate that is not listed here may import none of ours and must be added.
+/// Crate → the crates that it may import. A crate that is not listed may import none of ours and must be added.
 const MAY_IMPORT: [(&str, &[&str]); 16] = [
     ("hushed-math", &[]),
     ("hushed-net", &[]),
@@ -105,13 +105,13 @@ const MAY_IMPORT: [(&str, &[&str]); 16] = [
     ("xtask", &[]),
 ];
 
-/// The model must not see cryptography even in its tests: its oracle would no longer be independent.
+/// The model must not depend on cryptography even in its tests, or it would no longer be an independent oracle.
 const DEV_TOO: [&str; 1] = ["hushed-model"];
 
-/// What only compares: not even tests of other crates rest on it.
+/// The crate that only compares: not even tests of other crates may depend on it.
 const NEVER_IMPORTED: &str = "hushed-bench";
 
-/// Binaries that are released, and the features that must not reach them.
+/// Released binaries, and the features that must not reach them.
 const RELEASED: [&str; 3] = ["hushed-cli", "hushed-server", "hushed-python"];
 const NOT_RELEASED: [&str; 4] = ["ideal", "testing", "insecure-test-parameters", "taint"];
 
@@ -151,7 +151,7 @@ pub fn check(graph: &Graph) -> Outcome {
     }
 }
 
-/// Asks cargo which features the released binaries switch on in our crates, without their tests.
+/// Asks cargo which features of our crates the released binaries enable, not counting tests.
 pub fn release_features(root: &Path) -> Outcome {
     let mut problems = Vec::new();
     let mut seen = Vec::new();
@@ -199,7 +199,7 @@ pub fn release_features(root: &Path) -> Outcome {
     }
 }
 
-/// Lines are `package version (path)|feature,feature`.
+/// The lines are `package version (path)|feature,feature`.
 fn forbidden_features(binary: &str, tree: &str) -> Vec<String> {
     let ours = tree.lines().filter(|line| line.starts_with("hushed-"));
     ours.filter_map(|line| {

@@ -1,18 +1,18 @@
-//! Limits on files in a folder, and no files that import each other in a circle.
+//! Limits the number of files in a folder, and allows no import cycles between files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Outcome;
 use crate::source::{Tree, code_only};
 
-/// The most files of a folder.
+/// The most source files in a folder.
 const MOST_FILES: usize = 16;
 
 /// A module of a crate: `hushed-mpc`, `shares::clear`.
 type Module = (String, String);
 
-/// Folders of sources by their files, and files of a crate that import each other in a circle. Tests, re-exports and a
-/// parent's declaration of its children are no imports.
+/// Counts the source files of each folder, and finds files of a crate that import each other in a cycle. Tests,
+/// re-exports and a parent's declarations of its children do not count as imports.
 pub fn order(tree: &Tree) -> Outcome {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     let mut imports: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
@@ -50,7 +50,7 @@ pub fn order(tree: &Tree) -> Outcome {
     }
 }
 
-/// The module of a source file; none for tests, benches and binaries beside a library.
+/// The module of a source file; `None` for tests, benches and binaries beside a library.
 fn module(path: &str) -> Option<Module> {
     let rest = path.strip_prefix("crates/")?;
     let (name, rest) = rest.split_once("/src/")?;
@@ -67,7 +67,7 @@ fn module(path: &str) -> Option<Module> {
     Some((name.to_owned(), path))
 }
 
-/// What a file imports of its crate, as paths from the root.
+/// The modules of its own crate that a file imports, as paths from the root.
 fn used(module: &Module, code: &str) -> BTreeSet<String> {
     let code = code.split("#[cfg(test)]").next().unwrap_or_default();
     let mut found = BTreeSet::new();
@@ -77,7 +77,7 @@ fn used(module: &Module, code: &str) -> BTreeSet<String> {
             continue;
         };
         let before = statement[..at].trim_end();
-        // A re-export is how a folder shows what is in it.
+        // A re-export is how a folder exposes its contents.
         if before.ends_with("pub") || before.ends_with(')') {
             continue;
         }
@@ -136,7 +136,7 @@ fn from_root(module: &str, path: &str) -> Option<String> {
     Some(parts.join("::"))
 }
 
-/// The file that a path leads into: the longest module that it begins with.
+/// The file that a path leads into: the longest known module path that it begins with.
 fn owner(name: &str, path: &str, known: &BTreeSet<&Module>) -> Option<Module> {
     let parts: Vec<&str> = path.split("::").collect();
     let modules = (0..=parts.len())
@@ -145,7 +145,7 @@ fn owner(name: &str, path: &str, known: &BTreeSet<&Module>) -> Option<Module> {
     modules.into_iter().find(|module| known.contains(module))
 }
 
-/// Sets of more than one module that reach each other.
+/// Sets of more than one module that all reach each other.
 fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<Vec<String>> {
     let reached = |from: &Module| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from.clone()]);
@@ -191,7 +191,7 @@ mod tests {
             circles_of(&[a, ("crates/x/src/b.rs", "use std::fmt;\n")]),
             0
         );
-        // What a test imports, and what a folder shows of its files, is none.
+        // Imports of tests and re-exports of a folder do not count.
         let test = (
             "crates/x/src/b.rs",
             "#[cfg(test)]\nmod tests { use crate::a::A; }\n",

@@ -1,7 +1,7 @@
 //! Licences, bans and sources of everything that we link.
 //!
-//! `cargo deny` does this where it is installed. Otherwise the same lists of `deny.toml` are applied
-//! here to `cargo metadata`, so that the check never depends on a tool that a fresh machine lacks.
+//! Runs `cargo deny` where it is installed. Otherwise applies the same lists of `deny.toml` to `cargo metadata`, so
+//! that the check never depends on a tool that a fresh machine lacks.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ pub fn check(root: &Path, graph: &Graph) -> Outcome {
     lists.apply(graph)
 }
 
-/// The two lists of `deny.toml` that this check understands.
+/// The lists of `deny.toml` that this check understands.
 struct Lists {
     licences: Vec<String>,
     banned: Vec<String>,
@@ -93,7 +93,7 @@ impl Lists {
     }
 }
 
-/// The strings of `key = [ … ]` in `[section]`; enough TOML for our own file, comments included.
+/// The strings of `key = [ … ]` in `[section]`. Parses just enough TOML for our own file, comments included.
 fn string_array(text: &str, section: &str, key: &str) -> Vec<String> {
     let mut inside = false;
     let mut collecting = false;
@@ -119,7 +119,7 @@ fn string_array(text: &str, section: &str, key: &str) -> Vec<String> {
     found
 }
 
-/// Evaluates an SPDX expression: true when the allowed licences suffice. An unreadable expression is refused.
+/// Evaluates an SPDX expression; true if the allowed licences suffice. An unreadable expression is refused.
 fn satisfied(expression: &str, allowed: &[String]) -> bool {
     // Before SPDX expressions, crates wrote `MIT/Apache-2.0` for "or".
     let spaced = expression

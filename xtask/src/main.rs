@@ -2,13 +2,12 @@
 //! `cargo xtask python`, `cargo xtask python-wheel`, `cargo xtask wheel`,
 //! `cargo xtask third-party` and `cargo xtask test`.
 //!
-//! `check` runs what continuous integration runs, cheapest first, one line a check, and goes on
-//! after a failure so that one run shows everything. `--fast` leaves out clippy, the only check
-//! that compiles. `secrets` asks of the release build whether secrets decide time or jumps, with `--watch` by valgrind
-//! too. `python` builds the Python package and runs its tests, `python-wheel` only builds it; `wheel` builds it for a
-//! release, in `dist/`.
-//! `third-party` writes the licences of what a package links. `test` runs `check` and `secrets`, then every test of the
-//! workspace and of the Python package, and ends with one line `N passed, N failed, N skipped`.
+//! `check` runs what continuous integration runs, cheapest first, prints one line per check, and goes on after a
+//! failure so that one run shows everything. `--fast` leaves out clippy, the only check that compiles. `secrets` checks
+//! in the release build whether secrets influence timing or jumps, with `--watch` under valgrind too. `python` builds
+//! the Python package and runs its tests, `python-wheel` only builds it, and `wheel` builds it for a release, in
+//! `dist/`. `third-party` writes the licences of everything that a package links. `test` runs `check` and `secrets`,
+//! then every test of the workspace and of the Python package, and ends with one line `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +26,7 @@ mod width;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What a check found: a summary for its one line, or the list of what is wrong.
+/// The result of a check: a one-line summary, or the list of problems.
 pub type Outcome = Result<String, Vec<String>>;
 
 const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--watch] | cargo xtask python | cargo xtask python-wheel | cargo xtask wheel | cargo xtask third-party PACKAGE FILE | cargo xtask test [cargo test arguments]";
@@ -75,7 +74,7 @@ fn repository_root() -> PathBuf {
     here.parent().map(Path::to_path_buf).unwrap_or(here)
 }
 
-/// Runs the checks in order of their price; true when all of them pass.
+/// Runs the checks in order of cost; true if all of them pass.
 fn check(root: &Path, fast: bool) -> bool {
     let tree = source::Tree::read(root);
     let graph = metadata::Graph::load(root);
@@ -120,14 +119,14 @@ fn check(root: &Path, fast: bool) -> bool {
     all
 }
 
-/// Whether secrets decide time, branches or addresses in the release build; `watch` asks valgrind too, which takes
-/// minutes.
+/// Checks whether secrets influence timing, branches or addresses in the release build; `watch` runs valgrind too,
+/// which takes minutes.
 fn secrets(root: &Path, watch: bool) -> bool {
     let outcomes = secrets::check(root, watch).into_iter();
     outcomes.fold(true, |all, (name, outcome)| told(name, outcome) && all)
 }
 
-/// Prints a check's line, or the problems below it; true when there is none.
+/// Prints the line of a check, with any problems below it; true if there are none.
 fn told(name: &str, outcome: Outcome) -> bool {
     match outcome {
         Ok(summary) => {
@@ -144,7 +143,7 @@ fn told(name: &str, outcome: Outcome) -> bool {
     }
 }
 
-/// Names the files that rustfmt would change, without the changes.
+/// Lists the files that rustfmt would change, without the changes.
 fn formatted(root: &Path) -> Outcome {
     let output = Command::new(cargo())
         .args(["fmt", "--all", "--check", "--", "-l"])
@@ -162,7 +161,7 @@ fn formatted(root: &Path) -> Outcome {
     Err(lines)
 }
 
-/// Runs cargo with its output shown, and turns its status into an outcome.
+/// Runs cargo with its output shown and turns its exit status into an outcome.
 fn command(root: &Path, args: &[&str], summary: &str) -> Outcome {
     match Command::new(cargo()).args(args).current_dir(root).status() {
         Ok(status) if status.success() => Ok(summary.to_owned()),

@@ -1,11 +1,11 @@
-//! What cargo knows of the workspace: packages, licences, sources, dependencies.
+//! What cargo knows about the workspace: packages, licences, sources and dependencies.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// One edge: a package needs another by name.
+/// One edge: a package that another package depends on.
 pub struct Dependency {
     pub name: String,
     pub kind: Kind,
@@ -28,7 +28,7 @@ pub struct Package {
     pub licence: Option<String>,
     /// `None` for a folder of this repository.
     pub source: Option<String>,
-    /// Where its sources are.
+    /// The folder of its sources.
     pub folder: PathBuf,
     pub member: bool,
     pub dependencies: Vec<Dependency>,
@@ -39,7 +39,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Runs `cargo metadata --locked`: a lock file that is out of date is a finding, not something to fix silently.
+    /// Runs `cargo metadata --locked`: an outdated lock file is a finding, not something to fix silently.
     pub fn load(root: &Path) -> Result<Graph, String> {
         let output = Command::new(crate::cargo())
             .args(["metadata", "--format-version", "1", "--locked"])

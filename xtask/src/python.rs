@@ -1,9 +1,9 @@
 //! The Python package: `cargo xtask python` builds a wheel in the dev profile and runs its tests, `cargo xtask wheel`
-//! builds one for a release.
+//! builds a release wheel.
 //!
 //! Both work offline with the files that `make setup` has fetched (scripts/fetch_python.sh): maturin, pytest, numpy and
-//! clients of the gateway, pinned by hash. The virtual environment is in the target folder and is made again when the
-//! pins or the interpreter change. Where no interpreter or no files are, the tests count as one skipped, with a line
+//! clients of the gateway, pinned by hash. The virtual environment is in the target folder and is recreated when the
+//! pins or the interpreter change. Without an interpreter or the files, the tests count as one skipped, with a line
 //! that says why.
 
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ const PINS: &str = "crates/hushed-python/tests/requirements.txt";
 const FETCHED: &str = ".python/wheels";
 const MANIFEST: &str = "crates/hushed-python/Cargo.toml";
 const TESTS: &str = "crates/hushed-python/tests";
-/// The licences of what the wheel links, which pyproject.toml wants there. Git does not keep it.
+/// The licences of everything that the wheel links, where pyproject.toml expects them. Git ignores the file.
 const THIRD_PARTY: &str = "crates/hushed-python/THIRD-PARTY.txt";
 
-/// What pytest counted.
+/// The counts that pytest reported.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tested {
     pub passed: usize,
@@ -27,7 +27,7 @@ pub struct Tested {
     pub skipped: usize,
 }
 
-/// Builds the wheel, installs it and runs its tests.
+/// Builds the wheel, installs it and runs the tests.
 pub fn test(root: &Path) -> Tested {
     let (home, python, wheel) = match dev_wheel(root) {
         Ok(built) => built,
@@ -48,7 +48,7 @@ pub fn test(root: &Path) -> Tested {
     run(root, &python, &home)
 }
 
-/// The wheel that the tests use, in the target folder.
+/// Builds the wheel that the tests use, in the target folder.
 pub fn wheel(root: &Path) -> Outcome {
     let (_, _, wheel) = dev_wheel(root).map_err(|lack| vec![lack.why()])?;
     Ok(wheel.display().to_string())
@@ -62,7 +62,7 @@ fn dev_wheel(root: &Path) -> Result<(PathBuf, PathBuf, PathBuf), Lack> {
     Ok((home, python, wheel))
 }
 
-/// The wheel of a release and the archive of its sources, in `dist/`.
+/// Builds the release wheel and the source archive, in `dist/`.
 pub fn release(root: &Path) -> Outcome {
     let home = target(root).join("python");
     let python = environment(root, &home).map_err(|lack| vec![lack.why()])?;
@@ -72,7 +72,7 @@ pub fn release(root: &Path) -> Outcome {
     Ok(format!("{}\n{}", wheel.display(), archive.display()))
 }
 
-/// The sources from which pip builds the package where no wheel fits, in place of an archive that is there.
+/// Builds the source archive, from which pip builds the package where no wheel fits, and replaces an old one.
 fn sources(root: &Path, python: &Path, dist: &Path) -> Result<PathBuf, String> {
     for old in files(dist, "gz") {
         fs::remove_file(&old).map_err(|error| format!("{}: {error}", old.display()))?;
@@ -91,9 +91,9 @@ fn sources(root: &Path, python: &Path, dist: &Path) -> Result<PathBuf, String> {
 
 /// Why there is no environment.
 enum Lack {
-    /// This machine does not have what it takes.
+    /// This machine lacks a prerequisite.
     Missing(String),
-    /// It has, and something went wrong.
+    /// The prerequisites are there, but something went wrong.
     Failed(String),
 }
 
@@ -105,7 +105,7 @@ impl Lack {
     }
 }
 
-/// The interpreter of the virtual environment, which is made if it is not there or of other pins.
+/// The interpreter of the virtual environment, which is created if it is missing or was made for other pins.
 fn environment(root: &Path, home: &Path) -> Result<PathBuf, Lack> {
     let version = Command::new("python3").args(["-c", VERSION]).output();
     let version = match version {
@@ -150,10 +150,10 @@ fn environment(root: &Path, home: &Path) -> Result<PathBuf, Lack> {
     Ok(python)
 }
 
-/// Prints the version, which scripts/fetch_python.sh writes down in the same form.
+/// Prints the version, in the form that scripts/fetch_python.sh writes down.
 const VERSION: &str = "import sys, platform; assert sys.version_info >= (3, 9); print(platform.python_version(), platform.machine())";
 
-/// Builds the wheel into a folder, in place of those that are there; returns its path.
+/// Builds the wheel into a folder, replacing those that are there; returns its path.
 fn build(root: &Path, python: &Path, dist: &Path, profile: &str) -> Result<PathBuf, String> {
     for old in files(dist, "whl") {
         fs::remove_file(&old).map_err(|error| format!("{}: {error}", old.display()))?;
@@ -183,7 +183,7 @@ fn build(root: &Path, python: &Path, dist: &Path, profile: &str) -> Result<PathB
     wheel.ok_or_else(|| format!("maturin left no wheel in {}", dist.display()))
 }
 
-/// The files in a folder that end so; none if it is not there.
+/// The files in a folder with this extension; none if the folder does not exist.
 fn files(dist: &Path, end: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(dist).into_iter().flatten();
     let files = entries.filter_map(Result::ok).map(|entry| entry.path());
@@ -192,7 +192,7 @@ fn files(dist: &Path, end: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Runs pytest without the settings of the user, and shows what it prints.
+/// Runs pytest without the user's settings and shows what it prints.
 fn run(root: &Path, python: &Path, home: &Path) -> Tested {
     let mut pytest = Command::new(python);
     pytest
@@ -255,7 +255,7 @@ fn counted(line: &str) -> Tested {
     tested
 }
 
-/// One failure, for what broke before a test could be counted.
+/// One failure, for an error before any test could be counted.
 fn broken(why: &str) -> Tested {
     println!("the Python package: {why}");
     Tested {
@@ -274,7 +274,7 @@ fn pip(python: &Path, arguments: &[&str]) -> Command {
         "--disable-pip-version-check",
     ]);
     pip.args(arguments);
-    // Neither an index nor a folder of the user's.
+    // Use neither an index nor a folder of the user's.
     pip.env_remove("PIP_FIND_LINKS").env_remove("PIP_INDEX_URL");
     pip
 }
@@ -288,7 +288,7 @@ fn succeed(command: &mut Command, what: &str) -> Result<(), String> {
     }
 }
 
-/// Where cargo builds.
+/// Cargo's target folder.
 fn target(root: &Path) -> PathBuf {
     let set = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     set.map_or_else(|| root.join("target"), |folder| root.join(folder))

@@ -1,4 +1,4 @@
-//! Rules that hold for single files: size, `unsafe`, unfinished words, denied lints.
+//! Rules for single files: size, `unsafe`, unfinished words, denied lints.
 
 use crate::Outcome;
 use crate::source::{File, Tree, code_only};
@@ -6,11 +6,11 @@ use crate::source::{File, Tree, code_only};
 const LONGEST: usize = 800;
 const LONG: usize = 500;
 
-/// The only crate whose kernels may leave the safe language.
+/// The only crate whose kernels may use `unsafe`.
 const UNSAFE_HOME: &str = "crates/hushed-math/";
 
-/// Files that read bytes written by a peer or found on a disk. Each must set the attribute below in
-/// itself, so that clippy holds it there whatever the rest of the crate allows.
+/// Files that read bytes from a peer or from a disk. Each must set the attribute below itself, so that clippy enforces
+/// it there whatever the rest of the crate allows.
 const HOSTILE: [&str; 106] = [
     "crates/hushed-bench/src/baselines/bole/mod.rs",
     "crates/hushed-net/src/channel/inbox.rs",
@@ -125,7 +125,7 @@ const DENIED: [&str; 3] = [
     "clippy::indexing_slicing",
 ];
 
-/// No Rust file above 800 lines of its own; those above 500 are named.
+/// Checks that no Rust file has more than 800 lines without its tests; names those above 500.
 pub fn file_sizes(tree: &Tree) -> Outcome {
     let mut sizes: Vec<(usize, &str)> = tree
         .rust()
@@ -168,7 +168,7 @@ fn is_generated(file: &File) -> bool {
         .any(|line| line.contains("@generated"))
 }
 
-/// Lines up to the test module, which by the house style is the last item of a file.
+/// The number of lines before the test module, which by house style is the last item of a file.
 fn lines_before_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let tests = lines.windows(2).position(|pair| {
@@ -177,7 +177,7 @@ fn lines_before_tests(text: &str) -> usize {
     tests.unwrap_or(lines.len())
 }
 
-/// The keyword stands only in hushed-math, and every other crate forbids it at its root.
+/// Checks that the keyword occurs only in hushed-math, and that every other crate forbids it at its root.
 pub fn unsafe_code(tree: &Tree) -> Outcome {
     let keyword = concat!("un", "safe");
     let forbid = concat!("#![forbid(un", "safe_code)]");
@@ -216,8 +216,8 @@ fn is_crate_root(path: &str) -> bool {
     inside.is_some() && (path.ends_with("src/lib.rs") || path.ends_with("src/main.rs"))
 }
 
-/// Every file beside a `tests/*/main.rs` is a module of it: one that is not would be compiled by nobody, and no tool
-/// would say so.
+/// Checks that every file beside a `tests/*/main.rs` is a module of it. Otherwise nothing would compile the file, and
+/// no tool would report it.
 pub fn test_modules(tree: &Tree) -> Outcome {
     let mut problems = Vec::new();
     let mut modules = 0;
@@ -247,8 +247,8 @@ pub fn test_modules(tree: &Tree) -> Outcome {
     }
 }
 
-/// Code in documentation is text: what runs is in `examples/`, which a test includes. So documentation has no tests of
-/// its own, and no crate is read once more to look for them.
+/// Checks that code in documentation is marked as text. Code that runs is in `examples/`, which a test includes. So
+/// there are no doc tests, and no pass over every crate to look for them.
 pub fn documentation(tree: &Tree) -> Outcome {
     let mut problems = Vec::new();
     let mut blocks = 0;
@@ -277,7 +277,7 @@ pub fn documentation(tree: &Tree) -> Outcome {
     }
 }
 
-/// Nothing is left for later: neither macros that panic by plan nor notes to oneself, and no test is switched off.
+/// Checks that nothing is left unfinished: no macros that panic on purpose, no notes to oneself, no disabled tests.
 pub fn unfinished_words(tree: &Tree) -> Outcome {
     // Written in two halves, so that this file does not report itself.
     let in_code = [
@@ -319,7 +319,7 @@ pub fn unfinished_words(tree: &Tree) -> Outcome {
     }
 }
 
-/// Only the crate of models names an architecture; benches run models by their names.
+/// Checks that only the model crate names an architecture; benches may run models by name.
 pub fn architectures(tree: &Tree) -> Outcome {
     const NAMES: [&str; 6] = ["bert", "gpt2", "llama", "mpnet", "bitnet", "mistral"];
     const MAY: [&str; 2] = ["crates/hushed-model/", "crates/hushed-bench/"];
@@ -341,8 +341,8 @@ pub fn architectures(tree: &Tree) -> Outcome {
     }
 }
 
-/// Every declared reader of foreign bytes denies the lints that hide a panic, and every file that denies them is
-/// declared.
+/// Checks that every declared reader of foreign bytes denies the lints that hide a panic, and that every file that
+/// denies them is declared.
 pub fn hostile_bytes(tree: &Tree) -> Outcome {
     let mut problems: Vec<String> = HOSTILE
         .iter()
@@ -360,7 +360,7 @@ pub fn hostile_bytes(tree: &Tree) -> Outcome {
     }
 }
 
-/// Files that deny all of the lints and are not on the list, which they could leave unnoticed.
+/// Files that deny all of the lints but are not on the list, and so could drop them unnoticed.
 fn undeclared(tree: &Tree, listed: &[&str]) -> Vec<String> {
     let readers = tree.rust().filter(|f| missing(f).is_empty());
     readers

@@ -1,19 +1,19 @@
 //! Secrets decide no time, branch or address: checks of the release build of `hushed-twopc/examples/secrets.rs`.
-//!
-//! | check | sees | does not see |
-//! |---|---|---|
-//! | time | a difference in mean time between secrets of zeros and of ones, in the kernels of this processor | what differs only between other values |
-//! | watch (valgrind) | every branch and address that depends on a secret, in functions and in whole protocols | kernels that valgrind cannot run: those on 512-bit registers |
-//! | disassembly | in functions on 512-bit registers: any conditional jump beyond the declared ones, any jump by a mask register | which of two equal-looking jumps is the loop's |
+//! * time: sees a difference in mean time between secrets of zeros and of ones, in the kernels of this processor;
+//!   misses what differs only between other values.
+//! * watch (valgrind): sees every branch and address that depends on a secret, in functions and in whole protocols;
+//!   misses kernels that valgrind cannot run, those on 512-bit registers.
+//! * disassembly: sees, in functions on 512-bit registers, any conditional jump beyond the declared ones and any jump
+//!   on a mask register; cannot tell which of two equal-looking jumps is the loop's.
 
 use crate::Outcome;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Functions on 512-bit registers, all of which may hold secrets, with their conditional jumps: ends of loops over
-/// public lengths, tails shorter than a register, layers of a transform, and bounds. Counted in the build of the pinned
-/// toolchain; more of them is an error until somebody has looked.
+/// Functions on 512-bit registers, all of which may hold secrets, with the number of their conditional jumps: ends of
+/// loops over public lengths, tails shorter than a register, layers of a transform, and bounds checks. Counted in the
+/// build of the pinned toolchain. A higher count is an error until somebody has looked.
 #[rustfmt::skip]
 const DECLARED: [(&str, usize); 57] = [
     ("hushed_math::bits::aes::vaes::counter", 3),
@@ -75,10 +75,10 @@ const DECLARED: [(&str, usize); 57] = [
     ("hushed_math::kernels::sums::eight", 18),
 ];
 
-/// Only code of ours is looked at.
+/// Only our own code is checked.
 const OURS: [&str; 2] = ["hushed_math::", "hushed_twopc::"];
 
-/// Builds the checker and runs it; with `watch` under valgrind too. The outcomes come with their names.
+/// Builds the checker and runs it, with `watch` under valgrind too. Returns the outcomes with their names.
 pub fn check(root: &Path, watch: bool) -> Vec<(&'static str, Outcome)> {
     let checker = match build(root) {
         Ok(checker) => checker,
@@ -126,7 +126,7 @@ fn watched(checker: &Path) -> Outcome {
     verdicts(command.arg(checker).arg("watch"))
 }
 
-/// Runs the checker; its lines tell what leaks.
+/// Runs the checker, whose output lines report leaks.
 fn verdicts(command: &mut Command) -> Outcome {
     let output = command.output();
     let output = output.map_err(|error| vec![format!("{command:?} did not start: {error}")])?;
@@ -143,14 +143,14 @@ fn verdicts(command: &mut Command) -> Outcome {
     Err(problems)
 }
 
-/// What is known of one function's code.
+/// What is known about the code of one function.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Code {
     /// Uses 512-bit registers.
     wide: bool,
     /// Conditional jumps.
     jumps: usize,
-    /// Sets flags from a mask register or a vector test: a jump by data.
+    /// Instructions that set flags from a mask register or a vector test, hence a jump that depends on data.
     by_data: usize,
 }
 
@@ -189,7 +189,7 @@ fn disassembled(checker: &Path) -> Outcome {
     }
 }
 
-/// The functions of ours in objdump's text.
+/// Our functions in objdump's output.
 fn read(text: &str) -> BTreeMap<String, Code> {
     let mut all: BTreeMap<String, Code> = BTreeMap::new();
     let mut name = None;

@@ -15,7 +15,7 @@ pub struct Tree {
 }
 
 /// Folders that hold build output, downloads or another project's code.
-/// The same list as `.gitignore`; walking keeps the check usable without git.
+/// The same list as `.gitignore`, so that the checks work without git.
 const SKIPPED: [&str; 9] = [
     "target",
     ".git",
@@ -28,7 +28,7 @@ const SKIPPED: [&str; 9] = [
     "artifacts",
 ];
 const TEXT: [&str; 9] = ["rs", "toml", "md", "py", "sh", "txt", "tsv", "yml", "json"];
-/// A file above this size is data, not something that a person wrote.
+/// A larger file is data, not something that a person wrote.
 const LARGEST_TEXT: u64 = 4 << 20;
 
 impl Tree {
@@ -55,7 +55,7 @@ impl Tree {
                     folders.push(entry.path());
                 } else if kind.is_file() && is_text(&name) && entry.metadata()?.len() < LARGEST_TEXT
                 {
-                    // A file that is not UTF-8 holds none of what the checks look for.
+                    // A file that is not UTF-8 contains nothing that the checks look for.
                     if let Ok(text) = fs::read_to_string(entry.path()) {
                         files.push(File {
                             path: relative(root, entry.path()),
@@ -92,8 +92,8 @@ fn relative(root: &Path, path: PathBuf) -> String {
         .replace('\\', "/")
 }
 
-/// Rust source with comments, strings and character literals replaced by spaces; line breaks stay,
-/// so that line numbers hold. Nested block comments and raw strings are understood.
+/// Rust source with comments, strings and character literals replaced by spaces. Line breaks stay, so that line numbers
+/// hold. Handles nested block comments and raw strings.
 pub fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
@@ -159,7 +159,7 @@ fn string_end(chars: &[char], from: usize) -> usize {
     chars.len()
 }
 
-/// End of `r"…"` or `r#"…"#` that begins at `from`; `from` when it is none (a raw identifier, a name).
+/// End of the `r"…"` or `r#"…"#` that begins at `from`; `from` itself if there is none (a raw identifier, a name).
 fn raw_string_end(chars: &[char], from: usize) -> usize {
     let hashes = chars
         .iter()
@@ -178,7 +178,7 @@ fn raw_string_end(chars: &[char], from: usize) -> usize {
         .map_or(chars.len(), |i| i + 1 + hashes)
 }
 
-/// End of a character literal at `from`; `from` when the quote begins a lifetime.
+/// End of the character literal at `from`; `from` itself if the quote begins a lifetime.
 fn char_literal_end(chars: &[char], from: usize) -> usize {
     match (chars.get(from + 1), chars.get(from + 2)) {
         (Some('\\'), _) => {

@@ -1,9 +1,9 @@
 //! Every test of the workspace and of the Python package, summed up in one line.
 //!
-//! A test that cannot run here (a kernel that this processor lacks, a model that was not fetched) prints a line
-//! `skipped: why` and returns; the harness counts it as passed, so the summary moves it to `skipped`.
-//! `--show-output` makes the harness print what passing tests wrote, after each binary's run; those blocks
-//! are read here and not shown, except for the reasons of skipped tests.
+//! A test that cannot run here (a kernel that this processor lacks, a model that was not fetched) prints `skipped: why`
+//! and returns. The harness counts it as passed; the summary moves it to `skipped`. `--show-output` makes the harness
+//! print what passing tests wrote after each binary's run. Those blocks are parsed here and not shown, except for the
+//! reasons of skipped tests.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::python;
 
-/// Sums over all test binaries.
+/// Totals over all test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sum {
     passed: usize,
@@ -20,10 +20,10 @@ struct Sum {
     ignored: usize,
 }
 
-/// Runs `cargo test --workspace` with `extra` arguments; true when everything, `checked` included, passed.
+/// Runs `cargo test --workspace` with `extra` arguments; true if everything passed, `checked` included.
 pub fn run(root: &Path, checked: bool, extra: &[&str]) -> bool {
-    // All but examples, which tests include and clippy has compiled, and without a pass over every crate for tests in
-    // documentation, which has none (`rules::documentation`). The Python package has none in Rust, and its test binary
+    // All targets but the examples, which tests include and clippy has compiled. Doc tests would cost a pass over every
+    // crate, and there are none (`rules::documentation`). The Python package has no Rust tests, and its test binary
     // would be linked without libpython. Arguments may select otherwise.
     let selected: &[&str] = if extra.is_empty() {
         &["--exclude", "hushed-python", "--lib", "--bins", "--tests"]
@@ -60,15 +60,15 @@ pub fn run(root: &Path, checked: bool, extra: &[&str]) -> bool {
         let tested = python::test(root);
         sum.passed += tested.passed;
         sum.skipped += tested.skipped;
-        // A red run of cargo's that names no test is counted before.
+        // Counted here, before failures of the Python package: a cargo failure that names no test.
         let broken = usize::from(!ended_well && sum.failed == 0);
         sum.failed += tested.failed + broken;
     }
     summary(&sum, checked, ended_well)
 }
 
-/// Prints the closing line. A failed check, or a run that broke without naming a test (a crash, a
-/// compile error), counts as one failure each, so that the line never says `0 failed` for a red run.
+/// Prints the closing line. A failed check, or a run that broke without naming a test (a crash, a compile error),
+/// counts as one failure each, so the line never says `0 failed` for a red run.
 fn summary(sum: &Sum, checked: bool, ended_well: bool) -> bool {
     let broken = usize::from(!ended_well && sum.failed == 0);
     let unchecked = usize::from(!checked);
@@ -93,12 +93,12 @@ struct Reader {
     totals: Sum,
     /// Inside the part that shows the output of passing tests.
     successes: bool,
-    /// This block's test has already been counted as skipped.
+    /// The test of this block has already been counted as skipped.
     counted: bool,
 }
 
 impl Reader {
-    /// Takes one line; returns what to show of it.
+    /// Takes one line and returns what to show of it.
     fn line(&mut self, line: &str) -> Option<String> {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.successes = false;
@@ -109,7 +109,7 @@ impl Reader {
         }
         match line {
             "successes:" => self.successes = true,
-            // The failures follow the successes and are shown whole.
+            // The failures follow the successes and are shown in full.
             "failures:" => self.successes = false,
             _ if line.starts_with("running ") && line.contains(" test") => self.successes = false,
             _ => {}

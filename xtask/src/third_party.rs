@@ -1,9 +1,9 @@
-//! The licences of what a program links: `cargo xtask third-party PACKAGE FILE`.
+//! The licences of everything that a program links: `cargo xtask third-party PACKAGE FILE`.
 //!
-//! Most licences ask that their text goes with the program. The file lists every crate that the package links, its
-//! build tools and macros left out, with the licence that its author states, then the texts in the crates' sources,
-//! each once. A crate without a text is a failure: somebody has to look. Texts lie beside C sources too, so folders are
-//! searched.
+//! Most licences require their text to accompany the program. The file lists every crate that the package links
+//! (without its build tools and macros) with the licence that its author states, then every licence text found in the
+//! crates' sources, each once. A crate without a text is a failure: somebody has to look. Texts also lie beside C
+//! sources, so the search covers subfolders.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,15 +13,15 @@ use std::{fs, io};
 
 use crate::metadata::{Graph, Package};
 
-/// How the name of a file begins that has a licence, in small letters.
+/// How the names of licence files begin, in lower case.
 const BEGINNINGS: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
-/// How it ends.
+/// Their extensions.
 const ENDINGS: [&str; 3] = ["", "md", "txt"];
-/// What is linked and is no crate of the graph: Rust's own library.
+/// The one linked part that is no crate of the graph: Rust's own library.
 const LIBRARY: &str = "Rust's standard library: MIT OR Apache-2.0 (https://github.com/rust-lang/rust, COPYRIGHT). \
                        The text of Apache-2.0 is in LICENSE and below.";
 
-/// Writes the file of a package of the workspace, and says what is in it.
+/// Writes the licence file of a package of the workspace, and returns a summary of it.
 pub fn write(root: &Path, package: &str, file: &Path) -> Result<String, String> {
     let graph = Graph::load(root)?;
     let linked = linked(root, package)?;
@@ -32,7 +32,7 @@ pub fn write(root: &Path, package: &str, file: &Path) -> Result<String, String> 
     Ok(format!("{}: {} crates", file.display(), packages.len()))
 }
 
-/// `NAME vVERSION` of everything that the package links on this machine, as cargo resolves its features.
+/// `NAME vVERSION` of every crate that the package links on this machine, with features as cargo resolves them.
 fn linked(root: &Path, package: &str) -> Result<Vec<String>, String> {
     let output = Command::new(crate::cargo())
         .args(["tree", "--locked", "--package", package, "--prefix", "none"])
@@ -55,9 +55,9 @@ fn name(package: &Package) -> String {
     format!("{} v{}", package.name, package.version)
 }
 
-/// The file: a list of the crates, and each text once with the crates that it comes from.
+/// The content of the file: a list of the crates, then each text once with the crates that it comes from.
 fn text(package: &str, packages: &[&Package]) -> Result<String, String> {
-    // By its words, for copies of one text differ in line breaks.
+    // Keyed by its words, because copies of one text differ in line breaks.
     let mut texts: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
     let mut out = format!(
         "What {package} links, and its licences\n\nMade by `cargo xtask third-party`.\n\n{LIBRARY}\n"
@@ -94,7 +94,7 @@ fn text(package: &str, packages: &[&Package]) -> Result<String, String> {
     Ok(out)
 }
 
-/// The files below a folder that have a licence, in order.
+/// The licence files below a folder, sorted.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -126,8 +126,8 @@ fn is_licence(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// The server of the static image: its file names every crate, has the text of its cryptography's C code, and says
-    /// nothing of crates that only tests or builds use.
+    /// The server of the static image: its file names every crate, includes the licence of the C code of its
+    /// cryptography, and does not mention crates that only tests or builds use.
     #[test]
     fn a_server_s_licences_are_all_there() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,12 +1,12 @@
-//! Comments and documents keep to 120 columns. rustfmt holds code to its own width and leaves comments as they are.
+//! Comments and documents keep to 120 columns. rustfmt limits the width of code and leaves comments as they are.
 
 use crate::Outcome;
 use crate::source::{Tree, code_only};
 
 const WIDEST: usize = 120;
 
-/// No line of a comment in `*.rs`, and no line of `*.md`, is wider than 120 columns. Tables, blocks of code and lines
-/// that have no space to break at, such as a long link, may be.
+/// Checks that no line of a comment in `*.rs` and no line of `*.md` is wider than 120 columns. Tables, code blocks and
+/// lines without a space to break at, such as a long link, are exempt.
 pub fn columns(tree: &Tree) -> Outcome {
     let mut problems = Vec::new();
     let mut files = 0;
@@ -29,8 +29,8 @@ pub fn columns(tree: &Tree) -> Outcome {
     }
 }
 
-/// The lines that end in a comment, as they are; other lines are empty. A `//` in a literal is no comment,
-/// unless a line of a literal begins with it.
+/// The lines that end in a comment, unchanged; other lines are empty. A `//` in a literal is no comment, unless a line
+/// of the literal begins with it.
 fn comments(text: &str) -> Vec<String> {
     let code = code_only(text);
     let pairs = text.lines().zip(code.lines());
@@ -46,7 +46,7 @@ fn comments(text: &str) -> Vec<String> {
     comment.collect()
 }
 
-/// Number and width of each line that could be broken and is too wide.
+/// Number and width of each line that is too wide and could be broken.
 fn too_wide(lines: &[String]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut in_code = false;
@@ -64,7 +64,7 @@ fn too_wide(lines: &[String]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Whether a line has a second word, beside the marker of a list.
+/// Whether a line has a second word besides a list marker.
 fn breaks(body: &str) -> bool {
     let words = body.split_whitespace();
     words.filter(|word| *word != "*" && *word != "-").count() > 1
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_line_of_121_columns_is_found_and_one_of_120_is_not() {
-        // 2 + 29 · 4 columns, and the last word. A letter of two bytes is one column.
+        // 2 + 29 · 4 columns, then the last word. A letter of two bytes is one column.
         let words = "äbc ".repeat(29);
         for (path, open) in [("a.md", "* "), ("a.rs", "//")] {
             let line = |end: &str| format!("{open}{words}{end}\n");

@@ -1,11 +1,11 @@
-//! Matrices of scalars times ciphertexts at N = 2^16 and 14 primes, beside the naive loop:
+//! Scalar matrices times ciphertexts at N = 2^16 and 14 primes, compared with the naive loop:
 //! `cargo bench -p hushed-bench --bench gemm`.
 //!
-//! 768 inputs by 768 × 768 weights. Inputs and outputs, 10.5 GiB each, are never there: a source gives random residues
-//! of one limb for every prime, a sink counts what it gets; the arithmetic is that of real ciphertexts. The naive loop
-//! runs for 8 outputs of 96 inputs. A term is one ciphertext times a scalar, added. Seconds by the wall clock and of
-//! processor time of all threads together, which other programs on the machine do not lengthen as much. An argument is
-//! the number of primes to do, if not all 14; times of a term are for 14 in any case.
+//! 768 inputs times 768 × 768 weights. Inputs and outputs, 10.5 GiB each, never exist as a whole: a source supplies
+//! random residues of one limb for every prime, and a sink counts what it receives; the arithmetic is that of real
+//! ciphertexts. The naive loop runs for 8 outputs of 96 inputs. A term is one ciphertext times a scalar, added. Times
+//! are wall-clock seconds, and processor seconds of all threads together, which other programs on the machine lengthen
+//! less. An argument gives the number of primes to compute, if not all 14; times per term always refer to 14.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use hushed_math::{Eval, Modulus, RnsPoly};
 const WIDTH: usize = 768;
 const LIMBS: usize = 14;
 
-/// The primes to do of the 14.
+/// How many of the 14 primes to compute.
 fn limbs() -> usize {
     let number = std::env::args().find_map(|argument| argument.parse().ok());
     number.map_or(LIMBS, |limbs: usize| limbs.clamp(1, LIMBS))
@@ -151,7 +151,7 @@ impl Source for Random {
     }
 }
 
-/// Counts words.
+/// Counts the words it receives.
 struct Void(AtomicU64);
 
 impl Sink for Void {
@@ -181,7 +181,7 @@ impl Clock {
         }
     }
 
-    /// `done`: terms, and primes of each.
+    /// `done`: the number of terms, and of primes in each.
     fn row(
         &self,
         threads: usize,
@@ -203,7 +203,7 @@ impl Clock {
     }
 }
 
-/// User and system time of this process, in hundredths of a second; 0 where the system does not say.
+/// User and system time of this process, resolved to hundredths of a second; 0 if the system does not report it.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();

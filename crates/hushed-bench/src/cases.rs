@@ -1,7 +1,7 @@
-//! Protocols on shared inputs, checked against the clear.
+//! Protocols on shared inputs, compared with the clear.
 //!
-//! Inputs come from a fixed stream that both processes know: a measurement has no secrets. They are shared by the real
-//! protocol all the same.
+//! Inputs come from a fixed stream known to both processes, since a measurement has no secrets. They are shared by the
+//! real protocol all the same.
 
 use hushed_net::Party;
 use hushed_twopc::func::curve::{GELU_EIGHT, curve_scaled};
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use super::party::Peer;
 use super::{BenchError, Case};
 
-/// Inputs to results, in the clear.
+/// Maps inputs to results, in the clear.
 type Clear = Box<dyn Fn(&[Vec<f64>]) -> Vec<f64>>;
 type Protocol = Box<dyn Fn(&mut Peer, &[Share]) -> Result<Share, BenchError>>;
 
-/// A protocol from shared numbers to a shared number each, and the same in the clear.
+/// A protocol from shared numbers to one shared number each, and the same computation in the clear.
 pub struct Numbers {
     params: Value,
     inputs: Vec<(Vec<f64>, Format)>,
@@ -91,7 +91,7 @@ impl Case for Numbers {
     }
 }
 
-/// Only the making of correlated OTs.
+/// Makes correlated OTs and nothing else.
 struct Cot {
     count: usize,
 }
@@ -106,7 +106,7 @@ impl Case for Cot {
     }
 
     fn run(&mut self, peer: &mut Peer) -> Result<(), BenchError> {
-        // In portions, as protocols take them: nobody holds 64 MiB of blocks at once.
+        // In portions, as protocols request them, so that nobody holds 64 MiB of blocks at once.
         const PORTION: usize = 1 << 18;
         let ctx = &mut peer.ctx;
         let mut left = self.count;
@@ -141,7 +141,7 @@ pub fn compare() -> Vec<Box<dyn Case>> {
                 vec![(spread(n, 1000.0, 7), format)],
                 0,
                 move |x| {
-                    // A set bit of the ring of one bit reads as −1.
+                    // A set bit in the one-bit ring reads as −1.
                     let sign = |x: &f64| -f64::from(format.signed(*x) < 0);
                     x[0].iter().map(sign).collect()
                 },
@@ -154,7 +154,7 @@ pub fn compare() -> Vec<Box<dyn Case>> {
         .into()
 }
 
-/// Bits as numbers modulo 2: an XOR of two bits is their sum there.
+/// Bits as numbers modulo 2, where the XOR of two bits is their sum.
 fn as_bits(bits: &BitShare) -> Share {
     let words = (0..bits.len()).map(|i| bits.bit(i)).collect();
     Share::new(Ring::new(1), words)
@@ -184,7 +184,7 @@ pub fn gelu() -> Vec<Box<dyn Case>> {
         .map(|log_count| {
             let (n, to) = (1 << log_count, Format::new(64, 18));
             let from = Format::new(64, 36);
-            // The argument and the result carry the factor κ, which belongs to the linear layers around.
+            // Argument and result carry the factor κ, which is absorbed by the linear layers around.
             let kappa = GELU_EIGHT.kappa();
             let scaled = spread(n, 6.0 * kappa, 9);
             Numbers::case(
@@ -203,7 +203,7 @@ pub fn softmax() -> Vec<Box<dyn Case>> {
         .map(|(rows, cols)| {
             Numbers::case(
                 json!({ "rows": rows, "columns": cols, "division": true }),
-                // In units of log 2, as attention gives them.
+                // In units of log 2, as in attention.
                 vec![(
                     spread(rows * cols, 8.0 * std::f64::consts::LOG2_E, 10),
                     SCORES,
@@ -218,7 +218,7 @@ pub fn softmax() -> Vec<Box<dyn Case>> {
 
 const OUT_FRAC: u32 = 12;
 
-/// Exponentials, their sums, one reciprocal a row, one product an element.
+/// Exponentials, their sums, one reciprocal per row, one product per element.
 fn full_softmax(
     peer: &mut Peer,
     scores: &Share,
@@ -301,7 +301,7 @@ fn clear_norm(row: &[f64]) -> Vec<f64> {
     row.iter().map(|x| (x - mean) / variance.sqrt()).collect()
 }
 
-/// As words of the format's ring.
+/// The values as words of the format's ring.
 pub fn encoded(values: &[f64], format: Format) -> Vec<u64> {
     values.iter().map(|x| format.encode(*x)).collect()
 }

@@ -1,4 +1,4 @@
-//! GPT-2 and LLaMA-7B of their published sizes with random weights: the first token after a prompt, and of GPT-2 a
+//! GPT-2 and LLaMA-7B at their published sizes with random weights: the first token after a prompt, and for GPT-2 a
 //! later one from the cache.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::stored::Stored;
 const GPT2: &str = "gpt2";
 const LLAMA: &str = "llama-7b";
 
-/// A prompt, and the token that is measured.
+/// A prompt, and the token to measure.
 pub struct GenerateCase {
     model: &'static str,
     /// Tokens of the prompt.
@@ -30,13 +30,13 @@ pub struct GenerateCase {
     /// Tokens of a public prefix before it.
     public: usize,
     token: Token,
-    /// Its weights, at the server of one that reads them from disk.
+    /// The weights, at a server that reads them from disk.
     stored: Option<Stored>,
-    /// What the same model says in the clear, at the server.
+    /// The model's answer in the clear, at the server.
     clear: Option<Clear>,
 }
 
-/// The likeliest token in the clear, and by how much its logit leads.
+/// The most likely token in the clear, and the lead of its logit.
 struct Clear {
     token: u32,
     lead: f64,
@@ -45,19 +45,19 @@ struct Clear {
 /// Which token.
 #[derive(Clone, Copy, PartialEq)]
 enum Token {
-    /// The one after the prompt.
+    /// The token after the prompt.
     First,
-    /// A later one: the rows before it are cached.
+    /// A later token, with the rows before it cached.
     Later,
     /// The same, with the weights held transformed for one row.
     Held,
     /// The same, with products by weights and tables made ahead.
     Ahead,
-    /// The same, with [`DRAFTS`] drafts that the pass verifies, and whose rows are dropped.
+    /// The same, with a pass that verifies [`DRAFTS`] drafts, whose rows are then dropped.
     Drafts,
 }
 
-/// Drafts of a pass.
+/// Drafts per pass.
 const DRAFTS: usize = 3;
 
 pub fn cases() -> Vec<Box<dyn Whole>> {
@@ -82,7 +82,7 @@ pub fn cases() -> Vec<Box<dyn Whole>> {
         (GPT2, 0, 32, Token::Ahead),
         (GPT2, 0, 128, Token::Ahead),
         (GPT2, 384, 128, Token::Ahead),
-        // A text has 256 rows at most, those of the runs with it.
+        // A text has at most 256 rows, including those that the runs add.
         (GPT2, 768, 240, Token::Ahead),
         (GPT2, 0, 128, Token::Drafts),
         (LLAMA, 0, 8, Token::First),
@@ -153,7 +153,7 @@ fn clear(program: &Program, prompt: usize, config: &NetworkConfig) -> Result<Cle
     Ok(Clear { token, lead })
 }
 
-/// As many passes as are made ahead together; what a token of them costs.
+/// Makes as many passes ahead as are made together, and reports the cost per token.
 fn make_ahead(backend: &mut Protocol, program: &Program) -> Result<Value, BenchError> {
     let (seen, used) = (backend.costs().len(), machine::process_seconds());
     backend.make_ahead(program, MAX_AHEAD.into(), Terms::default())?;
@@ -208,8 +208,8 @@ fn measure(
         let input = input(backend.ctx().is_client(), rows);
         next_token(backend, &program, text, &input, None)
     };
-    // The first run makes the integers of the weights, and is thrown away; those that are read from disk every run
-    // makes.
+    // The first run converts the weights to integers, and is discarded. Weights read from disk are converted in every
+    // run.
     if case.model != LLAMA {
         pass(&mut backend, &mut text, case.prompt)?;
     }
@@ -241,7 +241,7 @@ fn measure(
             text = fresh();
             token = pass(&mut backend, &mut text, case.prompt)?;
         }
-        // Of later tokens the first prepares the layouts of one row.
+        // For later tokens, the first run prepares the layouts of one row.
         if !later || run > 0 {
             all_runs.push(backend.costs().iter().skip(seen).cloned().collect());
             busy.push(machine::process_seconds() - used);

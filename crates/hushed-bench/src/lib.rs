@@ -1,7 +1,7 @@
-//! Named measurements with stable rows, each against the clear answer, as the binary `hushed-bench` runs them.
+//! Named measurements with stable rows, each compared with the clear answer, as run by the binary `hushed-bench`.
 //!
-//! A measurement between parties runs as two processes of this program over TCP on loopback, each pinned to a core of
-//! its own, optionally over a shaped network. Rows are described in docs/benchmarks.md.
+//! A measurement between parties runs as two processes of this program over TCP on loopback, each pinned to its own
+//! core, optionally over a shaped network. docs/benchmarks.md describes the rows.
 #![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "public for its own binary alone")]
 
@@ -78,7 +78,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Stable: scripts branch on it.
+    /// Stable, because scripts branch on it.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NoSuchBench { .. } => 2,
@@ -88,7 +88,7 @@ impl BenchError {
         }
     }
 
-    /// Stable name of the kind of error, in `--json` output.
+    /// Stable name of the kind of error, for `--json` output.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NoSuchBench { .. } => "usage",
@@ -97,7 +97,7 @@ impl BenchError {
         }
     }
 
-    /// Whether the reader of the output went away.
+    /// Whether the reader of the output is gone.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -132,17 +132,17 @@ impl Net {
     }
 }
 
-/// One size of a measurement between two parties. Both build the same one.
+/// One size of a measurement between two parties. Both build the same case.
 pub trait Case {
     fn params(&self) -> Value;
 
     /// Shares the inputs; not timed.
     fn prepare(&mut self, peer: &mut Peer) -> Result<(), BenchError>;
 
-    /// What is timed.
+    /// The timed part.
     fn run(&mut self, peer: &mut Peer) -> Result<(), BenchError>;
 
-    /// The largest error of the last run against the clear, at the client; not timed.
+    /// The largest error of the last run compared with the clear, at the client; not timed.
     fn error(&mut self, peer: &mut Peer) -> Result<Option<f64>, BenchError>;
 }
 
@@ -150,24 +150,24 @@ pub trait Case {
 pub trait Whole {
     fn params(&self) -> Value;
 
-    /// What the server does before the two parties meet.
+    /// The server's work before the two parties meet.
     fn prepare(&mut self) -> Result<(), BenchError> {
         Ok(())
     }
-    /// Whether it is to be run: what takes long only where it is named.
+    /// Whether to run it; what takes long runs only if named.
     fn wanted(&self, how: How<'_>) -> bool;
 
-    /// Runs it as one party, `runs` times and once before. Gives the session back for the next.
+    /// Runs it as one party, `runs` times after one extra run. Returns the session for the next measurement.
     fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError>;
 }
 
-/// The measurement of a name.
+/// How a suite runs.
 pub enum Kind {
     /// One process.
     Local(fn(How<'_>) -> Result<Vec<Value>, BenchError>),
     /// Two processes.
     Pair(fn() -> Vec<Box<dyn Case>>),
-    /// Two processes that run a model, with a session's set-up each.
+    /// Two processes that run a model, each with the set-up of a session.
     Model(fn() -> Vec<Box<dyn Whole>>),
 }
 
@@ -350,15 +350,15 @@ pub const SUITES: &[Suite] = &[
     },
 ];
 
-/// Measurements that take too long for `all`.
+/// Measurements that `all` leaves out because they take too long.
 pub const LONG: &[&str] = &["fhe-layer", "fhe-model", "fhe-text"];
 
-/// How the sizes of a suite are run.
+/// How to run the sizes of a suite.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
     pub net: Net,
     pub runs: usize,
-    /// Threads of a measurement in one process.
+    /// Threads of a single-process measurement.
     pub threads: usize,
     /// Only sizes whose parameters, as JSON, contain this.
     pub only: Option<&'a str>,
@@ -375,13 +375,13 @@ pub fn suite(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name)
 }
 
-/// The middle one; of an even number the upper of the two.
+/// The median; the upper one of the two middle values for an even number.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Counters by their names.
+/// Counters by name.
 fn counters(counts: &Counts) -> Value {
     let entries = counts.entries().into_iter();
     entries

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{BenchError, How, median};
 
 const RUNS: usize = 41;
-/// Coefficients transformed between two looks at the clock.
+/// Coefficients transformed between two readings of the clock.
 const BATCH: usize = 1 << 20;
 
 /// Forward and inverse transforms of one polynomial, on every kernel of this processor.
@@ -32,7 +32,7 @@ fn transforms(cpu: Cpu, n: usize) -> Result<[Value; 2], BenchError> {
     let modulus = Modulus::new(prime.ok_or(BenchError::NoTransform)?).map_err(no_transform)?;
     let plan = NttPlan::with_cpu(n, modulus, cpu).map_err(no_transform)?;
     let mut words = vec![0; n + 8];
-    // Polynomials keep their limbs on cache lines; so does this.
+    // Aligned to cache lines, like the limbs of polynomials.
     let offset = words.as_ptr().align_offset(64);
     let data = words
         .get_mut(offset..offset + n)
@@ -45,7 +45,7 @@ fn transforms(cpu: Cpu, n: usize) -> Result<[Value; 2], BenchError> {
             (forward, seconds(n, || plan.inverse(black_box(data))))
         })
         .unzip();
-    // Each inverse undoes the transform before it, exactly.
+    // Each inverse exactly undoes the transform before it.
     let wrong = data.iter().zip(&before).filter(|(a, b)| a != b).count();
     let row = |direction: &str, times| {
         json!({

@@ -1,4 +1,4 @@
-//! The `hushed-bench` binary: how fast is it here?
+//! The `hushed-bench` binary: measures speed on this machine.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use hushed_bench::{BenchError, How, Kind, LONG, Net, SUITES, Suite, machine};
 use serde_json::{Value, json};
 
-/// Measure on this machine: protocols as two processes with a core each, the engine in one
+/// Measure on this machine: protocols as two processes with a core each, the engine as one process
 #[derive(Parser)]
 #[command(
     name = "hushed-bench",
@@ -35,7 +35,7 @@ struct Args {
     #[arg(long)]
     list: bool,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     json: bool,
 
@@ -43,11 +43,11 @@ struct Args {
     #[arg(long, value_enum, default_value = "loopback", env = "HUSHED_BENCH_NET")]
     net: Net,
 
-    /// Runs of each size, of which the median counts; one more is thrown away
+    /// Runs per size, of which the median is reported; one more run is discarded
     #[arg(long, default_value_t = 3, env = "HUSHED_BENCH_RUNS", value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
 
-    /// Threads of a measurement in one process (ckks, lintrans, gemm, bootstrap, flooding, fhe-…)
+    /// Threads of a single-process measurement (ckks, lintrans, gemm, bootstrap, flooding, fhe-…)
     #[arg(long, default_value_t = 1, env = "HUSHED_BENCH_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
 
@@ -55,21 +55,21 @@ struct Args {
     #[arg(long, value_name = "TEXT", env = "HUSHED_BENCH_ONLY")]
     only: Option<String>,
 
-    /// Be one party of a measurement (used by this program itself)
+    /// Run as one party of a measurement (used by this program itself)
     #[arg(long, hide = true)]
     party: Option<Side>,
 
-    /// Where the server of a measurement listens
+    /// Address at which the server of a measurement listens
     #[arg(long, hide = true, required_if_eq("party", "client"))]
     address: Option<String>,
 }
 
 fn main() -> ExitCode {
-    // clap prints its own message and ends with exit code 2 on wrong usage, 0 on --help.
+    // clap prints its own message, and exits with code 2 on wrong usage and 0 on --help.
     let args = Args::parse();
     match args.run() {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of a pipe went away (`hushed-bench … | head`): that is its right.
+        // The reader of a pipe may go away (`hushed-bench … | head`).
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             args.error(&error);
@@ -136,14 +136,14 @@ impl Args {
         self.result(&row, || describe(&row))
     }
 
-    /// One result: `object` under `--json`, otherwise the line that `text` makes.
+    /// Prints one result: `object` under `--json`, otherwise the line from `text`.
     fn result(&self, object: &Value, text: impl FnOnce() -> String) -> Result<(), BenchError> {
         let line = if self.json {
             object.to_string()
         } else {
             text()
         };
-        // Each line is flushed by itself, so that a reader of a long run sees results as they come.
+        // Each line is flushed separately, so that a reader of a long run sees results as they come.
         let mut out = io::stdout().lock();
         writeln!(out, "{line}")
             .and_then(|()| out.flush())
@@ -162,7 +162,7 @@ impl Args {
     }
 }
 
-/// Fields of all rows: null where a measurement has no such thing.
+/// Fields of all rows, null if a measurement does not have them.
 const COMMON: [&str; 8] = [
     "setup_seconds",
     "bytes_up",

@@ -1,5 +1,5 @@
-//! Layers, whole models and a vision transformer with random weights of realistic ranges, and where their time and
-//! bytes go.
+//! Layers, whole models and a vision transformer with random weights in realistic ranges, with a breakdown of their
+//! time and bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use super::{BenchError, How, Whole, median};
 use crate::machine;
 
-/// The preset that reads an image.
+/// The preset that takes an image.
 const VISION: &str = "vit-base";
 
-/// The preset of a decoder, of which a layer that all rows go through is measured.
+/// The decoder preset, of which one layer is measured, with all rows going through it.
 const DECODER: &str = "llama-7b";
 
-/// What to run.
+/// One case to run.
 pub struct ModelCase {
     /// `minilm`, `bert-base`, `bert-large`, `vit-base`, `llama-7b`.
     preset: &'static str,
@@ -38,7 +38,7 @@ impl Whole for ModelCase {
         json!({ "model": self.preset, "tokens": self.tokens, "weights": "random" })
     }
 
-    /// What takes minutes and several gigabytes, only where it is named.
+    /// Cases that take minutes and several gigabytes run only if named.
     fn wanted(&self, how: How<'_>) -> bool {
         let long = match self.layer {
             true => self.preset == DECODER,
@@ -57,7 +57,7 @@ impl ModelCase {
         if self.layer { "layer" } else { "model" }
     }
 
-    /// Its program with shapes only, or with random numbers.
+    /// The program with shapes only, or with random numbers.
     fn program(&self, numbers: bool) -> Program {
         match (self.preset, numbers) {
             (VISION, false) => vit_shapes(&self.config).program(),
@@ -69,7 +69,7 @@ impl ModelCase {
         }
     }
 
-    /// Whether a step belongs to what is measured.
+    /// Whether a step is part of the measurement.
     fn counts(&self, cost: &StepCost) -> bool {
         !self.layer || cost.step.layer().is_some()
     }
@@ -87,7 +87,7 @@ pub fn layers() -> Vec<Box<dyn Whole>> {
     let one = |(preset, tokens)| {
         let mut config = config(preset);
         config.layers = 1;
-        // The lookup is not measured; a small table saves its time and memory.
+        // The lookup is not measured, so a small table saves time and memory.
         config.vocabulary = 256;
         boxed(ModelCase {
             preset,
@@ -99,7 +99,7 @@ pub fn layers() -> Vec<Box<dyn Whole>> {
     sizes.map(one).into()
 }
 
-/// Whole models, the private lookup included.
+/// Whole models, including the private lookup.
 pub fn models() -> Vec<Box<dyn Whole>> {
     let sizes = [
         ("minilm", 16),
@@ -162,7 +162,7 @@ fn measure(
     let spent = backend.ctx().session.stats().since(&before);
     let setup_bytes = spent.bytes_sent + spent.bytes_received;
 
-    // The first run makes the integers of the weights, and is thrown away.
+    // The first run converts the weights to integers, and is discarded.
     let mut all_runs: Vec<Vec<StepCost>> = Vec::new();
     let mut busy = Vec::new();
     let mut answer = None;
@@ -223,7 +223,7 @@ fn forward(
     Ok(words.map(|words| words.iter().map(|w| format.decode(*w)).collect()))
 }
 
-/// Points of all shades, or token ids spread over the table.
+/// Pixels of all shades, or token ids spread over the table.
 fn item(case: &ModelCase) -> Item {
     if case.preset != VISION {
         return TokenIds::new(ids(case)).into();
@@ -243,7 +243,7 @@ fn ids(case: &ModelCase) -> Vec<u32> {
         .collect()
 }
 
-/// Largest error and cosine against the model in the clear.
+/// Largest error and cosine, compared with the model in the clear.
 fn compare(program: &Program, case: &ModelCase, answer: &[f64]) -> Result<(f64, f64), BenchError> {
     let clear = plain::run(program, vec![item(case)], |_, _| ())?;
     let clear = clear.values.data();
@@ -263,7 +263,7 @@ pub fn total(costs: &[StepCost]) -> (Duration, u64, u64, u64) {
     })
 }
 
-/// Calls, seconds, bytes and rounds by operation, the number of the layer left out.
+/// Calls, seconds, bytes and rounds per operation, over all layers.
 pub fn operations(costs: &[StepCost]) -> Value {
     let mut by_name: BTreeMap<String, Vec<StepCost>> = BTreeMap::new();
     for cost in costs {

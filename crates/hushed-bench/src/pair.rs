@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{BenchError, How};
 
-/// Runs the suite `name` in two processes; `row` gets one joined row a case.
+/// Runs the suite `name` in two processes, and passes one joined row per case to `row`.
 pub fn run_pair(
     name: &str,
     how: How<'_>,
@@ -69,7 +69,7 @@ fn pins() -> Option<(&'static str, &'static str)> {
     (works("0") && works("1")).then_some(("0", "1"))
 }
 
-/// A running party; killed if it is dropped before its end.
+/// A running party, killed if it is dropped before it ends.
 struct Party {
     name: &'static str,
     child: Child,
@@ -112,7 +112,7 @@ impl Party {
         })
     }
 
-    /// Its next object, or `None` at its end.
+    /// The party's next object, or `None` at its end.
     fn next(&mut self) -> Result<Option<Value>, BenchError> {
         let garbled = BenchError::Garbled { party: self.name };
         match self.lines.next() {
@@ -145,7 +145,7 @@ impl Party {
 
 impl Drop for Party {
     fn drop(&mut self) {
-        // Already ended in the usual case; the errors of both calls say just that.
+        // Usually it has ended, which is all that the errors of both calls would say.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! One party of a measurement, in a process of its own.
+//! One party of a measurement, in its own process.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub struct Peer {
 const BARRIER: hushed_net::Kind = hushed_net::Kind(0x0700);
 
 impl Peer {
-    /// Exchanges keys and starts both directions of OT: what a session does once.
+    /// Exchanges keys and starts OT in both directions, as a session does once.
     fn new(mut session: Session) -> Result<Peer, BenchError> {
         let start = Instant::now();
         let mut rng = SecretRng::from_os("bench");
@@ -50,7 +50,7 @@ impl Peer {
         })
     }
 
-    /// With keys for element-wise products, which only their measurements need; made at first use.
+    /// Adds keys for element-wise products, made at first use: only measurements of these need them.
     pub fn with_ole(&mut self) -> Result<(&mut Ctx, &OleContext), BenchError> {
         let ole = match self.ole.take() {
             Some(ole) => ole,
@@ -63,7 +63,7 @@ impl Peer {
         self.ctx.is_client()
     }
 
-    /// Waits until the other party is here too.
+    /// Waits for the other party to arrive here too.
     fn meet(&mut self) -> Result<(), BenchError> {
         let nothing = Expect::Exactly(0);
         self.ctx.session.exchange(BARRIER, &[], nothing)?;
@@ -71,8 +71,8 @@ impl Peer {
     }
 }
 
-/// Runs every wanted case of a suite as one party; `say` gets one object a case. The server announces its address by
-/// `say` first.
+/// Runs every wanted case of a suite as one party, and passes one object per case to `say`. The server first announces
+/// its address with `say`.
 pub fn run_party(
     suite: &Suite,
     address: Option<&str>,
@@ -85,7 +85,7 @@ pub fn run_party(
     };
     wholes.retain(|case| case.wanted(how));
     if address.is_none() {
-        // Before the two meet: neither waits a minute for the other.
+        // Done before the two meet, so that neither waits a minute for the other.
         wholes.iter_mut().try_for_each(|case| case.prepare())?;
     }
     let session = meet_peer(address, how.net, &mut say)?;
@@ -116,7 +116,7 @@ pub fn run_party(
     Ok(())
 }
 
-/// The client connects to `address`; the server, which has none, listens and says where.
+/// The client connects to `address`. The server has none; it listens and announces its own.
 fn meet_peer(
     address: Option<&str>,
     net: Net,
@@ -151,7 +151,7 @@ fn measure(
     let mut seconds = Vec::with_capacity(runs);
     let mut cpu = Vec::with_capacity(runs);
     let mut sum = (0, 0, 0);
-    // The first run touches memory and caches, and is thrown away.
+    // The first run warms up memory and caches, and is discarded.
     for run in 0..=runs {
         peer.meet()?;
         let before = peer.ctx.session.stats();
@@ -173,7 +173,7 @@ fn measure(
     if !peer.is_client() {
         return Ok(json!({ "cpu_seconds": median(cpu), "peak_rss": machine::peak_memory() }));
     }
-    // Correlated OTs are made in large batches, so that one run may pay for several: bytes are the mean of the runs.
+    // Correlated OTs are made in large batches, so one run may pay for several: bytes are the mean over the runs.
     let mean = |total: u64| total / runs.max(1) as u64;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(json!({

@@ -1,4 +1,4 @@
-//! Products: element by element, matrix by weights, matrix by matrix.
+//! Products: element-wise, matrix by weights, matrix by matrix.
 
 use hushed_twopc::func::Format;
 use hushed_twopc::he::{
@@ -13,7 +13,7 @@ use crate::baselines::bole;
 use super::cases::{Numbers, encoded, spread};
 use super::{BenchError, Case};
 
-/// x·y of which each party has one factor (`bole`), and of two shared numbers (`shared`).
+/// Products x·y with one factor at each party (`private`), and of two shared numbers (`shared`).
 pub fn products() -> Vec<Box<dyn Case>> {
     let private = [1 << 15, 1 << 20].map(private_product);
     let shared = [(1 << 20, 32), (1 << 20, 64)].map(|(n, bits)| shared_product(n, bits));
@@ -42,7 +42,7 @@ fn private_product(n: usize) -> Box<dyn Case> {
     )
 }
 
-/// Up to 32 bits by OT, above by RLWE: whichever sends less.
+/// By OT up to 32 bits, by RLWE above: whichever sends less.
 fn shared_product(n: usize, bits: u32) -> Box<dyn Case> {
     let small = bits <= 32;
     let format = Format::new(bits, if small { 12 } else { 18 });
@@ -69,7 +69,7 @@ fn rounded_products(x: &[Vec<f64>], format: Format) -> Vec<f64> {
     pairs.map(|(a, b)| rounded(*a) * rounded(*b)).collect()
 }
 
-/// The paper's Table VII: how the sparse products become responses.
+/// The paper's Table VII: ways to turn the sparse products into responses.
 pub fn packing() -> Vec<Box<dyn Case>> {
     let sizes = [
         (16, 768, 768, Packing::InterLeave, "interleave"),
@@ -118,7 +118,7 @@ fn packed(shape: OltShape, packing: Packing, name: &str) -> Box<dyn Case> {
     )
 }
 
-/// A·B of what the fixed-point format keeps of both.
+/// A·B with both rounded to the fixed-point format.
 fn rounded_product(a: &[f64], b: &[f64], shape: OltShape, format: Format) -> Vec<f64> {
     let OltShape { k, m, n } = shape;
     let rounded = |x: &f64| format.signed(*x) as f64 / f64::from(format.frac).exp2();
@@ -140,7 +140,7 @@ pub fn linear() -> Vec<Box<dyn Case>> {
         (128, 3072, 768),
         (1, 50257, 768),
         (128, 384, 1536),
-        // Gate and up of LLaMA-7B, for a prompt of eight tokens.
+        // Gate and up projections of LLaMA-7B, for a prompt of eight tokens.
         (8, 4096, 2 * 11008),
     ];
     let shared = [(12, 128, 64, 128), (12, 128, 128, 64)];
@@ -153,12 +153,12 @@ pub fn linear() -> Vec<Box<dyn Case>> {
 }
 
 fn by_weights(shape: OltShape) -> Box<dyn Case> {
-    // |w| ≤ 2 with 18 fraction bits: holds MiniLM's token table (1.05) and its matrices but for four of the layers back
-    // from a feed-forward block (up to 7.9, which a run's own ring of 48 bits takes at the same size).
+    // With 18 fraction bits, |w| ≤ 2: holds MiniLM's token table (1.05) and its matrices, except the down projections
+    // of four layers (up to 7.9, which a run's own 48-bit ring holds at the same size).
     const BITS: u32 = 19;
     let format = Format::new(64, 18);
     let OltShape { k, m, n } = shape;
-    // |w| < 0.1: a trained layer's range.
+    // |w| < 0.1: the range of a trained layer.
     let numbers = spread(m * n, 0.1, 3);
     let integers = numbers.iter().map(|w| format.signed(*w) as i32).collect();
     let weights = PreparedWeights::new(m, n, BITS, integers);

@@ -1,4 +1,4 @@
-//! A private search among random unit vectors: what comes after the embedding of the query.
+//! A private search among random unit vectors, without the embedding of the query.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::model::{operations, total};
 /// MiniLM's width.
 const WIDTH: usize = 384;
 const TOP: usize = 5;
-/// Rows of the query, whose embedding is not measured.
+/// Rows of the query; its embedding is not measured.
 const TOKENS: usize = 4;
 
-/// A number of documents.
+/// A search over this many documents.
 pub struct SearchCase {
     documents: usize,
     record_bytes: usize,
@@ -56,7 +56,7 @@ impl SearchCase {
         }
     }
 
-    /// Random vectors of length one: a measurement has no secrets.
+    /// Random unit vectors: a measurement has no secrets.
     fn vectors(&self) -> Vec<f32> {
         let mut rng = PublicStream::new(&PublicSeed([3; 16]), 0);
         let mut all = Vec::with_capacity(self.documents * WIDTH);
@@ -68,7 +68,7 @@ impl SearchCase {
         all
     }
 
-    /// The worst difference between the cosine of what came at a rank and the cosine that belongs there.
+    /// The largest difference between the cosine of the hit at a rank and the cosine that belongs there.
     fn error(&self, program: &Program, hits: &[Hit]) -> Result<f64, BenchError> {
         let pooled = plain::run(program, vec![text()], |_, _| ())?;
         let query = pooled.values.data();

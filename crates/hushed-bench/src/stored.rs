@@ -1,4 +1,4 @@
-//! LLaMA-7B with random weights on disk, 13.5 GB: as a server has it that reads them in every pass.
+//! LLaMA-7B with random weights on disk, 13.5 GB, as for a server that reads them in every pass.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -7,7 +7,7 @@ use hushed_model::{NetworkConfig, Program, stored_llama, write_random_llama};
 
 use super::BenchError;
 
-/// A folder that holds the weights; they are kept there.
+/// Names a folder for the weights, in which they are kept.
 const FOLDER: &str = "HUSHED_BENCH_WEIGHTS";
 
 /// The weights' folder, removed afterwards unless it was named.
@@ -17,7 +17,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Writes them, where they are not there yet.
+    /// Writes the weights if they are not there yet.
     pub fn new(config: &NetworkConfig) -> Result<Stored, BenchError> {
         let named = env::var_os(FOLDER).map(PathBuf::from);
         let own = || env::temp_dir().join(format!("hushed-bench-{}", std::process::id()));
@@ -31,7 +31,7 @@ impl Stored {
         Ok(stored)
     }
 
-    /// The model, whose matrices stay there.
+    /// The model; its matrices stay in the folder.
     pub fn program(&self, config: &NetworkConfig) -> Result<Program, BenchError> {
         Ok(stored_llama(config, &self.folder)?.program())
     }

@@ -1,5 +1,5 @@
-//! Writes the random classifier that tests use into a folder: `cargo run -p hushed-model --features testing --example
-//! tiny_classifier DIR`.
+//! Writes the random classifier of the tests to a folder:
+//! `cargo run -p hushed-model --features testing --example tiny_classifier DIR`.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! What blocks are made of: *layers with shapes* ([`Linear`], [`Norm`], …) whose numbers may be absent. In a two-party
-//! run both parties have the same [program](crate::Program), and the client's layers are shapes only.
+//! The parts of blocks: *layers with shapes* ([`Linear`], [`Norm`], …) whose numbers may be absent. In a two-party run
+//! both parties have the same [program](crate::Program), and the client's layers are shapes only.
 //!
-//! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major; a linear layer
-//! computes `Y = X·Wᵀ + b` with `W` of `outputs × inputs`, as in a Hugging Face folder.
+//! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major. A linear layer
+//! computes `Y = X·Wᵀ + b` with `W` of shape `outputs × inputs`, as in a Hugging Face folder.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ pub struct Linear {
     pub inputs: usize,
     /// Columns of Y.
     pub outputs: usize,
-    /// `outputs × inputs`; `None` where only the shape is known, or the numbers are `stored`.
+    /// `outputs × inputs`; `None` if only the shape is known, or if the numbers are `stored`.
     pub weights: Option<Arc<Matrix<f32>>>,
-    /// Where the weights are read from whenever they are needed, if they are not here.
+    /// Where the weights are read from each time they are needed, if they are not in memory.
     pub stored: Option<Stored>,
-    /// `outputs` numbers; `None` where only the shape is known (a layer without a bias has zeros).
+    /// `outputs` numbers; `None` if only the shape is known. A layer without a bias has zeros.
     pub bias: Option<Arc<[f32]>>,
-    /// Declared ternary: every weight is −s, 0 or s, with one s > 0 for the layer. What a private run makes of it does
-    /// not depend on which weight is which.
+    /// Declared ternary: every weight is −s, 0 or s, with one s > 0 for the layer. How a private run uses it does not
+    /// depend on which weight is which.
     pub ternary: bool,
 }
 
@@ -32,30 +32,30 @@ pub struct Linear {
 pub struct Embedding {
     /// Rows of the token table.
     pub vocabulary: usize,
-    /// The longest input; with a position table, its rows.
+    /// Length of the longest input; with a position table, its rows.
     pub positions: usize,
-    /// Whether there is a position table. Where not, `offsets` is `None`, and attention knows places by [`Rope`].
+    /// Whether there is a position table. If not, `offsets` is `None`, and attention gets positions from [`Rope`].
     pub placed: bool,
     /// Columns of both, `d`.
     pub width: usize,
-    /// `vocabulary × width`; `None` where only the shape is known, or the numbers are `stored`.
+    /// `vocabulary × width`; `None` if only the shape is known, or if the numbers are `stored`.
     pub tokens: Option<Arc<Matrix<f32>>>,
-    /// Where the token vectors are read from whenever they are needed, if they are not here.
+    /// Where the token vectors are read from each time they are needed, if they are not in memory.
     pub stored: Option<Stored>,
-    /// `positions × width`, added to row i of every text; BERT's token type 0 is already in it. `None` as above, and
-    /// where the embedding is not `placed`.
+    /// `positions × width`, added to row i of every text; includes BERT's token type 0. `None` as above, or if the
+    /// embedding is not `placed`.
     pub offsets: Option<Arc<Matrix<f32>>>,
 }
 
-/// The patches of an image as rows: each a linear map of the patch's numbers, with a class token before them, and a
+/// The patches of an image as rows: each a linear map of the patch's numbers, preceded by a class token, with a
 /// position vector added to every row.
 #[derive(Clone)]
 pub struct Patches {
-    /// Patches of an image: rows less one.
+    /// Patches per image: one less than the rows.
     pub count: usize,
-    /// Numbers of a patch `→ d`.
+    /// From the numbers of a patch to `d`.
     pub linear: Linear,
-    /// `d` numbers, row 0 without its position; `None` where only the shape is known.
+    /// `d` numbers, row 0 without its position; `None` if only the shape is known.
     pub class: Option<Arc<[f32]>>,
     /// `(count + 1) × d`, added to all rows; `None` as above.
     pub offsets: Option<Arc<Matrix<f32>>>,
@@ -64,42 +64,42 @@ pub struct Patches {
 /// Normalisation of a row x of `width` numbers: `gain · (x − μ)/√(σ² + ε) + offset`, or without μ and offset.
 #[derive(Clone)]
 pub struct Norm {
-    /// Which one.
+    /// Which normalisation.
     pub kind: NormKind,
     /// Columns, `d`.
     pub width: usize,
     /// ε, added to the (biased) variance or mean square.
     pub epsilon: f64,
-    /// What is declared of its rows; `None`: nothing, and they are as those of most models.
+    /// What is declared about its rows; `None`: nothing, and they are like those of most models.
     pub reach: Option<NormReach>,
-    /// `width` numbers; `None` where only the shape is known.
+    /// `width` numbers; `None` if only the shape is known.
     pub gain: Option<Arc<[f32]>>,
     /// `width` numbers (zeros for RMSNorm); `None` as above.
     pub offset: Option<Arc<[f32]>>,
 }
 
-/// What is declared of a norm's rows, so that a private run has formats for them: in powers of two, public.
+/// Public powers of two declared about the rows of a norm, so that a private run has formats for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NormReach {
-    /// The sum of a row's squares, its mean subtracted, is below 2^squares.
+    /// The sum of a row's squares, after subtracting its mean, is below 2^squares.
     pub squares: u32,
-    /// Fraction bits beyond the usual ones, for rows of elements far below 1.
+    /// Fraction bits beyond the usual ones, for rows whose elements are far below 1.
     pub finer: u32,
 }
 
 impl NormReach {
-    /// Where nothing is declared.
+    /// Used if nothing is declared.
     pub const USUAL: NormReach = NormReach {
         squares: 18,
         finer: 0,
     };
-    /// More squares than this no format holds.
+    /// No format holds larger sums of squares.
     pub const MOST_SQUARES: u32 = 30;
     /// `squares + 2·finer` is at most this.
     pub const MOST: u32 = 33;
 
-    /// The least that holds rows whose sums of squares are at most `largest`, with so many fraction bits more as far as
-    /// there is room for them; `None` if no format does.
+    /// The least reach that holds rows whose sums of squares are at most `largest`, with up to `finer` more fraction
+    /// bits as far as there is room; `None` if no format holds them.
     pub fn of(largest: f64, finer: u32) -> Option<NormReach> {
         let squares = (largest.max(f64::MIN_POSITIVE).log2().floor() + 1.0).max(18.0);
         if squares.is_nan() || squares > f64::from(Self::MOST_SQUARES) {
@@ -114,9 +114,9 @@ impl NormReach {
 /// How a [`Norm`] measures a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormKind {
-    /// Subtract the mean, divide by the standard deviation.
+    /// Subtracts the mean and divides by the standard deviation.
     LayerNorm,
-    /// Divide by the root of the mean square.
+    /// Divides by the root of the mean square.
     RmsNorm,
 }
 
@@ -129,35 +129,35 @@ pub struct Attention {
     pub key: Linear,
     /// `d → g·dh`.
     pub value: Linear,
-    /// Of the heads side by side, `h·dh` columns, before `output`; most models have none.
+    /// Norm of the concatenated heads, `h·dh` columns, before `output`; most models have none.
     pub sub_norm: Option<Norm>,
     /// `h·dh → d`.
     pub output: Linear,
-    /// How Q, K, V split.
+    /// How Q, K and V split into heads.
     pub heads: Heads,
-    /// How places turn Q and K.
+    /// How positions rotate Q and K.
     pub rope: Option<Rope>,
     /// The function from scores to weights.
     pub weigh: Weigh,
     /// Which keys a row may see.
     pub mask: Mask,
-    /// Which rows ask.
+    /// Which rows make queries.
     pub queries: Queries,
 }
 
-/// The rows of a text that queries are made of; keys and values are of all rows.
+/// The rows of a text that make queries; keys and values come from all rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queries {
     /// All.
     All,
-    /// Row 0 alone, which sees all keys: the block gives one row a text. Only where the mask is [`Mask::Full`].
+    /// Row 0 alone, which sees all keys: the block gives one row per text. Only with [`Mask::Full`].
     First,
-    /// The last row that is not padding alone, which sees all keys: the block gives one row a text.
+    /// Only the last row that is not padding, which sees all keys: the block gives one row per text.
     Last,
 }
 
 impl Queries {
-    /// The pooling that gives these rows; `None` for all of them.
+    /// The pooling that selects these rows; `None` for all of them.
     pub fn pool(self) -> Option<Pool> {
         match self {
             Queries::All => None,
@@ -167,12 +167,12 @@ impl Queries {
     }
 }
 
-/// How the columns of Q, K and V split into heads, and what scales their products.
+/// How the columns of Q, K and V split into heads, and the scale of the scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heads {
     /// h, the heads of Q.
     pub count: usize,
-    /// g, the heads of K and V: a divisor of h. Head j of Q reads head ⌊j·g/h⌋ of them.
+    /// g, the heads of K and V: a divisor of h. Head j of Q reads head ⌊j·g/h⌋ of K and V.
     pub keys: usize,
     /// dh.
     pub width: usize,
@@ -191,23 +191,23 @@ impl Heads {
         self.keys * self.width
     }
 
-    /// Heads of Q that read one of K, h/g.
+    /// Heads of Q that share one head of K, h/g.
     pub fn shared(&self) -> usize {
         self.count / self.keys.max(1)
     }
 }
 
-/// Rotary positions (Su et al. 2021): in every head of Q and K the pair i of columns of the row at place p is turned by
-/// the angle `p·θ^(−2i/dh)`, so that scores depend on the distance of two places alone.
+/// Rotary positions (Su et al. 2021): in every head of Q and K, column pair i of the row at position p is rotated by
+/// the angle `p·θ^(−2i/dh)`, so that scores depend only on the distance between two positions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// θ.
     pub theta: f64,
-    /// Which columns are pair i.
+    /// Which columns form pair i.
     pub pairs: Pairs,
 }
 
-/// The two spellings of rotary positions. One is the other after a permutation of the columns of Q and K, which changes
+/// The two layouts of rotary positions. One is the other after a permutation of the columns of Q and K, which changes
 /// no score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairs {
@@ -218,7 +218,7 @@ pub enum Pairs {
 }
 
 impl Rope {
-    /// The angle of every pair at place `place`, for heads of `width` columns: `width/2` numbers.
+    /// The angle of every pair at position `place`, for heads of `width` columns: `width/2` numbers.
     pub fn angles(&self, place: usize, width: usize) -> impl Iterator<Item = f64> + use<> {
         let theta = self.theta;
         let turns = move |i| theta.powf(-2.0 * i as f64 / width as f64);
@@ -239,15 +239,15 @@ impl Rope {
 pub enum Weigh {
     /// `e^{s_i} / Σ_j e^{s_j}` over a row.
     Softmax,
-    /// `1/(1 + e^{−(s_i + bias)})`, each by itself; what a row does not see has weight 0. The bias is about −log of the
-    /// rows of a text (Ramapuram et al. 2024).
+    /// `1/(1 + e^{−(s_i + bias)})`, element by element; keys that a row does not see have weight 0. The bias is about
+    /// −log of the rows of a text (Ramapuram et al. 2024).
     Sigmoid {
         /// Added to every score.
         bias: f64,
     },
 }
 
-/// Which keys a row may see, besides that padding is never seen.
+/// Which keys a row may see; padding is never seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
     /// All of its text.
@@ -257,7 +257,7 @@ pub enum Mask {
 }
 
 impl Mask {
-    /// How many keys row i sees, of a text of `real` tokens: the first ones.
+    /// How many keys row i of a text of `real` tokens sees: always the first ones.
     pub fn keys(self, i: usize, real: usize) -> usize {
         match self {
             Mask::Full => real,
@@ -271,13 +271,13 @@ impl Mask {
 pub struct FeedForward {
     /// `d → hidden`.
     pub up: Linear,
-    /// `d → hidden`; then the activation is of this one, and multiplied with what `up` gives (Shazeer 2020).
+    /// `d → hidden`; if present, the activation applies to it and is multiplied by the result of `up` (Shazeer 2020).
     pub gate: Option<Linear>,
-    /// Between the two.
+    /// Between the two layers.
     pub activation: Activation,
-    /// How a private run may approximate it; `None`: nothing is declared, and the approximation must do for any model.
+    /// How a private run may approximate it; `None`: nothing is declared, and the approximation must suit any model.
     pub tolerance: Option<Tolerance>,
-    /// Of the hidden columns, before `down`; most models have none.
+    /// Norm of the hidden columns, before `down`; most models have none.
     pub sub_norm: Option<Norm>,
     /// `hidden → d`.
     pub down: Linear,
@@ -286,20 +286,20 @@ pub struct FeedForward {
 /// The head of a classifier: BERT's pooler and the classes.
 #[derive(Clone)]
 pub struct Classifier {
-    /// `d → d`, of the first row of a text.
+    /// `d → d`, applied to the first row of a text.
     pub dense: Linear,
-    /// Between the two; BERT's is the hyperbolic tangent.
+    /// Between the two layers; BERT's is the hyperbolic tangent.
     pub activation: Activation,
-    /// `d → k`: a number a class, before any softmax.
+    /// `d → k`: one number per class, before any softmax.
     pub classes: Linear,
 }
 
-/// Requirements on an approximation of an activation for one model. The owner declares them, and they are public.
+/// Requirements on the approximation of a model's activation. The owner declares them, and they are public.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Largest magnitude of an argument.
     pub reach: f64,
-    /// Greatest difference from the function at any such argument.
+    /// Largest difference from the function at any such argument.
     pub error: f64,
 }
 
@@ -324,7 +324,7 @@ pub enum Activation {
     Elu,
 }
 
-/// The factor of the argument in the logistic function of [`Activation::QuickGelu`].
+/// The factor inside the logistic function of [`Activation::QuickGelu`].
 pub const QUICK_GELU: f64 = 1.702;
 
 /// How the rows of a text become one.
@@ -336,6 +336,6 @@ pub enum Pool {
     Mean,
     /// The last row that is not padding.
     Last,
-    /// The largest of each column over the rows that are not padding.
+    /// The maximum of each column over the rows that are not padding.
     Max,
 }

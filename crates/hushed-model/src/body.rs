@@ -1,4 +1,4 @@
-//! The layers of a model, of whichever architecture.
+//! The layers of a model of any architecture.
 
 use crate::blocks::{Embedding, Tolerance};
 use crate::decoder::DecoderNetwork;
@@ -9,16 +9,16 @@ use crate::vit::VisionNetwork;
 /// The layers of a model, with their numbers or as shapes only.
 #[derive(Clone)]
 pub enum Body {
-    /// BERT and its like: a vector a text, or a number a class.
+    /// BERT-like encoders: one vector per text, or one number per class.
     Encoder(Network),
-    /// GPT-2, LLaMA and their like: the logits of the next token.
+    /// Decoders like GPT-2 and LLaMA: the logits of the next token.
     Decoder(DecoderNetwork),
-    /// Vision transformers: a number a class of an image.
+    /// Vision transformers: one number per class of an image.
     Vision(VisionNetwork),
 }
 
 impl Body {
-    /// The steps.
+    /// The program of these layers.
     pub fn program(&self) -> Program {
         match self {
             Body::Encoder(network) => network.program(),
@@ -27,7 +27,7 @@ impl Body {
         }
     }
 
-    /// The steps where all rows go through the last layer.
+    /// The program in which all rows go through the last layer.
     pub fn program_of_all_rows(&self) -> Program {
         match self {
             Body::Decoder(decoder) => decoder.program_of_all_rows(),
@@ -35,7 +35,7 @@ impl Body {
         }
     }
 
-    /// The steps where every row of a decoder gives logits.
+    /// The program in which every row of a decoder gives logits.
     pub fn program_of_all_logits(&self) -> Program {
         match self {
             Body::Decoder(decoder) => decoder.program_of_all_logits(),
@@ -43,7 +43,7 @@ impl Body {
         }
     }
 
-    /// Token vectors and positions, where it reads texts.
+    /// Token vectors and positions, if it reads texts.
     pub fn embedding(&self) -> Option<&Embedding> {
         match self {
             Body::Encoder(network) => Some(&network.embedding),
@@ -52,7 +52,7 @@ impl Body {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn embedding_mut(&mut self) -> Option<&mut Embedding> {
         match self {
             Body::Encoder(network) => Some(&mut network.embedding),
@@ -70,7 +70,7 @@ impl Body {
         }
     }
 
-    /// Declares this of the activation in every layer.
+    /// Declares this tolerance for the activation in every layer.
     pub(crate) fn declare(&mut self, tolerance: Tolerance) {
         match self {
             Body::Encoder(network) => {

@@ -1,10 +1,10 @@
 //! Ranges of a model's values over sample texts, to which the approximations of a private run are fitted.
 //!
-//! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp,
-//! at most 0) and the sums of their exponentials (the denominators), or scores with their bias where a sigmoid weighs
-//! them; arguments of activations; variances of norms, with row 0 apart because the first token of a model has
-//! variances of its own; and all results of linear layers and sums, which bound the fixed-point ring. The ranges are
-//! derived from weights and sample: they stay at the server.
+//! Only rows of real tokens count. Measured are: scores after subtracting the row maximum (the argument of exp, at most
+//! 0) and the sums of their exponentials (the denominators), or scores with their bias if a sigmoid weighs them;
+//! arguments of activations; variances of norms, with row 0 separate because a model's first token has variances of its
+//! own; and all results of linear layers and sums, which bound the fixed-point ring. The ranges derive from weights and
+//! sample, so they stay at the server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ pub struct Calibration {
     pub sample_sha256: String,
     /// Texts or images measured.
     pub texts: usize,
-    /// Tokens measured, special ones included; or rows of images.
+    /// Tokens measured, including special ones, or rows of images.
     pub tokens: usize,
     /// The ranges of each step.
     pub sites: BTreeMap<String, Ranges>,
@@ -42,7 +42,7 @@ pub struct Calibration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ranges {
-    /// Results of a linear layer, a sum, an embedding.
+    /// Results of a linear layer, a sum or an embedding.
     Values {
         /// Every element.
         output: Range,
@@ -52,7 +52,7 @@ pub enum Ranges {
         /// Every element.
         input: Range,
     },
-    /// A sigmoid of every score by itself.
+    /// A sigmoid of every score.
     Sigmoid {
         /// Every score that is not masked, with its bias.
         input: Range,
@@ -64,7 +64,7 @@ pub enum Ranges {
         /// Sum of a row's exponentials of the above: from 1 to the number of keys.
         denominator: Range,
     },
-    /// A norm; of an RMSNorm, which subtracts no mean, mean squares in place of variances.
+    /// A norm; for an RMSNorm, which subtracts no mean, mean squares instead of variances.
     Norm {
         /// Variance of row 0 of each text.
         first_variance: Range,
@@ -72,19 +72,19 @@ pub enum Ranges {
         variance: Range,
         /// Elements after the mean is subtracted.
         centred: Range,
-        /// Means of all rows; `None` of an RMSNorm, and in files written before means were measured.
+        /// Means of all rows; `None` for an RMSNorm, and in files written before means were measured.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mean: Option<Range>,
     },
 }
 
-/// The least and the greatest of some numbers.
+/// The minimum and maximum of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// Least.
+    /// Minimum.
     pub min: f64,
-    /// Greatest.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -101,12 +101,12 @@ pub enum CalibrationError {
     /// Not the JSON that `hushed calibrate` writes.
     #[error("not a calibration ({0}); make one with `hushed calibrate`")]
     NotJson(#[from] serde_json::Error),
-    /// Of another version of this program.
+    /// Written by another version of this program.
     #[error(
         "the calibration has version {found}, and this program reads version {VERSION}; make it again with `hushed calibrate`"
     )]
     Version {
-        /// As it is.
+        /// The version found.
         found: u32,
     },
     /// A range that is empty or not finite.
@@ -116,9 +116,9 @@ pub enum CalibrationError {
     Range {
         /// The step.
         site: String,
-        /// As it is.
+        /// The minimum found.
         min: f64,
-        /// As it is.
+        /// The maximum found.
         max: f64,
     },
     /// Made for another model.
@@ -160,7 +160,7 @@ pub fn calibrate<T: Clone + Into<Item>>(
 }
 
 impl Calibration {
-    /// Reads `calibration.json`; every range is finite and not empty.
+    /// Reads `calibration.json` and checks that every range is finite and not empty.
     pub fn parse(bytes: &[u8]) -> Result<Calibration, CalibrationError> {
         #[derive(Deserialize)]
         struct Versioned {
@@ -169,7 +169,7 @@ impl Calibration {
         if bytes.len() > MAX_BYTES {
             return Err(CalibrationError::TooLarge { bytes: bytes.len() });
         }
-        // The version first: another version may have other fields.
+        // The version first: other versions may have other fields.
         let Versioned { version } = serde_json::from_slice(bytes)?;
         if version != VERSION {
             return Err(CalibrationError::Version { found: version });
@@ -179,7 +179,7 @@ impl Calibration {
         Ok(calibration)
     }
 
-    /// As the bytes of `calibration.json`; refuses ranges in which nothing was seen.
+    /// The bytes of `calibration.json`; refuses ranges without observations.
     pub fn to_json(&self) -> Result<Vec<u8>, CalibrationError> {
         self.validate()?;
         Ok(serde_json::to_vec_pretty(self)?)
@@ -303,7 +303,7 @@ impl Range {
     }
 }
 
-/// What there is to learn from one value.
+/// The ranges that one value gives.
 fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
     match (value, moment, what) {
         (Seen::Acts(x), Moment::Input, What::Activation) => Some(Ranges::Activation {
@@ -354,7 +354,7 @@ fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
         };
         let v = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / row.len() as f64;
         let v = Range { min: v, max: v };
-        // The one row that pooling leaves is any row of its text.
+        // The single row after pooling may be any row of its text, so it counts in both.
         if i == 0 {
             first_variance.merge(v);
         }
@@ -372,7 +372,7 @@ fn variances(x: &PlainActs, kind: NormKind) -> Ranges {
     }
 }
 
-/// The scores of every row of a token, as far as the mask lets it see.
+/// The scores of every row of a token, up to the last key that the mask allows.
 fn each_row(s: &PlainScores, mask: Mask, mut measure: impl FnMut(&[f64])) {
     for (heads, rows) in s.texts.iter().zip(s.rows.texts()) {
         for scores in heads {

@@ -1,11 +1,11 @@
-//! Decoders of text, GPT-2 (Radford et al. 2019) and LLaMA (Touvron et al. 2023), written once.
+//! Text decoders, GPT-2 (Radford et al. 2019) and LLaMA (Touvron et al. 2023), written once.
 //!
-//! They embed; each layer is a norm, then causal attention or feed-forward, then a residual sum (pre-norm); the last
-//! row of a text is normalised and gives a number a token of the vocabulary: the logits of the token that comes next.
+//! They embed. Each half of a layer is a norm, causal attention or feed-forward, and a residual sum (pre-norm). The
+//! last row of a text is normalised and gives one number per token of the vocabulary: the logits of the next token.
 //!
-//! What sets them apart is in the blocks. GPT-2 has positions in its embedding, LayerNorm and biases. LLaMA embeds
-//! without positions, its norms are RMSNorm, places turn queries and keys ([`Rope`](crate::Rope)), several heads may
-//! read the same keys and values, and the activation of one wide layer gates another.
+//! The differences are in the blocks. GPT-2 has positions in its embedding, LayerNorm and biases. LLaMA embeds without
+//! positions and normalises by RMSNorm; its queries and keys are rotated by their positions ([`Rope`](crate::Rope)),
+//! several heads may share keys and values, and the activation of one wide layer gates another.
 
 use crate::blocks::{Attention, Embedding, Linear, Norm, Pool, Queries};
 use crate::program::{Block, Builder, Program, Value};
@@ -13,13 +13,13 @@ use crate::program::{Block, Builder, Program, Value};
 /// The layers of a decoder, with their numbers or as shapes only.
 #[derive(Clone)]
 pub struct DecoderNetwork {
-    /// Token vectors, and positions where a model has a table of them.
+    /// Token vectors, and positions if the model has a table of them.
     pub embedding: Embedding,
     /// In order.
     pub layers: Vec<Layer>,
-    /// Of the last row.
+    /// Applied to the last row.
     pub norm: Norm,
-    /// `d → vocabulary`, its bias zeros. A tied head has the embedding's token vectors as its weights.
+    /// `d → vocabulary`, with a zero bias. A tied head uses the embedding's token vectors as its weights.
     pub head: Linear,
 }
 
@@ -28,28 +28,28 @@ pub struct DecoderNetwork {
 pub struct Layer {
     /// Before attention.
     pub attention_norm: Norm,
-    /// Over the text, causal in a decoder.
+    /// Attention over the text, causal in a decoder.
     pub attention: Attention,
     /// Before feed-forward.
     pub feed_forward_norm: Norm,
-    /// The wide linear layers, two or three, or one that stands for them: [`Block::FeedForward`] or [`Block::Linear`].
+    /// The two or three wide linear layers, or one in their place: [`Block::FeedForward`] or [`Block::Linear`].
     pub feed_forward: Block,
 }
 
 impl DecoderNetwork {
-    /// The steps. Of the last layer only the last row of each text goes through query, output and feed-forward, and
-    /// through the last norm and the head.
+    /// The program of these layers. In the last layer only the last row of each text goes through query, output and
+    /// feed-forward, then through the final norm and the head.
     pub fn program(&self) -> Program {
         self.program_by(Queries::Last, Some(Pool::Last))
     }
 
-    /// The same where all rows go through the last layer: where a row is not less work, and for what is said of all
-    /// rows.
+    /// The same with all rows going through the last layer: for runs where a single row is no cheaper, and for
+    /// statements about all rows.
     pub fn program_of_all_rows(&self) -> Program {
         self.program_by(Queries::All, Some(Pool::Last))
     }
 
-    /// The same where every row gives the logits of the token after it: for what is said of a text's own tokens.
+    /// The same with every row giving the logits of the token after it: for statements about a text's own tokens.
     pub fn program_of_all_logits(&self) -> Program {
         self.program_by(Queries::All, None)
     }
@@ -66,8 +66,8 @@ impl DecoderNetwork {
     }
 }
 
-/// Pre-norm layers over `x`, of which only the rows `read` are read: of others the last layer makes keys and values
-/// alone.
+/// Pre-norm layers over `x`, of whose results only the rows `read` are used: for other rows the last layer computes
+/// only keys and values.
 pub(crate) fn layers(p: &mut Builder, mut x: Value, layers: &[Layer], read: Queries) -> Value {
     for (i, layer) in layers.iter().enumerate() {
         p.layer(Some(i));

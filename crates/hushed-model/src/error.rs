@@ -1,5 +1,4 @@
-//! What can go wrong with a model folder, a text or a forward pass. Each error says what to do where there is something
-//! to do.
+//! What can go wrong with a model folder, a text or a forward pass. Where there is a remedy, the error names it.
 
 use std::fmt;
 use std::io;
@@ -15,10 +14,10 @@ pub enum ModelError {
     /// A text cannot be turned into token ids.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// An image cannot be turned into what a model reads.
+    /// An image cannot be turned into the model's input.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// A forward pass was asked for a layer that the model does not have.
+    /// A forward pass asked for a layer that the model does not have.
     #[error("the model has {layers} layers, and layer {asked} was asked for")]
     NoSuchLayer {
         /// The layer asked for, from 0.
@@ -26,22 +25,22 @@ pub enum ModelError {
         /// How many there are.
         layers: usize,
     },
-    /// Only the shapes of the model are known here, and a step needs its numbers.
+    /// A step needs the numbers of the model, but only its shapes are known.
     #[error("{site}: the weights are not here, only their shapes; load the model from its folder")]
     ShapesOnly {
         /// The step, as [`crate::StepId`] prints it.
         site: String,
     },
-    /// Two things that belong together do not fit.
+    /// Two things that belong together have different sizes.
     #[error("{site}: {what} is {found}, expected {expected}")]
     Mismatch {
         /// The step.
         site: String,
         /// What was compared, such as `columns`.
         what: &'static str,
-        /// As it is.
+        /// The actual value.
         found: usize,
-        /// As it should be.
+        /// The expected value.
         expected: usize,
     },
     /// A step reads a value that is missing: a defect of the code that runs the program.
@@ -50,7 +49,7 @@ pub enum ModelError {
         /// The step.
         site: String,
     },
-    /// What runs encoders alone was given another model.
+    /// A model that is not an encoder was given to code that runs only encoders.
     #[error(
         "the model is a {architecture}, and this needs an encoder of text: protocol fhe runs no other, and decoders neither embed nor classify"
     )]
@@ -58,7 +57,7 @@ pub enum ModelError {
         /// As `config.json` names it.
         architecture: &'static str,
     },
-    /// A text was to be continued by a model that answers otherwise.
+    /// A model that does not generate text was asked to continue one.
     #[error("the model does not generate text; embed or classify with it")]
     NotAGenerator,
     /// An id that is not in the token table.
@@ -71,17 +70,17 @@ pub enum ModelError {
     },
 }
 
-/// Why an image was refused. Never contains any of its points.
+/// Why an image was refused. Never contains any of its pixels.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
     /// The model reads text.
     #[error("the model takes text, and was given an image")]
     NoImages,
-    /// Neither of the formats that are read.
+    /// Neither PNG nor JPEG.
     #[error("the image is neither PNG nor JPEG: convert it")]
     OtherFormat,
-    /// Too many bytes to be decoded.
+    /// Too many bytes to decode.
     #[error(
         "the image has {bytes} bytes, more than the {limit} that are accepted: make it smaller"
     )]
@@ -91,12 +90,12 @@ pub enum ImageError {
         /// [`crate::images::MAX_IMAGE_BYTES`].
         limit: usize,
     },
-    /// Too many points to be decoded, or none.
+    /// Too many pixels to decode, or none.
     #[error(
         "the image has {width} × {height} points; at most {points} are accepted, and {side} in a line: make it smaller"
     )]
     TooManyPoints {
-        /// Points in a row.
+        /// Pixels per row.
         width: u32,
         /// Rows.
         height: u32,
@@ -105,24 +104,24 @@ pub enum ImageError {
         /// [`crate::images::MAX_SIDE`].
         side: u32,
     },
-    /// A file that stops before its end.
+    /// The file ends too early.
     #[error("the image is truncated; fetch it again")]
     Truncated,
-    /// Bytes that are no image.
+    /// The bytes are not an image.
     #[error("the image cannot be decoded ({source}); it is truncated or broken")]
     Broken {
-        /// As the image crate says it.
+        /// The image crate's reason.
         source: image::ImageError,
     },
-    /// Another size than the model's, which does not resize.
+    /// Not the model's size, and the model does not resize.
     #[error("the image has {points} points, and the model takes {side} × {side} without resizing")]
     OtherSize {
-        /// Its points.
+        /// Its pixels.
         points: u64,
         /// The model's width and height.
         side: usize,
     },
-    /// Patches that were cut for another model.
+    /// The patches were cut for another model.
     #[error("the image was cut into patches of another size than this model's")]
     OtherPatches,
 }
@@ -159,7 +158,7 @@ pub enum TextError {
         /// The model's limit.
         limit: usize,
     },
-    /// Too many bytes to be tokenised.
+    /// Too many bytes to tokenise.
     #[error("the text has {bytes} bytes, more than the {limit} that are accepted: split it")]
     TooManyBytes {
         /// Its size.
@@ -167,7 +166,7 @@ pub enum TextError {
         /// [`crate::tokens::MAX_TEXT_BYTES`].
         limit: usize,
     },
-    /// The tokenizer failed on it: its vocabulary has no entry for unknown words.
+    /// The tokenizer failed: its vocabulary has no entry for unknown words.
     #[error(
         "the tokenizer cannot encode this text: tokenizer.json is broken (a vocabulary without its unknown token?)"
     )]
@@ -177,10 +176,10 @@ pub enum TextError {
     SpecialInside,
 }
 
-/// All reasons at once why a folder cannot be used.
+/// All the reasons why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub struct FolderError {
-    /// The folder, or what stands for it.
+    /// The folder, or a description in its place.
     pub folder: PathBuf,
     /// At least one.
     pub problems: Vec<Problem>,
@@ -204,7 +203,7 @@ impl fmt::Display for FolderError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A file is not there.
+    /// A file is missing.
     #[error("{file} is missing: {hint}")]
     MissingFile {
         /// Path inside the folder.
@@ -217,10 +216,10 @@ pub enum Problem {
     Unreadable {
         /// Path inside the folder.
         file: String,
-        /// Its reason.
+        /// The system's reason.
         source: io::Error,
     },
-    /// Larger than anything plausible.
+    /// A file is larger than anything plausible.
     #[error("{file} has {bytes} bytes; at most {limit} are read")]
     TooLarge {
         /// Path inside the folder.
@@ -230,7 +229,7 @@ pub enum Problem {
         /// The limit.
         limit: u64,
     },
-    /// Not a JSON object.
+    /// A file is not a JSON object.
     #[error("{file} is not the expected JSON: {source}")]
     NotJson {
         /// Path inside the folder.
@@ -238,7 +237,7 @@ pub enum Problem {
         /// Where and why.
         source: serde_json::Error,
     },
-    /// A field that has no default is not there.
+    /// A field without a default is missing.
     #[error("{file}: the field `{field}` is missing")]
     MissingField {
         /// Path inside the folder.
@@ -246,7 +245,7 @@ pub enum Problem {
         /// Its name.
         field: &'static str,
     },
-    /// A field is of another type.
+    /// A field has the wrong type.
     #[error("{file}: the field `{field}` should be {expected}")]
     WrongType {
         /// Path inside the folder.
@@ -256,33 +255,33 @@ pub enum Problem {
         /// Such as `a whole number`.
         expected: &'static str,
     },
-    /// A number outside what is accepted.
+    /// A number is outside the accepted range.
     #[error("{file}: `{field}` is {value}; {min} to {max} are supported")]
     OutOfRange {
         /// Path inside the folder.
         file: String,
         /// Its name.
         field: &'static str,
-        /// As it is.
+        /// The actual value.
         value: f64,
-        /// Least accepted.
+        /// Least accepted value.
         min: f64,
-        /// Most accepted.
+        /// Largest accepted value.
         max: f64,
     },
-    /// A value that this program does not implement.
+    /// A value is not implemented.
     #[error("{file}: `{field}` is {value}; supported: {supported}")]
     UnsupportedValue {
         /// Path inside the folder.
         file: String,
         /// Its name.
         field: &'static str,
-        /// As it is, shortened.
+        /// The actual value, shortened.
         value: String,
-        /// What would be accepted.
+        /// What is accepted.
         supported: &'static str,
     },
-    /// The heads do not divide the width.
+    /// The width is not a multiple of the number of heads.
     #[error("config.json: the width {width} is not a multiple of the number of heads, {heads}")]
     HeadsDoNotDivide {
         /// `hidden_size`, or `dim`.
@@ -290,7 +289,7 @@ pub enum Problem {
         /// `num_attention_heads`, or `n_heads`.
         heads: usize,
     },
-    /// An architecture whose scores have a term that no protocol computes.
+    /// The scores of this architecture have a term that no protocol computes.
     #[error(
         "config.json: the attention of {model_type} adds a relative position bias to its scores, which neither protocol computes; use a model with absolute positions: bert, roberta, xlm-roberta, distilbert"
     )]
@@ -298,23 +297,23 @@ pub enum Problem {
         /// As `config.json` names it.
         model_type: &'static str,
     },
-    /// A classifier whose head has an activation that no protocol computes there.
+    /// The head of this classifier has an activation that no protocol computes there.
     #[error(
         "config.json: the head of {architecture} has a ReLU, and heads are computed with tanh only; use a sentence encoder, or a classifier of BERT, RoBERTa or XLM-RoBERTa"
     )]
     HeadActivation {
-        /// The member of `architectures`.
+        /// The entry of `architectures`.
         architecture: &'static str,
     },
-    /// The head of the weights file is not valid: overlapping, overflowing or missing pieces, not UTF-8, not JSON.
+    /// The header of a weights file is invalid: overlapping, overflowing or missing pieces, not UTF-8, not JSON.
     #[error("{file}: its header is invalid ({source}); fetch the file again")]
     Header {
         /// Path inside the folder.
         file: String,
-        /// As the safetensors crate says it.
+        /// The safetensors crate's reason.
         source: safetensors::SafeTensorError,
     },
-    /// The weights file is shorter than its first 8 bytes, or than these say the header is.
+    /// The weights file is shorter than its first 8 bytes, or than they say the header is.
     #[error(
         "{file}: {bytes} bytes are too few for its header ({needed} needed); the file is truncated, fetch it again"
     )]
@@ -326,30 +325,30 @@ pub enum Problem {
         /// Size that the header needs.
         needed: u64,
     },
-    /// The tensors and the file do not end together.
+    /// The tensors do not end where the file ends.
     #[error(
         "{file}: the tensors take {declared} bytes and the file has {found}; it is truncated or not of this format, fetch it again"
     )]
     DataLength {
         /// Path inside the folder.
         file: String,
-        /// By the header.
+        /// Bytes according to the header.
         declared: u64,
-        /// In the file.
+        /// Bytes in the file.
         found: u64,
     },
-    /// A weights file that is read piece by piece was written meanwhile.
+    /// A weights file was written while it was being read piece by piece.
     #[error("{file}: it was written since this program opened it; start again")]
     Changed {
         /// Path inside the folder.
         file: String,
     },
-    /// A tensor that the architecture needs is not there.
+    /// A tensor that the architecture needs is missing.
     #[error(
         "the weights: the tensor {name} is missing; is this the model that config.json describes?"
     )]
     MissingTensor {
-        /// As it is usually called.
+        /// Its usual name.
         name: String,
     },
     /// A tensor has another shape than config.json implies.
@@ -357,12 +356,12 @@ pub enum Problem {
     WrongShape {
         /// Its name.
         name: String,
-        /// In the file.
+        /// The shape in the file.
         found: Vec<usize>,
-        /// By the configuration.
+        /// The shape that the configuration implies.
         expected: Vec<usize>,
     },
-    /// A tensor's numbers are of a type that is not read.
+    /// The numbers of a tensor have an unsupported type.
     #[error("the weights: {name} is stored as {found}; supported: F32, F16, BF16")]
     WrongNumbers {
         /// Its name.
@@ -370,13 +369,13 @@ pub enum Problem {
         /// The type found.
         found: String,
     },
-    /// A weight is not a number.
+    /// A weight is not finite.
     #[error("the weights: {name} contains an infinity or NaN; fetch the file again")]
     NotFinite {
         /// Its name.
         name: String,
     },
-    /// A layer that is declared ternary has other weights.
+    /// A layer declared ternary has other weights.
     #[error(
         "the weights: {name} is declared ternary and has a weight other than −s, 0 and s; quantise it, or take another model_type"
     )]
@@ -384,18 +383,18 @@ pub enum Problem {
         /// Its name.
         name: String,
     },
-    /// The scale of a ternary layer is no positive number.
+    /// The scale of a ternary layer is not a positive finite number.
     #[error("the weights: {name} is {value}, and has to be above zero and finite")]
     TernaryScale {
         /// Its name.
         name: String,
-        /// As it is.
+        /// The actual value.
         value: f32,
     },
-    /// The tokenizer's file does not follow the format.
+    /// The tokenizer's file does not have the right format.
     #[error("tokenizer.json was refused by the tokenizers library: {source}")]
     Tokenizer {
-        /// As it says it.
+        /// The library's reason.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The tokenizer produces ids that the token table does not have.
@@ -414,16 +413,16 @@ pub enum Problem {
         /// Such as `[CLS]`.
         token: String,
     },
-    /// A special token has one id here and another there.
+    /// A special token has one id in the tokenizer and another in the configuration.
     #[error(
         "tokenizer.json gives {token:?} the id {tokenizer}, and config.json says {config}: the two belong to different models"
     )]
     SpecialTokenDiffers {
         /// Such as `[PAD]`.
         token: String,
-        /// Its id by the tokenizer.
+        /// Its id in the tokenizer.
         tokenizer: u32,
-        /// By the configuration.
+        /// Its id in the configuration.
         config: u32,
     },
 }

@@ -1,5 +1,5 @@
-//! Bodies of the fuzz targets, plain functions of bytes (feature `testing`): none may panic, hang or allocate without
-//! bound, whatever the bytes are; a parser fails exactly if it says why.
+//! Bodies of the fuzz targets, plain functions of bytes (feature `testing`). For no input may they panic, hang or
+//! allocate without bound; a parser fails if and only if it reports a problem.
 
 use crate::arch::Task;
 use crate::calibrate::Calibration;
@@ -24,7 +24,7 @@ pub fn config(bytes: &[u8]) {
         .for_each(|p| assert!(p.to_string().len() < 500));
 }
 
-/// A whole `model.safetensors`, with a read of what its header declares; or the index of several.
+/// A whole `model.safetensors`, with reads of what its header declares, or the index of several files.
 pub fn safetensors_header(bytes: &[u8]) {
     let mut problems = Vec::new();
     match Index::parse(bytes, &mut problems) {
@@ -42,9 +42,9 @@ pub fn safetensors_header(bytes: &[u8]) {
     }
 }
 
-/// `tokenizer.json`, and a text through what it describes.
+/// `tokenizer.json`, and a text tokenized by it.
 pub fn tokenizer(bytes: &[u8]) {
-    // The tiny BERT's, and one that holds all bytes.
+    // The tiny BERT's vocabulary, and one that holds all bytes.
     for (vocabulary, task) in [
         (200, Task::Embed),
         (700, Task::Embed),
@@ -68,7 +68,7 @@ pub fn tokenizer(bytes: &[u8]) {
     }
 }
 
-/// The small files that say how a text ends, and what is declared of the activation.
+/// The small files that describe pooling and what follows, and the declaration of the activation.
 pub fn ending(bytes: &[u8]) {
     let mut problems = Vec::new();
     if pooling::modules(bytes, &mut problems).is_none() {
@@ -93,7 +93,7 @@ pub fn ending(bytes: &[u8]) {
     }
 }
 
-/// `calibration.json`: what is read is written and read again as the same.
+/// `calibration.json`: what is parsed can be written and parsed again to the same value.
 pub fn calibration(bytes: &[u8]) {
     if let Ok(calibration) = Calibration::parse(bytes)
         && let Ok(again) = calibration.to_json()

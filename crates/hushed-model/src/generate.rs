@@ -1,4 +1,4 @@
-//! Greedy generation in the clear: the token of the largest logit, again and again.
+//! Greedy generation in the clear: takes the token with the largest logit, again and again.
 
 pub mod drafts;
 
@@ -14,9 +14,9 @@ use crate::tokens::TokenIds;
 /// Why a generated text ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The model gave the token that ends a text, which is not part of it.
+    /// The model gave the end token, which is not part of the text.
     EndToken,
-    /// As many tokens as were asked for.
+    /// It has as many tokens as requested.
     Most,
     /// The position table has no more rows.
     Positions,
@@ -27,19 +27,19 @@ pub enum Ending {
 pub struct Continued {
     /// Why it ends.
     pub ending: Ending,
-    /// Passes over the model.
+    /// Passes through the model.
     pub passes: usize,
-    /// Drafts that these passes had.
+    /// Drafts in these passes.
     pub drafts: usize,
-    /// Those of them that were right.
+    /// Drafts that were right.
     pub right: usize,
 }
 
-/// Continues a text by at most `most` tokens, each shown as it comes; the text and what follows have at most
-/// [`Public::max_tokens`](crate::Public::max_tokens) tokens. Of equal logits the least id is taken.
+/// Continues a text by at most `most` tokens, each shown as it comes. The text and its continuation have at most
+/// [`Public::max_tokens`](crate::Public::max_tokens) tokens. Among equal logits the lowest id wins.
 ///
 /// # Errors
-/// [`ModelError::NotAGenerator`]; [`TextError::NoRoom`] if not one token has room; those of [`plain::run`].
+/// [`ModelError::NotAGenerator`]; [`TextError::NoRoom`] if there is no room for a token; those of [`plain::run`].
 pub fn greedy(
     model: &Model,
     text: &TokenIds,
@@ -51,11 +51,11 @@ pub fn greedy(
     Ok(drafted(model, text, most, (0, none), shown)?.ending)
 }
 
-/// As [`greedy`], where every pass but the first verifies at most `n` [`drafts`] of the tokens that `guess` gives after
-/// the text so far; each token is shown with the logits that it is the largest of.
+/// As [`greedy`], but every pass after the first verifies at most `n` [`drafts`], the tokens that `guess` gives after
+/// the text so far. Each token is shown with the logits of which it is the largest.
 ///
 /// # Errors
-/// As [`greedy`].
+/// Those of [`greedy`].
 pub fn drafted(
     model: &Model,
     text: &TokenIds,
@@ -85,7 +85,7 @@ pub fn drafted(
             done.ending = Ending::Positions;
             break;
         }
-        // What a pass gives at most beyond the token that it gives anyway.
+        // The most tokens that a pass can give beyond the one that it gives anyway.
         let room = n.min(end.min(limit) - ids.len() - 1);
         let drafts = match (cache.rows(), room) {
             (0, _) | (_, 0) => Vec::new(),
@@ -116,11 +116,11 @@ pub fn drafted(
     Ok(done)
 }
 
-/// The likeliest next tokens, at most `most` of them and the likeliest first, with the logarithms of their
-/// probabilities: of the hidden state of a last row, d numbers, by a head that is `tokens × d`.
+/// The most likely next tokens, at most `most` and in decreasing order, with their log probabilities. Takes the hidden
+/// state of the last row, d numbers, and a head of shape `tokens × d`.
 ///
 /// # Errors
-/// [`ModelError::Mismatch`] for a hidden state of another width.
+/// [`ModelError::Mismatch`] if the hidden state has another width.
 pub fn likeliest(
     head: &Matrix<f32>,
     hidden: &[f64],
@@ -129,21 +129,21 @@ pub fn likeliest(
     Ok(likeliest_of(&logits(head, hidden)?, most))
 }
 
-/// As [`likeliest`], of logits.
+/// As [`likeliest`], from logits.
 #[must_use]
 pub fn likeliest_of(logits: &[f64], most: usize) -> Vec<(u32, f64)> {
     let all = log_sum(logits);
     let mut tokens: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|l| l - all)).collect();
-    // Of equal ones the first.
+    // The sort is stable: among equal ones the first comes first.
     tokens.sort_by(|a, b| b.1.total_cmp(&a.1));
     tokens.truncate(most);
     tokens
 }
 
-/// The natural logarithms of the probabilities of all tokens that may come next; arguments as of [`likeliest`].
+/// The log probabilities of all tokens as the next one; arguments as for [`likeliest`].
 ///
 /// # Errors
-/// As [`likeliest`].
+/// Those of [`likeliest`].
 pub fn log_probabilities(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>, ModelError> {
     let logits = logits(head, hidden)?;
     let all = log_sum(&logits);
@@ -164,14 +164,14 @@ fn logits(head: &Matrix<f32>, hidden: &[f64]) -> Result<Vec<f64>, ModelError> {
     Ok((0..head.rows()).map(|i| logit(head.row(i))).collect())
 }
 
-/// The logarithm of the sum of the exponentials of logits: a logit less it is the logarithm of its probability.
+/// The logarithm of the sum of the exponentials of the logits. A logit minus this is the log probability of its token.
 pub fn log_sum(logits: &[f64]) -> f64 {
     let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = logits.iter().map(|l| (l - greatest).exp()).sum();
     greatest + sum.ln()
 }
 
-/// The place of the largest number, the first of equal ones.
+/// The index of the largest number, the first among equal ones.
 pub fn largest(logits: &[f64]) -> u32 {
     let mut best = (0, f64::NEG_INFINITY);
     for (place, &logit) in (0u32..).zip(logits) {
@@ -187,7 +187,7 @@ mod tests {
     use super::{largest, likeliest};
     use crate::matrix::Matrix;
 
-    /// Against probabilities by hand.
+    /// Compared with probabilities computed by hand.
     #[test]
     fn probabilities_are_of_all_tokens() {
         let head = Matrix::new(3, 2, vec![1.0, 0.0, 0.0, 1.0, -1.0, 2.0]).unwrap();

@@ -1,8 +1,8 @@
 //! Model folders, the tokenizer, and each transformer written once.
 //!
-//! This crate knows no cryptography. It turns a Hugging Face folder and a text or image into numbers and layers, yields
-//! each model as a [`Program`], and runs it in the clear ([`plain`], `f64`), which is the oracle for every private way
-//! of running it.
+//! This crate contains no cryptography. It turns a Hugging Face folder and a text or image into numbers and layers,
+//! gives each model as a [`Program`], and runs it in the clear ([`plain`], `f64`). That is the oracle for every private
+//! way to run it.
 #![forbid(unsafe_code)]
 
 pub mod arch;

@@ -37,19 +37,19 @@ impl<T> Matrix<T> {
         &mut self.data
     }
 
-    /// Row i. Panics if there is none: shapes are checked where a matrix is made.
+    /// Row i. Panics if there is none: shapes are checked when a matrix is made.
     pub fn row(&self, i: usize) -> &[T] {
         &self.data[i * self.cols..(i + 1) * self.cols]
     }
 
-    /// Row i, to be written.
+    /// Row i, mutable.
     pub fn row_mut(&mut self, i: usize) -> &mut [T] {
         &mut self.data[i * self.cols..(i + 1) * self.cols]
     }
 }
 
 impl<T: Copy + Default> Matrix<T> {
-    /// These columns as rows. Panics if there are fewer.
+    /// These columns as rows. Panics if the range is out of bounds.
     pub(crate) fn columns(&self, range: Range<usize>) -> Matrix<T> {
         let mut rows = Matrix::zero(range.len(), self.rows);
         for i in 0..self.rows {
@@ -62,7 +62,7 @@ impl<T: Copy + Default> Matrix<T> {
         rows
     }
 
-    /// All zero.
+    /// A matrix of zeros.
     pub fn zero(rows: usize, cols: usize) -> Matrix<T> {
         Matrix {
             rows,
@@ -72,7 +72,7 @@ impl<T: Copy + Default> Matrix<T> {
     }
 }
 
-/// The shape only: the numbers may be a server's weights.
+/// Prints only the shape: the numbers may be a server's weights.
 impl<T> fmt::Debug for Matrix<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Matrix({} × {})", self.rows, self.cols)

@@ -22,7 +22,7 @@ use crate::program::Program;
 use crate::tokens::{TokenIds, TooLong};
 use crate::vit::VisionNetwork;
 
-/// An encoder or a generator of text, or a classifier of images, with its weights or as shapes only.
+/// A text encoder, a text generator or an image classifier, with its weights or as shapes only.
 #[derive(Clone)]
 pub struct Model {
     /// The public part.
@@ -32,14 +32,14 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads a folder with its weights. If anything in it is unsupported, the error lists all of it.
+    /// Reads a folder with its weights. If anything in it is unsupported, the error lists everything that is.
     pub fn load(folder: &Path) -> Result<Model, ModelError> {
         let (public, weights) = report::open(folder)?;
         Model::of(folder, public, &mut &weights)
     }
 
-    /// The same with matrices that stay in the folder's files: each is read when a step needs it, and not kept. What is
-    /// wrong with their numbers shows only then.
+    /// The same, but matrices stay in the folder's files: each is read when a step needs it, and not kept. Faults in
+    /// their numbers show only then.
     pub fn open(folder: &Path) -> Result<Model, ModelError> {
         let (public, weights) = report::open(folder)?;
         let files = Files::new(folder, weights)?;
@@ -59,7 +59,7 @@ impl Model {
         Ok(Model { public, body })
     }
 
-    /// The same layers without numbers: what a client runs, which has only the public part.
+    /// The same layers without numbers, for a client, which has only the public part.
     pub fn shapes_only(public: &Public) -> Model {
         let Ok(body) = layers::body(&public.config, public.pool, &mut ShapesOnly);
         Model {
@@ -68,7 +68,7 @@ impl Model {
         }
     }
 
-    /// The same model with this declared of its activation.
+    /// The same model with this tolerance declared for its activation.
     #[must_use]
     pub fn declaring(mut self, tolerance: Tolerance) -> Model {
         self.public.config.tolerance = Some(tolerance);
@@ -81,8 +81,8 @@ impl Model {
         self.public.tokens(text, too_long)
     }
 
-    /// The answers to a batch of texts or images, in the clear and in f64: embeddings, a number a class, or the logits
-    /// of the next token.
+    /// The answers to a batch of texts or images, computed in the clear in f64: embeddings, one number per class, or
+    /// the logits of the next token.
     pub fn embed<T: Into<Item>>(&self, items: Vec<T>) -> Result<Vec<Vec<f64>>, ModelError> {
         let pooled = plain::run(&self.program(), items, |_, _| ())?;
         Ok(pooled
@@ -91,24 +91,24 @@ impl Model {
             .collect())
     }
 
-    /// The same model with this declared of its norms, by the names of their steps.
+    /// The same model with these reaches declared for its norms, by step name.
     #[must_use]
     pub fn reaching(mut self, norms: BTreeMap<String, NormReach>) -> Model {
         self.public.config.norms = norms;
         self
     }
 
-    /// Its steps.
+    /// The program of its layers.
     pub fn program(&self) -> Program {
         self.declared(self.body.program())
     }
 
-    /// The same where all rows of a decoder go through its last layer, which otherwise computes the last row alone.
+    /// The same with all rows of a decoder going through its last layer, which otherwise computes the last row alone.
     pub fn program_of_all_rows(&self) -> Program {
         self.declared(self.body.program_of_all_rows())
     }
 
-    /// The same where every row of a decoder gives the logits of the token after it.
+    /// The same with every row of a decoder giving the logits of the token after it.
     pub fn program_of_all_logits(&self) -> Program {
         self.declared(self.body.program_of_all_logits())
     }
@@ -120,12 +120,12 @@ impl Model {
         }
     }
 
-    /// Token vectors and positions, where it reads texts.
+    /// Token vectors and positions, if it reads texts.
     pub fn embedding(&self) -> Option<&Embedding> {
         self.body.embedding()
     }
 
-    /// The encoder's layers, for what runs nothing else.
+    /// The layers of an encoder, for code that runs nothing else.
     ///
     /// # Errors
     /// [`ModelError::NotAnEncoder`].
@@ -138,10 +138,10 @@ impl Model {
         }
     }
 
-    /// The encoder's layers, to be changed.
+    /// The layers of an encoder, mutable.
     ///
     /// # Errors
-    /// As [`Model::encoder`].
+    /// Those of [`Model::encoder`].
     pub fn encoder_mut(&mut self) -> Result<&mut Network, ModelError> {
         match &mut self.body {
             Body::Encoder(network) => Ok(network),
@@ -158,7 +158,7 @@ fn not_an_encoder(architecture: Architecture) -> ModelError {
     }
 }
 
-/// A model with random numbers of realistic ranges: for plans of folders that have no weights.
+/// A model with random numbers in realistic ranges, for plans of folders that have no weights.
 pub fn random_model(public: &Public) -> Model {
     let Ok(body) = layers::body(&public.config, public.pool, &mut Random::new(1));
     Model {
@@ -167,51 +167,50 @@ pub fn random_model(public: &Public) -> Model {
     }
 }
 
-/// The layers of an encoder's configuration without numbers, for plans and for clients.
+/// The layers of an encoder configuration without numbers, for plans and for clients.
 pub fn network_shapes(config: &NetworkConfig, pool: Pool) -> Network {
     let Ok(network) = layers::encoder(config, pool, &mut ShapesOnly);
     network
 }
 
-/// The layers of an encoder's configuration with random numbers of realistic ranges, for benchmarks: the same seed
-/// gives the same layers.
+/// The layers of an encoder configuration with random numbers in realistic ranges, for benchmarks. The same seed gives
+/// the same layers.
 pub fn random_network(config: &NetworkConfig, pool: Pool, seed: u64) -> Network {
     let Ok(network) = layers::encoder(config, pool, &mut Random::new(seed));
     network
 }
 
-/// The layers of a configuration of GPT-2 without numbers.
+/// The layers of a GPT-2 configuration without numbers.
 pub fn gpt2_shapes(config: &NetworkConfig) -> DecoderNetwork {
     let Ok(gpt2) = layers::gpt2(config, &mut ShapesOnly);
     gpt2
 }
 
-/// The layers of a configuration of GPT-2 with random numbers of realistic ranges, as [`random_network`].
+/// The layers of a GPT-2 configuration with random numbers in realistic ranges, as [`random_network`].
 pub fn random_gpt2(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
     let Ok(gpt2) = layers::gpt2(config, &mut Random::new(seed));
     gpt2
 }
 
-/// The layers of a configuration of a vision transformer without numbers.
+/// The layers of a vision transformer configuration without numbers.
 pub fn vit_shapes(config: &NetworkConfig) -> VisionNetwork {
     let Ok(vit) = layers::vit(config, &mut ShapesOnly);
     vit
 }
 
-/// The layers of a configuration of a vision transformer with random numbers of realistic ranges, as
-/// [`random_network`].
+/// The layers of a vision transformer configuration with random numbers in realistic ranges, as [`random_network`].
 pub fn random_vit(config: &NetworkConfig, seed: u64) -> VisionNetwork {
     let Ok(vit) = layers::vit(config, &mut Random::new(seed));
     vit
 }
 
-/// The layers of a configuration of LLaMA without numbers.
+/// The layers of a LLaMA configuration without numbers.
 pub fn llama_shapes(config: &NetworkConfig) -> DecoderNetwork {
     let Ok(llama) = layers::llama(config, &mut ShapesOnly);
     llama
 }
 
-/// The layers of a configuration of LLaMA with random numbers of realistic ranges, as [`random_network`].
+/// The layers of a LLaMA configuration with random numbers in realistic ranges, as [`random_network`].
 pub fn random_llama(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
     let Ok(llama) = layers::llama(config, &mut Random::new(seed));
     llama
@@ -220,15 +219,15 @@ pub fn random_llama(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
 /// Writes the numbers of [`random_llama`], rounded to bf16, to `model.safetensors` in a folder.
 ///
 /// # Errors
-/// Those of writing files.
+/// Fails if the file cannot be written.
 pub fn write_random_llama(config: &NetworkConfig, seed: u64, folder: &Path) -> io::Result<()> {
     layers::write_llama(config, seed, folder)
 }
 
-/// The layers of a configuration of LLaMA whose matrices stay in a folder of weights, as [`Model::open`] has them.
+/// The layers of a LLaMA configuration whose matrices stay in a folder of weights, as with [`Model::open`].
 ///
 /// # Errors
-/// [`FolderError`] for files that cannot be read or belong to another configuration.
+/// [`FolderError`] if files cannot be read or belong to another configuration.
 pub fn stored_llama(config: &NetworkConfig, folder: &Path) -> Result<DecoderNetwork, ModelError> {
     let mut problems = Vec::new();
     let weights = Weights::open(folder, &mut problems);

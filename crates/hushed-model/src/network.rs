@@ -1,7 +1,7 @@
-//! BERT as an encoder of sentences or a classifier (Devlin et al. 2019; Reimers and Gurevych 2019), written once.
+//! BERT as a sentence encoder or a classifier (Devlin et al. 2019; Reimers and Gurevych 2019), written once.
 //!
-//! It embeds and normalises; each layer is attention and feed-forward with a residual sum and a norm after each
-//! (post-norm); at last it pools the rows of a text into one vector, or makes a number a class of its first row.
+//! It embeds and normalises. Each layer is attention and feed-forward, each followed by a residual sum and a norm
+//! (post-norm). Finally it pools the rows of a text into one vector, or maps the first row to one number per class.
 
 use crate::blocks::{Attention, Classifier, Embedding, Norm, Pool};
 use crate::program::{Block, Builder, Program};
@@ -15,9 +15,9 @@ pub struct Network {
     pub embedding_norm: Norm,
     /// In order.
     pub layers: Vec<Layer>,
-    /// Pooling to one row a text, where there is no classifier.
+    /// Pooling to one row per text, if there is no classifier.
     pub pool: Pool,
-    /// The classifier's head, in place of pooling.
+    /// The classifier's head, instead of pooling.
     pub classifier: Option<Classifier>,
 }
 
@@ -28,14 +28,14 @@ pub struct Layer {
     pub attention: Attention,
     /// After its residual sum.
     pub attention_norm: Norm,
-    /// The two wide linear layers, or one that stands for them: [`Block::FeedForward`] or [`Block::Linear`].
+    /// The two wide linear layers, or one in their place: [`Block::FeedForward`] or [`Block::Linear`].
     pub feed_forward: Block,
     /// After its residual sum.
     pub feed_forward_norm: Norm,
 }
 
 impl Network {
-    /// The steps.
+    /// The program of these layers.
     pub fn program(&self) -> Program {
         let (mut p, x) = Builder::new("embed", Block::Embed(self.embedding.clone()));
         let mut x = p.step("embed.norm", Block::Norm(self.embedding_norm.clone()), &[x]);

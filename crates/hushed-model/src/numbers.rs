@@ -1,4 +1,4 @@
-//! The numbers of matrices, which are here or [stored](Stored).
+//! The numbers of matrices, which are in memory or [stored](Stored).
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ impl Linear {
     /// The weights, `outputs × inputs`, read now if they are stored.
     ///
     /// # Errors
-    /// [`ModelError::ShapesOnly`]; [`ModelError::Folder`] for files that cannot be read any more.
+    /// [`ModelError::ShapesOnly`]; [`ModelError::Folder`] if the files can no longer be read.
     pub fn numbers(&self, at: StepId) -> Result<Arc<Matrix<f32>>, ModelError> {
         numbers(at, &self.weights, &self.stored)
     }
 
-    /// The weights, some rows at a time, in order: stored ones are not held. What was seen counts only if this
-    /// succeeds.
+    /// Visits the weights in order, some rows at a time; stored ones are not kept in memory. The visits count only if
+    /// this succeeds.
     ///
     /// # Errors
-    /// As [`Linear::numbers`]; [`ModelError::Mismatch`] for numbers of another shape.
+    /// Those of [`Linear::numbers`]; [`ModelError::Mismatch`] if the numbers have another shape.
     pub fn each_rows(&self, at: StepId, mut visit: impl FnMut(&[f32])) -> Result<(), ModelError> {
         if let (None, Some(stored)) = (&self.weights, &self.stored) {
             return Ok(stored.each_rows(visit)?);
@@ -38,7 +38,7 @@ impl Embedding {
     /// The token vectors, `vocabulary × width`, read now if they are stored.
     ///
     /// # Errors
-    /// As [`Linear::numbers`].
+    /// Those of [`Linear::numbers`].
     pub fn numbers(&self, at: StepId) -> Result<Arc<Matrix<f32>>, ModelError> {
         numbers(at, &self.tokens, &self.stored)
     }

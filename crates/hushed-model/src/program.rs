@@ -1,6 +1,6 @@
-//! A model as data: a flat list of typed steps with edges, which every way of running it interprets.
+//! A model as data: a flat list of typed steps with edges. Every way of running a model interprets this list.
 //!
-//! One type of value crosses edges: a matrix of rows × width for a batch of texts. A program is the published model:
+//! Edges carry one type of value: a matrix of rows × width for a batch of texts. A program is the published model:
 //! nothing is folded, and [`plain`](crate::plain) runs it as it is. Its numbers may be absent: a party that has only
 //! the public part of a model has the same list with shapes.
 
@@ -15,54 +15,54 @@ use crate::blocks::{
 };
 use crate::error::ModelError;
 
-/// The steps of a model, each after those that it reads.
+/// The steps of a model, each after the steps that it reads.
 #[derive(Clone)]
 pub struct Program {
     steps: Vec<Step>,
 }
 
-/// One step: a block and what it reads.
+/// One step: a block and its operands.
 #[derive(Clone)]
 pub struct Step {
     /// Its name.
     pub id: StepId,
-    /// What it does.
+    /// Its operation.
     pub block: Block,
     /// The steps whose values it reads, in order.
     pub operands: Vec<Edge>,
 }
 
-/// What a step does. Its parts are together because private protocols share levels, products and ciphertexts between
-/// them.
+/// The operation of a step. Its parts form one block because private protocols share levels, products and ciphertexts
+/// between them.
 #[derive(Clone)]
 pub enum Block {
-    /// The first step, which reads the texts: a row of the table and one of the positions for every token.
+    /// The first step, which reads the texts: for every token, a row of the token table plus one of positions.
     Embed(Embedding),
-    /// The first step, which reads the images: a row a patch and one before them.
+    /// The first step, which reads the images: one row per patch, preceded by one for the class token.
     Patches(Patches),
     /// Normalises each row of its operand.
     Norm(Norm),
     /// Multi-head attention of its operand over the rows of a text.
     Attention(Attention),
-    /// Two linear layers of its operand with an activation between them.
+    /// Two linear layers with an activation between them.
     FeedForward(FeedForward),
-    /// A linear layer of its operand: a feed-forward block whose activation was pruned and whose layers were merged
-    /// (the Orion kernels paper, §III-D).
+    /// A linear layer: a feed-forward block whose activation was pruned and whose layers were merged (the Orion kernels
+    /// paper, §III-D).
     Linear(Linear),
     /// The sum of its two operands.
     Add,
-    /// One row a text of its operand.
+    /// One row per text of its operand.
     Pool(Pool),
-    /// The numbers of a classifier, from the first row of each text of its operand.
+    /// The numbers of a classifier, from the first row of each text.
     Head(Classifier),
-    /// The head of a language model, without bias: a number a token of the vocabulary, before any softmax, for every
-    /// row of its operand.
+    /// The head of a language model, without a bias: for every row, one number per token of the vocabulary, before any
+    /// softmax.
     Vocabulary(Linear),
-    /// The head of a classifier that is a linear layer: a number a class, for every row of its operand.
+    /// The head of a classifier that is a linear layer: one number per class for every row.
     Classes(Linear),
 }
 
-/// Which block a step is; steps of protocols, which no model has, are none.
+/// The kind of block that a step is part of. Protocol steps, which are in no model, belong to none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// [`Block::Embed`] and [`Block::Patches`].
@@ -71,7 +71,7 @@ pub enum Kind {
     Norm,
     /// [`Block::Attention`].
     Attention,
-    /// [`Block::FeedForward`], and [`Block::Linear`] in its place.
+    /// [`Block::FeedForward`], or [`Block::Linear`] in its place.
     FeedForward,
     /// [`Block::Add`].
     Add,
@@ -84,28 +84,28 @@ pub enum Kind {
 /// A value that a step reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The number of the step that gives it.
+    /// The number of the step that produces it.
     pub from: usize,
     /// No later step reads it.
     pub last: bool,
 }
 
-/// The part of a block that is a norm inside it. Steps before some blocks are called norms.
+/// The part name of a norm inside a block; `norm` is taken by steps before some blocks.
 pub(crate) const SUB_NORM: &str = "sub_norm";
 
-/// The name of a step, or of a part of one. It is ordered by its place in the program; its text is for people.
+/// The name of a step or of a part of one. Names are ordered by position in the program; the text is for people.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId {
     number: usize,
     kind: Kind,
     layer: Option<usize>,
     name: &'static str,
-    /// A part, and a part of it.
+    /// A part, and a part of that part.
     parts: [&'static str; 2],
 }
 
 impl Step {
-    /// The norm that it is, or the one inside its block; and its name.
+    /// The norm of this step, or the one inside its block, with its name.
     pub fn norm(&self) -> Option<(StepId, &Norm)> {
         let inside = self.id.part(SUB_NORM);
         match &self.block {
@@ -147,7 +147,7 @@ impl Block {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn feed_forward_mut(&mut self) -> Option<&mut FeedForward> {
         match self {
             Block::FeedForward(feed_forward) => Some(feed_forward),
@@ -169,14 +169,14 @@ impl Block {
     }
 }
 
-/// No step.
+/// The name of no step.
 impl Default for StepId {
     fn default() -> StepId {
         StepId::outside("")
     }
 }
 
-/// Its text.
+/// Serialised as its text.
 impl Serialize for StepId {
     fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
         to.collect_str(self)
@@ -184,7 +184,7 @@ impl Serialize for StepId {
 }
 
 impl StepId {
-    /// A step of a protocol that no model has, such as `answer`.
+    /// A protocol step that is in no model, such as `answer`.
     pub const fn outside(name: &'static str) -> StepId {
         StepId {
             number: usize::MAX,
@@ -195,7 +195,7 @@ impl StepId {
         }
     }
 
-    /// A part of this step, or of a part of it.
+    /// The name of a part of this step, or of a part of this part.
     #[must_use]
     pub fn part(self, part: &'static str) -> StepId {
         let parts = match self.parts {
@@ -205,18 +205,18 @@ impl StepId {
         StepId { parts, ..self }
     }
 
-    /// What it is, or what it is a part of.
+    /// The kind of the step, also for its parts.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The layer that it lies in, if it lies in one: for progress and checkpoints.
+    /// The layer that the step belongs to, if any: for progress and checkpoints.
     pub const fn layer(&self) -> Option<usize> {
         self.layer
     }
 }
 
-/// `layer.3.attention.weigh`.
+/// Prints a name like `layer.3.attention.weigh`.
 impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(layer) = self.layer {
@@ -240,7 +240,7 @@ impl Program {
         &self.steps
     }
 
-    /// The same steps with what is declared of their norms, by name.
+    /// The same steps with declared reaches for their norms, by name.
     #[must_use]
     pub fn reaching(mut self, norms: &BTreeMap<String, NormReach>) -> Program {
         for step in &mut self.steps {
@@ -252,12 +252,12 @@ impl Program {
         self
     }
 
-    /// The norms, by name, those inside blocks among them.
+    /// The norms with their names, including those inside blocks.
     pub fn norms(&self) -> impl Iterator<Item = (StepId, &Norm)> {
         self.steps.iter().filter_map(Step::norm)
     }
 
-    /// The steps of each layer: what comes before a layer ends in one value, which is all that it reads.
+    /// The steps of each layer. Everything before a layer ends in one value, and the layer reads nothing else.
     pub fn layers(&self) -> Vec<Range<usize>> {
         let mut layers: Vec<Range<usize>> = Vec::new();
         for (number, step) in self.steps.iter().enumerate() {
@@ -276,7 +276,7 @@ impl Program {
         0..first.map_or(self.steps.len(), |layer| layer.start)
     }
 
-    /// The same with its first `count` layers alone, one at least: what follows the layers reads the last that is left.
+    /// The same with only its first `count` layers, at least one. What follows the layers reads the last one left.
     #[must_use]
     pub fn first_layers(&self, count: usize) -> Program {
         let layers = self.layers();
@@ -303,12 +303,12 @@ impl Program {
         }
     }
 
-    /// Runs the steps of `range` in order: `step` is told the number of each and makes its value of those before it,
-    /// which are dropped after their last use. Of what is before the range it reads the last step's value alone,
-    /// `before`. Gives the last value.
+    /// Runs the steps of `range` in order. `step` gets each step's number and computes its value from earlier values,
+    /// which are dropped after their last use. From before the range only the last step's value is read, `before`.
+    /// Returns the last value.
     ///
     /// # Errors
-    /// Those of `step`; [`ModelError::NoValue`] for no steps.
+    /// Those of `step`; [`ModelError::NoValue`] if there are no steps.
     pub fn run<V, E: From<ModelError>>(
         &self,
         range: Range<usize>,
@@ -335,7 +335,7 @@ impl Program {
         })?)
     }
 
-    /// The table of token vectors, where the program reads texts.
+    /// The token table, if the program reads texts.
     pub fn embedding(&self) -> Option<&Embedding> {
         match self.steps.first().map(|step| &step.block) {
             Some(Block::Embed(e)) => Some(e),
@@ -343,7 +343,7 @@ impl Program {
         }
     }
 
-    /// What makes rows of an image, where the program reads images.
+    /// What turns images into rows, if the program reads images.
     pub fn patches(&self) -> Option<&Patches> {
         match self.steps.first().map(|step| &step.block) {
             Some(Block::Patches(patches)) => Some(patches),
@@ -358,7 +358,7 @@ impl Program {
         table.or(patches).unwrap_or(0)
     }
 
-    /// The norm of what is embedded, where layers do not begin with norms of their own.
+    /// The norm after the embedding, if the layers do not begin with norms of their own.
     pub fn embedding_norm(&self) -> Option<&Norm> {
         let before = self.steps.get(self.before_layers()).unwrap_or_default();
         before.iter().find_map(|step| match &step.block {
@@ -367,7 +367,7 @@ impl Program {
         })
     }
 
-    /// The attention of every layer, in order.
+    /// The attention blocks of all layers, in order.
     pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
         self.steps.iter().filter_map(|step| match &step.block {
             Block::Attention(attention) => Some(attention),
@@ -375,7 +375,7 @@ impl Program {
         })
     }
 
-    /// The feed-forward of every layer, in order; none where one linear layer stands for it.
+    /// The feed-forward blocks of all layers, in order; `None` for one linear layer in place of a block.
     pub fn feed_forwards(&self) -> impl Iterator<Item = Option<&FeedForward>> {
         self.steps.iter().filter_map(|step| match &step.block {
             Block::FeedForward(feed_forward) => Some(Some(feed_forward)),
@@ -384,7 +384,7 @@ impl Program {
         })
     }
 
-    /// The head of a classifier of texts, if it ends in one.
+    /// The head of a text classifier, if the program ends in one.
     pub fn classifier(&self) -> Option<&Classifier> {
         match self.steps.last().map(|step| &step.block) {
             Some(Block::Head(classifier)) => Some(classifier),
@@ -392,7 +392,7 @@ impl Program {
         }
     }
 
-    /// The head of a language model, if it ends in one.
+    /// The head of a language model, if the program ends in one.
     pub fn vocabulary(&self) -> Option<&Linear> {
         match self.steps.last().map(|step| &step.block) {
             Some(Block::Vocabulary(head)) => Some(head),
@@ -400,19 +400,19 @@ impl Program {
         }
     }
 
-    /// Every linear layer, in order.
+    /// All linear layers, in order.
     pub fn linears(&self) -> impl Iterator<Item = &Linear> {
         self.steps.iter().flat_map(|step| step.block.linears())
     }
 }
 
-/// Writes a program down, step by step.
+/// Builds a program step by step.
 pub(crate) struct Builder {
     steps: Vec<Step>,
     layer: Option<usize>,
 }
 
-/// The value of a step that has been written down.
+/// The value of a step that has been added.
 #[derive(Clone, Copy)]
 pub(crate) struct Value(usize);
 
@@ -427,12 +427,12 @@ impl Builder {
         (builder, first)
     }
 
-    /// The steps after this belong to this layer, or to none.
+    /// The following steps belong to this layer, or to none.
     pub(crate) fn layer(&mut self, layer: Option<usize>) {
         self.layer = layer;
     }
 
-    /// A step over values of earlier ones.
+    /// Adds a step that reads values of earlier ones.
     pub(crate) fn step(&mut self, name: &'static str, block: Block, operands: &[Value]) -> Value {
         let number = self.steps.len();
         let edge = |value: &Value| Edge {
@@ -458,40 +458,40 @@ impl Builder {
         Value(number)
     }
 
-    /// The program, whose answer is the last step's value.
+    /// The program. Its answer is the value of the last step.
     pub(crate) fn finish(self) -> Program {
         Program { steps: self.steps }
     }
 }
 
-/// The values of a program that is being run: made by steps, read over edges, gone after their last use.
+/// The values of a running program: made by steps, read over edges, dropped after their last use.
 pub struct Values<V> {
     held: Vec<Option<V>>,
 }
 
 impl<V> Values<V> {
-    /// The value that an operand of a step stands for.
+    /// The value of a step's operand.
     ///
     /// # Errors
-    /// [`ModelError::NoValue`] if it is not there: a defect of who runs the program.
+    /// [`ModelError::NoValue`] if it is missing: a defect of the code that runs the program.
     pub fn get(&self, step: &Step, operand: usize) -> Result<&V, ModelError> {
         let held = self.held.get(edge(step, operand)?.from);
         held.and_then(Option::as_ref).ok_or_else(|| gone(step))
     }
 
-    /// The value itself. Where this is not its last use, what later steps read has to be [put back](Values::put_back).
+    /// The value itself. Unless this is its last use, what later steps read must be [put back](Values::put_back).
     ///
     /// # Errors
-    /// As [`Values::get`].
+    /// Those of [`Values::get`].
     pub fn take(&mut self, step: &Step, operand: usize) -> Result<V, ModelError> {
         let held = self.held.get_mut(edge(step, operand)?.from);
         held.and_then(Option::take).ok_or_else(|| gone(step))
     }
 
-    /// What later steps read of an operand that was taken.
+    /// Puts back what later steps read of an operand that was taken.
     ///
     /// # Errors
-    /// As [`Values::get`].
+    /// Those of [`Values::get`].
     pub fn put_back(&mut self, step: &Step, operand: usize, value: V) -> Result<(), ModelError> {
         self.put(edge(step, operand)?.from, value);
         Ok(())
@@ -524,20 +524,20 @@ fn gone(step: &Step) -> ModelError {
     }
 }
 
-/// The numbers of a layer, at a step that cannot do without.
+/// The numbers of a layer, for a step that needs them.
 ///
 /// # Errors
-/// [`ModelError::ShapesOnly`].
+/// [`ModelError::ShapesOnly`] if they are absent.
 pub fn here<T>(at: StepId, numbers: &Option<T>) -> Result<&T, ModelError> {
     numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
         site: at.to_string(),
     })
 }
 
-/// That two things which belong together fit.
+/// Checks that two sizes that belong together are equal.
 ///
 /// # Errors
-/// [`ModelError::Mismatch`] unless the two are equal.
+/// [`ModelError::Mismatch`] if they differ.
 pub fn same(
     at: StepId,
     what: &'static str,

@@ -1,11 +1,11 @@
-//! How the rows of a batch belong to its texts.
+//! Which rows of a batch belong to which text.
 
 use std::ops::Range;
 
 /// The rows of one text: the first `real` are tokens, the rest up to `total` padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextRows {
-    /// Tokens, counting the first and last special ones.
+    /// Tokens, including the first and last special ones.
     pub real: usize,
     /// Rows computed: `total ≥ real`.
     pub total: usize,
@@ -18,7 +18,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Texts of these numbers of tokens, none padded.
+    /// Texts with these numbers of tokens, none padded.
     pub fn unpadded(tokens: &[usize]) -> Rows {
         Rows {
             texts: tokens
@@ -28,7 +28,7 @@ impl Rows {
         }
     }
 
-    /// Texts of these rows; a `total` below `real` is raised to it.
+    /// Texts with these rows; a `total` below `real` is raised to it.
     pub fn new(texts: impl IntoIterator<Item = TextRows>) -> Rows {
         let texts = texts
             .into_iter()
@@ -40,7 +40,7 @@ impl Rows {
         Rows { texts }
     }
 
-    /// One row a text: what pooling leaves.
+    /// One row per text, as after pooling.
     pub fn pooled(&self) -> Rows {
         Rows {
             texts: vec![TextRows { real: 1, total: 1 }; self.texts.len()],
@@ -57,7 +57,7 @@ impl Rows {
         self.texts.iter().map(|t| t.total).sum()
     }
 
-    /// Per text: its rows in the batch, padding included, and how many of them are tokens.
+    /// For each text, its rows in the batch, padding included, and how many of them are tokens.
     pub fn blocks(&self) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
         self.texts.iter().scan(0, |start, t| {
             let block = *start..*start + t.total;

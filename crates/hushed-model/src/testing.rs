@@ -1,5 +1,5 @@
-//! What tests need: a tiny model folder with random weights, the real model's folder, mutations of a corpus (feature
-//! `testing`).
+//! Test helpers (feature `testing`): a tiny model folder with random weights, the real model's folder, mutations of a
+//! corpus.
 
 mod gpt2;
 mod ternary;
@@ -31,9 +31,9 @@ pub use gpt2::{
 pub use ternary::{ternary_config, ternary_network, tiny_ternary, tiny_ternary_with};
 pub use wide::{beyond_formats, small_rows, wide_decoders};
 
-/// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,
-/// inputs of up to 48 tokens, mean pooling to unit length. Its vocabulary has single characters and a few words. Always
-/// the same bytes.
+/// Writes a Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden
+/// columns, inputs of up to 48 tokens, mean pooling to unit length. Its vocabulary has single characters and a few
+/// words. Always writes the same bytes.
 pub fn tiny_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder.join("1_Pooling"))?;
     let write =
@@ -60,10 +60,10 @@ pub fn tiny_folder(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("model.safetensors"), weights)
 }
 
-/// The model of [`tiny_folder`], after `change` of its files.
+/// The model of [`tiny_folder`] after `change` has edited its files.
 ///
 /// # Panics
-/// If the disk is full, or the changed folder is no model.
+/// Panics if the disk is full or the changed folder is not a model.
 pub fn tiny_model_with(change: impl FnOnce(&Path)) -> Model {
     let folder = tempfile::tempdir().expect("a folder");
     tiny_folder(folder.path()).expect("a model's files");
@@ -79,7 +79,7 @@ pub fn tiny_model() -> Model {
 /// Names for three classes.
 pub const TINY_LABELS: [&str; 3] = ["no", "perhaps", "yes"];
 
-/// The same encoder as [`tiny_folder`]'s with a head for these classes, as `BertForSequenceClassification` is saved: no
+/// Writes the encoder of [`tiny_folder`] with a head for these classes, as `BertForSequenceClassification` is saved: no
 /// pooling is declared, and the encoder's tensors are under `bert.`.
 pub fn tiny_classifier_folder(folder: &Path, labels: &[&str]) -> io::Result<()> {
     let write =
@@ -99,7 +99,7 @@ pub fn tiny_classifier_folder(folder: &Path, labels: &[&str]) -> io::Result<()> 
     fs::write(folder.join("model.safetensors"), weights)
 }
 
-/// The sizes of [`tiny_classifier_folder`].
+/// The configuration of [`tiny_classifier_folder`].
 pub fn tiny_classifier_config(labels: &[&str]) -> NetworkConfig {
     NetworkConfig {
         labels: Some(labels.iter().map(|&l| l.to_owned()).collect()),
@@ -107,7 +107,7 @@ pub fn tiny_classifier_config(labels: &[&str]) -> NetworkConfig {
     }
 }
 
-/// The sizes of [`tiny_folder`].
+/// The configuration of [`tiny_folder`].
 pub fn tiny_config() -> NetworkConfig {
     NetworkConfig {
         layers: 2,
@@ -175,7 +175,7 @@ fn tiny_tokenizer_json(vocabulary: &[String]) -> serde_json::Value {
     })
 }
 
-/// A weights file of a configuration with random numbers. A classifier's encoder is under `bert.`.
+/// A weights file for a configuration, with random numbers. A classifier's encoder is under `bert.`.
 pub fn safetensors_of(config: &NetworkConfig) -> io::Result<Vec<u8>> {
     let mut kept = Keeping {
         random: Random::new(7),
@@ -195,7 +195,7 @@ pub fn safetensors_of(config: &NetworkConfig) -> io::Result<Vec<u8>> {
     safetensors::serialize(views.collect::<Result<Vec<_>, _>>()?, None).map_err(io::Error::other)
 }
 
-/// Random tensors, kept to be written.
+/// Keeps random tensors, to be written later.
 struct Keeping {
     random: Random,
     tensors: Vec<(String, Vec<usize>, Vec<u8>)>,
@@ -229,7 +229,7 @@ impl Source for Keeping {
     }
 }
 
-/// A committed folder that scripts/tiny_folders.py wrote: `roberta`, `roberta-classifier`, `xlm-roberta` or
+/// A committed folder written by scripts/tiny_folders.py: `roberta`, `roberta-classifier`, `xlm-roberta` or
 /// `distilbert`.
 pub fn tiny_golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -237,8 +237,8 @@ pub fn tiny_golden(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The folder of all-MiniLM-L6-v2: `HUSHED_MODEL_DIR`, or where `scripts/fetch_model.sh` puts it. Panics with what to
-/// do if there is none.
+/// The folder of all-MiniLM-L6-v2: `HUSHED_MODEL_DIR`, or where `scripts/fetch_model.sh` puts it. If there is none,
+/// panics with instructions.
 pub fn model_folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = match std::env::var_os("HUSHED_MODEL_DIR") {
@@ -264,8 +264,8 @@ pub fn data_lines(name: &str) -> io::Result<Vec<String>> {
         .collect())
 }
 
-/// Calls `body` with every entry of a corpus, then with `count` mutations of them: bytes changed, inserted, deleted,
-/// repeated, cut, or spliced with another entry. The same seed gives the same mutations.
+/// Calls `body` with every entry of a corpus, then with `count` mutations of them: bytes changed, inserted, deleted or
+/// repeated, and entries cut or spliced with another. The same seed gives the same mutations.
 pub fn mutations(corpus: &[Vec<u8>], count: usize, seed: u64, mut body: impl FnMut(&[u8])) {
     corpus.iter().for_each(|entry| body(entry));
     let mut random = Random::new(seed);
@@ -297,12 +297,12 @@ pub fn mutations(corpus: &[Vec<u8>], count: usize, seed: u64, mut body: impl FnM
     }
 }
 
-/// Shapes of the tiny model, for tests of plans.
+/// Shapes of the tiny model, for plan tests.
 pub fn tiny_shapes() -> crate::Network {
     network_shapes(&tiny_config(), Pool::Mean)
 }
 
-/// Texts of some words, of so many rows or a few more.
+/// Texts of a few words, with `rows` rows in total or a few more.
 pub fn wordy(model: &Model, rows: usize) -> Vec<TokenIds> {
     let words =
         "a small test of many words that go on and on and say the same again but not in order";
@@ -322,7 +322,7 @@ pub fn wordy(model: &Model, rows: usize) -> Vec<TokenIds> {
     texts
 }
 
-/// The model with linear layers in place of some of its feed-forward blocks.
+/// The model with linear layers in place of the feed-forward blocks of these layers.
 pub fn pruned(mut model: Model, layers: &[usize]) -> Model {
     let texts = wordy(&model, 2 * model.public.config.width);
     let sample: Vec<Item> = texts.into_iter().map(Item::from).collect();

@@ -1,8 +1,8 @@
 //! Vision transformers (Dosovitskiy et al. 2021) as classifiers of images, written once.
 //!
-//! An image is a row a patch, each a linear map of the patch's numbers, and a class token before them, with learned
-//! positions. Layers are a decoder's with attention to all rows (pre-norm). Row 0 is normalised at last, and a linear
-//! layer of it gives a number a class; of other rows the last layer makes keys and values alone.
+//! An image becomes one row per patch, each a linear map of the patch's numbers, preceded by a class token, with
+//! learned positions. The layers are a decoder's with attention to all rows (pre-norm). Finally row 0 is normalised,
+//! and a linear layer maps it to one number per class; for the other rows the last layer computes only keys and values.
 
 use crate::blocks::{Linear, Norm, Patches, Queries};
 use crate::decoder::{Layer, layers};
@@ -15,14 +15,14 @@ pub struct VisionNetwork {
     pub patches: Patches,
     /// In order.
     pub layers: Vec<Layer>,
-    /// Of row 0.
+    /// Applied to row 0.
     pub norm: Norm,
     /// `d → k`.
     pub classes: Linear,
 }
 
 impl VisionNetwork {
-    /// The steps.
+    /// The program of these layers.
     pub fn program(&self) -> Program {
         let (mut p, x) = Builder::new("patches", Block::Patches(self.patches.clone()));
         let first = layers(&mut p, x, &self.layers, Queries::First);

@@ -1,4 +1,4 @@
-//! Batches under encryption, left with a server and fetched later.
+//! Batches under encryption, submitted to a server and fetched later.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::connection::Connection;
 use crate::errors;
 use crate::work::{self, Reporter};
 
-/// Where a batch goes, with which keys: `hushed._settings.Batching`.
+/// The server of a batch and its keys: `hushed._settings.Batching`.
 #[derive(FromPyObject)]
 pub struct Batching {
     connection: Connection,
@@ -31,25 +31,25 @@ pub struct Batching {
     wanted: Option<String>,
 }
 
-/// State, jobs ahead, layers done, layers in all, seconds left, why it failed.
+/// State, jobs ahead, layers done, total layers, seconds left, reason of a failure.
 type Status = (&'static str, u32, f64, u32, u32, Option<String>);
 
-/// The job of a batch, and the lines that warn of its texts.
+/// The job of a batch, and warnings about its texts.
 type Submitted = (String, Vec<String>);
 
-/// The answers as native float32, one after the other.
+/// The answers as native float32, one after another.
 type Numbers<'py> = Bound<'py, PyByteArray>;
 
-/// The likeliest tokens: their ids, how they read, the logarithms of their probabilities.
+/// The most likely tokens: id, text and log probability.
 type Tokens = Vec<(u32, String, f64)>;
 
-/// The logarithms of the probabilities of a text's tokens, their sum, and its perplexity.
+/// The log probabilities of a text's tokens, their sum, and the text's perplexity.
 type Likelihood = (Vec<f64>, f64, Option<f64>);
 
-/// The logarithm of the probability of each ending, its tokens, the likeliest, by how much, and whether it is right.
+/// The log probability of each ending, its token count, the most likely ending, its lead, and whether it is right.
 type Choice = (Vec<f64>, Vec<usize>, usize, f64, Option<bool>);
 
-/// Encrypts texts and leaves them with the server. `progress(what, done, of)` is called meanwhile.
+/// Encrypts texts and leaves them with the server. Meanwhile calls `progress(what, done, of)`.
 #[pyfunction]
 pub fn batch_submit(
     py: Python<'_>,
@@ -62,7 +62,7 @@ pub fn batch_submit(
     })
 }
 
-/// The same of items, each a line as `hushed score --choices` reads it.
+/// The same for items, each a line in the format of `hushed score --choices`.
 #[pyfunction]
 pub fn batch_submit_items(
     py: Python<'_>,
@@ -97,11 +97,11 @@ fn submit(
         Some(progress) => progress.call1(step).map(|_| ()),
         None => Ok(()),
     };
-    // What an interrupted call has begun ends with the process; the same call goes on from there.
+    // What an interrupted call has begun ends with the process; repeating the call resumes it.
     work::run(py, call, show, || ())?.map_err(|error| errors::serve(py, &error))
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[pyfunction]
 pub fn batch_status(py: Python<'_>, batching: Batching, job: String) -> PyResult<Status> {
     let state = act(py, batching, job, |remote, job| remote.status(job))?;
@@ -122,7 +122,7 @@ pub fn batch_status(py: Python<'_>, batching: Batching, job: String) -> PyResult
     })
 }
 
-/// The answers of a job that is done.
+/// The answers of a finished job.
 #[pyfunction]
 pub fn batch_result(
     py: Python<'_>,
@@ -135,7 +135,7 @@ pub fn batch_result(
     Ok((PyByteArray::new(py, &bytes), answer.embeddings.len()))
 }
 
-/// The likeliest tokens after each text of a job that is done, at most `top`.
+/// The most likely tokens after each text of a finished job, at most `top`.
 #[pyfunction]
 pub fn batch_next(
     py: Python<'_>,
@@ -144,7 +144,7 @@ pub fn batch_next(
     top: usize,
 ) -> PyResult<Vec<Tokens>> {
     opened(py, batching, job, move |answer| {
-        // What is not a decoder's has been refused.
+        // Answers that are not a decoder's have been refused.
         let texts = answer.head.iter().flat_map(|head| {
             let texts = 0..answer.embeddings.len();
             texts.map(|text| head.likeliest(answer.last_row(text), top))
@@ -157,7 +157,7 @@ pub fn batch_next(
     })
 }
 
-/// How likely the texts of a job that is done are: the same texts again.
+/// The likelihoods of the texts of a finished job; takes the same texts again.
 #[pyfunction]
 pub fn batch_score(
     py: Python<'_>,
@@ -175,7 +175,7 @@ pub fn batch_score(
     })
 }
 
-/// Which endings are the likeliest, of the items of a job that is done: the same items again.
+/// The most likely endings for the items of a finished job; takes the same items again.
 #[pyfunction]
 pub fn batch_choose(
     py: Python<'_>,
@@ -190,7 +190,7 @@ pub fn batch_choose(
     })
 }
 
-/// What is made of the answers of a job that is done, if its canary's is right.
+/// What `made` computes from the answers of a finished job, if the answer to its canary is right.
 fn opened<T: Send + 'static>(
     py: Python<'_>,
     batching: Batching,
@@ -204,13 +204,13 @@ fn opened<T: Send + 'static>(
     })
 }
 
-/// Deletes what is kept of a job.
+/// Deletes everything kept for a job.
 #[pyfunction]
 pub fn batch_forget(py: Python<'_>, batching: Batching, job: String) -> PyResult<()> {
     act(py, batching, job, |remote, job| remote.forget(job))
 }
 
-/// Does something with a job of these keys.
+/// Applies `act` to a job of these keys.
 fn act<T: Send + 'static>(
     py: Python<'_>,
     batching: Batching,
@@ -225,7 +225,7 @@ fn act<T: Send + 'static>(
     work::quietly(py, call)?.map_err(|error| errors::serve(py, &error))
 }
 
-/// What is under way, how much of it is done, and of how much.
+/// The current activity, the amount done, and the total.
 type Step = (&'static str, u64, u64);
 
 fn step(event: &RemoteEvent) -> Option<Step> {
@@ -247,7 +247,7 @@ impl Batching {
             most_bytes: self.max_key_bytes,
             ..KeygenOptions::days(self.days)
         });
-        // Python has seen to it that it is one of these.
+        // Python has checked that it is one of these.
         let named = ["public", "bucket", "private"].into_iter();
         let lengths = self.lengths.as_deref();
         let wanted = self.wanted.as_deref().map(|wanted| match wanted {

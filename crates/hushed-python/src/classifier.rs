@@ -16,13 +16,13 @@ use crate::{errors, plan, work};
 pub struct Classifier {
     kept: Arc<Mutex<Kept>>,
     labels: Vec<String>,
-    /// What is given of each text.
+    /// What is returned for each text.
     answers: Answers,
     max_tokens: usize,
     bundle: String,
 }
 
-/// What is given of a text: its label, the likeliest labels, or all logits in the order of the labels.
+/// The answer to a text: its label, the most likely labels, or all logits in the order of the labels.
 #[derive(IntoPyObject)]
 enum Answer {
     Label(String),
@@ -51,7 +51,7 @@ impl Classifier {
         self.labels.clone()
     }
 
-    /// Most tokens of a text.
+    /// Most tokens in a text.
     #[getter]
     fn max_tokens(&self) -> usize {
         self.max_tokens
@@ -79,7 +79,7 @@ impl Classifier {
         )?;
         let classes = done.map_err(|error| errors::serve(py, &error))?;
         let answers = classes.into_iter().map(|class| self.answer(class));
-        // A later session of a server that was started again.
+        // Can happen in a later session, after the server was restarted.
         answers
             .collect::<Option<_>>()
             .ok_or_else(|| errors::usage(py, "usage", "the server opens less than it did before"))
@@ -92,7 +92,7 @@ impl Classifier {
 }
 
 impl Classifier {
-    /// What is wanted of a text; `None` if less was opened.
+    /// The requested answer; `None` if the server opened less.
     fn answer(&self, class: Class) -> Option<Answer> {
         let Some(wanted) = self.answers.top() else {
             return class.logits.map(Answer::Logits);

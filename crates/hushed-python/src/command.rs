@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use pyo3::prelude::*;
 
-/// Runs the command with these arguments, the program's name first; returns its exit code.
+/// Runs the command with these arguments, beginning with the program name; returns its exit code.
 #[pyfunction]
 pub fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| hushed_cli::run(arguments))

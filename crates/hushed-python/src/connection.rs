@@ -21,7 +21,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Python has seen to it that exactly one of pin and ca is there.
+    /// The client's configuration. Python has checked that exactly one of pin and ca is given.
     pub fn config(self) -> Result<ClientConfig, ServeError> {
         let trust = match (self.pin, self.ca) {
             (None, Some(ca)) => ServerTrust::CaFile(ca),

@@ -21,7 +21,7 @@ pub struct How {
     public_table: bool,
 }
 
-/// What a call cost, as a dictionary: the fields of `hushed.Cost`.
+/// The cost of a call as a dictionary, with the fields of `hushed.Cost`.
 #[derive(IntoPyObject)]
 struct Cost {
     tokens: Vec<usize>,
@@ -51,13 +51,13 @@ impl Encoder {
         Ok(Self { encoder })
     }
 
-    /// Numbers of an answer.
+    /// Numbers per answer.
     #[getter]
     fn width(&self) -> usize {
         self.encoder.facts().width
     }
 
-    /// Most tokens of a text.
+    /// Most tokens in a text.
     #[getter]
     fn max_tokens(&self) -> usize {
         self.encoder.facts().max_tokens
@@ -69,7 +69,7 @@ impl Encoder {
         self.encoder.facts().prompts.clone()
     }
 
-    /// Whether a text behind a prompt is answered as the published model answers it.
+    /// Whether a text after a prompt is answered as by the published model.
     #[getter]
     fn pools_prompts(&self) -> bool {
         self.encoder.facts().pools_prompts
@@ -81,8 +81,8 @@ impl Encoder {
         self.encoder.facts().bundle.to_string()
     }
 
-    /// The answers as native float32, one after the other, and their cost. `progress(done, of)` is called in units of a
-    /// layer of a text.
+    /// The answers as native float32, one after another, and their cost. Calls `progress(done, of)`, in units of one
+    /// layer of one text.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -133,7 +133,7 @@ impl Encoder {
 }
 
 impl How {
-    /// As the library takes them.
+    /// The library's options.
     pub fn options(&self) -> Options {
         Options {
             too_long: match self.truncate {

@@ -4,7 +4,7 @@ use hushed_mpc::plan::PlanError;
 use hushed_serve::{Category, ServeError};
 use pyo3::prelude::*;
 
-/// The exception of this exit code, with its stable name (docs/errors.md).
+/// The exception for this exit code, with its stable name (docs/errors.md).
 pub fn exception(py: Python<'_>, exit_code: u8, name: &str, message: &str) -> PyErr {
     let made = py
         .import("hushed._errors")
@@ -21,7 +21,7 @@ pub fn serve(py: Python<'_>, error: &ServeError) -> PyErr {
     exception(py, code, error.name(), &error.to_string())
 }
 
-/// A folder that has no plan, or lengths that it does not take.
+/// A folder without a plan, or lengths that the plan does not accept.
 pub fn plan(py: Python<'_>, error: PlanError) -> PyErr {
     match error {
         PlanError::Model(error) => serve(py, &error.into()),

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use crate::connection::Connection;
 use crate::{classifier, errors, plan, work};
 
-/// How often Python's signal handlers get a chance.
+/// How often Python's signal handlers get to run.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How to continue a text: `hushed._settings.Wanted`.
@@ -36,7 +36,7 @@ struct Wanted {
     public_table: bool,
 }
 
-/// What is added to logits: `hushed._settings.Penalties`.
+/// What is added to the logits: `hushed._settings.Penalties`.
 #[derive(FromPyObject)]
 struct Penalised {
     presence: f64,
@@ -48,46 +48,46 @@ struct Penalised {
 #[pyclass(frozen, module = "hushed._native")]
 pub struct Generator {
     kept: Arc<Mutex<Kept>>,
-    /// Of the text under way.
+    /// The text in progress.
     current: Mutex<Option<Arc<Text>>>,
     max_tokens: usize,
     bundle: String,
 }
 
-/// A text that is being continued.
+/// A text in progress.
 #[pyclass(frozen, module = "hushed._native")]
 pub struct Generation {
     text: Arc<Text>,
 }
 
-/// Nobody can take its pieces any more. The generator holds the text as well, so it would not end by itself.
+/// Nobody can take pieces any more. The generator also holds the text, so it would not end by itself.
 impl Drop for Generation {
     fn drop(&mut self) {
         self.text.end();
     }
 }
 
-/// What generator and iterator share of a text.
+/// What generator and iterator share about a text.
 struct Text {
-    /// `None` once it has ended, or another one has begun.
+    /// `None` once the text has ended or another one has begun.
     pieces: Mutex<Option<Receiver<Piece>>>,
-    /// Raised to end its pass at the next step.
+    /// Set to end the pass at the next step.
     stop: Arc<AtomicBool>,
     finish: Mutex<Option<&'static str>>,
-    /// What is known of the piece that was taken last.
+    /// What is known about the piece taken last.
     taken: Mutex<Taken>,
 }
 
-/// What is known of a piece beside its text.
+/// What is known about a piece besides its text.
 #[derive(Clone, Default)]
 struct Taken {
-    /// The likeliest tokens.
+    /// The most likely tokens.
     top: Vec<u32>,
-    /// What had become of drafts.
+    /// The drafts so far.
     drafted: Drafted,
 }
 
-/// What comes of a token: what it adds to the text, what else is known, and why it is the last, if it is.
+/// The result for a token: the text it adds, what else is known, and why it is the last, if it is.
 type Piece = Result<(String, Taken, Option<Finish>), ServeError>;
 
 #[pymethods]
@@ -105,7 +105,7 @@ impl Generator {
         })
     }
 
-    /// Most tokens of a text and its continuation.
+    /// Most tokens in a text and its continuation.
     #[getter]
     fn max_tokens(&self) -> usize {
         self.max_tokens
@@ -117,12 +117,12 @@ impl Generator {
         &self.bundle
     }
 
-    /// Begins to continue a text; ends the one before.
+    /// Begins to continue a text; ends the previous one.
     fn generate(&self, py: Python<'_>, prompt: String, wanted: Wanted) -> PyResult<Generation> {
         self.start(py, Said::Text(Prompt::text(prompt)), wanted)
     }
 
-    /// Begins to answer a conversation, pairs of role and content; ends the text before.
+    /// Begins to answer a conversation, given as pairs of role and content; ends the previous text.
     fn chat(
         &self,
         py: Python<'_>,
@@ -148,7 +148,7 @@ impl Generator {
     }
 }
 
-/// What is to be continued.
+/// What to continue.
 enum Said {
     Text(Prompt),
     Chat(Vec<Message>),
@@ -159,7 +159,7 @@ impl Generator {
         work::first_process(py)?;
         let options = wanted.options();
         let options = options.map_err(|error| errors::serve(py, &error))?;
-        // At most one pass is ahead of what is taken: its piece waits here before the next pass begins.
+        // At most one pass runs ahead: its piece waits here until taken, before the next pass begins.
         let (send, pieces) = sync_channel(0);
         let text = Arc::new(Text {
             pieces: Mutex::new(Some(pieces)),
@@ -228,27 +228,27 @@ impl Generation {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ids of the likeliest tokens of the pass whose piece was taken last, its own first.
+    /// The ids of the most likely tokens of the pass whose piece was taken last, its own token first.
     #[getter]
     fn top(&self) -> Vec<u32> {
         self.text.taken().top.clone()
     }
 
-    /// Passes, drafts that they had, and those that were right, when the pass of the piece taken last had ended.
+    /// Passes, their drafts, and the right ones among them, up to the pass whose piece was taken last.
     #[getter]
     fn drafted(&self) -> (usize, usize, usize) {
         let drafted = self.text.taken().drafted;
         (drafted.passes, drafted.drafts, drafted.right)
     }
 
-    /// Ends it before its end.
+    /// Ends the text early.
     fn close(&self) {
         self.text.end();
     }
 }
 
 impl Text {
-    /// A piece, if one comes before signals are looked for; `None` if none will.
+    /// The next piece, if one comes before signals are checked; `None` if there will be no more.
     fn next(&self) -> Option<Result<Piece, RecvTimeoutError>> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let piece = pieces.as_ref()?.recv_timeout(LOOK);
@@ -275,7 +275,7 @@ impl Text {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody takes pieces any more: its thread ends after the pass under way, and the session is free.
+    /// Nobody takes pieces any more: the thread ends after the current pass, and the session is free.
     fn end(&self) {
         *self.pieces.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -310,7 +310,7 @@ impl Wanted {
     }
 }
 
-/// Runs passes as long as somebody takes what they give.
+/// Runs passes as long as somebody takes their pieces.
 fn go(
     kept: &Mutex<Kept>,
     said: &Said,
@@ -319,7 +319,7 @@ fn go(
     send: &SyncSender<Piece>,
 ) {
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    // More tokens than a session takes are refused by name in the call below.
+    // The call below refuses more tokens than a session takes, with a named error.
     let texts = options.max_tokens.min(kept.max_texts());
     let done = kept.run(texts, |client| {
         client.stop_when(Arc::clone(stop));
@@ -336,7 +336,7 @@ fn go(
                 break;
             }
         }
-        // A session that is over is not kept for the next text.
+        // A finished session is not kept for the next text.
         generation.end()
     });
     if let Err(error) = done {

@@ -1,7 +1,7 @@
 //! The extension module `hushed._native`: conversions between Python's objects and the libraries.
 //!
 //! What a Python user sees is in `python/hushed`: the signatures of `sentence-transformers`, numpy arrays, the errors.
-//! Here a call takes plain objects, runs without the interpreter's lock in a thread of its own, and looks for signals
+//! Here a call takes plain objects, runs in its own thread without the interpreter's lock, and checks for signals
 //! meanwhile ([`work`]).
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a run will cost, before it runs.
+//! The cost of a run, before it runs.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 
 use crate::{errors, work};
 
-/// What is opened of a text or token, as it is written.
+/// Parses what is opened of a text or token.
 pub fn opened(py: Python<'_>, answers: &str) -> PyResult<Answers> {
     let wrong = |what| errors::usage(py, "usage", &format!("answers={answers:?}: give {what}"));
     answers.parse().map_err(wrong)
 }
 
-/// What a client wants opened, of a server that opens `found`.
+/// What a client wants opened, checked against a server that opens `found`.
 pub fn enough(py: Python<'_>, wanted: &str, found: Answers) -> PyResult<Answers> {
     let wanted = opened(py, wanted)?;
     match found.includes(wanted) {
@@ -29,7 +29,7 @@ pub fn enough(py: Python<'_>, wanted: &str, found: Answers) -> PyResult<Answers>
     }
 }
 
-/// The plan of one pass over texts of these numbers of tokens, as JSON.
+/// The plan for one pass over texts with these numbers of tokens, as JSON.
 #[pyfunction]
 pub fn plan(
     py: Python<'_>,

@@ -19,7 +19,7 @@ pub struct Searcher {
     bundle: String,
 }
 
-/// A place and, where they were asked for, a text and a score.
+/// The index of a document and, if requested, its text and score.
 type Hit = (u32, Option<String>, Option<f64>);
 
 #[pymethods]
@@ -36,13 +36,13 @@ impl Searcher {
         })
     }
 
-    /// How many documents there were when the session began.
+    /// The number of documents when the session began.
     #[getter]
     fn documents(&self) -> usize {
         self.documents
     }
 
-    /// Most tokens of a query.
+    /// Most tokens in a query.
     #[getter]
     fn max_tokens(&self) -> usize {
         self.max_tokens
@@ -54,7 +54,7 @@ impl Searcher {
         &self.bundle
     }
 
-    /// The nearest documents, in order: how many are wanted, and whether with their texts and scores.
+    /// The nearest documents, in order. `wanted` is how many, and whether with texts and scores.
     fn search(
         &self,
         py: Python<'_>,

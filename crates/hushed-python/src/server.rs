@@ -69,13 +69,13 @@ impl Server {
         &self.bundle
     }
 
-    /// Lets passes in progress finish and ends the server. A forked process has none to end.
+    /// Finishes the passes in progress and ends the server. A forked process has no server to end.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.process != std::process::id() {
             return Ok(());
         }
         self.stop.store(true, Ordering::SeqCst);
-        // The lock is not held while waiting: a second caller would wait for it with the interpreter's lock.
+        // The lock is not held while waiting: a second caller would wait for it while holding the interpreter's lock.
         let thread = self
             .thread
             .lock()
@@ -127,7 +127,7 @@ impl Drop for Server {
 }
 
 impl Serving {
-    /// A server for this machine alone.
+    /// The configuration of a server for this machine only.
     fn config(self, answers: Answers) -> ServerConfig {
         let mut config = ServerConfig::local(self.folder, self.certificates);
         config.entrance.listen = format!("127.0.0.1:{}", self.port);

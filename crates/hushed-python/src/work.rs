@@ -1,4 +1,4 @@
-//! Long calls: in a thread of their own, so that Python runs meanwhile and signals are seen.
+//! Long calls run in their own thread, so that Python keeps running and signals are noticed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -10,13 +10,13 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// How often Python's signal handlers get a chance.
+/// How often Python's signal handlers get to run.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a call's thread reports.
+/// A report from a call's thread.
 enum Report<T, P> {
     Progress(P),
-    /// `None`: it panicked.
+    /// The result; `None` if the call panicked.
     Ended(Option<T>),
 }
 
@@ -24,15 +24,15 @@ enum Report<T, P> {
 pub struct Reporter<T, P>(Sender<Report<T, P>>);
 
 impl<T, P> Reporter<T, P> {
-    /// Has `P` shown, if anybody still listens.
+    /// Passes `P` on to be shown, if anyone still listens.
     pub fn progress(&self, progress: P) {
-        // An interrupted caller has gone.
+        // An interrupted caller is gone.
         let _ = self.0.send(Report::Progress(progress));
     }
 }
 
-/// Runs `call` in a thread, without the interpreter's lock, and shows its progress by `show`. An exception of `show` or
-/// of a signal handler (Ctrl-C) ends the wait at once, after `stop` has told the thread to end by itself.
+/// Runs `call` in a thread, without the interpreter's lock, and passes its progress to `show`. An exception in `show`
+/// or in a signal handler (Ctrl-C) ends the wait at once, after `stop` has told the thread to end.
 pub fn run<T: Send + 'static, P: Send + 'static>(
     py: Python<'_>,
     call: impl FnOnce(Reporter<T, P>) -> T + Send + 'static,
@@ -78,7 +78,7 @@ pub fn run<T: Send + 'static, P: Send + 'static>(
     }
 }
 
-/// [`run`] for a call that shows nothing and needs no end.
+/// [`run`] for a call that shows no progress and need not be stopped.
 pub fn quietly<T: Send + 'static>(
     py: Python<'_>,
     call: impl FnOnce() -> T + Send + 'static,
@@ -86,18 +86,18 @@ pub fn quietly<T: Send + 'static>(
     run(py, |_: Reporter<T, ()>| call(), |_, ()| Ok(()), || ())
 }
 
-/// A report, if one comes before the next look. The channel comes back with it: it is not shared between threads, and
-/// what runs without the interpreter's lock could be in another.
+/// The next report, if one comes before the next look. The channel is returned with it, because it is not shared
+/// between threads, and code without the interpreter's lock could run in another thread.
 fn next<R>(reports: Receiver<R>) -> (Receiver<R>, Result<R, RecvTimeoutError>) {
     let report = reports.recv_timeout(LOOK);
     (reports, report)
 }
 
 /// The process that made the first call. A child of `fork` has a copy of the thread pool without its threads, and would
-/// wait for them for ever.
+/// wait for them forever.
 static PROCESS: OnceLock<u32> = OnceLock::new();
 
-/// That no other process has made a call before.
+/// Checks that no other process has made a call before.
 pub fn first_process(py: Python<'_>) -> PyResult<()> {
     let here = std::process::id();
     if *PROCESS.get_or_init(|| here) == here {

@@ -1,4 +1,4 @@
-//! `hushed-server DIR` serves a model, `hushed-server run` runs one under encryption, and it can do nothing else. Built
+//! `hushed-server DIR` serves a model and `hushed-server run` runs one under encryption; it can do nothing else. Built
 //! without the client's code, for machines that must not have it.
 
 #![forbid(unsafe_code)]
@@ -12,7 +12,7 @@ use hushed_serve::{
     ServeArguments, ServeConfig, ServeError, Server, ServerConfig, logging, signals,
 };
 
-/// Serves a model to clients whose texts it never sees.
+/// Serve a model to clients whose texts the server never sees.
 ///
 /// Prints one line with the address, the SHA-256 of its certificate and the hash of its public bundle, then logs to
 /// standard error until SIGTERM or SIGINT.
@@ -28,17 +28,17 @@ struct Arguments {
     verb: Option<Verb>,
     #[command(flatten)]
     serve: Option<ServeArguments>,
-    // Beside the others and not in them: arguments that may be absent as a whole have none of others' in them.
+    // Not nested in the others: an argument group that may be absent cannot contain another group.
     #[command(flatten)]
     fhe: FheServeArguments,
-    /// One JSON object a line instead of text
+    /// Print one JSON object per line instead of text
     #[arg(long, global = true, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Runs a batch of encrypted texts from files to a file; needs no secret of the client
+    /// Run a batch of encrypted texts from files to a file; needs no secret of the client
     Run(RunArguments),
 }
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             logging::to_stderr(arguments.json, serve.debug);
             run_server(serve, &arguments.fhe, arguments.json)
         }
-        // The parser asks for one of the two.
+        // The parser requires one of the two.
         (None, None) => return ExitCode::from(2),
     };
     match done {

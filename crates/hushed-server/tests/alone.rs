@@ -1,8 +1,8 @@
-//! The server's binary, built alone, has no client code: the client's marker and its module's name are in no byte of
-//! it. (That a program with the client does contain the marker is a test of `hushed-serve`.)
+//! The server's binary, built alone, has no client code: neither the client's marker nor the name of its module occurs
+//! in it. (A test of `hushed-serve` checks that a program with the client does contain the marker.)
 //!
-//! Built alone, because cargo unites the features of everything that one command builds: `cargo test --workspace` makes
-//! a server with the client's code in it, which nobody installs.
+//! Built alone, because cargo unites the features of everything that one command builds: `cargo test --workspace`
+//! builds a server with the client's code in it, which nobody installs.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ fn contains(bytes: &[u8], what: &str) -> bool {
     bytes.windows(what.len()).any(|w| w == what.as_bytes())
 }
 
-/// The names of an ELF file's symbols: its section `.strtab`.
+/// The symbol names of an ELF file: its section `.strtab`.
 fn symbol_names(elf: &[u8]) -> &[u8] {
     let word = |at: usize, bytes: usize| -> usize {
         let part = elf[at..at + bytes].iter().rev();
         part.fold(0, |word, &byte| word << 8 | usize::from(byte))
     };
     assert_eq!(&elf[..5], b"\x7fELF\x02", "a 64-bit ELF file");
-    // Offset of the section headers, their size, their number, and the section with their names.
+    // Offset of the section headers, their size, their number, and the section that holds their names.
     let (headers, size, count) = (word(0x28, 8), word(0x3a, 2), word(0x3c, 2));
     let section = |i: usize| {
         let at = headers + i * size;
@@ -40,15 +40,15 @@ fn symbol_names(elf: &[u8]) -> &[u8] {
     &elf[start..start + length]
 }
 
-/// Our crates in the server, but for the kernels.
+/// Our crates in the server, except the kernels.
 const OURS: [&str; 10] = [
     "ckks", "fhe", "lower", "model", "mpc", "net", "rlwe", "serve", "server", "twopc",
 ];
 
-/// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, where most of what is not
-/// ours lies already. Our crates are compiled once more, as their features are others; so with little optimisation,
-/// which decides what is inlined and not what is there. A level for the whole profile would compile all that is not
-/// ours again. The kernels keep theirs: the program serves a text.
+/// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, which already holds most of
+/// the foreign crates. Our crates are compiled again, because their features differ; with little optimisation, which
+/// changes what is inlined and not what is there. A level for the whole profile would recompile the foreign crates too.
+/// The kernels keep theirs: the program serves a text.
 fn build() -> PathBuf {
     let here = Path::new(env!("CARGO_BIN_EXE_hushed-server"));
     let target = here.parent().and_then(Path::parent).unwrap();
@@ -87,7 +87,7 @@ fn built_alone_it_serves_and_has_no_client_code() {
     for marker in MARKERS {
         assert!(!contains(&bytes, marker), "{marker}");
     }
-    // Symbols and line tables name each module whose code is there.
+    // Symbols and line tables name each module whose code is present.
     for there in [
         "hushed_serve5twopc6server",
         "hushed_serve3fhe3run",
@@ -106,7 +106,7 @@ fn built_alone_it_serves_and_has_no_client_code() {
     ] {
         assert!(!contains(&bytes, not), "{not}");
     }
-    // Nothing opens a ciphertext of a run: the engine's decryption is compiled, and not linked.
+    // Nothing decrypts a ciphertext of a run: the engine's decryption is compiled but not linked.
     let symbols = symbol_names(&bytes);
     assert!(contains(symbols, "hushed_ckks"));
     assert!(!contains(symbols, "9Decryptor"));
@@ -154,7 +154,7 @@ fn built_alone_it_serves_and_has_no_client_code() {
     serves(&binary);
 }
 
-/// Starts it as an operator would, asks it one text, and ends it by SIGTERM.
+/// Starts the server as an operator would, sends it one text, and ends it with SIGTERM.
 fn serves(binary: &Path) {
     let folder = tempfile::tempdir().unwrap();
     tiny_folder(folder.path()).unwrap();

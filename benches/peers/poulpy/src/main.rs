@@ -1,8 +1,8 @@
-//! poulpy's CKKS beside ours: one JSON object a line, fields as in docs/benchmarks.md.
+//! poulpy's CKKS for comparison with ours: one JSON object per line, with the fields of docs/benchmarks.md.
 //!
 //!     peer-poulpy ops | boot [repetitions]
 //!
-//! Its IFMA backend on one core. `boot` runs the fastest full-slot preset, which transforms slots to coefficients
+//! Uses its IFMA backend on one core. `boot` runs the fastest full-slot preset, which transforms slots to coefficients
 //! first.
 
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ fn ops() {
             slots: SlotsKind::Complex,
             log_sparsity: 0,
         },
-        // 46 + 6 = 52 bits: one limb a plaintext.
+        // 46 + 6 = 52 bits: one limb per plaintext.
         prec_log_budget: 6,
         hw: 1024,
         dsize: 4,
@@ -99,7 +99,7 @@ fn ops() {
     let slots = n / 2;
     let re: Vec<f64> = (0..slots).map(|i| ((i * 37 % 1001) as f64) / 1001.0 - 0.5).collect();
     let im: Vec<f64> = (0..slots).map(|i| ((i * 91 % 1003) as f64) / 1003.0 - 0.5).collect();
-    // The widths of ours at 2, 6, 13 and 28 rescales left.
+    // The widths of our ciphertexts with 2, 6, 13 and 28 rescales left.
     for bits in [130, 290, 570, 1280] {
         let mut pt = module.ckks_plaintext_alloc_from_slots(slots, base2k.into(), (log_delta + 6).into());
         pt.set_meta(p.prec_meta);

@@ -1,5 +1,5 @@
-//! The negacyclic transform of one polynomial with the crate `tfhe-ntt`: one JSON object a line, fields as in
-//! docs/benchmarks.md. Primes of 50 bits use its AVX-512 IFMA kernel where the processor has it.
+//! The negacyclic transform of one polynomial with the crate `tfhe-ntt`: one JSON object per line, with the fields of
+//! docs/benchmarks.md. 50-bit primes use its AVX-512 IFMA kernel if the processor has it.
 #![forbid(unsafe_code)]
 
 use std::time::Instant;
@@ -8,7 +8,7 @@ use tfhe_ntt::prime64::Plan;
 
 const RUNS: usize = 41;
 const DISCARDED: usize = 5;
-/// Coefficients transformed between two looks at the clock.
+/// Coefficients transformed between two readings of the clock.
 const BATCH: usize = 1 << 20;
 
 fn main() {
@@ -87,7 +87,7 @@ fn largest_prime(bits: u32, n: u64) -> u64 {
         .expect("there are many")
 }
 
-/// Miller and Rabin's test, with the bases that decide every 64-bit number.
+/// The Miller–Rabin test, with bases that decide every 64-bit number.
 fn is_prime(q: u64) -> bool {
     let mul = |a: u64, b: u64| ((a as u128 * b as u128) % q as u128) as u64;
     let pow = |mut base: u64, mut e: u64| {

@@ -1,18 +1,18 @@
-//! The methods that [`hushed_ckks::lintrans::LinearTransform`] is measured against, written with the evaluator's
-//! rotations, plaintext products and rescales. They compute the same products; what differs is how many key switches of
-//! which kind that takes.
+//! The methods that [`hushed_ckks::lintrans::LinearTransform`] is compared with, written with the evaluator's
+//! rotations, plaintext products and rescales. They compute the same products, with different numbers and kinds of key
+//! switches.
 //!
 //! | method | rotations of d × d | decompositions | levels |
 //! |---|---|---|---|
 //! | [`SingleHoisted`] baby-step giant-step (Halevi and Shoup, CRYPTO 2018) | n₁ − 1 + n₂ − 1 | n₂ | 1 |
-//! | [`PackedRows`] (the row method of the Orion kernels paper, §IV-A; Gazelle's packing) | ⌈d·d/n⌉·(log₂ d + 1) − 1 | as many | 2 |
+//! | [`PackedRows`] (row method, Orion kernels paper §IV-A; Gazelle packing) | ⌈d·d/n⌉·(log₂ d + 1) − 1 | as many | 2 |
 
 use std::collections::BTreeMap;
 
 use hushed_ckks::lintrans::{Diagonals, LinTransError, Split};
 use hushed_ckks::{Ciphertext, CkksError, Complex64, Encoder, Evaluator, Plaintext, Scale};
 
-/// The scale of a plaintext whose product with a ciphertext of `limbs` primes is rescaled: that of the prime that goes.
+/// The scale of a plaintext whose product with a ciphertext of `limbs` primes is rescaled: that of the dropped prime.
 fn plain_scale(encoder: &Encoder, limbs: usize) -> Result<Scale, CkksError> {
     let params = encoder.params();
     if limbs < 2 || limbs > params.max_limbs() {
@@ -26,7 +26,7 @@ fn plain_scale(encoder: &Encoder, limbs: usize) -> Result<Scale, CkksError> {
     Ok(Scale::ONE.times_prime(params.prime(limbs - 1)))
 }
 
-/// Baby-step giant-step with one decomposition for all baby steps, each divided by P at once.
+/// Baby-step giant-step with one decomposition for all baby steps, each of which is divided by P at once.
 pub struct SingleHoisted {
     babies: Vec<i64>,
     giants: Vec<(i64, Vec<(usize, Plaintext)>)>,
@@ -36,7 +36,7 @@ impl SingleHoisted {
     /// Encodes `matrix` for ciphertexts of `limbs` primes with baby steps 0 … `width` − 1.
     ///
     /// # Errors
-    /// [`CkksError::LinTrans`] for a length that does not exist, or what the encoder refuses.
+    /// [`CkksError::LinTrans`] if there is no such length; errors of the encoder.
     pub fn new(
         encoder: &Encoder,
         matrix: &Diagonals,
@@ -74,10 +74,10 @@ impl SingleHoisted {
         all
     }
 
-    /// The product: one prime less.
+    /// The product, with one prime less.
     ///
     /// # Errors
-    /// As [`Evaluator::rotate`] and [`Evaluator::mul_plain`].
+    /// Those of [`Evaluator::rotate`] and [`Evaluator::mul_plain`].
     pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let rotated = evaluator.rotate_many(ct, &self.babies)?;
         let mut total: Option<Ciphertext> = None;
@@ -97,24 +97,24 @@ impl SingleHoisted {
     }
 }
 
-/// Rows side by side in plaintexts, each summed by rotations, the sums masked and put together.
+/// Rows side by side in plaintexts; each is summed by rotations, and the sums are masked and combined.
 pub struct PackedRows {
     rows: Vec<Plaintext>,
     mask: Plaintext,
     /// Columns, a power of two.
     columns: usize,
-    /// Rows in a plaintext.
+    /// Rows per plaintext.
     side: usize,
 }
 
 impl PackedRows {
-    /// Encodes a matrix of these rows, all equally long, for ciphertexts of `limbs` primes. The input vector, filled up
-    /// with zeros to a power of two, repeats over all slots.
+    /// Encodes a matrix of these rows, all of the same length, for ciphertexts of `limbs` primes. The input vector,
+    /// padded with zeros to a power of two, repeats over all slots.
     ///
     /// # Errors
-    /// [`LinTransError::Length`] for rows of different lengths, [`LinTransError::Dimension`] for more columns than
-    /// slots or more rows than fit, [`LinTransError::Empty`] for none, [`LinTransError::Level`] unless there are two
-    /// primes to spend.
+    /// [`LinTransError::Length`] if row lengths differ, [`LinTransError::Dimension`] for more columns than slots or
+    /// more rows than fit, [`LinTransError::Empty`] for no rows or columns, [`LinTransError::Level`] unless two primes
+    /// can be spent.
     pub fn new(encoder: &Encoder, rows: &[Vec<f64>], limbs: usize) -> Result<Self, CkksError> {
         let (params, width) = (encoder.params(), rows.first().map_or(0, Vec::len));
         if width == 0 {
@@ -165,12 +165,12 @@ impl PackedRows {
         sums.chain((self.rows.len() > 1).then_some(-1)).collect()
     }
 
-    /// Where entry `row` of the product is.
+    /// The slot of entry `row` of the product.
     pub fn slot(&self, row: usize) -> usize {
         (row % self.side) * self.columns + row / self.side
     }
 
-    /// Bytes of the encoded rows and of the mask.
+    /// Bytes of the encoded rows and the mask.
     pub fn plaintext_bytes(&self) -> usize {
         let limbs = self.rows.iter().chain([&self.mask]).map(Plaintext::limbs);
         // A polynomial has twice as many coefficients as slots.
@@ -178,13 +178,13 @@ impl PackedRows {
         limbs.sum::<usize>() * n * size_of::<u64>()
     }
 
-    /// The product, entry by entry at [`PackedRows::slot`]: two primes less.
+    /// The product, with its entries at [`PackedRows::slot`] and two primes less.
     ///
     /// # Errors
-    /// As [`Evaluator::rotate`] and [`Evaluator::mul_plain`].
+    /// Those of [`Evaluator::rotate`] and [`Evaluator::mul_plain`].
     pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let mut sum: Option<Ciphertext> = None;
-        // The last ones first: each later step moves what there is by one.
+        // Last rows first: each later step moves the sum by one.
         for plain in self.rows.iter().rev() {
             let product = evaluator.mul_plain(ct, plain)?;
             let mut row = evaluator.rescale(&product)?;
@@ -293,7 +293,7 @@ mod tests {
         let found: Vec<_> = (0..DIM).map(|row| found[method.slot(row)]).collect();
         near(&found, &expected);
 
-        // Three times as many rows: three plaintexts, put together by rotations by −1.
+        // Three times as many rows: three plaintexts, combined by rotations by −1.
         let tall: Vec<_> = rows.iter().cycle().take(3 * DIM).cloned().collect();
         let method = PackedRows::new(&encoder, &tall, 4).unwrap();
         f.evaluator.counters().reset();
@@ -321,7 +321,7 @@ mod tests {
         let out = map.apply(&f.evaluator, &ct).unwrap();
         let counts = f.evaluator.counters().snapshot();
         assert_eq!((counts.rotation, counts.mod_up), (6, 4));
-        // Two polynomials at the end, and one for each giant step.
+        // Two polynomials at the end, and one per giant step.
         assert_eq!(counts.mod_down, 5);
         let found = f.decryptor.decrypt_raw(&out).unwrap();
         near(&found[..DIM], &matrix.apply(&x).unwrap());

@@ -1,6 +1,6 @@
 //! The product of two encrypted matrices by rows and columns (the Orion kernels paper, arXiv 2512.11135, §IV; Fig. 5):
-//! A·B = Σ_j A[:, j] ⊗ B[j, :], each column and row cut out by a mask, moved to the front and copied by rotations.
-//! What [`hushed_fhe::packing::heads`] is measured against.
+//! A·B = Σ_j A[:, j] ⊗ B[j, :], where each column and row is cut out by a mask, moved to the front and copied by
+//! rotations. [`hushed_fhe::packing::heads`] is compared with it.
 //!
 //! | of d × d | rotations | ct × ct, relinearised | pt × ct | levels |
 //! |---|---|---|---|---|
@@ -8,19 +8,19 @@
 
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Scale};
 
-/// Products of matrices that lie row after row in the first d² slots.
+/// Products of matrices stored row by row in the first d² slots.
 pub struct OuterProducts {
     dimension: usize,
 }
 
 impl OuterProducts {
-    /// For matrices of d × d: a power of two, and d² within the slots.
+    /// For d × d matrices, if d is a power of two and d² fits in the slots.
     pub fn new(params: &CkksParams, dimension: usize) -> Option<Self> {
         let fits = dimension.is_power_of_two() && dimension * dimension <= params.slots();
         fits.then_some(Self { dimension })
     }
 
-    /// Rotations that need a key: of each column and row to the front, and powers of two back.
+    /// Rotations that need a key: of each column and row to the front, and powers of two backwards.
     pub fn rotations(&self) -> Vec<i64> {
         let d = self.dimension as i64;
         let front = (1..d).flat_map(|j| [j, d * j]);
@@ -32,10 +32,10 @@ impl OuterProducts {
         all
     }
 
-    /// A·B of ciphertexts of as many primes, at least three: two primes less.
+    /// A·B of ciphertexts with the same number of primes, at least three. The result has two primes less.
     ///
     /// # Errors
-    /// [`CkksError::LevelTooLow`], [`CkksError::MissingKey`].
+    /// [`CkksError::LevelTooLow`] if there are too few primes, [`CkksError::MissingKey`].
     pub fn apply(
         &self,
         encoder: &Encoder,
@@ -55,12 +55,12 @@ impl OuterProducts {
                 None => sum = Some(product),
             }
         }
-        // There is a product: no dimension is 0.
+        // There is always a product, since no dimension is 0.
         on.rescale(&sum.unwrap_or_else(|| a.clone()))
     }
 
-    /// The numbers in some of the first d² slots, and zeros in all others. The mask is encoded here, as it is in the
-    /// paper: one for every column and row would be 2d plaintexts to hold.
+    /// Keeps the numbers in some of the first d² slots and clears all others. The mask is encoded here, as in the
+    /// paper: keeping one for every column and row would take 2d plaintexts.
     fn cut(
         &self,
         encoder: &Encoder,
@@ -77,7 +77,7 @@ impl OuterProducts {
         on.rescale(&on.mul_plain(ct, &mask)?)
     }
 
-    /// ct + its copies at 1, 2, … d − 1 times `step` further.
+    /// ct plus its copies moved on by 1, 2, … d − 1 times `step`.
     fn copied(&self, on: &Evaluator, ct: Ciphertext, step: i64) -> Result<Ciphertext, CkksError> {
         self.copies().try_fold(ct, |mut ct, by| {
             let turned = on.rotate(&ct, by * step)?;

@@ -1,4 +1,4 @@
-//! Baselines from the papers that the libraries are compared with. No library uses them.
+//! Baselines from the papers, with which the libraries are compared. No library uses them.
 
 pub mod bole;
 pub mod lintrans;

@@ -1,19 +1,19 @@
-//! The loop of MOAI's Algorithm 2, one scalar product and one sum a weight.
+//! The loop of MOAI's Algorithm 2: one scalar product and one sum per weight.
 //!
 //! Each term streams three ciphertexts through memory: the product reads an input and writes a term, the sum reads both
-//! and writes the output. [`hushed_ckks::gemm::ModularGemm`] computes the same residues when weights are rounded to
-//! whole digits of the same scale.
+//! and writes the output. [`hushed_ckks::gemm::ModularGemm`] computes the same residues if weights are rounded to whole
+//! digits of the same scale.
 
 use std::ops::Range;
 
 use hushed_ckks::gemm::GemmError;
 use hushed_ckks::{Ciphertext, Complex64, Evaluator, Scale};
 
-/// Σ_i `w[o][i]`·ct_i + bias_o for the rows o in `rows` of a matrix of `columns` columns, weights at `scale`, not
-/// rescaled.
+/// Σ_i `w[o][i]`·ct_i + bias_o for the rows o in `rows` of a matrix with `columns` columns, with weights at `scale` and
+/// without rescaling.
 ///
 /// # Errors
-/// [`GemmError::Shape`], [`GemmError::Block`], [`GemmError::Count`]; [`GemmError::Ckks`] as the evaluator refuses.
+/// [`GemmError::Shape`], [`GemmError::Block`], [`GemmError::Count`]; [`GemmError::Ckks`] if the evaluator refuses.
 pub fn multiply(
     evaluator: &Evaluator,
     weights: &[f64],

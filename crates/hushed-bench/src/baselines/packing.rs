@@ -1,14 +1,14 @@
-//! Q·Kᵀ of one head in other ways than [`hushed_fhe::packing::products::scores`]: MOAI's algorithm 7, texts one after
-//! the other, and ENSI's, which takes out every element.
+//! Other algorithms for Q·Kᵀ of one head than [`hushed_fhe::packing::products::scores`]: MOAI's algorithm 7, texts one
+//! after the other, and ENSI's, which extracts every element.
 
 use hushed_fhe::packing::{Columns, Diagonals, PackingError};
 use hushed_fhe::{FheError, Slots};
 use rayon::prelude::*;
 
-/// Q·Kᵀ as the paper has it (algorithm 7): every column of K rotated by every j.
+/// Q·Kᵀ as in the paper (algorithm 7): every column of K rotated by every j.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`], and whatever the arithmetic says.
+/// [`PackingError::Mismatch`]; errors of the arithmetic.
 pub fn scores_by_paper<S: Slots>(
     on: &S,
     q: &Columns<S::Value>,
@@ -29,11 +29,11 @@ pub fn scores_by_paper<S: Slots>(
     Ok(Diagonals::from_vectors(layout, diagonals)?)
 }
 
-/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so that a rotation of all texts is two of the
-/// slots, and two masks that cost a level. Diagonal by diagonal, in the same batching.
+/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so rotating all texts takes two slot
+/// rotations, and two masks that cost a level. Gives the diagonals, in the same batching.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`], and whatever the arithmetic says.
+/// [`PackingError::Mismatch`]; errors of the arithmetic.
 pub fn scores_naive<S: Slots>(
     on: &S,
     q: &[S::Value],
@@ -54,11 +54,11 @@ pub fn scores_naive<S: Slots>(
 }
 
 /// Q·Kᵀ by ENSI's CCMM (arXiv 2509.09424, Figures 4 and 5): column i of the product is the sum over columns j of q_j ⊗
-/// an element of k_j, which a mask takes out and ⌈log₂ m⌉ rotations put into all rows of its text. The paper's figure
-/// of log(d·m) rotations is of one element. Columns of the product, in the same packing.
+/// an element of k_j, which a mask extracts and ⌈log₂ m⌉ rotations copy to all rows of its text. The paper's count of
+/// log(d·m) rotations is for one element. Gives the columns of the product, in the same packing.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`], also of a number of rows that is no power of two, and whatever the arithmetic says.
+/// [`PackingError::Mismatch`], also if the number of rows is not a power of two; errors of the arithmetic.
 pub fn scores_by_extraction<S: Slots>(
     on: &S,
     q: &Columns<S::Value>,
@@ -84,7 +84,7 @@ pub fn scores_by_extraction<S: Slots>(
     (0..m).map(column).collect()
 }
 
-/// Every text of `plain`, m slots each, rotated by `j` within itself: Rot_j ⊗ (t < m − j) + Rot_{j−m} ⊗ (t ≥ m − j).
+/// Rotates every text of `plain`, m slots each, by `j` within itself: Rot_j ⊗ (t < m − j) + Rot_{j−m} ⊗ (t ≥ m − j).
 fn internal_rotation<S: Slots>(
     on: &S,
     hoisted: &S::Hoisted<'_>,
@@ -141,13 +141,13 @@ mod tests {
         Simulator::new(&CkksParams::insecure_test(7, 4).unwrap(), SLOTS).unwrap()
     }
 
-    /// Entry (row, column) of a text: none twice.
+    /// Entry (row, column) of a text; no two are equal.
     fn entry(text: usize, row: usize, column: usize, salt: usize) -> f64 {
         let at = ((text * 16 + row) * 16 + column + 1) * (2 * salt + 1_234_567);
         (at % 10_007) as f64 / 1000.0 - 5.0
     }
 
-    /// Columns of every text, whose rows lie in the slots that `place` says.
+    /// Columns of every text, with rows in the slots given by `place`.
     fn columns(
         on: &Simulator,
         width: usize,
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Every element of K takes a rotation for every bit of a row's number.
+    /// Every element of K takes one rotation per bit of a row number.
     #[test]
     fn every_element_taken_out() {
         for (m, width) in [(1, 2), (4, 3), (8, 2), (16, 2)] {
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Texts one after the other need twice the rotations of algorithm 7, and a level.
+    /// Texts one after the other need twice as many rotations as algorithm 7, and one level.
     #[test]
     fn naive_batching_agrees_at_twice_the_rotations() {
         for (m, width) in [(1, 2), (4, 1), (4, 3), (8, 2), (16, 2)] {

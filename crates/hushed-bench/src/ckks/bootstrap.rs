@@ -1,5 +1,5 @@
-//! Whole bootstraps, slots random in the unit square: of all slots, one at a time, several in one call, and in two
-//! passes; and of few slots that repeat. Of those in one pass also step by step.
+//! Whole bootstraps of slots random in the square [−1, 1)²: of all slots, one ciphertext at a time, several per call,
+//! and in two passes; and of few slots that repeat. Those in one pass are also timed step by step.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,16 +14,16 @@ use crate::counters;
 use crate::machine::peak_memory;
 use crate::{BenchError, How, median};
 
-/// Ciphertexts of one call.
+/// Ciphertexts per call.
 const BATCH: usize = 4;
 
-/// Slots of a sparse message: a row of statistics for eight texts of 128 tokens.
+/// Slots of a sparse message: one row of statistics for eight texts of 128 tokens.
 const SPARSE: usize = 1024;
 
 /// Bits that a second pass gains.
 const GAIN: u32 = 12;
 
-/// Ciphertexts in one call, and passes.
+/// Ciphertexts per call, and passes.
 #[derive(Clone, Copy)]
 struct Form {
     batch: usize,
@@ -43,7 +43,7 @@ const TWICE: Form = Form {
     passes: 2,
 };
 
-/// Rows of the sets that bootstrap.
+/// Measures the sets that bootstrap.
 pub fn bootstrap(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let mut rows = Vec::new();
@@ -144,7 +144,7 @@ fn one_set(
     Ok(())
 }
 
-/// Seconds of each step, a ciphertext: medians over `runs`. The steps are those of a call of `cts`, one after the
+/// Seconds per ciphertext for each step: medians over `runs`. The steps are those of one call for `cts`, one after the
 /// other.
 fn stages(
     bootstrapper: &Bootstrapper,

@@ -1,5 +1,5 @@
-//! What a flooded decryption costs, by circuit: the norm of the error as measured, as estimated for independent errors,
-//! and as bounded for any; and the bits lost to noise by the bound and by the estimate.
+//! The cost of flooded decryption, by circuit: the norm of the error as measured, as estimated for independent errors,
+//! and as bounded for any errors; and the bits lost to noise by the bound and by the estimate.
 
 use hushed_ckks::lintrans::{Diagonals, LinearTransform, Options};
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Opening, Scale};
@@ -10,17 +10,17 @@ use crate::{BenchError, How};
 
 /// Primes of the inputs: seven levels.
 const LIMBS: usize = 8;
-/// Terms of the sums, and slots that a rotation sum adds up.
+/// Terms of the sums, and slots added up by a rotation sum.
 const TERMS: usize = 64;
 /// Factors of the chain of products.
 const FACTORS: usize = 7;
-/// Rows of the matrix, whose diagonals are all taken.
+/// Rows of the matrix, all of whose diagonals are used.
 const ROWS: usize = 64;
-/// s and τ of the openings.
+/// The parameters s and τ of the openings.
 const SECURITY: u32 = 30;
 const DECRYPTIONS: u64 = 1 << 10;
 
-/// Rows of the set without bootstrapping.
+/// Measures the set without bootstrapping.
 pub fn flooding(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n15_shallow()?;
@@ -106,7 +106,7 @@ fn priced(
     let params = &bench.params;
     let found = bench.decryptor.decrypt_raw(ct)?;
     let squares = found.iter().zip(expected).map(|(x, y)| (x - y).norm_sqr());
-    // The norm of all coefficients is the root mean square over the slots.
+    // The norm over all coefficients is the root mean square over the slots.
     let found = (squares.sum::<f64>() / params.slots() as f64).sqrt();
     let noise = ct.noise();
     let estimated = noise.deviation() * 2f64.sqrt();
@@ -114,7 +114,7 @@ fn priced(
         security: SECURITY,
         decryptions: DECRYPTIONS,
     };
-    // What would be left may be nothing, and has a price all the same.
+    // Even if nothing would be left, the cost is known.
     let (cost, left) = match bench.decryptor.open(ct, opening) {
         Ok(opened) => {
             let certified = noise.min_bits(params.slots()).unwrap_or(f64::NAN);
@@ -141,12 +141,12 @@ fn priced(
     }))
 }
 
-/// Rotations of the rotation sum.
+/// The rotations of the rotation sum.
 fn powers() -> impl Iterator<Item = i64> {
     (0..TERMS.ilog2()).map(|k| 1 << k)
 }
 
-/// Entries of either sign within 1/8: rows of norm about 1/2.
+/// Entries of both signs within 1/8, for rows with a norm of about 1/2.
 fn matrix() -> Result<Diagonals, CkksError> {
     let entry = |r: usize, c: usize| ((r * 31 + c * 17) % 61) as f64 / 244.0 - 0.125;
     let row = |r: usize| (0..ROWS).map(|c| entry(r, c).into()).collect();

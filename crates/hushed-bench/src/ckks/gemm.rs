@@ -1,10 +1,10 @@
 //! 768 × 768 weights times 768 ciphertexts of 14 primes: as a modular matrix product, and term by term.
 //!
-//! Inputs and outputs of that size are 10.5 GiB each. Here 96 ciphertexts are each an input eight times, and an output
-//! keeps the words of its last limb: as many words are read, multiplied and written as in the whole product.
+//! Inputs and outputs of that size take 10.5 GiB each. Here 96 ciphertexts serve as inputs eight times each, and an
+//! output keeps the words of its last limb: as many words are read, multiplied and written as in the whole product.
 //!
-//! All rows take minutes, and are computed only where they are asked for. By default 64 are: a term of those takes a
-//! quarter more time.
+//! Computing all rows takes minutes and is done only on request. The default is 64 rows, whose terms take a quarter
+//! more time each.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,16 +23,16 @@ use crate::{BenchError, How, median};
 const SIZE: usize = 768;
 const DISTINCT: usize = 96;
 const LIMBS: usize = 14;
-/// Rows of the weights that are computed by default.
+/// Rows of the weights computed by default.
 const PART: usize = 64;
-/// Rows that the loop computes, by default and beside whole products; all of them would take an hour, and each costs
+/// Rows that the loop computes by default, and next to whole products. All of them would take an hour, and each costs
 /// the same.
 const NAIVE_PART: usize = 2;
 const NAIVE_WHOLE: usize = 8;
-/// What `--only` must name for the whole products.
+/// What `--only` must name for whole products.
 const WHOLE: &str = "whole";
 
-/// Rows of the set for inference.
+/// Measures the inference parameter set.
 pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
@@ -109,7 +109,7 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             if !wanted(&method, outputs == NAIVE_WHOLE) {
                 continue;
             }
-            // One block of columns after the other; the loop costs the same for each.
+            // One block of columns after another; the loop costs the same for each.
             let block: Vec<f64> = values.iter().copied().take(outputs * DISTINCT).collect();
             let samples = times(runs, || {
                 (0..SIZE / DISTINCT).try_for_each(|_| {
@@ -145,7 +145,7 @@ fn times(
         .collect()
 }
 
-/// Every ciphertext an input several times.
+/// Uses every ciphertext as an input several times.
 struct Repeated<'a>(MemorySource<'a>);
 
 impl Source for Repeated<'_> {
@@ -165,7 +165,7 @@ impl Source for Repeated<'_> {
     }
 }
 
-/// Of every output the words of one limb, overwritten by the next.
+/// For every output the words of one limb, overwritten by the next.
 struct LastLimb(Vec<Mutex<Vec<u64>>>);
 
 impl LastLimb {

@@ -1,5 +1,5 @@
-//! A matrix of 768 × 768 numbers times the slots: by baby and giant steps hoisted twice, diagonal by diagonal, and by
-//! the methods that these are measured against.
+//! A 768 × 768 matrix times the slots: by double-hoisted baby and giant steps, diagonal by diagonal, and by the methods
+//! that these are compared with.
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::lintrans::{Diagonals, LinearTransform, Method, Options};
@@ -12,11 +12,11 @@ use crate::machine::peak_memory;
 use crate::{BenchError, How};
 
 const SIZE: usize = 768;
-/// The next power of two, in whose cyclic diagonals the matrix lies; every one of them is taken.
+/// The next power of two, whose cyclic diagonals hold the matrix; all of them are used.
 const DIMENSION: usize = 1024;
 const LEVEL: usize = 6;
 const LIMBS: usize = LEVEL + 1;
-/// Baby steps of the method hoisted once: as many as giant steps.
+/// Baby steps of the method hoisted once: as many as its giant steps.
 const WIDTH: usize = 32;
 
 /// A prepared matrix.
@@ -24,14 +24,14 @@ struct Prepared {
     plan: EvalKeyPlan,
     plaintext_bytes: usize,
     apply: Apply,
-    /// Slots of the result, each with the entry of the product that it holds.
+    /// Slots of the result, each with the entry of the product in it.
     places: Vec<(usize, usize)>,
 }
 
 type Apply = Box<dyn Fn(&Evaluator, &Ciphertext) -> Result<Ciphertext, CkksError> + Send>;
 type Prepare<'a> = &'a (dyn Fn() -> Result<Prepared, CkksError> + Sync);
 
-/// Rows of the set for inference at level 6.
+/// Measures the inference parameter set at level 6.
 pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
@@ -46,7 +46,7 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         let complex = rows.iter().map(|row| row.iter().map(|&x| x.into()));
         let complex: Vec<Vec<Complex64>> = complex.map(Iterator::collect).collect();
         let matrix = Diagonals::from_rows(DIMENSION, &complex).map_err(CkksError::from)?;
-        // A plaintext of the methods without repetitions stored once.
+        // Bytes of a plaintext for a method that does not store repetitions only once.
         let whole = params.n() * LIMBS * size_of::<u64>();
         let prepared = |method: Method| {
             let options = Options {
@@ -106,7 +106,7 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-/// All slots: the product repeats through them as the vector does.
+/// All slots: the product repeats in them, as the vector does.
 fn repeated(params: &CkksParams) -> Vec<(usize, usize)> {
     (0..params.slots())
         .map(|slot| (slot, slot % DIMENSION))

@@ -1,4 +1,4 @@
-//! Maps of the columns of one text in packed rows (docs/one-text.md): 128 rows of 256 places, two columns a place.
+//! Maps of the columns of one text in packed rows (docs/one-text.md): 128 rows of 256 places, two columns per place.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::{BenchError, How};
 const ROWS: usize = 128;
 const PLACES: usize = 256;
 
-/// A map: rows and columns, pairs of a head in its input, primes of the operands.
+/// A map: its rows and columns, pairs of columns per head in its input, primes of the operands.
 struct Map {
     name: &'static str,
     rows: usize,
@@ -24,7 +24,7 @@ struct Map {
     limbs: usize,
 }
 
-/// Levels as docs/one-text.md has them; four primes are below level 0.
+/// Levels as in docs/one-text.md; four primes are below level 0.
 const MAPS: [Map; 2] = [
     Map {
         name: "MiniLM, queries, keys and values",
@@ -42,7 +42,7 @@ const MAPS: [Map; 2] = [
     },
 ];
 
-/// Rows of the set for inference.
+/// Measures the inference parameter set.
 pub fn maps(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
@@ -66,7 +66,7 @@ pub fn maps(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-/// Weights whose rows have about the norm 1.
+/// Weights whose rows have a norm of about 1.
 fn weight(row: usize, column: usize, columns: usize) -> f64 {
     let value = ((row * 7919 + column * 104_729) % 10_007) as f64 / 5_003.5 - 1.0;
     value * (3.0 / columns as f64).sqrt()
@@ -99,7 +99,7 @@ fn one(
     let plan: EvalKeyPlan = plan;
     let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
     let mut bench = Bench::new(params, &plan)?;
-    // All slots, those of places that are not in use too.
+    // All slots, including those of unused places.
     let values: Vec<Vec<Complex64>> = (0..inputs.vectors()).map(|_| bench.random()).collect();
     let cts = values
         .iter()
@@ -114,7 +114,7 @@ fn one(
     let before = bench.evaluator.counters().snapshot();
     let images = apply()?;
     let counts = bench.evaluator.counters().snapshot().since(&before);
-    // The product of every row of the text with the weights, in f64, and not the diagonals again.
+    // The product of every row of the text with the weights, computed in f64 without the diagonals.
     let entry = |row: usize, column: usize| {
         let (vector, place) = (column / 2 / inputs.used(), column / 2 % inputs.used());
         let z = values[vector][layout.slot(0, row, place)];
@@ -131,8 +131,8 @@ fn one(
         least = least.min(worst);
         mean += bits / images.len() as f64;
     }
-    // The least of several: what it takes when nothing else runs. Processor time, because other work on the machine
-    // lengthens that less.
+    // The minimum of several runs is the time on an otherwise idle machine. Processor time, because other work on the
+    // machine lengthens it less.
     let (mut seconds, mut processor) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..how.runs.max(1) {
         let (start, before) = (Instant::now(), processor_seconds());

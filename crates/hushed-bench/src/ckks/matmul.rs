@@ -1,5 +1,5 @@
-//! Products of two encrypted matrices as Fig. 5 of the Orion kernels paper (arXiv 2512.11135) has them, by its method.
-//! All heads of an attention at once, by ours, are `fhe-heads`.
+//! Products of two encrypted matrices as in Fig. 5 of the Orion kernels paper (arXiv 2512.11135), by its method. All
+//! heads of an attention at once, by our method, are in `fhe-heads`.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::machine::{forget_peak, peak_memory};
 use crate::{BenchError, How, counters};
 
 const DIMENSIONS: [usize; 4] = [16, 32, 64, 128];
-/// The fewest that the method needs, and what queries and keys have in a layer (`fhe-heads`).
+/// The fewest levels that the method needs, and the level of queries and keys in a layer (`fhe-heads`).
 const LEVELS: [usize; 2] = [2, 13];
 
-/// Rows of all dimensions at all levels.
+/// Measures all dimensions at all levels.
 pub fn products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
@@ -66,14 +66,14 @@ fn row(
     }))
 }
 
-/// One product, and what it was.
+/// One product and its properties.
 struct Run {
     bench: Bench,
     method: OuterProducts,
     inputs: [Ciphertext; 2],
     counts: Counts,
     levels_used: usize,
-    /// Bits of the error of every entry: worst and mean.
+    /// Bits of precision of the entries: worst and mean.
     bits: (f64, f64),
     key_bytes: usize,
 }

@@ -1,5 +1,5 @@
-//! A wide matrix times one vector over all slots, as Fig. 2 of the Orion kernels paper (arXiv 2512.11135) has it: the
-//! first map of a feed-forward block of GPT-2, Phi-3 mini and Llama 3 (8B), by packed rows and by baby and giant steps.
+//! A wide matrix times one vector over all slots, as in Fig. 2 of the Orion kernels paper (arXiv 2512.11135): the first
+//! map of a feed-forward block of GPT-2, Phi-3 mini and Llama 3 (8B), by packed rows and by baby and giant steps.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::{BenchError, How, counters};
 
 /// Inputs and outputs.
 const SIZES: [[usize; 2]; 3] = [[768, 3072], [3072, 8192], [4096, 14336]];
-/// What packed rows use up; both methods begin with it.
+/// The levels that packed rows use up; both methods start at this level.
 const LEVEL: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     PackedRows,
     Steps,
-    /// As [`Method::Steps`]; every product reads the diagonals from a file.
+    /// As [`Method::Steps`], but every product reads the diagonals from a file.
     StepsFromFile,
 }
 
@@ -39,7 +39,7 @@ impl Method {
     }
 }
 
-/// Rows of all sizes by all methods.
+/// Measures all sizes by all methods.
 pub fn vectors(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
@@ -91,7 +91,7 @@ fn row(
     }))
 }
 
-/// A matrix, prepared.
+/// A prepared matrix.
 enum Map {
     Rows(PackedRows),
     /// One map, and the rotations that sum its shares.
@@ -149,7 +149,7 @@ impl Map {
         }
     }
 
-    /// The column of the vector that a slot of the input holds.
+    /// The column of the vector that an input slot holds.
     fn column(&self, places: &Places, slot: usize, inputs: usize) -> Option<usize> {
         match self {
             Map::Rows(_) => {
@@ -160,7 +160,7 @@ impl Map {
         }
     }
 
-    /// Where an output is.
+    /// The slot of an output.
     fn slot(&self, row: usize) -> usize {
         match self {
             Map::Rows(map) => map.slot(row),
@@ -176,25 +176,25 @@ impl Map {
     }
 }
 
-/// Weights between ±1/16: a public pattern, as nothing here is secret.
+/// Weights within ±1/16: a public pattern, since nothing here is secret.
 fn weight(row: usize, column: usize) -> f64 {
     (((row * 31 + column * 17) % 1009) as f64 / 1009.0 - 0.5) / 8.0
 }
 
-/// One product, and what it was.
+/// One product and its properties.
 struct Run {
     bench: Bench,
     input: Ciphertext,
     counts: Counts,
     levels_used: usize,
-    /// Bits of the error of every output: worst and mean.
+    /// Bits of precision of the outputs: worst and mean.
     bits: (f64, f64),
     key_bytes: usize,
 }
 
 impl Run {
-    /// Encrypts a random vector (two, one in the imaginary parts), multiplies it once and compares all outputs with
-    /// the product in f64. Slots without a column hold random numbers too.
+    /// Encrypts a random vector (two, one in the imaginary parts), multiplies it once and compares all outputs with the
+    /// product in f64. Slots without a column hold random numbers too.
     fn new(
         params: &Arc<CkksParams>,
         [inputs, outputs]: [usize; 2],
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_method_is_the_matrix_and_rotates_as_often_as_it_says() {
-        // 256 slots: twelve inputs in sixteen places, and forty outputs in sixty-four or sixteen to a plaintext.
+        // 256 slots: twelve inputs in sixteen places, and forty outputs in sixty-four, or sixteen per plaintext.
         let params = CkksParams::insecure_shallow(9, 3).unwrap();
         for (method, rotations, used) in [
             // Four diagonals and four classes; three plaintexts of rows.

@@ -1,6 +1,6 @@
-//! Measurements of the CKKS engine: one process, as many threads as `--threads` says.
+//! Measurements of the CKKS engine: one process with `--threads` threads.
 //!
-//! Every parameter set has 128 bits of security; keys are made as in use. A level is the number of rescales left.
+//! Every parameter set has 128 bits of security; keys are made as in real use. A level is the number of rescales left.
 
 mod bootstrap;
 mod flooding;
@@ -37,7 +37,7 @@ pub use ops::operations;
 pub(crate) use places::Places;
 pub use roofline::roofline;
 
-/// Keys, encoder and evaluator of one set.
+/// Keys, encoder and evaluator of one parameter set.
 pub(crate) struct Bench {
     pub(crate) params: Arc<CkksParams>,
     pub(crate) encoder: Arc<Encoder>,
@@ -46,7 +46,7 @@ pub(crate) struct Bench {
     pub(crate) decryptor: Decryptor,
     pub(crate) rng: SecretRng,
     key_seconds: f64,
-    /// As runs keep it.
+    /// Keeps memory as runs do.
     _memory: KeepMemory,
 }
 
@@ -83,7 +83,7 @@ impl Bench {
         })
     }
 
-    /// Uniform in the unit square, every slot.
+    /// Random slots, each part uniform in [−1, 1).
     pub(crate) fn random(&mut self) -> Vec<Complex64> {
         let mut part = || (self.rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         (0..self.params.slots())
@@ -102,13 +102,13 @@ impl Bench {
         self.encryptor.encrypt(&plain, &mut self.rng)
     }
 
-    /// Bits of the worst part of a slot, and the mean of the bits over all parts.
+    /// Bits of precision: of the worst part of a slot, and the mean over all parts.
     fn precision(&self, ct: &Ciphertext, expected: &[Complex64]) -> Result<(f64, f64), CkksError> {
         let expected: Vec<_> = expected.iter().copied().enumerate().collect();
         self.precision_at(ct, &expected)
     }
 
-    /// As [`Bench::precision`] over some slots, each with what is expected in it.
+    /// As [`Bench::precision`] for some slots, each with its expected value.
     fn precision_at(
         &self,
         ct: &Ciphertext,
@@ -129,7 +129,7 @@ impl Bench {
     }
 }
 
-/// The set, for a row.
+/// Describes the set, for a row.
 fn describe(params: &CkksParams) -> Value {
     json!({
         "set": params.literal().name,
@@ -139,7 +139,7 @@ fn describe(params: &CkksParams) -> Value {
     })
 }
 
-/// Median seconds of `call` after one that is thrown away, and the number of runs.
+/// Median seconds of `call` after one discarded call, and the number of runs.
 pub(crate) fn measure(
     runs: usize,
     mut call: impl FnMut() -> Result<(), CkksError>,

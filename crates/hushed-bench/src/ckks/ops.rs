@@ -1,4 +1,4 @@
-//! One operation at a time: sums, products, rescales, rotations.
+//! Single operations: sums, products, rescales, rotations.
 
 use hushed_ckks::{CkksError, CkksParams, Complex64};
 use serde_json::{Value, json};
@@ -7,12 +7,12 @@ use super::{Bench, describe, measure, with_threads};
 use crate::machine::peak_memory;
 use crate::{BenchError, How};
 
-/// Rotations of one ciphertext after one decomposition.
+/// Rotations of one ciphertext that share one decomposition.
 const HOISTED: i64 = 32;
 /// Rescales left.
 const LEVELS: [usize; 4] = [2, 6, 13, 28];
 
-/// Rows of the set for inference.
+/// Measures the inference parameter set.
 pub fn operations(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
@@ -35,7 +35,7 @@ fn at(
 ) -> Result<(), BenchError> {
     let limbs = level + 1;
     let steps: Vec<i64> = (1..=HOISTED).collect();
-    // Keys for ciphertexts of this length: low levels have few special primes and one digit.
+    // Keys for ciphertexts of this length: at low levels they have few special primes and one digit.
     let plan = params.key_plan(limbs, true, &steps, false)?;
     let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)? / plan.len().max(1);
     let mut bench = Bench::new(params, &plan)?;

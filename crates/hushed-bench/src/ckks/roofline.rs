@@ -1,11 +1,11 @@
 //! A roofline of the engine's primitives (Williams et al. 2009; for CKKS the Orion kernels paper, §V): modular products
-//! a byte.
+//! per byte.
 //!
 //! An operation is one modular product with its sum. Transforms are counted by the evaluator, N/2·log2 N each; inner
 //! products and base conversions follow from the key's gadget. Bytes are those that a call cannot avoid: operands read
-//! once, results written once, and of a key the half that is stored (the other is expanded from a seed). What a call
-//! writes to memory and reads again on its way is not in them, so a point left of where it should lie says that the
-//! caches did not hold it. Peaks are measured in the same run.
+//! once, results written once, and the stored half of a key (the other half is expanded from a seed). Intermediate
+//! results that a call writes to memory and reads back are not counted, so a point left of where it should lie shows
+//! that the caches did not hold them. Peaks are measured in the same run.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -23,24 +23,24 @@ use crate::{BenchError, How};
 
 /// Rescales left.
 const LEVELS: [usize; 5] = [2, 6, 13, 20, 28];
-/// Rotations of one ciphertext after one decomposition.
+/// Rotations of one ciphertext that share one decomposition.
 const HOISTED: i64 = 8;
 const WORD: f64 = 8.0;
-/// Words of a cache line.
+/// Words per cache line.
 const LINE: usize = 8;
-/// Least words that are read to measure it: more than any cache holds.
+/// The fewest words read to measure reading: more than any cache holds.
 const READ_WORDS: usize = 1 << 26;
-/// Streams of the loop that measures reads.
+/// Streams of the loop that measures reading.
 const STREAMS: usize = 2;
 
-/// What a call computes and moves at least.
+/// The products and the fewest bytes of a call.
 #[derive(Clone, Copy)]
 struct Work {
     products: f64,
     bytes: f64,
 }
 
-/// Peaks of the machine, then the primitives of the set for inference.
+/// Measures the peaks of the machine, then the primitives of the inference parameter set.
 pub fn roofline(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
@@ -108,7 +108,7 @@ fn primitives(
     };
     let moved = |products: f64, bytes: f64| Work { products, bytes };
     let mut sum = evaluator.add(&a, &b)?;
-    // A sum has no product; one sum counts as one operation here.
+    // A sum has no product; here one sum counts as one operation.
     row("add", moved(2.0 * poly, 3.0 * ct), 0, 0, &mut || {
         evaluator.add_assign(&mut sum, &b)
     })?;
@@ -144,7 +144,7 @@ fn primitives(
     Ok(())
 }
 
-/// Products and bytes of key switches at one length, transforms not counted.
+/// Products and bytes of key switches at one length, without transforms.
 struct Switching {
     decompose: f64,
     apply: f64,
@@ -164,7 +164,7 @@ impl Switching {
 fn switching_key(limbs: usize, gadget: &Gadget, n: f64) -> Switching {
     let extended = limbs + gadget.special();
     let digits: Vec<usize> = gadget.digits_for(limbs).map(|d| d.len()).collect();
-    // Each digit to all other primes; one product a prime before that.
+    // Each digit is converted to all other primes, after one product per prime.
     let convert = |from: usize| (from * (extended - from) + from) as f64 * n;
     let inner = (2 * digits.len() * extended) as f64 * n;
     let down = (2 * (gadget.special() * limbs + gadget.special() + limbs)) as f64 * n;
@@ -179,8 +179,8 @@ fn transforms(counts: &Counts, n: f64) -> f64 {
     counts.ntt as f64 * n / 2.0 * n.log2()
 }
 
-/// Bytes a second from memory, and modular products a second out of the first cache, with all threads. Memory is that
-/// of polynomials: its pages are as large as theirs.
+/// Bytes per second from memory, and modular products per second from the first-level cache, with all threads. The
+/// memory is that of polynomials, so its pages are as large as theirs.
 fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
     let no_prime = |_| BenchError::NoTransform;
     let prime = ntt_primes(50, 1 << 16, 1).first().copied();
@@ -201,7 +201,7 @@ fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
         black_box(sums.reduce(|| 0, u64::wrapping_add));
         start.elapsed().as_secs_f64()
     });
-    // Two operands and a sum of 8 KiB each.
+    // Two operands and a sum, 8 KiB each.
     let (length, rounds) = (1usize << 10, 20_000);
     let multiply = best(3, || {
         let start = Instant::now();
@@ -214,7 +214,7 @@ fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
         });
         start.elapsed().as_secs_f64()
     });
-    // Eight products a sum that is reduced once, as inner products with keys and base conversions have it.
+    // Eight products per sum, reduced once, as in inner products with keys and in base conversions.
     let lazy = best(3, || {
         let start = Instant::now();
         (0..threads).into_par_iter().for_each(|_| {
@@ -238,9 +238,9 @@ fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
     }))
 }
 
-/// The sum of `words`, read as [`STREAMS`] streams of whole cache lines with sums of their own. One sum waits for the
-/// latency of additions; eight streams have more sums than there are registers, and are bound by loads and stores of
-/// those.
+/// The sum of `words`, read as [`STREAMS`] streams of whole cache lines, each with its own sums. A single sum would
+/// wait for the latency of additions; eight streams have more sums than there are registers, and are bound by loading
+/// and storing these.
 fn read_sum(words: &[u64]) -> u64 {
     let (lines, rest) = words.as_chunks::<LINE>();
     let (whole, last) = lines.split_at(lines.len() / STREAMS * STREAMS);

@@ -1,6 +1,6 @@
-//! The kernels of a ternary decoder that ENSI (arXiv 2509.09424) measures, in its sizes: a product with a ternary
+//! The kernels of a ternary decoder that ENSI (arXiv 2509.09424) measures, at its sizes: a product with a ternary
 //! matrix (Figure 7), the sigmoid of a ciphertext (Table I), RMSNorm (Table II), rotary positions (Table III). All
-//! slots are full: with m rows a text there are slots/m texts, and `seconds_per_text` is of one.
+//! slots are full: with m rows per text there are slots/m texts, and `seconds_per_text` is for one of them.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use crate::{BenchError, How};
 /// Columns of a product that are held at once.
 const BLOCK: usize = 128;
 
-/// A step's result and what it took, in the quickest of the runs.
+/// A step's result and its cost, from the fastest of the runs.
 fn quickest<T>(
     bed: &Bed,
     how: How<'_>,
@@ -37,7 +37,7 @@ fn quickest<T>(
     Ok(found)
 }
 
-/// A row for the product of ENSI's Figure 7.
+/// One row for the product of ENSI's Figure 7.
 pub fn ternary_products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let params = json!({ "set": "n16-boot-14x40", "rows": 2048, "inputs": 768, "outputs": 64, "primes": 14 });
     with_threads(how.threads, || {
@@ -48,8 +48,8 @@ pub fn ternary_products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-/// 64 sums of 768 columns, in blocks of columns: one is encrypted and stands for all, as time does not depend on what
-/// is in them.
+/// 64 sums of 768 columns, in blocks of columns: one block is encrypted and stands for all, since the time does not
+/// depend on the contents.
 fn ternary(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     const ROWS: usize = 2048;
     const INPUTS: usize = 768;
@@ -124,7 +124,7 @@ fn sigmoid(degree: usize, about: &Value, how: How<'_>) -> Result<Value, BenchErr
         high: 8.0,
     };
     let polynomial = fits::sigmoid(scores, BIAS, degree).map_err(FheError::from)?;
-    // As in attention: the product with values follows, and a level for the refresh.
+    // As in attention: the product with the values follows, plus one level for the refresh.
     let limbs = params.bootstrap_limbs() + polynomial.depth() + 2;
     let scale = params.default_scale();
     let counts = counted(&params, |on| {
@@ -152,9 +152,9 @@ fn sigmoid(degree: usize, about: &Value, how: How<'_>) -> Result<Value, BenchErr
     Ok(bed.row("fhe.sigmoid", about, how.threads, &taken, parts))
 }
 
-/// A row for the rotary positions of ENSI's Table III: the turns of one of the 16 heads are timed, and queries and keys
-/// of all are 32 times that. Plaintexts are encoded in that time, once each. A layer turns queries once a giant step
-/// and keys once a baby step, its mask in the same plaintexts: that is in the time of its scores.
+/// One row for the rotary positions of ENSI's Table III: the turns of one of the 16 heads are timed, including one
+/// encoding of each plaintext; queries and keys of all heads take 32 times that. A layer turns queries once per giant
+/// step and keys once per baby step, with its mask in the same plaintexts, in the time of its scores.
 pub fn turned(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let about =
         json!({ "set": "n16-boot-14x40", "rows": 2048, "width": 96, "heads": 16, "primes": 14 });
@@ -211,7 +211,7 @@ fn turned_head(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     Ok(bed.row("fhe.rope", about, how.threads, &taken, parts))
 }
 
-/// Rows for RMSNorm in the sizes of ENSI's Table II.
+/// Rows for RMSNorm at the sizes of ENSI's Table II.
 pub(super) fn rms_norms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let mut found = Vec::new();
     for (rows, width, paper) in [(2048, 128, [6.8, 6.2]), (4096, 512, [26.1, 22.9])] {
@@ -237,7 +237,7 @@ fn rms(
         low: 0.04,
         bound: (width as f64).sqrt(),
         seed: 15,
-        // One leaves 8·10^−6, the error of the polynomial of degree 15 squared.
+        // One step leaves 8·10^−6, the error of the degree-15 polynomial squared.
         steps: 2,
     };
     let norm = Norm {
@@ -259,7 +259,7 @@ fn rms(
     let start = Instant::now();
     let mut bed = Bed::new(&params, &counts)?;
     let slots = params.slots();
-    // Each slot is a row of root mean square 0.5 to 1.8.
+    // Each slot is a row with a root mean square from 0.5 to 1.8.
     let size = |slot: usize| 0.5 + 1.3 * (slot * 7919 % 10_007) as f64 / 10_007.0;
     let mut random = Normal(1);
     let mut squares = vec![0.0; slots];

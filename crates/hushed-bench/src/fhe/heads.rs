@@ -1,5 +1,5 @@
-//! Q·Kᵀ and P·V of twelve heads of one text of 128 rows at once, in packed rows (docs/one-text.md): all sixteen heads
-//! that there are places for, as a model uses them or not.
+//! Q·Kᵀ and P·V of twelve heads of one text of 128 rows at once, in packed rows (docs/one-text.md). All sixteen heads
+//! that there are places for are computed, whether a model uses them or not.
 
 use hushed_ckks::CkksParams;
 use hushed_fhe::packing::Layout;
@@ -12,7 +12,7 @@ use crate::ckks::with_threads;
 use crate::machine::processor_seconds;
 use crate::{BenchError, How};
 
-/// Places of a row, pairs of columns a head, copies, and baby steps.
+/// Places per row, pairs of columns per head, copies, and baby steps.
 const PLACES: usize = 256;
 const PAIRS: usize = 16;
 const COPIES: usize = 4;
@@ -21,7 +21,7 @@ const BABY: usize = 8;
 const SCORES: usize = 17;
 const ATTEND: usize = 8;
 
-/// Two rows.
+/// One row for each of the two products.
 pub fn heads(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let about = |product: &str, limbs: usize| {
         json!({
@@ -45,7 +45,7 @@ pub fn heads(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     Ok(out)
 }
 
-/// The product on pairs and, for P·V, on weights after them.
+/// The product on pairs; for P·V, on weights that follow the pairs.
 fn product<S: Slots>(
     on: &S,
     heads: &Heads,
@@ -77,7 +77,7 @@ fn one(about: &Value, values: bool, [threads, runs]: [usize; 2]) -> Result<Value
     })?;
     let mut bed = Bed::new(&params, &counts)?;
     let mut random = Normal(5);
-    // Sums of 32 products of the size of a score; weights that add up to about 1.
+    // Sums of 32 products are as large as a score; weights add up to about 1.
     let size = |operand: usize| {
         if values && operand >= 2 {
             1.0 / 128.0
@@ -96,7 +96,7 @@ fn one(about: &Value, values: bool, [threads, runs]: [usize; 2]) -> Result<Value
     let encrypted = x.iter().map(|x| bed.encrypt(x, limbs, scale));
     let encrypted = encrypted.collect::<Result<Vec<_>, _>>()?;
     let (first, mut taken) = bed.take(|on| product(on, &heads, values, &encrypted))?;
-    // The least of several, after the first.
+    // The minimum of several runs after the first.
     let mut processor = f64::INFINITY;
     taken.seconds = f64::INFINITY;
     for _ in 0..runs.max(1) {
@@ -125,7 +125,7 @@ fn one(about: &Value, values: bool, [threads, runs]: [usize; 2]) -> Result<Value
     Ok(bed.row("fhe.heads", about, threads, &taken, parts))
 }
 
-/// By the definition: the scores of one vector, or the real parts of the values.
+/// By definition: the scores of one vector, or the real parts of the values.
 fn expected(heads: &Heads, x: &[Vec<f64>], values: bool, number: usize) -> Vec<f64> {
     let layout = heads.layout();
     let mut out = vec![0.0; layout.slots()];

@@ -1,5 +1,5 @@
-//! One layer of an encoder or of a ternary decoder, a full batch, random weights of realistic ranges, from refreshed
-//! columns to refreshed columns, with what its plan said beside what was found.
+//! One layer of an encoder or of a ternary decoder on a full batch, with random weights in realistic ranges, from
+//! refreshed columns to refreshed columns. Reports the plan's predictions next to the measurements.
 
 use std::sync::Arc;
 
@@ -19,21 +19,21 @@ use super::{Bed, Normal, ROWS, counted, layout};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
-/// Bytes that a layer may take; a placement is searched for that does.
+/// Memory limit of a layer in bytes; a placement within it is searched for.
 const MEMORY: u64 = 22 << 30;
 
-/// Texts that are compared with the clear.
+/// Texts compared with the clear.
 const COMPARED: [usize; 2] = [0, 77];
 
-/// A row for a layer of each encoder, and for one of each decoder that is named.
+/// One row per encoder, and one per decoder that is named, for a layer of it.
 pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     let mut rows = each_model(how, |size| {
         let params = about(size.model, size.width, size.hidden);
-        // The first of two layers: it ends with a refresh, as all but the last do.
+        // The first of two layers, which ends with a refresh, as all but the last do.
         how.wants(&params)
             .then(|| one(&size.random(2).program(), &params, how.threads))
     })?;
-    // The second takes twenty minutes.
+    // The second decoder takes twenty minutes.
     let named = how.only.is_some_and(|only| only.contains("llama"));
     for (model, width, heads, hidden) in DECODERS {
         let params = about(model, width, hidden);
@@ -51,8 +51,8 @@ fn about(model: &str, width: usize, hidden: usize) -> Value {
     json!({ "set": "n16-boot-14x40", "model": model, "rows": ROWS, "width": width, "hidden": hidden })
 }
 
-/// Ternary decoders by width, heads and hidden columns: that of the repository, and the widest one that [`MEMORY`]
-/// holds. A layer of ENSI's (arXiv 2509.09424), 1,536 columns and 4,096 hidden ones, is planned with 42 GiB at least.
+/// Ternary decoders by width, heads and hidden columns: the repository's, and the widest that fits in [`MEMORY`]. A
+/// layer of ENSI's (arXiv 2509.09424), 1,536 columns and 4,096 hidden ones, is planned with at least 42 GiB.
 const DECODERS: [(&str, usize, usize, usize); 2] = [
     ("llama-ternary-small", 256, 4, 704),
     ("llama-ternary-640", 640, 8, 1728),
@@ -84,7 +84,7 @@ fn decoder(width: usize, heads: usize, hidden: usize) -> Result<Program, BenchEr
     Ok(network.program_of_all_rows())
 }
 
-/// The model whose sizes are taken, with random weights.
+/// The sizes of a model, with random weights.
 pub(super) struct Size {
     pub model: &'static str,
     pub layers: usize,
@@ -123,7 +123,7 @@ const SIZES: [Size; 2] = [
     },
 ];
 
-/// The rows that `row` makes of the models that it wants.
+/// The results of `row` for the models that it accepts.
 pub(super) fn each_model(
     how: How<'_>,
     row: impl Fn(&Size) -> Option<Result<Value, BenchError>> + Send + Sync,
@@ -163,7 +163,7 @@ fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchE
         "steps": bed.steps(),
     });
     if program.vocabulary().is_none() {
-        // MOAI's BERT-base.
+        // MOAI's numbers for BERT-base.
         let all = |one: f64| 12.0 * one / bed.texts() as f64;
         parts["core_seconds_per_text_of_12_layers_extrapolated"] =
             json!(all(taken.seconds * threads as f64));
@@ -175,7 +175,7 @@ fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchE
     Ok(bed.row("fhe.layer", about, threads, &taken, parts))
 }
 
-/// A model with random weights, and the plan of a full batch in this memory.
+/// A model with random weights, and the plan for a full batch within the memory limit.
 pub(super) struct Planned {
     pub params: Arc<CkksParams>,
     pub choices: Choices,
@@ -206,7 +206,7 @@ impl Planned {
     }
 }
 
-/// Columns of numbers of deviation 1 over [`input_bound`], in the clear and encrypted with `limbs` primes.
+/// Columns of numbers with deviation 1, divided by [`input_bound`], in the clear and encrypted with `limbs` primes.
 pub(super) fn random_columns(
     bed: &mut Bed,
     width: usize,
@@ -225,7 +225,7 @@ pub(super) fn random_columns(
     Ok((table, columns))
 }
 
-/// The rows of a text out of its columns.
+/// The rows of a text, taken from its columns.
 pub(super) fn rows_of(
     table: &[Vec<f64>],
     layout: Interleave,
@@ -239,7 +239,7 @@ pub(super) fn rows_of(
     Matrix::new(ROWS, table.len(), data).ok_or(BenchError::BadWeights)
 }
 
-/// Normal numbers of variance 1 out of four uniform ones stay within this.
+/// A bound that normal numbers of variance 1, made from four uniform ones, stay within.
 pub(super) fn input_bound(width: usize) -> f64 {
     (width as f64).sqrt().min(4.0)
 }
@@ -261,7 +261,7 @@ fn layer<S: Slots>(
     pass.layer(0, x)
 }
 
-/// The largest error of a text's numbers against the clear.
+/// The largest error of a text's numbers, compared with the clear.
 fn compare(
     bed: &Bed,
     program: &Program,

@@ -1,8 +1,8 @@
-//! Measurements of the steps of a model under CKKS, all slots full: 256 texts of 128 rows at N = 2^16 and 128 bits.
+//! Measurements of the steps of a model under CKKS with all slots full: 256 texts of 128 rows at N = 2^16 and 128 bits.
 //!
-//! A step is first run on shapes, which counts its rotations and products; keys are made for exactly these. Then it is
-//! run on ciphertexts, and what comes out is compared with the clear. Seconds are of the whole batch;
-//! `seconds_per_text` is what papers call amortised.
+//! A step first runs on shapes, which counts its rotations and products; keys are made for exactly these. Then it runs
+//! on ciphertexts, and the result is compared with the clear. Seconds are for the whole batch; `seconds_per_text` is
+//! the time that papers call amortised.
 
 mod decoder;
 mod ffn;
@@ -65,7 +65,7 @@ struct Taken {
 }
 
 impl Bed {
-    /// Makes keys for what a dry run counted, and for bootstraps.
+    /// Makes keys for the operations of a dry run, and for bootstraps.
     fn new(params: &Arc<CkksParams>, counts: &Counts) -> Result<Bed, BenchError> {
         let start = Instant::now();
         let bootstrapper = Arc::new(Bootstrapper::new(params, BootstrapLiteral::default())?);
@@ -75,7 +75,7 @@ impl Bed {
         let keys = EvalKeys::generate(&key, &plan, &mut rng).map_err(CkksError::from)?;
         let evaluator = Evaluator::new(params, Arc::new(keys))?;
         let mut on = Encrypted::new(evaluator, bootstrapper)?;
-        // TMPDIR says where. Nothing stays there: a file loses its name as soon as it is open.
+        // In TMPDIR. Nothing stays there: a file is unlinked as soon as it is open.
         on.spill_to(SpillFolder::open(&std::env::temp_dir()).map_err(FheError::from)?);
         Ok(Bed {
             encryptor: Encryptor::new(params, &key)?,
@@ -88,7 +88,7 @@ impl Bed {
         })
     }
 
-    /// A vector of numbers with `limbs` primes at `scale`, of which it is known that none is beyond `bound`.
+    /// Encrypts numbers with `limbs` primes at `scale`.
     fn encrypt(
         &mut self,
         values: &[f64],
@@ -109,7 +109,7 @@ impl Bed {
         Ok(self.encryptor.encrypt(&plain, &mut self.rng)?)
     }
 
-    /// The largest error of a slot.
+    /// The largest error over the slots.
     fn error(&self, ct: &Ciphertext, expected: impl Fn(usize) -> f64) -> Result<f64, BenchError> {
         let found = self.decryptor.decrypt_raw(ct)?;
         let errors = found
@@ -119,7 +119,7 @@ impl Bed {
         Ok(errors.fold(0.0, f64::max))
     }
 
-    /// Runs a step, with its counters and the memory that the process took.
+    /// Runs a step; returns its counters and the process's peak memory as well.
     fn take<T>(
         &self,
         step: impl FnOnce(&Encrypted) -> Result<T, FheError>,
@@ -141,7 +141,7 @@ impl Bed {
         self.params.slots() / ROWS
     }
 
-    /// Seconds of each step of what was run.
+    /// Seconds of each step that was run.
     fn steps(&self) -> Map<String, Value> {
         let steps = self.on.clock().seconds().into_iter();
         steps
@@ -149,7 +149,7 @@ impl Bed {
             .collect()
     }
 
-    /// A row. `parts`: what else there is to say.
+    /// A row; `parts` holds additional fields.
     fn row(
         &self,
         name: &str,
@@ -184,7 +184,7 @@ impl Bed {
     }
 }
 
-/// What a step counts on shapes.
+/// The counts of a step run on shapes.
 fn counted(
     params: &Arc<CkksParams>,
     step: impl FnOnce(&Simulator) -> Result<(), FheError>,
@@ -194,7 +194,7 @@ fn counted(
     Ok(on.tally().counts())
 }
 
-/// Rotations of a step, bootstraps' own not among them.
+/// Rotations of a step, without those of bootstraps.
 fn rotations(counts: &Counts) -> u64 {
     let ops = [Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant];
     ops.iter().map(|&op| counts.total(op)).sum()
@@ -204,7 +204,7 @@ fn layout(params: &CkksParams) -> Result<Interleave, BenchError> {
     Ok(Interleave::new(params.slots(), ROWS).map_err(FheError::from)?)
 }
 
-/// Numbers that are nearly normal, the same at every run.
+/// Roughly normal numbers, the same in every run.
 struct Normal(u64);
 
 impl Normal {

@@ -1,6 +1,6 @@
-//! A whole encoder of a full batch, random weights of realistic ranges, from a client's columns to pooled rows, beside
-//! the clear: what of a run under encryption can be repeated without a model's files. The real model is what
-//! `make encrypted` runs.
+//! A whole encoder on a full batch, with random weights in realistic ranges, from a client's columns to pooled rows,
+//! compared with the clear: the part of an encrypted run that can be repeated without a model's files. `make encrypted`
+//! runs the real model.
 
 use hushed_fhe::ops::pool::{Pooled, unpack};
 use hushed_fhe::packing::Interleave;
@@ -12,10 +12,10 @@ use super::layer::{Planned, each_model, input_bound, random_columns, rows_of};
 use super::{Bed, ROWS, counted, layout};
 use crate::{BenchError, How};
 
-/// Texts that are compared with the clear.
+/// Texts compared with the clear.
 const COMPARED: [usize; 4] = [0, 77, 128, 255];
 
-/// A row for each model.
+/// One row per model.
 pub fn models(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     each_model(how, |size| {
         let params = json!({ "set": "n16-boot-14x40", "model": size.model, "layers": size.layers, "rows": ROWS, "width": size.width, "hidden": size.hidden });

@@ -1,4 +1,4 @@
-//! LayerNorm of 128 × 768 (MOAI, Table 2), from centred columns to normalised ones: one statistic is refreshed.
+//! LayerNorm of 128 × 768 (MOAI, Table 2), from centred to normalised columns: one statistic is refreshed.
 
 use hushed_ckks::{CkksParams, Scale};
 use hushed_fhe::ops::norm::{NormPlan, centred_scale, norm, statistic_levels};
@@ -10,10 +10,10 @@ use super::{Bed, Normal, ROWS, counted};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
-/// Columns that are compared with the clear.
+/// Columns compared with the clear.
 const COMPARED: usize = 8;
 
-/// Rows for MiniLM's width and BERT-base's, and for RMSNorm.
+/// Rows for the widths of MiniLM and BERT-base, and for RMSNorm.
 pub fn norms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let mut rows = Vec::new();
@@ -47,7 +47,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     };
     let site = StepId::outside("norm");
     let rows = OwnedMask::Public(vec![1.0; params.slots()]);
-    // One level for the product with the inverse root, and what that one needs above it.
+    // One level for the product with the inverse root, and above it the levels that the root needs.
     let limbs = params.bootstrap_limbs() + 1;
     let statistics = limbs + statistic_levels(&choice);
     let counts = counted(&params, |on| {
@@ -62,7 +62,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
         norm(on, site, columns, &shape, &choice, &plan).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    // Each slot is a row of standard deviation 0.5 to 1.8.
+    // Each slot is a row with a standard deviation from 0.5 to 1.8.
     let slots = params.slots();
     let deviation = |slot: usize| 0.5 + 1.3 * (slot * 7919 % 10_007) as f64 / 10_007.0;
     let mut random = Normal(1);
@@ -105,7 +105,7 @@ fn plan<V>(rows: &OwnedMask<V>, statistics: usize) -> NormPlan<'_, V> {
     }
 }
 
-/// κ·(x − mean) in every slot, and the sum of its squares.
+/// κ·(x − mean) in every slot, and the sums of squares.
 fn centre(table: &mut [Vec<f64>], kappa: f64, squares: &mut [f64]) {
     let width = table.len() as f64;
     for (slot, square) in squares.iter_mut().enumerate() {

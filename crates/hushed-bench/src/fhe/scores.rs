@@ -1,6 +1,6 @@
 //! Q·Kᵀ of one head of BERT-base, 128 × 64 times 64 × 128 (MOAI, Table 5): baby and giant steps over hoisted rotations.
-//! Beside it the rotations of the paper's algorithm 7, of texts one after the other, and of ENSI's product, which takes
-//! out every element, counted by the same counter.
+//! Also reported are the rotations of the paper's algorithm 7, of texts one after the other, and of ENSI's product,
+//! which extracts every element, all counted by the same counter.
 
 use hushed_ckks::CkksParams;
 use hushed_fhe::FheError;
@@ -14,11 +14,11 @@ use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
 const WIDTH: usize = 64;
-/// Eight primes a head's columns fewer than sixteen in memory, for a few rotations more.
+/// Eight baby steps hold fewer rotated columns of a head in memory than sixteen, for a few more rotations.
 const BABY: usize = 8;
 /// Primes of queries and keys in a layer.
 const LIMBS: usize = 16;
-/// Diagonals that are compared with the clear.
+/// Diagonals compared with the clear.
 const COMPARED: [usize; 4] = [0, 1, 13, 127];
 
 /// One row.
@@ -56,7 +56,7 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let mut bed = Bed::new(&params, &counts)?;
     let (slots, scale) = (params.slots(), params.default_scale());
     let mut random = Normal(2);
-    // Within 1/8 each, so that sums of 64 products are of the size of a score.
+    // Within 1/8 each, so that sums of 64 products are as large as scores.
     let mut table = || -> Vec<Vec<f64>> {
         (0..WIDTH)
             .map(|_| (0..slots).map(|_| random.next() / 8.0).collect())

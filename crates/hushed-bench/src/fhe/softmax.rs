@@ -1,5 +1,5 @@
-//! Softmax of 128 × 128 (MOAI, Table 2), of two heads that share their bootstraps: from scores mapped to [−1, 1] to
-//! whole weights.
+//! Softmax of 128 × 128 (MOAI, Table 2) for two heads that share their bootstraps: from scores mapped to [−1, 1] to
+//! final weights.
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
@@ -22,7 +22,7 @@ const HEADS: usize = 2;
 const LEVELS: usize = 7;
 /// Standard deviation of the scores.
 const SPREAD: f64 = 3.0;
-/// Diagonals that are compared with the clear.
+/// Diagonals compared with the clear.
 const COMPARED: [usize; 3] = [0, 5, 127];
 
 /// One row.
@@ -67,7 +67,7 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
         .map(|head| Softmax::new(head, &choice))
         .collect::<Result<Vec<_>, _>>()?;
     let limbs = params.bootstrap_limbs() + LEVELS;
-    // So that the first inverse arrives where the exponentials are; the second needs less.
+    // Puts the first inverse at the level of the exponentials; the second needs less.
     let statistics = limbs - 4 + heads.iter().map(|h| h.first().levels()).max().unwrap_or(0);
     let counts = counted(&params, |on| {
         let scale = argument_scale(on, limbs)?;

@@ -1,5 +1,5 @@
-//! One encoder layer of one text of 128 rows alone, in packed rows (docs/one-text.md), random weights of realistic
-//! ranges, from refreshed columns to refreshed columns, with what its plan said beside what was found.
+//! One encoder layer of a single text of 128 rows, in packed rows (docs/one-text.md), with random weights in realistic
+//! ranges, from refreshed columns to refreshed columns. Reports the plan's predictions next to the measurements.
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::{Ciphertext, CkksParams};
@@ -16,11 +16,11 @@ use super::{Bed, Normal, ROWS, counted, rotations};
 use crate::machine::processor_seconds;
 use crate::{BenchError, How};
 
-/// A row for a layer of each model.
+/// One row per model, for a layer of it.
 pub fn texts(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     each_model(how, |size| {
         let params = json!({ "set": "n16-boot-14x40", "model": size.model, "rows": ROWS, "width": size.width, "hidden": size.hidden });
-        // The first of two layers: it ends with a refresh, as all but the last do.
+        // The first of two layers, which ends with a refresh, as all but the last do.
         how.wants(&params)
             .then(|| one(&size.random(2), size.layers, &params, how.threads))
     })
@@ -62,7 +62,7 @@ fn one(
     let mut bed = Bed::new(&params, &counts)?;
     let mut random = Normal(3);
     let table: Vec<f64> = (0..ROWS * width).map(|_| random.next()).collect();
-    // As a client divides.
+    // Divided as by a client.
     let bound = 2.0 * input_bound(width);
     let entry = |_: usize, row: usize, column: usize| table[row * width + column] / bound;
     let mut vectors = Vec::with_capacity(columns.vectors());
@@ -92,7 +92,7 @@ fn one(
     Ok(bed.row("fhe.text", about, threads, &taken, parts))
 }
 
-/// A layer of one text that fills its rows.
+/// A layer on one text that fills its rows.
 fn layer<S: Slots>(
     on: &S,
     (program, choices, placement, layout): (&Program, &Choices, &Placement, Layout),
@@ -105,7 +105,7 @@ fn layer<S: Slots>(
     pass.layer(0, x)
 }
 
-/// The largest error of the text's numbers against the clear.
+/// The largest error of the text's numbers, compared with the clear.
 fn compare(
     bed: &Bed,
     program: &Program,

@@ -1,3 +1,3 @@
-//! Tests of the crate from outside, in one binary.
+//! External tests of the crate, in one binary.
 
 mod two_processes;

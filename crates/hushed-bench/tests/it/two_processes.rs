@@ -1,4 +1,4 @@
-//! The binary as a person runs it: names, exit codes, and a case for which it starts itself twice.
+//! The binary as a user runs it: names, exit codes, and a case for which it starts itself twice.
 
 use std::process::{Command, Output};
 

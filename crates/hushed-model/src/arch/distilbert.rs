@@ -1,5 +1,5 @@
-//! DistilBERT (Sanh et al. 2019): BERT's encoder without token types. Its position table is in the weights also where
-//! it was made of sines (`sinusoidal_pos_embds`), so that nothing depends on that field.
+//! DistilBERT (Sanh et al. 2019): BERT's encoder without token types. Its position table is in the weights even if it
+//! was made of sines (`sinusoidal_pos_embds`), so nothing depends on that field.
 
 use super::{Encoder, Fields, Head, Names, Tensors};
 use crate::blocks::Activation;

@@ -1,4 +1,4 @@
-//! GPT-2 (Radford et al. 2019). Its tensors are in `layers/gpt2.rs`: they do not correspond to an encoder's one by one.
+//! GPT-2 (Radford et al. 2019). Its tensors, in `layers/gpt2.rs`, do not correspond one to one to an encoder's.
 
 use super::{Fields, Names};
 

@@ -1,4 +1,4 @@
-//! Decoders like LLaMA (Touvron et al. 2023), BitNet b1.58 among them (Ma et al. 2024). Their tensors are in
+//! LLaMA-like decoders (Touvron et al. 2023), including BitNet b1.58 (Ma et al. 2024). Their tensors are in
 //! `layers/llama.rs`.
 
 use super::{Fields, Names};

@@ -1,5 +1,5 @@
-//! What tells the architectures apart: names of fields and tensors, where positions begin, the head. What the encoders
-//! compute is the same, [`Network`](crate::Network), so that a new one of this kind is a table in a file of its own.
+//! What differs between architectures: names of fields and tensors, where positions begin, the head. All encoders
+//! compute the same, [`Network`](crate::Network), so a new encoder is a table in a file of its own.
 
 mod bert;
 mod distilbert;
@@ -29,28 +29,27 @@ pub enum Architecture {
     Vit,
 }
 
-/// What a model is asked for.
+/// What a model is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// A vector a text.
+    /// One vector per text.
     Embed,
-    /// A number a class, of a text or an image.
+    /// One number per class, for a text or an image.
     Classify,
-    /// The text that follows, token by token.
+    /// The continuation of a text, token by token.
     Generate,
 }
 
 /// The names of an architecture's parts.
 pub(crate) struct Names {
     pub fields: Fields,
-    /// `None`: no encoder of text.
+    /// `None`: not a text encoder.
     pub encoder: Option<Encoder>,
-    /// Positions count from the row after that of the padding id, which is this one unless `config.json` says
-    /// otherwise.
+    /// Positions begin at the row after that of the padding id, which is this one unless `config.json` says otherwise.
     pub positions_after_padding: Option<u32>,
 }
 
-/// What only encoders have names for.
+/// Names that only encoders have.
 pub(crate) struct Encoder {
     pub tensors: Tensors,
     pub head: Head,
@@ -64,14 +63,14 @@ pub(crate) struct Fields {
     pub hidden: &'static str,
     pub activation: &'static str,
     pub positions: &'static str,
-    /// `None`: there is no table of token types.
+    /// `None`: no table of token types.
     pub token_types: Option<&'static str>,
     /// `None`: ε is always the default.
     pub epsilon: Option<&'static str>,
 }
 
-/// Tensors of the encoder. Those of a layer are under [`Tensors::layers`] and its number; `.weight` and `.bias` are
-/// added.
+/// Tensors of the encoder. Those of a layer are under [`Tensors::layers`] and its number, with `.weight` or `.bias`
+/// appended.
 pub(crate) struct Tensors {
     pub layers: &'static str,
     pub query: &'static str,
@@ -84,16 +83,16 @@ pub(crate) struct Tensors {
     pub feed_forward_norm: &'static str,
 }
 
-/// The head of a classifier: two linear maps of the first row, with an activation between them.
+/// The head of a classifier: two linear maps of the first row with an activation in between.
 pub(crate) struct Head {
-    /// Members of `architectures` that mean it.
+    /// Entries of `architectures` that mean this head.
     pub architectures: &'static [&'static str],
     pub dense: &'static str,
     pub activation: Activation,
     pub classes: &'static str,
 }
 
-/// Where a folder has a head beside the layers, their tensors are under one of these.
+/// In a folder with a head beside the layers, the tensors of the layers are under one of these.
 pub(crate) const PREFIXES: [&str; 7] = [
     "bert.",
     "roberta.",
@@ -117,13 +116,13 @@ pub(crate) const MODEL_TYPES: [(&str, Architecture); 8] = [
 ];
 
 impl Architecture {
-    /// The name of its folders in `config.json`; of several the first.
+    /// Its `model_type` in `config.json`; the first one if there are several.
     pub(crate) fn model_type(self) -> &'static str {
         let mut types = MODEL_TYPES.iter();
         types.find(|(_, a)| *a == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether it is a decoder like LLaMA: rotary positions, RMSNorm, a gate.
+    /// Whether it is a LLaMA-like decoder: rotary positions, RMSNorm, a gate.
     pub(crate) fn like_llama(self) -> bool {
         matches!(self, Architecture::Llama | Architecture::BitNet)
     }
@@ -149,7 +148,7 @@ impl Architecture {
         }
     }
 
-    /// The names of an encoder's parts; BERT's for others, which are as good where no folder is read.
+    /// The names of an encoder's parts. Other architectures get BERT's, which do as well where no folder is read.
     pub(crate) fn encoder(self) -> &'static Encoder {
         self.names().encoder.as_ref().unwrap_or(&bert::ENCODER)
     }

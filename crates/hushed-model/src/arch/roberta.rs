@@ -1,5 +1,5 @@
 //! RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al. 2020): BERT's encoder, with positions that count on from
-//! the padding id and a head without the pooler. The two differ in their tokenizers only.
+//! the padding id and a head without the pooler. The two differ only in their tokenizers.
 
 use super::{Encoder, Head, Names, bert};
 use crate::blocks::Activation;

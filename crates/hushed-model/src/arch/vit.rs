@@ -1,5 +1,5 @@
-//! Vision transformers (Dosovitskiy et al. 2021). Their tensors are in `layers/vit.rs`; positions follow from the sizes
-//! of image and patch.
+//! Vision transformers (Dosovitskiy et al. 2021). Their tensors are in `layers/vit.rs`; the positions follow from the
+//! image and patch sizes.
 
 use super::{Fields, Names};
 

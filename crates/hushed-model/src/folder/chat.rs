@@ -1,8 +1,8 @@
-//! A folder's chat template: `chat_template.jinja`, or `chat_template` of `tokenizer_config.json`, which names the
-//! special tokens as well.
+//! A folder's chat template: `chat_template.jinja`, or `chat_template` in `tokenizer_config.json`, which also names the
+//! special tokens.
 //!
-//! A folder's `tokenizer_config.json` may hold paths of the machine that wrote it. What is public is another file of
-//! that name, with the template and the special tokens alone.
+//! A folder's `tokenizer_config.json` may contain paths of the machine that wrote it. The public file of that name
+//! holds only the template and the special tokens.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -19,11 +19,11 @@ const JINJA: &str = "chat_template.jinja";
 const TEMPLATE: &str = "chat_template";
 /// Real templates have up to 20 KB.
 const MAX_TEMPLATE_BYTES: usize = 128 << 10;
-/// The public file: the template may double in JSON.
+/// Limit of the public file: the template may double in size as JSON.
 pub(crate) const MAX_CHAT_BYTES: u64 = 512 << 10;
-/// A folder's, which lists tokens too.
+/// Limit of a folder's own file, which also lists tokens.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
-/// Names that templates know special tokens by.
+/// The names by which templates refer to special tokens.
 const TOKENS: [&str; 7] = [
     "bos_token",
     "cls_token",
@@ -34,7 +34,7 @@ const TOKENS: [&str; 7] = [
     "unk_token",
 ];
 
-/// What is public of a folder's chat template; `None` if it has none, or if a problem was added.
+/// The public part of a folder's chat template; `None` if it has none, or if a problem was added.
 pub(crate) fn read(folder: &Path, problems: &mut Vec<Problem>) -> Option<Vec<u8>> {
     let mut file = |name, limit| {
         let read = read_small(&folder.join(name), name, limit);
@@ -66,7 +66,7 @@ pub(crate) fn read(folder: &Path, problems: &mut Vec<Problem>) -> Option<Vec<u8>
     serde_json::to_vec(&public).ok()
 }
 
-/// Reads what [`read`] gave.
+/// Parses the result of [`read`].
 pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<ChatTemplate> {
     let object = json::object(CHAT, bytes, problems)?;
     let mut fields = Fields::new(CHAT, &object, problems);
@@ -86,7 +86,7 @@ pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<ChatTem
     Some(ChatTemplate::new(template.to_owned(), tokens.collect()))
 }
 
-/// Some folders have several templates, by their names.
+/// The default template; some folders have several templates, by name.
 fn default(template: Value) -> Option<String> {
     match template {
         Value::String(template) => Some(template),

@@ -1,4 +1,4 @@
-//! `config.json`: which architecture, and its sizes.
+//! `config.json`: the architecture and its sizes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -14,65 +14,65 @@ use crate::folder::labels;
 use crate::folder::vision;
 use crate::images::CHANNELS;
 
-/// Name of the file in a model folder.
+/// The file's name in a model folder.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// The sizes of a model, checked: every number is within the bounds below and the heads divide the width.
+/// The checked sizes of a model: every number is within the bounds below, and the heads divide the width.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkConfig {
-    /// Whose names the folder uses.
+    /// The architecture whose names the folder uses.
     pub architecture: Architecture,
     /// Layers.
     pub layers: usize,
     /// Columns of the activations, `d`.
     pub width: usize,
-    /// Heads of the attention.
+    /// Attention heads.
     pub heads: usize,
-    /// Heads of keys and values, a divisor of them; `None`: as many.
+    /// Key and value heads, a divisor of `heads`; `None`: as many.
     pub key_heads: Option<usize>,
-    /// Rotary positions, in place of a position table.
+    /// Rotary positions, instead of a position table.
     pub rope: Option<Rope>,
-    /// Which linear layers have biases, where an architecture leaves that open.
+    /// Which linear layers have biases, if the architecture leaves that open.
     pub biases: Biases,
-    /// How attention makes weights of scores.
+    /// How attention turns scores into weights.
     pub weigh: Weigh,
     /// Whether there are norms inside attention and feed-forward, before their last linear layers.
     pub sub_norms: bool,
-    /// Whether the layers' linear maps are ternary, and how their scales are stored.
+    /// Set if the layers' linear maps are ternary: how their scales are stored.
     pub ternary: Option<WeightScale>,
     /// Columns inside the feed-forward block.
     pub hidden: usize,
     /// Layers whose feed-forward block is one linear layer, in order: their activations were pruned.
     pub merged: Vec<usize>,
-    /// Rows of the token table; 0 where images are read.
+    /// Rows of the token table; 0 if the model reads images.
     pub vocabulary: usize,
-    /// Rows of the position table that tokens can have: the longest text, or the rows of every image.
+    /// Rows of the position table that tokens can use: the longest text, or the rows of every image.
     pub positions: usize,
-    /// Points in a row of a patch, where images are read; 0 elsewhere.
+    /// Side of a patch in pixels, if the model reads images; otherwise 0.
     pub patch_side: usize,
-    /// Rows before these, which no token has.
+    /// Rows of the position table before these, which no token uses.
     pub first_position: usize,
-    /// Rows of the token-type table, of which only row 0 is used; 0 where there is no such table.
+    /// Rows of the token-type table, of which only row 0 is used; 0 if there is none.
     pub token_types: usize,
-    /// Inside the feed-forward block.
+    /// The activation inside the feed-forward block.
     pub activation: Activation,
-    /// What is declared of its arguments, in a file of its own.
+    /// What is declared about its arguments, in a separate file.
     pub tolerance: Option<Tolerance>,
-    /// What is declared of norms, by the names of their steps, in the same file.
+    /// What is declared about norms, by step name, in the same file.
     pub norms: BTreeMap<String, NormReach>,
     /// ε of the norms.
     pub epsilon: f64,
     /// Id of the padding token, if config.json gives it.
     pub padding_id: Option<u32>,
-    /// Names of the classes, where the model is a classifier.
+    /// Names of the classes, if the model is a classifier.
     pub labels: Option<Vec<String>>,
-    /// Whether a language model's head has the token table as its weights.
+    /// Whether a language model's head uses the token table as its weights.
     pub tied: bool,
     /// Id of the token that ends a generated text, if config.json gives it.
     pub end_token: Option<u32>,
 }
 
-/// Bounds that keep a hostile folder from asking for absurd memory; far above every published BERT.
+/// Bounds that keep a hostile folder from requesting absurd amounts of memory; far above every published BERT.
 const MAX_LAYERS: usize = 256;
 const MAX_WIDTH: usize = 1 << 14;
 const MAX_HIDDEN: usize = 1 << 16;
@@ -80,14 +80,14 @@ const MAX_VOCABULARY: usize = 1 << 20;
 const MAX_POSITIONS: usize = 1 << 16;
 /// Layers whose feed-forward block is one linear layer; written by `hushed prune`.
 pub(crate) const MERGED: &str = "merged_feed_forward";
-/// ε where a configuration does not say.
+/// ε if a configuration does not specify it.
 const EPSILON: f64 = 1e-12;
 const GPT2_EPSILON: f64 = 1e-5;
 const LLAMA_EPSILON: f64 = 1e-6;
 const BITNET_EPSILON: f64 = 1e-5;
 
 const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2, llama, bitnet, vit";
-/// Its attention adds a bias by the distance of two tokens.
+/// An architecture whose attention adds a bias that depends on the distance of two tokens.
 const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
     ("gelu", Activation::Gelu),
@@ -104,14 +104,14 @@ const ACTIVATIONS: &[(&str, Activation)] = &[
 ];
 
 impl NetworkConfig {
-    /// Parses `config.json`; `None` exactly if a problem was added.
+    /// Parses `config.json`; `None` if and only if a problem was added.
     pub fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<NetworkConfig> {
         let before = problems.len();
         let object = json::object(CONFIG, bytes, problems)?;
         let mut f = Fields::new(CONFIG, &object, problems);
 
         let architecture = architecture(&mut f);
-        // What else is wrong with a folder of another architecture is said in BERT's names.
+        // Further problems of a folder with an unknown architecture are reported under BERT's names.
         let names = architecture.unwrap_or(Architecture::Bert).names();
         match architecture {
             Some(Architecture::Gpt2) => decoder::gpt2(&mut f),
@@ -162,7 +162,7 @@ impl NetworkConfig {
             false => f.size("vocab_size", 1, MAX_VOCABULARY),
         };
         let padding_id = match decodes {
-            // Padding is masked: an id that is no token (−1, or one behind the vocabulary) is as good as none.
+            // Padding is masked, so an id that is no token (−1, or beyond the vocabulary) counts as none.
             true => f.get("pad_token_id").and_then(|id| {
                 let id = u32::try_from(id.as_u64()?).ok()?;
                 (vocabulary? > id as usize).then_some(id)
@@ -174,7 +174,7 @@ impl NetworkConfig {
             Some(default) => padding_id.unwrap_or(default) as usize + 1,
             None => 0,
         };
-        // Older configurations of GPT-2 have another name for it.
+        // Older GPT-2 configurations call this field differently.
         let rows = match f.get(names.fields.positions) {
             None if gpt2 => "n_ctx",
             _ => names.fields.positions,
@@ -309,7 +309,7 @@ impl NetworkConfig {
         }
     }
 
-    /// GPT-2 of 124 million parameters (Radford et al. 2019): 12 layers of 768 columns.
+    /// GPT-2 with 124 million parameters (Radford et al. 2019): 12 layers of 768 columns.
     pub fn gpt2() -> NetworkConfig {
         NetworkConfig {
             architecture: Architecture::Gpt2,
@@ -325,7 +325,7 @@ impl NetworkConfig {
         }
     }
 
-    /// LLaMA of 7 billion parameters (Touvron et al. 2023): 32 layers of 4096 columns.
+    /// LLaMA with 7 billion parameters (Touvron et al. 2023): 32 layers of 4096 columns.
     pub fn llama_7b() -> NetworkConfig {
         NetworkConfig {
             architecture: Architecture::Llama,
@@ -345,7 +345,7 @@ impl NetworkConfig {
         }
     }
 
-    /// ViT-base with patches of 16 × 16 points of images of 224 × 224 (Dosovitskiy et al. 2021), for 1000 classes.
+    /// ViT-base with 16 × 16-pixel patches of 224 × 224-pixel images (Dosovitskiy et al. 2021), for 1000 classes.
     pub fn vit_base() -> NetworkConfig {
         NetworkConfig {
             architecture: Architecture::Vit,
@@ -363,7 +363,7 @@ impl NetworkConfig {
         }
     }
 
-    /// BitNet b1.58 of 2 billion parameters (Ma et al. 2025): 30 layers of 2560 columns, five heads of keys and values.
+    /// BitNet b1.58 with 2 billion parameters (Ma et al. 2025): 30 layers of 2560 columns, five key and value heads.
     pub fn bitnet_2b() -> NetworkConfig {
         NetworkConfig {
             architecture: Architecture::BitNet,
@@ -388,7 +388,7 @@ impl NetworkConfig {
         }
     }
 
-    /// What the model is asked for.
+    /// What the model is used for.
     pub fn task(&self) -> Task {
         match &self.labels {
             _ if self.architecture.decodes() => Task::Generate,
@@ -397,7 +397,7 @@ impl NetworkConfig {
         }
     }
 
-    /// How Q, K and V split; the scores are scaled by 1/√dh.
+    /// How Q, K and V split into heads; the scores are scaled by 1/√dh.
     pub fn split(&self) -> Heads {
         let width = self.width / self.heads;
         Heads {
@@ -408,7 +408,7 @@ impl NetworkConfig {
         }
     }
 
-    /// Numbers in all tensors that are used.
+    /// Numbers in all tensors in use.
     pub fn parameters(&self) -> usize {
         if self.architecture.like_llama() {
             return self.llama_parameters();
@@ -432,7 +432,7 @@ impl NetworkConfig {
             + head
     }
 
-    /// Numbers in all tensors of a vision transformer, of which the layers with biases have this many.
+    /// Numbers in all tensors of a vision transformer whose layers, with biases, have `layers` of them.
     fn vision_parameters(&self, layers: usize, classes: usize) -> usize {
         let (d, patch) = (self.width, CHANNELS * self.patch_side.pow(2));
         let layers = match self.biases.attention {
@@ -443,7 +443,7 @@ impl NetworkConfig {
         rows + layers + 2 * d + classes * (d + 1)
     }
 
-    /// Numbers in all tensors of a decoder like LLaMA.
+    /// Numbers in all tensors of a LLaMA-like decoder.
     fn llama_parameters(&self) -> usize {
         let (d, hidden, split) = (self.width, self.hidden, self.split());
         let (q, k) = (split.query_columns(), split.key_columns());
@@ -456,12 +456,12 @@ impl NetworkConfig {
     }
 }
 
-/// Whether a configuration that was refused is of a generator, so that its tokenizer is checked as one.
+/// Whether a refused configuration belongs to a generator, so that its tokenizer is checked as one.
 pub(crate) fn generates(bytes: &[u8]) -> bool {
     named(bytes).is_some_and(Architecture::decodes)
 }
 
-/// Whether a configuration that was refused is of a model of images, which has no tokenizer.
+/// Whether a refused configuration belongs to a vision model, which has no tokenizer.
 pub(crate) fn sees(bytes: &[u8]) -> bool {
     named(bytes).is_some_and(Architecture::sees)
 }
@@ -473,7 +473,7 @@ fn named(bytes: &[u8]) -> Option<Architecture> {
     types.find(|(of, _)| *of == name).map(|(_, a)| *a)
 }
 
-/// What an encoder's configuration may not ask for.
+/// Refuses what is unsupported in an encoder's configuration.
 fn encoder_only(f: &mut Fields<'_>) {
     f.choice(
         "position_embedding_type",
@@ -484,7 +484,7 @@ fn encoder_only(f: &mut Fields<'_>) {
     f.must_be_off("is_decoder", "an encoder (false)");
 }
 
-/// The id of a token, if the field is there.
+/// The id of a token, if the field is present.
 fn token(f: &mut Fields<'_>, field: &'static str) -> Option<u32> {
     let id = f.optional_size(field, 0, MAX_VOCABULARY)?;
     u32::try_from(id).ok()
@@ -521,7 +521,7 @@ mod tests {
             (config.width, config.token_types, config.split().width),
             (384, 2, 32)
         );
-        // The published count, 22713216 with the pooler that is not used here (384² + 384).
+        // The published count, 22713216, minus the pooler, which is not used here (384² + 384).
         assert_eq!(config.parameters(), 22_713_216 - 384 * 384 - 384);
     }
 
@@ -546,7 +546,7 @@ mod tests {
         )));
     }
 
-    /// With the published counts less what is not used here: poolers, and the heads of language models.
+    /// Against the published counts minus what is not used here: poolers and the heads of language models.
     #[test]
     fn published_configurations_of_other_architectures() {
         let pooler = 768 * 768 + 768;
@@ -563,7 +563,7 @@ mod tests {
             assert_eq!((config.token_types, config.epsilon), (1, 1e-5));
             assert_eq!(config.parameters(), published - pooler);
         }
-        // The padding id is 1 where it is not given.
+        // The padding id defaults to 1.
         let config = parse(&roberta.replace("\"pad_token_id\":1,", "")).0;
         assert_eq!(config, parse(roberta).0);
 
@@ -573,12 +573,12 @@ mod tests {
         assert_eq!((config.token_types, config.first_position), (0, 0));
         assert_eq!((config.epsilon, config.positions), (1e-12, 512));
         assert_eq!(config.parameters(), 66_362_880);
-        // Fields of one architecture are not those of another.
+        // Fields of one architecture are not accepted for another.
         let (_, problems) = parse(&distilbert.replace("distilbert", "bert"));
         assert_eq!(problems.len(), 5, "{problems:?}");
     }
 
-    /// Positions are counted from the row after the padding id, and some have to be left.
+    /// Positions count from the row after the padding id, and some must be left.
     #[test]
     fn position_tables_that_are_too_short() {
         let roberta = GOOD.replace("bert", "roberta");

@@ -1,8 +1,8 @@
-//! `functions.json`: what the owner of a model declares of its activations, so that a private run may use cheaper
-//! approximations, and of its norms, so that it has formats for their rows.
+//! `functions.json`: what the owner of a model declares about its activations, so that a private run may use cheaper
+//! approximations, and about its norms, so that a private run has formats for their rows.
 //!
-//! It is public: the client computes the same functions, so the file is part of the bundle. `hushed calibrate` writes
-//! it; a folder without it is run with functions that hold for any model.
+//! The file is public and part of the bundle, since the client computes the same functions. `hushed calibrate` writes
+//! it; a folder without it runs with functions that hold for any model.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -13,29 +13,29 @@ use crate::blocks::{NormReach, Tolerance};
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
 
-/// Name of the file in a model folder.
+/// The file's name in a model folder.
 pub const FUNCTIONS: &str = "functions.json";
 
 /// No encoder has arguments beyond this.
 const MOST_REACH: f64 = 1e6;
-/// No approximation errs by less.
+/// No approximation has a smaller error.
 const LEAST_ERROR: f64 = 1e-9;
-/// One that errs by more is of no use.
+/// An approximation with a larger error is useless.
 const MOST_ERROR: f64 = 1.0;
 
-/// Most norms that are named.
+/// The most norms that may be named.
 const MOST_NORMS: usize = 1024;
 
 /// The contents of `functions.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
-    /// Of the activation.
+    /// For the activation.
     pub activation: Tolerance,
-    /// Of norms whose rows are not as those of most models, by the names of their steps.
+    /// For norms whose rows differ from those of most models, by step name.
     pub norms: BTreeMap<String, NormReach>,
 }
 
-/// Parses `functions.json`; `None` exactly if a problem was added.
+/// Parses `functions.json`; `None` if and only if a problem was added.
 pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Declared> {
     let before = problems.len();
     let object = json::object(FUNCTIONS, bytes, problems)?;
@@ -85,7 +85,7 @@ fn norms(listed: &Value) -> Option<BTreeMap<String, NormReach>> {
 }
 
 impl Declared {
-    /// The contents of `functions.json`. An error below the format's least value is written as that value.
+    /// The contents of `functions.json`. An error below the format's minimum is written as the minimum.
     pub fn to_json(&self) -> String {
         let error = self.activation.error.max(LEAST_ERROR);
         let mut file = json!({ "version": "1", "activation_reach": self.activation.reach, "activation_error": error });
@@ -103,7 +103,7 @@ impl Declared {
     }
 }
 
-/// Of the activation alone.
+/// Declares the activation alone.
 impl From<Tolerance> for Declared {
     fn from(activation: Tolerance) -> Declared {
         Declared {

@@ -1,4 +1,4 @@
-//! What the configurations of decoders may ask for.
+//! What decoder configurations may ask for.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::json::Fields;
 use crate::blocks::{Pairs, Rope, Weigh};
 use crate::error::Problem;
 
-/// Whose tensors are those of the language model.
+/// Model classes whose tensors are those of the language model.
 const GPT2_MODELS: &[&str] = &["GPT2LMHeadModel", "GPT2Model"];
 const LLAMA_MODELS: &[&str] = &["LlamaForCausalLM", "LlamaModel"];
 const BITNET_MODELS: &[&str] = &["BitNetForCausalLM", "BitNetModel"];
@@ -17,10 +17,10 @@ pub(super) const ROPE: Rope = Rope {
     theta: 10_000.0,
     pairs: Pairs::Halves,
 };
-/// θ of a BitNet folder that names none.
+/// θ for a BitNet folder that specifies none.
 const BITNET_THETA: f64 = 500_000.0;
 
-/// Which linear layers of a decoder like LLaMA have biases.
+/// Which linear layers of a LLaMA-like decoder have biases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Biases {
     /// Query, key, value and output.
@@ -29,7 +29,7 @@ pub struct Biases {
     pub feed_forward: bool,
 }
 
-/// How a stored `weight_scale` is meant. `transformers` has two classes of layers, which differ in it.
+/// The meaning of a stored `weight_scale`. `transformers` has two classes of layers, which differ in this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightScale {
     /// s (`autobitlinear`).
@@ -38,8 +38,8 @@ pub enum WeightScale {
     Divisor,
 }
 
-/// What a configuration of GPT-2 may not ask for: scores that are divided by another number, and heads that are not
-/// its own.
+/// Refuses what is unsupported in a GPT-2 configuration: scores divided by another number, and heads other than its
+/// own.
 pub(super) fn gpt2(f: &mut Fields<'_>) {
     if !f.flag_or("scale_attn_weights", true) {
         f.unsupported("scale_attn_weights", "scores divided by √dh (true)");
@@ -52,16 +52,16 @@ pub(super) fn gpt2(f: &mut Fields<'_>) {
     models(f, GPT2_MODELS, "GPT2LMHeadModel");
 }
 
-/// What a configuration of LLaMA may not ask for: windows, experts, columns without places, heads that are not its own.
+/// Refuses what is unsupported for LLaMA: windows, experts, columns without rotary positions, heads other than its own.
 pub(super) fn llama(f: &mut Fields<'_>) {
     like_llama(f);
     models(f, LLAMA_MODELS, "LlamaForCausalLM");
 }
 
-/// The same of BitNet.
+/// The same for BitNet.
 pub(super) fn bitnet(f: &mut Fields<'_>) {
     like_llama(f);
-    // The two classes of ternary layers add a bias before and after the scale; no published folder has one.
+    // One class of ternary layers adds a bias before the scale, the other after; no published folder has one.
     for biased in ["attention_bias", "mlp_bias"] {
         f.must_be_off(biased, "ternary layers without biases (false)");
     }
@@ -93,8 +93,8 @@ fn like_llama(f: &mut Fields<'_>) {
     }
 }
 
-/// The function of the scores: softmax, unless the configuration names another. No library writes these fields; a
-/// folder that was trained for private runs does.
+/// The function of the scores: softmax, unless the configuration names another. No library writes these fields, but a
+/// folder trained for private runs does.
 pub(super) fn weigh(f: &mut Fields<'_>) -> Weigh {
     let names = &[("softmax", false), ("sigmoid", true)];
     let field = "attention_weights";
@@ -116,7 +116,7 @@ fn models(f: &mut Fields<'_>, known: &[&str], supported: &'static str) {
     }
 }
 
-/// Heads of keys and values: as many as of queries, unless it says otherwise.
+/// The number of key and value heads: as many as query heads, unless the configuration says otherwise.
 pub(super) fn key_heads(
     f: &mut Fields<'_>,
     width: Option<usize>,
@@ -143,7 +143,7 @@ pub(super) fn key_heads(
     Some(keys)
 }
 
-/// θ, in the place where `transformers` had it before version 5 or has it since. Whatever stretches places is refused.
+/// θ, from its field in `transformers` before version 5 or since. Any scaling of positions is refused.
 pub(super) fn rope(f: &mut Fields<'_>, bitnet: bool) -> Option<Rope> {
     const PLAIN: &str = "places as they are: null, or rope_type \"default\" with a rope_theta";
     let mut theta = f.real_or(
@@ -182,7 +182,7 @@ pub(super) fn biases(f: &mut Fields<'_>) -> Biases {
     }
 }
 
-/// What `quantization_config` says of it; what it says else is refused. Without one, weights are floats.
+/// The scale kind in `quantization_config`; anything else in it is refused. Without one, weights are floats.
 pub(super) fn weight_scale(f: &mut Fields<'_>) -> WeightScale {
     const FIELD: &str = "quantization_config";
     let Some(given) = f.get(FIELD).cloned() else {
@@ -197,7 +197,7 @@ pub(super) fn weight_scale(f: &mut Fields<'_>) -> WeightScale {
         let value = given.get(field);
         value.is_none_or(|v| *v == Value::Null || *v == Value::Bool(false))
     };
-    // The head is a table of tokens in every folder, ternary in none.
+    // The head is the token table in every folder, and ternary in none.
     let head = |value: &Value| {
         value
             .as_array()
@@ -226,7 +226,7 @@ pub(super) fn weight_scale(f: &mut Fields<'_>) -> WeightScale {
 }
 
 impl Problem {
-    /// An ending of a sentence encoder beside another model.
+    /// A `modules.json` beside a model that is not a text encoder.
     pub(super) fn not_with_modules(file: &str) -> Problem {
         Problem::UnsupportedValue {
             file: file.to_owned(),

@@ -1,11 +1,11 @@
-//! Reading single fields out of a JSON object while collecting every problem, instead of stopping at the first.
+//! Reads single fields of a JSON object and collects every problem, instead of stopping at the first.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::{Map, Value};
 
 use crate::error::Problem;
 
-/// An object of a known file, and where its problems go.
+/// An object of a known file, and the list for its problems.
 pub(crate) struct Fields<'a> {
     file: &'a str,
     object: &'a Map<String, Value>,
@@ -31,7 +31,7 @@ pub(crate) fn object(
     }
 }
 
-/// A value as it is shown in a report: short whatever it is.
+/// A value as shown in a report, always short.
 pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
         self.problems.push(problem);
     }
 
-    /// The field, if it is there and not null.
+    /// The field, if it is present and not null.
     pub(crate) fn get(&self, field: &str) -> Option<&'a Value> {
         self.object.get(field).filter(|v| !v.is_null())
     }
@@ -77,7 +77,7 @@ impl<'a> Fields<'a> {
         });
     }
 
-    /// A whole number within `min..=max`; absent gives `None` without a problem.
+    /// A whole number within `min..=max`; `None` without a problem if absent.
     pub(crate) fn optional_size(
         &mut self,
         field: &'static str,
@@ -105,7 +105,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number within `min..=max` that must be there.
+    /// A required whole number within `min..=max`.
     pub(crate) fn size(&mut self, field: &'static str, min: usize, max: usize) -> Option<usize> {
         if self.get(field).is_none() {
             self.missing(field);
@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
         self.optional_size(field, min, max)
     }
 
-    /// A list of different whole numbers below `limit`, in order; none if it is absent.
+    /// A list of distinct whole numbers below `limit`, sorted; empty if absent.
     pub(crate) fn places(&mut self, field: &'static str, limit: usize) -> Vec<usize> {
         let Some(value) = self.get(field) else {
             return Vec::new();
@@ -154,7 +154,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// A real number within `min..=max` that must be there.
+    /// A required real number within `min..=max`.
     pub(crate) fn real(&mut self, field: &'static str, min: f64, max: f64) -> Option<f64> {
         if self.get(field).is_none() {
             self.missing(field);
@@ -165,7 +165,7 @@ impl<'a> Fields<'a> {
         (self.problems.len() == before).then_some(value)
     }
 
-    /// True or false, or the default.
+    /// A boolean, or the default.
     pub(crate) fn flag_or(&mut self, field: &'static str, default: bool) -> bool {
         match self.get(field) {
             None => default,
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text, if it is there.
+    /// A string, if present.
     pub(crate) fn optional_text(&mut self, field: &'static str) -> Option<&'a str> {
         match self.get(field)? {
             Value::String(s) => Some(s),
@@ -188,7 +188,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// One of a list of texts; absent gives `default`, and a missing default is a problem.
+    /// One of several strings. If absent, gives `default`; without a default that is a problem.
     pub(crate) fn choice<T: Copy>(
         &mut self,
         field: &'static str,
@@ -213,7 +213,7 @@ impl<'a> Fields<'a> {
         found
     }
 
-    /// Reports the field's value as one that is not implemented.
+    /// Reports that the field's value is not implemented.
     pub(crate) fn unsupported(&mut self, field: &'static str, supported: &'static str) {
         let value = shown(self.object.get(field).unwrap_or(&Value::Null));
         self.problems.push(Problem::UnsupportedValue {

@@ -1,4 +1,4 @@
-//! Whether a model is a classifier, and what its classes are called: `architectures`, `id2label` and `num_labels` of
+//! Whether a model is a classifier, and the names of its classes: `architectures`, `id2label` and `num_labels` in
 //! `config.json`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::folder::json::Fields;
 
-/// Most classes: far above published classifiers.
+/// Largest number of classes, far above published classifiers.
 const MAX_CLASSES: usize = 1 << 12;
-/// Most bytes of a name.
+/// Largest size of a name in bytes.
 const MAX_NAME: usize = 200;
 /// The defaults of the library that writes these files.
 const DEFAULT_CLASSES: usize = 2;
 const NAMES: &str = "names for 0, 1, … without gaps, each a text of at most 200 bytes without control characters, 4096 at most";
 
-/// The names of the classes, if the configuration is of a classifier, which these architectures mean; what is wrong
-/// with them is added to the problems.
+/// The names of the classes if the configuration is a classifier's, that is, names one of these architectures. Problems
+/// with the names are added to the list.
 pub(crate) fn parse(f: &mut Fields<'_>, classifiers: &[&str]) -> Option<Vec<String>> {
     let classifies = match f.get("architectures") {
         Some(Value::Array(names)) => names
@@ -65,7 +65,7 @@ mod tests {
     use crate::folder::config::CONFIG;
     use crate::folder::json;
 
-    /// The names, and how many problems there are.
+    /// The names, and the number of problems.
     fn labels(text: &str) -> (Option<Vec<String>>, usize) {
         let mut problems = Vec::new();
         let object = json::object(CONFIG, text.as_bytes(), &mut problems).unwrap();

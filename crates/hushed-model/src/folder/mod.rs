@@ -1,4 +1,4 @@
-//! Model folders in the Hugging Face layout: what is public in them, and whether they can be used.
+//! Model folders in the Hugging Face layout: their public part, and whether they can be used.
 
 pub(crate) mod chat;
 pub mod config;

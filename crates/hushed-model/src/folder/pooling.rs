@@ -1,4 +1,4 @@
-//! How a sentence encoder ends, and its longest input: `modules.json`, `1_Pooling/config.json`,
+//! The modules after a sentence encoder and its longest input: `modules.json`, `1_Pooling/config.json`,
 //! `sentence_bert_config.json`, `config_sentence_transformers.json` (the sentence-transformers layout).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -56,7 +56,7 @@ pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modul
             )
         })
         .collect();
-    // Fixed paths instead of those in the file, so that no path out of the folder is ever opened.
+    // Fixed paths instead of those in the file, so that no path outside the folder is ever opened.
     match chain.as_slice() {
         [("Transformer", "")] => Some(Modules {
             pooled: false,
@@ -136,8 +136,8 @@ pub(crate) fn pooling(
     }
 }
 
-/// Whether `1_Pooling/config.json` counts the rows of a prompt as the text's own, which a private run always does.
-/// `include_prompt: false` is for texts behind a prompt; without one it changes nothing.
+/// Whether `1_Pooling/config.json` pools the rows of a prompt with the text's own, as a private run always does.
+/// `include_prompt: false` concerns texts after a prompt; without a prompt it changes nothing.
 pub(crate) fn pools_prompts(bytes: &[u8], problems: &mut Vec<Problem>) -> bool {
     let object = json::object(POOLING, bytes, problems);
     object.is_none_or(|object| {
@@ -155,15 +155,15 @@ pub(crate) struct Sentence {
 pub(crate) fn sentence(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Sentence> {
     let object = json::object(SENTENCE, bytes, problems)?;
     let mut f = Fields::new(SENTENCE, &object, problems);
-    // 3: the two special tokens and one of the text.
+    // 3: the two special tokens and one token of the text.
     Some(Sentence {
         max_tokens: f.optional_size("max_seq_length", 3, 1 << 20),
         lower_case: f.flag_or("do_lower_case", false),
     })
 }
 
-/// The prompts by their names, which a caller may put before a text. Refuses a folder that silently puts one before
-/// every text.
+/// The prompts by name, which a caller may put before a text. Refuses a folder that silently puts one before every
+/// text.
 pub(crate) fn prompts(bytes: &[u8], problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
     let Some(object) = json::object(PROMPTS, bytes, problems) else {
         return BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The public part of a model: sizes, tokenizer, pooling. A server offers these files, and a client needs no others.
+//! The public part of a model: sizes, tokenizer, pooling. A server offers these files; a client needs no others.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -29,14 +29,14 @@ const FILES: &[(&str, u64)] = &[
     (FUNCTIONS, 1 << 17),
     (CHAT, MAX_CHAT_BYTES),
 ];
-/// What to do where a file is missing that has to be there.
+/// What to do if a required file is missing.
 const NO_CONFIG: &str = "point to a Hugging Face model folder";
 const NO_TOKENIZER: &str =
     "only fast tokenizers are read; save the tokenizer with `save_pretrained` of a fast one";
 const NO_PREPROCESSOR: &str =
     "it says how images become numbers; save the image processor with `save_pretrained`";
 
-/// The public files of a model as bytes, in the order of their names.
+/// The public files of a model as bytes, sorted by name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicFiles {
     files: BTreeMap<&'static str, Vec<u8>>,
@@ -47,29 +47,29 @@ pub struct PublicFiles {
 pub struct Public {
     /// Sizes of the layers.
     pub config: NetworkConfig,
-    /// Text to token ids, where texts are read.
+    /// Text to token ids, if the model reads text.
     tokenizer: Option<Tokenizer>,
-    /// Images to patches, where images are read.
+    /// Images to patches, if the model reads images.
     pub images: Option<Preprocess>,
-    /// How rows become one.
+    /// How rows are pooled into one.
     pub pool: Pool,
     /// Whether the answer is scaled to unit length.
     pub normalise: bool,
-    /// Longest input in tokens, the two special ones counted; of a generator, of its text and what follows.
+    /// Longest input in tokens, including the two special ones; for a generator, of the text and its continuation.
     pub max_tokens: usize,
     /// The token that ends a generated text, if the model has one.
     pub end_token: Option<u32>,
-    /// Texts that a caller may put before its own, by their names (`query`, `document`); none is added by itself.
+    /// Texts that a caller may put before its own, by name (`query`, `document`); none is added automatically.
     pub prompts: BTreeMap<String, String>,
-    /// Whether a prompt before a text is pooled with it. Where it is not, a text behind a prompt would be answered
-    /// otherwise than by the published model.
+    /// Whether a prompt before a text is pooled with it. If not, a text after a prompt would get another answer here
+    /// than from the published model.
     pub pools_prompts: bool,
-    /// How a conversation becomes a text, if the model was trained on some.
+    /// How a conversation becomes a text, if the model was trained on conversations.
     chat: Option<ChatTemplate>,
 }
 
 impl PublicFiles {
-    /// Reads those of the files that the folder has.
+    /// Reads those of the files that are in the folder.
     pub fn read(folder: &Path) -> Result<PublicFiles, FolderError> {
         let mut problems = Vec::new();
         let files = PublicFiles::read_into(folder, &mut problems);
@@ -95,7 +95,7 @@ impl PublicFiles {
                 Err(problem) => problems.push(problem),
             }
         }
-        // Others' conversations are never rendered.
+        // Other models never render conversations.
         if files.get(CONFIG).is_some_and(|b| config::generates(b))
             && let Some(bytes) = chat::read(folder, problems)
         {
@@ -104,8 +104,7 @@ impl PublicFiles {
         PublicFiles { files }
     }
 
-    /// Takes files that came from elsewhere (a bundle). Names that are not a model's, and sizes beyond the limits, are
-    /// refused.
+    /// Takes files from elsewhere (a bundle). Refuses names that are not a model's, and sizes beyond the limits.
     pub fn from_files(
         given: impl IntoIterator<Item = (String, Vec<u8>)>,
     ) -> Result<PublicFiles, FolderError> {
@@ -135,21 +134,21 @@ impl PublicFiles {
         }
     }
 
-    /// Name and bytes, in the order of the names, as in a bundle.
+    /// Names and bytes, sorted by name, as in a bundle.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         self.files
             .iter()
             .map(|(name, bytes)| (*name, bytes.as_slice()))
     }
 
-    /// Checks them all; every problem is reported at once.
+    /// Checks all files and reports every problem at once.
     pub fn parse(&self) -> Result<Public, FolderError> {
         let mut problems = Vec::new();
         let public = self.parse_into(&mut problems);
         public.ok_or_else(|| bundle(problems))
     }
 
-    /// As [`PublicFiles::parse`], adding to a list of problems; `None` exactly if this list is then not empty.
+    /// As [`PublicFiles::parse`], adding to a list of problems; `None` if and only if this list is then not empty.
     pub(crate) fn parse_into(&self, problems: &mut Vec<Problem>) -> Option<Public> {
         let bytes = |name: &str| self.files.get(name).map(Vec::as_slice);
         let mut config = bytes(CONFIG).and_then(|b| NetworkConfig::parse(b, problems));
@@ -174,7 +173,7 @@ impl PublicFiles {
             config.tolerance = Some(declared.activation);
             config.norms = declared.norms;
         }
-        // Without a configuration the tokenizer is still checked, against any vocabulary.
+        // Without a configuration the tokenizer is still checked, with no limit on its ids.
         let vocabulary = config.as_ref().map_or(usize::MAX, |c| c.vocabulary);
         let padding_id = config.as_ref().and_then(|c| c.padding_id);
         let task = match &config {
@@ -196,7 +195,7 @@ impl PublicFiles {
             if task == Task::Generate || sees {
                 problems.push(Problem::not_with_modules(CONFIG));
             }
-            // A sentence encoder, whatever it was cut from.
+            // A sentence encoder, whatever it was derived from.
             config.labels = None;
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
@@ -212,7 +211,7 @@ impl PublicFiles {
         let mut pool = match (classifies, task) {
             (true, _) => Pool::First,
             (_, Task::Generate) => Pool::Last,
-            _ => Pool::Mean, // what sentence-transformers does with a folder that does not say
+            _ => Pool::Mean, // as sentence-transformers does if the folder says nothing
         };
         if modules.is_some_and(|m| m.pooled) {
             match bytes(POOLING) {
@@ -268,17 +267,17 @@ impl PublicFiles {
 }
 
 impl Public {
-    /// What the model is asked for.
+    /// What the model is used for.
     pub fn task(&self) -> Task {
         self.config.task()
     }
 
-    /// The token ids of a text, within the model's limit; between special tokens unless it is to be continued.
+    /// The token ids of a text, within the model's limit; between special tokens unless the text is to be continued.
     pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
         Ok(self.tokenizer()?.encode(text, self.max_tokens, too_long)?)
     }
 
-    /// A conversation as a text to be continued.
+    /// Renders a conversation as a text to continue.
     ///
     /// # Errors
     /// [`ChatError`].
@@ -287,7 +286,7 @@ impl Public {
         template.render(messages, self.tokenizer()?)
     }
 
-    /// Whether conversations can be rendered.
+    /// Checks that conversations can be rendered.
     ///
     /// # Errors
     /// [`ChatError`].
@@ -296,10 +295,10 @@ impl Public {
         template.check(self.tokenizer()?)
     }
 
-    /// The token ids of a text that others follow ([`Tokenizer::encode_behind`]), with room for one of these.
+    /// The token ids of a text that others follow ([`Tokenizer::encode_behind`]), leaving room for one token of these.
     ///
     /// # Errors
-    /// [`ModelError::NotAGenerator`]; [`ModelError::Text`] for one that is empty or too long.
+    /// [`ModelError::NotAGenerator`]; [`ModelError::Text`] if the text is empty or too long.
     pub fn prefix(&self, text: &str) -> Result<TokenIds, ModelError> {
         if self.task() != Task::Generate {
             return Err(ModelError::NotAGenerator);
@@ -308,29 +307,29 @@ impl Public {
         Ok(self.tokenizer()?.encode(text, limit, TooLong::Refuse)?)
     }
 
-    /// Text to token ids.
+    /// The tokenizer.
     ///
     /// # Errors
-    /// [`TextError::NoText`] of a model that reads images.
+    /// [`TextError::NoText`] if the model reads images.
     pub fn tokenizer(&self) -> Result<&Tokenizer, TextError> {
         self.tokenizer.as_ref().ok_or(TextError::NoText)
     }
 
-    /// What the model reads of a PNG or JPEG file.
+    /// Preprocesses a PNG or JPEG file into the model's input.
     ///
     /// # Errors
-    /// [`ImageError`]; of a model that reads text, [`ImageError::NoImages`].
+    /// [`ImageError`]; [`ImageError::NoImages`] if the model reads text.
     pub fn image(&self, file: &[u8]) -> Result<Pixels, ImageError> {
         let images = self.images.as_ref().ok_or(ImageError::NoImages)?;
         images.read(file)
     }
 
-    /// Names of the answer's numbers, if the model is a classifier.
+    /// Names of the numbers in the answer, if the model is a classifier.
     pub fn labels(&self) -> Option<&[String]> {
         self.config.labels.as_deref()
     }
 
-    /// From the pooled row to the answer: unit length if the model ends so (a row of zeros stays zero).
+    /// From the pooled row to the answer: scales to unit length if the model does (a row of zeros stays zero).
     pub fn finish(&self, mut pooled: Vec<f64>) -> Vec<f64> {
         let length = pooled.iter().map(|v| v * v).sum::<f64>().sqrt();
         if self.normalise && length > 0.0 {
@@ -340,13 +339,13 @@ impl Public {
     }
 }
 
-/// Points in a row of an image, and of a patch.
+/// Sides of an image and of a patch, in pixels.
 fn sides(config: &NetworkConfig) -> (usize, usize) {
     let across = config.positions.saturating_sub(1).isqrt();
     (across * config.patch_side, config.patch_side)
 }
 
-/// Positions that count on from the padding id have to mean the tokenizer's.
+/// Positions that count on from the padding id require that it is the tokenizer's.
 fn positions_fit(config: &NetworkConfig, tokenizer: &Tokenizer, problems: &mut Vec<Problem>) {
     let padding = tokenizer.padding_id();
     if let (Some(_), Some(id)) = (

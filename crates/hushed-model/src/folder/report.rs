@@ -1,4 +1,4 @@
-//! Is this folder supported? Every reason why not, at once.
+//! Reports whether a folder is supported, with every reason why not.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ use crate::layers::{self, Checking};
 pub struct Report {
     /// The folder.
     pub folder: PathBuf,
-    /// Empty if it is supported.
+    /// Empty if the folder is supported.
     pub problems: Vec<Problem>,
-    /// What it is, if it is supported.
+    /// A summary, if the folder is supported.
     pub summary: Option<Summary>,
 }
 
@@ -30,17 +30,17 @@ pub struct Summary {
     pub layers: usize,
     /// Columns of the activations, and of the answer unless the model is a classifier.
     pub width: usize,
-    /// Heads of the attention.
+    /// Attention heads.
     pub heads: usize,
     /// Columns inside the feed-forward block.
     pub hidden: usize,
     /// Rows of the token table.
     pub vocabulary: usize,
-    /// Numbers in the tensors that are used.
+    /// Numbers in the tensors that are in use.
     pub parameters: usize,
-    /// Longest input in tokens; rows of every image.
+    /// Longest input in tokens; for images, rows per image.
     pub max_tokens: usize,
-    /// Width and height of an image as it is read, in points, if images are read.
+    /// Width and height of an image as the model reads it, in pixels, if it reads images.
     pub image_side: Option<usize>,
     /// `mean`, `first`, `last` or `max`.
     pub pooling: &'static str,
@@ -59,8 +59,8 @@ impl Report {
     }
 }
 
-/// Checks all but the numbers themselves, which are read at load: files, sizes, tokenizer, pooling, names and shapes of
-/// all tensors.
+/// Checks everything but the numbers themselves, which are read at load: files, sizes, tokenizer, pooling, names and
+/// shapes of all tensors.
 pub fn check(folder: &Path) -> Report {
     let (public, _, problems) = inspect(folder);
     let summary = public.as_ref().filter(|_| problems.is_empty()).map(summary);
@@ -100,7 +100,7 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
             weights,
             problems: &mut problems,
         };
-        // What it makes has no numbers: the problems are in the list.
+        // The result has no numbers; the problems are in the list.
         let Ok(body) = layers::body(&public.config, public.pool, &mut checking);
         let program = body.program();
         let known: Vec<String> = program.norms().map(|(id, _)| id.to_string()).collect();

@@ -1,6 +1,6 @@
-//! `model.safetensors.index.json`: weights that are split over several files, and which tensor is in which.
+//! `model.safetensors.index.json`: which tensor is in which file, for weights split over several files.
 //!
-//! The names in it are a stranger's: only plain names of `.safetensors` files in the folder itself are accepted.
+//! Its names are untrusted: only plain names of `.safetensors` files in the folder itself are accepted.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,21 +10,21 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
 
-/// Name of the file in a model folder.
+/// The file's name in a model folder.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
-/// That of LLaMA-70B has 66 kB.
+/// The index of LLaMA-70B has 66 kB.
 pub(crate) const MAX_INDEX: u64 = 16 << 20;
 /// Far above published models.
 const MAX_SHARDS: usize = 1024;
 const MAX_NAME: usize = 255;
 
-/// File of each tensor.
+/// The file of each tensor.
 pub(crate) struct Index {
     files: BTreeMap<String, String>,
 }
 
 impl Index {
-    /// Parses the index; `None` exactly if a problem was added.
+    /// Parses the index; `None` if and only if a problem was added.
     pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Index> {
         let before = problems.len();
         let object = json::object(INDEX, bytes, problems)?;
@@ -76,7 +76,7 @@ fn empty() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-/// A plain name: nothing that a file system would read as a way to another folder.
+/// Whether a name is plain: a file system would not read it as a path to another folder.
 fn stays_inside(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     name.len() <= MAX_NAME

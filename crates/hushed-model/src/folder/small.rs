@@ -1,4 +1,4 @@
-//! Files of a folder that are read whole.
+//! Files of a folder that are read in full.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::error::Problem;
 
-/// A whole file of bounded size; `Ok(None)` if there is none.
+/// Reads a whole file of bounded size; `Ok(None)` if there is none.
 pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Problem> {
     let unreadable = |source| Problem::Unreadable {
         file: name.to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<V
         Err(e) => return Err(unreadable(e)),
     };
     if !metadata.is_file() {
-        // A named pipe would block for ever.
+        // A named pipe would block forever.
         return Err(unreadable(std::io::Error::other("not a regular file")));
     }
     let too_large = |bytes| Problem::TooLarge {

@@ -1,7 +1,7 @@
-//! Matrices that stay in the files of a model folder: each is read when it is needed, and not kept.
+//! Matrices that stay in the files of a model folder: each is read when needed, and not kept.
 //!
-//! The files are opened once and read at positions. One that was written since is refused, so that numbers of two
-//! models never meet in one pass.
+//! The files are opened once and read at positions. A file that was written since is refused, so that one pass never
+//! mixes the numbers of two models.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::matrix::Matrix;
 pub(crate) struct Files {
     folder: PathBuf,
     weights: Weights<File>,
-    /// Of each file, when it was opened.
+    /// The state of each file when it was opened.
     written: Vec<Written>,
 }
 
@@ -41,8 +41,8 @@ impl Files {
         &self.weights
     }
 
-    /// What was read of the weights, unless they were written meanwhile, which comes first because it explains a
-    /// failure to read.
+    /// The result of a read, unless the weights were written meanwhile. That is checked first, because it explains a
+    /// failed read.
     fn unchanged<T>(&self, read: Result<T, Problem>) -> Result<T, Problem> {
         self.weights.unchanged(&self.written)?;
         read
@@ -56,7 +56,7 @@ pub struct Stored {
     name: String,
     rows: usize,
     cols: usize,
-    /// Only these columns, as rows.
+    /// If set, only these columns, as rows.
     columns: Option<Range<usize>>,
 }
 
@@ -79,11 +79,10 @@ impl Stored {
         }
     }
 
-    /// Reads it.
+    /// Reads the matrix.
     ///
     /// # Errors
-    /// [`FolderError`]: a file that cannot be read, that was written since it was opened, or with numbers that are
-    /// none.
+    /// [`FolderError`] if a file cannot be read, was written since it was opened, or holds numbers that are not finite.
     pub fn read(&self) -> Result<Matrix<f32>, FolderError> {
         let numbers = self.files.weights.read(&self.name, &self.shape());
         let matrix = self.files.unchanged(numbers).and_then(|numbers| {
@@ -98,13 +97,13 @@ impl Stored {
         })
     }
 
-    /// Reads it, some rows at a time, in order. What was seen counts only if all could be read.
+    /// Reads the matrix in order, some rows at a time. The visits count only if everything could be read.
     ///
     /// # Errors
-    /// As [`Stored::read`].
+    /// Those of [`Stored::read`].
     pub(crate) fn each_rows(&self, mut visit: impl FnMut(&[f32])) -> Result<(), FolderError> {
         if self.columns.is_some() {
-            // Its rows lie across those of the file.
+            // Its rows are columns of the file.
             visit(self.read()?.data());
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! What a model of images says in `config.json` of its patches, and `preprocessor_config.json`: how an image becomes
-//! the numbers of the patches.
+//! What a vision model's `config.json` says about patches, and its `preprocessor_config.json`: how an image becomes the
+//! numbers of the patches.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::{Map, Value};
@@ -9,12 +9,12 @@ use crate::folder::json::{self, Fields};
 use crate::folder::labels;
 use crate::images::{CHANNELS, Preprocess, Resample};
 
-/// Name of the file in a model folder.
+/// The file's name in a model folder.
 pub(crate) const PREPROCESSOR: &str = "preprocessor_config.json";
 const CLASSIFIER: &str = "ViTForImageClassification";
-/// Points in a row of what a model reads: far above published models.
+/// Largest side of a model's input in pixels, far above published models.
 const MAX_SIDE: usize = 1 << 10;
-/// Numbers of a patch are at most this in magnitude, whatever the image is.
+/// Bound on the magnitude of a patch's numbers, for any image.
 const MOST: f64 = 16.0;
 const PROCESSORS: &[(&str, ())] = &[
     ("ViTImageProcessor", ()),
@@ -22,7 +22,7 @@ const PROCESSORS: &[(&str, ())] = &[
     ("ViTFeatureExtractor", ()),
 ];
 
-/// Patches of an image, and points in a row of a patch.
+/// Patches per image, and the side of a patch in pixels.
 pub(super) fn grid(f: &mut Fields<'_>) -> Option<(usize, usize)> {
     let side = f.size("image_size", 1, MAX_SIDE);
     let patch = f.size("patch_size", 1, MAX_SIDE);
@@ -43,7 +43,7 @@ pub(super) fn grid(f: &mut Fields<'_>) -> Option<(usize, usize)> {
     Some((count, patch))
 }
 
-/// The names of the classes, which a model of images has to have.
+/// The names of the classes, which a vision model must have.
 pub(super) fn labels(f: &mut Fields<'_>) -> Option<Vec<String>> {
     let named = f.get("architectures").and_then(Value::as_array);
     if !named.is_some_and(|names| names.iter().any(|name| name == CLASSIFIER)) {
@@ -53,8 +53,8 @@ pub(super) fn labels(f: &mut Fields<'_>) -> Option<Vec<String>> {
     labels::parse(f, &[CLASSIFIER])
 }
 
-/// Parses `preprocessor_config.json` of a model whose images and patches have these sides, if its configuration is
-/// sound; `None` only if a problem was added or it is not.
+/// Parses the `preprocessor_config.json` of a model with these image and patch sides, which are given if its
+/// configuration is sound. `None` only if it is not, or if a problem was added.
 pub(crate) fn preprocess(
     bytes: &[u8],
     sides: Option<(usize, usize)>,
@@ -121,7 +121,7 @@ fn resample(f: &mut Fields<'_>) -> Option<Resample> {
     }
 }
 
-/// Whether width and height are those of the model, as they have to be.
+/// Checks that width and height are those of the model.
 fn side_is(f: &mut Fields<'_>, expected: usize) -> bool {
     let is = |size: &Value| size.as_u64() == Some(expected as u64);
     let both = |size: &Map<String, Value>| {
@@ -142,7 +142,7 @@ fn side_is(f: &mut Fields<'_>, expected: usize) -> bool {
     same
 }
 
-/// Three numbers; where nothing is said, the halves that the processor has by default.
+/// One number per channel; by default 0.5 each, as in the processor.
 fn channels(f: &mut Fields<'_>, field: &'static str) -> Option<[f32; CHANNELS]> {
     let Some(given) = f.get(field) else {
         return Some([0.5; CHANNELS]);

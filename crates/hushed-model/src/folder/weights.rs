@@ -1,9 +1,9 @@
 //! `model.safetensors`, or the files that an index lists, read one tensor at a time.
 //!
 //! Format: u64 little-endian n, n bytes of JSON `{name: {dtype, shape, data_offsets: [a, b]}}`, then the numbers,
-//! little-endian and row-major, at `8 + n + a .. 8 + n + b`. The header goes through the `safetensors` crate, which
-//! refuses gaps, overlaps and sizes that do not match shapes; the file is read by positioned reads, not mapped: a
-//! mapped file that shrinks would kill the process.
+//! little-endian and row-major, at `8 + n + a .. 8 + n + b`. The header is parsed by the `safetensors` crate, which
+//! refuses gaps, overlaps and sizes that do not match shapes. The file is read at positions, not mapped: a mapped file
+//! that shrinks would kill the process.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::folder::small::read_small;
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// Headers of published models are below 1 MiB; the format's own limit is 100 MB.
 const MAX_HEADER: u64 = 16 << 20;
-/// Bytes read at once, if rows are no longer: they and their numbers stay in a second-level cache.
+/// Bytes per read, unless rows are longer: the bytes and their numbers fit in a second-level cache.
 const CHUNK: usize = 1 << 18;
 
 /// Bytes that can be read at a position: a file, or memory in tests.
@@ -60,11 +60,11 @@ impl ReadAt for &[u8] {
 /// A model's tensors, in one file or in several.
 pub(crate) struct Weights<R> {
     files: Vec<Checked<R>>,
-    /// Which tensor is in which of the files, if there are several.
+    /// Which file holds which tensor, if there are several.
     index: Option<Index>,
 }
 
-/// A weights file whose header is checked.
+/// A weights file with a checked header.
 struct Checked<R> {
     name: String,
     file: R,
@@ -72,10 +72,10 @@ struct Checked<R> {
     header: Metadata,
 }
 
-/// The weights files of a folder, in the order of their names: those that its index lists, or the only one.
+/// The weights files of a folder, sorted by name: those that its index lists, or the only one.
 ///
 /// # Errors
-/// [`FolderError`] if there are none, or the index is not sound.
+/// [`FolderError`] if there are none, or the index is invalid.
 pub fn weight_files(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
     let mut problems = Vec::new();
     match files(folder, &mut problems) {
@@ -87,7 +87,7 @@ pub fn weight_files(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
     }
 }
 
-/// Their names, and the index if there is one; `None` exactly if a problem was added.
+/// The names of the files, and the index if there is one; `None` if and only if a problem was added.
 fn files(folder: &Path, problems: &mut Vec<Problem>) -> Option<(Vec<String>, Option<Index>)> {
     if folder.join(WEIGHTS).is_file() {
         return Some((vec![WEIGHTS.to_owned()], None));
@@ -118,14 +118,14 @@ fn files(folder: &Path, problems: &mut Vec<Problem>) -> Option<(Vec<String>, Opt
 }
 
 impl Weights<File> {
-    /// Opens the weights of a folder; `None` exactly if a problem was added.
+    /// Opens the weights of a folder; `None` if and only if a problem was added.
     pub(crate) fn open(folder: &Path, problems: &mut Vec<Problem>) -> Option<Weights<File>> {
         let before = problems.len();
         let (names, index) = files(folder, problems)?;
         let mut files = Vec::with_capacity(names.len());
         for name in names {
             let path = folder.join(&name);
-            // A named pipe would block for ever.
+            // A named pipe would block forever.
             let opened = match path.is_file() {
                 true => File::open(path).map_err(|source| unreadable(&name, source)),
                 false => Err(Problem::MissingFile {
@@ -141,7 +141,7 @@ impl Weights<File> {
         (problems.len() == before).then_some(Weights { files, index })
     }
 
-    /// Of each file its size and when it was last written.
+    /// Size and time of the last write of each file.
     pub(crate) fn written(&self) -> Result<Vec<Written>, Problem> {
         let written = |checked: &Checked<File>| {
             let found = checked.file.metadata();
@@ -151,7 +151,7 @@ impl Weights<File> {
         self.files.iter().map(written).collect()
     }
 
-    /// That no file was written since this was found.
+    /// Checks that no file was written since `before`.
     pub(crate) fn unchanged(&self, before: &[Written]) -> Result<(), Problem> {
         let now = self.written()?;
         let mut files = self.files.iter().zip(now.iter().zip(before));
@@ -164,7 +164,7 @@ impl Weights<File> {
     }
 }
 
-/// Size of a file, and when it was last written.
+/// Size and time of the last write of a file.
 pub(crate) type Written = (u64, SystemTime);
 
 fn unreadable(file: &str, source: io::Error) -> Problem {
@@ -173,7 +173,7 @@ fn unreadable(file: &str, source: io::Error) -> Problem {
 }
 
 impl<R: ReadAt> Checked<R> {
-    /// Reads and checks the header; every tensor then lies inside the file.
+    /// Reads and checks the header. After that, every tensor lies inside the file.
     fn new(file: R, name: String) -> Result<Checked<R>, Problem> {
         let unreadable = |source| unreadable(&name, source);
         let bytes = file.len().map_err(unreadable)?;
@@ -228,7 +228,7 @@ impl<R: ReadAt> Checked<R> {
 }
 
 impl<R: ReadAt> Weights<R> {
-    /// One file, with all tensors.
+    /// One file with all tensors.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn new(file: R) -> Result<Weights<R>, Problem> {
         Ok(Weights {
@@ -237,7 +237,7 @@ impl<R: ReadAt> Weights<R> {
         })
     }
 
-    /// The file that has the tensor of exactly this name, and where.
+    /// The file that has the tensor of exactly this name, and its entry in the header.
     fn info(&self, name: &str) -> Option<(&Checked<R>, &TensorInfo)> {
         let file = match &self.index {
             None => self.files.first()?,
@@ -249,10 +249,10 @@ impl<R: ReadAt> Weights<R> {
         Some((file, file.header.info(name)?))
     }
 
-    /// The tensor called `name`, under one of the names that folders use for it.
+    /// The tensor called `name`, under any of the names that folders use for it.
     fn find(&self, name: &str) -> Option<(&Checked<R>, &TensorInfo)> {
-        // Older exports call a norm's gain and offset gamma and beta, and heads put the encoder under `bert.` or its
-        // like.
+        // Older exports call a norm's gain and offset gamma and beta, and models with a head put the encoder under
+        // `bert.` or a similar prefix.
         let old = name
             .strip_suffix("LayerNorm.weight")
             .map(|n| format!("{n}LayerNorm.gamma"));
@@ -266,17 +266,17 @@ impl<R: ReadAt> Weights<R> {
             .find_map(|n| self.info(&n))
     }
 
-    /// Whether a tensor is there with this shape and a type that can be read.
+    /// Checks that the tensor exists with this shape and a readable type.
     pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), Problem> {
         self.place(name, shape).map(|_| ())
     }
 
-    /// The type of a tensor's numbers; `None` if it is not there.
+    /// The type of a tensor's numbers; `None` if the tensor is missing.
     pub(crate) fn dtype(&self, name: &str) -> Option<Dtype> {
         self.find(name).map(|(_, info)| info.dtype)
     }
 
-    /// The file of a tensor of this shape, and its place there.
+    /// The file of a tensor of this shape, and its entry in the header.
     fn shaped(&self, name: &str, shape: &[usize]) -> Result<(&Checked<R>, &TensorInfo), Problem> {
         let (file, info) = self.find(name).ok_or_else(|| Problem::MissingTensor {
             name: name.to_owned(),
@@ -291,7 +291,7 @@ impl<R: ReadAt> Weights<R> {
         Ok((file, info))
     }
 
-    /// The bytes of a tensor of this shape, a number each.
+    /// The bytes of a tensor of this shape, one per number.
     pub(crate) fn read_bytes(&self, name: &str, shape: &[usize]) -> Result<Vec<u8>, Problem> {
         let (file, info) = self.shaped(name, shape)?;
         if info.dtype != Dtype::U8 {
@@ -301,7 +301,7 @@ impl<R: ReadAt> Weights<R> {
             });
         }
         let (start, end) = info.data_offsets;
-        // The header was checked: the tensor lies inside the file.
+        // The header has been checked: the tensor lies inside the file.
         let mut bytes = vec![0; end - start];
         file.file
             .read_exact_at(&mut bytes, file.data_start + start as u64)
@@ -334,8 +334,8 @@ impl<R: ReadAt> Weights<R> {
         Ok(values)
     }
 
-    /// The same, some rows at a time, in order: whole ones, by the first dimension. Those before a number that is none
-    /// have been seen when it is refused.
+    /// The same in order, some rows (of the first dimension) at a time, always whole rows. Rows before a number that is
+    /// not finite have been visited by the time it is refused.
     pub(crate) fn each(
         &self,
         name: &str,
@@ -355,7 +355,7 @@ impl<R: ReadAt> Weights<R> {
                 .map_err(|source| unreadable(&file.name, source))?;
             values.clear();
             numbers.extend(&mut values, part);
-            // Not one after another: this way eight at a time.
+            // No early exit, so that eight numbers are checked at a time.
             let finite = values.iter().fold(true, |all, v: &f32| all & v.is_finite());
             if !finite {
                 return Err(Problem::NotFinite {
@@ -368,7 +368,7 @@ impl<R: ReadAt> Weights<R> {
     }
 }
 
-/// A tensor's file, its place there, and how its numbers are stored.
+/// A tensor's file, its entry in the header, and how its numbers are stored.
 type Place<'a, R> = (&'a Checked<R>, &'a TensorInfo, Numbers);
 
 /// How numbers are stored.
@@ -409,7 +409,7 @@ impl Numbers {
     }
 }
 
-/// IEEE binary16 to f32, exactly; all cases are computed, so that a loop takes several at a time.
+/// Converts IEEE binary16 to f32 exactly; computes all cases, so that a loop handles several at a time.
 fn half(bits: u16) -> f32 {
     let sign = u32::from(bits >> 15) << 31;
     let (exponent, fraction) = (u32::from(bits >> 10 & 31), u32::from(bits & 1023));
@@ -446,7 +446,7 @@ mod tests {
         assert!(half(0x7e00).is_nan() && half(0x8000).is_sign_negative());
     }
 
-    /// A file of this header and data.
+    /// A file with this header and data.
     fn file(header: &str, data: &[u8]) -> Vec<u8> {
         [
             &(header.len() as u64).to_le_bytes(),

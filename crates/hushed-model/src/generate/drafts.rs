@@ -1,23 +1,23 @@
-//! Drafts: guesses of the tokens that come next, all of which one pass verifies (Leviathan et al., *Fast Inference from
-//! Transformers via Speculative Decoding*, ICML 2023).
+//! Drafts: guesses of the next tokens, all verified by one pass (Leviathan et al., *Fast Inference from Transformers
+//! via Speculative Decoding*, ICML 2023).
 //!
-//! A pass has the last known token and m drafts as its rows. What the model says after the first row is the next token;
-//! if the first draft equals it, what it says after the second row is the one after it, and so on. So a pass gives the
-//! tokens that passes of one row would give, from 1 to m + 1 of them, whatever the drafts are.
+//! The rows of a pass are the last known token and m drafts. The model's answer after the first row is the next token;
+//! if the first draft equals it, the answer after the second row is the token after that, and so on. So a pass gives
+//! the tokens that one-row passes would give, from 1 to m + 1 of them, whatever the drafts are.
 
-/// The fewest tokens that must have occurred before. One alone occurs often, and is seldom followed by the same.
+/// The shortest match. A single token occurs often, and is seldom followed by the same one.
 const LEAST: usize = 2;
 
-/// What may follow these tokens, at most `most` of them: the longest of their ends that occurs before, its last
-/// occurrence, and what followed it (*prompt lookup*; Yang et al., arXiv 2304.04487). Nothing where no two last tokens
-/// occur before. Where the occurrence reaches to the end, the text goes on in a circle.
+/// What may follow these tokens, at most `most` tokens: takes the last earlier occurrence of the longest suffix that
+/// has one, and returns what followed it (*prompt lookup*; Yang et al., arXiv 2304.04487). Empty if the last two tokens
+/// do not occur earlier. If what followed reaches the end of the text, it repeats in a cycle.
 #[must_use]
 pub fn prompt_lookup(ids: &[u32], most: usize) -> Vec<u32> {
     let common = |end: usize| {
         let before = ids[..end].iter().rev().zip(ids.iter().rev());
         before.take_while(|(a, b)| a == b).count()
     };
-    // Of equally long ones the last.
+    // Of equally long matches the last.
     let longest = (1..ids.len())
         .map(|end| (common(end), end))
         .max_by_key(|found| *found)
@@ -28,15 +28,15 @@ pub fn prompt_lookup(ids: &[u32], most: usize) -> Vec<u32> {
     ids[end..].iter().cycle().take(most).copied().collect()
 }
 
-/// How many of the drafts are right, where `said` is what the model says after the last known token and after each of
-/// them: all that are right give as many tokens, and what is said after them one more.
+/// The number of right drafts, where `said` is the model's answer after the last known token and after each draft. All
+/// right drafts give one token each, and the answer after them one more.
 #[must_use]
 pub fn right(drafts: &[u32], said: &[u32]) -> usize {
     let pairs = drafts.iter().zip(said);
     pairs.take_while(|(draft, said)| draft == said).count()
 }
 
-/// Drafts that can be run: at most `most`, of a vocabulary of `tokens`.
+/// The drafts that can be run: at most `most`, all from a vocabulary of `tokens`.
 #[must_use]
 pub fn runnable(mut drafts: Vec<u32>, most: usize, tokens: usize) -> Vec<u32> {
     let known = drafts.iter().take_while(|id| (**id as usize) < tokens);
@@ -53,13 +53,13 @@ mod tests {
     fn what_followed_the_longest_end_follows() {
         //         0  1  2  3  4  5  6  7  8
         let ids = [1, 2, 3, 7, 2, 3, 8, 2, 3];
-        // 2 3 occurs at 1 and at 4: the later one.
+        // 2 3 occurs at 1 and at 4: the later one counts.
         assert_eq!(prompt_lookup(&ids, 2), [8, 2]);
         assert_eq!(prompt_lookup(&ids, 9), [8, 2, 3, 8, 2, 3, 8, 2, 3]);
         // 1 2 3 is longer.
         let ids = [1, 2, 3, 7, 2, 3, 8, 1, 2, 3];
         assert_eq!(prompt_lookup(&ids, 1), [7]);
-        // A repetition goes on.
+        // A repetition continues.
         assert_eq!(prompt_lookup(&[5, 5, 5], 4), [5; 4]);
         for nothing in [&[][..], &[1], &[1, 1], &[1, 2, 1], &[1, 2, 3, 4]] {
             assert!(prompt_lookup(nothing, 4).is_empty(), "{nothing:?}");

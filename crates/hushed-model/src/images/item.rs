@@ -1,4 +1,4 @@
-//! What a model is asked about: a text or an image.
+//! The input of a model: a text or an image.
 
 use super::Pixels;
 use crate::rows::TextRows;
@@ -14,7 +14,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// Rows of its matrix, and how many of them are no padding.
+    /// The rows of its matrix, and how many of them are not padding.
     pub fn rows(&self) -> TextRows {
         match self {
             Item::Text(text) => text.rows(),

@@ -1,7 +1,7 @@
-//! Images to the numbers that a vision transformer reads: a PNG or JPEG file is decoded, resized, normalised and cut
-//! into patches, as the model's `preprocessor_config.json` says.
+//! From images to the numbers that a vision transformer reads: a PNG or JPEG file is decoded, resized, normalised and
+//! cut into patches, as the model's `preprocessor_config.json` says.
 //!
-//! A file is a stranger's: its bytes and its points are limited before anything is decoded.
+//! Files are untrusted: their bytes and pixels are limited before anything is decoded.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod item;
@@ -18,19 +18,19 @@ use resize::Rgb;
 
 pub use item::Item;
 
-/// Most bytes of a file.
+/// Most bytes in a file.
 pub const MAX_IMAGE_BYTES: usize = 32 << 20;
-/// Most points of an image, width times height.
+/// Most pixels in an image, width times height.
 pub const MAX_POINTS: u64 = 50_000_000;
-/// Greatest width and height: resizing goes through an image of the new width and the old height.
+/// Largest width and height. Resizing goes through an image of the new width and the old height.
 pub const MAX_SIDE: u32 = 1 << 14;
-/// Most bytes of the decoded points. A decoder takes a few times as much at once.
+/// Most bytes of decoded pixels. A decoder uses a few times as much at once.
 const MAX_DECODED: u64 = 256 << 20;
-/// Numbers of a point.
+/// Numbers per pixel.
 pub(crate) const CHANNELS: usize = 3;
 
-/// One image as a model reads it: a row of numbers a patch, patches row by row; in a row the channels one after
-/// another, each row by row. No `Debug`: it is the private input.
+/// One image as a model reads it: one row of numbers per patch, patches in row-major order. A row holds one channel
+/// after another, each in row-major order. No `Debug`: this is the private input.
 #[derive(Clone, PartialEq)]
 pub struct Pixels {
     patches: Matrix<f32>,
@@ -39,17 +39,17 @@ pub struct Pixels {
 /// How an image becomes numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preprocess {
-    /// Width and height of what the model reads, in points.
+    /// Width and height of the model's input, in pixels.
     pub side: usize,
-    /// Width and height of a patch, a divisor of the side.
+    /// Width and height of a patch; divides the side.
     pub patch: usize,
-    /// How an image of another size becomes one of this; `None`: it is refused.
+    /// How images of other sizes are resized; `None`: they are refused.
     pub resample: Option<Resample>,
-    /// Factor of a byte.
+    /// Factor applied to each byte.
     pub rescale: f64,
-    /// Subtracted from a channel then.
+    /// Then subtracted, per channel.
     pub mean: [f32; CHANNELS],
-    /// Divides a channel then.
+    /// Then divided by, per channel.
     pub deviation: [f32; CHANNELS],
 }
 
@@ -63,17 +63,17 @@ pub enum Resample {
 }
 
 impl Pixels {
-    /// Patches as they are: one a row.
+    /// Takes patches as they are, one per row.
     pub fn new(patches: Matrix<f32>) -> Pixels {
         Pixels { patches }
     }
 
-    /// One a row.
+    /// The patches, one per row.
     pub fn patches(&self) -> &Matrix<f32> {
         &self.patches
     }
 
-    /// Rows in a model: one a patch, and before them that of the class token.
+    /// Rows in a model: one for the class token, then one per patch.
     pub fn rows(&self) -> TextRows {
         let rows = self.patches.rows() + 1;
         TextRows {
@@ -84,25 +84,25 @@ impl Pixels {
 }
 
 impl Preprocess {
-    /// Patches of an image.
+    /// Patches per image.
     pub fn patches(&self) -> usize {
         (self.side / self.patch.max(1)).pow(2)
     }
 
-    /// A file's numbers. Transparency is ignored and shades of gray become three equal channels; an orientation that a
-    /// camera has noted is ignored as well.
+    /// Decodes and preprocesses a file. Ignores transparency and the orientation that a camera has noted; grey values
+    /// become three equal channels.
     ///
     /// # Errors
-    /// [`ImageError`]: neither PNG nor JPEG, too large, truncated or broken.
+    /// [`ImageError`] if the file is neither PNG nor JPEG, too large, truncated or broken.
     pub fn read(&self, file: &[u8]) -> Result<Pixels, ImageError> {
         let image = decode(file)?;
         self.of_rgb(image)
     }
 
-    /// The numbers of an image of `side` × `side` points, three bytes a point, row by row.
+    /// Preprocesses an image of `side` × `side` pixels, three bytes per pixel, row by row.
     ///
     /// # Errors
-    /// [`ImageError::OtherSize`] if there are more or fewer.
+    /// [`ImageError::OtherSize`] if the number of pixels differs.
     pub fn of_points(&self, bytes: Vec<u8>) -> Result<Pixels, ImageError> {
         let side = self.side;
         if bytes.len() != side * side * CHANNELS {
@@ -129,7 +129,7 @@ impl Preprocess {
         Ok(self.cut(&image))
     }
 
-    /// In f32 from the rescaled byte on, as the processors of published models compute it.
+    /// Cuts into patches. Computes in f32 after the rescaling of bytes, as the processors of published models do.
     fn cut(&self, image: &Rgb) -> Pixels {
         let (side, patch) = (self.side, self.patch.max(1));
         let across = side / patch;
@@ -165,7 +165,7 @@ fn decode(file: &[u8]) -> Result<Rgb, ImageError> {
         Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg)) => format,
         _ => return Err(ImageError::OtherFormat),
     };
-    // The decoder of JPEG makes up what is missing of a truncated file.
+    // The JPEG decoder makes up the missing part of a truncated file.
     if format == ImageFormat::Jpeg && !ends(file) {
         return Err(ImageError::Truncated);
     }
@@ -193,8 +193,8 @@ fn decode(file: &[u8]) -> Result<Rgb, ImageError> {
     })
 }
 
-/// Whether the marker that ends a JPEG comes after its last scan began. A thumbnail before it has markers of its own,
-/// and some cameras put something behind the end.
+/// Whether the marker that ends a JPEG comes after the start of its last scan. A thumbnail before it has markers of its
+/// own, and some cameras append data after the end.
 fn ends(file: &[u8]) -> bool {
     let is = |marker: u8| move |pair: &[u8]| pair == [0xff, marker];
     let scan = file.windows(2).rposition(is(0xda));

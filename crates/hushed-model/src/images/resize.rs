@@ -1,12 +1,12 @@
-//! Resampling as Pillow up to version 12 does it for images of 8 bits, word for word, because the processors of
-//! published models use Pillow: separable, the columns first, each pass rounded to 8 bits; the filter is stretched by
-//! the factor of a reduction, so that every point of the image counts, which the *bilinear* of most libraries lacks.
-//! (Pillow 13 does the rows first where that is faster, mostly in tall images; single points then differ by a level.)
+//! Resampling exactly as Pillow up to version 12 does it for 8-bit images, because the processors of published models
+//! use Pillow. It is separable, columns first, with each pass rounded to 8 bits. When reducing, the filter is stretched
+//! by the reduction factor, so that every pixel of the image counts, unlike in the *bilinear* of most libraries.
+//! (Pillow 13 does the rows first where that is faster, mostly in tall images; single values then differ by one level.)
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::Resample;
 
-/// An RGB image of 8 bits, row by row.
+/// An 8-bit RGB image, row by row.
 pub(super) struct Rgb {
     pub(super) width: usize,
     pub(super) height: usize,
@@ -17,13 +17,13 @@ const CHANNELS: usize = 3;
 /// Fraction bits of a coefficient.
 const FRAC: u32 = 22;
 
-/// What one point of the result reads: the first point, and a coefficient for it and each after it.
+/// What one output pixel reads: the first input pixel, and the coefficients of it and of those after it.
 struct Reads {
     first: usize,
     coefficients: Vec<i32>,
 }
 
-/// The image in another size.
+/// Resizes an image.
 pub(super) fn resize(image: Rgb, width: usize, height: usize, how: Resample) -> Rgb {
     let image = match image.width == width {
         true => image,
@@ -69,9 +69,9 @@ fn rows(image: &Rgb, height: usize, how: Resample) -> Rgb {
     }
 }
 
-/// The weighted sum of points, to the nearest of 0 to 255.
+/// The weighted sum of pixels, rounded and clamped to 0 to 255.
 fn weighed<'a>(points: impl Iterator<Item = &'a u8>, coefficients: &[i32]) -> u8 {
-    // Coefficients add up to 2^22 and are at most 1.3·2^22 in magnitude together with their signs: 32 bits hold it.
+    // The coefficients sum to 2^22, and their magnitudes to at most 1.3·2^22: 32 bits hold the sum.
     let sum = points.zip(coefficients).map(|(&p, c)| i32::from(p) * c);
     let sum = sum.fold(1 << (FRAC - 1), i32::wrapping_add);
     (sum >> FRAC).clamp(0, 255) as u8
@@ -100,7 +100,7 @@ fn reads(from: usize, to: usize, how: Resample) -> Vec<Reads> {
 }
 
 impl Resample {
-    /// Half of the filter's width.
+    /// Half the width of the filter.
     fn support(self) -> f64 {
         match self {
             Resample::Bilinear => 1.0,
@@ -108,7 +108,7 @@ impl Resample {
         }
     }
 
-    /// The filter at a distance.
+    /// The filter at distance `x`.
     fn weight(self, x: f64) -> f64 {
         const A: f64 = -0.5;
         let x = x.abs();

@@ -1,4 +1,4 @@
-//! The encoder's tensors, in the names of its architecture.
+//! The encoder's tensors, by the names of its architecture.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ impl<S: Source> From<'_, S> {
             Matrix::new(positions, width, data)
         });
         if let (Some(offsets), Some(types)) = (&mut offsets, &types) {
-            // Every token of a single text is of type 0. The sum is rounded to f32, as torch rounds it.
+            // All tokens of a single text have type 0. The sum is rounded to f32, as in torch.
             for i in 0..positions {
                 offsets
                     .row_mut(i)

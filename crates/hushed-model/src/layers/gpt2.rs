@@ -1,5 +1,5 @@
-//! GPT-2's tensors. Its linear layers are stored as `inputs × outputs` (`Conv1D`), and those of Q, K and V side by side
-//! in one.
+//! GPT-2's tensors. Its linear layers are stored as `inputs × outputs` (`Conv1D`), with those of Q, K and V side by
+//! side in one matrix.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl<S: Source> From<'_, S> {
         Ok(linear)
     }
 
-    /// `N` linear layers of one operand, stored as one of `inputs × N·outputs`.
+    /// `N` linear layers of the same input, stored as one of shape `inputs × N·outputs`.
     fn side_by_side<const N: usize>(
         &mut self,
         name: &str,

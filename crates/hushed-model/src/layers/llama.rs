@@ -1,4 +1,4 @@
-//! The tensors of decoders like LLaMA, as Hugging Face's `LlamaForCausalLM` and `BitNetForCausalLM` call them.
+//! The tensors of LLaMA-like decoders, as named in Hugging Face's `LlamaForCausalLM` and `BitNetForCausalLM`.
 
 use super::{From, Source};
 use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Queries};
@@ -80,7 +80,7 @@ impl<S: Source> From<'_, S> {
         })
     }
 
-    /// The norm inside a block, where the configuration has them.
+    /// The norm inside a block, if the configuration has them.
     fn sub_norm(&mut self, name: &str, width: usize) -> Result<Option<Norm>, S::Error> {
         match self.config.sub_norms {
             true => self.rms_norm(name, width).map(Some),

@@ -1,4 +1,4 @@
-//! The names and shapes of a model's tensors, for every source of numbers: an architecture a file.
+//! The names and shapes of a model's tensors, for every source of numbers; one file per architecture.
 
 mod encoder;
 mod gpt2;
@@ -44,8 +44,8 @@ pub(crate) fn body<S: Source>(
     })
 }
 
-/// The name of the linear layer that stands for the feed-forward block of layer `i`, where one does: that of the
-/// block's last. And whether its matrix is stored as inputs × outputs.
+/// The name of the linear layer that replaces the feed-forward block of layer `i`, if one does: that of the block's
+/// last layer. And whether its matrix is stored as inputs × outputs.
 pub(crate) fn merged_name(config: &NetworkConfig, i: usize) -> (String, bool) {
     match config.architecture {
         Architecture::Bert | Architecture::Roberta | Architecture::DistilBert => {
@@ -58,13 +58,13 @@ pub(crate) fn merged_name(config: &NetworkConfig, i: usize) -> (String, bool) {
     }
 }
 
-/// Supplies tensors by name; `None` where only shapes are wanted.
+/// Supplies tensors by name; `None` if only shapes are wanted.
 pub(crate) trait Source {
     type Error;
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Self::Error>;
 
-    /// The weights of a layer that is declared ternary, `outputs × inputs`, its scale multiplied in: a tensor like any
-    /// other, where nothing packs or checks them.
+    /// The weights of a layer declared ternary, `outputs × inputs`, with the scale multiplied in. By default a tensor
+    /// like any other, for sources that neither unpack nor check.
     fn ternary(
         &mut self,
         layer: &str,
@@ -74,13 +74,13 @@ pub(crate) trait Source {
         self.tensor(&format!("{layer}.weight"), &shape)
     }
 
-    /// Where a matrix stays, of a source that leaves matrices where they are.
+    /// Where a matrix is stored, if the source leaves matrices there.
     fn left(&self, _: &str, _: [usize; 2]) -> Option<Stored> {
         None
     }
 }
 
-/// No numbers at all.
+/// Supplies no numbers at all.
 pub(crate) struct ShapesOnly;
 
 impl Source for ShapesOnly {
@@ -90,7 +90,7 @@ impl Source for ShapesOnly {
     }
 }
 
-/// Checks names, shapes and types, and ternary weights, collecting what is wrong.
+/// Checks names, shapes and types, and ternary weights, and collects the problems.
 pub(crate) struct Checking<'a, R> {
     pub weights: &'a Weights<R>,
     pub problems: &'a mut Vec<Problem>,
@@ -105,7 +105,7 @@ impl<R: ReadAt> Source for Checking<'_, R> {
         Ok(None)
     }
 
-    /// Reads the numbers too: whether they are ternary is not seen from their shapes.
+    /// Reads the numbers too: shapes do not show whether they are ternary.
     fn ternary(
         &mut self,
         layer: &str,
@@ -135,7 +135,7 @@ impl<R: ReadAt> Source for &Weights<R> {
     }
 }
 
-/// Reads vectors, and leaves matrices in the files. Ternary layers are read too: no protocol streams them.
+/// Reads vectors and leaves matrices in the files. Ternary layers are read too: no protocol streams them.
 pub(crate) struct Leaving<'a>(pub &'a Arc<Files>);
 
 impl Source for Leaving<'_> {
@@ -158,10 +158,10 @@ impl Source for Leaving<'_> {
     }
 }
 
-/// The numbers of a matrix, or where they stay; neither where only shapes are wanted.
+/// The numbers of a matrix, or where they are stored; neither if only shapes are wanted.
 type Numbers = (Option<Arc<Matrix<f32>>>, Option<Stored>);
 
-/// Makes layers of tensors.
+/// Builds layers from tensors.
 struct From<'a, S> {
     config: &'a NetworkConfig,
     source: &'a mut S,
@@ -192,7 +192,7 @@ impl<S: Source> From<'_, S> {
         })
     }
 
-    /// A linear layer, ternary where the configuration says so, whose bias is zeros where the folder has none.
+    /// A linear layer, ternary if the configuration says so, with a zero bias if the folder has none.
     fn linear_if(
         &mut self,
         name: &str,
@@ -222,7 +222,7 @@ impl<S: Source> From<'_, S> {
         })
     }
 
-    /// The head of a language model, without bias.
+    /// The head of a language model, without a bias.
     fn head(&mut self, embedding: &Embedding) -> Result<Linear, S::Error> {
         let (inputs, outputs) = (embedding.width, embedding.vocabulary);
         let (weights, stored) = match self.config.tied {
@@ -240,7 +240,7 @@ impl<S: Source> From<'_, S> {
         })
     }
 
-    /// The numbers of a matrix, or where they stay.
+    /// The numbers of a matrix, or where they are stored.
     fn numbers(&mut self, name: &str, rows: usize, cols: usize) -> Result<Numbers, S::Error> {
         match self.source.left(name, [rows, cols]) {
             Some(stored) => Ok((None, Some(stored))),
@@ -263,7 +263,7 @@ impl<S: Source> From<'_, S> {
     }
 }
 
-/// Zeros for a layer without a bias, where there are numbers.
+/// Zeros for a layer without a bias, if there are numbers.
 fn no_bias(
     weights: &Option<Arc<Matrix<f32>>>,
     stored: &Option<Stored>,

@@ -1,8 +1,8 @@
-//! Random weights of realistic ranges, where no checkpoint can be had or none is wanted.
+//! Random weights in realistic ranges, for when no checkpoint is available or wanted.
 //!
 //! Matrices are uniform with standard deviation 0.8/√inputs (0.04 at 384 inputs; published BERT encoders: 0.03 to
-//! 0.06), so that activations have the same size at every width; gains are near 1, the rest is small. The numbers come
-//! from SplitMix64 (Steele, Lea, Flood 2014): they are public test data, not secrets.
+//! 0.06), so that activations have the same size at every width. Gains are near 1, everything else is small. The
+//! numbers come from SplitMix64 (Steele, Lea, Flood 2014): they are public test data, not secrets.
 
 use std::convert::Infallible;
 
@@ -27,13 +27,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform with this mean and standard deviation.
+    /// A uniform number with this mean and standard deviation.
     fn around(&mut self, mean: f32, deviation: f32) -> f32 {
         let unit = (self.next_u64() >> 40) as f32 / (1u64 << 24) as f32; // [0, 1)
         mean + deviation * (unit - 0.5) * 12f32.sqrt()
     }
 
-    /// The numbers of the tensor `name`.
+    /// Random numbers for the tensor `name`.
     pub(crate) fn numbers(&mut self, name: &str, shape: &[usize]) -> Vec<f32> {
         const GAINS: [&str; 9] = [
             "LayerNorm.weight",
@@ -55,7 +55,7 @@ impl Random {
             ("wte.weight" | "wpe.weight" | "lm_head.weight" | "embed_tokens.weight", _) => {
                 (0.0, 0.04)
             }
-            // GPT-2's are stored transposed.
+            // GPT-2 stores its matrices transposed.
             (n, &[inputs, _]) if n.starts_with("h.") => (0.0, 0.8 / (inputs as f32).sqrt()),
             (_, &[_, inputs]) => (0.0, 0.8 / (inputs as f32).sqrt()),
             _ => (0.0, 0.1),
@@ -73,7 +73,7 @@ impl Source for Random {
         Ok(Some(self.numbers(name, shape)))
     }
 
-    /// Signs and zeros, a third each, of the same deviation.
+    /// Values −s, 0 and s, a third each, with the same standard deviation.
     fn ternary(
         &mut self,
         _: &str,

@@ -1,5 +1,5 @@
-//! A vision transformer's tensors. Its map of patches is stored as a convolution whose windows do not overlap: channels
-//! × rows × columns of a patch, which is the order of [`Pixels`](crate::images::Pixels).
+//! A vision transformer's tensors. Its map of patches is stored as a convolution with non-overlapping windows: channels
+//! × rows × columns of a patch, in the order of [`Pixels`](crate::images::Pixels).
 
 use std::sync::Arc;
 

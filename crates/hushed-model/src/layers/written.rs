@@ -1,4 +1,4 @@
-//! Random weights of a decoder like LLaMA, written to a folder, for what reads them from disk.
+//! Writes the random weights of a LLaMA-like decoder to a folder, for code that reads them from disk.
 
 use std::convert::Infallible;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use super::{Random, Source, llama};
 use crate::folder::config::NetworkConfig;
 use crate::folder::weights::WEIGHTS;
 
-/// Writes the numbers of [`Random`], rounded to bf16, as `model.safetensors`. There is nothing else in the folder.
+/// Writes the numbers of [`Random`], rounded to bf16, as `model.safetensors`, and nothing else.
 pub(crate) fn write_llama(config: &NetworkConfig, seed: u64, folder: &Path) -> io::Result<()> {
     let mut shapes = Shapes(Vec::new());
     let Ok(_) = llama(config, &mut shapes);
@@ -33,7 +33,7 @@ pub(crate) fn write_llama(config: &NetworkConfig, seed: u64, folder: &Path) -> i
     written.out.flush()
 }
 
-/// Names and shapes, in the order in which they are asked for.
+/// Names and shapes, in the order of the requests.
 struct Shapes(Vec<(String, Vec<usize>)>);
 
 impl Source for Shapes {
@@ -45,7 +45,7 @@ impl Source for Shapes {
     }
 }
 
-/// Writes what is asked for, and keeps none of it.
+/// Writes each requested tensor and keeps none.
 struct Written<W> {
     random: Random,
     out: W,
@@ -62,7 +62,7 @@ impl<W: Write> Source for Written<W> {
     }
 }
 
-/// The nearest, of two the even one; for numbers far from the largest.
+/// Rounds to nearest, ties to even; for numbers far from the largest.
 fn bf16(v: f32) -> [u8; 2] {
     let bits = v.to_bits();
     let rounded = bits + 0x7fff + (bits >> 16 & 1);
@@ -77,7 +77,7 @@ mod tests {
     fn roundings() {
         let read = |v: f32| f32::from_bits(u32::from(u16::from_le_bytes(bf16(v))) << 16);
         assert_eq!([1.0, -0.5, 0.0].map(read), [1.0, -0.5, 0.0]);
-        // Eight significant bits: 257 and 259 lie between two.
+        // Eight significant bits: 257 and 259 are ties.
         assert_eq!([257.0, 259.0, 257.1].map(read), [256.0, 260.0, 258.0]);
     }
 }

@@ -1,5 +1,5 @@
-//! Keys and values of the rows that earlier passes over a text have run: a pass takes the next rows only, and gives
-//! what a pass over all of them gives.
+//! Keys and values of the rows that earlier passes over a text have run. A pass takes only the next rows, and gives the
+//! same as a pass over all rows.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::matrix::Matrix;
 use crate::program::{Program, StepId, same};
 use crate::tokens::TokenIds;
 
-/// What the passes over one text have left for the next.
+/// What the passes over one text have left for the next pass.
 #[derive(Default)]
 pub struct PlainCache {
     rows: usize,
-    /// Of every attention block: its keys, turned by their places, and its values, rows × g·dh.
+    /// For every attention block, its keys, rotated by their positions, and its values, rows × g·dh.
     past: BTreeMap<StepId, [Matrix<f64>; 2]>,
 }
 
-/// Runs the next rows of a text, whose earlier rows the cache holds. None of them may be padding.
+/// Runs the next rows of a text whose earlier rows are in the cache. No row may be padding.
 ///
 /// # Errors
-/// As [`super::run`]. What the cache holds after an error is of no more use.
+/// Those of [`super::run`]. After an error the cache is no longer usable.
 pub fn run_next(
     program: &Program,
     cache: &mut PlainCache,
@@ -41,7 +41,7 @@ pub fn run_next(
 }
 
 impl PlainCache {
-    /// Rows that it holds: the place of the next.
+    /// Rows in the cache, which is the position of the next row.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -58,12 +58,12 @@ impl PlainCache {
         self.rows = rows;
     }
 
-    /// Keys, turned by their places, and values of an attention block, rows × g·dh each.
+    /// Keys, rotated by their positions, and values of an attention block, each rows × g·dh.
     pub fn past(&self, id: StepId) -> Option<&[Matrix<f64>; 2]> {
         self.past.get(&id)
     }
 
-    /// Attention of new rows to all: m × h·dh.
+    /// Attention of the new rows to all rows: m × h·dh.
     pub(super) fn attend(
         &mut self,
         id: StepId,
@@ -105,7 +105,7 @@ impl PlainCache {
     }
 }
 
-/// The rows of both.
+/// The rows of `new` below those of `above`.
 fn below(above: &Matrix<f64>, new: &Matrix<f64>) -> Matrix<f64> {
     let data = [above.data(), new.data()].concat();
     matrix(above.rows() + new.rows(), new.cols(), data)

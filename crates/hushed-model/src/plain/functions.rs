@@ -2,7 +2,7 @@
 
 use crate::blocks::{Activation, QUICK_GELU, Weigh};
 
-/// The function itself, to a few units in the last place.
+/// The exact function, up to a few units in the last place.
 pub fn activation(f: Activation, x: f64) -> f64 {
     match f {
         Activation::Gelu => 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
@@ -20,7 +20,7 @@ pub fn activation(f: Activation, x: f64) -> f64 {
     }
 }
 
-/// Weights of a row of scores over its first `seen` keys; the others, which are masked, become 0.
+/// Turns a row of scores into weights over its first `seen` keys; the others, which are masked, become 0.
 pub fn weigh(row: &mut [f64], seen: usize, by: Weigh) {
     match by {
         Weigh::Softmax => softmax(row, seen),
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(activation(Activation::Relu2, 1.5), 2.25);
     }
 
-    /// σ(1) from a table of constants; what is masked has no weight at all.
+    /// σ(1) from a table of constants; masked keys have no weight at all.
     #[test]
     fn sigmoid_weights_stand_alone() {
         let mut row = [3.0, 800.0, -800.0, 5.0];

@@ -1,4 +1,4 @@
-//! A model in the clear, in f64: the oracle that every private run is compared with.
+//! A model in the clear, in f64: the oracle for every private run.
 
 mod cache;
 mod functions;
@@ -30,7 +30,7 @@ pub struct PlainActs {
     pub values: Matrix<f64>,
 }
 
-/// Per text and head an `m × m` matrix, or its row of the one query.
+/// An `m × m` matrix per text and head, or the row of its single query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlainScores {
     /// Which keys belong to which text.
@@ -64,10 +64,10 @@ fn head_columns(
     part
 }
 
-/// A row a patch of every image, with the class token before them and positions added: `(count + 1) × d` an image.
+/// The rows of all images: the class token, then one row per patch, positions added: `(count + 1) × d` per image.
 ///
 /// # Errors
-/// Shapes only; an image of another size.
+/// Fails with shapes only, or if an image has another size.
 fn embed_patches(at: StepId, images: &[Pixels], p: &Patches) -> Result<PlainActs, ModelError> {
     let (class, offsets) = (here(at, &p.class)?, here(at, &p.offsets)?);
     let rows = Rows::unpadded(&vec![p.count + 1; images.len()]);
@@ -100,15 +100,15 @@ fn embed_patches(at: StepId, images: &[Pixels], p: &Patches) -> Result<PlainActs
     Ok(PlainActs { rows, values })
 }
 
-/// `E[id_i] + P[i]` for every token, or without P where places are not in the embedding: `m × d` a text.
+/// `E[id_i] + P[i]` for every token, without P if the embedding has no positions: `m × d` per text.
 ///
 /// # Errors
-/// Shapes only; a text that does not fit.
+/// Fails with shapes only, or if a text does not fit.
 pub fn embed(at: StepId, texts: Vec<TokenIds>, e: &Embedding) -> Result<PlainActs, ModelError> {
     embed_after(at, texts, e, 0)
 }
 
-/// The same for texts of which `first` rows have been run before.
+/// The same for texts whose `first` rows have been run before.
 fn embed_after(
     at: StepId,
     texts: Vec<TokenIds>,
@@ -157,7 +157,7 @@ fn embed_after(
 /// Normalises each row: see [`NormKind`].
 ///
 /// # Errors
-/// Shapes that differ, or shapes only.
+/// Fails if shapes differ, or with shapes only.
 pub fn norm(at: StepId, mut x: PlainActs, n: &Norm) -> Result<PlainActs, ModelError> {
     same(at, "columns", x.values.cols(), n.width)?;
     let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
@@ -179,7 +179,7 @@ pub fn norm(at: StepId, mut x: PlainActs, n: &Norm) -> Result<PlainActs, ModelEr
 /// `a + b`.
 ///
 /// # Errors
-/// Shapes that differ.
+/// Fails if shapes differ.
 pub fn add(at: StepId, a: &PlainActs, b: &PlainActs) -> Result<PlainActs, ModelError> {
     same(at, "rows", b.values.rows(), a.values.rows())?;
     same(at, "columns", b.values.cols(), a.values.cols())?;
@@ -192,7 +192,7 @@ pub fn add(at: StepId, a: &PlainActs, b: &PlainActs) -> Result<PlainActs, ModelE
     Ok(sum)
 }
 
-/// One row a text.
+/// Pools to one row per text.
 pub fn pool(x: &PlainActs, p: &Pool) -> PlainActs {
     let mut values = Matrix::zero(x.rows.texts().len(), x.values.cols());
     for (t, (rows, real)) in x.rows.blocks().enumerate() {
@@ -227,7 +227,7 @@ pub fn pool(x: &PlainActs, p: &Pool) -> PlainActs {
 /// `X·Wᵀ + b`: `m × inputs` to `m × outputs`.
 ///
 /// # Errors
-/// Shapes that differ, or shapes only.
+/// Fails if shapes differ, or with shapes only.
 pub fn linear(at: StepId, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelError> {
     same(at, "columns", x.values.cols(), w.inputs)?;
     let (weights, bias) = (w.numbers(at)?, here(at, &w.bias)?);
@@ -243,10 +243,10 @@ pub fn linear(at: StepId, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelE
     })
 }
 
-/// Turns the rows of Q or K by their places, the first row of a text being at place `first`: see [`Rope`].
+/// Rotates the rows of Q or K by their positions, where the first row of a text has position `first`: see [`Rope`].
 ///
 /// # Errors
-/// Columns that are not whole heads of `width`.
+/// Fails if the columns are not whole heads of `width`.
 pub fn turn(
     at: StepId,
     mut x: PlainActs,
@@ -277,11 +277,11 @@ pub fn turn(
     Ok(x)
 }
 
-/// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q, and those of K are counted
-/// by the heads that share them. Q has as many rows as K, or one a text.
+/// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q and `K_j` the columns of the
+/// head of K that Q's head j reads. Q has as many rows as K, or one per text.
 ///
 /// # Errors
-/// Shapes that differ.
+/// Fails if shapes differ.
 pub fn scores(
     at: StepId,
     q: &PlainActs,
@@ -315,7 +315,7 @@ pub fn scores(
     })
 }
 
-/// Turns scores into weights, row by row, over the keys that `mask` and the padding leave.
+/// Turns scores into weights, row by row, over the keys that are neither masked nor padding.
 pub fn weigh(mut s: PlainScores, w: Weigh, mask: &Mask) -> PlainScores {
     for (heads, rows) in s.texts.iter_mut().zip(s.rows.texts()) {
         for scores in heads {
@@ -328,10 +328,10 @@ pub fn weigh(mut s: PlainScores, w: Weigh, mask: &Mask) -> PlainScores {
     s
 }
 
-/// `P_j·V_j` for every head, side by side: `m × h·dh`.
+/// `P_j·V_j` for every head, concatenated: `m × h·dh`.
 ///
 /// # Errors
-/// Shapes that differ.
+/// Fails if shapes differ.
 pub fn attend(
     at: StepId,
     p: &PlainScores,
@@ -361,10 +361,10 @@ pub fn attend(
     Ok(PlainActs { rows, values })
 }
 
-/// The products of two matrices' elements.
+/// The element-wise product of two matrices.
 ///
 /// # Errors
-/// Shapes that differ.
+/// Fails if shapes differ.
 pub fn multiply(at: StepId, mut a: PlainActs, b: &PlainActs) -> Result<PlainActs, ModelError> {
     same(at, "rows", b.values.rows(), a.values.rows())?;
     same(at, "columns", b.values.cols(), a.values.cols())?;
@@ -373,7 +373,7 @@ pub fn multiply(at: StepId, mut a: PlainActs, b: &PlainActs) -> Result<PlainActs
     Ok(a)
 }
 
-/// A function of every element.
+/// Applies a function to every element.
 pub fn activate(mut x: PlainActs, f: Activation) -> PlainActs {
     x.values.data_mut().par_chunks_mut(4096).for_each(|part| {
         part.iter_mut()

@@ -4,15 +4,15 @@ use rayon::prelude::*;
 
 use crate::matrix::Matrix;
 
-/// Rows and columns of the register tile: 4 × 4 accumulators of f64 fill half of the 16 vector registers that every
-/// x86-64 has.
+/// Rows and columns of the register tile: 4 × 4 accumulators of f64 fill half of the 16 vector registers of every
+/// x86-64 processor.
 const TILE: usize = 4;
 
-/// `A·Bᵀ` with A of `m × k` and B of `n × k`: `m × n`.
+/// `A·Bᵀ` for A of shape `m × k` and B of shape `n × k`: `m × n`.
 ///
-/// Panels of `TILE` rows of B are copied to `k × TILE` in f64, then each takes part in one pass over A; panels run in
-/// parallel. The order of the additions in an element is 0..k whatever the shapes are, so that a text's result does not
-/// depend on its batch.
+/// Panels of `TILE` rows of B are copied to `k × TILE` in f64, and each is used in one pass over A. Panels run in
+/// parallel. The additions in an element always run in the order 0..k, whatever the shapes, so that a text's result
+/// does not depend on its batch.
 pub fn times_transposed<T: Copy + Into<f64> + Sync>(a: &Matrix<f64>, b: &Matrix<T>) -> Matrix<f64> {
     let (m, n, k) = (a.rows(), b.rows(), a.cols());
     assert_eq!(k, b.cols(), "inner dimensions");

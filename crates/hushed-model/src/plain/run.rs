@@ -1,4 +1,4 @@
-//! A program in the clear, as published.
+//! Runs a program in the clear, as published.
 
 use std::ops::Range;
 
@@ -17,11 +17,11 @@ use crate::tokens::TokenIds;
 /// The operation of a part of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// A lookup, a linear layer, a product, a sum, a pooling: only its result is shown.
+    /// A lookup, a linear layer, a product, a sum or a pooling: only its result is shown.
     Values,
     /// A norm of this kind.
     Norm(NormKind),
-    /// Weights of the keys that the mask leaves.
+    /// Weights of the keys that are not masked.
     Weigh(Weigh, Mask),
     /// A function of every element.
     Activation,
@@ -36,12 +36,12 @@ pub enum Moment {
     Output,
 }
 
-/// A value that is shown.
+/// A value shown to the caller.
 #[derive(Clone, Copy)]
 pub enum Seen<'a> {
-    /// Rows × width a text.
+    /// Rows × width per text.
     Acts(&'a PlainActs),
-    /// Per text and head, rows × rows.
+    /// Rows × rows per text and head.
     Scores(&'a PlainScores),
 }
 
@@ -58,10 +58,10 @@ pub fn run<T: Into<Item>>(
     steps_of(program, 0..program.steps().len(), items, None, see)
 }
 
-/// The same, showing what goes into every part of a step and what comes out of it.
+/// The same, showing the input and output of every part of a step.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub fn run_parts<T: Into<Item>>(
     program: &Program,
     items: Vec<T>,
@@ -76,19 +76,19 @@ pub fn run_parts<T: Into<Item>>(
     program.run(all, None, |_, step, values| run.step(step, values))
 }
 
-/// The client's part of a model whose table is public: everything before the first layer.
+/// The client's part of a model with a public token table: everything before the first layer.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub fn start(program: &Program, texts: Vec<TokenIds>) -> Result<PlainActs, ModelError> {
     let texts = texts.into_iter().map(Item::from).collect();
     steps_of(program, program.before_layers(), texts, None, |_, _| ())
 }
 
-/// The steps of `range` alone, which reads nothing but the value `x` of the step before it.
+/// Runs only the steps of `range`, which read nothing but the value `x` of the step before it.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub fn run_range(
     program: &Program,
     range: Range<usize>,
@@ -101,7 +101,7 @@ pub fn run_range(
 /// One attention block.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub fn attention(id: StepId, x: &PlainActs, a: &Attention) -> Result<PlainActs, ModelError> {
     unseen(Vec::new()).attention(id, x, a)
 }
@@ -121,7 +121,7 @@ fn steps_of(
     })
 }
 
-/// The next rows of one text, whose earlier rows the cache holds.
+/// Runs the next rows of a text whose earlier rows are in the cache.
 pub(super) fn after(
     program: &Program,
     text: TokenIds,
@@ -198,7 +198,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         }
     }
 
-    /// Attention as the paper has it (Vaswani et al. 2017).
+    /// Attention as in the paper (Vaswani et al. 2017).
     fn attention(
         &mut self,
         id: StepId,
@@ -244,7 +244,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         Ok(self.given(at, linear(at, &o, &a.output)?)) // m × d
     }
 
-    /// Rows of the text that were run before.
+    /// The number of rows of the text that were run before.
     fn first(&self) -> usize {
         self.cache.as_ref().map_or(0, |cache| cache.rows())
     }
@@ -272,7 +272,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         Ok(self.given(at, linear(at, &y, &f.down)?)) // m × d
     }
 
-    /// The norm inside a block, where it has one.
+    /// The norm inside a block, if it has one.
     fn sub_norm(
         &mut self,
         id: StepId,
@@ -304,7 +304,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         y
     }
 
-    /// A result, shown.
+    /// Shows a result and returns it.
     fn given(&mut self, id: StepId, x: PlainActs) -> PlainActs {
         self.show(id, What::Values, Moment::Output, Seen::Acts(&x));
         x

@@ -1,7 +1,6 @@
 //! Pruned feed-forward blocks: one linear layer in place of two with an activation between them (the Orion kernels
-//! paper, §III-D). The layer is the one nearest to the block on sample texts, by least squares over their rows; nothing
-//! is trained. A layer without an activation takes one level under encryption, and between two parties no protocol but
-//! a product.
+//! paper, §III-D). The layer is the least-squares fit to the block over the rows of sample texts; nothing is trained. A
+//! layer without an activation takes one level under encryption, and between two parties no protocol but a product.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,20 +25,20 @@ use crate::model::Model;
 use crate::plain::{self, PlainActs};
 use crate::program::{Block, Step};
 
-/// Rows of the sample for every column, at least: fewer would be fitted, and not the block.
+/// The fewest rows of the sample per column: with fewer, the fit would follow the sample and not the block.
 pub const LEAST_ROWS: usize = 2;
 
-/// What is added to the squares of every column, of their mean: columns may depend on each other.
+/// Ridge added to the squares of every column, as a share of their mean: columns may depend on each other.
 const RIDGE: f64 = 1e-6;
 
-/// One layer that was fitted.
+/// One fitted layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// Which.
+    /// The number of the layer.
     pub layer: usize,
     /// Rows of the sample.
     pub rows: usize,
-    /// The share of the variance of the block's results that the linear layer gives.
+    /// The share of the variance of the block's results that the linear layer explains.
     pub explained: f64,
 }
 
@@ -47,50 +46,50 @@ pub struct Fit {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PruneError {
-    /// A layer that the model does not have, that has been pruned or is named twice, or whose activation gates.
+    /// A layer that does not exist, is pruned already or named twice, or whose activation is gated.
     #[error("layer {layer}: {what}")]
     Layer {
-        /// As it was asked for.
+        /// The layer as requested.
         layer: usize,
-        /// Why it cannot be.
+        /// Why it cannot be pruned.
         what: &'static str,
     },
-    /// Too small a sample.
+    /// The sample is too small.
     #[error(
         "the sample has {rows} rows, and a layer of {columns} columns is fitted to {LEAST_ROWS} a column at least; \
          give more texts"
     )]
     Sample {
-        /// Tokens of all texts.
+        /// Tokens in all texts.
         rows: usize,
-        /// Of the layer.
+        /// Columns of the layer.
         columns: usize,
     },
-    /// A layer whose fit is no number: the model gives such on the sample, or larger ones than f32 holds.
+    /// A layer whose fit is not finite: the model's results on the sample are not, or exceed f32.
     #[error("layer {layer}: its fit to the sample is not finite")]
     NotFinite {
-        /// Which.
+        /// The number of the layer.
         layer: usize,
     },
-    /// The model.
+    /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The folder to write.
+    /// The folder cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
         /// The file or folder.
         path: String,
-        /// By the system.
+        /// The system's reason.
         source: std::io::Error,
     },
 }
 
-/// Puts a linear layer in place of the feed-forward block of each of `layers`, in order: later ones are fitted to what
-/// they read behind earlier ones.
+/// Replaces the feed-forward block of each of `layers` by a linear layer, in order: later ones are fitted to what they
+/// read behind the earlier replacements.
 ///
 /// # Errors
-/// Layers that there are not, that are named twice or have a gate; too few rows; a fit that is not finite; what the
-/// model refuses.
+/// Fails if a layer does not exist, is named twice or has a gate, if there are too few rows, if a fit is not finite, or
+/// if the model refuses the sample.
 pub fn prune(model: &mut Model, layers: &[usize], sample: &[Item]) -> Result<Vec<Fit>, PruneError> {
     let blocks = blocks(model).len();
     for (i, &layer) in layers.iter().enumerate() {
@@ -159,7 +158,7 @@ fn fit(model: &mut Model, layer: usize, sample: &[Item]) -> Result<Fit, PruneErr
     })
 }
 
-/// The feed-forward of every layer.
+/// The feed-forward blocks of all layers.
 fn blocks(model: &mut Model) -> Vec<&mut Block> {
     match &mut model.body {
         Body::Encoder(network) => (network.layers.iter_mut())
@@ -178,7 +177,7 @@ fn blocks_at(model: &mut Model, layer: usize) -> Option<&Block> {
     blocks(model).into_iter().nth(layer).map(|block| &*block)
 }
 
-/// Sums over rows for a least-squares fit of y = W·x + b, d columns each; x with a 1 behind it.
+/// Sums over rows for a least-squares fit of y = W·x + b, d columns each, where x has a 1 appended.
 struct Sums {
     d: usize,
     rows: usize,
@@ -201,7 +200,7 @@ impl Sums {
         }
     }
 
-    /// Adds the rows of a text that are tokens.
+    /// Adds the rows of a text that are not padding.
     fn add(&mut self, x: Option<&PlainActs>, y: &PlainActs) {
         let Some(x) = x else { return };
         for (rows, real) in y.rows.blocks() {
@@ -222,7 +221,7 @@ impl Sums {
         }
     }
 
-    /// The layer, and the share of the variance of y that it gives.
+    /// The fitted layer, and the share of the variance of y that it explains.
     fn solve(&self) -> (Linear, f64) {
         let d = self.d;
         let mean = (0..d).map(|i| self.squares.row(i)[i]).sum::<f64>() / d as f64;
@@ -261,7 +260,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// L with L·Lᵀ = `a`, which is symmetric and positive definite, below the diagonal and on it.
+/// The lower triangular L with L·Lᵀ = `a`, for a symmetric positive definite `a`.
 fn cholesky(mut a: Matrix<f64>) -> Matrix<f64> {
     for i in 0..a.rows() {
         for j in 0..=i {
@@ -275,7 +274,7 @@ fn cholesky(mut a: Matrix<f64>) -> Matrix<f64> {
     a
 }
 
-/// x with L·Lᵀ·x = `b`.
+/// Solves L·Lᵀ·x = `b`.
 fn solve(lower: &Matrix<f64>, b: &[f64]) -> Vec<f64> {
     let n = b.len();
     let mut x = b.to_vec();
@@ -298,12 +297,11 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> PruneError + use<> {
     move |source| PruneError::Write { path, source }
 }
 
-/// Writes `model`, which was pruned, to the new folder `to`, with all that is public in the folder `from` that it was
-/// read from, but `functions.json`: it was measured on the model as it was. Numbers are f32; tensors that are not used
-/// are left out.
+/// Writes `model`, which was pruned, to the new folder `to`, with everything public from its source folder `from`
+/// except `functions.json`, which was measured on the original model. Numbers are f32; unused tensors are left out.
 ///
 /// # Errors
-/// A folder that cannot be written, or exists; what the source refuses.
+/// Fails if the folder exists or cannot be written, or if the source is refused.
 pub fn write(model: &Model, from: &Path, to: &Path) -> Result<(), PruneError> {
     let (_, weights) = report::open(from).map_err(ModelError::from)?;
     let config = &model.public.config;
@@ -331,7 +329,7 @@ pub fn write(model: &Model, from: &Path, to: &Path) -> Result<(), PruneError> {
     fs::create_dir(to).map_err(failed(to))?;
     let written = fill(to, &files, &config.merged, &source.tensors);
     if written.is_err() {
-        // Half a folder would only be in the way.
+        // Do not leave half a folder behind.
         fs::remove_dir_all(to).map_err(failed(to))?;
     }
     written
@@ -365,9 +363,9 @@ fn fill(
     written.map_err(|error| failed(&path)(std::io::Error::other(error)))
 }
 
-/// `config.json` with the layers that were merged.
+/// `config.json` with the list of merged layers.
 fn configured(bytes: &[u8], merged: &[usize]) -> Vec<u8> {
-    // It has been parsed before.
+    // The bytes have been parsed before.
     let mut object: Map<String, Value> = serde_json::from_slice(bytes).unwrap_or_default();
     object.insert(MERGED.to_owned(), json!(merged));
     let mut bytes = serde_json::to_vec_pretty(&object).unwrap_or_default();
@@ -378,16 +376,16 @@ fn configured(bytes: &[u8], merged: &[usize]) -> Vec<u8> {
 /// Shape and bytes, little-endian.
 type Tensor = (Vec<usize>, Vec<u8>);
 
-/// The tensors of a folder, but those of merged layers, kept as they are asked for.
+/// The tensors of a folder except those of merged layers, kept as they are requested.
 struct Merging<'a> {
     weights: &'a Weights<File>,
-    /// By their names, and whether their matrices are stored transposed.
+    /// Each layer by name, and whether its matrix is stored transposed.
     merged: BTreeMap<String, (Linear, bool)>,
     tensors: BTreeMap<String, Tensor>,
 }
 
 impl Merging<'_> {
-    /// The tensor of a merged layer, if it is one's.
+    /// The tensor called `name`, if it belongs to a merged layer.
     fn own(&self, name: &str) -> Option<Vec<f32>> {
         let (layer, part) = name.rsplit_once('.')?;
         let (linear, transposed) = self.merged.get(layer)?;
@@ -413,7 +411,7 @@ impl Source for Merging<'_> {
         let bytes = numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.tensors
             .insert(name.to_owned(), (shape.to_vec(), bytes));
-        // The layers that are made of it are not used.
+        // The layers that are built from it are not used.
         Ok(None)
     }
 }

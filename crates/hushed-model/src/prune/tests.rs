@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{tiny_golden, tiny_model, wordy};
 use crate::vectors::cosine;
 
-/// Sums over rows that a layer gives find the layer.
+/// The sums over rows of a linear layer's results recover the layer.
 #[test]
 fn a_linear_layer_is_found() {
     let d = 5;
@@ -40,7 +40,7 @@ fn sample(model: &Model, rows: usize) -> Vec<Item> {
     wordy(model, rows).into_iter().map(Item::from).collect()
 }
 
-/// A folder and what is in it.
+/// Copies a folder and its contents.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -52,7 +52,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A pruned model is read back from its folder as it was written, and answers as it did.
+/// A pruned model reads back from its folder as it was written, with the same answers.
 #[test]
 fn a_pruned_folder_is_read_back() {
     for name in ["roberta", "distilbert", "gpt2"] {
@@ -84,7 +84,7 @@ fn a_pruned_folder_is_read_back() {
             cosine(&a[0], &c[0])
         );
         assert!(read.public.config.parameters() < whole.public.config.parameters());
-        // A folder is not written over, and a layer is not pruned twice.
+        // An existing folder is not overwritten, and a layer is not pruned twice.
         assert!(matches!(
             write(&model, &folder, &to),
             Err(PruneError::Write { .. })
@@ -105,7 +105,7 @@ fn what_cannot_be_pruned_is_refused() {
     );
     let refused = prune(&mut model, &[0, 9], &few);
     assert!(matches!(refused, Err(PruneError::Layer { layer: 9, .. })));
-    // Before anything is fitted: the sample is too small for that.
+    // Refused before any fit, for which the sample is too small.
     let refused = prune(&mut model, &[1, 0, 1], &few);
     assert!(matches!(refused, Err(PruneError::Layer { layer: 1, .. })));
     let mut llama = Model::load(&tiny_golden("llama")).unwrap();
@@ -113,7 +113,7 @@ fn what_cannot_be_pruned_is_refused() {
     assert!(matches!(refused, Err(PruneError::Layer { layer: 0, .. })));
 }
 
-/// A number of the block that is none makes no model of such.
+/// A number of the block that is not finite does not lead to a model with such numbers.
 #[test]
 fn a_fit_that_is_not_finite_is_refused() {
     for number in [f32::NAN, f32::INFINITY] {

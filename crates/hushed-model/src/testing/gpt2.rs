@@ -22,9 +22,9 @@ const MERGES: [(&str, &str); 6] = [
     ("in", "g"),
 ];
 
-/// A Hugging Face folder of a GPT-2 with random weights: 2 layers, 32 columns, 4 heads, 128 hidden columns, texts of up
-/// to 64 tokens, a tied head. Its vocabulary has all bytes, a few merges and the token that ends a text. Always the
-/// same bytes.
+/// Writes a Hugging Face folder of a GPT-2 with random weights: 2 layers, 32 columns, 4 heads, 128 hidden columns,
+/// texts of up to 64 tokens, a tied head. Its vocabulary has all bytes, a few merges and the end token. Always writes
+/// the same bytes.
 pub fn tiny_generator_folder(folder: &Path) -> io::Result<()> {
     let c = tiny_generator_config();
     fs::create_dir_all(folder)?;
@@ -38,7 +38,7 @@ pub fn tiny_generator_folder(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("model.safetensors"), super::safetensors_of(&c)?)
 }
 
-/// The sizes of [`tiny_generator_folder`].
+/// The configuration of [`tiny_generator_folder`].
 pub fn tiny_generator_config() -> NetworkConfig {
     NetworkConfig {
         layers: 2,
@@ -55,7 +55,7 @@ pub fn tiny_generator_config() -> NetworkConfig {
 /// The model of [`tiny_generator_folder`].
 ///
 /// # Panics
-/// If the disk is full.
+/// Panics if the disk is full.
 pub fn tiny_generator() -> Model {
     let folder = tempfile::tempdir().expect("a folder");
     tiny_generator_folder(folder.path()).expect("a model's files");
@@ -84,17 +84,17 @@ fn tokenizer_json() -> Value {
     })
 }
 
-/// GPT-2 of its published size, as shapes, for tests of plans.
+/// GPT-2 at its published size, as shapes, for plan tests.
 pub fn published_generator() -> Program {
     gpt2_shapes(&NetworkConfig::gpt2()).program()
 }
 
-/// A generator of these sizes with random numbers and a table of positions.
+/// A generator of these sizes with random numbers and a position table.
 pub fn random_generator(config: &NetworkConfig) -> Program {
     random_gpt2(config, 3).program()
 }
 
-/// The shapes of a generator of 7 · 10^9 numbers.
+/// The shapes of a generator with 7 · 10^9 numbers.
 pub fn large_generator() -> Program {
     large_generator_with(Weigh::Softmax)
 }
@@ -108,7 +108,7 @@ pub fn large_generator_with(weigh: Weigh) -> Program {
     llama_shapes(&config).program()
 }
 
-/// The shapes of a published generator with norms inside its blocks, and so many hidden columns.
+/// The shapes of a published generator with norms inside its blocks, with this many hidden columns.
 pub fn ternary_generator(hidden: usize) -> Program {
     let config = NetworkConfig {
         hidden,

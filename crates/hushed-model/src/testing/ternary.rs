@@ -1,4 +1,4 @@
-//! Small ternary decoders: one whose attention is a sigmoid, as encrypted runs take it, and committed ones.
+//! Small ternary decoders: one with sigmoid attention, as encrypted runs require, and committed ones.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::matrix::Matrix;
 use crate::model::{Model, random_llama};
 use crate::testing::tiny_golden;
 
-/// Two layers of 16 columns and 40 hidden ones, SiLU, a tied head over 97 tokens, without sub-norms.
+/// Two layers of 16 columns and 40 hidden columns, SiLU, a tied head over 97 tokens, no sub-norms.
 #[must_use]
 pub fn ternary_config(heads: usize, keys: usize) -> NetworkConfig {
     NetworkConfig {
@@ -34,7 +34,7 @@ pub fn ternary_config(heads: usize, keys: usize) -> NetworkConfig {
     }
 }
 
-/// Random numbers for it, with token vectors of the size that trained ones have beside what layers add.
+/// Random numbers for it, with token vectors as large, compared with what layers add, as in trained models.
 ///
 /// # Panics
 /// Never: random layers have numbers.
@@ -49,11 +49,11 @@ pub fn ternary_network(config: &NetworkConfig, seed: u64) -> DecoderNetwork {
     network
 }
 
-/// Committed decoders: norms inside the blocks and a gate of squares, with a softmax; a sigmoid without such norms; and
-/// the numbers of the first with a sigmoid and SiLU.
+/// Committed decoders: one with norms inside the blocks, a squared gate and a softmax; one with a sigmoid and without
+/// such norms; and the numbers of the first with a sigmoid and SiLU.
 ///
 /// # Panics
-/// If the disk is full, or a committed folder is gone.
+/// Panics if the disk is full or a committed folder is gone.
 #[must_use]
 pub fn tiny_ternary() -> [Model; 3] {
     let golden = |name| Model::load(&tiny_golden(name)).expect("a committed folder");
@@ -68,7 +68,7 @@ pub fn tiny_ternary() -> [Model; 3] {
 /// The first of [`tiny_ternary`] with another configuration.
 ///
 /// # Panics
-/// As there.
+/// Those of [`tiny_ternary`].
 pub fn tiny_ternary_with(change: impl FnOnce(&mut serde_json::Value)) -> Model {
     let (folder, golden) = (
         tempfile::tempdir().expect("a folder"),

@@ -1,5 +1,5 @@
-//! Tiny decoders with activations of 3·10^3, as published ones have them (Sun et al., arXiv 2402.17762): at the first
-//! token of a text, or at every one.
+//! Tiny decoders with activations of 3·10^3, as in published ones (Sun et al., arXiv 2402.17762): at the first token of
+//! a text, or at every token.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::folder::config::NetworkConfig;
 use crate::matrix::Matrix;
 use crate::model::{Model, random_llama};
 
-/// A decoder whose first token has a single such activation, and one whose rows all have.
+/// A decoder with a single such activation, at its first token, and one with such activations in all rows.
 ///
 /// # Panics
-/// If the disk is full, or the committed folder is gone.
+/// Panics if the disk is full or the committed folder is gone.
 pub fn wide_decoders() -> [Model; 2] {
     [first_token(), every_row()]
 }
 
-/// The second with rows that no format of a norm holds.
+/// The second of these, with rows that no norm format holds.
 ///
 /// # Panics
-/// As [`wide_decoders`].
+/// Those of [`wide_decoders`].
 pub fn beyond_formats() -> Model {
     let mut model = every_row();
     let Body::Decoder(decoder) = &mut model.body else {
@@ -38,7 +38,7 @@ pub fn beyond_formats() -> Model {
 /// A tiny decoder whose token vectors are too small for the usual format of its first norm.
 ///
 /// # Panics
-/// As [`wide_decoders`].
+/// Those of [`wide_decoders`].
 pub fn small_rows() -> Model {
     let mut model = Model::load(&tiny_golden("llama")).expect("a committed folder");
     let Body::Decoder(decoder) = &mut model.body else {
@@ -60,8 +60,8 @@ fn set(linear: &mut Linear, row: usize, column: usize, value: f32) {
     linear.weights = Some(Arc::new(weights));
 }
 
-/// Token 1 comes before every text. It alone has something in column 7, from which the first hidden column of layer 0
-/// makes 3·10^3 in column 5.
+/// Token 1 comes before every text. Its vector alone is nonzero in column 7, from which the first hidden column of
+/// layer 0 makes 3·10^3 in column 5.
 fn first_token() -> Model {
     let mut model = Model::load(&tiny_golden("llama")).expect("a committed folder");
     let config = NetworkConfig {
@@ -85,7 +85,7 @@ fn first_token() -> Model {
     model
 }
 
-/// A bias of 3·10^3 behind layer 0, in every row.
+/// A bias of 3·10^3 after layer 0, in every row.
 fn every_row() -> Model {
     let mut model = tiny_generator();
     let Body::Decoder(decoder) = &mut model.body else {

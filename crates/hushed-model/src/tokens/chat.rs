@@ -1,14 +1,14 @@
-//! A conversation as the one text that a model was trained on: its folder's chat template, a Jinja program, rendered at
-//! the client by minijinja with the settings of `transformers`.
+//! A conversation as the single text that a model was trained on: the folder's chat template, a Jinja program, is
+//! rendered at the client by minijinja with the settings of `transformers`.
 //!
-//! The template comes from a server, so it is a stranger's program: it has no files, no clock and no other templates.
-//! Its *fuel* pays for every instruction and for every byte that it makes, so that time and memory are bounded by what
-//! it was given; its recursion is bounded, and it runs on a stack of its own.
+//! The template comes from a server, so it is an untrusted program: it has no files, no clock and no other templates.
+//! Every instruction and every byte that it produces costs *fuel*, which bounds its time and memory by its input. Its
+//! recursion is bounded, and it runs on its own stack.
 //!
-//! Special tokens count in what was rendered. Those are the template's: a message that holds one (`<|im_end|>`) could
-//! pretend to be another's, and is refused. A template can also make one of a message that holds none, by what it takes
-//! out, and so can a tokenizer that folds characters: the same conversation with every word blanked must give the same
-//! special tokens. No error holds words of a message.
+//! Special tokens count as such in the rendered text. They must come from the template: a message that contains one
+//! (`<|im_end|>`) could impersonate another speaker, and is refused. A template may also create one from a message
+//! without any, by removing text, and so may a tokenizer that folds characters. So the same conversation with every
+//! word blanked must give the same special tokens. Errors contain no words of a message.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -23,33 +23,33 @@ use zeroize::{Zeroize, Zeroizing};
 use super::{MAX_TEXT_BYTES, TokenIds, Tokenizer, TooLong};
 use crate::error::TextError;
 
-/// Instructions of a template, beside those for its messages and for bytes (64 to a unit).
+/// Fuel for the instructions of a template, besides that for its messages and for bytes (64 per unit).
 const FUEL: usize = 20_000;
 const FUEL_A_MESSAGE: usize = 500;
-/// How often a template may copy what it was given.
+/// How many times a template may copy its input.
 const COPIES: usize = 16;
-/// The engine's own measure, in which a call of a macro counts for several.
+/// In the engine's own measure, in which a macro call counts several times.
 const DEPTH: usize = 200;
-/// Values of values of values are dropped recursively, and fuel alone bounds how deep they are.
+/// Nested values are dropped recursively, and only fuel bounds their depth.
 const STACK_BYTES: usize = 128 << 20;
-/// Most messages of a conversation.
+/// The most messages in a conversation.
 pub const MAX_MESSAGES: usize = 2048;
 
-/// Who says something.
+/// Who wrote a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Instructions before a conversation.
     #[serde(alias = "developer")]
     System,
-    /// The one who asks.
+    /// The person who asks.
     User,
     /// The model.
     Assistant,
 }
 
 impl Role {
-    /// By its name in the API of OpenAI, where `developer` is a newer word for `system`.
+    /// The role with this name in OpenAI's API, where `developer` is a newer word for `system`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -69,18 +69,18 @@ impl Role {
     }
 }
 
-/// One of a conversation. No `Debug`: it is private.
+/// One message of a conversation. No `Debug`: it is private.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Message {
-    /// Whose.
+    /// Its author.
     pub role: Role,
-    /// What it says.
+    /// Its text.
     pub content: String,
 }
 
 impl Message {
-    /// The same with an `x` for everything but white space.
+    /// The same with everything but white space replaced by `x`.
     fn blanked(&self) -> Self {
         let blank = |c: char| if c.is_whitespace() { c } else { 'x' };
         Self {
@@ -100,7 +100,7 @@ impl Drop for Message {
 #[derive(Clone)]
 pub struct Prompt {
     text: Zeroizing<String>,
-    /// By a chat template, so that special tokens in it are such.
+    /// Rendered by a chat template, so that special tokens in it count as such.
     rendered: bool,
 }
 
@@ -108,41 +108,41 @@ pub struct Prompt {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChatError {
-    /// The folder has none.
+    /// The folder has no template.
     #[error("this model has no chat template: give it a text to continue instead")]
     NoTemplate,
-    /// It does not work, or takes more than it may.
+    /// The template does not work, or exceeds its bounds.
     #[error("the model's chat template cannot be used: {reason}")]
     Template {
-        /// As the engine says it, without values.
+        /// The engine's message, without values.
         reason: String,
     },
-    /// The template takes no such conversation.
+    /// The template does not accept this conversation.
     #[error("the model's chat template refuses these messages: {reason}")]
     Refused {
         /// In the template's words.
         reason: String,
     },
-    /// Something in a message that is not text to the model.
+    /// A message contains something that is not text to the model.
     #[error(
         "message {index} (the first is 0) holds one of the model's special tokens, or makes one together with the message before: take it out"
     )]
     Special {
-        /// Which message.
+        /// The index of the message.
         index: usize,
     },
-    /// The same, but only once the template or the tokenizer has changed a message.
+    /// The same, but only after the template or the tokenizer has changed a message.
     #[error(
         "one of the messages becomes one of the model's special tokens in its chat template: take out what looks like one"
     )]
     Becomes,
-    /// Nothing to answer, or too much.
+    /// No message to answer, or too many.
     #[error("{messages} messages were given, and a conversation has from 1 to {MAX_MESSAGES}")]
     Messages {
-        /// How many.
+        /// The number of messages.
         messages: usize,
     },
-    /// What was rendered.
+    /// The rendered text was refused.
     #[error(transparent)]
     Text(#[from] TextError),
 }
@@ -151,7 +151,7 @@ pub enum ChatError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatTemplate {
     source: String,
-    /// `bos_token` and the like, by these names.
+    /// The special tokens by template name, such as `bos_token`.
     tokens: BTreeMap<String, String>,
 }
 
@@ -160,7 +160,7 @@ pub struct ChatTemplate {
 struct Raised(String);
 
 impl Prompt {
-    /// A text as it is.
+    /// A plain text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self {
@@ -169,16 +169,16 @@ impl Prompt {
         }
     }
 
-    /// What will be continued.
+    /// The text to continue.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Its ids, at most `limit`.
+    /// Its ids, at most `limit` of them.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode`]; a prompt is never cut.
+    /// Those of [`Tokenizer::encode`]; a prompt is never truncated.
     pub fn encode(&self, tokenizer: &Tokenizer, limit: usize) -> Result<TokenIds, TextError> {
         match self.rendered {
             true => tokenizer.encode_rendered(&self.text, limit),
@@ -186,10 +186,10 @@ impl Prompt {
         }
     }
 
-    /// Its ids behind another text, at most `limit`: without the special token that begins a text.
+    /// Its ids after another text, at most `limit` of them: without the special token that begins a text.
     ///
     /// # Errors
-    /// As [`Prompt::encode`].
+    /// Those of [`Prompt::encode`].
     pub fn encode_behind(
         &self,
         tokenizer: &Tokenizer,
@@ -212,7 +212,7 @@ impl ChatTemplate {
         Self { source, tokens }
     }
 
-    /// The conversation as a text, at whose end the model's answer begins.
+    /// The conversation as a text, at the end of which the model's answer begins.
     ///
     /// # Errors
     /// [`ChatError`].
@@ -239,7 +239,7 @@ impl ChatTemplate {
         })
     }
 
-    /// Whether it renders a question at all.
+    /// Checks that the template can render a question.
     ///
     /// # Errors
     /// [`ChatError`].
@@ -287,8 +287,8 @@ impl ChatTemplate {
         text.map_err(failed)
     }
 
-    /// What an error may say: the engine's messages can hold values, and so may what a template raises. Only words that
-    /// the template has itself are shown.
+    /// The error to report. Messages of the engine may contain values, and so may those that a template raises; only
+    /// words that occur in the template itself are shown.
     fn failed(&self, error: &Error) -> ChatError {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
         while let Some(this) = cause {
@@ -310,7 +310,7 @@ impl ChatTemplate {
     }
 }
 
-/// As `transformers` sets Jinja up, within bounds.
+/// Jinja set up as in `transformers`, within bounds.
 fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
     let mut env = Environment::new();
     let mut syntax = SyntaxConfig::builder();
@@ -328,7 +328,7 @@ fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
     Ok(env)
 }
 
-/// That no special token comes from a message, nor from several that a template puts next to each other.
+/// Checks that no special token comes from a message, or from several that a template joins.
 fn no_special(messages: &[Message], tokenizer: &Tokenizer) -> Result<(), ChatError> {
     let mut joined = Zeroizing::new(String::new());
     let mut ends = Vec::with_capacity(messages.len());

@@ -1,7 +1,8 @@
-//! Token ids back to text, as they come.
+//! Turns token ids back into text as they arrive.
 //!
-//! A token of a byte-level vocabulary stands for bytes, which may end inside a character: such bytes are kept until the
-//! character is whole. What is given, put together, is the text of all bytes with U+FFFD for those that are not UTF-8.
+//! A token of a byte-level vocabulary stands for bytes, which may end inside a character. Such bytes are held back
+//! until the character is complete. All results together are the text of all bytes, with U+FFFD for those that are not
+//! UTF-8.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashMap;
@@ -12,8 +13,8 @@ use super::pipeline::{Kind, SPACE, character_of, name_of};
 /// The bytes of every token.
 pub(super) type Bytes = Arc<[Box<[u8]>]>;
 
-/// The bytes that each token stands for, of a vocabulary over bytes or over pieces; nothing for special tokens and for
-/// ids without one.
+/// The bytes of each token in a vocabulary over bytes or over pieces; empty for special tokens and for ids without a
+/// token.
 pub(super) fn bytes_of(
     kind: Kind,
     tokens: impl IntoIterator<Item = (String, u32)>,
@@ -49,7 +50,7 @@ pub(super) fn bytes_of(
 #[derive(Clone)]
 pub struct Decoder {
     bytes: Bytes,
-    /// The beginning of a character.
+    /// The beginning of an incomplete character.
     held: Vec<u8>,
 }
 
@@ -59,8 +60,7 @@ impl Decoder {
         Decoder { bytes, held }
     }
 
-    /// The text that this token completes: perhaps nothing. Special tokens and ids that the tokenizer does not have
-    /// stand for nothing.
+    /// The text that this token completes, possibly empty. Special tokens and unknown ids stand for no text.
     pub fn push(&mut self, id: u32) -> String {
         let more = self.bytes.get(id as usize).map_or(&[][..], |b| b);
         self.held.extend_from_slice(more);
@@ -69,7 +69,7 @@ impl Decoder {
         while let Some(chunk) = chunks.next() {
             text.push_str(chunk.valid());
             let invalid = chunk.invalid();
-            // The beginning of a character at the end: it may still become one.
+            // An incomplete character at the end may still be completed.
             if chunks.peek().is_none() && begins_a_character(invalid) {
                 left = invalid.len();
             } else if !invalid.is_empty() {
@@ -80,7 +80,7 @@ impl Decoder {
         text
     }
 
-    /// What is left at the end of a text: a replacement character for the beginning of a character, or nothing.
+    /// The rest at the end of a text: a replacement character for an incomplete character, or nothing.
     #[must_use]
     pub fn finish(self) -> &'static str {
         match self.held.is_empty() {
@@ -90,7 +90,7 @@ impl Decoder {
     }
 }
 
-/// Whether more bytes could make a character of these.
+/// Whether more bytes could complete these to a character.
 fn begins_a_character(bytes: &[u8]) -> bool {
     let error = std::str::from_utf8(bytes).err();
     error.is_some_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
@@ -100,14 +100,14 @@ fn begins_a_character(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A token a byte, and one special token.
+    /// One token per byte, and one special token.
     fn decoder() -> Decoder {
         let tokens = (0..=255).map(|b| (character_of(b).to_string(), u32::from(b)));
         let end = [("<|endoftext|>".to_owned(), 256), ("漢 字".to_owned(), 257)];
         Decoder::new(bytes_of(Kind::Bytes, tokens.chain(end), |id| id == 256))
     }
 
-    /// A vocabulary over pieces: bytes by their names, spaces by their mark.
+    /// A vocabulary over pieces, with bytes by name and spaces by their mark.
     #[test]
     fn pieces_and_their_bytes() {
         let tokens = ["<unk>", "▁a", "b▁", "<0xC5>", "<0xBC>", "<0x0A>", "<0xfe>"];
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(decoder.finish(), "");
     }
 
-    /// Byte by byte, the same text as from all bytes at once.
+    /// Byte by byte gives the same text as all bytes at once.
     #[test]
     fn whole_characters_only() {
         let cases: [&[u8]; 12] = [
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(decoder.push(256), "");
         assert_eq!(decoder.push(4_000_000_000), "");
         assert_eq!(decoder.push(257), "漢 字");
-        // Between the bytes of a character they change nothing.
+        // Between the bytes of a character they have no effect.
         assert_eq!(decoder.push(0xc3), "");
         assert_eq!(decoder.push(256), "");
         assert_eq!(decoder.push(0xa9), "é");

@@ -1,9 +1,9 @@
-//! Text to token ids; a text above the limit is refused, not silently cut.
+//! Text to token ids. A text above the limit is refused, not silently truncated.
 //!
-//! `tokenizer.json` is read by the `tokenizers` crate, but only its model, added tokens, normaliser and splitter, and
-//! only those of `pipeline`: truncation and padding are switched off (the file asks for both, to 128), and the special
-//! tokens around a text are added here, after their description was checked. Special tokens written *inside* a text are
-//! text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
+//! The `tokenizers` crate reads `tokenizer.json`, but only the model, added tokens, normaliser and splitter, and only
+//! those that `pipeline` allows. Truncation and padding are switched off (the file asks for both, to 128), and the
+//! special tokens around a text are added here, after a check of their description. Special tokens written *inside* a
+//! text are text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod charsmap;
@@ -29,12 +29,12 @@ pub use decoder::Decoder;
 #[cfg(feature = "testing")]
 pub(crate) use pipeline::character_of;
 
-/// Texts above this many bytes are refused before they are tokenised: the work of tokenising is bounded by it.
+/// Texts with more bytes are refused before tokenisation, which bounds its work.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 
-/// The token ids of one text, its first and last special ones included. No `Debug`: they are the private input.
+/// The token ids of one text, including its first and last special tokens. No `Debug`: they are the private input.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenIds {
     ids: Vec<u32>,
@@ -42,13 +42,13 @@ pub struct TokenIds {
 }
 
 impl TokenIds {
-    /// Ids as they are, none of them padding.
+    /// Takes ids as they are, none of them padding.
     pub fn new(ids: Vec<u32>) -> TokenIds {
         let real = ids.len();
         TokenIds { ids, real }
     }
 
-    /// A text and ids after it that are not part of it.
+    /// A text followed by ids that are not part of it.
     pub fn with_padding(mut text: Vec<u32>, padding: &[u32]) -> TokenIds {
         let real = text.len();
         text.extend_from_slice(padding);
@@ -60,7 +60,7 @@ impl TokenIds {
         &self.ids
     }
 
-    /// How many are tokens, and how many there are in all.
+    /// The number of tokens, and the number of all ids.
     pub fn rows(&self) -> TextRows {
         TextRows {
             real: self.real,
@@ -68,8 +68,8 @@ impl TokenIds {
         }
     }
 
-    /// Appends padding up to `total` ids; has no effect on a text that is as long or longer. Which id pads does not
-    /// matter to the answer: padding rows are masked.
+    /// Appends padding up to `total` ids; has no effect on a text that is as long or longer. The choice of padding id
+    /// does not change the answer: padding rows are masked.
     pub fn pad_to(mut self, total: usize, padding_id: u32) -> TokenIds {
         if total > self.ids.len() {
             self.ids.resize(total, padding_id);
@@ -78,13 +78,13 @@ impl TokenIds {
     }
 }
 
-/// What to do with a text of more tokens than the model takes.
+/// What to do with a text that has more tokens than the model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TooLong {
-    /// An error.
+    /// Return an error.
     #[default]
     Refuse,
-    /// Embed its beginning.
+    /// Use its beginning.
     Cut,
 }
 
@@ -93,19 +93,19 @@ pub enum TooLong {
 pub struct Tokenizer {
     library: Library,
     kind: Kind,
-    /// The special tokens before and after a text; none after one that is to be continued.
+    /// The special tokens before and after a text; none after a text to be continued.
     around: [Option<u32>; 2],
     padding: u32,
     never_inside: BTreeSet<u32>,
     special: BTreeSet<u32>,
     lower_case: bool,
-    /// What each token stands for, where text is generated.
+    /// The bytes of each token, if the model generates text.
     bytes: Option<Bytes>,
 }
 
 impl Tokenizer {
-    /// Parses `tokenizer.json` for a token table of `vocabulary` rows and a model of this task; `None` exactly if a
-    /// problem was added.
+    /// Parses `tokenizer.json` for a token table of `vocabulary` rows and a model for this task; `None` if and only if
+    /// a problem was added.
     pub fn parse(
         bytes: &[u8],
         vocabulary: usize,
@@ -128,7 +128,7 @@ impl Tokenizer {
             return None;
         }
         let (kind, table, around) = (kind?, table?, around?);
-        // That of a generator may be added outside the vocabulary.
+        // A generator's may be added outside the vocabulary.
         let listed = around
             .each_ref()
             .map(|name| name.as_ref().and_then(|name| table.find(name)));
@@ -138,9 +138,9 @@ impl Tokenizer {
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         let lower_case = pipeline::lower_case(kind, &object);
         let padding = table.find(kind.padding());
-        // Multilingual sentence encoders of BERT's kind have SentencePiece's tokens and a configuration with BERT's
-        // padding id, which is as good: padding is masked. Where positions follow from it, the folder's public part is
-        // checked as a whole.
+        // Multilingual BERT-like sentence encoders have SentencePiece's tokens and a configuration with BERT's padding
+        // id. That works, because padding is masked. Where positions depend on the id, the check of the folder's whole
+        // public part covers it.
         if let (Kind::WordPiece, Some(tokenizer), Some(config)) = (kind, padding, padding_id)
             && tokenizer != config
         {
@@ -170,7 +170,7 @@ impl Tokenizer {
             }
         };
         library.set_encode_special_tokens(true);
-        // Those that are added outside the vocabulary.
+        // Special tokens added outside the vocabulary.
         special.extend(names.iter().filter_map(|name| library.token_to_id(name)));
         let mut found = [None; 2];
         for ((found, name), listed) in found.iter_mut().zip(&around).zip(listed) {
@@ -185,7 +185,7 @@ impl Tokenizer {
                 });
             }
         }
-        // Ids that the library gave to added tokens outside the vocabulary.
+        // Includes ids that the library gave to added tokens outside the vocabulary.
         let largest = library.get_vocab(true).values().copied().max().unwrap_or(0);
         if largest as usize >= vocabulary {
             problems.push(Problem::ForeignTokenizer {
@@ -220,7 +220,7 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of a text of at most `limit` tokens, the special ones counted.
+    /// The ids of a text of at most `limit` tokens, including the special ones.
     pub fn encode(
         &self,
         text: &str,
@@ -232,7 +232,7 @@ impl Tokenizer {
         Ok(self.surrounded(inside))
     }
 
-    /// The ids of a text of at most `limit` tokens that follows another one: without the special token that begins a
+    /// The ids of a text of at most `limit` tokens that follows another text: without the special token that begins a
     /// text.
     pub fn encode_behind(
         &self,
@@ -246,7 +246,7 @@ impl Tokenizer {
         Ok(TokenIds::new(inside.into_iter().chain(last).collect()))
     }
 
-    /// The ids of a text without special ones, of which there are to be `around`.
+    /// The ids of a text without special tokens, leaving room for `around` of them.
     fn inside(
         &self,
         text: &str,
@@ -278,7 +278,7 @@ impl Tokenizer {
         Ok(kept.collect())
     }
 
-    /// The ids of what a chat template has made: special tokens in it are such, and none is added.
+    /// The ids of the output of a chat template: special tokens in it count as such, and none is added.
     pub(crate) fn encode_rendered(&self, text: &str, limit: usize) -> Result<TokenIds, TextError> {
         let ids = self.with_specials(text)?;
         match ids.len() {
@@ -293,7 +293,7 @@ impl Tokenizer {
         if bytes > limit {
             return Err(TextError::TooManyBytes { bytes, limit });
         }
-        // A copy is milliseconds, and kept it would double a large vocabulary.
+        // A copy takes milliseconds; keeping it would double the memory of a large vocabulary.
         let mut library = self.library.clone();
         library.set_encode_special_tokens(false);
         let encoding = library.encode(text, false);
@@ -301,22 +301,22 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The special tokens of what a chat template has made, in order.
+    /// The special tokens in the output of a chat template, in order.
     pub(crate) fn specials_in(&self, text: &str) -> Result<Vec<u32>, TextError> {
         let mut ids = self.with_specials(text)?;
         ids.retain(|id| self.special.contains(id));
         Ok(ids)
     }
 
-    /// Special tokens as they are written.
+    /// The special tokens as text.
     pub(crate) fn special_words(&self) -> Vec<String> {
         let added = self.library.get_added_tokens_decoder().into_values();
         let special = added.filter(|token| token.special && !token.content.is_empty());
         special.map(|token| token.content).collect()
     }
 
-    /// The ids that texts can have inside: all of the vocabulary but special tokens and, in BERT's, places that were
-    /// left unused, which brackets mark.
+    /// The ids that can occur inside texts: the whole vocabulary except special tokens and, for BERT, unused places,
+    /// which are marked by brackets.
     pub fn ordinary_ids(&self) -> Vec<u32> {
         let all = self.library.get_vocab(true).into_iter();
         let bracketed =
@@ -331,14 +331,14 @@ impl Tokenizer {
         ids
     }
 
-    /// A text of these tokens, between the special ones if it has them.
+    /// A text of these tokens, between special tokens if the model uses them.
     pub fn surrounded(&self, inside: impl IntoIterator<Item = u32>) -> TokenIds {
         let [first, last] = self.around;
         let inside = first.into_iter().chain(inside);
         TokenIds::new(inside.chain(last).collect())
     }
 
-    /// Text from token ids, as they come; `None` if the model generates none.
+    /// A decoder from token ids to text; `None` if the model does not generate.
     pub fn decoder(&self) -> Option<Decoder> {
         self.bytes.clone().map(Decoder::new)
     }
@@ -348,12 +348,12 @@ impl Tokenizer {
         self.padding
     }
 
-    /// What it calls the padding token.
+    /// The name of the padding token.
     pub(crate) fn padding(&self) -> &'static str {
         self.kind.padding()
     }
 
-    /// Whether texts are put into lower case.
+    /// Whether texts are converted to lower case.
     pub fn lower_case(&self) -> bool {
         self.lower_case
     }

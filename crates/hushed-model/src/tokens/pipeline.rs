@@ -1,16 +1,16 @@
-//! What a `tokenizer.json` may consist of: one of four models, each with the normaliser and the splitter that
-//! published folders have.
+//! What a `tokenizer.json` may consist of: one of four models, with the normaliser and splitter of published folders.
 //!
-//! | model | of | normaliser | splitter |
-//! |---|---|---|---|
-//! | WordPiece | BERT, DistilBERT | `BertNormalizer` | `BertPreTokenizer` |
-//! | BPE over pieces, bytes for what is unknown | LLaMA | `Prepend` and `Replace` of spaces by "▁", or none | none, or `Metaspace` |
-//! | BPE over bytes | RoBERTa, GPT-2, LLaMA 3 | none, or [`NORMALISERS`] | `ByteLevel`, perhaps after a `Split` by one of [`PATTERNS`] |
-//! | Unigram (SentencePiece) | XLM-RoBERTa | none, or [`NORMALISERS`] | `Metaspace`, perhaps after `WhitespaceSplit` |
+//! * WordPiece (BERT, DistilBERT): normaliser `BertNormalizer`; splitter `BertPreTokenizer`.
+//! * BPE over pieces, with bytes for unknown characters (LLaMA): normaliser `Prepend` and `Replace` of spaces by "▁",
+//!   or none; splitter none, or `Metaspace`.
+//! * BPE over bytes (RoBERTa, GPT-2, LLaMA 3): normaliser none, or [`NORMALISERS`]; splitter `ByteLevel`, perhaps after
+//!   a `Split` by one of [`PATTERNS`].
+//! * Unigram (SentencePiece, XLM-RoBERTa): normaliser none, or [`NORMALISERS`]; splitter `Metaspace`, perhaps after
+//!   `WhitespaceSplit`.
 //!
-//! Nothing in it is a program that the file could supply, regular expressions are those of a list, and the work for a
-//! text is bounded. A client takes this file from the server, so what would make the library panic or run for long is
-//! refused here, before the library reads it.
+//! The file cannot supply programs: regular expressions come from a fixed list, and the work per text is bounded. A
+//! client gets this file from the server, so anything that would make the library panic or run for long is refused here
+//! first.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,22 +22,22 @@ use super::{TOKENIZER, wrong_type};
 use crate::error::Problem;
 use crate::folder::json::Fields;
 
-/// Normalisers without arguments that matter, beside BERT's own.
+/// Normalisers without arguments that matter, besides BERT's own.
 const NORMALISERS: &str = "null, Precompiled (once), NFC, NFKC, Lowercase, Strip, Replace of spaces, or a Sequence of at most 8 of these";
-/// Most of them in a sequence.
+/// The most normalisers in a sequence.
 const MAX_NORMALISERS: usize = 8;
-/// The one pattern that SentencePiece's converter writes: several spaces become one.
+/// The only pattern that SentencePiece's converter writes: several spaces become one.
 const SPACES: &str = " {2,}";
 /// Stands for a space in SentencePiece's pieces.
 pub(super) const SPACE: &str = "▁";
-/// Patterns that published folders split texts by, before their bytes: those of GPT-2, of LLaMA 3 (and GPT-4) and of
+/// Patterns by which published folders split texts before taking bytes: those of GPT-2, of LLaMA 3 (and GPT-4) and of
 /// Qwen 2. Others are refused: a pattern is a program that a stranger could supply.
 const PATTERNS: [&str; 3] = [
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// Bytes of the longest piece: every place of a text is compared with all pieces that begin there. Published pieces
+/// Longest piece in bytes: at every position, a text is compared with all pieces that begin there. Published pieces
 /// have 16 characters.
 const MAX_PIECE: usize = 256;
 
@@ -51,7 +51,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What models of this kind call the padding token.
+    /// The padding token of models of this kind.
     pub fn padding(self) -> &'static str {
         match self {
             Kind::WordPiece => "[PAD]",
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// And the one that language models are asked to replace.
+    /// The mask token, which language models are asked to replace.
     pub fn mask(self) -> &'static str {
         match self {
             Kind::WordPiece => "[MASK]",
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// The model's kind, if it is one of the three. Everything about its parts that is not let through is a problem.
+/// The model's kind, if it is one of the four. Any part that is not allowed is a problem.
 pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Kind> {
     let mut f = Fields::new(TOKENIZER, object, problems);
     let kind = match part_type(object.get("model")) {
@@ -106,7 +106,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
             "ByteLevel with its regular expression, or without it after a Split by a published one",
         ),
         Kind::Pieces => (
-            // Once, by either.
+            // Exactly one of the two must mark spaces.
             match marks_spaces(object.get("normalizer")) {
                 Some(true) => splitter.is_none_or(Value::is_null),
                 Some(false) => metaspace(splitter),
@@ -125,7 +125,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
     if let Some(model) = object.get("model").and_then(Value::as_object) {
         let mut f = Fields::new(TOKENIZER, model, problems);
         match kind {
-            // The search for the longest piece is quadratic in this.
+            // The search for the longest piece is quadratic in this number.
             Kind::WordPiece => {
                 f.optional_size("max_input_chars_per_word", 1, 1000);
             }
@@ -143,7 +143,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
     Some(kind)
 }
 
-/// Whether a normaliser lowers the case.
+/// Whether the normaliser lowers the case.
 pub(super) fn lower_case(kind: Kind, object: &Map<String, Value>) -> bool {
     let normaliser = object.get("normalizer");
     match kind {
@@ -156,13 +156,13 @@ pub(super) fn lower_case(kind: Kind, object: &Map<String, Value>) -> bool {
     }
 }
 
-/// Whether a BPE model has bytes for characters that it does not know.
+/// Whether a BPE model represents unknown characters as bytes.
 fn falls_back(object: &Map<String, Value>) -> bool {
     let model = object.get("model");
     model.and_then(|m| m.get("byte_fallback")) == Some(&Value::Bool(true))
 }
 
-/// Whether a normaliser replaces spaces by [`SPACE`], as LLaMA's does; `None` for one that does anything else.
+/// Whether a normaliser replaces spaces by [`SPACE`], as LLaMA's does; `None` if it does anything else.
 fn marks_spaces(part: Option<&Value>) -> Option<bool> {
     let parts: Vec<&Value> = chain(part, "normalizers").collect();
     let prepends = |part: &Value| {
@@ -177,7 +177,7 @@ fn marks_spaces(part: Option<&Value>) -> Option<bool> {
     }
 }
 
-/// A `Replace` of one text by another.
+/// Whether a part is the `Replace` of `from` by `to`.
 fn replaces(part: &Value, from: &str, to: &str) -> bool {
     part_type(Some(part)) == Some("Replace")
         && part.get("pattern") == Some(&json!({ "String": from }))
@@ -216,7 +216,7 @@ fn normaliser(part: Option<&Value>) -> bool {
         }
         _ => false,
     };
-    // Each can make a text longer by a bounded factor; a second one would multiply it.
+    // Each can lengthen a text by a bounded factor; a second one would multiply it.
     let maps = parts
         .iter()
         .filter(|p| part_type(Some(p)) == Some("Precompiled"));
@@ -236,7 +236,7 @@ fn byte_level(part: Option<&Value>) -> bool {
     }
 }
 
-/// A `Split` by one of [`PATTERNS`], which keeps what it finds.
+/// Whether a part is a `Split` by one of [`PATTERNS`] that keeps the matches.
 fn published_split(part: &Value) -> bool {
     let pattern = part.get("pattern").and_then(|p| p.get("Regex")?.as_str());
     part_type(Some(part)) == Some("Split")
@@ -262,7 +262,7 @@ pub(super) struct Vocabulary<'a> {
 }
 
 impl<'a> Vocabulary<'a> {
-    /// Checks that ids are below `vocabulary` and that every text has ids.
+    /// Checks that ids are below `vocabulary` and that every text can be encoded.
     pub fn parse(
         kind: Kind,
         object: &'a Map<String, Value>,
@@ -296,7 +296,7 @@ impl<'a> Vocabulary<'a> {
                 let unknown = model.get("unk_token").and_then(Value::as_str);
                 table.id(unknown.unwrap_or("[UNK]"), problems)?;
             }
-            // Without one of these, texts would lose characters silently.
+            // Without any of these, texts would silently lose characters.
             Kind::Bytes => {
                 for byte in 0..=255 {
                     table.id(&character_of(byte).to_string(), problems)?;
@@ -320,7 +320,7 @@ impl<'a> Vocabulary<'a> {
         Some(table)
     }
 
-    /// The id of a token that has to be there.
+    /// The id of a required token.
     pub fn id(&self, token: &str, problems: &mut Vec<Problem>) -> Option<u32> {
         let id = self.find(token);
         if id.is_none() {
@@ -342,7 +342,7 @@ fn ids(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
         .collect()
 }
 
-/// As many ids as pieces: none is there twice.
+/// There must be as many ids as pieces: no piece may occur twice.
 fn pieces(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
     let list = listed?.as_array()?;
     let mut ids = HashMap::with_capacity(list.len());
@@ -356,8 +356,8 @@ fn pieces(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
     (ids.len() == list.len()).then_some(ids)
 }
 
-/// The character by which GPT-2's vocabulary stands for a byte: itself where it is printable, else one after U+0100, in
-/// order.
+/// The character that stands for a byte in GPT-2's vocabulary: the byte itself if printable, otherwise the next one
+/// from U+0100 on.
 pub(crate) fn character_of(byte: u8) -> char {
     let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if printable(byte) {
@@ -367,7 +367,7 @@ pub(crate) fn character_of(byte: u8) -> char {
     char::from_u32(0x100 + before).unwrap_or_default()
 }
 
-/// The piece by which LLaMA's vocabulary stands for a byte.
+/// The piece that stands for a byte in LLaMA's vocabulary.
 pub(crate) fn name_of(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
@@ -383,9 +383,9 @@ fn is_special(added: &Value) -> bool {
     added.get("special") == Some(&Value::Bool(true))
 }
 
-/// Takes the special tokens out of what a Unigram model finds in texts, where `</s>` is as good a piece as any:
-/// SentencePiece never makes them of a text either. Their places stay, under names with a space, which no text has once
-/// `Metaspace` has replaced them.
+/// Hides the special tokens from a Unigram model, which would treat `</s>` in a text as a piece like any other;
+/// SentencePiece never makes them from text either. Their ids stay, under names with a space, which no text contains
+/// once `Metaspace` has replaced its spaces.
 pub(super) fn hide_specials(object: &mut Map<String, Value>) {
     let names: BTreeSet<String> = specials(object).into_iter().map(str::to_owned).collect();
     if let Some(added) = object.get_mut("added_tokens").and_then(Value::as_array_mut) {
@@ -433,7 +433,7 @@ pub(super) fn special_around(
     found
 }
 
-/// Checks that ids are turned back into text by joining the bytes of tokens, as [`super::Decoder`] does.
+/// Checks that ids are turned back into text by joining the bytes of tokens, as in [`super::Decoder`].
 pub(super) fn decodes_bytes(kind: Kind, object: &Map<String, Value>, problems: &mut Vec<Problem>) {
     let mut f = Fields::new(TOKENIZER, object, problems);
     let decoder = object.get("decoder");
@@ -456,8 +456,8 @@ pub(super) fn decodes_bytes(kind: Kind, object: &Map<String, Value>, problems: &
     }
 }
 
-/// What LLaMA's folders turn pieces into text by. The space that is stripped is the one that the normaliser put before
-/// a text, which nothing that follows a text has.
+/// Whether a decoder is the one in LLaMA's folders. The space that it strips is the one that the normaliser put before
+/// a text; a continuation has none.
 fn joins_pieces(decoder: Option<&Value>) -> bool {
     let parts: Vec<&Value> = chain(decoder, "decoders").collect();
     let is = |part: &Value, name| part_type(Some(part)) == Some(name);
@@ -479,8 +479,8 @@ fn joins_pieces(decoder: Option<&Value>) -> bool {
     }
 }
 
-/// The special token before a text that is to be continued, if there is one; `None` if a problem was added, because
-/// something else is put around it.
+/// The special token before a text to be continued, if there is one; `None` if a problem was added, because something
+/// else is put around the text.
 pub(super) fn special_before(
     object: &Map<String, Value>,
     problems: &mut Vec<Problem>,
@@ -502,7 +502,7 @@ pub(super) fn special_before(
     before
 }
 
-/// What a template puts before a text, if it puts nothing behind it.
+/// What a template puts before a text, if it puts nothing after it.
 fn before_text(template: &Value) -> Option<Option<String>> {
     let is_text = |piece: &Value| piece.get("Sequence").is_some();
     match template.get("single")?.as_array()?.as_slice() {

@@ -1,5 +1,5 @@
-//! Tiny folders of every architecture but BERT, against what the reference libraries compute (scripts/tiny_folders.py):
-//! token ids exactly, answers to 1e-9 of their float64. Then what is refused of their tokenizers.
+//! Tiny folders of every architecture but BERT, compared with the reference libraries (scripts/tiny_folders.py): token
+//! ids exactly, answers to 1e-9 of their float64. Then what is refused in their tokenizers.
 
 use std::fs;
 use std::path::Path;
@@ -44,12 +44,12 @@ fn ids_and_answers_equal_the_reference() {
                 assert!((a - b).abs() < 1e-9, "{folder}: {a}, expected {b}");
             }
         }
-        // The last row of the position table is among those compared.
+        // The comparison includes the last row of the position table.
         assert_eq!((longest, model.public.max_tokens), (64, 64), "{folder}");
     }
 }
 
-/// A copy of a committed folder, to be changed.
+/// A copy of a committed folder, for changes.
 fn copy(name: &str) -> TempDir {
     let (from, to) = (tiny_golden(name), TempDir::new().unwrap());
     fs::create_dir(to.path().join("1_Pooling")).unwrap();
@@ -71,7 +71,7 @@ fn edit(folder: &Path, name: &str, change: impl FnOnce(&mut Value)) {
     fs::write(folder.join(name), value.to_string()).unwrap();
 }
 
-/// The problems of a folder after a change of one file.
+/// The problems of a folder after a change to one file.
 fn problems(name: &str, file: &str, change: impl FnOnce(&mut Value)) -> Vec<Problem> {
     let folder = copy(name);
     edit(folder.path(), file, change);
@@ -85,7 +85,7 @@ macro_rules! assert_problem {
     };
 }
 
-/// They are the longest texts that the tables have rows for where a folder does not say.
+/// Without a declared limit, texts may be as long as the tables have rows.
 #[test]
 fn texts_are_as_long_as_positions_are_left() {
     for (name, tokens) in [("roberta", 64), ("distilbert", 64)] {
@@ -101,7 +101,7 @@ fn texts_are_as_long_as_positions_are_left() {
     ));
 }
 
-/// With a head, the encoder's tensors are under the architecture's name; without one they are not.
+/// With a head, the encoder's tensors are under the architecture's name; otherwise they are not.
 #[test]
 fn prefixes() {
     for name in ["roberta-classifier", "roberta", "distilbert"] {
@@ -120,7 +120,7 @@ fn classifiers() {
     };
     let folder = copy("distilbert");
     edit(folder.path(), "config.json", classifier);
-    // A sentence encoder, whatever it was cut from.
+    // A sentence encoder, whatever it was derived from.
     assert!(check(folder.path()).supported());
     fs::remove_file(folder.path().join("modules.json")).unwrap();
     let found = check(folder.path()).problems;
@@ -138,7 +138,7 @@ fn special_tokens_inside_a_text_are_text() {
             "distilbert" => &["[CLS]", "[SEP]", "[PAD]", "[MASK]"],
             _ => &["<s>", "</s>", "<pad>", "<mask>", "a <s>b</s> c"],
         };
-        // The unknown token is what an unknown character is, but RoBERTa knows all bytes.
+        // An unknown character gives the unknown token, but RoBERTa knows all bytes.
         let (special, unknown): (&[u32], _) = match name {
             "roberta" => (&[0, 1, 2, 3, 4], None),
             "xlm-roberta" => (&[0, 1, 2, 3, 599], Some(3)),
@@ -155,7 +155,7 @@ fn special_tokens_inside_a_text_are_text() {
     }
 }
 
-/// Parts that published folders of these kinds have besides those of the committed ones.
+/// Parts that published folders of these kinds have besides those of the committed folders.
 #[test]
 fn other_forms_of_the_same_tokenizers() {
     let metaspace = json!({"type": "Metaspace", "replacement": "▁", "add_prefix_space": true});
@@ -234,7 +234,7 @@ fn byte_level_tokenizers_that_are_refused() {
             ..
         }
     );
-    // A byte without a token would vanish from texts.
+    // A byte without a token would disappear from texts.
     assert_problem!(
         "roberta",
         |t| {
@@ -306,7 +306,7 @@ fn unigram_tokenizers_that_are_refused() {
         |t| t["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": []}),
         Problem::UnsupportedValue { .. }
     );
-    // Twice the same would make a text longer by the square of the factor.
+    // The same map twice would lengthen a text by the square of the factor.
     assert_problem!(
         "xlm-roberta",
         |t| {
@@ -325,7 +325,7 @@ fn unigram_tokenizers_that_are_refused() {
     );
 }
 
-/// Maps that would make the library index beyond its units or its texts, or take what their first number says.
+/// Maps that would make the library index beyond its units or texts, or allocate as much as their first number says.
 #[test]
 fn maps_that_are_refused() {
     let tokenizer = fs::read(tiny_golden("xlm-roberta").join("tokenizer.json")).unwrap();
@@ -353,7 +353,7 @@ fn maps_that_are_refused() {
     refused(&|b| b[..4].fill(0));
     refused(&|b| b[..4].copy_from_slice(&(units as u32 - 4).to_le_bytes()));
     refused(&|b| b[4..8].copy_from_slice(&(0x3f_ffff_u32 << 10).to_le_bytes()));
-    refused(&|b| b.truncate(4 + units)); // replacements that are nowhere
+    refused(&|b| b.truncate(4 + units)); // no replacements at all
     refused(&|b| b.truncate(units));
     refused(&|b| b[4 + units] = 0xff); // not UTF-8
     refused(&|b| b[4 + units..].fill(b'x')); // one replacement of hundreds of bytes
@@ -370,7 +370,7 @@ fn tokenizers_survive_mutations() {
     mutations(&configs, 10_000, 5, fuzz::config);
 }
 
-/// Whatever is in a map, it is refused or harmless.
+/// Any map is refused or harmless.
 #[test]
 fn maps_survive_mutations() {
     let tokenizer = fs::read(tiny_golden("xlm-roberta").join("tokenizer.json")).unwrap();

@@ -1,4 +1,4 @@
-//! BitNet b1.58: logits as a reference in numpy computes them (scripts/tiny_bitnets.py), and folders that are refused.
+//! BitNet b1.58: logits as computed by a numpy reference (scripts/tiny_bitnets.py), and folders that are refused.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn logits_equal_the_reference() {
             let found = plain::run(&model.program(), vec![ids], |_, _| ()).unwrap();
             let size = answer.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
             assert!(size > 0.1 && found.values.row(0).len() == answer.len());
-            // Scales that divide are rounded to f32.
+            // Scales that are divisors are rounded to f32.
             for (found, answer) in found.values.row(0).iter().zip(&answer) {
                 assert!(
                     (found - answer).abs() < 1e-5 * size,
@@ -59,7 +59,7 @@ fn a_cached_pass_is_a_full_pass() {
     }
 }
 
-/// What the folders say is in the program: ternary layers of one size, the norms inside blocks, the function of scores.
+/// The program contains what the folders say: ternary layers of one size, norms inside blocks, the function of scores.
 #[test]
 fn what_a_folder_says_is_in_the_program() {
     for (name, sub_norms) in [("bitnet", true), ("bitnet-sigmoid", false)] {
@@ -103,11 +103,11 @@ fn what_a_folder_says_is_in_the_program() {
         });
         assert_eq!(config.parameters(), numbers.sum::<usize>());
     }
-    // 30·(2560·6400 + 3·2560·6912 + 2560 + 6912 + 2·2560) + 128256·2560 + 2560, of the published sizes.
+    // 30·(2560·6400 + 3·2560·6912 + 2560 + 6912 + 2·2560) + 128256·2560 + 2560, for the published sizes.
     assert_eq!(NetworkConfig::bitnet_2b().parameters(), 2_412_820_480);
 }
 
-/// A copy of a folder whose tensors were changed.
+/// A copy of a folder with changed tensors.
 fn with_tensors(
     name: &str,
     change: impl Fn(&str, Dtype, Vec<usize>, Vec<u8>) -> Option<(Dtype, Vec<usize>, Vec<u8>)>,
@@ -143,7 +143,7 @@ fn found(folder: &Path) -> Vec<Problem> {
 
 #[test]
 fn weights_that_are_not_ternary_are_refused_all_at_once() {
-    // A code that stands for 2.
+    // A code that would mean 2.
     let folder = with_tensors("bitnet", |name, dtype, shape, mut data| {
         if name.ends_with("down_proj.weight") {
             data[5] |= 0b1100;
@@ -158,7 +158,7 @@ fn weights_that_are_not_ternary_are_refused_all_at_once() {
             .all(|p| matches!(p, Problem::NotTernary { .. }))
     );
 
-    // Packing that lost its last row, a scale that is missing, one that is zero.
+    // A packed matrix without its last row, a missing scale, a scale of zero.
     let folder = with_tensors("bitnet", |name, dtype, mut shape, mut data| {
         match name {
             "model.layers.0.self_attn.q_proj.weight" => {
@@ -185,7 +185,7 @@ fn weights_that_are_not_ternary_are_refused_all_at_once() {
     );
 }
 
-/// Sizes and scales that are finite each, but not multiplied.
+/// Sizes and scales that are finite, but whose product is not.
 #[test]
 fn a_scale_that_overflows_is_refused() {
     let folder = with_tensors("bitnet", |name, dtype, mut shape, mut data| {
@@ -207,7 +207,7 @@ fn a_scale_that_overflows_is_refused() {
     );
 }
 
-/// The default of the architecture, not of LLaMA: the folder names the same.
+/// The default is the architecture's, not LLaMA's: the folder names the same value.
 #[test]
 fn a_folder_without_theta_has_its_own() {
     problems(&tiny_golden("bitnet"), |folder| {
@@ -221,7 +221,7 @@ fn a_folder_without_theta_has_its_own() {
     });
 }
 
-/// The same weights as floats are the same model; floats of two sizes are none.
+/// The same weights as floats give the same model; floats of two sizes are refused.
 #[test]
 fn ternary_weights_may_be_stored_as_floats() {
     let unpacked = |other: f32| {
@@ -274,7 +274,7 @@ fn configurations_that_are_refused() {
             1,
         ),
         ("attention_weights", json!("relu"), 1),
-        // A bias is not guessed.
+        // The bias has no default.
         ("attention_weights", json!("sigmoid"), 1),
         ("sliding_window", json!(64), 1),
         (

@@ -1,4 +1,4 @@
-//! Ranges measured on the tiny model, and the file that keeps them.
+//! Ranges measured on the tiny model, and the file that stores them.
 
 use hushed_model::calibrate::{MAX_BYTES, VERSION};
 use hushed_model::plain::{self, Moment, Seen, What};
@@ -7,7 +7,7 @@ use hushed_model::{Calibration, CalibrationError, Ranges, TooLong, calibrate, fu
 
 fn measured(texts: &[&str]) -> Calibration {
     let model = tiny_model();
-    // Padding must not count: it is in the batch, and its rows are not measured.
+    // Padding must not count: it is in the batch, but its rows are not measured.
     let ids: Vec<_> = texts
         .iter()
         .map(|t| model.tokens(t, TooLong::Refuse).unwrap().pad_to(20, 0))
@@ -54,7 +54,7 @@ fn every_site_has_its_kind() {
     ));
 }
 
-/// Of a causal softmax only the keys that a row sees are measured, and the pooled row's norm is in both ranges.
+/// For a causal softmax only the keys that a row sees are measured; the pooled row's norm is in both ranges.
 #[test]
 fn a_generator_is_measured_by_what_its_rows_see() {
     let model = tiny_generator();

@@ -1,5 +1,5 @@
-//! Conversations by chat templates, against what `transformers` makes of them (scripts/chat_templates.py), and
-//! templates of servers that mean harm.
+//! Conversations rendered by chat templates, compared with `transformers` (scripts/chat_templates.py), and templates
+//! from malicious servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn public(model: &str, added: &Value, chat: &Value) -> Public {
         fs::write(folder.path().join(name), value.to_string()).unwrap();
     }
     let files = PublicFiles::read(folder.path()).unwrap();
-    // As it comes to a client.
+    // As it arrives at a client.
     let sent = files
         .iter()
         .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
@@ -116,7 +116,7 @@ fn what_a_folder_may_say() {
     ], "bos_token": { "content": "<s>", "lstrip": false } });
     assert_eq!(text(named), Ok("<s>yes".to_owned()));
 
-    // A file of its own wins, and what else the folder says stays there.
+    // A separate template file wins, and everything else in the folder stays there.
     let folder = tempfile::tempdir().unwrap();
     for name in ["config.json", "tokenizer.json"] {
         fs::copy(
@@ -143,7 +143,7 @@ fn what_a_folder_may_say() {
     for (_, bytes) in files.iter() {
         assert!(!String::from_utf8_lossy(bytes).contains("secret"));
     }
-    // An encoder's is not taken at all.
+    // The template of an encoder is not taken at all.
     for (name, from) in [("config.json", "roberta"), ("tokenizer.json", "roberta")] {
         let from = golden().join("tiny").join(from).join(name);
         fs::copy(from, folder.path().join(name)).unwrap();
@@ -176,7 +176,7 @@ fn special_tokens_are_the_templates_own() {
     assert_eq!(ids.ids().last(), Some(&400));
 }
 
-/// Nor do they come from what a template or a tokenizer makes of a message that holds none.
+/// Nor do they arise from what a template or a tokenizer does to a message without any.
 #[test]
 fn no_message_becomes_a_special_token() {
     let becomes =
@@ -270,7 +270,7 @@ fn templates_that_mean_harm_are_refused_and_end() {
         );
         assert!(!error.to_string().contains("secret"), "{name}");
     }
-    // Values of values: as deep as the fuel allows, they are printed, compared and dropped.
+    // Nested values, as deep as the fuel allows, are printed, compared and dropped.
     let nested = "{% set ns = namespace(x=[], y=[]) %}{% for i in range(9000) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}";
     for end in [
         "",

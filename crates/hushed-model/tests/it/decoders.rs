@@ -1,4 +1,4 @@
-//! Decoders of other people's libraries: logits, token ids and texts as `transformers` computes them
+//! Decoders from other libraries: logits, token ids and texts as `transformers` computes them
 //! (scripts/tiny_decoders.py), and folders that are refused.
 
 use std::fs;
@@ -37,7 +37,7 @@ fn ids_and_logits_equal_the_reference() {
     }
 }
 
-/// The answer to one text, to far less than the error of f32.
+/// Checks the answer to one text, to far less than the error of f32.
 fn assert_logits(model: &Model, ids: TokenIds, answer: &Value, about: &str) {
     let answer: Vec<f64> = serde_json::from_value(answer.clone()).unwrap();
     let found = plain::run(&model.program(), vec![ids], |_, _| ()).unwrap();
@@ -49,7 +49,7 @@ fn assert_logits(model: &Model, ids: TokenIds, answer: &Value, about: &str) {
     assert_eq!(largest(found), largest(&answer));
 }
 
-/// Fowler, Noll and Vo's hash, as the script computes it.
+/// The Fowler–Noll–Vo hash, as the script computes it.
 fn fnv1a(text: &str) -> String {
     let step = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
@@ -74,7 +74,7 @@ fn token_ids_of_the_data_equal_the_reference() {
     }
 }
 
-/// The token ids of every line of the files under data/, after the `before` that are put before each.
+/// Checks the token ids of every line of the files in data/, after the `before` ids that precede each line.
 pub fn agree_on_lines(tokenizer: &Tokenizer, files: &Value, family: &str, before: usize) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
     for entry in fs::read_dir(data).unwrap() {
@@ -123,7 +123,7 @@ fn tokenizer(file: &Value) -> Result<Tokenizer, Vec<Problem>> {
     Tokenizer::parse(file.to_string().as_bytes(), 400, None, task, &mut problems).ok_or(problems)
 }
 
-/// Ids that were drawn, so that characters are cut and bytes are not UTF-8.
+/// Randomly drawn ids, so that characters are cut and bytes are not UTF-8.
 #[test]
 fn decoded_texts_equal_the_reference() {
     let model = Model::load(&tiny_golden("gpt2")).unwrap();
@@ -141,7 +141,7 @@ fn decoded_texts_equal_the_reference() {
     assert!(replaced > 20, "the cases have characters that are cut");
 }
 
-/// Tensors are found with `transformer.` before their names and without.
+/// Tensors are found with and without `transformer.` before their names.
 #[test]
 fn names_without_their_prefix() {
     let dir = TempDir::new().unwrap();
@@ -180,7 +180,7 @@ fn greedy_generation_ends_as_it_says() {
     };
     let (ending, ids) = run(&model, &prompt, 5).unwrap();
     assert_eq!((ending, ids.len()), (Ending::Most, 5));
-    // Each is the largest logit after those before it.
+    // Each token has the largest logit after the previous ones.
     let mut text = prompt.ids().to_vec();
     for &id in &ids {
         let logits = plain::run(
@@ -265,7 +265,7 @@ fn configurations_that_are_refused() {
         });
         assert_eq!(found.len(), 1, "{field}: {found:?}");
     }
-    // All at once; five heads are not named beside a width that is missing.
+    // All at once; five heads are not reported if the width is missing.
     let found = problems(dir.path(), |d| {
         edit(d, "config.json", |c| {
             changes
@@ -274,14 +274,14 @@ fn configurations_that_are_refused() {
         });
     });
     assert_eq!(found.len(), changes.len(), "{found:#?}");
-    // An encoder's ending beside it.
+    // The modules of a sentence encoder beside it.
     let found = problems(dir.path(), |d| {
         fs::write(d.join("modules.json"), b"[]").unwrap()
     });
     assert!(!found.is_empty());
 }
 
-/// A table of other sizes than the configuration says, the older name of a field, and defaults.
+/// A table whose sizes differ from the configuration, the older name of a field, and defaults.
 #[test]
 fn shapes_and_defaults() {
     let dir = TempDir::new().unwrap();
@@ -379,7 +379,7 @@ fn indices_and_shards_that_are_refused() {
             "{name}: {found:?}"
         );
     }
-    // A file that does not have it, and one that is not there.
+    // A file without the tensor, and one that is missing.
     let found = problems(&from, moved("model-00003-of-00003.safetensors"));
     assert!(
         matches!(&found[..], [Problem::MissingTensor { .. }]),

@@ -1,4 +1,4 @@
-//! Drafts in the clear: the text is that of passes of one row.
+//! Drafts in the clear: the text is the same as from one-row passes.
 
 use hushed_model::testing::{tiny_generator, tiny_golden};
 use hushed_model::{Continued, Ending, Model, TokenIds, drafted, prompt_lookup};
@@ -21,7 +21,7 @@ fn said(
     (done.unwrap(), all)
 }
 
-/// The text goes on as one by one, to 10^−10 in every logit.
+/// The text equals that of one-row passes, to 10^−10 in every logit.
 fn assert_same(found: &(Continued, Said), one_by_one: &(Continued, Said)) {
     assert_eq!(found.0.ending, one_by_one.0.ending);
     assert_eq!(found.1.len(), one_by_one.1.len());
@@ -81,7 +81,7 @@ fn right_wrong_and_half_right_drafts_give_the_text_one_by_one() {
 
             assert_same(&said(&model, most, (n, prompt_lookup)), &one_by_one);
         }
-        // Ids of no token end the drafts, and more than are of use are left out.
+        // Ids without a token end the drafts, and drafts beyond those needed are dropped.
         let beyond = |ids: &[u32], most: usize| {
             let mut drafts = oracle(|_| false)(ids, most);
             drafts.insert(drafts.len().min(1), u32::MAX);
@@ -93,7 +93,7 @@ fn right_wrong_and_half_right_drafts_give_the_text_one_by_one() {
     }
 }
 
-/// Up to the last position that the model has, and never beyond.
+/// Up to the model's last position, and never beyond.
 #[test]
 fn drafts_end_where_positions_do() {
     let model = tiny_generator();

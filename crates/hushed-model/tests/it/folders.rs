@@ -1,4 +1,4 @@
-//! Bad folders and bad texts, each with its typed error; a tiny synthetic folder, so that nothing is fetched.
+//! Bad folders and bad texts, each with its typed error, from a tiny synthetic folder, so that nothing is fetched.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn folder() -> TempDir {
     dir
 }
 
-/// The problems after a change of the folder; `load` and `check` must agree on them.
+/// The problems after a change to the folder; `load` and `check` must agree on them.
 fn problems(change: impl FnOnce(&Path)) -> Vec<Problem> {
     let dir = folder();
     change(dir.path());
@@ -84,7 +84,7 @@ fn missing_files() {
         |d| fs::remove_file(d.join("1_Pooling/config.json")).unwrap(),
         Problem::MissingFile { .. }
     );
-    // Without modules.json: the mean, as sentence-transformers does.
+    // Without modules.json the pooling is the mean, as in sentence-transformers.
     assert_eq!(
         problems(|d| fs::remove_file(d.join("modules.json")).unwrap()).len(),
         0
@@ -200,7 +200,7 @@ fn weights_of_another_model() {
                 .all(|p| matches!(p, Problem::WrongShape { .. })),
         "{found:#?}"
     );
-    assert_eq!(problems(other(|c| c.layers = 3)).len(), 0); // more than needed does no harm
+    assert_eq!(problems(other(|c| c.layers = 3)).len(), 0); // more layers than needed do no harm
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn weights_that_are_not_numbers() {
     let end = bytes.len();
     bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
     fs::write(&path, bytes).unwrap();
-    assert!(check(dir.path()).supported()); // the numbers themselves are read at load
+    assert!(check(dir.path()).supported()); // the numbers themselves are read when loading
     let Err(ModelError::Folder(error)) = Model::load(dir.path()) else {
         panic!("loaded")
     };
@@ -346,7 +346,7 @@ fn special_tokens_inside_a_text_are_text() {
     }
 }
 
-/// Matrices that stay in the files give the same answers, as long as the files are as they were.
+/// Matrices that stay in the files give the same answers, as long as the files do not change.
 #[test]
 fn matrices_are_read_when_they_are_needed() {
     for name in [
@@ -376,7 +376,7 @@ fn matrices_are_read_when_they_are_needed() {
     model.embed(vec![ids.clone()]).unwrap();
     let path = dir.path().join("model.safetensors");
     let bytes = fs::read(&path).unwrap();
-    // Cut off, and then as long as before.
+    // Truncated, then restored to the same length.
     for changed in [&bytes[..bytes.len() / 2], &bytes[..]] {
         fs::write(&path, changed).unwrap();
         let error = model.embed(vec![ids.clone()]).err().unwrap();
@@ -387,7 +387,7 @@ fn matrices_are_read_when_they_are_needed() {
             matches!(&error.problems[..], [Problem::Changed { file }] if file == "model.safetensors")
         );
     }
-    // Read anew it is a folder like any other.
+    // Opened again, it is a folder like any other.
     let again = Model::open(dir.path()).unwrap();
     again.embed(vec![ids]).unwrap();
 }
@@ -466,7 +466,7 @@ fn decoders_survive_mutations() {
     let dir = folder();
     let file = |name: &str| fs::read(dir.path().join(name)).unwrap();
     let count = 10_000;
-    // With the names of its classes.
+    // With class names.
     let labelled = TempDir::new().unwrap();
     tiny_classifier_folder(labelled.path(), &TINY_LABELS).unwrap();
     let classifier = fs::read(labelled.path().join("config.json")).unwrap();
@@ -532,7 +532,7 @@ fn a_classifier_is_one_by_its_configuration() {
         assert_eq!((head.dense.outputs, head.classes.inputs), (32, 32));
     }
 
-    // Names for another number of classes, and a head that is not there.
+    // Names for another number of classes, and a head that is missing.
     edit(dir.path(), "config.json", |c| {
         c["id2label"] = json!({"0": "a", "1": "b"});
     });
@@ -555,7 +555,7 @@ fn a_classifier_is_one_by_its_configuration() {
             .all(|p| matches!(p, Problem::MissingTensor { .. }))
     );
 
-    // A sentence encoder that was cut from a classifier is an encoder.
+    // A sentence encoder derived from a classifier is an encoder.
     let dir = folder();
     edit(dir.path(), "config.json", |c| {
         c["architectures"] = json!(["BertForSequenceClassification"]);
@@ -571,7 +571,7 @@ fn tolerance() -> Tolerance {
     }
 }
 
-/// What is declared of the activation travels with the public files, and a bad declaration is a reason like others.
+/// What is declared about the activation travels with the public files, and a bad declaration is a problem like others.
 #[test]
 fn declared_functions() {
     let dir = TempDir::new().unwrap();
@@ -602,7 +602,7 @@ fn declared_functions() {
             Some(tolerance)
         );
     }
-    // Norms by name: those of the model reach its program, and others are no norms of it.
+    // Norms by name: the model's own reach its program; other names are not norms of it.
     let mut declared = Declared::from(tolerance);
     let reach = NormReach {
         squares: 24,

@@ -1,4 +1,4 @@
-//! The clear backend against an independent reference (scripts/golden.py), step by step, on the real model.
+//! The clear backend compared with an independent reference (scripts/golden.py), step by step, on the real model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -154,7 +154,7 @@ fn the_sample_is_varied() {
     );
 }
 
-/// The similarities that the documentation of Sentence Transformers prints for this model.
+/// The similarities that the Sentence Transformers documentation prints for this model.
 #[test]
 fn published_similarities() {
     let model = Model::load(&model_folder()).unwrap();

@@ -1,4 +1,4 @@
-//! GPT-2: its program, and what a folder of it says.
+//! GPT-2: its program, and the contents of its folder.
 
 use hushed_model::testing::{tiny_generator, tiny_generator_config};
 use hushed_model::{
@@ -63,7 +63,7 @@ fn a_tied_head_is_the_token_table() {
     assert!(gpt2_shapes(&untied).head.weights.is_none());
 }
 
-/// Published: 124439808, with the head tied.
+/// Published: 124439808, with a tied head.
 #[test]
 fn the_published_count_of_parameters() {
     assert_eq!(NetworkConfig::gpt2().parameters(), 124_439_808);
@@ -77,13 +77,13 @@ fn a_text_is_continued_without_special_tokens() {
     let ids = model.tokens("the thing!", TooLong::Refuse).ok().unwrap();
     // "the", " the" and "ing" are merged, "!" is byte 0x21.
     assert_eq!(ids.ids(), [257, 32, 116, 104, 261, 33]);
-    // The end of a text is no token where a text contains it.
+    // The end token is not recognised inside a text.
     let ids = model.tokens("<|endoftext|>", TooLong::Refuse).ok().unwrap();
     assert!(ids.ids().iter().all(|&id| id < 256));
 }
 
-/// Row i of every step before the last attention does not depend on the tokens after i, and the answer is that of the
-/// last row.
+/// In every step before the last attention, row i does not depend on the tokens after i; the answer is that of the last
+/// row.
 #[test]
 fn no_row_sees_later_ones() {
     let program = tiny_generator().program();

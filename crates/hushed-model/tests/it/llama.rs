@@ -1,5 +1,5 @@
-//! Decoders like LLaMA: logits, token ids and texts as `transformers` computes them (scripts/tiny_llamas.py), cached
-//! passes, both spellings of rotary positions, and folders that are refused.
+//! LLaMA-like decoders: logits, token ids and texts as `transformers` computes them (scripts/tiny_llamas.py), cached
+//! passes, both layouts of rotary positions, and folders that are refused.
 
 use hushed_model::plain::{self, PlainCache};
 use hushed_model::testing::tiny_golden;
@@ -13,7 +13,7 @@ use crate::decoders::{agree_on_lines, edit, expected, ids_of, problems};
 
 const FOLDERS: [&str; 2] = ["llama", "llama-tied"];
 
-/// `transformers` keeps norms and angles in f32, whatever the rest is in.
+/// `transformers` keeps norms and angles in f32, whatever the rest uses.
 #[test]
 fn ids_logits_and_continuations_equal_the_reference() {
     for name in FOLDERS {
@@ -38,8 +38,8 @@ fn ids_logits_and_continuations_equal_the_reference() {
     }
 }
 
-/// Token ids of every line of data/*.txt, and the texts of ids. Only at the beginning of a text is a space put and
-/// taken away again.
+/// Token ids of every line of data/*.txt, and the texts of ids. A space is added and removed again only at the
+/// beginning of a text.
 #[test]
 fn tokenizers_agree_with_the_reference() {
     for name in FOLDERS {
@@ -56,7 +56,7 @@ fn tokenizers_agree_with_the_reference() {
             }
             assert_eq!(text, case["text"].as_str().unwrap());
         }
-        // The token before a text is none inside it.
+        // The token before a text is not a special token inside it.
         let begin = model.tokens("a", TooLong::Refuse).unwrap().ids()[0];
         let written = if name == "llama" {
             "<s>"
@@ -81,7 +81,7 @@ fn worst(a: &[f64], b: &[f64]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// With rotary positions and with a table.
+/// With rotary positions and with a position table.
 #[test]
 fn a_cached_pass_is_a_full_pass() {
     for name in ["llama", "llama-tied", "gpt2"] {
@@ -102,7 +102,7 @@ fn a_cached_pass_is_a_full_pass() {
         let padded = TokenIds::with_padding(vec![1], &[2]);
         let refused = plain::run_next(&program, &mut PlainCache::default(), padded);
         assert!(matches!(refused, Err(ModelError::Mismatch { .. })));
-        // Padding behind a text changes nothing.
+        // Padding after a text changes nothing.
         let padded = TokenIds::with_padding(ids.clone(), &[9, 9, 9]);
         let padded = plain::run(&program, vec![padded], |_, _| ()).unwrap();
         assert!(worst(padded.values.data(), &logits(&program, &ids)) < 1e-12);
@@ -122,7 +122,7 @@ fn config() -> NetworkConfig {
     }
 }
 
-/// The rows of Q's and K's weights in the other spelling's order: pair i is rows i and i + dh/2, or 2i and 2i + 1.
+/// Reorders the rows of the weights of Q or K to the other layout: pair i is rows i and i + dh/2, or 2i and 2i + 1.
 fn adjacent(linear: &mut Linear, dh: usize) {
     let old = linear.weights.as_deref().unwrap();
     let mut new = Matrix::zero(old.rows(), old.cols());
@@ -157,8 +157,8 @@ fn both_spellings_of_rotary_positions_are_one_model() {
     assert!(worst(&logits(&other.program(), &ids), &expected) < 1e-12);
 }
 
-/// Scores depend on distances alone: a text behind another one's row sees what it would see at the beginning, if that
-/// row is hidden. Here: with θ, places matter; and without any places they do not.
+/// Scores depend only on distances: a text after a hidden row sees what it would see at the beginning. Here: positions
+/// matter with θ, and do not matter without rotary positions.
 #[test]
 fn places_are_in_the_attention() {
     let llama = random_llama(&config(), 6);
@@ -168,13 +168,13 @@ fn places_are_in_the_attention() {
     placeless.layers.truncate(1);
     let one_layer = placeless.clone();
     placeless.layers[0].attention.rope = None;
-    // The last row of one layer sees a set where there are no places.
+    // Without positions, the last row of one layer sees a set.
     let (a, b) = (placeless.program(), one_layer.program());
     assert!(worst(&logits(&a, &ids), &logits(&a, &swapped)) < 1e-12);
     assert!(worst(&logits(&b, &ids), &logits(&b, &swapped)) > 1e-6);
 }
 
-/// Heads that share keys and values are heads whose keys and values are equal.
+/// Heads that share keys and values equal heads with equal keys and values.
 #[test]
 fn shared_heads_are_repeated_heads() {
     let shared = random_llama(&config(), 7);
@@ -213,7 +213,7 @@ fn the_program_and_the_counts() {
             architecture: "llama"
         })
     ));
-    // Published: 6738415616. Of the tiny folders: the numbers in their files.
+    // The published count is 6738415616; for the tiny folders, the numbers in their files.
     assert_eq!(NetworkConfig::llama_7b().parameters(), 6_738_415_616);
     for name in FOLDERS {
         let model = Model::load(&tiny_golden(name)).unwrap();
@@ -234,7 +234,7 @@ fn no_row_sees_later_ones() {
         let mut seen = Vec::new();
         let text = vec![TokenIds::new(ids.to_vec())];
         plain::run(&program, text, |step, x| {
-            // The last layer ends in the last row alone.
+            // The last layer gives only the last row.
             if step.id.layer().is_some() && x.rows.total() >= 3 {
                 seen.push(x.values.data()[..3 * 32].to_vec());
             }
@@ -302,7 +302,7 @@ fn configurations_that_are_refused() {
     assert!(matches!(found[0], Problem::HeadsDoNotDivide { .. }));
 }
 
-/// Places as they are, in either spelling, with either place of θ; fewer fields; biases that the file does not have.
+/// Unscaled positions, in either layout, with θ in either field; fewer fields; biases that the file does not have.
 #[test]
 fn spellings_and_defaults() {
     let from = tiny_golden("llama-tied");
@@ -343,7 +343,7 @@ fn spellings_and_defaults() {
         .iter()
         .filter(|p| matches!(p, Problem::MissingTensor { .. }));
     assert_eq!((missing.count(), found.len()), (2 * 4, 8));
-    // As many heads of keys as of queries, where nothing is said: the shapes are then others.
+    // The default is as many key heads as query heads, and then the shapes differ.
     let found = problems(&tiny_golden("llama"), |d| {
         edit(d, "config.json", |c| c["num_key_value_heads"] = Value::Null);
     });
@@ -399,7 +399,7 @@ fn tokenizers_that_are_refused() {
         });
     });
     assert!(matches!(&found[..], [Problem::NoSuchToken { token }] if token == "<none>"));
-    // The newer spelling of the same.
+    // The newer form of the same.
     let found = problems(&from, |d| {
         edit(d, "tokenizer.json", |t| {
             t["normalizer"] = Value::Null;

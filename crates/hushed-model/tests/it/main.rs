@@ -1,4 +1,4 @@
-//! Tests of the crate from outside, in one binary: linking it costs more than most of them.
+//! External tests of the crate, in one binary: linking it costs more than most of them.
 
 mod architectures;
 mod bitnet;

@@ -1,5 +1,5 @@
-//! A vision transformer: the numbers of images and the logits as `transformers` computes them (scripts/tiny_vit.py),
-//! and images, configurations and processors that are refused.
+//! A vision transformer: preprocessed images and logits as `transformers` computes them (scripts/tiny_vit.py), and
+//! images, configurations and processors that are refused.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn bytes(name: &str) -> Vec<u8> {
     fs::read(file(name)).unwrap()
 }
 
-/// Channels × rows × columns of an image, as processors give it.
+/// Channels × rows × columns of an image, as processors output it.
 fn whole(image: &Pixels, side: usize, patch: usize) -> Vec<f32> {
     let across = side / patch;
     let mut all = vec![0.0; 3 * side * side];
@@ -43,8 +43,8 @@ fn fnv1a(numbers: &[f32]) -> String {
     format!("{:016x}", bytes.fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// Of a PNG file every number is the reference's, bit by bit. A JPEG is decoded by another decoder than the
-/// reference's: single levels of single points differ, in a channel of which one is 1/(255·0.22).
+/// For PNG files every number equals the reference bit for bit. JPEGs are decoded by another decoder than the
+/// reference's: single pixels differ by single levels, in a channel where one level is 1/(255·0.22).
 #[test]
 fn numbers_and_logits_equal_the_reference() {
     let (model, expected) = (model(), expected("vit"));
@@ -94,7 +94,7 @@ fn numbers_and_logits_equal_the_reference() {
     }
 }
 
-/// Two images of a pass are two passes; a text is refused; the calibration has the names of the steps.
+/// Two images in a pass equal two passes; a text is refused; the calibration uses the names of the steps.
 #[test]
 fn images_and_nothing_else() {
     let model = model();
@@ -143,7 +143,7 @@ fn images_and_nothing_else() {
     ));
 }
 
-/// Points of the right size need no file.
+/// Pixels of the right size need no file.
 #[test]
 fn points_are_what_a_file_of_that_size_gives() {
     let model = model();
@@ -152,7 +152,7 @@ fn points_are_what_a_file_of_that_size_gives() {
     let bytes: Vec<u8> = (0..32 * 32 * 3).map(points).collect();
     let found = images.of_points(bytes.clone()).unwrap();
     let all = whole(&found, 32, 8);
-    // Channel 1 of the point in row 5 and column 9.
+    // Channel 1 of the pixel in row 5 and column 9.
     let number = f32::from(bytes[(5 * 32 + 9) * 3 + 1]) / 255.0;
     assert!((all[1024 + 5 * 32 + 9] - (number - 0.45) / 0.22).abs() < 1e-5);
     assert!(matches!(
@@ -168,7 +168,7 @@ fn refused(file: &[u8]) -> ImageError {
     model().public.image(file).err().unwrap()
 }
 
-/// The header of a PNG with another width and height.
+/// The PNG with another width and height in its header.
 fn resized(mut png: Vec<u8>, width: u32, height: u32) -> Vec<u8> {
     png[16..20].copy_from_slice(&width.to_be_bytes());
     png[20..24].copy_from_slice(&height.to_be_bytes());
@@ -199,7 +199,7 @@ fn bombs_and_truncated_files_are_refused() {
         let error = refused(&resized(png.clone(), width, height));
         assert!(matches!(error, ImageError::TooManyPoints { .. }), "{error}");
     }
-    // No points, more points than there are, a broken checksum.
+    // No pixels, more pixels than there are, a broken checksum.
     let mut broken = png.clone();
     broken[40] ^= 1;
     for file in [
@@ -228,14 +228,14 @@ fn bombs_and_truncated_files_are_refused() {
                 "{name} {kept}: {error}"
             );
         }
-        // What follows the end does not matter.
+        // Data after the end does not matter.
         let mut behind = jpeg.clone();
         behind.extend_from_slice(b"behind the end");
         assert!(model().public.image(&behind).is_ok());
     }
 }
 
-/// Nothing panics, whatever the bytes are.
+/// No bytes cause a panic.
 #[test]
 fn mutated_files_are_read_or_refused() {
     let corpus = [
@@ -302,7 +302,7 @@ fn folders_that_are_refused() {
     assert!(
         matches!(&missing[..], [Problem::MissingFile { file, .. }] if file == "preprocessor_config.json")
     );
-    // Without what a processor has by default it is the same.
+    // Omitting the processor's defaults changes nothing.
     let fewer = problems(&from, |d| {
         edit(d, "preprocessor_config.json", |c| {
             *c = json!({"size": 32, "do_resize": false});
@@ -311,7 +311,7 @@ fn folders_that_are_refused() {
     assert_eq!(fewer.len(), 0, "{fewer:?}");
 }
 
-/// A processor that does not resize takes the model's size alone.
+/// A processor that does not resize accepts only the model's size.
 #[test]
 fn without_resizing_other_sizes_are_refused() {
     let mut images = model().public.images.unwrap();

@@ -1,18 +1,18 @@
 //! Batched oblivious linear evaluation with error (BumbleBee, NDSS 2025, §IV, Algorithm 2): x ⊙ y modulo 2^ℓ from a
-//! vector x of one party and a vector y of the other; [`shares`] has products and squares of shares on it.
+//! vector x of one party and a vector y of the other. [`shares`] builds products and squares of shares on it.
 //!
-//! Vectors are carried in the slots of the ring modulo T = t_0·t_1·…, t_i ≡ 1 mod 2N primes of 43 bits: 2^ℓ is *lifted*
-//! to T, Lift(x) = ⌊T/2^ℓ·x⌉, so that Lift(x)·y counts modulo 2^ℓ on top of modulo T, and a uniform mask modulo T needs
-//! no statistical slack. With |y| ≤ 2^(ℓ−1) the rounding of Lift weighs 2^ℓ/T·2^(ℓ−1)/2 ≤ 1/8 if T > 2^(2ℓ+1), the
-//! roundings of both shares 1/2 each: the result is off by at most one unit.
+//! Vectors are carried in the slots of the ring modulo T = t_0·t_1·…, with 43-bit primes t_i ≡ 1 mod 2N. 2^ℓ is
+//! *lifted* to T, Lift(x) = ⌊T/2^ℓ·x⌉, so that Lift(x)·y counts modulo 2^ℓ on top of modulo T, and a uniform mask
+//! modulo T needs no statistical slack. With |y| ≤ 2^(ℓ−1) the rounding of Lift weighs 2^ℓ/T·2^(ℓ−1)/2 ≤ 1/8 if T >
+//! 2^(2ℓ+1), and the roundings of both shares 1/2 each: the result is off by at most one unit.
 //!
-//! A slot must not be off by a unit modulo t, so responses are flooded, not masked over the whole ciphertext modulus
-//! ([`hushed_rlwe::FloodedFormat`]). The preset `ole` has four primes of 41 bits: noise of 2^55 (an error of a fresh
-//! ciphertext times N coefficients of 42 bits), [`HIDING_BITS`] more for the flood, and t fit below 2^164. Three 50-bit
-//! primes would lack 14 bits.
+//! A slot must not be off by a unit modulo t, so responses are flooded instead of masked over the whole ciphertext
+//! modulus ([`hushed_rlwe::FloodedFormat`]). The preset `ole` has four 41-bit primes: noise of 2^55 (the error of a
+//! fresh ciphertext times N coefficients of 42 bits), [`HIDING_BITS`] more for the flood, and t fit below 2^164. Three
+//! 50-bit primes would be 14 bits short.
 //!
-//! Messages: a frame of seeded ciphertexts, one a t, for every N elements; a frame of responses for each. A ciphertext
-//! once sent can be multiplied again ([`Sent`]): an odd power of a polynomial costs responses only.
+//! Messages: for every N elements a frame of seeded ciphertexts, one per t, and a frame of responses for each of these.
+//! A ciphertext once sent can be multiplied again ([`Sent`]): an odd power of a polynomial costs responses only.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod shares;
@@ -32,7 +32,7 @@ use rayon::prelude::*;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Statistical distance of an answered coefficient from one without noise, as −log2, at most: 2^-40 remain for an
+/// Bound on the statistical distance of an answered coefficient from one without noise, as −log2: 2^-40 remain for an
 /// inference of 2^24 answered coefficients, 5.5 million products at ℓ = 64. The largest for which the preset has room.
 pub const HIDING_BITS: u32 = 64;
 
@@ -53,7 +53,7 @@ pub struct OleContext {
     channels: Vec<Channel>,
 }
 
-/// What belongs to one t.
+/// The data for one t.
 struct Channel {
     scale: PrimeScale,
     format: FloodedFormat,
@@ -139,7 +139,7 @@ impl Channel {
     }
 }
 
-/// Primes t that products in `ring` need: T > 2^(2ℓ+1), every t being above 2^42.99.
+/// The number of primes t that products in `ring` need: T > 2^(2ℓ+1), with every t above 2^42.99.
 pub(super) fn primes(ring: Ring) -> usize {
     match ring.bits() {
         0..=20 => 1,
@@ -148,7 +148,7 @@ pub(super) fn primes(ring: Ring) -> usize {
     }
 }
 
-/// Ciphertexts of the peer's vector, to be multiplied any number of times.
+/// Ciphertexts of the peer's vector, which can be multiplied any number of times.
 pub struct Sent {
     ring: Ring,
     len: usize,
@@ -165,7 +165,7 @@ fn expect_words(words: &[u64], expected: usize) -> Result<(), HeError> {
     })
 }
 
-/// Sends the encryption of this party's `x`.
+/// Sends an encryption of this party's `x`.
 pub fn send_encrypted(
     ctx: &mut Ctx,
     ole: &OleContext,
@@ -210,7 +210,7 @@ pub fn send_encrypted(
     Ok(())
 }
 
-/// Receives the encryption of the peer's vector of `n` elements.
+/// Receives an encryption of the peer's vector of `n` elements.
 ///
 /// # Errors
 /// Those of the session; [`TwopcError::Rlwe`] if the bytes are not ciphertexts.
@@ -234,10 +234,10 @@ pub fn receive_encrypted(
     })
 }
 
-/// Multiplies the peer's vector by this party's `y` and answers; returns this party's share of x ⊙ y.
+/// Multiplies the peer's vector by this party's `y` and answers. Returns this party's share of x ⊙ y.
 ///
 /// # Errors
-/// [`HeError::Operand`] unless `y` is as long as the peer's vector; those of the session.
+/// [`HeError::Operand`] if `y` is not as long as the peer's vector; errors of the session.
 pub fn answer_products(
     ctx: &mut Ctx,
     ole: &OleContext,
@@ -280,10 +280,10 @@ pub fn answer_products(
     Ok(Share::new(sent.ring, std::mem::take(&mut *words)))
 }
 
-/// Opens the answers to this party's vector of `n` elements; returns this party's share of x ⊙ y.
+/// Decrypts the answers to this party's vector of `n` elements. Returns this party's share of x ⊙ y.
 ///
 /// # Errors
-/// Those of the session; [`TwopcError::Rlwe`] if the bytes are not answers.
+/// Errors of the session; [`TwopcError::Rlwe`] if the bytes are not answers.
 pub fn open_products(
     ctx: &mut Ctx,
     ole: &OleContext,
@@ -325,7 +325,7 @@ impl OleContext {
         ))
     }
 
-    /// y, signed, in the slots of the polynomial that multiplies the ciphertext modulo t_i.
+    /// Signed y in the slots of the polynomial that multiplies the ciphertext modulo t_i.
     fn multiplier(&self, i: usize, ring: Ring, y: &[u64]) -> SecretPoly<hushed_math::Eval> {
         let plan = self.plain.basis().plan(i);
         let mut signed: Zeroizing<Vec<i64>> =
@@ -342,7 +342,7 @@ impl OleContext {
         SecretPoly::new(plain.into_eval())
     }
 
-    /// Coefficients of a share modulo every t to `count` words modulo 2^ℓ.
+    /// Converts coefficients of a share modulo every t to `count` words modulo 2^ℓ.
     fn down(
         &self,
         lift: &RingScale,
@@ -361,7 +361,7 @@ impl OleContext {
     }
 }
 
-/// The representative of a share in [-2^(ℓ-1), 2^(ℓ-1)), constant time.
+/// The representative of a share in [-2^(ℓ-1), 2^(ℓ-1)), in constant time.
 fn signed_share(x: u64, ell: u32) -> i64 {
     let shift = 64 - ell;
     ((x << shift) as i64) >> shift

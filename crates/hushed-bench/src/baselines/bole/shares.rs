@@ -8,15 +8,15 @@ use hushed_net::Party;
 use hushed_twopc::{Cost, Ctx, Ring, Share, TwopcError};
 use std::ops::Range;
 
-/// `[x]·[y]` element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at
-/// the same time: two crossing exchanges ([`product_cost`]). Off by at most two units, one a mixed term.
+/// `[x]·[y]` element-wise. Each party encrypts its share of x and multiplies the other's by its share of y, both at the
+/// same time: two crossing exchanges ([`product_cost`]). Off by at most two units, one per mixed term.
 ///
 /// # Errors
-/// [`HeError::Operand`](hushed_twopc::he::HeError::Operand) if the lengths differ; those of the session and of the
+/// [`HeError::Operand`](hushed_twopc::he::HeError::Operand) if the lengths differ; errors of the session and of the
 /// peer's bytes.
 ///
 /// # Panics
-/// If the shares are over different rings.
+/// Panics if the shares are over different rings.
 pub fn product(ctx: &mut Ctx, ole: &OleContext, x: &Share, y: &Share) -> Result<Share, TwopcError> {
     let sent = exchange_encrypted(ctx, ole, x)?;
     product_with_sent(ctx, ole, x, &sent, y)
@@ -25,19 +25,19 @@ pub fn product(ctx: &mut Ctx, ole: &OleContext, x: &Share, y: &Share) -> Result<
 /// Exchanges the encryptions of both shares of x, for [`product_with_sent`].
 ///
 /// # Errors
-/// Those of the session and of the peer's bytes.
+/// Errors of the session and of the peer's bytes.
 pub fn exchange_encrypted(ctx: &mut Ctx, ole: &OleContext, x: &Share) -> Result<Sent, TwopcError> {
     send_encrypted(ctx, ole, x.ring(), x.words())?;
     receive_encrypted(ctx, ole, x.ring(), x.len())
 }
 
-/// `[x]·[y]` where the encryptions of x have been exchanged before: one crossing exchange of responses.
+/// `[x]·[y]` after the encryptions of x have been exchanged: one crossing exchange of responses.
 ///
 /// # Errors
-/// As [`product`].
+/// Those of [`product`].
 ///
 /// # Panics
-/// If the shares are over different rings.
+/// Panics if the shares are over different rings.
 pub fn product_with_sent(
     ctx: &mut Ctx,
     ole: &OleContext,
@@ -58,11 +58,11 @@ pub fn product_with_sent(
     Ok(sum)
 }
 
-/// `[x²]` element by element at half the cost: 2·x_c·x_s is one transfer, in which the client encrypts the first half
-/// of the blocks and the server the others ([`square_cost`]). Off by at most two units.
+/// `[x²]` element-wise at half the cost: 2·x_c·x_s takes one transfer, in which the client encrypts the first half of
+/// the blocks and the server the others ([`square_cost`]). Off by at most two units.
 ///
 /// # Errors
-/// Those of the session and of the peer's bytes.
+/// Errors of the session and of the peer's bytes.
 pub fn square(ctx: &mut Ctx, ole: &OleContext, x: &Share) -> Result<Share, TwopcError> {
     let (ring, n) = (x.ring(), x.len());
     let (first, second) = halves(ole, n);
@@ -89,7 +89,7 @@ pub fn square(ctx: &mut Ctx, ole: &OleContext, x: &Share) -> Result<Share, Twopc
     Ok(Share::new(ring, words.collect()))
 }
 
-/// Elements whose share the client encrypts in a square, and those of the server.
+/// The elements whose shares the client encrypts for a square, and those of the server.
 fn halves(ole: &OleContext, n: usize) -> (Range<usize>, Range<usize>) {
     let middle = (ole.blocks(n).div_ceil(2) * ole.slots()).min(n);
     (0..middle, middle..n)

@@ -1,4 +1,4 @@
-//! Vectors of two parties against the clear, and declared costs against the counters.
+//! Vectors of two parties compared with the clear, and declared costs compared with the counters.
 
 use super::shares::{
     exchange_encrypted, product_cost, product_with_sent, product_with_sent_cost, square,
@@ -26,7 +26,7 @@ fn words(count: usize, seed: u64, ring: Ring) -> Vec<u64> {
             )
         })
         .collect();
-    // Signs and zero at the ends of the range.
+    // Zero and both signs at the ends of the range.
     for (slot, edge) in
         out.iter_mut()
             .zip([0, 1, ring.mask(), ring.mask() / 2, ring.mask() / 2 + 1])
@@ -127,7 +127,7 @@ fn squares() {
     }
 }
 
-/// Bytes a million products of two parties' vectors; the paper has 105.93 MB.
+/// Bytes per million products of two parties' vectors; the paper has 105.93 MB.
 #[test]
 fn the_bytes_of_the_papers_table() {
     let (bytes, (), _) = run(

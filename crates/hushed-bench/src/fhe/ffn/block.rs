@@ -1,4 +1,4 @@
-//! The block in the clear: random weights, and its forms.
+//! The block in the clear: its random weights and its forms.
 
 use hushed_ckks::poly::{PolyError, Polynomial};
 use hushed_fhe::{Interval, LinearMap, fits};
@@ -8,13 +8,13 @@ use hushed_model::plain::activation;
 use super::super::Normal;
 use crate::BenchError;
 
-/// What GPT-2 has.
+/// The activation of GPT-2.
 const GELU: Activation = Activation::GeluTanh;
-/// Half of the interval of a polynomial on all arguments.
+/// Half the interval of a polynomial for all arguments.
 const REACH: f64 = 12.0;
-/// Half of a column's interval, as a plan assumes before it is calibrated.
+/// Half the interval of a column, as a plan assumes before calibration.
 const COLUMN: f64 = 8.0;
-/// Deviation of what the first map gives, of what the second adds to it, and of biases.
+/// Standard deviations of what the first map adds up, without biases, and of biases.
 const ARGUMENTS: f64 = 1.5;
 const BIASES: f64 = 0.5;
 
@@ -24,12 +24,12 @@ pub(super) struct Block {
     down: LinearMap,
 }
 
-/// What is done with the block.
+/// What is computed of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// GELU by a polynomial of this degree.
+    /// GELU as a polynomial of this degree.
     Gelu { degree: usize },
-    /// Both maps, and nothing between them.
+    /// Both maps with nothing between them.
     Linear,
     /// Both maps multiplied together.
     Merged,
@@ -52,19 +52,19 @@ impl Form {
     }
 }
 
-/// GELU by a polynomial in arguments over `half`.
+/// GELU as a polynomial in arguments divided by `half`.
 pub(super) struct Gelu {
     pub(super) polynomial: Polynomial,
     pub(super) half: f64,
-    /// Arguments are within ± this: half of the declared interval, which a column's polynomial reaches beyond.
+    /// Arguments lie within ± this: half the declared interval. A column's polynomial reaches further.
     pub(super) reach: f64,
-    /// Its greatest error there.
+    /// Its largest error there.
     pub(super) error: f64,
 }
 
 impl Gelu {
-    /// A degree that the product fits (at most 64) is fitted as there, for a column that has not been calibrated, and
-    /// otherwise GELU is interpolated at Chebyshev's nodes.
+    /// A degree that Hushed fits (at most 64) is fitted as in a run, for a column without calibration. For other
+    /// degrees GELU is interpolated at Chebyshev nodes.
     pub(super) fn new(degree: usize) -> Result<Self, BenchError> {
         let column = Interval {
             low: -COLUMN,
@@ -93,7 +93,7 @@ impl Gelu {
     }
 }
 
-/// GELU of `half`·t in Chebyshev polynomials of t.
+/// GELU of `half`·t as a sum of Chebyshev polynomials of t.
 fn interpolated(degree: usize, half: f64) -> Result<Polynomial, PolyError> {
     let count = degree + 1;
     let angle = |i: usize| std::f64::consts::PI * (i as f64 + 0.5) / count as f64;
@@ -109,8 +109,8 @@ fn interpolated(degree: usize, half: f64) -> Result<Polynomial, PolyError> {
 }
 
 impl Block {
-    /// Weights for inputs of mean 0 and variance 1, as a norm gives them: arguments of GELU deviate by 1.6, results by
-    /// about as much.
+    /// Weights for inputs of mean 0 and variance 1, as after a norm: arguments of GELU have a standard deviation of
+    /// 1.6, and results about the same.
     pub(super) fn random(width: usize, hidden: usize, random: &mut Normal) -> Self {
         let mut layer = |rows: usize, columns: usize, deviation: f64| {
             let deviation = deviation / (columns as f64).sqrt();
@@ -141,7 +141,7 @@ impl Block {
         }
     }
 
-    /// The answer with this function between the maps, and the largest number that the function was given.
+    /// The answer with the function `f` between the maps, and the largest magnitude of its arguments.
     pub(super) fn answer(&self, x: &[f64], f: impl Fn(f64) -> f64) -> (Vec<f64>, f64) {
         let hidden = times(&self.up, x);
         let largest = hidden.iter().fold(0.0_f64, |most, h| most.max(h.abs()));
@@ -149,7 +149,7 @@ impl Block {
         (times(&self.down, &hidden), largest)
     }
 
-    /// The answer of a form, as it is and with the polynomial that stands for GELU.
+    /// The answer of a form, exact and with the polynomial in place of GELU, and the largest argument.
     pub(super) fn answers(&self, gelu: Option<&Gelu>, x: &[f64]) -> (Vec<f64>, Vec<f64>, f64) {
         match gelu {
             Some(gelu) => {

@@ -1,6 +1,6 @@
-//! The feed-forward block of GPT-2 on one vector, as Table II of the Orion kernels paper (arXiv 2512.11135) has it:
-//! with GELU by a polynomial, without, and with both maps merged into one. No bootstrap: the input is fresh, with as
-//! many primes as the block uses up, and the result has one.
+//! The feed-forward block of GPT-2 on one vector, as in Table II of the Orion kernels paper (arXiv 2512.11135): with
+//! GELU as a polynomial, without it, and with both maps merged into one. There is no bootstrap: the input is fresh,
+//! with as many primes as the block uses up, and the result has one.
 //!
 //! | layout | maps | vectors at once |
 //! |---|---|---|
@@ -34,10 +34,10 @@ use split::Split;
 
 const WIDTH: usize = 768;
 const HIDDEN: usize = 3072;
-/// Places of a packed row: half of the width's pairs of columns, and a sixth of the hidden ones', are in use; or all
-/// hidden ones in one vector of four times as many.
+/// Places per packed row. Of 512, 384 hold all pairs of columns of the width, and three vectors of 512 the hidden
+/// pairs; 2048 hold all hidden pairs in one vector.
 const PLACES: [usize; 2] = [512, 2048];
-/// The paper's degree, and the one that the product takes for each column.
+/// The paper's degree, and the one that Hushed uses for each column.
 const FORMS: [Form; 4] = [
     Form::Gelu { degree: 127 },
     Form::Gelu { degree: 28 },
@@ -45,27 +45,27 @@ const FORMS: [Form; 4] = [
     Form::Merged,
 ];
 
-/// A map for ciphertexts of one length: one prime less, and the bias added.
+/// A map for ciphertexts of a given length: drops one prime and adds the bias.
 trait Map {
     fn apply(&self, on: &Evaluator, x: &[Ciphertext]) -> Result<Vec<Ciphertext>, CkksError>;
 
     fn add_keys(&self, params: &CkksParams, plan: &mut EvalKeyPlan) -> Result<(), CkksError>;
 
-    /// Number of diagonals, and bytes of them.
+    /// The number of diagonals, and their bytes.
     fn diagonals(&self) -> (usize, usize);
 }
 
-/// How vectors lie in slots.
+/// How vectors are laid out in slots.
 trait Shape {
     fn name(&self) -> &'static str;
 
-    /// Vectors at once.
+    /// Vectors computed at once.
     fn vectors(&self) -> usize;
 
-    /// Whether slots hold pairs of columns, whose parts an activation takes one by one.
+    /// Whether slots hold pairs of columns, whose parts an activation processes separately.
     fn in_pairs(&self) -> bool;
 
-    /// The map number `number` of the block for ciphertexts of `limbs` primes, from one scale to another.
+    /// Map number `number` of the block for ciphertexts of `limbs` primes, from one scale to another.
     fn map(
         &self,
         encoder: &Encoder,
@@ -82,7 +82,7 @@ trait Shape {
         random: &mut Normal,
     ) -> Result<Vec<Vec<Complex64>>, BenchError>;
 
-    /// The vectors that the last map gives.
+    /// The vectors in the result of the last map.
     fn unpack(
         &self,
         layer: &LinearMap,
@@ -101,7 +101,7 @@ struct Chain {
     polynomial: Option<Polynomial>,
     in_pairs: bool,
     scale: Scale,
-    /// Primes of the input: the result has one.
+    /// Primes of the input; the result has one.
     limbs: usize,
 }
 
@@ -122,7 +122,7 @@ impl Chain {
         for (number, layer) in layers.iter().enumerate() {
             let mut to = scale;
             if polynomial.is_some() && number == 0 {
-                // The scale that suits Chebyshev polynomials; the parts of a pair have twice the pair's.
+                // The scale for Chebyshev polynomials; the parts of a pair have twice the pair's.
                 let on = Evaluator::without_keys(params);
                 let ladder = Ladder::new(&on, left - 1, 1).map_err(CkksError::from)?;
                 let argument = 2.0 * ladder.divisor(0);
@@ -150,7 +150,7 @@ impl Chain {
         }
         if let Some(polynomial) = &self.polynomial {
             let argument = self.limbs - 1;
-            // Each level has a key of its length.
+            // Each level needs a key of its length.
             for spent in 0..polynomial.depth() {
                 plan.merge(&params.key_plan(argument - spent, true, &[], false)?);
             }
@@ -195,15 +195,15 @@ impl Chain {
     }
 }
 
-/// Everything that a row needs and a test looks at.
+/// Everything that a row reports and a test checks.
 struct Run {
     bench: Bench,
     chain: Chain,
     inputs: Vec<Ciphertext>,
     counts: Counts,
-    /// Bits of the error of every number to the same computation in f64: worst and mean.
+    /// Bits of precision of all numbers, compared with the same computation in f64: worst and mean.
     bits: (f64, f64),
-    /// The largest error to the block with GELU itself, and the largest argument of GELU.
+    /// The largest error against the block with exact GELU, and the largest argument of GELU.
     error: f64,
     largest: f64,
     limbs_left: usize,
@@ -268,13 +268,13 @@ impl Run {
         })
     }
 
-    /// Products of two ciphertexts that were relinearised: sums of them, once.
+    /// Relinearised products of two ciphertexts; a sum of products counts once.
     fn relinearisations(&self) -> u64 {
         self.counts.key_switch - self.counts.rotation
     }
 }
 
-/// Rows of all forms in all layouts.
+/// Measures all forms in all layouts.
 pub fn blocks(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;

@@ -1,4 +1,4 @@
-//! As many vectors as there are texts of one row: the packed rows of one text ([`Layout`]), two columns a place.
+//! As many vectors as there are texts of one row: the packed rows of one text ([`Layout`]), two columns per place.
 
 use std::sync::Arc;
 
@@ -45,13 +45,13 @@ impl Map for PackedMap {
     }
 }
 
-/// A text of one row a vector.
+/// Each vector is a text of one row.
 pub(super) struct Packed {
     layout: Layout,
 }
 
 impl Packed {
-    /// As many vectors as have `places` places.
+    /// As many vectors as fit with `places` places each.
     pub(super) fn new(params: &Arc<CkksParams>, places: usize) -> Result<Self, BenchError> {
         let layout = Layout::new(params.slots(), 1, places).map_err(FheError::from)?;
         Ok(Self { layout })
@@ -103,7 +103,7 @@ impl Shape for Packed {
         }))
     }
 
-    /// Places that are not in use have numbers too: a map must not see them.
+    /// Unused places hold numbers too, which a map must not see.
     fn pack(
         &self,
         layer: &LinearMap,

@@ -1,4 +1,4 @@
-//! One vector alone over all slots ([`Places`]).
+//! A single vector over all slots ([`Places`]).
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::lintrans::{LinTransError, LinearTransform, Options};
@@ -45,14 +45,14 @@ impl Map for SplitMap {
     }
 }
 
-/// One vector of real numbers, or two where there is no activation: the second in the imaginary parts.
+/// One vector of real numbers; without an activation two, the second in the imaginary parts.
 pub(super) struct Split {
     pub(super) slots: usize,
     pub(super) vectors: usize,
 }
 
 impl Split {
-    /// The first map reads what the client packed, a later one what the one before left.
+    /// The first map reads what the client packed, a later one the result of the previous map.
     fn places(&self, number: usize, layer: &LinearMap) -> Result<Places, LinTransError> {
         let shape = [layer.rows, layer.columns];
         match number {
@@ -92,13 +92,13 @@ impl Shape for Split {
         let matrix = places.matrix(weight).map_err(CkksError::from)?;
         let map = LinearTransform::new(params, &matrix, limbs, options);
         let map = map.map_err(CkksError::from)?;
-        // Each vector has the bias; slots without an output have none.
+        // Each vector gets the bias; slots without an output get none.
         let one = Complex64::new(1.0, (self.vectors - 1) as f64);
         let bias = |slot: usize| {
             let at = places.row(slot).zip(layer.bias.as_ref());
             at.map_or(Complex64::ZERO, |(row, bias)| one * bias[row])
         };
-        // After the sums every class has the whole bias, not a share.
+        // Added after the sums, so every class gets the whole bias, not a share.
         let bias: Vec<Complex64> = (0..self.slots).map(bias).collect();
         Ok(Box::new(SplitMap {
             bias: encoder.encode(&bias, limbs - 1, map.output_scale(from))?,
@@ -107,7 +107,7 @@ impl Shape for Split {
         }))
     }
 
-    /// Slots without a column have numbers too: a map must not see them.
+    /// Slots without a column hold numbers too, which a map must not see.
     fn pack(
         &self,
         layer: &LinearMap,

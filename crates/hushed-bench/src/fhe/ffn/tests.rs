@@ -1,4 +1,4 @@
-//! Layouts in the clear at full size; all forms in both layouts on a small ring, with what they count.
+//! Layouts in the clear at full size; all forms in both layouts on a small ring, with their counts.
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::lintrans::Diagonals;
@@ -15,7 +15,7 @@ fn matrix(places: &Places, layer: &LinearMap) -> Diagonals {
     places.matrix(weight).unwrap()
 }
 
-/// Σ of the shares, by the definition: diagonals times rotated slots, and the classes summed.
+/// The sum of the shares by definition: diagonals times rotated slots, summed over the classes.
 fn applied(places: &Places, layer: &LinearMap, x: &[Complex64]) -> Vec<Complex64> {
     let mut sum = matrix(places, layer).apply(x).unwrap();
     for by in places.folds() {
@@ -28,7 +28,7 @@ fn applied(places: &Places, layer: &LinearMap, x: &[Complex64]) -> Vec<Complex64
 
 #[test]
 fn one_vector_over_all_slots_is_the_matrix() {
-    // The block of GPT-2, its merged form, and the small one of these tests.
+    // The block of GPT-2 with its merged form, and the small one of these tests.
     for (slots, width, hidden, diagonals) in [(1 << 15, 768, 3072, 128), (256, 12, 48, 4)] {
         let mut random = Normal(5);
         let block = Block::random(width, hidden, &mut random);
@@ -62,7 +62,7 @@ fn one_vector_over_all_slots_is_the_matrix() {
         let at = |slot: usize| one.column(slot).map_or(0.0, |c| x[c]);
         let input: Vec<Complex64> = (0..slots).map(|slot| at(slot).into()).collect();
         let z = applied(&one, merged, &input);
-        // The answer with biases, less that of nothing.
+        // The answer with biases, minus the answer to zero.
         let [zero, expected] = [vec![0.0; width], x].map(|x| block.answer(&x, |h| h).0);
         for (slot, z) in z.iter().enumerate() {
             let row = slot % width.next_power_of_two();
@@ -70,7 +70,7 @@ fn one_vector_over_all_slots_is_the_matrix() {
             assert!((z - expected.unwrap_or(0.0)).norm() < 1e-11, "{slot}");
         }
     }
-    // As many rows as there are slots in a class leave no room for shifts; too many rows for the slots.
+    // A class with as many slots as rows leaves no room for shifts; then too many rows for the slots.
     assert!(Places::repeated(256, [16, 48]).is_err());
     assert!(Places::packed(256, [300, 12]).is_err() && Places::packed(256, [1, 4]).is_err());
 }
@@ -113,7 +113,7 @@ fn every_form_in_every_layout_is_the_block_and_counts_what_it_says() {
             assert_eq!(run.relinearisations(), relinearisations, "{name:?}");
             let counts = (run.counts.rotation, relinearisations);
             assert_eq!(counts, expected, "{name:?}");
-            // What the polynomial lacks is seen in the answer, and is no more than the sum of the weights allows.
+            // The error of the polynomial shows in the answer, and is at most what the sum of the weights allows.
             let lacking = gelu.as_ref().map_or(0.0, |gelu| gelu.error);
             assert!(
                 run.error <= 20.0 * lacking + 1e-7,
