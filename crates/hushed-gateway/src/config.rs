@@ -1,4 +1,4 @@
-//! What the user of a gateway decides.
+//! The user's settings for a gateway.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,43 +7,43 @@ use hushed_serve::{ClientConfig, ServeError};
 
 use crate::error::GatewayError;
 
-/// Everything about a gateway. No `Debug`: it holds the server's token.
+/// The settings of a gateway. No `Debug`: it holds the server's token.
 #[derive(Clone)]
 pub struct GatewayConfig {
-    /// The server, and what to insist on.
+    /// The server and what to insist on.
     pub client: ClientConfig,
     /// Where to listen.
     pub listen: Listen,
     /// Certificate chain and key (PEM files), for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// A file of keys, one a line, of which clients show one as their bearer token.
+    /// A file of keys, one per line; clients must show one of them as their bearer token.
     pub api_keys: Option<PathBuf>,
-    /// Names by which browsers and clients may call the gateway, beside those of a loopback address.
+    /// Names by which browsers and clients may call the gateway, besides those of a loopback address.
     pub hosts: Vec<String>,
-    /// Web origins (`https://example.org`) whose pages may use the gateway, beside its own page.
+    /// Web origins (`https://example.org`) whose pages may use the gateway, besides its own page.
     pub origins: Vec<String>,
-    /// What the model is called in the APIs; `None` takes a name from its hash.
+    /// The model's name in the APIs; `None` derives one from its hash.
     pub model_name: Option<String>,
-    /// Sessions with the server at once.
+    /// Number of simultaneous sessions with the server.
     pub sessions: usize,
-    /// Most texts of a pass.
+    /// Most texts per pass.
     pub batch: usize,
-    /// Most texts that wait.
+    /// Most texts that can wait.
     pub max_waiting: usize,
-    /// How long a client waits that does not say so.
+    /// How long a client waits if it does not say.
     pub patience: Duration,
     /// Pads texts to a multiple of this many tokens.
     pub bucket: Option<usize>,
-    /// Embeds the beginning of a text that is too long, where a request does not say otherwise.
+    /// Embeds the beginning of a text that is too long, unless the request says otherwise.
     pub truncate: bool,
     /// Looks tokens up in the model's public table.
     pub public_table: bool,
     /// Runs as many passes as an answer may have tokens, wherever it ends.
     pub pad_output: bool,
-    /// Has products made for so many later tokens of an answer at a time, before its first token; 0 makes none. See
-    /// [`GenerateOptions::ahead`](hushed_serve::GenerateOptions::ahead).
+    /// Has products prepared for this many later tokens of an answer at a time, before its first token; 0 prepares
+    /// none. See [`GenerateOptions::ahead`](hushed_serve::GenerateOptions::ahead).
     pub ahead: u16,
-    /// Guesses at most so many next tokens of an answer, and has them verified in one pass; 0 guesses none. See
+    /// Guesses at most this many next tokens of an answer, and has them verified in one pass; 0 guesses none. See
     /// [`GenerateOptions::draft`](hushed_serve::GenerateOptions::draft).
     pub draft: u16,
 }
@@ -53,12 +53,12 @@ pub struct GatewayConfig {
 pub enum Listen {
     /// `HOST:PORT`; port 0 takes any free one.
     Tcp(String),
-    /// A Unix socket, for this user alone.
+    /// A Unix socket that only this user can open.
     Unix(PathBuf),
 }
 
 impl GatewayConfig {
-    /// One session, passes of 8 texts, on any free port of loopback.
+    /// One session, passes of 8 texts, on any free loopback port.
     #[must_use]
     pub fn new(client: ClientConfig) -> Self {
         Self {

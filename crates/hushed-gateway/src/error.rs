@@ -1,4 +1,4 @@
-//! What ends a gateway, or keeps it from starting. What a request is refused for is in `http`.
+//! Errors that end a gateway or keep it from starting. Refusals of requests are in `http`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,15 +10,15 @@ use hushed_serve::{Category, ServeError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// The server, or the way to it.
+    /// The server or the connection to it failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The address cannot be used.
     #[error("could not listen on {address}: {source}")]
     Listen {
-        /// As given.
+        /// The address as given.
         address: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// Texts would cross a network in the clear, or anyone could send some.
@@ -37,52 +37,52 @@ pub enum GatewayError {
         /// The address.
         address: SocketAddr,
     },
-    /// A name that no request could have.
+    /// A name that no request can carry.
     #[error("{option} {given:?}: {expected} is expected")]
     Name {
         /// The option.
         option: &'static str,
-        /// As given.
+        /// The value given.
         given: String,
-        /// What it takes.
+        /// What the option accepts.
         expected: &'static str,
     },
-    /// Half of what TLS needs, or files that are no certificate and key.
+    /// Half of what TLS needs, or files that are not a certificate and key.
     #[error("TLS with {path:?}: {reason}")]
     Tls {
-        /// The chain.
+        /// The certificate chain's path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A file of keys with none, or with one that could be guessed.
+    /// A key file with no keys, or with one that could be guessed.
     #[error("{path:?}, line {line}: not a key (16 to 256 visible ASCII characters)")]
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
     },
-    /// The system refuses a file.
+    /// The system refuses to read a file.
     #[error("could not read {path:?}: {source}")]
     File {
-        /// Which.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// A number of 0.
+    /// A setting of 0.
     #[error("{name} is 0, which would refuse everything")]
     Nothing {
-        /// Which.
+        /// The name of the setting.
         name: &'static str,
     },
-    /// A model whose answers no route gives.
+    /// A model whose answers no route serves.
     #[error(
         "the server's model does not answer with what a route of the gateway gives: use `hushed classify`, or `hushed embed --protocol fhe`"
     )]
     NoRoute,
-    /// The system refuses what the loop needs.
+    /// The system refuses what the event loop needs.
     #[error("the gateway's loop: {0}")]
     Runtime(#[source] io::Error),
 }

@@ -1,12 +1,12 @@
-//! A local endpoint with the APIs that embedding clients speak already, over private sessions with a server.
+//! A local endpoint with the APIs that embedding clients already speak, over private sessions with a server.
 //!
-//! The gateway runs on the client's machine. It tokenizes, takes part in each pass as the client of protocol `2pc`, and
-//! answers in the JSON of OpenAI and of text-embeddings-inference, so that a program changes its base URL and nothing
-//! else. docs/gateway.md says what it does; [`http`] has the routes, [`sessions`] the queue and the workers.
+//! The gateway runs on the client's machine. It tokenizes, acts as the client of protocol `2pc` in each pass, and
+//! answers in the JSON of OpenAI and of text-embeddings-inference, so that a program only has to change its base URL.
+//! See docs/gateway.md for what it does; [`http`] has the routes, [`sessions`] the queue and the workers.
 //!
-//! Before a server of protocol `fhe` it takes OpenAI's batches instead: [`batches`].
+//! With a server of protocol `fhe` it takes OpenAI's batches instead: [`batches`].
 //!
-//! HTTP is async, on one thread. Everything behind the queue blocks, a thread a session.
+//! HTTP is async, on one thread. Everything behind the queue blocks, with one thread per session.
 #![forbid(unsafe_code)]
 
 pub mod batches;
@@ -29,7 +29,7 @@ use http::{Door, Served};
 use listen::Bound;
 use sessions::Sessions;
 
-/// A gateway that listens.
+/// A listening gateway.
 pub struct Gateway {
     bound: Bound,
     served: Arc<Served>,
@@ -37,10 +37,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Listens and connects to the server. Requests wait until [`Gateway::run`].
+    /// Starts listening and connects to the server. Requests wait until [`Gateway::run`].
     ///
     /// # Errors
-    /// [`GatewayError`]: the listening side before the server, so that the cheap refusals come first.
+    /// [`GatewayError`]: the listening side is checked before the server, so that cheap refusals come first.
     pub fn bind(config: &GatewayConfig) -> Result<Self, GatewayError> {
         let (bound, door) = front(config)?;
         let sessions = Sessions::open(config, door.keys())?;
@@ -52,7 +52,7 @@ impl Gateway {
         })
     }
 
-    /// Where it listens; `None` on a Unix socket.
+    /// The address it listens on; `None` for a Unix socket.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.bound.address()
@@ -64,26 +64,26 @@ impl Gateway {
         self.bound.has_tls()
     }
 
-    /// What the server's model is for.
+    /// The task of the server's model.
     #[must_use]
     pub fn task(&self) -> Task {
         self.sessions.shared.public.task()
     }
 
-    /// Hash of the server's bundle.
+    /// The hash of the server's bundle.
     #[must_use]
     pub fn bundle_hash(&self) -> Digest {
         self.sessions.shared.bundle
     }
 
-    /// The name of the model in the APIs.
+    /// The model's name in the APIs.
     #[must_use]
     pub fn model_name(&self) -> &str {
         &self.served.named.model
     }
 
     /// Answers requests until `stop` is raised. Passes under way then end at their next step, and their clients are
-    /// told so.
+    /// told.
     ///
     /// # Errors
     /// [`GatewayError::Runtime`] if the system refuses what the loop needs.
@@ -93,7 +93,7 @@ impl Gateway {
     }
 }
 
-/// Listens, and knows who may come in.
+/// Opens the listening socket and loads the rules of admission.
 fn front(config: &GatewayConfig) -> Result<(Bound, Door), GatewayError> {
     config.check()?;
     let bound = Bound::open(config)?;

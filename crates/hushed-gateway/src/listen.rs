@@ -1,4 +1,4 @@
-//! Sockets: loopback, a Unix socket, or TLS; and the loop that accepts connections, on one thread.
+//! Sockets: loopback, a Unix socket, or TLS; and the loop that accepts connections on one thread.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -28,29 +28,29 @@ use crate::config::{GatewayConfig, Listen};
 use crate::error::GatewayError;
 use crate::sessions::{Queue, Sessions};
 
-/// Connections at once; others wait in the system's queue.
+/// Most simultaneous connections; others wait in the system's queue.
 const CONNECTIONS: usize = 128;
-/// A TLS handshake, or the head of a request, must be there by then. It ends connections without a request too.
+/// Time limit for a TLS handshake or a request's head. It also ends connections without a request.
 const HEAD: Duration = Duration::from_secs(10);
-/// Most bytes of a head.
+/// Most bytes of a request's head.
 const MAX_HEAD: usize = 32 << 10;
-/// How often the loop looks whether it is to end.
+/// How often the loop checks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often answers that have been kept long enough are wiped.
 const FORGET: Duration = Duration::from_secs(10);
 /// How long connections may take to end once the gateway is stopped.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long the sessions may take.
+/// How long the sessions may take to end.
 const END: Duration = Duration::from_secs(30);
-/// After an `accept` that failed, for want of descriptors for example.
+/// Pause after a failed `accept`, for example for lack of file descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What the routes hand work to.
+/// The part to which the routes hand work.
 pub trait Behind: Send + 'static {
     /// Wipes what has been kept long enough.
     fn forget(&self, _: Instant) {}
 
-    /// Ends what is under way, and waits for it.
+    /// Ends what is under way and waits for it.
     fn close(self);
 }
 
@@ -66,7 +66,7 @@ impl Behind for Sessions {
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 pub struct Bound {
     socket: Socket,
     tls: Option<TlsAcceptor>,
@@ -78,7 +78,7 @@ enum Socket {
     Unix(Removed, UnixListener),
 }
 
-/// A socket's file, removed on drop unless another one has its name by then.
+/// A socket's file, removed on drop unless another file has taken its name.
 struct Removed {
     path: PathBuf,
     /// Device and inode.
@@ -88,7 +88,7 @@ struct Removed {
 impl Drop for Removed {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|file| file == self.file) {
-            // Gone already: nothing is left to do.
+            // Already gone: nothing to do.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -100,7 +100,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl Bound {
-    /// Listens. Without TLS and keys, only where no other machine reaches.
+    /// Starts listening. Without TLS and keys, only where no other machine can reach it.
     pub fn open(config: &GatewayConfig) -> Result<Self, GatewayError> {
         let tls = config.tls.as_ref().map(|(chain, key)| acceptor(chain, key));
         let tls = tls.transpose()?;
@@ -126,7 +126,7 @@ impl Bound {
         Ok(Self { socket, tls })
     }
 
-    /// The address; `None` of a Unix socket.
+    /// The address; `None` for a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(_, address) => Some(*address),
@@ -140,17 +140,17 @@ impl Bound {
     }
 }
 
-/// A socket that this user alone can open. It is bound in a fresh folder of this user's, beside its place, and gets its
-/// name when it has its permissions.
+/// A socket that only this user can open. It is bound in a fresh folder owned by this user, next to its destination,
+/// and gets its name once its permissions are set.
 fn unix(path: &Path) -> io::Result<(Removed, UnixListener)> {
     let mut salt = [0; 4];
     getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
-    // Short: the system takes a hundred bytes.
+    // Kept short: the system accepts about a hundred bytes.
     let folder = path.with_file_name(format!(".{:08x}", u32::from_ne_bytes(salt)));
     DirBuilder::new().mode(0o700).create(&folder)?;
     let fresh = folder.join("s");
     let bound = bind_named(&fresh, path);
-    // Where it has its name by now, this is the other one.
+    // If the socket has its name by now, this is its other one.
     let _ = fs::remove_file(&fresh);
     let _ = fs::remove_dir(&folder);
     bound
@@ -161,7 +161,7 @@ fn bind_named(fresh: &Path, path: &Path) -> io::Result<(Removed, UnixListener)> 
     bound.set_nonblocking(true)?;
     fs::set_permissions(fresh, Permissions::from_mode(0o600))?;
     let file = identity(fresh)?;
-    // A socket that a killed gateway has left is in the way; anything else, or one that somebody uses, stays.
+    // A socket left by a killed gateway is replaced; anything else, or a socket in use, stays.
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
     }
@@ -201,7 +201,7 @@ fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Accepts connections until `stop` is raised, then ends what is behind and lets connections end.
+/// Accepts connections until `stop` is raised, then ends the work behind and lets connections finish.
 pub fn run(
     bound: Bound,
     router: Router,
@@ -261,7 +261,7 @@ async fn accept(
                 None => stream,
                 Some(tls) => match timeout(HEAD, tls.accept(stream)).await {
                     Ok(Ok(stream)) => Box::new(stream),
-                    // Whoever it was does not speak our TLS, or does not speak.
+                    // The peer does not speak our TLS, or does not speak.
                     _ => return,
                 },
             };
@@ -270,7 +270,7 @@ async fn accept(
                 .header_read_timeout(HEAD)
                 .max_buf_size(MAX_HEAD)
                 .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-            // A client that goes, or that sends what is not HTTP, is its own affair.
+            // If a client goes away or sends something that is not HTTP, that is its own business.
             let _ = watcher.watch(connection).await;
         });
     }
@@ -279,7 +279,7 @@ async fn accept(
     // Passes end at their next step; their clients are told, and then their connections end.
     let ended = tokio::task::spawn_blocking(move || behind.close());
     let _ = timeout(DRAIN, graceful.shutdown()).await;
-    // A step of a large model takes seconds; a server that does not answer must not hold the process.
+    // A step of a large model takes seconds, but a server that does not answer must not hold the process.
     if timeout(END, ended).await.is_err() {
         tracing::warn!("a session did not end in time");
     }

@@ -1,6 +1,6 @@
-//! Random correlated OTs a second, and their traffic, for each parameter set: both parties in this
-//! process over a channel in memory, one direction. Extensions run on the thread pool of all cores;
-//! `RAYON_NUM_THREADS` limits it (2 gives one core a party).
+//! Random correlated OTs per second, and their traffic, for each parameter set: both parties in this process over an
+//! in-memory channel, one direction. Extensions run on the thread pool of all cores; `RAYON_NUM_THREADS` limits it (2
+//! gives each party one core).
 //!
 //! Run: `cargo bench -p hushed-twopc --bench cot [-- 2^17]` for all sets or one.
 
@@ -10,7 +10,7 @@ use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ferret::{FerretOt, FerretParams};
 use std::time::{Duration, Instant};
 
-/// OTs in one call, as a layer asks for them.
+/// OTs per call, as many as a layer asks for.
 const CALL: usize = 1 << 18;
 
 struct Run {
@@ -30,7 +30,7 @@ fn run(mut s: Session, params: FerretParams, ots: usize, sender: bool) -> Run {
     };
     call(&mut ot, &mut s, 1);
     let (set_up, set_up_stats) = (start.elapsed(), s.stats());
-    // Past the first extension and one later one, so that buffers have been touched.
+    // Go past the first extension and one later one, so that buffers have been touched.
     let first = FerretParams::K16;
     call(&mut ot, &mut s, first.outputs() - params.inputs() - 1);
     call(&mut ot, &mut s, params.outputs() - params.inputs());
@@ -64,7 +64,7 @@ fn main() {
         if wanted.as_deref().is_some_and(|w| w != name) {
             continue;
         }
-        // Whole extensions, three at least: the stock is empty before and after.
+        // Whole extensions, at least three: the stock is empty before and after.
         let net = params.outputs() - params.inputs();
         let ots = net * 3usize.max((1 << 24) / net);
         let (client, server) = memory_pair();

@@ -1,9 +1,9 @@
-//! Time of each gadget without its correlations' making: both parties in two threads over ideal correlations, whose
-//! own time is measured alone and taken off. `cargo bench -p hushed-twopc --features testing --bench gadgets [name]`.
+//! Time of each gadget without making its correlations: both parties in two threads over ideal correlations, whose own
+//! time is measured alone and subtracted. `cargo bench -p hushed-twopc --features testing --bench gadgets [name]`.
 //!
-//! Times are processor time of the client's thread where the system counts it (Linux), so that other load disturbs
-//! little; elsewhere they are wall time. The last column is nanoseconds of one party for one correlated OT that it
-//! takes part in.
+//! Times are processor time of the client's thread where the system counts it (Linux), so that other load matters
+//! little; elsewhere they are wall time. The last column is one party's nanoseconds per correlated OT that it takes
+//! part in.
 
 use hushed_net::Party;
 use hushed_twopc::func::{Format, curve, relu};
@@ -92,7 +92,7 @@ fn main() {
 /// Functions of activations, between the formats of a model's layers.
 fn functions(n: usize, only: Option<&str>) {
     let (from, to) = (Format::new(48, 32), Format::new(48, 16));
-    // Shares of zeros: what is computed does not depend on the values.
+    // Shares of zeros: the work does not depend on the values.
     let x = values(n, from.ring, 3);
     let row = |name: &str, cost: Cost, run: &(dyn Fn(&mut Ctx) + Sync)| {
         if only.is_none_or(|o| name.contains(o)) {
@@ -123,7 +123,7 @@ fn values(n: usize, ring: Ring, seed: u64) -> Share {
 
 fn report(name: &str, n: usize, cost: Cost, run: &(dyn Fn(&mut Ctx) + Sync)) {
     let all = best(run);
-    // The same correlations, drawn and thrown away.
+    // The same correlations, drawn and discarded.
     let alone = best(&|ctx| {
         let client = ctx.party() == Party::Client;
         for from_client in [true, false] {
@@ -167,7 +167,7 @@ fn best(run: &(dyn Fn(&mut Ctx) + Sync)) -> Duration {
     run_pair(timed, timed).0
 }
 
-/// What this thread has computed for so far: the first field of its schedstat is nanoseconds.
+/// Processor time of this thread so far: the first field of its schedstat, in nanoseconds.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanos = text.split_whitespace().next()?.parse().ok()?;

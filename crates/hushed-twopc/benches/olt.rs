@@ -1,8 +1,8 @@
 //! Oblivious linear transformation: processor seconds of each party on one core, bytes, and the plan.
 //! `cargo bench -p hushed-twopc --features testing --bench olt [name]`.
 //!
-//! Seconds are what the scheduler gave to the party's thread, so that other load on the machine shows little. The keys
-//! are exchanged before.
+//! Seconds are those that the scheduler gave to the party's thread, so that other load on the machine matters little.
+//! Keys are exchanged beforehand.
 
 use hushed_twopc::he::{
     Encrypted, HeContext, LinearShape, MatmulShape, OltShape, OltSpec, Packing, PreparedWeights,

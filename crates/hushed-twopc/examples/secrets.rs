@@ -1,12 +1,12 @@
-//! Do secrets decide time, branches or addresses? Asked of the release build, twice:
+//! Checks whether secrets decide time, branches or addresses, in the release build, in two ways:
 //!
-//! * `secrets time` runs each function that chooses by secret bits with all bits zero and with all bits one, by turns
-//!   in random order over the same buffers, and compares the two means by Welch's t. Load on the machine falls on both
-//!   alike.
+//! * `secrets time` runs each function that chooses by secret bits with all bits zero and with all bits one,
+//!   alternating in random order over the same buffers, and compares the two means by Welch's t. Load on the machine
+//!   affects both alike.
 //! * `valgrind secrets watch` runs the same functions, then whole protocols over Ferret, with secrets marked: memcheck
-//!   reports every branch and address that depends on one. It sees the kernels that valgrind can run (AVX2, AES-NI).
+//!   reports every branch and address that depends on one. It covers the kernels that valgrind can run (AVX2, AES-NI).
 //!
-//! Both begin with a planted leak, and fail unless they find it. `cargo xtask secrets` runs them.
+//! Both start with a planted leak and fail unless they find it. `cargo xtask secrets` runs them.
 
 use hushed_math::rng::SecretRng;
 use hushed_math::{cpu::Cpu, taint};
@@ -38,12 +38,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Above it two means differ. Of samples without a difference one in 10^23 comes so far; a leak of half a percent does.
+/// Above this two means differ. Samples without a difference reach it once in 10^23; a leak of half a percent does.
 const LIMIT: f64 = 10.0;
-/// A difference counts if it shows in every one of this many attempts, with the same sign: a burst of load shows in
+/// A difference counts if it shows in this many attempts in a row with the same sign: a burst of load shows in only
 /// one.
 const ATTEMPTS: usize = 3;
-/// Samples of an attempt.
+/// Samples per attempt.
 const SAMPLES: usize = 4000;
 
 fn time() -> bool {
@@ -68,7 +68,7 @@ fn time() -> bool {
     all
 }
 
-/// Prints a case's line; returns whether it is as expected.
+/// Prints a case's line and returns whether the outcome is as expected.
 fn said(case: &Case, leaks: bool, what: &str) -> bool {
     let verdict = match (case.planted, leaks) {
         (false, false) => "ok  ",
@@ -80,8 +80,8 @@ fn said(case: &Case, leaks: bool, what: &str) -> bool {
     case.planted == leaks
 }
 
-/// Welch's t between times with all bits zero and with all bits one. The slowest tenth of all samples is left out: they
-/// are interrupts.
+/// Welch's t between the times with all bits zero and with all bits one. The slowest tenth of all samples is left out
+/// as interrupts.
 fn welch(case: &mut Case) -> f64 {
     let mut rng = SecretRng::from_os("order of samples");
     let mut samples = Vec::with_capacity(SAMPLES);
@@ -110,7 +110,7 @@ fn welch(case: &mut Case) -> f64 {
         (mean, variance / n, n)
     };
     let ((a, va, na), (b, vb, nb)) = (moments(false), moments(true));
-    // A leak so large that one class is all interrupts by this rule.
+    // A leak so large that this rule takes all of one class for interrupts.
     if na < 100.0 || nb < 100.0 {
         return if na < nb {
             -f64::INFINITY
@@ -118,7 +118,7 @@ fn welch(case: &mut Case) -> f64 {
             f64::INFINITY
         };
     }
-    // A clock that ticks too slowly to tell samples apart has no variance: one nanosecond is its least.
+    // A clock too coarse to tell samples apart shows no variance: assume at least one nanosecond.
     (b - a) / (va + vb + 1.0 / (na + nb)).sqrt()
 }
 
@@ -154,7 +154,7 @@ struct Inputs {
     scores: Share,
 }
 
-/// Gadgets, a function made of them and a product over RLWE, with real correlations: shares, seeds and keys are marked.
+/// Gadgets, a function of them and a product over RLWE, with real correlations: shares, seeds and keys are marked.
 fn protocols() {
     let ring = Ring::new(40);
     let values: Vec<u64> = (0..130u64).map(|i| i * 7_654_321 % (1 << 30)).collect();

@@ -1,8 +1,8 @@
 //! What an operation sends, how often it waits, and how many correlations it uses.
 //!
-//! Every gadget has a `…_cost` function beside it; tests compare it with a run. Payload bytes, frames and rounds
-//! are exact. The source's own traffic (making the correlated OTs) is not included: the source declares it, from the
-//! counts of OTs.
+//! Every gadget has a `…_cost` function beside it; tests compare it with a run. Payload bytes, frames and rounds are
+//! exact. The OT source's own traffic (making the correlated OTs) is not included: the source declares it from the OT
+//! counts.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -18,14 +18,14 @@ pub struct Cost {
     pub frames_client: u64,
     /// Frames that the server sends.
     pub frames_server: u64,
-    /// Messages in sequence, both parties going through the protocol side by side: two that cross count once, and so do
-    /// several that one party sends in a row; a request and its response count two. This is the number of one-way
-    /// latencies if each step begins when both parties have ended the one before. A party may begin as soon as it has
-    /// ended it itself, so a run waits for this many at most.
+    /// Messages in sequence, with both parties going through the protocol side by side: two messages that cross count
+    /// once, and so do several that one party sends in a row; a request and its response count as two. This is the
+    /// number of one-way latencies if each step begins once both parties have finished the one before. A party may
+    /// begin as soon as it has finished that step itself, so a run waits for at most this many.
     ///
-    /// [`Stats::rounds`](hushed_net::Stats::rounds) is another number: how often one party itself waits after sending,
-    /// 1 both for messages that cross and for a request with its response. Tests count messages in sequence, which
-    /// takes the events of both ends (`testing::Watch`).
+    /// [`Stats::rounds`](hushed_net::Stats::rounds) is a different number: how often one party itself waits after
+    /// sending, 1 both for messages that cross and for a request with its response. Tests count messages in sequence,
+    /// which takes the events of both ends (`testing::Watch`).
     pub rounds: u64,
     /// Correlated OTs with the client as sender.
     pub cots_client: u64,

@@ -25,8 +25,8 @@ impl Ctx {
         Ctx { session, rng, ot }
     }
 
-    /// Checks that the session and the randomness are this process's, before the first draw, which would otherwise
-    /// panic in a forked process.
+    /// Checks that the session and the randomness belong to this process. Comes before the first draw, which would
+    /// otherwise panic in a forked process.
     ///
     /// # Errors
     /// [`hushed_net::NetError::Forked`], [`hushed_math::MathError::Forked`].
@@ -45,23 +45,23 @@ impl Ctx {
         self.party() == Party::Client
     }
 
-    /// Whether this party draws the OTs that it sends before those that it receives. Both do, so that neither waits
-    /// for an extension of the other's; but a direction begins with messages of its receiver, and the client's begins
-    /// first. Extensions wait in the channel until then, a fifth of a byte an OT: a call of 10^8 OTs fits well.
+    /// Whether this party draws the OTs it sends before those it receives. Both parties do, so that neither waits for
+    /// the other's extension; but a direction begins with messages from its receiver, and the client's direction begins
+    /// first. Until then extensions wait in the channel, a fifth of a byte per OT: a call with 10^8 OTs fits well.
     pub(crate) fn sends_first(&self) -> bool {
         self.is_client() || self.ot.has_begun()
     }
 
-    /// Whether the other party does.
+    /// Whether the other party draws the OTs it sends first.
     pub(crate) fn peer_sends_first(&self) -> bool {
         !self.is_client() || self.ot.has_begun()
     }
 
-    /// Shares of `n` values that only `owner` knows; the other party passes any slice. Uniform masks: the
-    /// owner sends the other party's words. One message of n·⌈ℓ bits⌉, packed.
+    /// Shares `n` values that only `owner` knows; the other party passes any slice. The masks are uniform: the owner
+    /// sends the other party's words. One message of `n` packed ℓ-bit words.
     ///
     /// # Errors
-    /// [`TwopcError::Misuse`] if the owner's `values` are not `n`.
+    /// [`TwopcError::Misuse`] if the owner does not pass `n` values.
     pub fn share_input(
         &mut self,
         owner: Party,
@@ -86,8 +86,8 @@ impl Ctx {
         }
     }
 
-    /// Reveals `x` to `to` alone, which gets the values; the other party gets `None`. It shows every bit of `x`, and
-    /// how `x` was truncated before: a value that is to be seen to some place only goes through
+    /// Reveals `x` to `to` alone, which gets the values; the other party gets `None`. This shows every bit of `x`, and
+    /// how `x` was truncated before. To reveal a value only to a given place, use
     /// [`open_rounded`](crate::gadget::open_rounded).
     pub fn open_to(&mut self, to: Party, x: &Share) -> Result<Option<Vec<u64>>, TwopcError> {
         let ring = x.ring();
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Nothing of the parent's leaves a child, and each call says why: also those that draw before they send.
+    /// Nothing of the parent's leaves the child, and each call says why, including those that draw before they send.
     #[test]
     fn fork_refuses_a_context_of_the_parent() {
         use hushed_math::process::{Child, in_child};

@@ -29,7 +29,7 @@ pub enum TwopcError {
         what: &'static str,
     },
 
-    /// Correlated OTs were asked of a source that had failed before.
+    /// Correlated OTs were requested from a source that had failed earlier.
     #[error("the source of correlated OTs failed earlier and is not started again")]
     SourceFailed,
 

@@ -1,7 +1,7 @@
-//! Bodies of fuzz targets (feature `testing`): plain functions of bytes that panic on a broken promise. Replayed by a
-//! test over mutations.
+//! Bodies of fuzz targets (feature `testing`): plain functions of bytes that panic on a broken promise. A test replays
+//! them over mutations.
 //!
-//! Sessions pass on messages of the expected length only; these readers get any.
+//! Sessions only pass on messages of the expected length; these readers get any.
 
 use crate::error::TwopcError;
 use crate::ot::additive::{self, Shape};
@@ -14,7 +14,7 @@ use crate::wire;
 use hushed_math::rng::SecretRng;
 use subtle::Choice;
 
-/// Additive OTs: planes of more and of less than 32 bits, two values a choice.
+/// Additive OTs: planes of more and of fewer than 32 bits, two values per choice.
 const ADDITIVE: Shape = Shape {
     count: 9,
     messages: 2,
@@ -34,10 +34,10 @@ fn batch() -> Batch {
     }
 }
 
-/// A vector of words and one of bits. The first byte chooses the width, the second how many there should be.
+/// Reads a vector of words and one of bits. The first byte gives the width, the second the number of words.
 ///
 /// # Panics
-/// If a vector has two encodings, or one that it has is refused.
+/// If a vector has two encodings, or if a valid encoding is refused.
 pub fn packed(data: &[u8]) {
     let [width, count, bytes @ ..] = data else {
         return;
@@ -58,17 +58,17 @@ pub fn packed(data: &[u8]) {
     let words = wire::bits_from(bytes, len);
     let (mut again, mut expected) = (Vec::new(), bytes.to_vec());
     wire::bits_into(&words, len, &mut again);
-    // Bits beyond the last one are the sender's affair.
+    // Bits beyond the last one are the sender's business.
     if let Some(last) = expected.last_mut() {
         *last &= u8::MAX >> unused;
     }
     assert!(again == expected);
 }
 
-/// Every message of the oblivious transfers, from the same bytes.
+/// Reads the same bytes as each message of the oblivious transfers.
 ///
 /// # Panics
-/// If one is read whose length is not what the batch says, or what comes of it is not of the batch's size.
+/// If a message is accepted whose length is not the batch's, or if the result does not have the batch's size.
 pub fn transfers(data: &[u8]) {
     let mut rng = SecretRng::from_os("fuzz");
     if let Ok(keys) = BaseSender::new([0; 32], &mut rng).finish(data) {
@@ -108,7 +108,7 @@ mod tests {
         bytes
     }
 
-    /// The body over good bytes and mutations of them: cut, repeated, with bytes gone or changed.
+    /// Runs the body on good bytes and on mutations of them: cut, repeated, with bytes removed or changed.
     fn replay(good: &[u8], count: usize, seed: u64, body: impl Fn(&[u8])) {
         let mut rng = SecretRng::insecure_from_seed(seed);
         let mut below = |n: usize| (rng.next_u64() % n.max(1) as u64) as usize;
@@ -165,7 +165,7 @@ mod tests {
         {
             replay(&good, 3_000, seed as u64, transfers);
         }
-        // 127 points, as long as the sender of a direction sends, and the columns that answer them.
+        // 127 points, as many as a direction's sender sends, and the columns that answer them.
         let points = points(127, &mut rng);
         assert_eq!(
             ferret::read_start(STARTED, &points, &mut rng),

@@ -1,5 +1,5 @@
-//! Shares modulo a power of two and the two-party protocols over them. A protocol fails as its session does; what is
-//! said of errors comes on top.
+//! Shares modulo a power of two, and the two-party protocols over them. Every protocol can fail as its session does;
+//! the errors documented for it come on top of that.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,13 @@
 //! Additive shares modulo 2^ℓ and XOR shares of bits, with the operations that need no message.
 //!
-//! A value x of Z_{2^ℓ} is held as x = x_client + x_server mod 2^ℓ, a bit as b = b_client ⊕ b_server.
-//! Words are always reduced: the bits above ℓ of a word, and the bits above `len` of the last word of
-//! a [`BitShare`], are zero. By convention **the client adds public constants**; both parties call the
-//! same function with their own [`Party`], and the server's call changes nothing.
+//! A value x of Z_{2^ℓ} is held as x = x_client + x_server mod 2^ℓ, a bit as b = b_client ⊕ b_server. Words are always
+//! reduced: the bits above ℓ of a word, and the bits above `len` of the last word of a [`BitShare`], are zero. By
+//! convention **the client adds public constants**: both parties call the same function with their own [`Party`], and
+//! the server's call changes nothing.
 //!
-//! A share is a secret: it has no `Debug`, and is wiped when dropped. All operations here take the same
-//! time whatever the values are. They panic on shapes or rings that do not match: that is a fault of the calling code,
-//! never of a peer's bytes, which reach a share only after their length is checked.
+//! A share is a secret: it has no `Debug`, and is wiped when dropped. All operations here run in time independent of
+//! the values. They panic on shapes or rings that do not match: that is a bug in the calling code, never the effect of
+//! a peer's bytes, which reach a share only after their length is checked.
 
 use hushed_math::bits::Mask;
 use hushed_net::Party;
@@ -80,7 +80,7 @@ impl Share {
         Share { ring, words }
     }
 
-    /// `n` zeros: what a party holds of values that the other one knows.
+    /// `n` zeros: a party's share of values that the other party knows.
     pub fn zero(ring: Ring, n: usize) -> Share {
         Share {
             ring,
@@ -175,7 +175,7 @@ impl Share {
         self.map(|w| w << k)
     }
 
-    /// x mod 2^to, which is local because `to` divides the ring.
+    /// x mod 2^to, which is local because 2^to divides the ring's modulus.
     ///
     /// # Panics
     /// If `to` is larger than the share's ring; [`crate::gadget::truncate`] extends.
@@ -184,7 +184,7 @@ impl Share {
         Share::new(to, self.words.clone())
     }
 
-    /// The elements at the given places, in that order.
+    /// The elements at the given positions, in that order.
     pub fn gather(&self, places: &[usize]) -> Share {
         Share {
             ring: self.ring,
@@ -200,7 +200,7 @@ impl Share {
         }
     }
 
-    /// The vectors one after the other. All are over `ring`.
+    /// The vectors concatenated. All are over `ring`.
     pub fn concat(ring: Ring, parts: &[&Share]) -> Share {
         let mut words = Vec::with_capacity(parts.iter().map(|p| p.len()).sum());
         for part in parts {
@@ -210,7 +210,7 @@ impl Share {
         Share { ring, words }
     }
 
-    /// Row sums of a matrix rows × cols held row by row; gives `rows` elements.
+    /// Row sums of a rows × cols matrix stored row by row: `rows` elements.
     pub fn sum_rows(&self, rows: usize, cols: usize) -> Share {
         assert_eq!(self.len(), rows * cols, "rows × cols elements");
         let sum = |r: usize| {
@@ -220,7 +220,7 @@ impl Share {
         Share::new(self.ring, (0..rows).map(sum).collect())
     }
 
-    /// Each element `times` times in a row: rows → rows × times.
+    /// Each element repeated `times` times in a row: rows → rows × times.
     pub fn repeat_each(&self, times: usize) -> Share {
         let mut words = Vec::with_capacity(self.len() * times);
         for &w in &self.words {
@@ -277,7 +277,7 @@ impl BitShare {
         }
     }
 
-    /// One bit from the least significant bit of each value.
+    /// The least significant bit of each value.
     pub fn from_low_bits(values: impl ExactSizeIterator<Item = u64>) -> BitShare {
         let len = values.len();
         let mut words = vec![0u64; len.div_ceil(64)];
@@ -307,7 +307,7 @@ impl BitShare {
         (self.words[i / 64] >> (i % 64)) & 1
     }
 
-    /// This party's share of each bit as a mask; a few more at the end.
+    /// This party's share of each bit as a mask, padded with a few more at the end.
     pub(crate) fn masks(&self) -> impl Iterator<Item = Mask> {
         self.words.iter().flat_map(|w| Mask::from_word(*w))
     }
@@ -331,7 +331,7 @@ impl BitShare {
         BitShare::new(self.words.iter().map(|w| w ^ flip).collect(), self.len)
     }
 
-    /// The vectors one after the other.
+    /// The vectors concatenated.
     pub fn concat(parts: &[&BitShare]) -> BitShare {
         let len = parts.iter().map(|p| p.len).sum::<usize>();
         let mut words = vec![0u64; len.div_ceil(64)];
@@ -340,7 +340,7 @@ impl BitShare {
             for (k, &w) in part.words.iter().enumerate() {
                 let (word, shift) = ((at + 64 * k) / 64, at % 64);
                 words[word] |= w << shift;
-                // A word that straddles two has bits left over only if they exist in the result.
+                // The second word gets leftover bits only if it exists in the result.
                 if shift > 0 && word + 1 < words.len() {
                     words[word + 1] |= w >> (64 - shift);
                 }
@@ -363,7 +363,7 @@ impl BitShare {
         BitShare::new((0..len.div_ceil(64)).map(pick).collect(), len)
     }
 
-    /// The bits at the given places, in that order.
+    /// The bits at the given positions, in that order.
     pub fn gather(&self, places: &[usize]) -> BitShare {
         BitShare::from_low_bits(places.iter().map(|&i| self.bit(i)))
     }
@@ -381,12 +381,12 @@ impl Drop for BitShare {
     }
 }
 
-/// Words that are wiped when dropped: the intermediate values of a protocol.
+/// Words that are wiped when dropped: intermediate values of a protocol.
 #[derive(Clone, Default)]
 pub struct SecretWords(Vec<u64>);
 
 impl SecretWords {
-    /// None yet, with room for `n`: words that grow beyond their room leave copies behind.
+    /// Empty, with capacity for `n` words: growing beyond the capacity would leave copies behind.
     pub(crate) fn with_room(n: usize) -> SecretWords {
         SecretWords(Vec::with_capacity(n))
     }
@@ -429,8 +429,8 @@ impl Drop for SecretWords {
     }
 }
 
-/// Overwrites secret words. A plain fill behind an optimisation barrier: `zeroize` on a `Vec` writes
-/// byte by byte, which would cost more than most operations above.
+/// Overwrites secret words: a plain fill behind an optimisation barrier. `zeroize` on a `Vec` writes byte by byte,
+/// which would cost more than most operations above.
 pub(crate) fn wipe<T: Copy + Default>(words: &mut [T]) {
     words.fill(T::default());
     std::hint::black_box(words.as_mut_ptr());

@@ -1,4 +1,4 @@
-//! Harness for tests of protocols: two parties in two threads over ideal correlations.
+//! Harness for protocol tests: two parties in two threads over ideal correlations.
 
 use crate::cost::{Cost, FRAME_BYTES};
 use crate::ctx::Ctx;
@@ -19,8 +19,8 @@ pub use heard::{Heard, heard_pair, run_heard};
 pub use vanish::vanishing_pair;
 pub use watch::{Watch, watched_pair};
 
-/// Runs both parties on connected contexts; returns (client's, server's) result. A panic of either
-/// party is a panic of the caller.
+/// Runs both parties on connected contexts and returns (client's, server's) result. If either panics, the caller
+/// panics.
 pub fn run_pair<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx) -> A + Send,
     server: impl FnOnce(&mut Ctx) -> B + Send,
@@ -29,7 +29,7 @@ pub fn run_pair<A: Send, B: Send>(
     (a, b)
 }
 
-/// [`run_pair`] over the correlations of Ferret: what runs in earnest.
+/// [`run_pair`] over the correlations of Ferret, as in real use.
 pub fn run_pair_over_ferret<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx) -> A + Send,
     server: impl FnOnce(&mut Ctx) -> B + Send,
@@ -51,7 +51,7 @@ pub fn run_pair_over_ferret<A: Send, B: Send>(
     })
 }
 
-/// [`run_pair`] with what was seen of the session.
+/// [`run_pair`] with a record of the session.
 fn run_watched<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx) -> A + Send,
     server: impl FnOnce(&mut Ctx) -> B + Send,
@@ -62,14 +62,14 @@ fn run_watched<A: Send, B: Send>(
     let mut c = Ctx::new(client_session, rng(0xc11e), Box::new(client_ot));
     let mut s = Ctx::new(server_session, rng(0x5e2f), Box::new(server_ot));
     std::thread::scope(|scope| {
-        // Each thread owns its context: one that fails drops its end and so wakes the other.
+        // Each thread owns its context: one that fails drops its end and thereby wakes the other.
         let server = scope.spawn(move || server(&mut s));
         let client = scope.spawn(move || client(&mut c));
         let client = client.join();
         let server = server.join();
         match (client, server) {
             (Ok(a), Ok(b)) => (a, b, watch),
-            // The second failure is usually the consequence of the first; show both are possible.
+            // The second failure is usually a consequence of the first; either is possible.
             (Err(why), _) | (_, Err(why)) => std::panic::resume_unwind(why),
         }
     })
@@ -101,10 +101,10 @@ pub fn share_bits(values: &[u64], seed: u64) -> (BitShare, BitShare) {
     )
 }
 
-/// The values that two shares hold.
+/// The values that the two shares add up to.
 ///
 /// # Panics
-/// If the shares do not fit.
+/// If the shares do not match.
 pub fn reveal(client: &Share, server: &Share) -> Vec<u64> {
     client.add(server).words().to_vec()
 }
@@ -116,7 +116,7 @@ pub fn reveal_signed(client: &Share, server: &Share) -> Vec<i64> {
     values.into_iter().map(|v| ring.decode(v)).collect()
 }
 
-/// The bits that two shares hold, 0 or 1 each.
+/// The bits that the two shares XOR to, 0 or 1 each.
 pub fn reveal_bits(client: &BitShare, server: &BitShare) -> Vec<u64> {
     let open = client.xor(server);
     (0..open.len()).map(|i| open.bit(i)).collect()
@@ -125,13 +125,13 @@ pub fn reveal_bits(client: &BitShare, server: &BitShare) -> Vec<u64> {
 /// The cost of a step: one party's counters, and the rounds of the pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
-    /// The client's counters of the step alone.
+    /// The client's counters for the step alone.
     pub client: Stats,
-    /// Rounds, as [`Cost::rounds`] defines them; none where a party has broken off.
+    /// Rounds, as [`Cost::rounds`] defines them; `None` if a party broke off.
     pub rounds: Option<u64>,
 }
 
-/// Runs one gadget on both sides and returns what it took beside the results.
+/// Runs one gadget on both sides and returns its cost along with the results.
 pub fn run_counted<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx) -> A + Send,
     server: impl FnOnce(&mut Ctx) -> B + Send,
@@ -139,8 +139,8 @@ pub fn run_counted<A: Send, B: Send>(
     run_after(|_| (), |ctx, ()| client(ctx), |ctx, ()| server(ctx))
 }
 
-/// Runs a step on both sides after a first one, usually an exchange of keys, and returns what the second took beside
-/// its results.
+/// Runs a step on both sides after a first one, usually a key exchange, and returns the cost of the second step along
+/// with its results.
 pub fn run_after<S, A: Send, B: Send>(
     first: impl Fn(&mut Ctx) -> S + Sync,
     client: impl FnOnce(&mut Ctx, &S) -> A + Send,
@@ -167,7 +167,7 @@ pub fn run_after<S, A: Send, B: Send>(
     (a, b, counted)
 }
 
-/// Compares a declared cost with what the protocol took: frames, payload bytes and rounds, all exactly.
+/// Compares a declared cost with what the protocol used: frames, payload bytes and rounds, all exactly.
 ///
 /// # Panics
 /// If they differ.
@@ -191,10 +191,10 @@ pub fn assert_cost(counted: &Counted, cost: Cost) {
     assert_eq!(counted.rounds, Some(cost.rounds), "rounds");
 }
 
-/// Runs a step on shares on both sides after the exchange of keys; gives its result, and what the step alone took.
+/// Runs a step on shares on both sides after the key exchange; returns its result and the cost of the step alone.
 ///
 /// # Panics
-/// If the exchange of keys fails, or a party does.
+/// If the key exchange or a party fails.
 pub fn run_over_rlwe(
     x: &(Share, Share),
     step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,

@@ -1,7 +1,7 @@
 //! Words of fewer than 64 bits as bytes, and messages whose length both parties can compute.
 //!
-//! A vector of `count` values of `width` bits takes ⌈count·width/8⌉ bytes, little-endian, value after value
-//! with no gaps; the unused high bits of the last byte are zero and must be.
+//! A vector of `count` values of `width` bits takes ⌈count·width/8⌉ bytes, little-endian, value after value with no
+//! gaps. The unused high bits of the last byte must be zero.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::error::TwopcError;
@@ -10,7 +10,7 @@ use hushed_net::{Expect, Kind, Session};
 
 /// Bytes of `count` values of `width` bits.
 pub(crate) fn packed_len(count: usize, width: u32) -> usize {
-    // A vector that is in memory has fewer than 2^60 words, so that count·64 cannot overflow u128.
+    // A vector in memory has fewer than 2^60 words, so count·64 cannot overflow u128.
     (count as u128 * u128::from(width)).div_ceil(8) as usize
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn unpack(bytes: &[u8], width: u32, count: usize) -> Result<Vec<u64>,
     })
 }
 
-/// Words of packed bits as bytes: ⌈len/8⌉ of them.
+/// Appends words of packed bits as ⌈len/8⌉ bytes.
 pub(crate) fn bits_into(words: &[u64], len: usize, out: &mut Vec<u8>) {
     let end = out.len() + len.div_ceil(8);
     out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
@@ -73,7 +73,7 @@ pub(crate) fn recv_exactly(s: &mut Session, kind: Kind, len: usize) -> Result<Ve
     Ok(s.recv(kind, Expect::Exactly(len))?)
 }
 
-/// Both parties send, then both receive; a party that has nothing to say to a given length sends no frame.
+/// Both parties send, then both receive; a party with nothing to send sends no frame.
 pub(crate) fn exchange(
     s: &mut Session,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Files and batches of clients, and the texts that wait for a run. All of it is in memory, and wiped when it goes.
+//! Clients' files and batches, and the texts that wait for a run. All of it is in memory, and wiped when it goes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,31 +15,31 @@ use crate::http::refusal::Refusal;
 use crate::sessions::failure::Failure;
 use crate::sessions::share::{Caller, Share, Turns};
 
-/// Most uploaded files of all clients, batches, and bytes of files: of those that are there and of those that batches
+/// Most uploaded files over all clients, most batches, and most bytes of files: those that exist and those that batches
 /// under way will write.
 const MOST_FILES: usize = 1000;
 const MOST_BATCHES: usize = 1000;
 const MOST_BYTES: usize = 256 << 20;
-/// Most bytes of a number in an answer, its comma included, and of what is around the numbers of a text.
+/// Most bytes of a number in an answer, with its comma, and of the rest around a text's numbers.
 const NUMBER: usize = 24;
 const AROUND: usize = 2048;
 /// The purpose of an uploaded file.
 const UPLOAD: &str = "batch";
-/// What OpenAI promises to answer within; here a run takes what it takes.
+/// The time within which OpenAI promises an answer; here a run takes as long as it takes.
 const WINDOW: u64 = 86_400;
 
-/// What decides when a run begins, and how much waits.
+/// What decides when a run begins, and how much may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Texts of a run.
+    /// Texts per run.
     pub places: usize,
-    /// How long the first text of a run waits for others.
+    /// How long a run's first text waits for others.
     pub gather: Duration,
-    /// Texts that wait.
+    /// The places for waiting texts.
     pub share: Share,
 }
 
-/// A text that waits for a run, or is in one.
+/// A text that waits for a run or is in one.
 pub struct Item {
     /// Who waits for it.
     pub caller: Caller,
@@ -51,7 +51,7 @@ pub struct Item {
     since: Instant,
 }
 
-/// Files, batches, and what waits.
+/// Files, batches, and waiting texts.
 pub struct Board {
     inner: Mutex<Inner>,
     changed: Condvar,
@@ -82,14 +82,14 @@ struct Batch {
     input: String,
     metadata: Value,
     lines: Vec<Line>,
-    /// Texts without an answer.
+    /// Number of texts without an answer.
     left: usize,
     /// Bytes that its answers may take, while it is under way.
     reserved: usize,
     counts: [usize; 3],
     state: State,
     created: u64,
-    /// When it reached its last state.
+    /// When it reached its final state.
     ended: Option<u64>,
     errors: Vec<Value>,
     output: Option<String>,
@@ -108,7 +108,7 @@ enum State {
 type Counts = [usize; 3];
 
 impl Board {
-    /// An empty one.
+    /// An empty board.
     pub fn new(model: Model, limits: Limits) -> Board {
         Board {
             inner: Mutex::default(),
@@ -118,17 +118,17 @@ impl Board {
         }
     }
 
-    /// What lines are checked against.
+    /// The model that lines are checked against.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Texts that wait.
+    /// Number of waiting texts.
     pub fn waiting(&self) -> usize {
         self.lock().queue.len()
     }
 
-    /// Takes a file in.
+    /// Stores an uploaded file.
     pub fn upload(&self, caller: Caller, name: &str, bytes: &[u8]) -> Result<Value, Refusal> {
         let bytes = Zeroizing::new(bytes.to_vec());
         let mut inner = self.lock();
@@ -140,19 +140,19 @@ impl Board {
         inner.file_object(caller, &id)
     }
 
-    /// What a file is.
+    /// A file's object.
     pub fn file(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
         self.lock().file_object(caller, id)
     }
 
-    /// All files of a client.
+    /// All files of a caller.
     pub fn files(&self, caller: Caller) -> Value {
         let inner = self.lock();
         let own = inner.files.iter().filter(|(_, file)| file.caller == caller);
         list(own.map(|(id, file)| file.object(id)))
     }
 
-    /// The bytes of a file.
+    /// A file's bytes.
     pub fn content(&self, caller: Caller, id: &str) -> Result<Arc<Zeroizing<Vec<u8>>>, Refusal> {
         let inner = self.lock();
         Ok(Arc::clone(&inner.file(caller, id)?.bytes))
@@ -166,10 +166,10 @@ impl Board {
         Ok(json!({ "id": id, "object": "file", "deleted": true }))
     }
 
-    /// Makes a batch of a file's requests, and queues their texts.
+    /// Makes a batch from a file's requests and queues their texts.
     pub fn create(&self, caller: Caller, input: &str, metadata: Value) -> Result<Value, Refusal> {
         let bytes = self.content(caller, input)?;
-        // Tokenizing takes a while: not under the lock.
+        // Tokenizing takes a while, so not under the lock.
         let parsed = parse(&bytes, &self.model);
         let mut inner = self.lock();
         if inner.closed {
@@ -241,19 +241,19 @@ impl Board {
         inner.batch_object(caller, &id)
     }
 
-    /// How far a batch is.
+    /// The state of a batch.
     pub fn batch(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
         self.lock().batch_object(caller, id)
     }
 
-    /// All batches of a client.
+    /// All batches of a caller.
     pub fn batches(&self, caller: Caller) -> Value {
         let inner = self.lock();
         let own = inner.batches.iter().filter(|(_, b)| b.caller == caller);
         list(own.map(|(id, batch)| batch.object(id)))
     }
 
-    /// Takes the texts of a batch out of the queue. One that is in a run is run to its end, and not kept.
+    /// Takes a batch's texts out of the queue. Texts already in a run are run to the end, and not kept.
     pub fn cancel(&self, caller: Caller, id: &str) -> Result<Value, Refusal> {
         let mut inner = self.lock();
         inner.batch_object(caller, id)?;
@@ -267,8 +267,8 @@ impl Board {
         inner.batch_object(caller, id)
     }
 
-    /// The texts of the next run, for whose places callers take turns: once there are as many as it has places, or the
-    /// first has waited long enough. `None` when the board is closed.
+    /// The texts of the next run, for whose places callers take turns: returns once there are as many as it has places,
+    /// or the first has waited long enough. `None` when the board is closed.
     pub fn take(&self) -> Option<Vec<Item>> {
         let mut inner = self.lock();
         loop {
@@ -294,7 +294,7 @@ impl Board {
         }
     }
 
-    /// Hands out the answers of a run, in the order of its texts.
+    /// Hands out a run's answers, in the order of its texts.
     pub fn answered(&self, items: &[Item], answers: Vec<Zeroizing<Vec<f32>>>) {
         let mut inner = self.lock();
         let mut done = Vec::new();
@@ -318,7 +318,7 @@ impl Board {
         }
     }
 
-    /// Whether somebody still waits for one of these texts.
+    /// Whether somebody still waits for any of these texts.
     pub fn is_wanted(&self, items: &[Item]) -> bool {
         let inner = self.lock();
         items.iter().any(|item| inner.lives(item))
@@ -338,13 +338,13 @@ impl Board {
                 batch.end(State::Failed);
             }
         }
-        // Their texts in later runs have nobody who waits for them.
+        // Nobody waits any more for their texts in later runs.
         let mut queue = std::mem::take(&mut inner.queue);
         queue.retain(|item| inner.lives(item));
         inner.queue = queue;
     }
 
-    /// Takes nothing more in, and ends the worker's wait.
+    /// Stops accepting anything, and ends the worker's wait.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
@@ -371,13 +371,13 @@ impl Inner {
         batch.is_some_and(|batch| batch.state == State::InProgress)
     }
 
-    /// Bytes of files, and of those that batches under way will write.
+    /// Bytes of files, including those that batches under way will write.
     fn taken(&self) -> usize {
         let there: usize = self.files.values().map(|file| file.bytes.len()).sum();
         there + self.batches.values().map(|b| b.reserved).sum::<usize>()
     }
 
-    /// Makes room for a batch where there is none: the one that ended first is forgotten, its files are not.
+    /// Makes room for a batch if there is none: forgets the one that ended first, but not its files.
     fn forget_an_ended_batch(&mut self) {
         if self.batches.len() < MOST_BATCHES {
             return;
@@ -424,7 +424,7 @@ impl Inner {
         Ok(batch.ok_or_else(|| unknown("batch"))?.object(id))
     }
 
-    /// Writes the answers of a batch that has all of them into files.
+    /// Writes the answers of a batch into files once it has all of them.
     fn complete(&mut self, id: &str, model: &str) {
         let Some(batch) = self.batches.get_mut(id) else {
             return;
@@ -519,7 +519,7 @@ fn full(what: &str) -> Refusal {
     Refusal::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", message)
 }
 
-/// An id that nobody guesses.
+/// An id that cannot be guessed.
 fn fresh(prefix: &str) -> Result<String, Refusal> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|_| Failure::defect())?;

@@ -15,14 +15,14 @@ use crate::http::fields::Fields;
 use crate::http::refusal::Refusal;
 use crate::http::wanted::{Embeddings, Named, Wanted};
 
-/// The one endpoint of batches.
+/// The only endpoint of batches.
 pub const ENDPOINT: &str = "/v1/embeddings";
 /// Most faults that are listed.
 const FAULTS: usize = 100;
 /// Longest `custom_id`.
 const CUSTOM_ID: usize = 512;
 
-/// What the lines are checked against.
+/// The model that lines are checked against.
 pub struct Model {
     /// Manifest and public model.
     pub client: ClientModel,
@@ -32,18 +32,18 @@ pub struct Model {
     pub too_long: TooLong,
 }
 
-/// A request of a batch, and its answers as they come.
+/// A request of a batch, and its answers as they arrive.
 pub struct Line {
     custom_id: String,
     base64: bool,
     /// Tokens of each text.
     tokens: Vec<usize>,
     answers: Vec<Option<Zeroizing<Vec<f32>>>>,
-    /// Why it is not answered.
+    /// The reason, if it is not answered.
     refusal: Option<Refusal>,
 }
 
-/// A line that is no request: the whole batch fails.
+/// A line that is not a request, for which the whole batch fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     code: &'static str,
@@ -52,20 +52,20 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// OpenAI's object of it; lines count from 1.
+    /// OpenAI's error object; lines count from 1.
     pub fn object(&self) -> Value {
         json!({ "code": self.code, "message": self.message, "line": self.line, "param": null })
     }
 }
 
-/// Lines, and the texts of each.
+/// The lines, and the texts of each.
 pub type Parsed = (Vec<Line>, Vec<Vec<Zeroizing<String>>>);
 
-/// Reads the lines of a file. A line that is a request and asks for what is not supported, or has a text that cannot be
+/// Reads the lines of a file. A line that is a request but asks for something unsupported, or has a text that cannot be
 /// run, is refused alone.
 ///
 /// # Errors
-/// Lines that are no requests of this endpoint, and ids that come twice.
+/// Lines that are not requests to this endpoint, and ids that occur twice.
 pub fn parse(bytes: &[u8], model: &Model) -> Result<Parsed, Vec<Fault>> {
     let (mut lines, mut texts, mut faults) = (Vec::new(), Vec::new(), Vec::new());
     let mut ids = BTreeSet::new();
@@ -102,7 +102,7 @@ pub fn parse(bytes: &[u8], model: &Model) -> Result<Parsed, Vec<Fault>> {
 
 type Wrong = (&'static str, String);
 
-/// The id and the body of a line.
+/// A line's id and body.
 fn request(line: &[u8], ids: &mut BTreeSet<String>) -> Result<(String, Fields), Wrong> {
     let json = |refusal: Refusal| ("invalid_json_line", refusal.message);
     let mut fields = Fields::parse(line).map_err(json)?;
@@ -165,19 +165,19 @@ impl Line {
         }
     }
 
-    /// Takes the answer to a text.
+    /// Stores the answer to a text.
     pub fn answer(&mut self, index: usize, values: Zeroizing<Vec<f32>>) {
         if let Some(place) = self.answers.get_mut(index) {
             *place = Some(values);
         }
     }
 
-    /// Whether it has no answer because of itself.
+    /// Whether it was refused for its own content.
     pub fn is_refused(&self) -> bool {
         self.refusal.is_some()
     }
 
-    /// The line of its answer, once it has all, or of its refusal. `id` is one of this gateway's.
+    /// Writes the line of its answer, once it has all answers, or of its refusal. `id` is one of this gateway's.
     pub fn write(&self, id: &str, model: &str, out: &mut Vec<u8>) {
         let written = match &self.refusal {
             Some(refusal) => self.answered(id, refusal.status.as_u16(), refusal.openai()),
@@ -215,7 +215,7 @@ impl Line {
 struct Answered<'a, B> {
     id: &'a str,
     custom_id: &'a str,
-    /// Of OpenAI's own failures.
+    /// For OpenAI's own failures.
     error: Option<()>,
     response: Response<'a, B>,
 }
@@ -227,7 +227,7 @@ struct Response<'a, B> {
     body: B,
 }
 
-/// 400 with the place of a text, never its words.
+/// 400 with the position of a text, never its words.
 fn refused(error: &ServeError) -> Refusal {
     let name = match error {
         ServeError::Fhe(FheJobError::TextTooLong { .. })

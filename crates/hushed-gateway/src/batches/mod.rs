@@ -1,11 +1,11 @@
-//! A gateway before a server that computes under encryption: OpenAI's batches, gathered into encrypted ones.
+//! A gateway to a server that computes under encryption: OpenAI's batches, gathered into encrypted ones.
 //!
 //! ```text
 //! POST /v1/files, /v1/batches → board: lines checked, texts queued ─ gathered → worker: one encrypted batch at a time
 //! GET /v1/batches/{id}, /v1/files/{id}/content ← board: answers as JSONL ←──────────┘
 //! ```
 //!
-//! Nothing that is decrypted goes back to the server: a batch whose canary is wrong fails here, and so do all later
+//! Nothing that was decrypted goes back to the server: a batch whose canary is wrong fails here, and so do all later
 //! ones, without a word to the server.
 
 pub mod board;
@@ -29,17 +29,17 @@ use crate::sessions::share::Share;
 use board::{Board, Limits};
 use lines::Model;
 
-/// Everything about a gateway of batches. No `Debug`: it holds the server's token.
+/// The settings of a batch gateway. No `Debug`: it holds the server's token.
 pub struct BatchConfig {
-    /// Where it listens, who may come in, the model's name, the length of the queue. Its way to a server is not used.
+    /// Where it listens, who may come in, the model's name, the length of the queue. Its server settings are not used.
     pub gateway: GatewayConfig,
-    /// The server, and the key folder.
+    /// The server and the key folder.
     pub remote: RemoteOptions,
-    /// How long the first text of a run waits for others.
+    /// How long a run's first text waits for others.
     pub gather: Duration,
 }
 
-/// A gateway of batches that listens.
+/// A listening batch gateway.
 pub struct BatchGateway {
     bound: Bound,
     edge: Arc<Edge>,
@@ -53,8 +53,8 @@ struct Worker {
 }
 
 impl BatchGateway {
-    /// Listens, and gets manifest, public model and keys, which may be made now: hours, the first time, in which
-    /// requests wait.
+    /// Starts listening, and fetches manifest, public model and keys. Keys may have to be made first, which takes
+    /// hours; requests wait meanwhile.
     ///
     /// # Errors
     /// [`GatewayError`]; [`GatewayError::NoRoute`] for a model that does not embed.
@@ -105,7 +105,7 @@ impl BatchGateway {
         })
     }
 
-    /// Where it listens; `None` on a Unix socket.
+    /// The address it listens on; `None` for a Unix socket.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.bound.address()
@@ -117,19 +117,19 @@ impl BatchGateway {
         self.bound.has_tls()
     }
 
-    /// The name of the model in the APIs.
+    /// The model's name in the APIs.
     #[must_use]
     pub fn model_name(&self) -> &str {
         &self.worker.board.model().named.model
     }
 
-    /// Hash of the manifest.
+    /// The hash of the manifest.
     #[must_use]
     pub fn manifest(&self) -> Digest {
         self.worker.board.model().named.hash
     }
 
-    /// Answers requests until `stop` is raised. A run under way at the server goes on there.
+    /// Answers requests until `stop` is raised. A run under way continues at the server.
     ///
     /// # Errors
     /// [`GatewayError::Runtime`] if the system refuses what the loop needs.
@@ -144,7 +144,7 @@ impl Behind for Worker {
     fn close(self) {
         self.stop.store(true, Ordering::SeqCst);
         self.board.close();
-        // A worker that panicked has been heard of.
+        // A worker's panic has been reported already.
         let _ = self.thread.join();
     }
 }

@@ -1,4 +1,4 @@
-//! The one worker: takes what was gathered, has it run by the server as one encrypted batch, and hands out the answers.
+//! The single worker: takes gathered texts, has the server run them as one encrypted batch, and hands out the answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::board::{Board, Item};
 use crate::sessions::failure::Failure;
 use crate::sessions::share::Caller;
 
-/// How often the worker looks whether it is to end.
+/// How often the worker checks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
-/// After a server that is out of reach for longer than [`Remote`] is patient.
+/// Pause after the server has been out of reach for longer than [`Remote`] is patient.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Least and longest time between two looks at a job.
+/// Shortest and longest time between two looks at a job.
 const WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
 
 /// Why there are no answers.
 enum Ended {
     /// The gateway is being stopped; a job that was sent stays in the key folder.
     Stopping,
-    /// For good.
+    /// A permanent failure.
     Failed(ServeError),
 }
 
@@ -59,8 +59,8 @@ pub fn work(board: &Board, remote: &Remote, stop: &Arc<AtomicBool>) {
 /// The gateway is being stopped.
 struct Stopping;
 
-/// Tries all items at once, and where that fails, each caller's by themselves: what is wrong with one's texts is not
-/// another's loss. After a wrong canary nothing is tried again, for the server would see that it was.
+/// Tries all items at once and, if that fails, each caller's items alone, so that nobody loses answers because of
+/// someone else's texts. After a wrong canary nothing is tried again, because the server would see that it was.
 fn apart<I>(
     items: Vec<I>,
     caller: impl Fn(&I) -> Caller,
@@ -110,7 +110,7 @@ fn run(
     }
 }
 
-/// The same texts again are the same job, so an attempt that broke is continued by the next.
+/// The same texts make the same job, so the next attempt continues one that broke off.
 fn attempt(
     remote: &Remote,
     texts: &[String],
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs of texts of two callers, where `error` meets every run that has a 9: what was tried, and what failed.
+    /// Runs of texts from two callers, where `error` hits every run that has a 9: what was tried, and what failed.
     fn tried(error: impl Fn() -> ServeError, cancelled: &[u32]) -> [Vec<Vec<u32>>; 2] {
         let (runs, failed) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let items = vec![(1, 1), (2, 9), (1, 2), (2, 3)];
@@ -191,7 +191,7 @@ mod tests {
         let [runs, failed] = tried(|| ServeError::NoRandomness, &[]);
         assert_eq!(runs, [vec![1, 9, 2, 3], vec![9, 3], vec![1, 2]]);
         assert_eq!(failed, [vec![9, 3]]);
-        // Nobody waits for one caller's any more.
+        // Nobody waits for one caller's texts any more.
         let [runs, failed] = tried(|| ServeError::NoRandomness, &[1, 2]);
         assert_eq!((runs.len(), failed.len()), (2, 1));
     }

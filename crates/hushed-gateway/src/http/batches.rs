@@ -47,7 +47,7 @@ fn shaped(answered: Answered) -> Response {
     }
 }
 
-/// `POST /v1/files`, as a form with `purpose` and `file`.
+/// `POST /v1/files`: a form with `purpose` and `file`.
 async fn upload(
     State(board): State<Arc<Board>>,
     Extension(caller): Extension<Caller>,
@@ -125,7 +125,7 @@ async fn content(
     }
 }
 
-/// OpenAI's limits of `metadata`, which the gateway keeps as long as the batch.
+/// OpenAI's limits on `metadata`, which the gateway keeps as long as the batch.
 fn small(metadata: &Value) -> bool {
     let pair = |(name, value): (&String, &Value)| {
         let text = value.as_str();
@@ -164,7 +164,7 @@ async fn create(
             return Err(Refusal::field("metadata", "wrong-type", message));
         }
         fields.finish()?;
-        // Tokenizing takes a while, and the one thread of HTTP has others to serve.
+        // Tokenizing takes a while, and the only HTTP thread has others to serve.
         let made = tokio::task::spawn_blocking(move || board.create(caller, &input, metadata));
         let made = made
             .await
@@ -205,7 +205,7 @@ async fn model(State(board): State<Arc<Board>>, Path(name): Path<String>) -> Res
     board.model().named.found(&name)
 }
 
-/// Every route that answers at once.
+/// Refuses every route that would answer at once.
 async fn synchronous(uri: axum::http::Uri) -> Response {
     let message = "this gateway's server computes under encryption (fhe), for minutes to hours: use /v1/files and \
                    /v1/batches, or a gateway with `--protocol 2pc`";

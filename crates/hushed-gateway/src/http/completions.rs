@@ -33,20 +33,20 @@ const TEMPERATURE: f64 = 1.0;
 const MOST_STOPS: usize = 4;
 /// Most tokens of an answer in a conversation, if there is room and the client does not say.
 const CHAT_TOKENS: usize = 64;
-/// Tokens that may be ready before the client has read the earlier ones.
+/// Number of tokens that may be ready before the client has read the earlier ones.
 const AHEAD: usize = 16;
 
 /// What a request asks for. No `Debug`: it is private.
 struct Asked {
     text: Text,
-    /// As the client says.
+    /// As given by the client.
     max_tokens: Option<usize>,
     options: GenerateOptions,
     stream: bool,
     usage: bool,
 }
 
-/// What is to be continued.
+/// The text to continue.
 enum Text {
     Plain(Zeroizing<String>),
     Chat(Vec<Message>),
@@ -89,7 +89,7 @@ async fn answer(
     let submitting = Arc::clone(served);
     let submitted = tokio::task::spawn_blocking(move || submit(&submitting, asked, asker));
     let (prompt_tokens, mut events) = submitted.await.map_err(|_| Failure::defect())??;
-    // An error before the first token is a status, not an event.
+    // An error before the first token becomes a status, not an event.
     let first = next(&mut events).await?;
     let answer = Answer::new(served, route, stream, prompt_tokens);
     match stream {
@@ -133,11 +133,11 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         return Err(wrong("temperature", "a number from 0 to 2"));
     }
     let options = GenerateOptions {
-        // Until the room is known.
+        // Set once the room is known.
         max_tokens: 0,
         bucket: served.shared.how.bucket,
         temperature,
-        // The API's seeds may be negative; any 64 bits do.
+        // The API's seeds may be negative; any 64 bits will do.
         seed: match fields.take("seed") {
             None => None,
             Some(seed) => Some(
@@ -160,7 +160,7 @@ fn asked(served: &Served, mut fields: Fields, route: Route) -> Result<Asked, Ref
         Some(Value::Object(inside)) => {
             let mut inside = Fields::of(inside);
             let usage = inside.flag("include_usage")?.unwrap_or(false);
-            // Padding of chunks against their sizes: the way is loopback or TLS to the client itself.
+            // Padding that hides the sizes of chunks: the connection is loopback or TLS to the client itself.
             inside.take("include_obfuscation");
             inside.finish()?;
             usage
@@ -187,7 +187,7 @@ fn prompt(fields: &mut Fields) -> Result<Zeroizing<String>, Refusal> {
     }
 }
 
-/// What is added to logits on this machine.
+/// The terms added to logits on this machine.
 fn penalties(fields: &mut Fields, tokens: usize) -> Result<Penalties, Refusal> {
     let logit_bias = match fields.take("logit_bias") {
         None => BTreeMap::new(),
@@ -205,13 +205,13 @@ fn penalties(fields: &mut Fields, tokens: usize) -> Result<Penalties, Refusal> {
     Ok(penalties)
 }
 
-/// What would change which token is drawn: the server draws it from shares, so nobody here has probabilities.
+/// Refuses what would change which token is drawn: the server draws it from shares, so nobody here has probabilities.
 fn refuse_others(fields: &mut Fields) -> Result<(), Refusal> {
     let number = |only: f64| move |value: &Value| value.as_f64() == Some(only);
     fields.only("top_p", number(1.0))?;
     fields.only("n", number(1.0))?;
     fields.only("best_of", number(1.0))?;
-    // A factor, where shares take sums alone.
+    // A factor; shares only take sums.
     fields.only("repetition_penalty", number(1.0))?;
     fields.only("echo", |value| value == &Value::Bool(false))?;
     fields.only("logprobs", |value| value == &Value::Bool(false))?;
@@ -228,7 +228,7 @@ fn refuse_others(fields: &mut Fields) -> Result<(), Refusal> {
     fields.only("response_format", |value| {
         value == &json!({ "type": "text" })
     })?;
-    // Whose end user it is: nobody here asks.
+    // The end user's name: not used here.
     fields.take("user");
     Ok(())
 }
@@ -279,7 +279,7 @@ fn submit(
     }
     let rows = shared.rows(prompt_tokens, room);
     let planned = shared.pace.answer(rows, most);
-    // A stream is patient as long as something comes; what is padded comes all at once.
+    // A stream's client waits as long as something comes; padded output comes all at once.
     let counted = match asked.stream && !asked.options.pad_output {
         true => 1,
         false => planned.tokens.len(),

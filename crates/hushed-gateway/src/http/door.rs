@@ -1,5 +1,5 @@
-//! Who may come in: by `Host` and `Origin`, so that a web page elsewhere cannot use the gateway through a browser (DNS
-//! rebinding); by key, where there are keys; with JSON, where there is a body.
+//! Who may come in: checked by `Host` and `Origin`, so that a web page elsewhere cannot use the gateway through a
+//! browser (DNS rebinding); by key, if there are keys; and for JSON, if there is a body.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs;
@@ -17,12 +17,12 @@ use crate::config::GatewayConfig;
 use crate::error::GatewayError;
 use crate::sessions::share::Caller;
 
-/// Lengths of a key.
+/// Permitted lengths of a key.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
-/// Reached without a key: what a browser loads before a person can give it one, and what a supervisor asks.
+/// Paths that need no key: those that a browser loads before its user can give it one, and that a supervisor polls.
 const OPEN: [&str; 3] = ["/", "/health", "/ready"];
 
-/// Where a form is taken besides JSON.
+/// Where a form is accepted besides JSON.
 const FORM: &str = "/v1/files";
 
 /// The rules.
@@ -30,15 +30,15 @@ pub struct Door {
     /// Host names in lower case; `None` on a Unix socket, which no browser reaches.
     hosts: Option<Vec<String>>,
     origins: Vec<String>,
-    /// SHA-256 of each key; `None` asks for none.
+    /// SHA-256 of each key; `None` requires no key.
     keys: Option<Vec<[u8; 32]>>,
 }
 
 impl Door {
-    /// Of a gateway that listens at `address`, or on a Unix socket.
+    /// The rules of a gateway that listens at `address`, or on a Unix socket.
     ///
     /// # Errors
-    /// [`GatewayError::NoHost`], [`GatewayError::Name`], and the key file's.
+    /// [`GatewayError::NoHost`], [`GatewayError::Name`], and those of the key file.
     pub fn new(config: &GatewayConfig, address: Option<SocketAddr>) -> Result<Self, GatewayError> {
         let keys = config.api_keys.as_deref().map(read_keys).transpose()?;
         let named: Result<Vec<String>, _> = config.hosts.iter().map(|h| names::host(h)).collect();
@@ -69,17 +69,17 @@ impl Door {
         })
     }
 
-    /// Whether keys are asked for.
+    /// Whether keys are required.
     pub fn has_keys(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// How many users there can be: a key each, or one without keys.
+    /// How many users there can be: one per key, or one if there are no keys.
     pub fn keys(&self) -> usize {
         self.keys.as_ref().map_or(1, Vec::len)
     }
 
-    /// Whether a request may come in, and who asks.
+    /// Checks whether a request may come in; returns its caller.
     ///
     /// # Errors
     /// 403 by host or origin, 401 by key, 415 by content type.
@@ -91,14 +91,14 @@ impl Door {
     ) -> Result<Caller, Refusal> {
         let host = self.host(uri, headers)?;
         self.origin(host, headers)?;
-        // A browser asks by OPTIONS, without the key, whether it may ask with it.
+        // With OPTIONS a browser asks, without the key, whether it may send a request with it.
         let reads = method == Method::GET || method == Method::HEAD;
         let open = OPEN.contains(&uri.path()) && reads || method == Method::OPTIONS;
         let caller = match open {
             true => Caller::default(),
             false => self.key(headers)?,
         };
-        // A form, which a page elsewhere could send unasked, is refused it by its origin, above.
+        // A page elsewhere could send a form unasked, but the origin check above refuses it.
         let form = uri.path() == FORM && is_type(headers, b"multipart/form-data");
         match *method == Method::POST && !form && !is_type(headers, b"application/json") {
             true => Err(Refusal::new(
@@ -110,7 +110,7 @@ impl Door {
         }
     }
 
-    /// The origin of another site whose pages may use the gateway, if that is where a request comes from.
+    /// The origin of another site whose pages may use the gateway, if the request comes from there.
     pub fn friend<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
         let known = self
@@ -134,7 +134,7 @@ impl Door {
         let Some(hosts) = &self.hosts else {
             return Ok(host.unwrap_or_default());
         };
-        // A request to a whole address names the host there as well.
+        // A request for an absolute URI names the host there as well.
         let known = |host: &str| {
             let name = without_port(host).to_ascii_lowercase();
             hosts.contains(&name)

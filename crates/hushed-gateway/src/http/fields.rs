@@ -1,4 +1,4 @@
-//! The fields of a request's JSON, taken out one by one: what is left over was not understood and is refused by name.
+//! The fields of a request's JSON, taken out one by one: anything left over was not understood and is refused by name.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use axum::http::StatusCode;
@@ -7,15 +7,15 @@ use zeroize::Zeroizing;
 
 use super::refusal::Refusal;
 
-/// A JSON object that is being read.
+/// A JSON object while it is being read.
 #[derive(Default)]
 pub struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Of a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// 400 for anything but one JSON object. The message has the place and not the text there.
+    /// 400 for anything but one JSON object. The message gives the position, not the text there.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let bad = |why: String| Refusal::new(StatusCode::BAD_REQUEST, "json", why);
         match serde_json::from_slice(body) {
@@ -29,12 +29,12 @@ impl Fields {
         }
     }
 
-    /// Of an object inside.
+    /// The fields of a nested object.
     pub fn of(object: Map<String, Value>) -> Self {
         Self(object)
     }
 
-    /// A field; `null` counts as absent.
+    /// Takes a field; `null` counts as absent.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|value| !value.is_null())
     }
@@ -46,7 +46,7 @@ impl Fields {
         }
     }
 
-    /// A string.
+    /// Takes a string.
     pub fn text(&mut self, name: &str) -> Result<Option<String>, Refusal> {
         match self.take(name) {
             None => Ok(None),
@@ -55,7 +55,7 @@ impl Fields {
         }
     }
 
-    /// `true` or `false`.
+    /// Takes `true` or `false`.
     pub fn flag(&mut self, name: &str) -> Result<Option<bool>, Refusal> {
         match self.take(name) {
             None => Ok(None),
@@ -64,7 +64,7 @@ impl Fields {
         }
     }
 
-    /// A whole number from 0.
+    /// Takes a whole number from 0.
     pub fn whole(&mut self, name: &str) -> Result<Option<u64>, Refusal> {
         let Some(value) = self.take(name) else {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Fields {
             .ok_or_else(|| wrong(name, "a whole number from 0"))
     }
 
-    /// A number.
+    /// Takes a number.
     pub fn number(&mut self, name: &str) -> Result<Option<f64>, Refusal> {
         let Some(value) = self.take(name) else {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Fields {
             .ok_or_else(|| wrong(name, "a number"))
     }
 
-    /// One text or a list of them; `tokens` says what to do about lists of token ids.
+    /// Takes one text or a list of them; `tokens` is the message for lists of token ids.
     pub fn texts(
         &mut self,
         name: &str,
@@ -104,7 +104,7 @@ impl Fields {
         }
     }
 
-    /// That a field is absent, or has the only value that is supported.
+    /// Checks that a field is absent or has the only supported value.
     pub fn only(&mut self, name: &str, same: impl Fn(&Value) -> bool) -> Result<(), Refusal> {
         match self.take(name) {
             Some(value) if !same(&value) => Err(Refusal::field(
@@ -116,13 +116,13 @@ impl Fields {
         }
     }
 
-    /// That nothing is left.
+    /// Checks that nothing is left.
     pub fn finish(self) -> Result<(), Refusal> {
         let left = self.0.into_iter().find(|(_, value)| !value.is_null());
         match left {
             None => Ok(()),
             Some((name, _)) => {
-                // A name is not a text, but it is the client's: no more of it than helps.
+                // A name is not a text, but it is the client's, so it is shown only as far as that helps.
                 let name: String = name.chars().take(40).collect();
                 let message = format!("the field `{name}` is not supported: leave it out");
                 Err(Refusal::field(&name, "unsupported", message))
@@ -139,7 +139,7 @@ fn one(name: &str, value: Value, tokens: &'static str) -> Result<Zeroizing<Strin
     }
 }
 
-/// A field of another type.
+/// The refusal for a field of the wrong type.
 pub fn wrong(name: &str, expected: &str) -> Refusal {
     Refusal::field(name, "wrong-type", format!("`{name}` must be {expected}"))
 }

@@ -15,19 +15,19 @@ use prometheus_client::registry::Registry;
 use super::Served;
 use super::refusal::Refusal;
 
-/// OpenMetrics, which Prometheus reads.
+/// The OpenMetrics format, which Prometheus reads.
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Counts of HTTP. Those of passes are the ledger's.
+/// Counts of HTTP requests. Those of passes are in the ledger.
 #[derive(Default)]
 pub struct Metrics {
-    /// Requests that were answered.
+    /// Number of answered requests.
     pub requests: Family<Request, Counter>,
-    /// Texts of requests, by where their answers came from.
+    /// Texts of requests, by the source of their answers.
     pub texts: Family<From, Counter>,
 }
 
-/// What a request was.
+/// The labels of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Request {
     /// One of the gateway's routes, or `other`.
@@ -36,7 +36,7 @@ pub struct Request {
     pub status: u16,
 }
 
-/// Where an answer came from.
+/// The source of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct From {
     /// `kept` or `pass`.

@@ -1,4 +1,4 @@
-//! HTTP: routes, and what every request passes before it reaches one.
+//! HTTP: the routes, and the checks that every request passes before it reaches one.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod batches;
@@ -37,10 +37,10 @@ use wanted::Named;
 
 pub use door::Door;
 
-/// A body must be there by then.
+/// Time limit for a request's body.
 const BODY: Duration = Duration::from_secs(30);
 
-/// The routes, as the metrics name them.
+/// The routes, as named in the metrics.
 const ROUTES: [&str; 16] = [
     "/",
     "/v1/embeddings",
@@ -60,21 +60,21 @@ const ROUTES: [&str; 16] = [
     "/v1/models/{name}",
 ];
 
-/// What every request passes, whatever is behind.
+/// What every request passes, whatever comes behind it.
 pub struct Edge {
     door: Door,
     metrics: Metrics,
 }
 
 impl Edge {
-    /// With these rules.
+    /// An edge with these rules.
     pub fn new(door: Door) -> Self {
         let metrics = Metrics::default();
         Self { door, metrics }
     }
 }
 
-/// What the routes share.
+/// State shared by the routes.
 pub struct Served {
     edge: Arc<Edge>,
     shared: Arc<Shared>,
@@ -83,7 +83,7 @@ pub struct Served {
     pub named: Named,
     /// `HOST:PORT` of the server.
     server: String,
-    /// SHA-256 of its certificate, where that is how it is known.
+    /// SHA-256 of its certificate, if it is known by that.
     pin: Option<String>,
     patience: Duration,
     truncate: bool,
@@ -91,7 +91,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Of a gateway whose sessions are open.
+    /// The state of a gateway whose sessions are open.
     pub fn new(config: &GatewayConfig, door: Door, sessions: &Sessions) -> Self {
         let shared = Arc::clone(&sessions.shared);
         Self {
@@ -162,7 +162,7 @@ pub fn entered(routes: Router, edge: Arc<Edge>) -> Router {
         .layer(from_fn_with_state(edge, enter))
 }
 
-/// What every request passes: the door, and a bound on its body in bytes and time.
+/// Applies the checks for every request: the door, and a bound on its body in bytes and time.
 async fn enter(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
     let (path, method) = (request.uri().path().to_owned(), request.method().clone());
     let door = &edge.door;
@@ -210,14 +210,14 @@ async fn enter(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> R
     response
 }
 
-/// What may come in.
+/// A request that was let in.
 enum Entered {
     Request(Request),
-    /// A browser's question before a request from a page of another site, by its headers.
+    /// A browser's question, by its headers, before a request from a page of another site.
     Preflight(HeaderMap),
 }
 
-/// Such a page may do what the gateway's own may, and send the headers that it asks about.
+/// Such a page may do what the gateway's own page may, and send the headers that it asks about.
 fn preflight(asked: &HeaderMap) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
@@ -267,7 +267,7 @@ async fn other_method(request: Request) -> Response {
         .answer(Shape::of(request.uri().path()))
 }
 
-/// A label of few values, whatever paths are asked for.
+/// A label with few possible values, whatever paths are requested.
 fn route(path: &str) -> &'static str {
     let known = ROUTES.iter().find(|route| **route == path).copied();
     let below = |prefix: &str| path.starts_with(prefix);

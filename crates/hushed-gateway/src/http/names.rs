@@ -1,14 +1,14 @@
-//! Names that a person allows, in the form in which browsers and clients send them. What could never match is refused
-//! at the start.
+//! Names that a person allows, in the form in which browsers and clients send them. Names that could never match are
+//! refused at the start.
 
 use std::net::IpAddr;
 
 use crate::error::GatewayError;
 
-/// A host as `Host` has it, without its port: lower case, an IPv6 address in brackets.
+/// A host as in `Host`, without its port: lower case, an IPv6 address in brackets.
 ///
 /// # Errors
-/// [`GatewayError::Name`] for anything that is not a host alone.
+/// [`GatewayError::Name`] for anything that is not just a host.
 pub fn host(given: &str) -> Result<String, GatewayError> {
     let name = given.trim().to_ascii_lowercase();
     let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
@@ -30,7 +30,7 @@ pub fn host(given: &str) -> Result<String, GatewayError> {
 /// An origin as browsers send it: scheme and host in lower case, the port unless it is the scheme's own.
 ///
 /// # Errors
-/// [`GatewayError::Name`] for anything else, `*` and `null` among it.
+/// [`GatewayError::Name`] for anything else, including `*` and `null`.
 pub fn origin(given: &str) -> Result<String, GatewayError> {
     parse_origin(&given.trim().to_ascii_lowercase()).ok_or_else(|| GatewayError::Name {
         option: "--allow-origin",

@@ -1,4 +1,4 @@
-//! The page for a person, and what left this machine as JSON.
+//! The page for a person, and the ledger as JSON.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Served;
 
-/// The whole page. It loads nothing: its one style and one script are inside.
+/// The whole page. It loads nothing: its style and its script are inline.
 const PAGE: &str = include_str!("page.html");
 
 /// `GET /`
@@ -25,7 +25,7 @@ pub async fn page() -> Response {
     (headers, PAGE).into_response()
 }
 
-/// The browser runs the page's own script and style, known by their hashes, and asks nobody but the gateway.
+/// The browser runs only the page's own script and style, known by their hashes, and connects only to the gateway.
 fn policy() -> String {
     format!(
         "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; base-uri 'none'; \
@@ -35,7 +35,7 @@ fn policy() -> String {
     )
 }
 
-/// What stands between a tag and its end.
+/// The text between a tag and its closing tag.
 fn inside(tag: &str) -> &'static str {
     let begin = PAGE
         .split_once(&format!("<{tag}>"))

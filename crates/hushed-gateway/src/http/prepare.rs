@@ -1,4 +1,4 @@
-//! Texts of a request: checked, handed to the queue, waited for.
+//! The texts of a request: checked, queued, and waited for.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::sessions::share::Caller;
 use crate::sessions::texts::{Answer, Prepared, Ticket};
 use crate::sessions::{Queue, Shared};
 
-/// Most texts of a request: OpenAI's limit.
+/// Most texts per request: OpenAI's limit.
 pub const MOST_TEXTS: usize = 2048;
-/// Longest patience that makes a difference.
+/// The longest patience that makes a difference.
 const DAY: f64 = 86_400.0;
 
-/// Who asks, and for how long.
+/// The caller, and how long it waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
-    /// By which key.
+    /// The caller, by its key.
     pub caller: Caller,
     /// How long the client waits.
     pub patience: Duration,
 }
 
-/// The answers to texts, in their order.
+/// The answers to texts, in order.
 ///
 /// # Errors
-/// What is wrong with a text, what the admission says, or why there is no answer.
+/// A fault in a text, a refusal by the admission, or the reason why there is no answer.
 pub async fn embed(
     served: &Arc<Served>,
     texts: Vec<Zeroizing<String>>,
@@ -41,7 +41,7 @@ pub async fn embed(
     asker: Asker,
 ) -> Result<Vec<Arc<Answer>>, Refusal> {
     let served = Arc::clone(served);
-    // Tokenising two megabytes takes a while, and the one thread of HTTP has others to serve.
+    // Tokenising two megabytes takes a while, and the only HTTP thread has others to serve.
     let submitted = tokio::task::spawn_blocking(move || submit(&served, texts, truncate, asker));
     let tickets = submitted.await.map_err(|_| Failure::defect())??;
     let mut answers = Vec::with_capacity(tickets.len());
@@ -100,10 +100,10 @@ fn submit(
     Ok(tickets)
 }
 
-/// Tokens of a text.
+/// Number of tokens of a text.
 ///
 /// # Errors
-/// 400 with its index, never its words.
+/// 400 with the text's index, never its words.
 pub fn tokens(
     shared: &Shared,
     index: usize,
@@ -117,7 +117,7 @@ pub fn tokens(
         .map_err(|error| text_refused(&error, &which()))
 }
 
-/// 400 for a text that the model does not take.
+/// 400 for a text that the model does not accept.
 pub fn text_refused(error: &TextError, which: &str) -> Refusal {
     let name = match error {
         TextError::TooLong { .. } | TextError::TooManyBytes { .. } => "context_length_exceeded",
@@ -126,12 +126,12 @@ pub fn text_refused(error: &TextError, which: &str) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, name, format!("{which}: {error}"))
 }
 
-/// A route that the model does not have.
+/// The refusal for a route that the model does not serve.
 pub fn other_task(message: &str) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, "other-task", message)
 }
 
-/// Who asks, by the request's headers.
+/// The asker, from the request's headers.
 pub fn asker(served: &Served, caller: Caller, headers: &HeaderMap) -> Asker {
     Asker {
         caller,
@@ -139,7 +139,7 @@ pub fn asker(served: &Served, caller: Caller, headers: &HeaderMap) -> Asker {
     }
 }
 
-/// How long the client waits: as OpenAI's clients state it, or the gateway's default.
+/// How long the client waits: as stated by OpenAI's clients, or the gateway's default.
 fn patience(headers: &HeaderMap, otherwise: Duration) -> Duration {
     let stated = ["x-stainless-read-timeout", "x-stainless-timeout"]
         .into_iter()

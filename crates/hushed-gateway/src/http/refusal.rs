@@ -1,4 +1,4 @@
-//! Why a request is not answered, in each API's shape. No message holds a text.
+//! Why a request is not answered, in each API's shape. No message contains a text.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::sessions::admission::Refused;
 use crate::sessions::failure::{Failure, MISBEHAVED};
 
-/// Which API a path belongs to.
+/// The API that a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `/v1/…`
@@ -21,7 +21,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// That of a path.
+    /// The shape for a path.
     pub fn of(path: &str) -> Self {
         match path.starts_with("/v1/") {
             true => Self::OpenAi,
@@ -30,23 +30,23 @@ impl Shape {
     }
 }
 
-/// An error of a request.
+/// A request's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The status.
     pub status: StatusCode,
-    /// Stable name: `code` of OpenAI's errors.
+    /// Stable name: the `code` of OpenAI's errors.
     pub name: &'static str,
-    /// What is wrong, and what to do.
+    /// What is wrong and what to do.
     pub message: String,
-    /// Which field it is about.
+    /// The field it is about, if any.
     pub param: Option<String>,
-    /// When it may be better.
+    /// When to try again.
     pub retry_after: Option<Duration>,
 }
 
 impl Refusal {
-    /// One about the request as a whole.
+    /// A refusal of the request as a whole.
     pub fn new(status: StatusCode, name: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -57,7 +57,7 @@ impl Refusal {
         }
     }
 
-    /// 400 about a field.
+    /// A 400 about one field.
     pub fn field(param: &str, name: &'static str, message: impl Into<String>) -> Self {
         Self {
             param: Some(param.to_owned()),
@@ -65,7 +65,7 @@ impl Refusal {
         }
     }
 
-    /// As an answer in this shape.
+    /// The response in this shape.
     pub fn answer(&self, shape: Shape) -> Response {
         let body = match shape {
             Shape::OpenAi => self.openai(),
@@ -79,7 +79,7 @@ impl Refusal {
         answer
     }
 
-    /// OpenAI's object of it.
+    /// OpenAI's error object.
     pub fn openai(&self) -> serde_json::Value {
         json!({ "error": {
             "message": self.message, "type": self.openai_type(), "param": self.param, "code": self.name,
@@ -111,7 +111,7 @@ impl From<Failure> for Refusal {
         let status = match (failure.category, failure.name) {
             (_, "allowance") => StatusCode::TOO_MANY_REQUESTS,
             (_, "too-many-sessions" | "stopping" | "stopped") => StatusCode::SERVICE_UNAVAILABLE,
-            // Clients of these APIs repeat what ends with a status of 500 and above.
+            // Clients of these APIs retry when the status is 500 or above.
             (_, MISBEHAVED) => StatusCode::FAILED_DEPENDENCY,
             (Category::Network, _) => StatusCode::SERVICE_UNAVAILABLE,
             (Category::Input, _) => StatusCode::BAD_REQUEST,

@@ -1,4 +1,4 @@
-//! `/v1/search`: the server's documents, by a private query, in the JSON of `hushed search`.
+//! `/v1/search`: searches the server's documents by a private query, in the JSON of `hushed search`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::sessions::failure::Failure;
 use crate::sessions::search::Job;
 use crate::sessions::share::Caller;
 
-/// Documents, if the client does not say.
+/// Number of documents if the client does not say.
 const TOP: u64 = 5;
-/// Most documents of a search.
+/// Most documents per search.
 const MOST: u64 = 100;
 
 /// What a request asks for. No `Debug`: it is private.

@@ -22,15 +22,15 @@ use crate::sessions::Queue;
 use crate::sessions::share::Caller;
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: send strings";
-/// How long `/ready` looks for a server that was not there the last time.
+/// How long `/ready` tries to reach a server that was not there the last time.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What requests may say beside their texts.
+/// Parameters of a request besides its texts.
 struct Parameters {
     truncate: bool,
-    /// Before every text.
+    /// Put before every text.
     prompt: String,
-    /// Scale the answers to length one here.
+    /// Whether to scale the answers to length one here.
     normalise: bool,
 }
 
@@ -49,7 +49,7 @@ pub async fn embed_route(
     shaped(answered.await)
 }
 
-/// `POST /`: embeddings, or similarities, by what `inputs` is.
+/// `POST /`: embeddings or similarities, depending on `inputs`.
 pub async fn root(
     State(served): State<Arc<Served>>,
     Extension(caller): Extension<Caller>,
@@ -169,7 +169,7 @@ fn unit(vector: &[f32]) -> Zeroizing<Vec<f32>> {
     Zeroizing::new(scaled.collect())
 }
 
-/// The fields, those of `parameters` beside the others.
+/// The fields, with those of `parameters` merged in.
 fn merged(mut fields: Fields) -> Result<Fields, Refusal> {
     match fields.take("parameters") {
         None => {}
@@ -252,7 +252,7 @@ fn pooling(served: &Served) -> &'static str {
     }
 }
 
-/// `GET /health`: the gateway itself.
+/// `GET /health`: whether the gateway itself is up.
 pub async fn health() -> StatusCode {
     StatusCode::OK
 }
@@ -267,7 +267,7 @@ pub async fn ready(State(served): State<Arc<Served>>) -> Response {
     match found {
         Ok(true) => {
             let shared = &served.shared;
-            // A refusal holds, whoever listens.
+            // A refusal holds even if something listens.
             let refused = shared.away.now().is_some_and(|failure| failure.lasts());
             if !refused {
                 shared.away.end();

@@ -1,4 +1,4 @@
-//! What a request for embeddings asks, and its answer, in OpenAI's JSON: alone, or as a line of a batch.
+//! A request for embeddings and its answer in OpenAI's JSON, alone or as a line of a batch.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use axum::Json;
@@ -18,14 +18,14 @@ use super::refusal::{Refusal, Shape};
 const TOKEN_IDS: &str = "lists of token ids are not supported: they are of another model's vocabulary. Send strings \
                          (LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False))";
 
-/// The one model, as requests name it.
+/// The only model, as requests name it.
 #[derive(Clone, Debug)]
 pub struct Named {
     /// Its name.
     pub model: String,
-    /// What its name may be as well: the hash of its bundle, or of its manifest.
+    /// A second name that is accepted: the hash of its bundle or of its manifest.
     pub hash: Digest,
-    /// When the gateway began, in seconds since 1970.
+    /// When the gateway started, in seconds since 1970.
     began: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Named {
 pub struct Wanted {
     /// The texts, at least one.
     pub texts: Vec<Zeroizing<String>>,
-    /// Whether the numbers are to be little-endian float32 in base64.
+    /// Whether to send the numbers as little-endian float32 in base64.
     pub base64: bool,
 }
 
@@ -67,10 +67,10 @@ struct Usage {
 }
 
 impl Wanted {
-    /// The fields of a body, for a model of this width.
+    /// Reads the fields of a body, for a model of this width.
     ///
     /// # Errors
-    /// 400 by field, 404 for another model.
+    /// 400 for a field, 404 for another model.
     pub fn of(mut fields: Fields, named: &Named, width: usize) -> Result<Wanted, Refusal> {
         named.check(&mut fields)?;
         let texts = fields.texts("input", TOKEN_IDS)?;
@@ -85,7 +85,7 @@ impl Wanted {
             let message = format!("this model has {width} dimensions, and no others");
             return Err(Refusal::field("dimensions", "unsupported", message));
         }
-        // Whose end user it is: nobody here asks.
+        // The end user's name: not used here.
         fields.take("user");
         fields.finish()?;
         match texts.is_empty() {
@@ -96,7 +96,7 @@ impl Wanted {
 }
 
 impl<'a> Embeddings<'a> {
-    /// Answers with the tokens of their texts, in order.
+    /// The answers with their texts' token counts, in order.
     pub fn new(model: &'a str, answers: &[(&'a [f32], usize)], base64: bool) -> Embeddings<'a> {
         let tokens = answers.iter().map(|(_, tokens)| tokens).sum();
         let data = answers
@@ -126,7 +126,7 @@ impl<'a> Embeddings<'a> {
 }
 
 impl Named {
-    /// This name, or one made of the hash.
+    /// This name, or one derived from the hash.
     pub fn new(model: Option<String>, hash: Digest) -> Named {
         let digits: String = hash.to_string().chars().take(12).collect();
         let model = model.unwrap_or_else(|| format!("hushed-{digits}"));
@@ -134,7 +134,7 @@ impl Named {
         Named { model, hash, began }
     }
 
-    /// That a request is for this model. Without a name it is for the only one there is.
+    /// Checks that a request is for this model. Without a name it is for the only one there is.
     pub fn check(&self, fields: &mut Fields) -> Result<(), Refusal> {
         match fields.text("model")? {
             Some(name) if !self.is(&name) => Err(self.unknown()),
@@ -142,7 +142,7 @@ impl Named {
         }
     }
 
-    /// Whether it has this name.
+    /// Whether this is one of its names.
     pub fn is(&self, name: &str) -> bool {
         name == self.model || name == self.hash.to_string()
     }
@@ -152,7 +152,7 @@ impl Named {
         Json(json!({ "object": "list", "data": [self.object()] }))
     }
 
-    /// The model under this name, in OpenAI's JSON.
+    /// The model of this name, in OpenAI's JSON.
     pub fn found(&self, name: &str) -> Response {
         match self.is(name) {
             true => Json(self.object()).into_response(),
@@ -167,7 +167,7 @@ impl Named {
         })
     }
 
-    /// 404.
+    /// The 404 refusal.
     pub fn unknown(&self) -> Refusal {
         let message = format!(
             "there is no such model; this gateway has `{}` (--model-name renames it)",

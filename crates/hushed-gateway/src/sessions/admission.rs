@@ -1,4 +1,4 @@
-//! Whether a request is taken: nothing is accepted that, by plan and pace, outlasts its client's patience.
+//! Whether a request is accepted: nothing is that, by plan and pace, would outlast its client's patience.
 
 use std::time::{Duration, Instant};
 
@@ -6,41 +6,41 @@ use super::failure::Failure;
 use super::pace::Pace;
 use super::share::Share;
 
-/// What decides about a request.
+/// The figures that decide on a request.
 pub struct Admission<'a> {
-    /// How long things take.
+    /// The pace of the work.
     pub pace: &'a Pace,
     /// How long the client waits.
     pub patience: Duration,
-    /// Sessions that work at once.
+    /// Sessions that work in parallel.
     pub sessions: usize,
-    /// Most texts of a pass, where the parts of a request are texts to embed. `None` where they are tokens of an
-    /// answer, which come one after the other in one session.
+    /// Most texts per pass, if the parts of a request are texts to embed. `None` if they are the tokens of an answer,
+    /// which come one after the other in one session.
     pub batch: Option<usize>,
-    /// Whether one is open, so that no set-up comes first.
+    /// Whether a session is open, so that no set-up comes first.
     pub open: bool,
-    /// Why none will be opened now, if so.
+    /// The reason why none will be opened at present, if any.
     pub away: Option<Failure>,
     /// The places of the queue.
     pub share: Share,
 }
 
-/// What is there already.
+/// The work that is there already.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
-    /// How many wait.
+    /// Number of waiting items.
     pub waiting: usize,
-    /// How many of these are of who asks.
+    /// How many of these are the caller's own.
     pub own: usize,
-    /// How many of those that wait come first, by the turns of the callers.
+    /// How many of the waiting items come first, by the callers' turns.
     pub first: usize,
-    /// The planned seconds of these.
+    /// The planned seconds of those.
     pub planned: f64,
-    /// Planned seconds of what runs, and since when.
+    /// Planned seconds and start times of running work.
     pub running: Vec<(f64, Instant)>,
 }
 
-/// Why a request is not taken.
+/// Why a request is not accepted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
     /// It would take too long even if nothing else waited.
@@ -49,27 +49,27 @@ pub enum Refused {
         would_fit(*fits, *of)
     )]
     TooSlow {
-        /// Predicted.
+        /// Predicted seconds.
         seconds: f64,
-        /// The client's.
+        /// The client's patience in seconds.
         patience: f64,
-        /// How many of its first texts (or tokens of the answer) would be answered in time.
+        /// How many of its first texts (or tokens of the answer) would be ready in time.
         fits: usize,
-        /// Of how many.
+        /// Out of how many.
         of: usize,
     },
-    /// Too much is before it.
+    /// Too much work comes before it.
     #[error("other requests come first, for about {after} s: try again then")]
     Busy {
-        /// Seconds until it would be taken.
+        /// Seconds until it would be accepted.
         after: u64,
     },
     /// More texts than the queue holds.
     #[error("{given} texts were given and at most {limit} can wait: send them in several requests")]
     TooMany {
-        /// New ones.
+        /// Number of new texts.
         given: usize,
-        /// Those that the queue has for one key.
+        /// The number that one key may have in the queue.
         limit: usize,
     },
     /// The server was asked a moment ago, and this is what it said.
@@ -90,8 +90,8 @@ fn would_fit(fits: usize, of: usize) -> String {
 }
 
 impl Admission<'_> {
-    /// Whether work of these planned seconds, part by part in their order, is taken beside `load`, in so many places of
-    /// the queue.
+    /// Checks whether work with these planned seconds per part, in order, is accepted on top of `load`, in `places`
+    /// places of the queue.
     ///
     /// # Errors
     /// [`Refused`].
@@ -127,7 +127,7 @@ impl Admission<'_> {
         let before = self.before(load);
         let full = !self.share.admits(places, load.own, load.waiting);
         if full || before + alone > patience {
-            // A place is free when enough of what is before it has been answered.
+            // A place is free once enough of the work before it has been answered.
             let after = match full {
                 true => before,
                 false => before + alone - patience,
@@ -139,7 +139,7 @@ impl Admission<'_> {
         Ok(())
     }
 
-    /// Whether a client may wait for what others have asked for already, the last of `load`.
+    /// Checks whether a client can wait for what others have already requested, up to the last of `load`.
     ///
     /// # Errors
     /// [`Refused::Busy`].
@@ -160,7 +160,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Seconds until what comes first has been answered.
+    /// Seconds until everything that comes first has been answered.
     pub fn before(&self, load: &Load) -> f64 {
         let running = load.running.iter().map(|(planned, since)| {
             (self.pace.seconds(*planned) - since.elapsed().as_secs_f64()).max(0.0)
@@ -173,13 +173,13 @@ impl Admission<'_> {
         running + self.seconds(load.planned, waiting)
     }
 
-    /// Sessions that can work on so many parts of one request.
+    /// Number of sessions that can work on this many parts of one request.
     fn lanes(&self, parts: usize) -> usize {
         let passes = self.batch.map_or(1, |batch| parts.div_ceil(batch.max(1)));
         self.sessions.min(passes).max(1)
     }
 
-    /// Seconds that so many sessions together take.
+    /// Seconds for this many sessions together.
     fn seconds(&self, planned: f64, sessions: usize) -> f64 {
         self.pace.seconds(planned) / sessions as f64
     }

@@ -1,17 +1,17 @@
-//! A server that has no place, no allowance left for this client, or is not there: until it may be better, whoever asks
-//! is told the same at once, instead of a set-up for each request.
+//! While the server has no free place, has no allowance left for this client or cannot be reached, every request is
+//! told so at once instead of trying a set-up each time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 
-/// Why to stay away, and until when.
+/// The reason for staying away, and until when.
 #[derive(Default)]
 pub struct Away(Mutex<Option<(Failure, Instant)>>);
 
 impl Away {
-    /// Stays away for as long as the failure says. One that says nothing changes nothing.
+    /// Stays away for as long as the failure says; a failure that says nothing has no effect.
     pub fn set(&self, failure: &Failure) {
         let until = failure
             .retry_after
@@ -21,7 +21,7 @@ impl Away {
         }
     }
 
-    /// Why to stay away now, with the time that is left.
+    /// The reason for staying away now, with the time that is left.
     pub fn now(&self) -> Option<Failure> {
         let mut why = self.lock();
         let (failure, until) = why.as_ref()?;
@@ -31,13 +31,13 @@ impl Away {
             return None;
         }
         Some(Failure {
-            // In whole seconds, rounded up: nobody is asked to come too early.
+            // In whole seconds, rounded up, so that nobody is asked to come too early.
             retry_after: Some(Duration::from_secs(left.as_secs() + 1)),
             ..failure.clone()
         })
     }
 
-    /// The server is there, or has taken a session.
+    /// The server can be reached, or has accepted a session.
     pub fn end(&self) {
         *self.lock() = None;
     }

@@ -1,4 +1,4 @@
-//! A worker that embeds what waits, and searches.
+//! A worker that embeds waiting texts and runs searches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
                 }
             }
             Next::Pass(pass) => {
-                // Whoever waits must be told, whatever happens.
+                // Waiting clients must be told, whatever happens.
                 let given = catch_unwind(AssertUnwindSafe(|| run(&mut kept, shared, &pass)));
                 let given = given.unwrap_or_else(|_| Err(Failure::defect()));
                 let failed = given.is_err();
@@ -78,7 +78,7 @@ fn embed(
     Ok(answers.collect())
 }
 
-/// A text that is too long was refused before it came here, unless its client asked for its beginning.
+/// A text that is too long was refused earlier, unless its client asked for its beginning.
 fn options(how: &How, batch: usize) -> Options {
     Options {
         too_long: TooLong::Cut,

@@ -1,30 +1,30 @@
-//! Why there is no answer, in a form that everyone who waits for it can have.
+//! Why there is no answer, in a form that can be given to everyone who waits for it.
 
 use std::time::Duration;
 
 use hushed_serve::{Category, Refusal, ServeError};
 
-/// How long to stay away from a server that has no place, or is not there.
+/// How long to stay away from a server that has no free place or cannot be reached.
 const LATER: Duration = Duration::from_secs(5);
 
-/// The name of what a server sent that no honest one sends.
+/// The error name for a message that no honest server sends.
 pub const MISBEHAVED: &str = "peer-misbehaved";
 
-/// The end of a pass that gave no answer. It holds no text.
+/// Why a pass ended without an answer. It contains no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// As in docs/errors.md.
+    /// The error name, as in docs/errors.md.
     pub name: &'static str,
-    /// The family of causes.
+    /// The category.
     pub category: Category,
-    /// What happened, and what to do.
+    /// What happened and what to do.
     pub message: String,
-    /// When it may be better.
+    /// When to try again.
     pub retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// That the gateway is being stopped.
+    /// The gateway is being stopped.
     pub fn stopping() -> Self {
         Self {
             name: "stopping",
@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// That an answer ended without an end: nobody read it, or the gateway is being stopped.
+    /// An answer was cut off: nobody read it, or the gateway is being stopped.
     pub fn unread() -> Self {
         Self {
             name: "stopped",
@@ -45,17 +45,17 @@ impl Failure {
         }
     }
 
-    /// Whether a set-up at once would end the same: the server has said so.
+    /// Whether another set-up now would end the same way, as the server has said.
     pub fn lasts(&self) -> bool {
         matches!(self.name, "allowance" | "too-many-sessions")
     }
 
-    /// Whether the server was reached, whatever came of it.
+    /// Whether the server was reached, whatever the outcome.
     pub fn reached(&self) -> bool {
         self.category != Category::Network || self.name == MISBEHAVED
     }
 
-    /// That a worker panicked.
+    /// A worker panicked.
     pub fn defect() -> Self {
         Self {
             name: "internal",
@@ -79,7 +79,7 @@ impl From<&ServeError> for Failure {
                 Some(Duration::from_secs((*seconds).into()))
             }
             ServeError::Refused(Refusal::TooManySessions { .. } | Refusal::Stopping) => Some(LATER),
-            // A server could make a query fail by what it is: it gets no second try that nobody asked for.
+            // A server could make a query fail depending on its content: nothing is retried unasked.
             _ => (!failure.reached()).then_some(LATER),
         };
         Self {

@@ -1,6 +1,6 @@
-//! Prompts that wait, and a worker that continues them, one at a time in a session.
+//! Waiting prompts, and a worker that continues them, one at a time in a session.
 //!
-//! Nothing is shared between requests: a client that goes ends its answer at the next token.
+//! Nothing is shared between requests: a client that goes away ends its answer at the next token.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,37 +21,37 @@ use super::session::{IDLE, Kept, UnderWay};
 use super::share::{Caller, Turns, before};
 use super::{Held, Shared};
 
-/// How long a client may take to read what it is sent: meanwhile nobody else has its session.
+/// How long a client may take to read what it is sent; meanwhile nobody else can use its session.
 const READER: Duration = Duration::from_secs(30);
-/// How often it is looked whether there is room again.
+/// How often to check whether there is room again.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A prompt that model and server take. No `Debug`: it is private.
+/// A prompt that the model and the server accept. No `Debug`: it is private.
 pub struct Job {
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
     /// The prompt.
     pub prompt: Prompt,
-    /// Its rows, padding included: what the server will see.
+    /// Its rows, padding included, as the server will see them.
     pub rows: usize,
     /// How to continue it.
     pub options: GenerateOptions,
     /// Planned seconds.
     pub planned: Planned,
-    /// Where the tokens go. Its other end's drop ends the answer.
+    /// Where the tokens go. Dropping the other end ends the answer.
     pub events: mpsc::Sender<Event>,
 }
 
-/// What becomes of a job.
+/// Progress of a job.
 pub enum Event {
     /// A token.
     Token {
-        /// What it adds to the text; may be empty.
+        /// The text it adds; may be empty.
         text: Zeroizing<String>,
-        /// Why it is the last, if it is.
+        /// If it is the last token, the reason.
         last: Option<Finish>,
     },
-    /// There are no more.
+    /// No more tokens will come.
     Failed(Failure),
 }
 
@@ -67,7 +67,7 @@ struct State {
     /// Oldest first.
     waiting: VecDeque<Job>,
     turns: Turns,
-    /// Ids of the jobs under way, planned seconds, and since when.
+    /// Jobs under way: ids, planned seconds, and start times.
     running: Vec<(u64, f64, Instant)>,
     jobs: u64,
     closed: bool,
@@ -80,7 +80,7 @@ enum Next {
 }
 
 impl Prompts {
-    /// Takes a prompt whose client waits for its first `counted` tokens.
+    /// Takes a prompt into the queue; its client waits for the first `counted` tokens.
     ///
     /// # Errors
     /// [`Refused`].
@@ -104,7 +104,7 @@ impl Prompts {
         Ok(())
     }
 
-    /// How much of what is there.
+    /// Its current contents.
     pub fn held(&self) -> Held {
         let state = self.lock();
         Held {
@@ -114,12 +114,12 @@ impl Prompts {
         }
     }
 
-    /// Tells this to who waits.
+    /// Fails everything that waits, with this failure.
     pub fn fail(&self, failure: &Failure) {
         self.lock().fail(failure);
     }
 
-    /// Ends the queue; what waits fails.
+    /// Closes the queue; what waits fails.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -161,7 +161,7 @@ impl Prompts {
 }
 
 impl State {
-    /// The oldest prompt of the caller whose turn it is, of those for which somebody waits.
+    /// The oldest prompt of the caller whose turn it is, among those for which somebody still waits.
     fn take(&mut self) -> Option<Job> {
         self.waiting.retain(|job| !job.events.is_closed());
         self.turns.take(&mut self.waiting, |job| job.caller)
@@ -229,14 +229,14 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
     }
 }
 
-/// Runs a job to its end, or to that of its client.
+/// Runs a job until it ends or its client goes away.
 fn answer(
     client: &mut Client,
     shared: &Shared,
     job: &Job,
     pass: &mut UnderWay,
 ) -> Result<(), ServeError> {
-    // A server that was started anew may allow less. The text is the same.
+    // A restarted server may allow less. The text is the same.
     let mut options = job.options.clone();
     if client.allows(options.ahead, 0).is_err() {
         options.ahead = 0;
@@ -247,7 +247,7 @@ fn answer(
     let mut generation = client.generate_prompt(&job.prompt, &options)?;
     loop {
         let token = generation.next();
-        // By what was sent, since a pass with drafts gives several tokens, and not all passes give one.
+        // Counted by what was sent: a pass with drafts gives several tokens, and not every pass gives one.
         for sent in generation.take_sent() {
             shared.sent(&sent, &job.planned);
             pass.follows(&sent);
@@ -260,7 +260,7 @@ fn answer(
             last: token.last,
         };
         let reads = send(&job.events, event, &shared.stop, READER);
-        // Its reader's time is not that of the next pass.
+        // The reader's time must not count towards the next pass.
         pass.begins();
         if !reads {
             return generation.end();
@@ -268,8 +268,8 @@ fn answer(
     }
 }
 
-/// Hands an event to a client that reads it in time. `false` if it has gone or does not read, or the gateway is
-/// stopped.
+/// Hands an event to a client that reads it in time. Returns `false` if the client has gone or does not read, or if the
+/// gateway is being stopped.
 fn send(
     events: &mpsc::Sender<Event>,
     mut event: Event,
@@ -307,12 +307,12 @@ mod tests {
         let stop = AtomicBool::new(false);
         assert!(send(&events, token(), &stop, Duration::from_secs(600)));
         assert!(!send(&events, token(), &stop, Duration::from_millis(30)));
-        // One that reads in time gets the next.
+        // A client that reads in time gets the next event.
         thread::scope(|scope| {
             scope.spawn(|| coming.blocking_recv());
             assert!(send(&events, token(), &stop, Duration::from_secs(600)));
         });
-        // It is full again: a gateway that is stopped does not wait, and neither does one whose client has gone.
+        // Full again: neither a stopping gateway waits, nor one whose client has gone.
         stop.store(true, Ordering::Relaxed);
         assert!(!send(&events, token(), &stop, Duration::from_secs(600)));
         drop(coming);

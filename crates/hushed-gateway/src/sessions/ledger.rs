@@ -1,4 +1,4 @@
-//! What left this machine: counts that a person can read, of passes and sessions. Nothing in it depends on a text
+//! What left this machine, as counts of passes and sessions that a person can read. Nothing in it depends on a text
 //! beyond what the server itself saw.
 
 use std::collections::VecDeque;
@@ -15,10 +15,10 @@ const LINES: usize = 200;
 #[derive(Default)]
 pub struct Ledger(Mutex<Book>);
 
-/// All of it, for the page.
+/// The whole ledger, for the page.
 #[derive(Clone, Default, Serialize)]
 pub struct Book {
-    /// Sums since the gateway began.
+    /// Sums since the gateway started.
     pub total: Sum,
     /// The last lines, newest first.
     pub lines: VecDeque<Line>,
@@ -29,18 +29,18 @@ pub struct Book {
 pub struct Sum {
     /// Sessions that were set up.
     pub sessions: u64,
-    /// Passes through the model that ended well.
+    /// Passes through the model that succeeded.
     pub passes: u64,
     /// Passes and set-ups that failed.
     pub failures: u64,
-    /// Texts of these passes; each pass of an answer has one.
+    /// Texts in these passes; each pass of an answer has one.
     pub texts: u64,
-    /// Their tokens as the server saw them, padding included, and drafts of which some were wrong.
+    /// Their tokens as the server saw them, including padding and any wrong drafts.
     pub tokens: u64,
-    /// Passes for which products were made ahead.
+    /// Passes for which products were prepared ahead.
     pub ahead: u64,
-    /// What all of it counted as, in texts, of what the server allows: an answer's every token that was opened counts,
-    /// also after a draft that was wrong, and one with products made ahead when these are made.
+    /// What all of it counted as, in texts, towards what the server allows. Every token that was opened for an answer
+    /// counts, also after a wrong draft; one with products prepared ahead counts when these are made.
     pub counted: u64,
     /// Bytes, client to server.
     pub bytes_sent: u64,
@@ -48,7 +48,7 @@ pub struct Sum {
     pub bytes_received: u64,
     /// How often the client waited for the server.
     pub rounds: u64,
-    /// Of passes and set-ups.
+    /// Duration of passes and set-ups.
     pub seconds: f64,
 }
 
@@ -57,9 +57,9 @@ pub struct Sum {
 pub struct Line {
     /// Seconds since 1970.
     pub at: u64,
-    /// `session`, `pass`, `ahead` (products were made), or the name of an error.
+    /// `session`, `pass`, `ahead` (products were prepared), or the name of an error.
     pub what: &'static str,
-    /// What the server saw of each text: its tokens, padding included. Of products made ahead: for how many passes.
+    /// What the server saw of each text: its tokens, padding included. For products prepared ahead: how many passes.
     pub tokens: Vec<usize>,
     /// What it counted as, in texts.
     pub counted: usize,
@@ -74,22 +74,22 @@ pub struct Line {
 }
 
 impl Ledger {
-    /// A session was set up.
+    /// Records that a session was set up.
     pub fn session(&self, cost: &Cost) {
         self.write("session", Vec::new(), 0, cost);
     }
 
-    /// A pass over texts of these numbers of rows, which counted as so many.
+    /// Records a pass over texts with these numbers of rows, which counted as `counted` texts.
     pub fn pass(&self, rows: Vec<usize>, counted: usize, cost: &Cost) {
         self.write("pass", rows, counted, cost);
     }
 
-    /// Products were made for so many passes, and counted as so many texts.
+    /// Records that products were prepared for `passes` passes, and counted as `counted` texts.
     pub fn ahead(&self, passes: usize, counted: usize, cost: &Cost) {
         self.write("ahead", vec![passes], counted, cost);
     }
 
-    /// A pass or a set-up failed, after so many bytes.
+    /// Records that a pass or a set-up failed, with the bytes sent so far.
     pub fn failure(&self, name: &'static str, rows: Vec<usize>, cost: &Cost) {
         self.write(name, rows, 0, cost);
     }
@@ -162,7 +162,7 @@ mod tests {
         for _ in 0..LINES {
             ledger.pass(vec![4, 6], 2, &cost);
         }
-        // Three rows of an answer with products made ahead, which have counted already.
+        // Three rows of an answer with products prepared ahead, which have counted already.
         ledger.pass(vec![3], 0, &cost);
         ledger.failure("peer-gone", vec![4], &cost);
         let book = ledger.book();

@@ -1,6 +1,6 @@
-//! What stands between HTTP and the server: a bounded queue, and workers that each have one session with it.
+//! The layer between HTTP and the server: a bounded queue, and workers that each hold one session with the server.
 //!
-//! Nothing here is async; HTTP's thread hands work in and is told the answers over channels.
+//! Nothing here is async; the HTTP thread hands in work and gets the answers over channels.
 
 pub mod admission;
 pub mod away;
@@ -34,10 +34,10 @@ use session::Kept;
 use share::Share;
 use texts::{Limits, Texts};
 
-/// How often a worker that stays away looks whether it may come back.
+/// How often a worker that stays away checks whether it may come back.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How texts are run, for all requests.
+/// How texts are run, the same for all requests.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// Pads to a multiple of this many tokens.
@@ -46,53 +46,53 @@ pub struct How {
     pub public_table: bool,
     /// Runs as many passes as an answer may have tokens.
     pub pad_output: bool,
-    /// Has products made for so many later tokens at a time.
+    /// Has products prepared for this many later tokens at a time.
     pub ahead: u16,
-    /// Guesses so many next tokens for a pass.
+    /// Guesses this many next tokens per pass.
     pub draft: u16,
 }
 
-/// What workers and HTTP share.
+/// State shared by the workers and HTTP.
 pub struct Shared {
     /// The server's model.
     pub public: Public,
-    /// Hash of its bundle.
+    /// The hash of its bundle.
     pub bundle: Digest,
-    /// Most tokens of a text that model and server take.
+    /// Most tokens per text that model and server accept.
     pub max_tokens: usize,
-    /// Most tokens of a pass.
+    /// Most tokens per pass.
     pub max_pass_tokens: usize,
-    /// Most texts of a session.
+    /// Most texts per session.
     pub max_texts: usize,
-    /// Documents that can be searched.
+    /// Number of searchable documents.
     pub documents: usize,
-    /// Bytes of their texts; 0 if they have none.
+    /// Bytes of each document's text; 0 if documents have none.
     pub record_bytes: usize,
-    /// Whether their scores can be asked for.
+    /// Whether search scores can be requested.
     pub scores: bool,
     /// How texts are run.
     pub how: How,
-    /// How long things take.
+    /// Times of passes and set-ups.
     pub pace: Pace,
     /// What left this machine.
     pub ledger: Ledger,
     /// Raised to end passes at their next step.
     pub stop: Arc<AtomicBool>,
-    /// Sessions that are open.
+    /// Number of open sessions.
     pub open: AtomicUsize,
-    /// Whether the server was there the last time.
+    /// Whether the server was reachable the last time.
     pub reachable: AtomicBool,
-    /// Why no session is opened now, if so.
+    /// The reason why no session is opened at present, if any.
     pub away: Away,
-    /// Workers.
+    /// Number of workers.
     pub sessions: usize,
-    /// Most texts of a pass; `None` of a model that generates.
+    /// Most texts per pass; `None` for a model that generates.
     pub batch: Option<usize>,
     /// The places of the queue.
     pub share: Share,
 }
 
-/// The queue, by what the model is for.
+/// The queue, by the model's task.
 pub enum Queue {
     /// Texts to embed.
     Embed(Texts),
@@ -100,19 +100,19 @@ pub enum Queue {
     Generate(Prompts),
 }
 
-/// How much of what a queue holds.
+/// Current contents of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Texts, or prompts, that wait.
+    /// Waiting texts or prompts.
     pub waiting: usize,
-    /// Passes, or answers, under way.
+    /// Passes or answers under way.
     pub running: usize,
     /// Answers that are kept.
     pub kept: usize,
 }
 
 impl Queue {
-    /// How much of what it holds.
+    /// Its current contents.
     pub fn held(&self) -> Held {
         match self {
             Self::Embed(texts) => texts.held(),
@@ -121,9 +121,9 @@ impl Queue {
     }
 }
 
-/// Queue, workers and what they share.
+/// The queue, the workers and their shared state.
 pub struct Sessions {
-    /// What workers and HTTP share.
+    /// State shared by the workers and HTTP.
     pub shared: Arc<Shared>,
     /// The queue.
     pub queue: Arc<Queue>,
@@ -131,11 +131,11 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Connects, so that a wrong address, pin or token is known at once, and so is a server that allows no products
-    /// ahead or no drafts where they are asked for; and starts the workers. So many keys share the queue.
+    /// Connects, so that a wrong address, pin or token is found at once, as is a server that does not allow the
+    /// requested products ahead or drafts; then starts the workers. `keys` is the number of keys that share the queue.
     ///
     /// # Errors
-    /// As [`Client::connect`]; [`GatewayError::NoRoute`] for a model that is neither for embeddings nor for text.
+    /// As [`Client::connect`]; [`GatewayError::NoRoute`] for a model that neither embeds nor generates text.
     pub fn open(config: &GatewayConfig, keys: usize) -> Result<Self, GatewayError> {
         let client = Client::connect(&config.client)?;
         let task = client.public().task();
@@ -199,7 +199,7 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Ends passes at their next step, and the workers.
+    /// Ends passes at their next step, then the workers.
     pub fn close(self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         match &*self.queue {
@@ -207,7 +207,7 @@ impl Sessions {
             Queue::Generate(prompts) => prompts.close(),
         }
         for worker in self.workers {
-            // A worker that panicked has been heard of.
+            // A worker's panic has been reported already.
             let _ = worker.join();
         }
     }
@@ -215,7 +215,7 @@ impl Sessions {
     fn start(&mut self, config: &GatewayConfig, first: Client) -> Result<(), GatewayError> {
         let mut first = Some(first);
         let mut client = config.client.clone();
-        // Later sessions are with the same model, or refused.
+        // Later sessions must be with the same model, or are refused.
         let pin = BundlePin::Hash(self.shared.bundle);
         client.bundle.get_or_insert(pin);
         for _ in 0..config.sessions {
@@ -234,7 +234,7 @@ impl Sessions {
 }
 
 impl Shared {
-    /// What decides about a request whose client waits `patience`.
+    /// The admission rules for a request whose client waits `patience`.
     pub fn admission(&self, patience: Duration) -> Admission<'_> {
         Admission {
             pace: &self.pace,
@@ -247,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// Why a request is not taken now: no session is open, and none is opened.
+    /// Why no request is taken at present: no session is open, and none is opened.
     fn is_away(&self) -> Option<Failure> {
         match self.is_open() {
             true => None,
@@ -259,8 +259,8 @@ impl Shared {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    /// Keeps a worker without a session from taking work for which it could not open one. Who waits is told by `fail`,
-    /// unless another worker has a session.
+    /// Keeps a worker without a session from taking work for which it could not open one. Waiting clients are told by
+    /// `fail`, unless another worker has a session.
     fn stay_away(&self, kept: &Kept, fail: impl Fn(&Failure)) {
         while !kept.is_open() && !self.stop.load(Ordering::Relaxed) && self.away.now().is_some() {
             if let Some(failure) = self.is_away() {
@@ -270,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// Takes what was sent for an answer into the ledger, and learns from it.
+    /// Enters what was sent for an answer in the ledger, and learns from its time.
     fn sent(&self, sent: &Sent, planned: &Planned) {
         match sent.work {
             Work::Ahead => self.ledger.ahead(sent.rows, sent.counted, &sent.cost),
@@ -281,7 +281,7 @@ impl Shared {
         }
     }
 
-    /// Rows of a text of so many tokens: with padding, where at most `most` are taken.
+    /// Rows of a text with `tokens` tokens, padding included, if at most `most` are accepted.
     pub fn rows(&self, tokens: usize, most: usize) -> usize {
         let bucket = self.how.bucket.unwrap_or(1).max(1);
         tokens.div_ceil(bucket).saturating_mul(bucket).min(most)

@@ -1,7 +1,7 @@
-//! How long work will take: the plan's seconds, times the ratio of measured to planned time of earlier passes.
+//! Predicts how long work takes: the plan's seconds times the ratio of measured to planned time in earlier passes.
 //!
-//! The plan counts one core a party and no network, so its unit is arbitrary; the ratio makes it seconds of this
-//! machine, this server and the way between them. Before the first pass the ratio is 1.
+//! The plan counts one core per party and no network, so its unit is arbitrary; the ratio converts it to seconds for
+//! this machine, this server and the connection between them. Before the first pass the ratio is 1.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,9 @@ use hushed_mpc::plan::Plan;
 use hushed_mpc::{Answers, Before, Index, RunError, Terms, Wanted};
 use hushed_serve::{Public, Sent, Task, Work};
 
-/// Weight of the last pass in the ratio: a change of load shows after a few passes, one slow pass does not decide.
+/// Weight of the last pass in the ratio: a change of load shows after a few passes, and one slow pass does not decide.
 const LAST: f64 = 0.3;
-/// Lengths of what has been run before are rounded up to a multiple of this for plans of later tokens.
+/// Numbers of rows run before are rounded up to a multiple of this for plans of later tokens.
 const HELD: usize = 16;
 
 /// Predicts times.
@@ -24,41 +24,41 @@ pub struct Pace {
     generates: bool,
     /// Rows of the server's public prefix.
     public: usize,
-    /// What the server opens of a pass.
+    /// What the server opens in a pass.
     answers: Answers,
-    /// For how many later tokens products are made at a time.
+    /// Number of later tokens for which products are prepared at a time.
     ahead: usize,
     planned: Mutex<HashMap<Part, f64>>,
     measured: Mutex<Measured>,
 }
 
-/// What has planned seconds.
+/// A unit of work with planned seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Part {
-    /// A pass: rows that have been run before, and new ones.
+    /// A pass: the number of rows run before, and of new rows.
     Pass(usize, usize),
-    /// Products for so many passes.
+    /// Products for this many passes.
     Ahead(usize),
 }
 
-/// Planned seconds of an answer, of whose passes none has drafts: those that have some are to take less a token.
+/// Planned seconds of an answer whose passes have no drafts: passes with drafts should take less per token.
 #[derive(Clone, Debug, Default)]
 pub struct Planned {
-    /// Until each token, after the one before: of its pass, and of what is made ahead before it.
+    /// For each token, the time since the one before: its pass, and what is prepared before that.
     pub tokens: Vec<f64>,
-    /// Of the first pass, and of a later one.
+    /// Planned seconds of the first pass and of a later one.
     passes: [f64; 2],
-    /// Of making products for one pass, so many together.
+    /// Planned seconds of preparing products for one pass, when `batch` are prepared together.
     made: f64,
     batch: usize,
 }
 
 impl Planned {
-    /// Those of something that was sent; `None` for passes that are not as they were planned.
+    /// The planned seconds of something that was sent; `None` for work that differs from the plan.
     pub fn of(&self, sent: &Sent) -> Option<f64> {
         let [first, later] = self.passes;
         match sent.work {
-            // Fewer together take longer each, and would teach that all is slow.
+            // Fewer together take longer each, and would suggest that everything is slow.
             Work::Ahead if sent.rows == self.batch => Some(sent.rows as f64 * self.made),
             Work::Pass { begins: true, .. } => Some(first),
             Work::Pass {
@@ -70,15 +70,15 @@ impl Planned {
 }
 
 struct Measured {
-    /// Seconds a planned second; `None` before the first pass.
+    /// Seconds per planned second; `None` before the first pass.
     ratio: Option<f64>,
-    /// Of a session's set-up.
+    /// Seconds of a session's set-up.
     setup: f64,
 }
 
 impl Pace {
-    /// For a model, whose sessions take `setup` to set up, behind a public prefix of `public` tokens; products of
-    /// `ahead` later tokens are made at a time.
+    /// A pace for a model whose sessions take `setup` to set up, with a public prefix of `public` tokens, and with
+    /// products prepared for `ahead` later tokens at a time.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for a model without a protocol.
@@ -116,7 +116,7 @@ impl Pace {
     pub fn answer(&self, rows: usize, tokens: usize) -> Planned {
         let later = tokens.saturating_sub(1);
         let first = self.memo(Part::Pass(0, rows));
-        // Later tokens cost little more with every row before them: the middle one stands for all.
+        // Later tokens get only slightly more expensive with each row before them, so the middle one stands for all.
         let each = match later {
             0 => 0.0,
             _ => {
@@ -131,7 +131,7 @@ impl Pace {
         };
         let mut planned = vec![each; tokens];
         planned[..tokens.min(1)].fill(first);
-        // Before the first token, and before the one that finds none left.
+        // Before the first token, and before each token that finds none left.
         let mut left = later;
         let mut at = 0;
         while made > 0.0 && left > 0 {
@@ -154,17 +154,17 @@ impl Pace {
         plan.map_or(f64::INFINITY, |plan| plan.seconds)
     }
 
-    /// Seconds that so many planned seconds take.
+    /// Predicted seconds for this many planned seconds.
     pub fn seconds(&self, planned: f64) -> f64 {
         planned * self.lock().ratio.unwrap_or(1.0)
     }
 
-    /// Seconds that a session's set-up takes.
+    /// Predicted seconds of a session's set-up.
     pub fn setup(&self) -> f64 {
         self.lock().setup
     }
 
-    /// Learns what a pass took.
+    /// Learns from the duration of a pass.
     pub fn pass_took(&self, planned: f64, took: Duration) {
         let now = took.as_secs_f64() / planned;
         if !now.is_finite() {
@@ -175,7 +175,7 @@ impl Pace {
         measured.ratio = Some(ratio);
     }
 
-    /// Learns what a set-up took.
+    /// Learns from the duration of a set-up.
     pub fn setup_took(&self, took: Duration) {
         self.lock().setup = took.as_secs_f64();
     }
@@ -185,7 +185,7 @@ impl Pace {
         if let Some(&known) = planned().get(&part) {
             return known;
         }
-        // What has no plan is never admitted.
+        // Work without a plan is never admitted.
         let seconds = self.plan(part).unwrap_or(f64::INFINITY);
         planned().insert(part, seconds);
         seconds
@@ -233,7 +233,7 @@ mod tests {
         planned.tokens.iter().sum()
     }
 
-    /// The sums of what comes first, behind a prefix and where more is opened.
+    /// A public prefix and larger openings make what comes first cost more.
     #[test]
     fn a_public_prefix_and_what_is_opened_cost_more() {
         let public = &tiny_generator().public;
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(with(public, (0, Answers::Label), 2).answer(4, 1).made, 0.0);
     }
 
-    /// What was sent as planned has the seconds that were planned for it; a pass with drafts has none.
+    /// Work sent as planned has the seconds planned for it; a pass with drafts has none.
     #[test]
     fn what_was_sent_has_its_planned_seconds() {
         let planned = with(&tiny_generator().public, (0, Answers::Label), 2).answer(4, 7);

@@ -1,4 +1,4 @@
-//! A search that waits, and how a worker runs it. Nothing is shared between searches, and nothing is kept.
+//! A waiting search, and how a worker runs it. Nothing is shared between searches, and nothing is kept.
 
 use hushed_serve::{Found, Options, TooLong, Wanted};
 use tokio::sync::oneshot;
@@ -9,25 +9,25 @@ use super::failure::Failure;
 use super::session::Kept;
 use super::share::Caller;
 
-/// A query that model and server take. No `Debug`: it is private.
+/// A query that the model and the server accept. No `Debug`: it is private.
 pub struct Job {
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
     /// The query.
     pub query: Zeroizing<String>,
     /// What to do if it is too long.
     pub too_long: TooLong,
-    /// Its rows, padding included: what the server will see.
+    /// Its rows, padding included, as the server will see them.
     pub rows: usize,
     /// How many documents, and whether with their texts and scores.
     pub wanted: Wanted,
     /// Planned seconds.
     pub planned: f64,
-    /// Where the answer goes. Its other end's drop leaves the queue.
+    /// Where the answer goes. Dropping the other end leaves the queue.
     pub answer: oneshot::Sender<Result<Found, Failure>>,
 }
 
-/// Runs it, in a session that takes as many texts as it counts for.
+/// Runs a search, in a session that accepts as many texts as it counts for.
 pub fn run(kept: &mut Kept, shared: &Shared, job: &Job) -> Result<Found, Failure> {
     let options = Options {
         bucket: shared.how.bucket,

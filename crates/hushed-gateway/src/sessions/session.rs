@@ -1,5 +1,5 @@
-//! A worker's session: opened when there is work, kept for the next, renewed at the server's limit of texts, closed
-//! without work. One that failed is not used again.
+//! A worker's session: opened when there is work, kept for the next, renewed at the server's limit of texts, and closed
+//! when idle. One that failed is not used again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,19 +10,19 @@ use hushed_serve::{Client, ClientConfig, Cost, Sent, ServeError, Stats, Work};
 use super::Shared;
 use super::failure::Failure;
 
-/// How long a session without work is kept: it takes another client's place at the server.
+/// How long an idle session is kept: it occupies another client's place at the server.
 pub const IDLE: Duration = Duration::from_secs(30);
 
-/// A session, or none.
+/// A worker's session, if it has one.
 pub struct Kept {
     config: ClientConfig,
     shared: Arc<Shared>,
     client: Option<Client>,
-    /// Whether its session is among those that are counted as open.
+    /// Whether its session is counted as open.
     counted: bool,
 }
 
-/// The pass under way: what is not in the ledger yet.
+/// The pass under way, as far as it is not in the ledger yet.
 pub struct UnderWay {
     rows: Vec<usize>,
     since: Instant,
@@ -30,7 +30,7 @@ pub struct UnderWay {
 }
 
 impl UnderWay {
-    /// What was sent for an answer is in the ledger, and another pass of it may follow.
+    /// What was sent for an answer is now in the ledger, and another pass of that answer may follow.
     pub fn follows(&mut self, sent: &Sent) {
         if matches!(sent.work, Work::Pass { .. }) {
             self.rows = vec![1];
@@ -46,7 +46,7 @@ impl UnderWay {
 }
 
 impl Kept {
-    /// A worker's, with the session that it begins with.
+    /// A worker's state, with the session it starts with.
     pub fn new(config: ClientConfig, shared: Arc<Shared>, client: Option<Client>) -> Self {
         let mut kept = Self {
             config,
@@ -58,8 +58,8 @@ impl Kept {
         kept
     }
 
-    /// Runs `work` in a session that takes `texts` more. `rows` is what the server will see of its first pass, for the
-    /// ledger of a failure.
+    /// Runs `work` in a session that accepts `texts` more. `rows` is what the server will see of its first pass, for
+    /// the ledger in case of a failure.
     pub fn run<T>(
         &mut self,
         texts: usize,
@@ -93,7 +93,7 @@ impl Kept {
     /// Ends the session, if there is one.
     pub fn close(&mut self) {
         if let Some(client) = self.client.take() {
-            // All answers are there.
+            // All answers have arrived.
             let _ = client.close();
             self.count();
         }
@@ -115,7 +115,7 @@ impl Kept {
         let done = work(&mut client, &mut pass);
         match &done {
             Ok(_) => self.client = Some(client),
-            // The gateway has checked what it sends: whatever this is, the session is not to be trusted with more.
+            // The gateway checks what it sends, so whatever this is, the session is not to be trusted with more.
             Err(error) => {
                 let cost = Cost {
                     time: pass.since.elapsed(),
@@ -127,7 +127,7 @@ impl Kept {
         done
     }
 
-    /// A session that takes `texts` more, if a fresh one does.
+    /// A session that accepts `texts` more, if a fresh one does.
     fn session(&mut self, texts: usize) -> Result<Client, ServeError> {
         if let Some(client) = self.client.take() {
             if client.takes(texts) {
@@ -144,7 +144,7 @@ impl Kept {
                 self.shared.ledger.session(&client.setup());
                 let how = &self.shared.how;
                 if let Err(error) = client.allows(how.ahead, how.draft) {
-                    // The texts are the same without.
+                    // The texts are the same without them.
                     tracing::warn!(name = error.name(), "the server has changed: {error}");
                 }
             }
@@ -165,7 +165,7 @@ impl Kept {
         self.shared.ledger.failure(error.name(), rows, cost);
     }
 
-    /// Tells the admission whether a session is open.
+    /// Updates the number of open sessions for the admission.
     fn count(&mut self) {
         let (was, is) = (self.counted, self.client.is_some());
         self.counted = is;

@@ -1,8 +1,8 @@
-//! Who asks, how much of a queue one key of the API may take, so that others find a place, and whose turn it is.
+//! Callers: who they are, how much of a queue one API key may take so that others find a place, and whose turn it is.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Who asks: SHA-256 of the key of the API, or zeros where none is asked for.
+/// The caller: SHA-256 of the API key, or zeros if no key is required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Caller(pub [u8; 32]);
 
@@ -14,7 +14,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// A queue of so many places, for users with so many keys.
+    /// A queue with `places` places, for users with `keys` keys.
     pub fn new(places: usize, keys: usize) -> Self {
         Self {
             places,
@@ -22,14 +22,14 @@ impl Share {
         }
     }
 
-    /// Whether somebody who has `own` of the `waiting` may have `new` more. With several keys nobody takes more than
-    /// that leaves free: half of a queue where nobody else waits. One place may be taken whenever there is one.
+    /// Whether a caller with `own` of the `waiting` places may take `new` more. With several keys nobody may hold more
+    /// than is then left free: half of a queue where nobody else waits. A caller with none may take any free place.
     pub fn admits(&self, new: usize, own: usize, waiting: usize) -> bool {
         let free = self.places.checked_sub(waiting.saturating_add(new));
         free.is_some_and(|free| !self.divided || own + new <= free.max(1))
     }
 
-    /// Most that somebody may have where nobody else waits.
+    /// The most that a caller may have if nobody else waits.
     pub fn most(&self) -> usize {
         match self.divided {
             true => (self.places / 2).max(1),
@@ -38,39 +38,39 @@ impl Share {
     }
 }
 
-/// Takes turns among those that have something waiting: next is who has been served longest ago.
+/// Turns among callers with something waiting: next is the one served longest ago.
 #[derive(Default)]
 pub struct Turns {
-    /// At which count each was served last.
+    /// The count at which each caller was last served.
     served: HashMap<Caller, u64>,
     count: u64,
 }
 
 impl Turns {
-    /// The place of the first thing of the caller whose turn it is, among what waits; `None` if nothing does. Among
-    /// callers that are equal in this the first wins, so that one alone is served in the order given.
+    /// The position, among what waits, of the first item of the caller whose turn it is; `None` if nothing waits. Among
+    /// equal callers the first wins, so that a single caller is served in order.
     pub fn choose(&self, waiting: impl Iterator<Item = Caller>) -> Option<usize> {
         let served = |caller| self.served.get(&caller).copied().unwrap_or(0);
         let next = waiting.map(served).enumerate().min_by_key(|&(_, at)| at);
         next.map(|(place, _)| place)
     }
 
-    /// Takes the first thing of the caller whose turn it is out of a queue.
+    /// Takes the first item of the caller whose turn it is out of a queue.
     pub fn take<T>(&mut self, queue: &mut VecDeque<T>, caller: impl Fn(&T) -> Caller) -> Option<T> {
         let next = queue.remove(self.choose(queue.iter().map(&caller))?)?;
         self.served(caller(&next));
         Some(next)
     }
 
-    /// Something of this caller's has been taken.
+    /// Records that something of this caller's was taken.
     pub fn served(&mut self, caller: Caller) {
         self.count += 1;
         self.served.insert(caller, self.count);
     }
 }
 
-/// What comes before something new, of all that waits (who asked, and planned seconds, in its order): of the caller's
-/// own the first `own`, and of every other's, since they take turns, the first `others`. Returns how many these are,
+/// What comes before a new item, out of all that waits (caller and planned seconds, in order): the first `own` of the
+/// caller's own items and, since callers take turns, the first `others` of every other caller's. Returns their number
 /// and their planned seconds.
 pub fn before(
     waiting: impl Iterator<Item = (Caller, f64)>,
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(order(vec![a; 4]), [0, 0, 0, 0]);
         // a, b, c; a, b; a.
         assert_eq!(order(vec![a, a, a, b, b, c]), [0, 2, 3, 0, 1, 0]);
-        // Who has had nothing yet comes before who has, whenever it came.
+        // A caller who has had nothing yet comes before one who has, whenever it arrived.
         let mut turns = Turns::default();
         turns.served(a);
         turns.served(b);
@@ -130,7 +130,7 @@ mod tests {
         let several = Share::new(8, 2);
         assert!(several.admits(4, 0, 0) && !several.admits(5, 0, 0));
         assert!(several.admits(1, 3, 3) && !several.admits(1, 4, 4));
-        // The next has half of what is left, and one place is always somebody's.
+        // The next caller gets half of what is left, and one place can always be taken.
         assert!(several.admits(2, 0, 4) && !several.admits(3, 0, 4));
         assert!(several.admits(1, 0, 7) && !several.admits(1, 1, 7) && !several.admits(1, 0, 8));
         for places in 1..20 {

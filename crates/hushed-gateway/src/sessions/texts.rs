@@ -1,9 +1,9 @@
-//! Texts that wait for a pass, those in one, and answers that are kept.
+//! Texts that wait for a pass, texts in a pass, and answers that are kept.
 //!
-//! Equal texts of one key of the API share one run: whoever asks for a text that waits, runs or has been answered in
-//! the last [`KEPT`] joins it. So a client's retry costs nothing, and nobody can find out by the time of an answer what
-//! was asked with another key. What is kept is wiped when it is removed. A text for which nobody waits any more leaves
-//! the queue; one that is being run already is run to its end, for a retry.
+//! Equal texts under one API key share one run: a request for a text that is waiting, running or was answered in the
+//! last [`KEPT`] joins it. So a client's retry costs nothing, and nobody can learn from the time of an answer what was
+//! asked with another key. Kept answers are wiped when they are removed. A text for which nobody waits any more leaves
+//! the queue; one that is already running is run to its end, in case of a retry.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry as Place;
@@ -23,19 +23,19 @@ use super::share::{Caller, Turns, before};
 
 /// How long an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(600);
-/// How long a worker that had nothing to do waits for more than the first text: programs that send several at once
-/// send them within milliseconds, and a pass takes seconds.
+/// How long an idle worker waits for more texts after the first: programs that send several at once send them within
+/// milliseconds, and a pass takes seconds.
 const GATHER: Duration = Duration::from_millis(20);
 /// Most answers that are kept.
 const MOST_KEPT: usize = 4096;
 
-/// A text that model and server take. No `Debug`: it is private.
+/// A text that the model and the server accept. No `Debug`: it is private.
 pub struct Prepared {
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
     /// The text.
     pub text: Zeroizing<String>,
-    /// Its tokens, padding included: what the server will see.
+    /// Its tokens, padding included, as the server will see them.
     pub rows: usize,
     /// Planned seconds.
     pub planned: f64,
@@ -45,60 +45,60 @@ pub struct Prepared {
 pub struct Answer {
     /// The embedding, wiped on drop.
     pub values: Zeroizing<Vec<f32>>,
-    /// Tokens of the text.
+    /// Number of tokens of the text.
     pub tokens: usize,
 }
 
 /// What a waiting client gets.
 pub type Outcome = Result<Arc<Answer>, Arc<Failure>>;
 
-/// A text's answer, now or later.
+/// A text's answer, available now or later.
 pub enum Ticket {
-    /// It is there.
+    /// It is available.
     Ready(Arc<Answer>),
     /// It will come; dropping this leaves the queue.
     Coming(oneshot::Receiver<Outcome>),
 }
 
-/// Texts of the next pass.
+/// The texts of the next pass.
 pub struct Pass {
-    /// Which they are, for [`Texts::finish`].
+    /// Their keys, for [`Texts::finish`].
     pub keys: Vec<Key>,
     /// The texts themselves.
     pub texts: Vec<Zeroizing<String>>,
     /// Their rows.
     pub rows: Vec<usize>,
-    /// Planned seconds, were each to run alone.
+    /// Planned seconds if each were to run alone.
     pub planned: f64,
-    /// Which of the passes under way it is.
+    /// Its id among the passes under way.
     id: u64,
 }
 
-/// What a worker is to do.
+/// A worker's next task.
 pub enum Next {
-    /// Run this.
+    /// Run this pass.
     Pass(Pass),
-    /// Run this search, which has this number among what runs.
+    /// Run this search, which has this id among the running tasks.
     Search(u64, Job),
-    /// Nothing has come for as long as was asked.
+    /// Nothing has come within the time given.
     Idle,
-    /// End.
+    /// Stop.
     Closed,
 }
 
-/// What a pass may take.
+/// Limits of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most texts of a pass.
+    /// Most texts per pass.
     pub texts: usize,
-    /// Most rows of a pass; one text alone may have more.
+    /// Most rows per pass; a single text may have more.
     pub rows: usize,
 }
 
-/// The salted SHA-256 of who asks and of a text.
+/// The salted SHA-256 of the caller and the text.
 pub type Key = [u8; 32];
 
-/// The queue and what is kept.
+/// The queue and the kept answers.
 pub struct Texts {
     state: Mutex<State>,
     changed: Condvar,
@@ -109,16 +109,16 @@ pub struct Texts {
 #[derive(Default)]
 struct State {
     entries: HashMap<Key, Entry>,
-    /// Keys of entries that wait, oldest first.
+    /// Keys of waiting entries, oldest first.
     waiting: VecDeque<Key>,
-    /// Keys of entries that are kept, oldest first.
+    /// Keys of kept entries, oldest first.
     kept: VecDeque<Key>,
-    /// Searches that wait. They run alone, in turn with passes.
+    /// Waiting searches. They run alone, taking turns with passes.
     searches: VecDeque<Job>,
     turns: Turns,
-    /// Whether the last that began was one.
+    /// Whether the task started last was a search.
     searched: bool,
-    /// Passes and searches under way: their ids, planned seconds, and since when.
+    /// Passes and searches under way: their ids, planned seconds, and start times.
     running: Vec<(u64, f64, Instant)>,
     passes: u64,
     closed: bool,
@@ -133,7 +133,7 @@ enum Entry {
 type Waiters = Vec<oneshot::Sender<Outcome>>;
 
 impl Texts {
-    /// An empty queue; `salt` is random.
+    /// An empty queue; `salt` must be random.
     pub fn new(limits: Limits, salt: [u8; 32]) -> Self {
         Self {
             state: Mutex::default(),
@@ -143,10 +143,10 @@ impl Texts {
         }
     }
 
-    /// Takes the texts of a request, which are one caller's, all or none.
+    /// Takes the texts of a request, which belong to one caller: all or none.
     ///
     /// # Errors
-    /// [`Refused`] by the admission, or because the queue is full; [`Refused::Stopping`].
+    /// [`Refused`] by the admission or because the queue is full; [`Refused::Stopping`].
     pub fn submit(
         &self,
         texts: Vec<Prepared>,
@@ -171,7 +171,7 @@ impl Texts {
         }
         let caller = caller.unwrap_or_default();
         let load = state.load(caller, new.len(), self.limits.texts);
-        // In the order of the request, for "the first so many would fit".
+        // In the request's order, for "the first so many would fit".
         let mut costs = Vec::with_capacity(new.len());
         for (key, _) in &keyed {
             costs.extend(new.remove(key));
@@ -191,7 +191,7 @@ impl Texts {
         Ok(tickets)
     }
 
-    /// Takes a search.
+    /// Takes a search into the queue.
     ///
     /// # Errors
     /// [`Refused`].
@@ -209,13 +209,13 @@ impl Texts {
         Ok(())
     }
 
-    /// A search has ended.
+    /// Marks a search as ended.
     pub fn ended(&self, id: u64) {
         self.lock().running.retain(|(running, ..)| *running != id);
     }
 
-    /// Waits for texts, at most `idle` long, and takes the next pass. Callers take turns for its places: the first has
-    /// the oldest text of its caller, the others that of theirs whose length is nearest to the first one's.
+    /// Waits for texts, for at most `idle`, and takes the next pass. Callers take turns for its places. The first place
+    /// goes to its caller's oldest text, the others to their callers' texts closest to the first one in length.
     pub fn next(&self, idle: Duration) -> Next {
         let mut state = self.lock();
         let until = Instant::now() + idle;
@@ -256,7 +256,7 @@ impl Texts {
         }
     }
 
-    /// Hands out what a pass gave.
+    /// Hands out a pass's results.
     pub fn finish(&self, pass: &Pass, given: Result<Vec<Answer>, Failure>) {
         let mut state = self.lock();
         let now = Instant::now();
@@ -279,7 +279,7 @@ impl Texts {
         state.forget(now);
     }
 
-    /// Tells this to who waits.
+    /// Fails everything that waits, with this failure.
     pub fn fail(&self, failure: &Failure) {
         let mut state = self.lock();
         let failure = Arc::new(failure.clone());
@@ -296,7 +296,7 @@ impl Texts {
         self.lock().forget(now);
     }
 
-    /// How much of what is there.
+    /// Its current contents.
     pub fn held(&self) -> Held {
         let state = self.lock();
         Held {
@@ -306,7 +306,7 @@ impl Texts {
         }
     }
 
-    /// Ends the queue: what waits fails, what is kept is wiped.
+    /// Closes the queue: what waits fails, and what is kept is wiped.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -332,7 +332,7 @@ impl Texts {
             .into()
     }
 
-    /// A panic of another thread leaves whole entries.
+    /// Another thread's panic leaves entries whole.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -373,12 +373,12 @@ impl State {
             }
             self.turns.served(text.0);
             if chosen.is_empty() {
-                // Of those that are equal in this the oldest stays first.
+                // Among equals the oldest stays first.
                 waiting.sort_by_key(|other| other.1.abs_diff(text.1));
             }
             chosen.push(text);
         }
-        // The server sees lengths, and not whose turn it was.
+        // The server sees lengths, but not whose turn it was.
         chosen.sort_by_key(|text| Reverse(text.1));
         chosen.first()?;
         let mut pass = Pass {
@@ -402,7 +402,7 @@ impl State {
         Some(pass)
     }
 
-    /// The oldest search of the caller whose turn it is, unless it is that of texts.
+    /// The oldest search of the caller whose turn it is, unless it is the turn of texts.
     fn take_search(&mut self, now: Instant) -> Option<(u64, Job)> {
         if self.searched && !self.waiting.is_empty() {
             return None;
@@ -426,7 +426,7 @@ impl State {
         let kept = Entry::Kept(Arc::clone(&answer), now);
         match self.entries.insert(key, kept) {
             Some(Entry::Running(waiters)) => tell(waiters, &Ok(answer)),
-            // The queue was closed meanwhile.
+            // The queue was closed in the meantime.
             _ => {
                 self.entries.remove(&key);
                 return;
@@ -473,7 +473,7 @@ impl State {
         });
     }
 
-    /// What is there beside so many new texts of a caller's, where a pass takes `batch`.
+    /// The load besides `new` new texts from a caller, if a pass takes `batch`.
     fn load(&self, caller: Caller, new: usize, batch: usize) -> Load {
         let own = self.waits().filter(|&(of, _)| of == caller).count();
         let (first, planned) = self.before(caller, own, own + new, batch);
@@ -486,7 +486,7 @@ impl State {
         }
     }
 
-    /// What runs, and what waits up to the last of these texts; `None` if none of them waits.
+    /// The load of what runs, and what waits up to the last of these texts; `None` if none of them waits.
     fn load_up_to(&self, caller: Caller, texts: &[(Key, Prepared)], batch: usize) -> Option<Load> {
         let wanted: HashSet<&Key> = texts.iter().map(|(key, _)| key).collect();
         let last = self.waiting.iter().rposition(|key| wanted.contains(key))?;
@@ -502,13 +502,13 @@ impl State {
         })
     }
 
-    /// What comes before the last of the caller's first `turns`, of which `own` wait. A pass is filled with what others
-    /// have, so of each of them at least as much as that takes is counted.
+    /// What comes before the last of the caller's first `turns` texts, of which `own` wait. A pass is filled with
+    /// others' texts, so for each other caller at least as many are counted as that takes.
     fn before(&self, caller: Caller, own: usize, turns: usize, batch: usize) -> (usize, f64) {
         before(self.waits(), caller, own, turns.max(batch))
     }
 
-    /// Who asked for what waits, texts before searches, and planned seconds.
+    /// The caller and the planned seconds of everything that waits, texts before searches.
     fn waits(&self) -> impl Iterator<Item = (Caller, f64)> {
         let texts = self.waiting.iter().map(|key| match self.entries.get(key) {
             Some(Entry::Waiting(text, _)) => (text.caller, text.planned),

@@ -1,4 +1,4 @@
-//! A server of a tiny model and a gateway before it, in this process; and HTTP as bytes.
+//! A server with a tiny model and a gateway in front of it, in this process; HTTP as bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,28 +26,28 @@ pub struct Running {
 }
 
 impl Running {
-    /// Of the tiny encoder.
+    /// A server of the tiny encoder.
     pub fn embeds() -> Self {
         let folder = tempfile::tempdir().unwrap();
         tiny_folder(&folder.path().join("model")).unwrap();
         Self::start(Arc::new(folder), "127.0.0.1:0")
     }
 
-    /// Of the tiny generator.
+    /// A server of the tiny generator.
     pub fn generates() -> Self {
         let folder = tempfile::tempdir().unwrap();
         tiny_generator_folder(&folder.path().join("model")).unwrap();
         Self::start(Arc::new(folder), "127.0.0.1:0")
     }
 
-    /// Of the tiny generator, with more allowed.
+    /// A server of the tiny generator that allows more.
     pub fn allows(change: impl FnOnce(&mut ServerConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         tiny_generator_folder(&folder.path().join("model")).unwrap();
         Self::with(Arc::new(folder), "127.0.0.1:0", change)
     }
 
-    /// Of the tiny generator with this chat template.
+    /// A server of the tiny generator with this chat template.
     pub fn chats(template: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("model");
@@ -57,7 +57,7 @@ impl Running {
         Self::start(Arc::new(folder), "127.0.0.1:0")
     }
 
-    /// Of the tiny encoder, with these documents, whose records have so many bytes.
+    /// A server of the tiny encoder with these documents, whose records have `record_bytes` bytes.
     pub fn searches(documents: &[&str], record_bytes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model");
@@ -69,7 +69,7 @@ impl Running {
         Self::start(Arc::new(folder), "127.0.0.1:0")
     }
 
-    /// The same again, after [`Running::end`].
+    /// Starts the same server again, after [`Running::end`].
     pub fn again(folder: Arc<TempDir>, address: SocketAddr) -> Self {
         Self::start(folder, &address.to_string())
     }
@@ -108,7 +108,7 @@ impl Running {
         self.folder.path().join("model")
     }
 
-    /// A number of the server's own metrics.
+    /// A count from the server's own metrics.
     pub fn counted(&self, name: &str) -> u64 {
         let mut socket = TcpStream::connect(self.metrics).unwrap();
         socket.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
@@ -120,7 +120,7 @@ impl Running {
         found.unwrap().parse().unwrap()
     }
 
-    /// Stops it; returns what starts it again.
+    /// Stops it; returns what is needed to start it again.
     pub fn end(mut self) -> (Arc<TempDir>, SocketAddr) {
         self.join();
         (Arc::clone(&self.folder), self.address)
@@ -183,12 +183,12 @@ impl Door {
         self.post_with(path, body, "")
     }
 
-    /// With further header lines, each with its end.
+    /// Posts with additional header lines, each with its line end.
     pub fn post_with(&self, path: &str, body: &Value, headers: &str) -> Reply {
         self.send(&posted(path, &body.to_string(), headers))
     }
 
-    /// Any bytes.
+    /// Sends arbitrary bytes.
     pub fn send(&self, request: &str) -> Reply {
         let mut socket = self.connect();
         // A refusal may come before the whole body is read.
@@ -196,7 +196,7 @@ impl Door {
         read_reply(&mut socket)
     }
 
-    /// The ledger's sums.
+    /// A sum from the ledger.
     pub fn total(&self, name: &str) -> u64 {
         self.get("/ledger").json()["total"][name].as_u64().unwrap()
     }
@@ -223,7 +223,7 @@ pub fn posted(path: &str, body: &str, headers: &str) -> String {
     )
 }
 
-/// What a gateway answered.
+/// A gateway's answer.
 pub struct Reply {
     pub status: u16,
     pub head: String,
@@ -249,10 +249,10 @@ impl Reply {
     }
 }
 
-/// Everything up to the end of the connection.
+/// Reads everything up to the end of the connection.
 pub fn read_reply(socket: &mut impl Read) -> Reply {
     let mut bytes = Vec::new();
-    // TLS without a closing alert, or a connection that was reset after a refusal.
+    // TLS without a closing alert, or a connection reset after a refusal.
     let _ = socket.read_to_end(&mut bytes);
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
@@ -280,7 +280,7 @@ fn dechunked(mut text: &str) -> String {
     out
 }
 
-/// Waits until something holds that another thread brings about; the limit only ends a test that has failed.
+/// Waits until another thread has made something true; the limit only ends a test that has failed.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let give_up = Instant::now() + Duration::from_secs(60);
     while !holds() {

@@ -1,5 +1,5 @@
-//! A gateway before a server that computes under encryption, on a tiny model and an insecure ring. Runs keep all cores
-//! busy, so they are apart from the tests in `it`.
+//! A gateway to a server that computes under encryption, with a tiny model and an insecure ring. Runs keep all cores
+//! busy, so they are separate from the tests in `it`.
 
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "each binary uses its own part")]
@@ -67,7 +67,7 @@ impl Gateway {
         self.send(&posted(path, &body.to_string(), ""))
     }
 
-    /// As OpenAI's client sends a file.
+    /// Uploads a file as OpenAI's client does.
     fn upload(&self, file: &str, purpose: &str, key: &str) -> Reply {
         let body = format!(
             "--edge\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\n{purpose}\r\n\
@@ -81,7 +81,7 @@ impl Gateway {
         ))
     }
 
-    /// The id of a batch of these lines.
+    /// Creates a batch of these lines and returns its id.
     fn batch(&self, lines: &[Value]) -> String {
         let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let file = self.upload(&lines, "batch", "");
@@ -135,7 +135,7 @@ fn line(id: &str, body: Value) -> Value {
     json!({ "custom_id": id, "method": "POST", "url": "/v1/embeddings", "body": body })
 }
 
-/// Jobs that the server had.
+/// The number of jobs that the server has had.
 fn jobs(work: &Path) -> usize {
     fs::read_dir(work.join("store/owners/anyone/jobs")).map_or(0, Iterator::count)
 }
@@ -195,7 +195,7 @@ fn batches_of_several_clients_are_one_encrypted_batch() {
         .unwrap();
     let numbers: Vec<f64> = numbers.iter().map(|x| x.as_f64().unwrap()).collect();
     assert!(cosine(&numbers, &clear("hello")) > 0.998);
-    // What is wrong with single requests is theirs, in words that have no text.
+    // Faults of single requests are reported for those alone, in words that contain no text.
     let refused = gateway.lines(&first["error_file_id"]);
     let why = |line: &Value| {
         let response = &line["response"];
@@ -212,7 +212,7 @@ fn batches_of_several_clients_are_one_encrypted_batch() {
         ("other", "unsupported"),
     ];
     assert_eq!(why, expected.map(|(id, code)| (json!(id), json!(code))));
-    // Nothing is left of the texts in the key folder but what decrypts later replies.
+    // Nothing of the texts is left in the key folder except what decrypts later replies.
     let kept = fs::read_dir(work.join("keys/jobs")).unwrap().count();
     assert_eq!(kept, 1, "the lock");
 }
@@ -251,7 +251,7 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
     let elsewhere = gateway.upload("{}", "batch", "Origin: https://evil.example\r\n");
     assert_eq!(elsewhere.status, 403);
 
-    // A line that is no request fails the whole batch, by its number.
+    // A line that is not a request fails the whole batch, and its number is given.
     let fine = line("a", json!({ "input": "a" }));
     let mut get = fine.clone();
     get["method"] = json!("GET");
@@ -289,7 +289,7 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
         .json();
     assert_eq!(made["errors"]["data"][0]["code"], "empty_file");
 
-    // One that waits can be cancelled, which makes room for another.
+    // A waiting batch can be cancelled, which makes room for another.
     let three = line("three", json!({ "input": ["a", "b", "c"] }));
     let waits = gateway.batch(std::slice::from_ref(&three));
     let input = gateway.upload(&three.to_string(), "batch", "").json()["id"].clone();
@@ -333,7 +333,7 @@ fn what_is_no_batch_is_refused_and_nothing_is_sent() {
     );
 }
 
-/// After a wrong canary nothing more is sent: batches fail by themselves.
+/// After a wrong canary nothing more is sent: batches fail on their own.
 #[test]
 fn a_wrong_canary_fails_its_batches_and_all_later_ones() {
     let offered = Offered::get();
@@ -355,7 +355,7 @@ fn a_wrong_canary_fails_its_batches_and_all_later_ones() {
     }
     assert_eq!(jobs(work), 1);
     drop(gateway);
-    // Nor does another gateway with these keys begin.
+    // Another gateway with these keys does not start either.
     let refused = BatchGateway::bind(batch_config(&server, work));
     assert_eq!(refused.err().unwrap().name(), "keys-retired");
 }

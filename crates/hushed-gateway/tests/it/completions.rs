@@ -1,4 +1,4 @@
-//! Text continued by OpenAI's API.
+//! Text continued through OpenAI's API.
 
 use std::io::{Read, Write};
 
@@ -102,7 +102,7 @@ fn stop_and_seed() {
         (Some(""), Some("stop"))
     );
 
-    // One token alone, which its penalties do not outweigh.
+    // Only one token is possible, which its penalties do not outweigh.
     let banned = json!({
         "prompt": PROMPT, "max_tokens": 4, "temperature": 0, "frequency_penalty": 2, "presence_penalty": 2,
         "logit_bias": { "5": 100 },
@@ -161,7 +161,7 @@ fn what_is_asked_for_in_vain() {
         refused(json!({ "prompt": PROMPT, "max_tokens": 64 })),
         "context_length_exceeded"
     );
-    // What stands for the default is no wish.
+    // Values that equal the default are not refused.
     let fine = json!({
         "prompt": PROMPT, "max_tokens": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logit_bias": {}, "logprobs": null,
         "echo": false, "best_of": 1, "stop": null, "user": "me",
@@ -199,7 +199,7 @@ fn a_client_that_goes_ends_its_answer() {
     let mut some = [0; 256];
     let _ = socket.read(&mut some).unwrap();
     drop(socket);
-    // The session is free for the next, long before 60 tokens.
+    // The session is free for the next request, long before 60 tokens.
     let next = json!({ "prompt": "a", "max_tokens": 1, "temperature": 0 });
     assert_eq!(door.post("/v1/completions", &next).status, 200);
     eventually("the answer ends", || {
@@ -215,7 +215,7 @@ fn a_conversation_is_answered_by_its_template() {
     let server = Running::chats(template);
     let text = expected(&server, 6);
     let door = Door::open(&server, |_| ());
-    // The template makes the same text of it.
+    // The template turns them into the same text.
     let messages = json!([
         { "role": "system", "content": "the " }, { "role": "user", "content": [{ "type": "text", "text": "thing" }] },
     ]);
@@ -252,7 +252,7 @@ fn a_conversation_is_answered_by_its_template() {
     assert_eq!(deltas[0]["role"], json!("assistant"));
     assert!(deltas[1..].iter().all(|delta| delta["role"].is_null()));
     assert_eq!(chunks[0]["object"], json!("chat.completion.chunk"));
-    // Without a limit of the client's it ends where the context does.
+    // Without a limit from the client it ends where the context does.
     let mut open = body.clone();
     open.as_object_mut()
         .unwrap()

@@ -59,7 +59,7 @@ fn hosts_origins_and_kinds_of_content() {
         assert_eq!(from(origin), 403, "{origin}");
     }
 
-    // A page elsewhere can send this without asking first; JSON it cannot.
+    // A page elsewhere can send this without asking first, but not JSON.
     let plain = posted("/v1/embeddings", BODY, "").replace("application/json", "text/plain");
     assert_eq!(door.send(&plain).status, 415);
     let named = posted("/v1/embeddings", BODY, "")
@@ -128,7 +128,7 @@ fn a_body_is_bounded() {
     let large = json!({ "input": "a".repeat(2 << 20) });
     let reply = door.post("/v1/embeddings", &large);
     assert_eq!((reply.status, reply.code().as_str()), (413, "body"));
-    // Chunks, of which nobody says how many will come.
+    // Chunks, whose number is not announced.
     let mut socket = door.connect();
     let head = "POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\
                 Connection: close\r\n\r\n";
@@ -165,7 +165,7 @@ fn keys() {
     ] {
         assert_eq!(post(&format!("Authorization: {wrong}\r\n")), 401, "{wrong}");
     }
-    // The page can ask for the key; what it shows cannot be had without.
+    // The page can ask for the key; its contents cannot be had without one.
     assert_eq!(
         (door.get("/").status, door.get("/health").status),
         (200, 200)

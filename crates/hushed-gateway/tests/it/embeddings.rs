@@ -1,4 +1,4 @@
-//! Embeddings by both APIs, against the model in the clear.
+//! Embeddings through both APIs, compared with the model in the clear.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -47,7 +47,7 @@ fn openai() {
         json!({ "prompt_tokens": 13, "total_tokens": 13 })
     );
     assert_eq!(answer["model"], json!(door.model));
-    // Equal texts are one at the server.
+    // Equal texts are run once at the server.
     assert_eq!(server.counted("hushed_texts_total"), 2);
 
     let base64 = json!({ "input": TEXTS[0], "encoding_format": "base64", "dimensions": 32 });

@@ -1,4 +1,4 @@
-//! Text continued with products made ahead of its tokens, and with drafts.
+//! Text continued with products prepared ahead of its tokens, and with drafts.
 
 use std::io::{Read, Write};
 
@@ -32,14 +32,14 @@ fn allowing(ahead: u16, drafts: u16) -> impl FnOnce(&mut ServerConfig) {
     }
 }
 
-/// The same text; the ledger has what was made, each pass once, and what the server counted.
+/// The text is the same; the ledger has what was prepared, each pass once, and what the server counted.
 #[test]
 fn products_are_made_before_an_answer() {
     let plain = Running::generates();
     let text_of_six = expected(&plain, 6);
     let by_plain = Door::open(&plain, |_| ());
     assert_eq!(text(&by_plain, &asked(6)), text_of_six);
-    // Two answers of six tokens are all that a session takes.
+    // Two answers of six tokens are all that a session accepts.
     let server = Running::allows(|config| {
         allowing(3, 0)(config);
         config.max_texts = 12;
@@ -49,7 +49,7 @@ fn products_are_made_before_an_answer() {
         "sessions", "passes", "ahead", "texts", "counted", "failures",
     ];
     assert_eq!(text(&door, &asked(6)), text_of_six);
-    // Five later passes: three products, and then the two that are left.
+    // Five later passes: three products, then the two that are left.
     assert_eq!(totals(&door, names), [1, 6, 5, 6, 6, 0]);
     let lines = door.get("/ledger").json()["lines"].clone();
     let lines: Vec<(&str, &Value, u64)> = lines
@@ -70,7 +70,7 @@ fn products_are_made_before_an_answer() {
     assert_eq!((lines[1].1, lines[1].2), (&json!([3]), 3));
     assert_eq!((lines[3].1, lines[3].2), (&json!([1]), 0));
     assert_eq!((lines[6].1, lines[6].2), (&json!([2]), 2));
-    // Its passes take less than those without; products are in the sums too.
+    // Its passes send less than those without; products are in the sums too.
     let bytes = |door: &Door, place: usize| {
         let lines = door.get("/ledger").json()["lines"].clone();
         let line = &lines[place];
@@ -79,7 +79,7 @@ fn products_are_made_before_an_answer() {
     };
     assert!(bytes(&door, 0) < bytes(&by_plain, 0) / 2);
 
-    // What an answer leaves, another one takes: it is counted already, and made once.
+    // What one answer leaves, another uses: it is counted already, and made only once.
     let first: String = text_of_six.chars().take(1).collect();
     let mut stopped = asked(4);
     stopped["stop"] = json!(first);
@@ -89,12 +89,12 @@ fn products_are_made_before_an_answer() {
     assert!(text_of_six.starts_with(&text(&door, &asked(3))));
     let after = totals(&door, ["sessions", "ahead", "failures"]);
     assert_eq!(after, [1, 8, 0]);
-    // The session's limit is the server's: another session begins, with nothing made.
+    // The session's limit is the server's: another session begins, with nothing prepared.
     assert_eq!(text(&door, &asked(6)), text_of_six);
     assert_eq!(totals(&door, ["sessions", "ahead", "failures"]), [2, 13, 0]);
 }
 
-/// What the server itself gives with so many drafts, and what became of them.
+/// What the server itself gives with `draft` drafts, and what became of them.
 fn drafted(server: &Running, draft: u16, max_tokens: usize) -> (String, Drafted) {
     let mut client = Client::connect(&server.client()).unwrap();
     let options = GenerateOptions {
@@ -110,7 +110,7 @@ fn drafted(server: &Running, draft: u16, max_tokens: usize) -> (String, Drafted)
     (text, drafted)
 }
 
-/// The same text in fewer passes, each of which is counted once, with all its rows.
+/// The text is the same in fewer passes, each of which is counted once, with all its rows.
 #[test]
 fn drafts_are_verified_and_counted() {
     let server = Running::allows(allowing(8, 3));
@@ -131,16 +131,16 @@ fn drafts_are_verified_and_counted() {
             0 => {
                 assert_eq!((ran, made), (passes, 0));
                 assert_eq!(rows, prompt + (passes - 1) + drafts);
-                // Each row that was opened, of wrong drafts too.
+                // Every row that was opened counts, also those of wrong drafts.
                 assert_eq!(counted, passes + drafts);
             }
             _ => {
-                // A set for each row, which counts when it is made: as many as were needed or more.
+                // One set per row, which counts when it is made: as many as were needed, or more.
                 assert!(made > 0 && ran >= passes && counted == made + 1);
                 assert!(rows <= prompt + made);
             }
         }
-        // As a stream: an event a token.
+        // As a stream: one event per token.
         let mut streamed = asked(TOKENS);
         streamed["stream"] = json!(true);
         let events = events(&door.post("/v1/completions", &streamed));
@@ -168,7 +168,7 @@ fn passes_after_the_end_are_in_the_ledger() {
     assert_eq!(totals(&door, ["passes", "counted"]), [6, 6]);
 }
 
-/// At once, by name, where the server allows none; as an answer without, where another one has its place later.
+/// Refused at once, by name, if the server allows none; answered without them if another server takes its place later.
 #[test]
 fn a_server_may_allow_neither() {
     let server = Running::generates();
@@ -199,7 +199,7 @@ fn a_server_may_allow_neither() {
     assert!(made > 0);
     let (folder, address) = server.end();
     let server = Running::again(folder, address);
-    // The session that is over is found out by a request.
+    // A request finds out that the session is over.
     let next = || door.post("/v1/completions", &asked(TOKENS));
     assert_ne!(next().status, 200);
     eventually("another session", || next().status == 200);
@@ -207,7 +207,7 @@ fn a_server_may_allow_neither() {
     let [again, still] = totals(&door, ["passes", "ahead"]);
     assert_eq!((again - passes, still), (2 * TOKENS as u64, made));
 
-    // A server that ends in the middle of an answer: what failed is what came after the last pass.
+    // A server that ends in the middle of an answer: the failure covers only what came after the last pass.
     let mut streamed = asked(60);
     streamed["stream"] = json!(true);
     let mut socket = door.connect();

@@ -1,4 +1,4 @@
-//! Tests of the gateway from outside: a server of the tiny model, a gateway before it, HTTP by hand.
+//! Tests of the gateway from outside: a server of the tiny model, a gateway in front of it, HTTP by hand.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The queue before a server: what runs, what does not, and what happens when the server goes.
+//! The queue in front of a server: what runs, what does not, and what happens when the server goes away.
 
 use std::io::Write;
 use std::thread;
@@ -37,7 +37,7 @@ fn what_outlasts_its_client_is_refused_and_nothing_runs() {
     );
     assert_eq!(door.total("passes"), 0);
     assert_eq!(server.counted("hushed_texts_total"), 0);
-    // The default stands for a client that does not say.
+    // The default applies to a client that does not say.
     assert_eq!(door.post("/embed", &json!({ "inputs": "a" })).status, 200);
     let patient = Door::open(&server, |config| {
         config.patience = std::time::Duration::from_millis(1)
@@ -69,7 +69,7 @@ fn retries_cost_one_pass() {
     let server = Running::embeds();
     let door = Door::open(&server, |_| ());
     let body = json!({ "input": "a text that is asked for again and again" });
-    // A client that goes before the answer comes.
+    // A client that goes away before the answer comes.
     let mut gone = door.connect();
     gone.write_all(posted("/v1/embeddings", &body.to_string(), "").as_bytes())
         .unwrap();
@@ -128,7 +128,7 @@ fn calls_at_once_share_passes() {
         }
     });
     assert_eq!(server.counted("hushed_texts_total"), 8);
-    // The first may go alone; a call each would be 8.
+    // The first may run alone; one pass per request would be 8.
     let passes = door.total("passes");
     assert!(passes < 8, "{passes} passes");
     assert_eq!(door.total("sessions"), 1);
@@ -148,7 +148,7 @@ fn a_server_that_vanishes_is_a_typed_error_and_the_next_request_works() {
         assert!(reply.header("retry-after").is_some());
         codes.push(reply.code());
     }
-    // The session that was open ends in one of several ways; then there is nobody to connect to.
+    // The open session ends in one of several ways; after that there is nobody to connect to.
     assert_eq!(codes[1], "unreachable", "{codes:?}");
     // Nobody tries again within the time that was named.
     let failures = door.total("failures");
@@ -156,7 +156,7 @@ fn a_server_that_vanishes_is_a_typed_error_and_the_next_request_works() {
     assert_eq!((again.status, again.code().as_str()), (503, "unreachable"));
     assert_eq!(door.total("failures"), failures);
     assert_eq!(door.get("/ready").status, 503);
-    // What was answered is still there.
+    // Earlier answers are still there.
     assert_eq!(ask("a").status, 200);
 
     let server = Running::again(folder, address);

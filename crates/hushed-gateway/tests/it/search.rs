@@ -1,4 +1,4 @@
-//! The server's documents searched over HTTP.
+//! Searches the server's documents over HTTP.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn a_document_is_found_by_its_own_text() {
     places.sort_unstable();
     assert_eq!(places, [0, 1, 2, 3]);
     assert!(hits.iter().all(|hit| hit["text"].is_null()));
-    // The same session embeds, and the ledger has each.
+    // The same session also embeds, and the ledger has every pass.
     assert_eq!(
         door.post("/v1/embeddings", &json!({ "input": "a" })).status,
         200

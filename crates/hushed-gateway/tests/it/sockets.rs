@@ -23,7 +23,7 @@ fn refused(server: &Running, change: impl FnOnce(&mut GatewayConfig)) -> Gateway
 fn a_unix_socket_is_this_users_alone() {
     let server = Running::embeds();
     let path = server.folder.path().join("socket");
-    // What a killed gateway leaves is in nobody's way.
+    // What a killed gateway leaves behind is in nobody's way.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let door = Door::open(&server, |config| config.listen = Listen::Unix(path.clone()));
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
@@ -42,7 +42,7 @@ fn a_unix_socket_is_this_users_alone() {
     assert!(!left.iter().any(hidden), "the folder it was bound in");
     drop(door);
     assert!(!path.exists());
-    // A socket that has taken the name meanwhile is another's, and stays.
+    // A socket that has taken the name in the meantime belongs to someone else, and stays.
     let door = Door::open(&server, |config| config.listen = Listen::Unix(path.clone()));
     std::fs::remove_file(&path).unwrap();
     let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -143,7 +143,7 @@ fn tls_with_a_key() {
         post("Authorization: Bearer a-key-of-sixteen-bytes\r\n"),
         200
     );
-    // In the clear there is no answer.
+    // Without TLS there is no answer.
     let mut socket = door.connect();
     socket
         .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -4,23 +4,23 @@
 //!
 //! > GELU, SiLU: max(x, 0) + b(z) · ELU: max(x, 0) + \[x < 0\]·b(z) · tanh, σ − 1/2: sign(x)·b(z),
 //!
-//! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor costs nothing, it is
-//! folded into the linear layers before and after), so that the bits of |v| decide everything: those of weight 1 and
-//! more whether z < L, the next 3 or 4 the segment. They are *added up once*, with the sign, from coarse shares: one
-//! carry look-ahead instead of a comparison for the sign and one for each threshold. Then t = z − (middle of the
-//! segment) is short, so its square is: one square of 18 to 20 bits is the only product. Each party evaluates its share
-//! of all segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
+//! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor is free, as it is
+//! folded into the linear layers before and after), so the bits of |v| decide everything: those of weight 1 and more
+//! whether z < L, the next 3 or 4 the segment. They are *added up once*, with the sign, from coarse shares: one carry
+//! look-ahead instead of a comparison for the sign and one for each threshold. Then t = z − (middle of the segment) is
+//! short, and so is its square: one square of 18 to 20 bits is the only product. Each party evaluates its share of all
+//! segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
 //!
-//! A segment picked wrongly by the coarse bits is a neighbour, at most 1/32 of a segment away, where its quadratic
-//! still holds: the tables are fitted that much wider, and t is computed from the segment that was picked. Likewise a
-//! sign that was missed: both sides of zero continue each other.
+//! If the coarse bits pick a wrong segment, it is a neighbour, at most 1/32 of a segment away, where its quadratic
+//! still holds: the tables are fitted that much wider, and t is computed from the segment that was picked. A wrong sign
+//! is harmless in the same way: both sides of zero continue each other.
 //!
-//! Beside BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and beside one quartic
-//! of |x| by two squares (120 bytes an element, 1.9·10^−3), GELU takes 94 bytes at 10^−4, or 76 at 5·10^−4 with eight
-//! segments.
+//! Compared with BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and with one
+//! quartic of |x| by two squares (120 bytes per element, 1.9·10^−3), GELU takes 94 bytes at 10^−4, or 76 at 5·10^−4
+//! with eight segments.
 //!
-//! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the
-//! quadratic's, half of one for its terms, all random and unbiased.
+//! Error: the curve's own plus, in units of L·2^−f (f fraction bits), one for the argument's rounding, one for the
+//! quadratic's and half of one for its terms, all random and unbiased.
 
 mod tables;
 
@@ -37,14 +37,14 @@ use crate::gadget::{
 };
 use crate::share::{BitShare, Ring, Share};
 
-/// How the function is made of b.
+/// How the function is composed from b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// max(x, 0) + b(|x|)
     Rectified,
     /// sign(x)·b(|x|)
     Odd,
-    /// The same, of a function that nothing is added to, and whose ring is left once.
+    /// The same for a function to which nothing is added: b's ring is left in one step.
     Centred,
     /// max(x, 0) + \[x < 0\]·b(|x|)
     Negative,
@@ -61,12 +61,12 @@ pub struct Curve {
     frac: u32,
     /// I: |x| < L·2^I, the function's domain.
     integer: u32,
-    /// Bits of the ring of b: 2^(small−1) is more than b's range and two units either side, and four times |b| for an
-    /// odd function.
+    /// Bits of the ring of b: 2^(small−1) exceeds b's range plus two units either side, and four times |b| for an odd
+    /// function.
     small: u32,
     /// b beyond the limit, with `frac` fraction bits.
     tail: i32,
-    /// Largest error of the approximation, in units of x, without roundings.
+    /// Largest error of the approximation in units of x, without rounding.
     error: f64,
     /// γ, β, α of every segment: 8 or 16 rows.
     segments: &'static [[i32; 3]],
@@ -76,22 +76,22 @@ pub struct Curve {
 const WIDEST: u32 = 5;
 /// The narrowest domain: twice the limit.
 const NARROWEST: u32 = 1;
-/// Bits of the coarse argument below those that name the segment: it is exact to half of their last.
+/// Bits of the coarse argument below those that select the segment: it is exact to half of the last.
 const BELOW: u32 = 4;
-/// Fraction bits of β, and what the quadratic has beyond f.
+/// Fraction bits of β, and those of the quadratic beyond f.
 const SLOPE_FRAC: u32 = 12;
 /// Fraction bits of α; t² has [`SLOPE_FRAC`] − this many beyond f.
 const BEND_FRAC: u32 = 8;
-/// Shift of b, beyond its least value, so that no rounding makes it negative.
+/// Offset of b beyond its least value, so that no rounding makes it negative.
 const MARGIN: i64 = 8;
 
 impl Curve {
-    /// What to call it.
+    /// The curve's name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// κ = 1/L: what the argument and the result are multiplied by.
+    /// κ = 1/L: the factor on the argument and the result.
     pub const fn kappa(&self) -> f64 {
         1.0 / self.limit
     }
@@ -101,29 +101,29 @@ impl Curve {
         self.limit * ((1 << self.integer) - 1) as f64
     }
 
-    /// The same function for arguments of magnitude `reach` at most, on the narrowest domain that holds them; the
-    /// widest there is if none does. A narrower one is cheaper: the sign and the domain follow from one addition of
-    /// shares, which is shorter by as many bits.
+    /// The same function for arguments of magnitude at most `reach`, on the narrowest domain that holds them, or the
+    /// widest if none does. A narrower domain is cheaper: the sign and the domain follow from one addition of shares,
+    /// which is shorter by as many bits.
     #[must_use]
     pub fn reaching(&self, reach: f64) -> Curve {
         let with = |integer| Curve { integer, ..*self };
-        // A range that was written to a file and read again may differ in its last digit.
+        // A range written to a file and read back may differ in its last digit.
         let holds = |integer: &u32| with(*integer).range() >= reach * (1.0 - 1e-9);
         let integer = (NARROWEST..WIDEST).find(holds).unwrap_or(WIDEST);
         with(integer)
     }
 
-    /// Greatest difference from the function, without roundings.
+    /// Largest difference from the function, without rounding.
     pub const fn error(&self) -> f64 {
         self.error
     }
 
-    /// The size of one unit of the roundings: L·2^−f.
+    /// The unit of the rounding errors: L·2^−f.
     pub fn unit(&self) -> f64 {
         self.limit / f64::from(1u32 << self.frac)
     }
 
-    /// The function that the protocol computes, in the clear and without its roundings.
+    /// The function that the protocol computes, in the clear and without rounding.
     pub fn approximation(&self, x: f64) -> f64 {
         let z = x.abs() / self.limit;
         let b = if z < 1.0 {
@@ -152,7 +152,7 @@ impl Curve {
         self.segments.len().ilog2()
     }
 
-    /// v, its absolute value, and the quadratics before their last bits are cut.
+    /// The ring of v, of |v|, and of the quadratics before their last bits are cut.
     pub(super) fn wide(&self) -> Ring {
         Ring::new(
             self.squares()
@@ -162,17 +162,17 @@ impl Curve {
         )
     }
 
-    /// t² has 2f fraction bits and is below (0.54·2^−s)²: six tenths of the ring's half.
+    /// The ring of t², which has 2f fraction bits and is below (0.54·2^−s)²: six tenths of half the ring.
     fn squares(&self) -> Ring {
         Ring::new(2 * (self.frac - self.index_bits()))
     }
 
-    /// The quadratics.
+    /// The ring of the quadratics.
     fn terms(&self) -> Ring {
         Ring::new(self.small + SLOPE_FRAC)
     }
 
-    /// The function, |κ·f| < 2^I.
+    /// The ring of the function, |κ·f| < 2^I.
     fn sum(&self) -> Ring {
         Ring::new(self.frac + self.integer + 2)
     }
@@ -190,17 +190,17 @@ impl Curve {
         Ring::new(1 + self.integer + self.index_bits() + BELOW)
     }
 
-    /// Bits that are read off the coarse argument.
+    /// Number of bits read off the coarse argument.
     fn read(&self) -> u32 {
         1 + self.integer + self.index_bits()
     }
 
-    /// The ring in which the segment's bits are needed: those above are cut off by their weights.
+    /// The ring in which the segment's bits are needed: higher bits are cut off by their weights.
     fn index_ring(&self) -> Ring {
         Ring::new(self.wide().bits() - (self.frac - self.index_bits()))
     }
 
-    /// −(least value of b) and a margin: with it b is not negative.
+    /// −(least value of b) plus a margin: adding it makes b non-negative.
     fn lift(&self) -> i64 {
         let ends = self.segments.iter().flat_map(|row| {
             let [c, slope, bend] = row.map(i64::from);
@@ -228,8 +228,8 @@ impl Curve {
     }
 }
 
-/// κ·f(x) of κx (κ = [`Curve::kappa`]): the argument with `frac` ≥ 14 fraction bits in a ring of at least `frac` + 12
-/// bits, |x| at most [`Curve::range`]; the result in `to`, which has at least 14 fraction bits.
+/// κ·f(x) from κx (κ = [`Curve::kappa`]). The argument has `frac` ≥ 14 fraction bits in a ring of at least `frac` + 12
+/// bits, and |x| is at most [`Curve::range`]; the result is in `to`, which has at least 14 fraction bits.
 pub fn curve_scaled(
     ctx: &mut Ctx,
     curve: &Curve,
@@ -240,7 +240,7 @@ pub fn curve_scaled(
     let party = ctx.party();
     let x = narrow(party, x, frac - curve.frac, curve.wide());
 
-    // Half a coarse unit off: the random rounding is then as far from the floor on either side.
+    // Half a coarse unit less, so that the random rounding is equally far from the floor on either side.
     let drop = curve.coarse_drop();
     let coarse = x.add_public(party, -(1 << (drop - 1)));
     let bits = top_bits(
@@ -308,14 +308,14 @@ pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
         + widened
 }
 
-/// The sign, which comes last, and the bits of |x| below it: of −1 − x where x is negative, a unit of the coarse
-/// argument less.
+/// The sign, which comes last in `bits`, and the bits of |x| below it. For negative x these are of −1 − x: one unit of
+/// the coarse argument less.
 fn split_sign(bits: &[BitShare]) -> (&BitShare, Vec<BitShare>) {
     let (sign, below) = (&bits[bits.len() - 1], &bits[..bits.len() - 1]);
     (sign, below.iter().map(|b| b.xor(sign)).collect())
 }
 
-/// Each segment's quadratic of z in the small ring, to be read where the segment's number has the bits `index`.
+/// Each segment's quadratic of z in the small ring; the right one is that of the segment numbered by the bits `index`.
 fn quadratics(
     ctx: &mut Ctx,
     curve: &Curve,
@@ -341,7 +341,7 @@ fn quadratics(
         curve.terms(),
     )?;
     let t = t.reduce_to(curve.terms());
-    // The quadratic, and `narrow` of it, in one pass: there are up to sixteen of them.
+    // Evaluates the quadratics and their `narrow` in one pass: there are up to sixteen of them.
     let (ring, small, client) = (curve.terms(), curve.small(), u64::from(ctx.is_client()));
     let value = |row: &[i32; 3]| {
         let [c, slope, bend] = row.map(|v| i64::from(v) as u64);
@@ -355,7 +355,7 @@ fn quadratics(
     Ok(curve.segments.iter().map(value).collect())
 }
 
-/// Bits that t² loses.
+/// Number of bits that t² loses.
 fn square_drop(curve: &Curve) -> u32 {
     2 * curve.frac - (curve.frac + SLOPE_FRAC - BEND_FRAC)
 }

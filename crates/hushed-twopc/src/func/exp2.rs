@@ -1,19 +1,19 @@
-//! 2^(OFFSET − y) of a shared y, 2 ≤ y < 16.
+//! 2^(OFFSET − y) for a shared y, 2 ≤ y < 16.
 //!
-//! The parties, a chooser and a holder, have y = y_c + y_h mod 16 with [`Y`]'s 12 fraction bits, y_p = 2·k_p + φ_p with
-//! k_p in 0..8 and 0 ≤ φ_p < 2. Then
+//! The parties, a chooser and a holder, have y = y_c + y_h mod 16 with [`Y`]'s 12 fraction bits. Write y_p = 2·k_p +
+//! φ_p with k_p in 0..8 and 0 ≤ φ_p < 2. Then
 //!
 //! > 2^−y = 2^−φ_c · 2^−φ_h · 4^−κ,  κ = (k_c + k_h) mod 8,
 //!
 //! as long as 2·(k_c + k_h) and φ_c + φ_h do not carry across 16 together, which y ≥ 2 excludes: ⌊y/2⌋ is κ or κ + 1.
-//! So no wrap is compared. The holder knows v = 2^(OFFSET−φ_h) and k_h, and offers the 8 numbers v·4^−((j + k_h) mod
-//! 8); the chooser takes the one at j = k_c by a 1-of-8 OT, as additive shares; one product with its 14-bit u = 2^−φ_c
-//! ends it. It takes one table of 8·30 bits and one short product, 70 bytes, where the repeated squaring of BumbleBee
-//! §V-B takes six products of 70 bytes. Whole steps of one bit would take a table of 16·29 bits and 94 bytes; steps of
-//! four bits would leave too little of the sixteen.
+//! So no comparison for a wrap is needed. The holder knows v = 2^(OFFSET−φ_h) and k_h, and offers the 8 numbers
+//! v·4^−((j + k_h) mod 8); the chooser takes the one at j = k_c by a 1-of-8 OT, as additive shares. One product with
+//! its 14-bit u = 2^−φ_c completes it. In all that is one table of 8·30 bits and one short product, 70 bytes, where the
+//! repeated squaring of BumbleBee §V-B takes six products of 70 bytes. Steps of one bit would take a table of 16·29
+//! bits and 94 bytes; steps of four bits would leave too little of the sixteen.
 //!
-//! Nearly all of that is the holder's. Either party holds for half of the elements, so that both send and compute at
-//! once.
+//! Nearly all of this is sent by the holder. Each party is the holder for half of the elements, so that both send and
+//! compute at once.
 //!
 //! Error: u ≥ 1/4 is rounded to 2^−14 and a table entry to 2^−16, and u is at most 1: |error| ≤ 2^−12·result + 2^−16.
 
@@ -31,7 +31,7 @@ use hushed_net::Party;
 pub const Y: Format = Format::new(16, 12);
 /// The result, in [0, 2): its top bit is zero.
 pub const OUT: Format = Format::new(30, U_FRAC + V_FRAC);
-/// 2^(OFFSET − y) is at most 1 for y ≥ OFFSET; the margin to 2 takes the rounding of a row's maximum.
+/// 2^(OFFSET − y) is at most 1 for y ≥ OFFSET; the margin to 2 covers the rounding of a row's maximum.
 pub const OFFSET: f64 = 2.125;
 
 /// Bits of k.
@@ -41,10 +41,10 @@ const REST: u32 = Y.ring.bits() - STEPS;
 const U_FRAC: u32 = 13;
 const U_BITS: u32 = 14;
 const V_FRAC: u32 = 15;
-/// Bits below the table's precision kept until the shift by κ, so that each entry is rounded once.
+/// Bits below the table's precision that are kept until the shift by κ, so that each entry is rounded once.
 const GUARD: u32 = 16;
 
-/// 2^([`OFFSET`] − y): `y` in [`Y`] with 2 ≤ y < 16; the result in [`OUT`]. Of another y it is any number.
+/// 2^([`OFFSET`] − y) for `y` in [`Y`] with 2 ≤ y < 16; the result is in [`OUT`], and arbitrary for any other y.
 pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
     let (head, tail) = y.words().split_at(client_chooses(y.len()));
     let client = ctx.party() == Party::Client;
@@ -76,7 +76,7 @@ pub fn exp2_negative_cost(n: usize) -> Cost {
         + ole_cost(by_client, by_server, U_BITS, OUT.ring)
 }
 
-/// The holder's table of an element: entry j is v·4^−((j + k) mod 8), of v with [`GUARD`] bits more.
+/// The holder's table for an element: entry j is v·4^−((j + k) mod 8), where v has [`GUARD`] bits more.
 fn entries(v: u64, k: u64, row: &mut [u64]) {
     for (j, entry) in (0..).zip(row) {
         let kappa = (j + k) & ((1 << STEPS) - 1);
@@ -85,13 +85,13 @@ fn entries(v: u64, k: u64, row: &mut [u64]) {
     }
 }
 
-/// φ, what is below the steps of two in y.
+/// φ: the part of y below the steps of two.
 fn below(word: u64) -> f64 {
     (word & ((1 << REST) - 1)) as f64 / (1u64 << Y.frac) as f64
 }
 
-/// ⌊2^(offset − φ)·2^frac⌉ for 0 ≤ φ < 2, by Taylor's series of e^(−φ·ln 2) about φ = 1: neither a table nor a branch,
-/// so that the time does not depend on φ. Fourteen terms leave less than 2^−45.
+/// ⌊2^(offset − φ)·2^frac⌉ for 0 ≤ φ < 2, by the Taylor series of e^(−φ·ln 2) about φ = 1: with neither a table nor a
+/// branch, so that the time does not depend on φ. Fourteen terms leave less than 2^−45.
 fn pow2_minus(phi: f64, offset: f64, frac: u32) -> u64 {
     let t = (1.0 - phi) * std::f64::consts::LN_2;
     let mut sum = 1.0;
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_argument() {
-        // All of [2, 16), each under its own random sharing, so all carries of κ and φ occur.
+        // All of [2, 16), each under its own random sharing, so that all carries of κ and φ occur.
         let y: Vec<u64> = (8192..65536).collect();
         let (client, server) = share(Y.ring, &y, 5);
         let (a, b, stats) = run_counted(

@@ -1,7 +1,7 @@
-//! 1/x and 1/√x of positive shared integers, one a row: precision and rounds matter, bytes hardly.
+//! 1/x and 1/√x of positive shared integers, one per row: precision and rounds matter, bytes hardly.
 //!
-//! The highest set bit k of x < 2^b gives S = 2^(b−1−k) and u = x·S/2^b in [1/2, 1). A polynomial of degree 5 in
-//! w = 4u − 3 in [−1, 1) gives 1/u or 1/√u:
+//! The highest set bit k of x < 2^b gives S = 2^(b−1−k) and u = x·S/2^b in [1/2, 1). A polynomial of degree 5 in w = 4u
+//! − 3 in [−1, 1) gives 1/u or 1/√u:
 //!
 //! ```text
 //! w²                                                   in a ring so wide that each party truncates it alone
@@ -9,11 +9,11 @@
 //! (c0 + c1·w + c2·w²) + w³·B                           truncated
 //! ```
 //!
-//! Relative error below 6.5·10^−5 and 2·10^−5, in five rounds, where a quadratic and a Newton step took seven and nine.
-//! The result is multiplied by the power of two that belongs to k (its root, for 1/√x). Both products with a power are
-//! multiplexers of all multiples, one a bit of the one-hot of k. The bits need not become numbers first, which saves
-//! more bytes than the multiplexers take beyond a product. Source of the scheme: the normalisation of Lu et al. used by
-//! BumbleBee's reciprocal and rsqrt; here any weight may stand in the list, so that 1/√x needs no parity case.
+//! The relative error is below 6.5·10^−5 and 2·10^−5, in five rounds; a quadratic and a Newton step took seven and
+//! nine. The result is multiplied by the power of two that belongs to k (its root, for 1/√x). Both products with a
+//! power are multiplexers over all multiples, one per bit of the one-hot of k. The bits need not become numbers first,
+//! which saves more bytes than the multiplexers cost over a product. The scheme is the normalisation of Lu et al. used
+//! by BumbleBee's reciprocal and rsqrt; here the list may hold any weights, so 1/√x needs no parity case.
 
 use super::{rescale, rescale_cost};
 use crate::cost::Cost;
@@ -26,18 +26,18 @@ use crate::share::{BitShare, Ring, Share};
 
 /// Fraction bits of u, w, its powers and coefficients.
 const FRAC: u32 = 18;
-/// Of u and w: what a party drops alone from their products.
+/// The ring of u and w: each party truncates their products alone.
 const FULL: Ring = Ring::new(64);
-/// Of w², truncated: holds w·w², at most 2^(2·FRAC) in magnitude, so that it can be truncated (below 2^(ℓ−2)).
+/// The ring of w², truncated: holds w·w², at most 2^(2·FRAC) in magnitude, so that it can be truncated (below 2^(ℓ−2)).
 const SQUARED: Ring = Ring::new(FULL.bits() - FRAC);
-/// Of w³ and B: holds the result, below 4, with the fraction bits of a product.
+/// The ring of w³ and B: holds the result, below 4, with the fraction bits of a product.
 const WIDE: Ring = Ring::new(2 * FRAC + 4);
 const _: () = assert!(SQUARED.bits() > 2 * FRAC + 2);
 
-/// Bits that the powers of two keep beyond the result's.
+/// Bits that the powers of two keep beyond those of the result.
 const GUARD: u32 = 6;
 
-/// Minimax of relative error of 4/(3 + w) on [−1, 1], off by 5.2·10^−5: c0 … c5.
+/// Minimax in relative error for 4/(3 + w) on [−1, 1], off by 5.2·10^−5: c0 … c5.
 const INVERSE: [f64; 6] = [
     1.333_401_357,
     -0.444_467_119,
@@ -46,7 +46,7 @@ const INVERSE: [f64; 6] = [
     0.019_590_837,
     -0.006_530_279,
 ];
-/// Of 2/√(3 + w), off by 1.2·10^−5.
+/// The same for 2/√(3 + w), off by 1.2·10^−5.
 const ROOT: [f64; 6] = [
     1.154_713_843,
     -0.192_464_000,
@@ -56,8 +56,8 @@ const ROOT: [f64; 6] = [
     -0.001_387_870,
 ];
 
-/// scale/x for integers 0 < x < 2^bits: `x` in a ring of at least bits + 1; the result has `frac` fraction bits in
-/// `to`. `scale/x` must stay below 2^(to − frac − 2) for every x that occurs. For x = 0 the result is 0.
+/// scale/x for integers 0 < x < 2^bits, with `x` in a ring of at least bits + 1. The result has `frac` fraction bits in
+/// `to`; `scale/x` must stay below 2^(to − frac − 2) for every x that occurs. For x = 0 the result is 0.
 pub fn reciprocal(
     ctx: &mut Ctx,
     x: &Share,
@@ -73,7 +73,7 @@ pub fn reciprocal(
     finish(ctx, &y, &hot, weight, frac, to)
 }
 
-/// scale/√x for integers 0 < x < 2^bits, otherwise as [`reciprocal`].
+/// scale/√x for integers 0 < x < 2^bits; otherwise like [`reciprocal`].
 pub fn inverse_root(
     ctx: &mut Ctx,
     x: &Share,
@@ -125,7 +125,7 @@ fn listed(to: Ring) -> Ring {
     Ring::new((to.bits() + GUARD + FRAC).min(64))
 }
 
-/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`FULL`], and the one-hot of k, little end first.
+/// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`FULL`], and the one-hot of k, least significant first.
 fn normalise(ctx: &mut Ctx, x: &Share, bits: u32) -> Result<(Share, BitShare), TwopcError> {
     let x = x.reduce_to(Ring::new(bits + 1));
     let hot = leading_one(ctx, &x)?;
@@ -140,13 +140,13 @@ fn normalise(ctx: &mut Ctx, x: &Share, bits: u32) -> Result<(Share, BitShare), T
     Ok((u, hot))
 }
 
-/// Σ c_k·w^k of w = 4u − 3, within [1, 2] up to its error, with [`FRAC`] fraction bits in the ring [`listed`]. For
-/// u = 0, which is no number's, it is out of range and may be off by much; the one-hot of 0 is zeros, so that the
-/// result does not see it.
+/// Σ c_k·w^k for w = 4u − 3, in [1, 2] up to its error, with [`FRAC`] fraction bits in the ring [`listed`]. For u = 0,
+/// which no positive number gives, it is out of range and may be far off; the one-hot of 0 is all zeros, so the result
+/// is not affected.
 fn polynomial(ctx: &mut Ctx, u: &Share, c: &[f64; 6], to: Ring) -> Result<Share, TwopcError> {
     let (n, me) = (u.len(), ctx.party());
     let c = c.map(|x| (x * f64::from(1u32 << FRAC)).round() as i64);
-    // a + b·x + c·y, of x and y with FRAC fraction bits, with twice as many.
+    // a + b·x + c·y for x and y with FRAC fraction bits; the result has twice as many.
     let sum = |[a, b, c]: [i64; 3], x: &Share, y: &Share| {
         let sum = x.mul_public(b).add(&y.mul_public(c));
         sum.add_public(me, a << FRAC)
@@ -164,7 +164,7 @@ fn polynomial(ctx: &mut Ctx, u: &Share, c: &[f64; 6], to: Ring) -> Result<Share,
     rescale(ctx, &y, FRAC, Sign::NonNegative, listed(to))
 }
 
-/// x·Σ_k hot_k·weights_k, of one-hots of the numbers, weight by weight.
+/// x·Σ_k hot_k·weights_k, where `hot` has the one-hots of the numbers, weight by weight.
 fn times_picked(
     ctx: &mut Ctx,
     x: &Share,

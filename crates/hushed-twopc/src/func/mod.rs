@@ -1,19 +1,19 @@
-//! Functions of fixed-point shares: the non-linear parts of a transformer.
+//! Functions on fixed-point shares: the non-linear parts of a transformer.
 //!
-//! A real number x is the integer ⌊x·2^f⌉ modulo 2^ℓ; every function says in which ring and with how many fraction bits
-//! its argument comes and its result goes. Two rules keep the traffic low, both from BumbleBee (NDSS 2025, §V-C) and
-//! taken further: *going down is free* (a ring with `shift` spare bits is truncated by each party alone, [`narrow`]),
-//! and *go up once*, at the end, with one fused truncation and extension.
+//! A real number x is the integer ⌊x·2^f⌉ modulo 2^ℓ; every function documents the ring and the number of fraction bits
+//! of its argument and its result. Two rules keep the traffic low, both from BumbleBee (NDSS 2025, §V-C) and taken
+//! further: *going down is free* (in a ring with `shift` spare bits each party truncates alone, [`narrow`]), and *go up
+//! once*, at the end, with one fused truncation and extension.
 //!
-//! | function | does | module |
+//! | function | method | module |
 //! |---|---|---|
-//! | exp2 of a negative number | one 1-of-8 OT and one 14-bit product an element | [`exp2`] |
+//! | exp2 of a negative number | one 1-of-8 OT and one 14-bit product per element | [`exp2`] |
 //! | softmax without its division | row maxima, clipping, exp2 | [`softmax`] |
 //! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-8 or 1-of-16 OT each way | [`curve`] |
 //! | ReLU, squared ReLU | one comparison and one multiplexer; one square | [`relu`] |
 //! | σ of a score, for attention without softmax | as tanh | [`sigmoid`] |
-//! | 1/x and 1/√x of one number a row | highest bit, one polynomial | [`inverse`] |
-//! | LayerNorm, RMSNorm without gain and offset | the sum of a row's squares, one 1/√x a row, one product an element | [`norm`] |
+//! | 1/x and 1/√x of one number per row | highest bit, one polynomial | [`inverse`] |
+//! | LayerNorm, RMSNorm without gain and offset | a row's sum of squares and 1/√x, a product per element | [`norm`] |
 
 pub mod curve;
 pub mod exp2;
@@ -30,7 +30,7 @@ use crate::gadget::{Sign, truncate, truncate_cost};
 use crate::share::{Ring, Share};
 use hushed_net::Party;
 
-/// A ring and the number of fraction bits of what is in it.
+/// A ring, and the number of fraction bits of its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// ℓ
@@ -64,9 +64,9 @@ impl Format {
     }
 }
 
-/// x/2^shift in the smaller ring `to`, by each party alone; needs ℓ ≥ to + shift, for then a wrap of the shares modulo
-/// 2^ℓ is a multiple of 2^to. The error is below one unit either way: the two floors lose one unit on average, which
-/// the client adds back.
+/// x/2^shift in the smaller ring `to`, computed by each party alone. Needs ℓ ≥ to + shift, so that a wrap of the shares
+/// modulo 2^ℓ is a multiple of 2^to. The error is below one unit either way: the two floors lose one unit on average,
+/// which the client adds back.
 ///
 /// # Panics
 /// If the ring is too small.
@@ -82,7 +82,7 @@ pub fn narrow(party: Party, x: &Share, shift: u32, to: Ring) -> Share {
     Share::new(to, words).add_public(party, 1)
 }
 
-/// x/2^shift in the ring `to`: alone where [`narrow`] can, otherwise by the truncation protocol.
+/// x/2^shift in the ring `to`: locally where [`narrow`] applies, otherwise by the truncation protocol.
 pub fn rescale(
     ctx: &mut Ctx,
     x: &Share,
@@ -105,7 +105,7 @@ pub fn rescale_cost(n: usize, from: Ring, shift: u32, to: Ring) -> Cost {
 }
 
 /// The constants of every function here, as text: parties that differ in one of them must not run together. New
-/// constants belong in their module's part of it.
+/// constants belong in their module's part of this text.
 pub fn describe() -> String {
     [
         exp2::describe(),

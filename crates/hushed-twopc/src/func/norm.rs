@@ -1,10 +1,9 @@
-//! LayerNorm and RMSNorm of shared rows, without gain and offset: those are linear and belong to the layers that
-//! follow.
+//! LayerNorm and RMSNorm of shared rows, without gain and offset: these are linear and belong to the following layers.
 //!
 //! For a row x of d numbers: c = x − mean (LayerNorm) or x (RMSNorm), v = Σ c², y = c·√d/√(v + d·ε). Only v and 1/√v
-//! are one number a row; the squares of all elements and the products c·r are the cost ([`crate::he::rows`]). Usually c
-//! has 7 fraction bits in the squares (their rounding adds 10^−5 to a variance) and 11 in the product, whose result is
-//! bounded by √d whatever x is, and v < 2^18. A [`NormReach`] widens this where the rows of a model are larger or
+//! are one number per row; the cost is in the squares of all elements and the products c·r ([`crate::he::rows`]).
+//! Usually c has 7 fraction bits in the squares (their rounding adds 10^−5 to a variance) and 11 in the product, whose
+//! result is bounded by √d whatever x is, and v < 2^18. A [`NormReach`] widens this where a model's rows are larger or
 //! smaller.
 
 use super::inverse::{inverse_root, inverse_root_cost};
@@ -23,7 +22,7 @@ use std::borrow::Borrow;
 /// Formats of v and r.
 #[derive(Clone, Copy, Debug)]
 struct Deviation {
-    /// c in the squares, in a ring of one bit more than v has.
+    /// c in the squares, in a ring of one bit more than v.
     squared: Format,
     /// r, at most 2^6.
     root: Format,
@@ -36,7 +35,7 @@ impl Deviation {
     }
 }
 
-/// How large and how small the rows of a norm are: what is declared of a model decides the rings.
+/// How large and how small a norm's rows are: these figures, declared for a model, determine the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NormReach {
     /// v < 2^squares.
@@ -65,9 +64,9 @@ impl NormReach {
             && self.squares + 2 * self.finer <= Self::MOST
     }
 
-    /// Of rows of `width` numbers whose mean square with ε is below this, 1/√v errs by 0.5 % or more. A number is off
-    /// by u/√6, u = 2^−(7 + finer), when it is squared. The squares of that lengthen a row: of a root mean square s by
-    /// u²/12s² of itself. Its products with the numbers scatter by u/(s·√(6·width)), which is more where rows are
+    /// The mean square, with ε, below which 1/√v of rows of `width` numbers errs by 0.5 % or more. A number is off by
+    /// u/√6, u = 2^−(7 + finer), when it is squared. The squares of these errors lengthen a row, by u²/12s² of itself
+    /// at a root mean square of s. Their products with the numbers scatter by u/(s·√(6·width)), which is more for rows
     /// shorter than 400.
     #[must_use]
     pub fn least_mean_square(&self, width: usize) -> f64 {
@@ -85,13 +84,13 @@ impl NormReach {
         11 + self.finer
     }
 
-    /// Half the bits by which v is wider than usual: r is smaller by as many, and needs them behind the point.
+    /// Half the bits by which v is wider than usual: r is smaller by as many bits, and needs them as fraction bits.
     const fn wider(&self) -> u32 {
         (self.squares - Self::USUAL.squares).div_ceil(2)
     }
 
-    /// c·r and its factors. |c·r| ≤ √d, which beyond d = 2048 takes a bit more. c's finer bits are bits more, as far as
-    /// the inverse root has room for them; r loses the rest.
+    /// Bits of c·r and its factors. |c·r| ≤ √d, which beyond d = 2048 takes a bit more. c's finer bits come on top, as
+    /// far as the inverse root has room for them; r loses the rest.
     const fn product_bits(&self, width: usize) -> u32 {
         let bits = self.product_whole(width) + self.finer;
         if bits < MOST_PRODUCT {
@@ -106,7 +105,7 @@ impl NormReach {
         PRODUCT_BITS + self.wider() + (width > 2048) as u32
     }
 
-    /// Fraction bits of r. What is lost of r is lost of every element of a row.
+    /// Fraction bits of r. An error in r is in every element of its row.
     pub const fn root_frac(&self, width: usize) -> u32 {
         14 + self.wider() + self.product_bits(width) - self.product_whole(width) - self.finer
     }
@@ -116,7 +115,7 @@ impl NormReach {
         Format::new(self.product_bits(width), self.centred_frac())
     }
 
-    /// Norms inside a model.
+    /// Formats for norms inside a model.
     const fn deviation(&self, width: usize) -> Deviation {
         let frac = self.squared_frac();
         Deviation {
@@ -125,25 +124,25 @@ impl NormReach {
         }
     }
 }
-/// Answers: v < 2^14, a length of 128.
+/// Formats for answers: v < 2^14, a length of 128.
 const UNIT: Deviation = Deviation {
     squared: Format::new(35, 10),
     root: Format::new(46, 16),
 };
 /// An answer's c in the product, |c·r| < 2^6 with 36 fraction bits.
 const UNIT_CENTRED: Format = Format::new(46, 20);
-/// That product before its factor 1/√d.
+/// That product before it is multiplied by 1/√d.
 const UNIT_PRODUCT: Format = Format::new(48, 20);
-/// An answer: |y| ≤ 1, with all bits that the constant 1/√d adds. Never revealed like this, but by
-/// [`open_rounded`](crate::gadget::open_rounded).
+/// An answer: |y| ≤ 1, with all bits that the constant 1/√d adds. It is revealed only by
+/// [`open_rounded`](crate::gadget::open_rounded), never in this form.
 pub const UNIT_ROW: Format = Format::new(48, UNIT_PRODUCT.frac + UNIT_FACTOR);
 /// Fraction bits of 1/√d.
 const UNIT_FACTOR: u32 = 16;
-/// A row's sum times 1/d.
+/// The ring of a row's sum times 1/d.
 const MEAN: Ring = Ring::new(64);
 /// |c·r| ≤ √d < 2^5.5 with 25 fraction bits, a sign and a spare bit.
 const PRODUCT_BITS: u32 = 33;
-/// The most that c·r may have: [`inverse_root`] computes r with 24 bits more in 64.
+/// The most bits that c·r may have: [`inverse_root`] computes r with 24 bits more, in 64.
 const MOST_PRODUCT: u32 = 40;
 
 /// The widest rows: |c·r| ≤ √d < 2^6.5.
@@ -160,11 +159,11 @@ pub struct NormShape {
     pub centre: bool,
     /// ε, added to the variance or mean square.
     pub epsilon: f64,
-    /// What the rows are like.
+    /// The size of the rows.
     pub reach: NormReach,
 }
 
-/// The normalised rows: `x` in `from`, with |x| < 2^(ring − frac − 3); result in `to`.
+/// Normalises the rows: `x` in `from`, with |x| < 2^(ring − frac − 3); the result is in `to`.
 pub fn normalise_rows(
     ctx: &mut Ctx,
     he: &HeContext,
@@ -253,8 +252,8 @@ fn inverse_deviation_cost<L: Borrow<Layout>>(
     Ok(RowsCost::from(root) + row_squares_cost(rows, width, how.squared.ring, layout)?)
 }
 
-/// c as its product wants it, and as its squares do: one truncation for both, as the fewer fraction bits of the squares
-/// are the upper ones of a ring that has as many more.
+/// c in the format of its product and in that of its squares, by one truncation: the squares' fewer fraction bits are
+/// the upper ones of a ring that has as many more.
 fn both(
     ctx: &mut Ctx,
     c: &Share,
@@ -288,8 +287,8 @@ fn unit_shape(rows: usize, width: usize) -> NormShape {
     }
 }
 
-/// Row means, in the format of `x`: the sum loses as many low bits as leave 28 fraction bits to 1/d, in a ring of 64
-/// from which each party drops them alone. Needs a row sum that [`most_mean`] allows.
+/// Row means, in the format of `x`. The sum loses as many low bits as leave 28 fraction bits for 1/d, in a ring of 64
+/// bits from which each party drops them alone. Needs a row sum that [`most_mean`] allows.
 fn mean(ctx: &mut Ctx, x: &Share, from: Format, shape: NormShape) -> Result<Share, TwopcError> {
     let (before, after) = mean_shifts(from);
     let sum = x.sum_rows(shape.rows, shape.width);
@@ -304,19 +303,19 @@ fn mean_cost(rows: usize, from: Format) -> Cost {
     rescale_cost(rows, from.ring, before, MEAN) + rescale_cost(rows, MEAN, after, from.ring)
 }
 
-/// Bits that a row's sum loses before and after it is divided.
+/// Bits that a row's sum loses before and after the division.
 fn mean_shifts(from: Format) -> (u32, u32) {
     let after = MEAN.bits() - from.ring.bits();
     (28u32.saturating_sub(after), after)
 }
 
-/// What the magnitude of a row's mean must stay below in LayerNorm of rows of `width` numbers in the format `x`: the
-/// sum must leave the ring a bit beside the sign.
+/// Strict bound on the magnitude of a row's mean in LayerNorm, for rows of `width` numbers in the format `x`: the sum
+/// must leave one bit of the ring besides the sign.
 pub fn most_mean(x: Format, width: usize) -> f64 {
     (f64::from(x.ring.bits()) - f64::from(x.frac) - 2.0).exp2() / width as f64
 }
 
-/// √d/√(Σ c² + d·ε), one a row, in the format that `how` says, of c in its format of squares.
+/// √d/√(Σ c² + d·ε), one per row, in the format given by `how`, from c in its format for squares.
 fn inverse_deviation(
     ctx: &mut Ctx,
     he: &HeContext,
@@ -333,11 +332,11 @@ fn inverse_deviation(
     inverse_root(ctx, &v, how.sum_bits(), scale, how.root.frac, how.root.ring)
 }
 
-/// A row's vector divided by its length, for sentence embeddings. `x` in `from`, result in [`UNIT_ROW`].
+/// Divides each row by its length, for sentence embeddings. `x` in `from`, result in [`UNIT_ROW`].
 ///
-/// The client sees this, so it is not enough that it is close: a vector of multiples of r would show r, the
-/// length. c keeps [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few
-/// bits that are revealed.
+/// The client sees the result, so a small error is not enough: a vector of multiples of r would show r, the length. c
+/// keeps [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few bits that are
+/// revealed.
 pub fn unit_rows(
     ctx: &mut Ctx,
     he: &HeContext,
@@ -351,7 +350,7 @@ pub fn unit_rows(
     let y = scale_rows(ctx, he, &c, rows, width, &r)?;
     let shift = UNIT_CENTRED.frac + UNIT.root.frac - UNIT_PRODUCT.frac;
     let y = rescale(ctx, &y, shift, Sign::Bounded, UNIT_PRODUCT.ring)?;
-    // y/√d is at most 1, so the ring has room for the product.
+    // y/√d is at most 1, so the product fits the ring.
     let factor = (f64::from(1u32 << UNIT_FACTOR) / (width as f64).sqrt()).round() as i64;
     Ok(y.mul_public(factor))
 }
@@ -372,9 +371,9 @@ mod tests {
     const FROM: Format = Format::new(48, 32);
     const TO: Format = Format::new(48, 16);
 
-    /// What the formats allow for a row of `width` with the factor r = √d/‖c‖ and the exact result y: c off by a unit;
-    /// r by a unit, by the polynomial's 2·10^−5, and by the roundings in the squares, which add up like 2·‖c‖·unit/√6
-    /// (five times that here); the result by two units.
+    /// The error that the formats allow for a row of `width` with the factor r = √d/‖c‖ and the exact result y: c off
+    /// by a unit; r by a unit, by the polynomial's 2·10^−5, and by the roundings in the squares, which add up like
+    /// 2·‖c‖·unit/√6 (five times that here); the result by two units.
     fn bound(how: &Deviation, centred: Format, width: usize, r: f64, y: f64) -> f64 {
         let unit = |f: Format| (-f64::from(f.frac)).exp2();
         let squares = 2.1 * unit(how.squared) * r / (width as f64).sqrt();
@@ -400,7 +399,7 @@ mod tests {
 
     #[test]
     fn layer_norm_against_the_clear() {
-        // The sums of the first over OT, of the second over RLWE.
+        // The first computes its sums over OT, the second over RLWE.
         norm(6, 96, true);
         norm(16, 384, true);
     }
@@ -411,7 +410,7 @@ mod tests {
         norm(16, 384, false);
     }
 
-    /// Rows with a single element of 3·10^3, and rows of a hundredth: neither is held by the usual format.
+    /// Rows with a single element of 3·10^3, and rows around a hundredth: the usual format holds neither.
     #[test]
     fn wide_and_small_rows() {
         let wide = NormReach {
@@ -440,7 +439,7 @@ mod tests {
             (x[0], x[384]) = (3000.0, -4100.0);
             normed(x, 384, centre, both);
         }
-        // Of a published feed-forward, whose rows are wider than its residual.
+        // From a published feed-forward, whose rows are wider than its residual.
         normed(rows(3, 6912), 6912, false, wide);
         // The widest squares there are.
         let most = NormReach {
@@ -463,7 +462,7 @@ mod tests {
         }
     }
 
-    /// Rows of the least mean square that a reach is for: roundings make them too short on average, and scatter about
+    /// Rows of the least mean square that a reach is for: rounding makes them too short on average, and scatters about
     /// that.
     #[test]
     fn the_smallest_rows_that_a_reach_is_for() {
@@ -471,7 +470,7 @@ mod tests {
             let reach = NormReach { squares: 18, finer };
             let least = reach.least_mean_square(width).sqrt();
             let mut next = SecretRng::insecure_from_seed(5);
-            // Uniform, so that roundings are of all sizes.
+            // Uniform, so that rounding errors of all sizes occur.
             let unit = |_| (next.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
             let x = (0..rows * width).map(unit);
             let x: Vec<f64> = x.map(|v| v * least * 3f64.sqrt()).collect();
@@ -509,7 +508,7 @@ mod tests {
         normed(rows(n, width), width, centre, NormReach::USUAL);
     }
 
-    /// The protocol's result, its cost held against its formula.
+    /// The protocol's result; also checks its cost against the formula.
     fn normalised(x: &[f64], width: usize, centre: bool, reach: NormReach) -> Vec<f64> {
         let n = x.len() / width;
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();

@@ -1,7 +1,7 @@
-//! ReLU: max(x, 0) = x − \[x < 0\]·x, one comparison (DReLU) and one multiplexer; and its square, by one more product.
+//! ReLU, max(x, 0) = x − \[x < 0\]·x, by one comparison (DReLU) and one multiplexer; its square by one more product.
 //!
-//! The sign is taken of x without its last [`SIGN_DROP`] bits. It can be missed where |x| is below half the weight of
-//! those, where x and 0 are that near each other: four units of the result at most, one more by the rounding of x.
+//! The sign is taken of x without its last [`SIGN_DROP`] bits. It can be wrong where |x| is below half their weight,
+//! where x and 0 are close: by at most four units of the result, plus one for the rounding of x.
 
 use super::{Format, narrow};
 use crate::cost::Cost;
@@ -13,10 +13,10 @@ use crate::gadget::{
 };
 use crate::share::{Ring, Share};
 
-/// Bits of the result's precision that the comparison leaves out.
+/// Bits of the result's precision that the comparison ignores.
 const SIGN_DROP: u32 = 3;
 
-/// What is squared: max(x, 0) < 2^7, whose square has 24 fraction bits.
+/// The format of the number that is squared: max(x, 0) < 2^7, whose square has 24 fraction bits.
 const ROOT: Format = Format::new(40, 12);
 
 /// max(x, 0) in `to`: `x` in `from`, which has at least `to`'s fraction bits, and |x| < 2^(from.ring − from.frac − 2).
@@ -36,8 +36,8 @@ pub fn relu_cost(n: usize, from: Format, to: Format) -> Cost {
         + truncate_cost(n, ring, 0, to.ring)
 }
 
-/// max(x, 0)² in `to`, which has at most 24 fraction bits: `x` in `from`, which has at least 12, x < 2^7 and not below
-/// −2^(from.ring − from.frac − 2).
+/// max(x, 0)² in `to`, which has at most 24 fraction bits, for `x` in `from`, which has at least 12, with x < 2^7 and
+/// not below −2^(from.ring − from.frac − 2).
 pub fn squared_relu(
     ctx: &mut Ctx,
     x: &Share,
@@ -61,7 +61,7 @@ pub fn most_squared() -> f64 {
     f64::from((ROOT.ring.bits() - 2) / 2 - ROOT.frac).exp2()
 }
 
-/// x at the result's precision: what going down leaves, and not more than the result has.
+/// The ring of x at the result's precision: the bits that remain after going down, at most as many as the result has.
 fn cut(from: Format, to: Format) -> Ring {
     let left = from.ring.bits() - (from.frac - to.frac);
     Ring::new(left.min(to.ring.bits()))
@@ -135,7 +135,7 @@ mod tests {
             let unit = (-f64::from(to.frac)).exp2();
             for (x, y) in x.iter().zip(reveal(&a, &b)) {
                 let error = (to.decode(y) - x.max(0.0).powi(2)).abs();
-                // A unit of the root, or some about a sign that was missed, which are squared.
+                // A unit of the root, or, squared, a few around a sign that was missed.
                 let bound = 2.0 * x.max(0.0) * 1.01 / 4096.0 + (5.5f64 / 4096.0).powi(2) + unit;
                 assert!(error <= bound, "{x}: {}", to.decode(y));
             }

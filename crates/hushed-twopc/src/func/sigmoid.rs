@@ -1,8 +1,8 @@
-//! Attention's sigmoid: σ(x) = 1/(1 + e^−x) of every score by itself, without a maximum and a division (Ramapuram et
-//! al. 2024).
+//! Attention's sigmoid: σ(x) = 1/(1 + e^−x) of each score on its own, without a maximum or a division (Ramapuram et al.
+//! 2024).
 //!
-//! A curve as those of [`curve`](super::curve), in a finer unit, because most weights are small: one of 1/128 is off by
-//! 2·10^−5. Beyond 11 the weight is exactly 0 or 1, so that a score is masked by an addend.
+//! A curve like those of [`curve`](super::curve), in a finer unit because most weights are small: one of 1/128 is off
+//! by 2·10^−5. Beyond 11 the weight is exactly 0 or 1, so a score can be masked by an addend.
 
 use super::Format;
 use super::curve::{SIGMOID, curve_scaled, curve_scaled_cost};
@@ -14,16 +14,16 @@ use crate::share::Share;
 
 /// x/L, L = 1/[`KAPPA`]: |x/L| < 15, with room for a sum on the way.
 pub const ARGUMENT: Format = Format::new(22, 15);
-/// What x is multiplied by.
+/// The factor on x.
 pub const KAPPA: f64 = SIGMOID.kappa();
-/// The addend of a score that is masked, in units of L: with it no x of magnitude [`RANGE`] has any weight.
+/// The addend that masks a score, in units of L: with it no x of magnitude up to [`RANGE`] has any weight.
 pub const SHUT: f64 = -8.0;
 /// Largest |x| that may be masked: the curve looks for its segment in steps of L/256.
 pub const RANGE: f64 = (15.0 + SHUT - 1.0 / 256.0) / KAPPA;
 
-/// σ(x) in `to`, which has 15 fraction bits or more: x/L in [`ARGUMENT`].
+/// σ(x) in `to`, which has at least 15 fraction bits, from x/L in [`ARGUMENT`].
 pub fn sigmoid(ctx: &mut Ctx, x: &Share, to: Format) -> Result<Share, TwopcError> {
-    // The quadratics want more bits than the domain has.
+    // The quadratics need more bits than the domain has.
     let x = truncate(ctx, x, 0, Sign::Bounded, SIGMOID.wide())?;
     let y = curve_scaled(ctx, &SIGMOID, &x, ARGUMENT.frac, to)?;
     Ok(y.add_public(ctx.party(), to.signed(0.5)))
@@ -34,7 +34,7 @@ pub fn sigmoid_cost(n: usize, to: Format) -> Cost {
     truncate_cost(n, ARGUMENT.ring, 0, SIGMOID.wide()) + curve_scaled_cost(n, &SIGMOID, to)
 }
 
-/// The function that the protocol computes of x/L, in the clear and without its roundings.
+/// The function of x/L that the protocol computes, in the clear and without rounding.
 pub fn approximation(x: f64) -> f64 {
     0.5 + KAPPA * SIGMOID.approximation(x / KAPPA)
 }
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Small weights keep their size: those of 1/128 to a hundredth each, and to a five-hundredth on average.
+    /// Small weights keep their size: those of 1/128 to within a hundredth each, and a five-hundredth on average.
     #[test]
     fn small_weights() {
         for x in [-3.5, -4.85, -6.0] {

@@ -1,14 +1,14 @@
-//! The numerator and the denominator of softmax, row by row; the division comes after the product with V, where there
-//! are fewer columns (or before: the caller chooses).
+//! Softmax's numerator and denominator, row by row. The division comes after the product with V, where there are fewer
+//! columns, or before it: the caller chooses.
 //!
-//! Scores come in units of log 2 (the factor log₂e is folded into the query weights), so that e^(s−max) = 2^−y with
-//! y = max − s. The maximum is taken of scores rounded to 2^−3: any number close to the maximum serves, because
+//! Scores come in units of log 2 (the factor log₂e is folded into the query weights), so that e^(s−max) = 2^−y with y =
+//! max − s. The maximum is taken over scores rounded to 2^−3: any number close to the maximum will do, because
 //! numerator and denominator shrink alike.
 //!
-//! Cost an element: one comparison of 14 bits and one multiplexer (maximum), one comparison of 13 bits, one
-//! [`exp2_negative`] and one multiplexer (clipping), one extension. A chain of comparisons has digits of four bits and
-//! then of three, so that 14 bits are the widest before one more. Source of the structure: BumbleBee (NDSS 2025) §V-B;
-//! the exponential is our own.
+//! Cost per element: one comparison of 14 bits and one multiplexer (maximum), one comparison of 13 bits, one
+//! [`exp2_negative`] and one multiplexer (clipping), one extension. A comparison chain has digits of four bits, then
+//! three, so 14 bits is the most before it needs another digit. The structure is from BumbleBee (NDSS 2025) §V-B; the
+//! exponential is our own.
 
 use super::exp2::{OFFSET, OUT, Y, exp2_negative, exp2_negative_cost};
 use super::{Format, narrow};
@@ -21,18 +21,18 @@ use crate::gadget::{
 };
 use crate::share::Share;
 
-/// Scores s·log₂e: |s·log₂e| < 2^9, 12 fraction bits, and room for a difference of two.
+/// Scores s·log₂e: |s·log₂e| < 2^9, 12 fraction bits, and room for a difference of two scores.
 pub const SCORES: Format = Format::new(23, Y.frac);
-/// The operand of the maximum.
+/// The format in which the maximum is taken.
 const COARSE: Format = Format::new(14, 3);
 /// Above this, 2^−y counts as zero: from somewhere in [15.75, 16) on.
 const CLIP: f64 = 15.875;
 /// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/8, and CLIP + 1/8 = 16.
 const CLIP_DROP: u32 = 10;
 
-/// 2^(s − max) of every element of rows of `widths` scores in [`SCORES`], one row after another, up to one common
-/// factor a row between 2^(−1/8) and 2^(1/8), as the maximum is off by less than 1/8; result in `to`, not negative,
-/// at most 1.092.
+/// 2^(s − max) for every element of rows of `widths` scores in [`SCORES`], one row after another, up to a common factor
+/// per row between 2^(−1/8) and 2^(1/8), as the maximum is off by less than 1/8. The result is in `to`, non-negative
+/// and at most 1.092.
 pub fn exponentials(
     ctx: &mut Ctx,
     scores: &Share,
@@ -49,7 +49,7 @@ pub fn exponentials(
         .sub(scores)
         .add_public(party, SCORES.signed(OFFSET));
 
-    // Of y beyond 16 it is any number. First, because it ends with a message of each party to the other.
+    // For y beyond 16 the result is arbitrary. Comes first because it ends with a message from each party to the other.
     let e = exp2_negative(ctx, &y.reduce_to(Y.ring))?;
     let inside = less_than_public(
         ctx,
@@ -69,9 +69,9 @@ fn rows_of(widths: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// The function that the protocol computes in place of softmax, in the clear and without its roundings: exponentials
-/// below 2^−13.75 of the row's largest count as zero (in the protocol from somewhere in a quarter of a bit about that
-/// on). `row` are scores in natural units.
+/// The function that the protocol computes in place of softmax, in the clear and without rounding: exponentials below
+/// 2^−13.75 of the row's largest count as zero (in the protocol, from somewhere in a quarter of a bit around that).
+/// `row` holds scores in natural units.
 pub fn approximation(row: &mut [f64]) {
     let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for s in row.iter_mut() {
@@ -129,7 +129,7 @@ mod tests {
         let mut next = SecretRng::insecure_from_seed(13);
         let mut words = Vec::new();
         for _ in 0..rows {
-            // From 16 units of log 2 below on, to as far as scores can be apart.
+            // From 16 units of log 2 below the maximum to as far as scores can be apart.
             let mut row = |i: usize| match i {
                 0 => 400.0,
                 _ => 384.0 - (next.next_u64() % (890 << 6)) as f64 / 64.0,
@@ -145,7 +145,7 @@ mod tests {
         let mut units = 0;
         for (i, e) in reveal(&a.unwrap(), &b.unwrap()).into_iter().enumerate() {
             let far = i % cols > 0;
-            // The truncation of 0 is a unit once in 2^14.
+            // The truncation of 0 gives a unit once in 2^14.
             assert!(!far || e <= 1, "{i}: {}", to.decode(e));
             units += u64::from(far) * e;
             assert!(far || to.decode(e) > 0.9, "{i}");
@@ -175,7 +175,7 @@ mod tests {
             .iter()
             .map(|&w| to.decode(w))
             .collect();
-        // Next to nothing is left of what is cut off, and roundings are of 2^−14: twenty come to 2·10^−4 or so.
+        // Almost nothing is lost by clipping, and rounding errors are 2^−14: twenty add up to about 2·10^−4.
         let most = 9e-4;
         for r in 0..rows {
             let (s, e) = (&s[r * cols..][..cols], &e[r * cols..][..cols]);

@@ -1,5 +1,5 @@
-//! The functions of a layer over the real source of correlations, against the clear: each within the bound that its own
-//! test has over ideal ones.
+//! A layer's functions over the real source of correlations, compared with the clear: each within the bound that its
+//! own test has over ideal correlations.
 
 use super::Format;
 use super::curve::{GELU_EIGHT, curve_scaled};
@@ -11,7 +11,7 @@ use crate::ctx::Ctx;
 use crate::share::{Ring, Share};
 use crate::testing::{reveal, run_pair_over_ferret, share};
 
-/// What a party puts in and takes out.
+/// A party's inputs or outputs.
 struct Six {
     weights: Share,
     scores: Share,

@@ -1,8 +1,8 @@
 //! The bits of a shared value, prefix-OR, and the position of its highest one.
 //!
-//! Bits: x_c + x_s as a carry look-ahead adder over (g, p) = (a ∧ b, a ⊕ b) of single bits, with all carries, by
-//! Sklansky's prefix tree: ⌈log₂ m⌉ levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a
-//! row), so rounds are what counts. Prefix-OR is the same tree over ANDs of complements.
+//! Bits: x_c + x_s by a carry look-ahead adder over (g, p) = (a ∧ b, a ⊕ b) of single bits, with all carries from
+//! Sklansky's prefix tree: ⌈log₂ m⌉ levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (one sum
+//! per row), where rounds are what counts. Prefix-OR is the same tree over ANDs of complements.
 
 use super::compare::{less_than_public, less_than_public_cost};
 use super::planes::{bit_planes, plane_share, planes};
@@ -12,14 +12,14 @@ use crate::error::{TwopcError, expect_at_least, expect_len};
 use crate::ot::triple;
 use crate::share::{BitShare, Ring, SecretWords, Share};
 
-/// One level of a prefix tree: nodes (i, j), in which place i takes in the span of place j; first the `open` ones,
-/// whose own span does not reach place 0 yet.
+/// One level of a prefix tree. In node (i, j) place i absorbs the span of place j. The `open` nodes, whose own span
+/// does not reach place 0 yet, come first.
 struct Level {
     nodes: Vec<(usize, usize)>,
     open: usize,
 }
 
-/// Sklansky's tree over `places` places. At span s the places with bit s set take in the finished block before theirs.
+/// Sklansky's tree over `places` places. At span s the places with bit s set absorb the finished block before theirs.
 fn sklansky(places: usize) -> Vec<Level> {
     let spans = std::iter::successors(Some(1), |s| Some(2 * s)).take_while(|s| *s < places);
     let level = |span: usize| {
@@ -87,17 +87,17 @@ pub fn prefix_or_cost(n: usize, places: usize) -> Cost {
     nodes.map(|n| triple::and_words_cost(words * n, 0)).sum()
 }
 
-/// y_i = bits_i ∨ bits_{i+1} ∨ … ∨ the last: from the highest place down.
+/// y_i = bits_i ∨ bits_{i+1} ∨ … ∨ the last, from the highest place down.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless all vectors have one length.
+/// [`TwopcError::Misuse`] unless all vectors have the same length.
 pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, TwopcError> {
     let me = ctx.party();
     let n = bits.first().map_or(0, BitShare::len);
     for b in bits {
         expect_len("prefix_or", "bits", b.len(), n)?;
     }
-    // none[k]: no one at the k highest places so far.
+    // none[k]: no one bit among the k highest places so far.
     let mut none: Vec<BitShare> = bits.iter().rev().map(|b| b.not_by(me)).collect();
     for Level { nodes, .. } in sklansky(bits.len()) {
         let side = |places: &mut dyn Iterator<Item = usize>| {
@@ -116,7 +116,7 @@ pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, Twop
     Ok(none.iter().rev().map(|b| b.not_by(me)).collect())
 }
 
-/// Up to how many elements [`leading_one`] compares with all powers of two at once.
+/// Up to this many elements, [`leading_one`] compares with all powers of two at once.
 const FEW: usize = 16;
 
 /// Cost of [`leading_one`] of `n` elements of `ring`.
@@ -127,8 +127,8 @@ pub fn leading_one_cost(n: usize, ring: Ring) -> Cost {
     }
 }
 
-/// As [`highest_one`] for integers of 0 .. 2^(ℓ−1): ℓ − 1 vectors. Of few, comparisons with all powers of two take half
-/// the rounds, and no more bytes than planes of bits that are mostly empty.
+/// [`highest_one`] for integers in 0 .. 2^(ℓ−1): ℓ − 1 vectors. For few elements, comparing with all powers of two
+/// takes half the rounds, and no more bytes than mostly empty bit planes.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] in a ring of fewer than two bits.
@@ -156,8 +156,8 @@ pub fn highest_one_cost(n: usize, bits: u32) -> Cost {
     to_bits_cost(n, bits) + prefix_or_cost(n, bits as usize)
 }
 
-/// For each x (as an integer of 0 .. 2^ℓ) the one-hot vector of its highest one: ℓ vectors of n bits, least significant
-/// place first; all zero for x = 0. Exact.
+/// For each x (an integer in 0 .. 2^ℓ) the one-hot vector of its highest one bit: ℓ vectors of n bits, least
+/// significant place first; all zero for x = 0. Exact.
 pub fn highest_one(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
     let bits = to_bits(ctx, x)?;
     let reached = prefix_or(ctx, &bits)?;

@@ -1,4 +1,4 @@
-//! AND and OR of shared bits, of two or of many.
+//! AND and OR of two or more shared bits.
 
 use super::planes::plane_share;
 use crate::cost::Cost;
@@ -41,10 +41,10 @@ pub fn all_cost(n: usize, places: usize) -> Cost {
     cost
 }
 
-/// The AND of all vectors, in a tree of depth ⌈log₂⌉ of their number.
+/// The AND of all vectors, by a tree of depth ⌈log₂⌉ of their number.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless there is one and all have one length.
+/// [`TwopcError::Misuse`] unless there is at least one vector and all have the same length.
 pub fn all(ctx: &mut Ctx, bits: &[BitShare]) -> Result<BitShare, TwopcError> {
     expect_at_least("all", "vectors", bits.len() as u64, 1)?;
     let n = bits[0].len();

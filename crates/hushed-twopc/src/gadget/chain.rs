@@ -1,15 +1,15 @@
 //! Carries of x_c + x_s by a chain of look-ups, for many elements.
 //!
-//! The places are cut into digits, lowest first. One party holds a table of a digit, the other chooses a place in it:
-//! with the chooser's bits a of the digit, the holder's b, and the carry into the digit shared as c ⊕ c′, the holder's
-//! table has at place (a, c) the bits \[a + b + (c ⊕ c′) ≥ 2^w\], so that one look-up gives shares of the carry out of
-//! the digit; for digits of the wanted bits, of the carries into each place after its first. No digit is compared for
-//! itself, only whole prefixes, and nothing is tested for equality.
+//! The places are cut into digits, lowest first. For each digit one party holds a table and the other chooses an entry.
+//! Let a be the chooser's bits of the digit, b the holder's, and c ⊕ c′ the shared carry into the digit. At place (a,
+//! c) the holder's table has the bits \[a + b + (c ⊕ c′) ≥ 2^w\], so one look-up gives shares of the carry out of the
+//! digit and, for digits of wanted bits, of the carries into each place after its first. No digit is compared on its
+//! own, only whole prefixes, and nothing is tested for equality.
 //!
-//! Roles alternate: who held the table of a digit has its share of the carry before the chooser has, chooses in the
-//! next digit, and sends entries and choice in one message. Either party begins for half of the words, so both send at
-//! every step. Rounds: digits + 1. An element's digit of w bits takes w + 1 OTs (w for the lowest); a tree over leaves
-//! of one bit ([`super::compare`]) takes 3·w, in fewer rounds where there are many places.
+//! Roles alternate: the holder of a digit's table has its share of the carry before the chooser does, so it chooses in
+//! the next digit and sends entries and choice in one message. Each party begins for half of the words, so both send at
+//! every step. Rounds: digits + 1. A digit of w bits takes w + 1 OTs per element (w for the lowest digit); a tree over
+//! single-bit leaves ([`super::compare`]) takes 3·w, in fewer rounds where there are many places.
 
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -21,9 +21,9 @@ use hushed_net::{Kind, Party};
 
 const STEP: Kind = Kind(0x0350);
 
-/// The most bits of the lowest digit, into which nothing is carried, and of the others below the wanted bits.
+/// The most bits of the lowest digit, which has no carry in, and of the other digits below the wanted bits.
 const WIDTHS: [usize; 2] = [4, 3];
-/// The most bits of a digit of the wanted bits: three take fewer OTs, and half as many bytes again.
+/// The most bits of a digit of wanted bits: three would take fewer OTs, but half as many bytes again.
 const WANTED: usize = 2;
 
 /// A digit of the sum.
@@ -32,9 +32,9 @@ struct Digit {
     /// Its lowest place.
     place: usize,
     width: usize,
-    /// Whether a carry comes in.
+    /// Whether it has a carry in.
     carried: bool,
-    /// Whether the carries into its places are wanted besides the one out of it.
+    /// Whether the carries into its places are wanted as well as the carry out.
     all: bool,
 }
 
@@ -48,7 +48,7 @@ impl Digit {
     }
 }
 
-/// Cuts `places` into digits, lowest first, those from place `wanted` on for all carries.
+/// Cuts `places` into digits, lowest first. Digits from place `wanted` on give all their carries.
 fn digits(places: usize, wanted: usize) -> Vec<Digit> {
     let lowest = wanted.min(WIDTHS[0]);
     let parts = [
@@ -70,7 +70,7 @@ fn digits(places: usize, wanted: usize) -> Vec<Digit> {
     parts.into_iter().flat_map(cut).collect()
 }
 
-/// Rounds of a chain over so many places for one carry.
+/// Rounds of a chain over this many places for one carry.
 pub(super) fn rounds(places: usize) -> u64 {
     1 + digits(places, places).len() as u64
 }
@@ -79,13 +79,13 @@ pub(super) fn rounds(places: usize) -> u64 {
 pub(super) fn carries_cost(words: usize, places: usize, wanted: usize) -> Cost {
     let halves = [words.div_ceil(2), words / 2];
     let digits = digits(places, wanted);
-    // Half h of the words is chosen for by the client in digit k if h + k is even.
+    // The client chooses in digit k for half h of the words if h + k is even.
     let by_client = |half: usize, k: usize| (half + k).is_multiple_of(2);
     let mut cost = Cost::ZERO;
     for step in 0..=digits.len() {
         let mut sent = [0u64; 2];
         for (half, words) in halves.into_iter().enumerate() {
-            // Who chooses in this digit held the table of the one before.
+            // The chooser in this digit held the table of the one before.
             let sender = usize::from(!by_client(half, step));
             if let Some(k) = step.checked_sub(1) {
                 sent[sender] += 8 * digits[k].shape(words).entry_words() as u64;
@@ -105,8 +105,8 @@ pub(super) fn carries_cost(words: usize, places: usize, wanted: usize) -> Cost {
     cost
 }
 
-/// XOR shares of the carries into places `wanted` + 1 to `places`, or of the carry out of all `places` if `wanted` is
-/// `places`; before them, of the carry into place `wanted` unless that is 0. `own` has this party's planes, `words`
+/// XOR shares of the carries into places `wanted` + 1 to `places`, preceded by the carry into place `wanted` unless
+/// that is 0; if `wanted` is `places`, of the carry out of all `places` alone. `own` has this party's planes, `words`
 /// words each.
 pub(super) fn carries(
     ctx: &mut Ctx,
@@ -156,7 +156,7 @@ pub(super) fn carries(
     let mut out = Vec::new();
     for ((digit, first), second) in digits.iter().zip(&first).zip(&second) {
         let outputs = digit.shape(0).outputs;
-        // A carry in the middle of the places below is of no use.
+        // Carries in the middle of the lower places are not needed.
         if !digit.all && digit.place + digit.width < wanted {
             continue;
         }
@@ -171,12 +171,12 @@ pub(super) fn carries(
     Ok(out)
 }
 
-/// The first or the second half of the words, as one party sees it.
+/// The first or second half of the words, as one party sees it.
 struct Half {
     number: usize,
     first: usize,
     len: usize,
-    /// For each digit one of them, as the party's role is.
+    /// Per digit one of these two is set, according to the party's role.
     choosers: Vec<Option<Chooser>>,
     holders: Vec<Option<Holder>>,
     /// The peer's last choice.
@@ -223,7 +223,7 @@ impl Half {
         Ok(())
     }
 
-    /// This half's words of the digit's bits of this party.
+    /// This party's bits of the digit, for this half's words.
     fn bits(&self, digit: &Digit, own: &[u64], words: usize) -> SecretWords {
         let mut bits = SecretWords::with_room(digit.width * self.len);
         for place in digit.place..digit.place + digit.width {
@@ -232,13 +232,13 @@ impl Half {
         bits
     }
 
-    /// The last output of the digit before: the share of the carry into digit `k`.
+    /// The last output of the previous digit: the share of the carry into digit `k`.
     fn carry_in(&self, k: usize) -> &[u64] {
         let before = k.checked_sub(1).and_then(|k| self.shares.get(k));
         before.map_or(&[], |shares| &shares[shares.len() - self.len..])
     }
 
-    /// Entries of the digit before, then the choice in this one.
+    /// Appends the entries of the previous digit, then the choice in this one.
     fn speak(
         &mut self,
         step: usize,
@@ -268,7 +268,7 @@ impl Half {
             let digit = &digits[step];
             let mut place = self.bits(digit, own, words);
             if digit.carried {
-                // Not `extend`: the bits have no room for it, and growing leaves a copy behind.
+                // Not `extend`: the bits have no spare capacity, and growing would leave a copy behind.
                 let bits = std::mem::replace(&mut place, SecretWords::with_room(0));
                 place = SecretWords::with_room(bits.len() + self.len);
                 place.extend_from_slice(&bits);
@@ -278,7 +278,7 @@ impl Half {
         }
     }
 
-    /// Words that the peer sends for this half.
+    /// Number of words that the peer sends for this half.
     fn heard(&self, step: usize, digits: &[Digit]) -> usize {
         let entries = step.checked_sub(1).map(|k| &digits[k]);
         entries.map_or(0, |d| d.shape(self.len).entry_words())
@@ -287,7 +287,7 @@ impl Half {
                 .map_or(0, |d| d.shape(self.len).choice_words())
     }
 
-    /// What [`Half::speak`] of the peer sent.
+    /// Reads what the peer's [`Half::speak`] sent.
     fn listen(&mut self, step: usize, digits: &[Digit], message: &[u64]) {
         let mut choice = message;
         if let Some(k) = step.checked_sub(1)
@@ -301,13 +301,13 @@ impl Half {
     }
 }
 
-/// The holder's tables of one word of elements: its bits `b` of the digit, and its share of the carry.
+/// The holder's tables for one word of elements, from its bits `b` of the digit and its share of the carry.
 fn fill(digit: &Digit, b: [u64; 4], carry: Option<u64>, row: &mut Tables) {
     let from = if digit.all { 1 } else { digit.width };
     for width in from..=digit.width {
         let output = width - from;
         let top = (1 << width) - 1;
-        // [b = v] for all v.
+        // [b = v] for every v.
         let mut is = [0u64; 16];
         is[0] = u64::MAX;
         for (k, bit) in b.iter().take(width).enumerate() {
@@ -316,7 +316,7 @@ fn fill(digit: &Digit, b: [u64; 4], carry: Option<u64>, row: &mut Tables) {
                 is[v] &= !bit;
             }
         }
-        // [b ≥ 2^w − a], from a = 0 on.
+        // [b ≥ 2^w − a], for a from 0 up.
         let mut reached = 0;
         for a in 0..=top {
             if a > 0 {

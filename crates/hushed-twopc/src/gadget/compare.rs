@@ -1,24 +1,24 @@
-//! Most significant bit of a shared value, and comparison with public thresholds.
+//! The most significant bit of a shared value, and comparison with public thresholds.
 //!
-//! x = x_c + x_s mod 2^ℓ. The top bit of x is the XOR of the two top bits and of the carry out of the lower m = ℓ − 1
-//! bits. There are two ways to it.
+//! x = x_c + x_s mod 2^ℓ. The top bit of x is the XOR of the two top bits and the carry out of the lower m = ℓ − 1
+//! bits. There are two ways to compute the carry.
 //!
-//! **A chain** of look-ups ([`super::chain`]) takes the fewest OTs: for many elements, and where it takes no more
-//! rounds.
+//! **A chain** of look-ups ([`super::chain`]) takes the fewest OTs. It is used for many elements, and wherever it takes
+//! no more rounds.
 //!
 //! **A tree** over bits takes the fewest rounds. With g_i = a_i ∧ b_i (a bit of each party: one OT) and p_i = a_i ⊕ b_i
-//! (local), the carry is the combination of all (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), done as a tree of
-//! depth ⌈log₂ m⌉ in which neighbours merge; the two ANDs of a node share the factor p, so a node costs 3 opened bits a
+//! (local), the carry is the combination of all (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), computed by a tree of
+//! depth ⌈log₂ m⌉ that merges neighbours. The two ANDs of a node share the factor p, so a node costs 3 opened bits per
 //! party, and 2 where p·p′ is not needed: at the lowest place of each level (Brent–Kung carry look-ahead; GMW on silent
 //! triples as in SecONNds).
 //!
-//! | ℓ = 17 | rounds | bits an element | OTs |
+//! | ℓ = 17 | rounds | bits per element | OTs |
 //! |---|---|---|---|
 //! | chain | 6 | 95 | 20 |
 //! | tree | 5 | 114 | 46 |
 //!
-//! Trees over leaves of several bits, each compared for itself and tested for equality, are not used: they are the
-//! subject of a patent (US 12346830). All elements go through together, 64 a word.
+//! Trees over leaves of several bits, each leaf compared and tested for equality, are not used: they are the subject of
+//! a patent (US 12346830). All elements go through together, 64 per word.
 
 use super::chain;
 use super::planes::{bit_planes, plane_share, planes};
@@ -28,11 +28,11 @@ use crate::error::{TwopcError, expect_at_least, expect_at_most};
 use crate::ot::triple;
 use crate::share::{BitShare, Ring, SecretWords, Share};
 
-/// From how many elements on a comparison is a chain, whatever its rounds: what the tree's further OTs cost is then
-/// more than a few latencies of a wide-area network.
+/// From this many elements on a comparison is a chain, whatever its rounds: the tree's additional OTs then cost more
+/// than a few latencies of a wide-area network.
 const MANY: usize = 4096;
 
-/// Whether `n` elements of `places` bits below the highest go through a chain.
+/// Whether `n` elements with `places` bits below the highest go through a chain.
 fn chained(n: usize, places: usize) -> bool {
     places > 1 && (n >= MANY || chain::rounds(places) <= tree_rounds(places))
 }
@@ -41,7 +41,7 @@ fn tree_rounds(places: usize) -> u64 {
     1 + u64::from(places.next_power_of_two().ilog2())
 }
 
-/// Cost of [`msb`] of `n` elements of `bits` bits.
+/// Cost of [`msb`] for `n` elements of `bits` bits.
 pub fn msb_cost(n: usize, bits: u32) -> Cost {
     let (words, places) = (n.div_ceil(64), bits as usize - 1);
     match chained(n, places) {
@@ -90,7 +90,7 @@ fn carry_out(
     while g.len() > words {
         let places = g.len() / words;
         let nodes = places / 2;
-        // The lowest node comes last: the only one without a second product.
+        // The lowest node, the only one without a second product, comes last.
         let order = || (1..nodes).chain([0]);
         let p_high = planes(&p, words, order().map(|k| 2 * k + 1));
         let g_low = planes(&g, words, order().map(|k| 2 * k));
@@ -106,7 +106,7 @@ fn carry_out(
                 *out = h ^ z;
             }
         }
-        // Place 0 of p is read by nobody: its node never is the higher one of a pair.
+        // Place 0 of p is never read: its node is never the higher one of a pair.
         next_p[words..nodes * words].copy_from_slice(&pp);
         if places % 2 == 1 {
             let (from, to) = ((places - 1) * words, nodes * words);
@@ -129,12 +129,12 @@ pub fn less_than_public_cost(
     msb_cost(n * thresholds, keep_bits.min(ring.bits() - drop_bits))
 }
 
-/// For each threshold t the bits 1{x < t}, x and t as signed numbers; all thresholds in the same rounds.
+/// For each threshold t the bits 1{x < t}, with x and t signed; all thresholds go through in the same rounds.
 ///
 /// Each party drops the `drop_bits` lowest bits of its share of x − t and keeps the next `keep_bits` (fewer if the ring
-/// has fewer). The caller guarantees that |x − t| + 2^drop_bits < 2^(drop_bits + keep_bits − 1), or that nothing but
-/// the lowest bits is dropped. With d = `drop_bits` the answer is right unless |x − t| < 2^(d−1), where it is 1 with a
-/// probability that falls from 1 to 0 over that interval, ½ at x = t; with d = 0 it is exact.
+/// has fewer). The caller guarantees that |x − t| + 2^drop_bits < 2^(drop_bits + keep_bits − 1), or that only the
+/// lowest bits are dropped. With d = `drop_bits` the answer is right unless |x − t| < 2^(d−1). In that interval it is 1
+/// with a probability that falls from 1 to 0, ½ at x = t. With d = 0 it is exact.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless `drop_bits` is below ℓ and `keep_bits` at least 1.
@@ -160,12 +160,11 @@ pub fn less_than_public(
     Ok((0..thresholds.len()).map(part).collect())
 }
 
-/// Shares of x/2^d − ½ (d = `drop_bits`; x itself for d = 0) in a ring of `keep_bits` bits, rounded up or down at
-/// random and right on average: the sign is that of x unless |x| < 2^(d−1). Local.
+/// Shares of x/2^d − ½ (d = `drop_bits`; x itself for d = 0) in a ring of `keep_bits` bits, with unbiased random
+/// rounding: the sign is that of x unless |x| < 2^(d−1). Local.
 ///
-/// The two floors lose (f_c + f_s)/2^d with f_c + f_s in 0 ..= 2^(d+1) − 2; putting 2^d − 1 back makes the sum the
-/// floor or the ceiling of the quotient. Taking 2^(d−1) off first moves the interval in which the sign is a matter of
-/// chance to the middle.
+/// The two floors lose (f_c + f_s)/2^d with f_c + f_s in 0 ..= 2^(d+1) − 2; adding 2^d − 1 back makes the sum the floor
+/// or the ceiling of the quotient. Subtracting 2^(d−1) first centres the interval in which the sign is random.
 pub(super) fn coarse(
     ctx: &Ctx,
     x: &Share,

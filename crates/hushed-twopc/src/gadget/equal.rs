@@ -1,11 +1,11 @@
 //! Equality of shared values, exact.
 //!
-//! x = x_c + x_s is zero iff x_c = −x_s: all bits of x_c ⊕ (−x_s) are zero. The bits are local; their complements are
-//! ANDed in a tree of depth ⌈log₂ ℓ⌉. Bits an element: 2(ℓ − 1) each way.
+//! x = x_c + x_s is zero iff x_c = −x_s, that is, iff all bits of x_c ⊕ (−x_s) are zero. The bits are local; their
+//! complements are ANDed in a tree of depth ⌈log₂ ℓ⌉. Bits per element: 2(ℓ − 1) each way.
 //!
-//! [`one_hot`] tests an id that neither party knows against all numbers below a bound (a vocabulary) at once: its bits,
-//! then outer products of the one-hot vectors of its halves, so that the last level is one AND an entry instead of ℓ
-//! − 1. BumbleBee (NDSS 2025, §VI) runs one equality an entry.
+//! [`one_hot`] tests an id that neither party knows against all numbers below a bound (a vocabulary) at once: it takes
+//! the id's bits, then outer products of the one-hot vectors of its halves, so that the last level is one AND per entry
+//! instead of ℓ − 1. BumbleBee (NDSS 2025, §VI) runs one equality per entry.
 
 use super::bits::{to_bits, to_bits_cost};
 use super::boolean::{and, and_cost};
@@ -48,7 +48,7 @@ pub fn is_zero(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
     Ok(plane_share(&same, n))
 }
 
-/// Cost of [`equal`] of `n` pairs of `bits` bits.
+/// Cost of [`equal`] for `n` pairs of `bits` bits.
 pub fn equal_cost(n: usize, bits: u32) -> Cost {
     is_zero_cost(n, bits)
 }
@@ -56,7 +56,7 @@ pub fn equal_cost(n: usize, bits: u32) -> Cost {
 /// 1{x = y} for each pair.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless length and ring agree.
+/// [`TwopcError::Misuse`] unless the lengths and rings agree.
 pub fn equal(ctx: &mut Ctx, x: &Share, y: &Share) -> Result<BitShare, TwopcError> {
     let bits = |s: &Share| s.ring().bits() as usize;
     expect_len("equal", "elements", y.len(), x.len())?;
@@ -76,8 +76,8 @@ pub fn one_hot_cost(n: usize, bits: u32, count: usize) -> Cost {
     to_bits_cost(n, bits) + outer(n, bits as usize, count)
 }
 
-/// The rows 1{x = 0}, 1{x = 1}, … 1{x = count − 1} of each number x of 0 .. 2^ℓ: n × count bits, row by row; a row is
-/// zero if x ≥ count. Exact. Sends 4 bits an entry and little more.
+/// The row 1{x = 0}, 1{x = 1}, … 1{x = count − 1} of each number x in 0 .. 2^ℓ: n × count bits, row by row; a row is
+/// zero if x ≥ count. Exact. Sends little more than 4 bits per entry.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless `count` is 1 to 2^ℓ and ℓ at most 32.

@@ -1,13 +1,13 @@
 //! Row maxima by a tournament with approximate comparison.
 //!
-//! A match of a and b keeps a + 1{a < b}·(b − a). Comparison drops low bits
-//! ([`less_than_public`](super::less_than_public)): a match can be lost by less than 2^(drop_bits−1), so the winner of
-//! ⌈log₂ cols⌉ levels is at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum, and is always one of the row's
-//! elements. That is all a softmax needs, which only wants its arguments not to be large. Where nothing is dropped,
-//! more than two meet at once where that saves messages ([`super::pairs`]): of rows of one width, and of rows that are
-//! nearly so, such as those of a few tokens behind a long text, which repeat an own number. [`argmax_levels`]
-//! carries the column along: its multiplexer selects both in one message, so that it costs no further round. It keeps
-//! what every level had, because the second largest is among those that the largest has met.
+//! A match of a and b keeps a + 1{a < b}·(b − a). The comparison drops low bits
+//! ([`less_than_public`](super::less_than_public)), so a match can be lost by less than 2^(drop_bits−1). The winner of
+//! ⌈log₂ cols⌉ levels is always an element of its row, at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum. That is
+//! enough for a softmax, which only needs its arguments not to be large. Where nothing is dropped, more than two
+//! elements meet at once where that saves messages ([`super::pairs`]): in rows of equal width, and in rows of nearly
+//! equal width (such as those of a few tokens behind a long text), which are padded by repeating an element.
+//! [`argmax_levels`] carries the column along: its multiplexer selects both in one message, at no further round. It
+//! keeps the elements of every level, because the second largest is among those that the largest has met.
 
 use super::compare::{coarse, msb, msb_cost};
 use super::pairs::{largest, largest_cost, price};
@@ -30,8 +30,7 @@ pub fn max_of_rows_cost(widths: &[usize], ring: Ring, drop_bits: u32, keep_bits:
     }
 }
 
-/// The width to which rows are filled up, if nothing of their numbers is dropped in comparisons, and a tournament is
-/// not cheaper.
+/// The width to which rows are padded, if comparisons drop nothing and a tournament is not cheaper.
 fn exact_rows_of(widths: &[usize], ring: Ring, bits: (u32, u32)) -> Option<usize> {
     let (drop_bits, keep_bits) = bits;
     let widest = *widths.iter().max()?;
@@ -46,7 +45,7 @@ fn exact_rows_of(widths: &[usize], ring: Ring, bits: (u32, u32)) -> Option<usize
     (same || cheaper()).then_some(widest)
 }
 
-/// Rows of `widths` elements as rows of `cols`: the last of each is repeated.
+/// Pads rows of `widths` elements to `cols`, repeating the last element of each.
 fn filled(x: &Share, widths: &[usize], cols: usize) -> Share {
     if x.len() == widths.len() * cols {
         return x.clone();
@@ -76,7 +75,7 @@ pub fn max_rows(
     max_of_rows(ctx, x, &vec![cols; rows], drop_bits, keep_bits)
 }
 
-/// As [`max_rows`], of rows that have `widths` elements each, one after another. The levels are those of the widest.
+/// [`max_rows`] for rows of `widths` elements each, one after another. The number of levels is that of the widest.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless x has Σ widths elements, each width is ≥ 1, drop_bits < ℓ and keep_bits ≥ 1.
@@ -104,11 +103,11 @@ pub fn largest_of_few_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
     largest_cost(rows, cols, ring, 2)
 }
 
-/// The largest of each row of x (rows × cols, signed), and what goes with it: of `with`, in the ring of x, as many
-/// elements. Exact; of equal ones any one may be it. Differences within a row must be below 2^(ℓ−1).
+/// The largest of each row of x (rows × cols, signed), and the element of `with` at the same place; `with` has the size
+/// and ring of x. Exact; among equals any one may be chosen. Differences within a row must be below 2^(ℓ−1).
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless x and `with` have rows × cols elements and one ring, and cols ≥ 1.
+/// [`TwopcError::Misuse`] unless x and `with` have rows × cols elements and the same ring, and cols ≥ 1.
 pub fn largest_of_few(
     ctx: &mut Ctx,
     x: &Share,
@@ -132,12 +131,12 @@ pub fn argmax_levels_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
 }
 
 /// The levels of an exact tournament, each with its elements and their columns, both in the ring of x: from x itself,
-/// `cols` a row, to the largest, one a row; of equal elements any one may win. In a level of w a row number j meets
-/// number j + ⌊w/2⌋, and the winner is number j of the next; with an odd w the last one rests and is the last of the
-/// next as well. Differences within a row must be below 2^(ℓ−1).
+/// `cols` per row, to the largest, one per row; among equals any one may win. In a level of width w, number j of a row
+/// meets number j + ⌊w/2⌋, and the winner is number j of the next level; with an odd w the last one rests and is the
+/// last of the next level too. Differences within a row must be below 2^(ℓ−1).
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless x has rows × cols elements, cols ≥ 1, and the columns' numbers fit the ring.
+/// [`TwopcError::Misuse`] unless x has rows × cols elements, cols ≥ 1, and the column numbers fit the ring.
 pub fn argmax_levels(
     ctx: &mut Ctx,
     x: &Share,
@@ -159,8 +158,8 @@ pub fn argmax_levels(
     Ok(levels)
 }
 
-/// The tournament over the first of `all`; the others go with it. Comparisons drop and keep these `bits`. `before` sees
-/// what goes into each level.
+/// The tournament over the first of `all`; the others are carried along. Comparisons drop and keep the given numbers of
+/// bits. `before` sees the input of each level.
 fn tournament<const N: usize>(
     ctx: &mut Ctx,
     mut all: [Share; N],
@@ -191,15 +190,15 @@ fn tournament<const N: usize>(
 /// A level of the tournament: in a row of w elements, number j meets number j + ⌊w/2⌋; with an odd w the last one
 /// rests.
 struct Level {
-    /// Places of the matches' first and second elements.
+    /// Places of the first and second elements of the matches.
     a: Vec<usize>,
     b: Vec<usize>,
-    /// What the next level has, among all winners and then all elements of this one.
+    /// Places of the next level's elements in the concatenation of all winners and all elements of this level.
     kept: Vec<usize>,
 }
 
 impl Level {
-    /// Of rows of these widths, which become those after it.
+    /// A level for rows of these widths, which are updated to those after it.
     fn new(widths: &mut [usize]) -> Self {
         let matches: usize = widths.iter().map(|width| width / 2).sum();
         let (mut a, mut b, mut kept) = (Vec::new(), Vec::new(), Vec::new());
@@ -274,7 +273,7 @@ mod tests {
         }
     }
 
-    /// The largest of each row of these widths.
+    /// The largest of each row, for rows of these widths.
     fn maxima(mut x: &[i64], widths: &[usize]) -> Vec<i64> {
         let row = |width: &usize| {
             let row = x.split_off(..*width).unwrap();
@@ -301,7 +300,7 @@ mod tests {
         assert_eq!(reveal_signed(&y0, &y1), maxima(&x, &widths));
     }
 
-    /// Rows of a few tokens behind a long text are filled up to the widest; those of a whole text are not.
+    /// Rows of a few tokens behind a long text are padded to the widest; those of a whole text are not.
     #[test]
     fn rows_of_nearly_one_width() {
         let (ring, full) = (Ring::new(17), (0, 17));
@@ -321,7 +320,7 @@ mod tests {
         let mut x: Vec<i64> = (0..n)
             .map(|_| (rng.next_u64() % 60_001) as i64 - 30_000)
             .collect();
-        // The one that is repeated is the largest of the first row, and the least of the second.
+        // The repeated element is the largest of the first row, and the smallest of the second.
         (x[32], x[66]) = (30_001, -30_001);
         let (x0, x1) = share_signed(ring, &x, 1);
         let (y0, y1, stats) = run_counted(
@@ -351,7 +350,7 @@ mod tests {
             let open = |level: usize, k: usize| reveal_signed(&y0[level][k], &y1[level][k]);
             let last = y0.len() - 1;
             let (max, at) = (open(last, 0), open(last, 1));
-            // Every level holds elements of the row with their columns, and the pairing is what the header says.
+            // Every level holds elements of the row with their columns, and they are paired as documented.
             let mut width = cols;
             for level in 0..last {
                 let (now, places) = (open(level, 0), open(level, 1));
@@ -390,7 +389,7 @@ mod tests {
         for (rows, cols) in [(1, 1), (3, 2), (2, 3), (4, 14), (1, 64), (2, 65), (1, 300)] {
             let any = |_| (rng.next_u64() % (2 * largest as u64 + 1)) as i64 - largest;
             let mut x: Vec<i64> = (0..rows * cols).map(any).collect();
-            // Equal ones, and numbers as far apart as they may be.
+            // Equal numbers, and numbers as far apart as allowed.
             x[..cols].fill(3);
             (x[0], x[cols - 1]) = (-largest, largest);
             let with: Vec<i64> = (0..rows * cols).map(|i| (7 * i) as i64).collect();

@@ -1,34 +1,34 @@
-//! Protocols on shares, between OTs and the functions of a model.
+//! Protocols on shares, the layer between OTs and the functions of a model.
 //!
 //! Every function takes the [`Ctx`](crate::ctx::Ctx) first; both parties call it in the same order with the same public
-//! arguments and get their shares of the result. Each has a `…_cost`, which declares what it sends.
-//! All multiplicative steps are simultaneous exchanges: one latency each.
+//! arguments and get their shares of the result. Each has a `…_cost` function that declares what it sends. All
+//! multiplicative steps are simultaneous exchanges, at one latency each.
 //!
-//! | gadget | rounds | bits sent by both, an element of ℓ bits |
+//! | gadget | rounds | bits sent by both parties, per element of ℓ bits |
 //! |---|---|---|
 //! | [`and`], [`or`] | 1 | 4 |
 //! | [`all`] of k bits | ⌈log₂ k⌉ | 4(k−1) |
 //! | [`msb`] of many | 2 + ⌈(ℓ−5)/3⌉ | 19 + 19(ℓ−5)/3 |
 //! | [`msb`] of few | 1 + ⌈log₂(ℓ−1)⌉ | 2(ℓ−1) + 6(ℓ−2) − 2⌈log₂(ℓ−1)⌉ |
-//! | [`less_than_public`] | as [`msb`] of `keep_bits` | as [`msb`], a threshold |
+//! | [`less_than_public`] | as [`msb`] of `keep_bits` | as [`msb`], per threshold |
 //! | [`is_zero`], [`equal()`] | ⌈log₂ ℓ⌉ | 4(ℓ−1) |
-//! | [`one_hot`] | [`to_bits`] and ⌈log₂ ℓ⌉ or one more | 4 an entry, and the shorter rows before |
+//! | [`one_hot`] | [`to_bits`], plus ⌈log₂ ℓ⌉ or one more | 4 per entry, plus the shorter rows before |
 //! | [`mux`] | 1 | 2ℓ + 2 |
 //! | [`select()`] of N values | 2 | 2(N−1)ℓ + 2·log₂ N |
 //! | [`bit_to_arith`] | 1 | ℓ |
 //! | [`truncate()`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
-//! | [`round()`] | as [`msb`] of shift + 1 bits, and 1 | as [`msb`], + to |
+//! | [`round()`] | as [`msb`] of shift + 1 bits, plus 1 | as [`msb`], plus to |
 //! | [`square`] | 1 | (ℓ−1)(ℓ+2)/2 |
 //! | [`mul`] | 1 | ℓ(ℓ+3) |
-//! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |
+//! | [`mul_rows`] | 1 | ℓ(ℓ+1), plus 2ℓ per row |
 //! | [`ole`] | 1 | bits + Σ (ℓ−j) |
 //! | [`tables`] of 2^b entries | 2 | b + (2^b − 1)·ℓ |
 //! | [`max_rows`], [`argmax_levels`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
-//! | [`largest_of_few`], groups of k | for each level [`msb`], [`all`] of k − 1 bits, [`mux`] | those of k(k−1)/2, k − 1 and k − 1 |
-//! | [`pick()`] one of k | 2⌈log₁₆ k⌉ | (k−1)ℓ and some more |
-//! | [`top_bits()`], k of them | as [`msb`] of many below them, and ⌈(k−1)/2⌉ | as [`msb`] below, and 17 for two of them |
-//! | [`to_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |
-//! | [`leading_one`] | of few elements those of one comparison, of others those of [`highest_one`] | of few ℓ − 1 comparisons |
+//! | [`largest_of_few`], groups of k | per level [`msb`], [`all`] of k − 1 bits, [`mux`] | of k(k−1)/2, k − 1, k − 1 |
+//! | [`pick()`] one of k | 2⌈log₁₆ k⌉ | (k−1)ℓ and a little more |
+//! | [`top_bits()`], k of them | as [`msb`] of many below them, plus ⌈(k−1)/2⌉ | as [`msb`] below, plus 17 for two |
+//! | [`to_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits per node of Sklansky's tree |
+//! | [`leading_one`] | few elements: as one comparison; others: as [`highest_one`] | few elements: ℓ − 1 comparisons |
 
 mod bits;
 mod boolean;

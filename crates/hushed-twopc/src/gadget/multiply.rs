@@ -1,12 +1,12 @@
-//! Products of shares by Gilboa's method: one party's value chooses bit by bit, the other's is added in.
+//! Products of shares by Gilboa's method: the bits of one party's value choose, the other party's value is offered.
 //!
 //! a·b = Σ_j 2^j·a_j·b mod 2^ℓ: bit j needs a message of ℓ − j bits. (Gilboa, CRYPTO 1999; at ℓ ≤ 32 it sends no more
-//! than a product under homomorphic encryption does, and costs far less time.) Squares need the one cross product
-//! 2·x_c·x_s, modulo 2^(ℓ−1); either party chooses for half of the elements. Products of two shares need two cross
+//! than a product under homomorphic encryption, and takes far less time.) A square needs the single cross product
+//! 2·x_c·x_s, modulo 2^(ℓ−1); each party chooses for half of the elements. A product of two shares needs two cross
 //! products, one in each direction. In [`mul_rows`] the bits of the row's factor choose, so that one OT serves the
 //! whole row.
 //!
-//! One round each; no truncation: the caller's scale doubles.
+//! One round each. Nothing is truncated: the caller's scale doubles.
 
 use super::planes::bit_planes;
 use super::select::client_chooses;
@@ -59,7 +59,7 @@ pub fn mul_cost(n: usize, ring: Ring) -> Cost {
 /// x_i·y_i mod 2^ℓ.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless length and ring agree.
+/// [`TwopcError::Misuse`] unless the lengths and rings agree.
 pub fn mul(ctx: &mut Ctx, x: &Share, y: &Share) -> Result<Share, TwopcError> {
     mul_rows(ctx, y, x.len(), 1, x)
 }
@@ -70,7 +70,7 @@ pub fn mul_rows_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
     additive::cost(side, side)
 }
 
-/// x_ij·r_i mod 2^ℓ for x of rows × cols, row by row, and r of `rows`. The bits of r choose.
+/// x_ij·r_i mod 2^ℓ for a rows × cols matrix x, row by row, and a vector r of `rows` factors, whose bits choose.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless the lengths and rings agree and a row has 1 to 2^17 elements.
@@ -107,14 +107,15 @@ fn rows_shape(rows: usize, cols: usize, ring: Ring) -> Shape {
     }
 }
 
-/// Cost of [`ole`] of so many products in which the client's values choose, and so many in which the server's do.
+/// Cost of [`ole`] with `by_client` products in which the client's values choose and `by_server` in which the server's
+/// do.
 pub fn ole_cost(by_client: usize, by_server: usize, bits: u32, ring: Ring) -> Cost {
     let shape = |n| Some(Shape::of_values(n, bits, ring.bits()));
     additive::cost(shape(by_client), shape(by_server))
 }
 
-/// Shares modulo 2^ℓ (`ring`) of a_i·b_i, of which each party knows one factor, in both directions: of this party's
-/// `chosen`, whose lowest `bits` bits choose and whose others are zero, and of its `offered`, which are added in.
+/// Shares modulo 2^ℓ (`ring`) of products a_i·b_i where each party knows one factor, in both directions. First those
+/// where this party chooses with `chosen` (values below 2^`bits`), then those where it offers `offered`.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless `bits` is 1 to 64.
@@ -132,8 +133,7 @@ pub fn ole(
     Ok(words.map(|words| Share::new(ring, words)))
 }
 
-/// Both directions of Gilboa's product: the shape and the values with which this party chooses, and those that it
-/// offers.
+/// Both directions of Gilboa's product: the shape and the values with which this party chooses, and those it offers.
 fn gilboa(
     ctx: &mut Ctx,
     chosen: Option<(Shape, &[u64])>,

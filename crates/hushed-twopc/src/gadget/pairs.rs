@@ -1,8 +1,8 @@
-//! The largest number of a row, exactly and in few messages: groups of numbers are compared pair by pair, all at once,
-//! and the largest of a group is the one that wins all its comparisons (of equal numbers the first).
+//! The largest number of each row, exactly and in few messages. Within a group of numbers all pairs are compared at
+//! once, and the group's largest is the one that wins all its comparisons (among equals, the first).
 //!
-//! Groups of two are a tournament, with ⌈log₂ k⌉ levels and k − 1 comparisons of k numbers; one group of all of them is
-//! one level of k(k−1)/2. Messages or bytes: [`levels`] takes what costs least where a message is worth [`MESSAGE`].
+//! Groups of two are a tournament, with ⌈log₂ k⌉ levels and k − 1 comparisons for k numbers; one group of all of them
+//! is one level of k(k−1)/2. [`levels`] takes whatever costs least in messages and bytes, at [`MESSAGE`] per message.
 
 use super::boolean::{all, all_cost};
 use super::compare::{msb, msb_cost};
@@ -13,18 +13,18 @@ use crate::error::TwopcError;
 use crate::share::{BitShare, Ring, Share};
 use std::collections::BTreeMap;
 
-/// What a message is worth in bytes: what 1 Gbit/s carries in a latency of 0.25 ms, one way, and a third of what 400
+/// The price of a message in bytes: what 1 Gbit/s carries in a one-way latency of 0.25 ms, and a third of what 400
 /// Mbit/s carry in one of 2 ms.
 const MESSAGE: u64 = 32_768;
 
-/// Sizes of groups that are tried, beside all numbers of a row.
+/// Group sizes that are tried, besides the whole row.
 const GROUPS: [usize; 3] = [2, 3, 4];
 
-/// The most numbers of which all pairs are compared: 2,016 of them.
+/// The most numbers that are compared in all pairs: 2,016 of them.
 const MOST: usize = 64;
 
-/// Of each row of `cols` numbers the largest, and what goes with it: the first of `given` are compared, the others go
-/// with them.
+/// The largest number of each row of `cols`, and the values carried with it: the first of `given` is compared, the
+/// others are carried along.
 pub(super) fn largest<const N: usize>(
     ctx: &mut Ctx,
     given: [Share; N],
@@ -42,7 +42,7 @@ pub(super) fn largest<const N: usize>(
         let places: Vec<usize> = places(0, groups * group).collect();
         let grouped = all_of.each_ref().map(|x| x.gather(&places));
         let winners = best(ctx, grouped, rows * groups, group)?;
-        // A row's winners, then those of it that rest.
+        // A row's winners, then those that sit this level out.
         let next = (0..rows).flat_map(|r| {
             let winners = r * groups..(r + 1) * groups;
             let rest = row(r, groups * group, left).map(move |at| rows * groups + at);
@@ -57,7 +57,7 @@ pub(super) fn largest<const N: usize>(
     Ok(all_of)
 }
 
-/// The cost of [`largest`], with `carried` numbers a number.
+/// The cost of [`largest`], with `carried` vectors in `given`.
 pub(super) fn largest_cost(rows: usize, cols: usize, ring: Ring, carried: usize) -> Cost {
     let (mut left, mut cost) = (cols, Cost::ZERO);
     for group in levels(rows, cols, ring, carried) {
@@ -67,12 +67,12 @@ pub(super) fn largest_cost(rows: usize, cols: usize, ring: Ring, carried: usize)
     cost
 }
 
-/// What a cost is worth in bytes: an OT takes as long as a byte or two.
+/// The price of a cost in bytes: an OT takes as long as a byte or two.
 pub(super) fn price(cost: &Cost) -> u64 {
     cost.bytes() + cost.cots_client + cost.cots_server + MESSAGE * cost.rounds
 }
 
-/// The size of the groups of each level, until one number is left.
+/// The group size of each level, until one number per row is left.
 fn levels(rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
     let mut known = BTreeMap::from([(0, (0, 1)), (1, (0, 1))]);
     cheapest(cols, &mut known, &|groups, group| {
@@ -86,7 +86,7 @@ fn levels(rows: usize, cols: usize, ring: Ring, carried: usize) -> Vec<usize> {
     levels
 }
 
-/// The least price of `left` numbers a row, and the size of the groups to begin with.
+/// The least price for `left` numbers per row, and the group size to begin with.
 fn cheapest(
     left: usize,
     known: &mut BTreeMap<usize, (u64, usize)>,
@@ -107,7 +107,7 @@ fn cheapest(
     least.0
 }
 
-/// Of each row the number that wins all its comparisons, and what goes with it.
+/// The number of each row that wins all its comparisons, and the values carried with it.
 fn best<const N: usize>(
     ctx: &mut Ctx,
     all_of: [Share; N],
@@ -123,21 +123,21 @@ fn best<const N: usize>(
         of_rows(left).flat_map(row).collect()
     };
     let apart = x.gather(&places(false)).sub(&x.gather(&places(true)));
-    // Whether the first of a pair loses, and whether it wins.
+    // Whether the first of a pair loses, then whether it wins.
     let loses = msb(ctx, &apart)?;
     let both = BitShare::concat(&[&loses, &loses.not_by(ctx.party())]);
     let won = |i: usize, j: usize| match i < j {
         true => loses.len() + pair_of(left, i, j),
         false => pair_of(left, j, i),
     };
-    // Vector t has the comparison of every number but the last with the t-th of the others.
+    // Vector t holds, for every number but the last, its comparison with the t-th of the others.
     let against = |t: usize| {
         let one = |i| won(i, if t < i { t } else { t + 1 });
         let row = |start| (0..left - 1).map(move |i| start + one(i));
         both.gather(&of_rows(pairs(left)).flat_map(row).collect::<Vec<_>>())
     };
     let won_all = all(ctx, &(0..left - 1).map(against).collect::<Vec<_>>())?;
-    // The last is the largest unless another is: what the winner has more than it is added.
+    // The last is the largest unless another wins; then the winner's difference to it is added.
     let last: Vec<usize> = of_rows(left).map(|start| start + left - 1).collect();
     let others: Vec<usize> = of_rows(left)
         .flat_map(|start| start..start + left - 1)
@@ -155,7 +155,7 @@ fn best<const N: usize>(
     }))
 }
 
-/// The cost of [`best`], with `carried` numbers a number.
+/// The cost of [`best`], with `carried` vectors.
 fn best_cost(rows: usize, left: usize, ring: Ring, carried: usize) -> Cost {
     msb_cost(rows * pairs(left), ring.bits())
         + all_cost(rows * (left - 1), left - 1)
@@ -166,7 +166,7 @@ fn pairs(k: usize) -> usize {
     k * (k - 1) / 2
 }
 
-/// The number of the pair i < j of k.
+/// The index of the pair i < j among k numbers.
 fn pair_of(k: usize, i: usize, j: usize) -> usize {
     i * (2 * k - i - 1) / 2 + j - i - 1
 }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn no_other_sizes_of_groups_cost_less() {
-        // All ways to one number, one by one.
+        // All ways down to one number, one by one.
         fn least(left: usize, price: &dyn Fn(usize, usize) -> u64) -> u64 {
             if left < 2 {
                 return 0;

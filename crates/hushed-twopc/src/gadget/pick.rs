@@ -1,9 +1,9 @@
-//! An element of each of several shared vectors, at places that the client alone knows.
+//! Picks one element from each of several shared vectors, at places that only the client knows.
 //!
-//! The client finds its own share of the element itself; of the server's it gets a new share by look-ups in tables of
-//! sixteen ([`tables`](super::tables)): the low four bits of a place choose one of every sixteen neighbours, the
-//! next four one of sixteen of those. All vectors go through together. Two messages a stage, ⌈log₁₆⌉ stages of the
-//! longest, some ℓ bits an element in all, whatever is picked.
+//! The client selects from its own shares itself. For the server's shares it gets new shares by look-ups in tables of
+//! sixteen entries ([`tables`](super::tables)): the low four bits of a place choose one of every sixteen neighbours,
+//! the next four one of sixteen of those. All vectors go through together. Two messages per stage, ⌈log₁₆⌉ of the
+//! longest vector stages, and a little over ℓ bits per element in all, whatever is picked.
 
 use super::table::{listed, tables, tables_cost};
 use crate::cost::Cost;
@@ -27,11 +27,11 @@ pub fn pick_cost(lengths: &[usize], ring: Ring) -> Cost {
     cost
 }
 
-/// Of each of the vectors that lie one after another in `x`, of these `lengths`, the element at the place that the
-/// client has in `places`, below its length; the server's places are ignored. Exact.
+/// Of several vectors of these `lengths`, stored one after another in `x`, the element of each at the place that the
+/// client passes in `places`, below the vector's length. The server's places are ignored. Exact.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless x has Σ `lengths` elements, and the client a place for each vector.
+/// [`TwopcError::Misuse`] unless x has Σ `lengths` elements and the client passes a place for each vector.
 pub fn pick(
     ctx: &mut Ctx,
     x: &Share,
@@ -63,7 +63,7 @@ pub fn pick(
         };
         let bits = ENTRIES.ilog2();
         let [chosen, held] = tables(ctx, bits, chosen, listed(bits, held), ring)?;
-        // What the client has of the same elements.
+        // The client's own shares of the same elements.
         let own = entries.chunks_exact(ENTRIES).zip(index.iter());
         let own = own.map(|(entries, index)| {
             let here = Mask::one_hot::<ENTRIES>(u64::from(*index));
@@ -79,7 +79,7 @@ pub fn pick(
     }
 }
 
-/// The lengths after the next stage, and the tables that it takes; none if all vectors have one element.
+/// Updates the lengths for the next stage and returns how many tables it takes; `None` if all vectors have one element.
 fn stage(lengths: &mut [usize]) -> Option<usize> {
     let mut tables = 0;
     for n in lengths.iter_mut().filter(|n| **n > 1) {
@@ -89,7 +89,7 @@ fn stage(lengths: &mut [usize]) -> Option<usize> {
     (tables > 0).then_some(tables)
 }
 
-/// The vectors of several elements in tables, filled up with zeros.
+/// The vectors of more than one element, cut into tables and padded with zeros.
 fn tables_of(x: &Share, lengths: &[usize]) -> SecretWords {
     let tables = lengths.iter().filter(|n| **n > 1);
     let all = tables.map(|n| n.next_multiple_of(ENTRIES)).sum();
@@ -107,7 +107,7 @@ fn tables_of(x: &Share, lengths: &[usize]) -> SecretWords {
     entries
 }
 
-/// What was found, with the vectors of one element in their places.
+/// The elements found, with the vectors of one element put back in their places.
 fn with_single(x: &Share, lengths: &[usize], found: &Share) -> Share {
     let (mut at, mut next) = (0, x.len());
     let mut places = Vec::with_capacity(lengths.len());

@@ -1,7 +1,7 @@
-//! Bit planes: a vector of words turned so that bit j of all elements lies together, 64 elements a word.
+//! Bit planes: a vector of words transposed so that bit j of all elements lies together, 64 elements per word.
 //!
-//! Plane j of n elements takes ⌈n/64⌉ words; bits of absent elements are zero. Bitwise protocols then work on 64
-//! elements an instruction, whatever the word size.
+//! A plane of n elements takes ⌈n/64⌉ words; bits of absent elements are zero. Bitwise protocols then process 64
+//! elements per instruction, whatever the word size.
 
 use crate::share::{BitShare, SecretWords, wipe};
 use hushed_math::bits::transpose_words;

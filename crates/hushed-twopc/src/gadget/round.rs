@@ -1,21 +1,21 @@
-//! Rounding to nearest, exactly, before a value is revealed.
+//! Exact rounding to nearest, before a value is revealed.
 //!
-//! With y = x + 2^(s−1) and the carry c out of the s lowest bits of y's shares, in a ring of k ≤ ℓ − s bits,
+//! With y = x + 2^(s−1) and c the carry out of the s lowest bits of y's shares, in a ring of k ≤ ℓ − s bits,
 //!
 //! > ⌊y/2^s⌋ = ⌊y_c/2^s⌋ + ⌊y_s/2^s⌋ + c mod 2^k.
 //!
-//! [`truncate`](super::truncate()) and [`narrow`](crate::func::narrow) do without c. They are one off where the shares'
-//! low bits happen to carry, and a party knows its own: a party that sees the result learns the carry, which compares
-//! the low bits of x with a number that it knows. One value reveals x to within a unit at a known offset; fresh
-//! sharings of one value, as when a text is sent again, reveal all of x. Inside a run nothing is lost, because nobody
-//! sees the result.
+//! [`truncate`](super::truncate()) and [`narrow`](crate::func::narrow) leave out c. They are off by one where the
+//! shares' low bits happen to carry, and a party knows its own low bits. A party that sees the result therefore learns
+//! the carry, which compares the low bits of x with a number it knows. One value reveals x to within a unit at a known
+//! offset; fresh sharings of the same value, as when a text is sent again, reveal all of x. Within a run this does no
+//! harm, because nobody sees the result.
 //!
-//! Here the result is a function of x alone. The carry is that of the comparison ([`msb`] of the low bits, with a zero
-//! above them), and becomes a number by [`bit_to_arith`]; both show a party nothing but uniform bits. So an opening
-//! ([`open_rounded`]) sends y' − y'_own for the exact y', which its receiver could have made itself from y' and what it
-//! had.
+//! Here the result is a function of x alone. The carry comes from a comparison ([`msb`] of the low bits with a zero
+//! above them) and becomes a number by [`bit_to_arith`]; both show a party only uniform bits. So an opening
+//! ([`open_rounded`]) sends y' − y'_own for the exact y', which its receiver could have computed itself from y' and its
+//! own share.
 //!
-//! Rounds and bits are those of [`msb`] of s + 1 bits, and one round with k bits.
+//! Rounds and bits are those of [`msb`] of s + 1 bits, plus one round with k bits.
 
 use super::compare::{msb, msb_cost};
 use super::select::{bit_to_arith, bit_to_arith_cost};
@@ -34,7 +34,7 @@ pub fn round_cost(n: usize, shift: u32, to: Ring) -> Cost {
     }
 }
 
-/// ⌊x/2^shift + ½⌋ modulo the ring `to`, exact; `to` must have `shift` bits less than the ring of x, or fewer.
+/// ⌊x/2^shift + ½⌋ in the ring `to`, exact; `to` must be at least `shift` bits smaller than the ring of x.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] if `to` is too large.
@@ -61,7 +61,7 @@ pub fn open_rounded_cost(n: usize, shift: u32, to: Ring) -> Cost {
     round_cost(n, shift, to) + opened
 }
 
-/// Opens [`round`] of x to `who` alone, which learns that and nothing of what lies below its last place.
+/// Opens [`round`] of x to `who` alone, which learns that value and nothing about the bits below its last place.
 pub fn open_rounded(
     ctx: &mut Ctx,
     who: Party,

@@ -1,11 +1,11 @@
 //! A shared bit times a shared value, and a shared bit as a number.
 //!
-//! With b = b_c ⊕ b_s and x = x_c + x_s, a party's part x_own·b = x_own·b_own + b_other·x_own·(1 − 2·b_own): the other
-//! party's bit chooses, this party's x_own·(1 − 2·b_own) is the value. Both directions in one exchange.
+//! With b = b_c ⊕ b_s and x = x_c + x_s, a party's part is x_own·b = x_own·b_own + b_other·x_own·(1 − 2·b_own): the
+//! other party's bit chooses, and this party offers x_own·(1 − 2·b_own). Both directions take one exchange.
 //!
-//! [`select`] is the same for more than two values: each party offers its shares of all of them, moved by its part of
-//! the index, and the other's part of the index chooses (1-of-N OT in both directions at once). It costs the bits of N
-//! − 1 multiplexers, but two rounds whatever N is and log₂ N OTs instead of N − 1.
+//! [`select`] does the same for more than two values: each party offers its shares of all of them, shifted by its part
+//! of the index, and the other's part of the index chooses (1-of-N OT in both directions at once). It sends as many
+//! bits as N − 1 multiplexers, but takes two rounds whatever N is, and log₂ N OTs instead of N − 1.
 
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -25,7 +25,7 @@ pub fn mux_cost(n: usize, ring: Ring) -> Cost {
 /// b·x: x where the bit is 1, else 0. Exact.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless there is one bit an element.
+/// [`TwopcError::Misuse`] unless there is one bit per element.
 pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> {
     expect_len("mux", "bits", b.len(), x.len())?;
     let shape = Shape::of_bits(x.len(), x.ring().bits());
@@ -46,7 +46,7 @@ pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> 
     Ok(Share::new(x.ring(), sum.collect()))
 }
 
-/// x_own·(1 − 2·b_own). A Share, so that it is wiped.
+/// x_own·(1 − 2·b_own), as a `Share` so that it is wiped.
 pub(crate) fn offered(b: &BitShare, x: &Share) -> Share {
     let values = x.words().iter().zip(b.masks());
     Share::new(x.ring(), values.map(|(w, bit)| bit.negate(*w)).collect())
@@ -58,7 +58,7 @@ pub(crate) fn own_product(b: &BitShare, x: &Share) -> Share {
     Share::new(x.ring(), values.map(|(w, bit)| *w & bit).collect())
 }
 
-/// Cost of [`select`] for `n` elements of `ring`, each one of 2^bits.
+/// Cost of [`select`] for `n` elements of `ring`, each one of 2^bits values.
 pub fn select_cost(n: usize, bits: u32, ring: Ring) -> Cost {
     one_of_n::cost(bits, n, n, ring)
 }
@@ -66,8 +66,8 @@ pub fn select_cost(n: usize, bits: u32, ring: Ring) -> Cost {
 /// values\[k_i\]\[i\] for the number k_i whose bits are `index`\[j\]\[i\], least significant first. Exact.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless there are 1 to 4 vectors of bits, 2^bits of values, and all have one length and one
-/// ring.
+/// [`TwopcError::Misuse`] unless there are 1 to 4 vectors of bits and 2^bits of values, all of one length and the
+/// values over one ring.
 pub fn select(ctx: &mut Ctx, index: &[BitShare], values: &[Share]) -> Result<Share, TwopcError> {
     let bits = index.len() as u64;
     expect_at_least("select", "bits", bits, 1)?;
@@ -135,8 +135,8 @@ pub(super) fn private_product_cost(n: usize, width: u32) -> Cost {
     )
 }
 
-/// Shares modulo 2^width of the client's bits times the server's; each party passes its own. Either party chooses
-/// for half of the elements, so that both directions carry the same.
+/// Shares modulo 2^width of the client's bits times the server's; each party passes its own. Each party chooses for
+/// half of the elements, so that both directions carry the same load.
 pub(super) fn private_product(
     ctx: &mut Ctx,
     mine: &BitShare,
@@ -168,7 +168,7 @@ pub(super) fn private_product(
     Ok(Share::new(ring, [parts[0].as_slice(), parts[1]].concat()))
 }
 
-/// How many of n elements the client chooses for: half, in whole words of bits.
+/// For how many of n elements the client chooses: half, in whole words of bits.
 pub(crate) fn client_chooses(n: usize) -> usize {
     n.min(64 * n.div_ceil(128))
 }

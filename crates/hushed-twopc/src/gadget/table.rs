@@ -1,8 +1,8 @@
-//! Look-up in a table of up to sixteen entries, one party's index in the other's table, in both directions at once.
+//! Look-ups with one party's index in the other party's table of up to sixteen entries, in both directions at once.
 //!
-//! The holder's entries can differ from element to element (they usually depend on its share of the index). See
-//! [`crate::ot::one_of_n`] for the protocol: of 2^b entries b OTs, b bits from the chooser, then 2^b − 1 masked entries
-//! from the holder.
+//! The holder's entries can differ from element to element (they usually depend on its share of the index). The
+//! protocol is in [`crate::ot::one_of_n`]: for 2^b entries it takes b OTs, b bits from the chooser, then 2^b − 1 masked
+//! entries from the holder.
 
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -11,16 +11,16 @@ use crate::ot::one_of_n::{self, Batch};
 use crate::share::{Ring, Share};
 use hushed_math::taint;
 
-/// Cost of [`tables`], in so many of which the client chooses, and in so many the server.
+/// Cost of [`tables`]: `by_client` look-ups in which the client chooses, and `by_server` in which the server does.
 pub fn tables_cost(bits: u32, by_client: usize, by_server: usize, ring: Ring) -> Cost {
     one_of_n::cost(bits, by_client, by_server, ring)
 }
 
-/// Shares of entry index_i of table i mod 2^ℓ (`ring`), of tables of 2^`bits` entries: this party's where its `index`
-/// chooses, and where it holds tables, so many of them, which `table` writes one by one.
+/// Shares mod 2^ℓ (`ring`) of entry index_i of table i, for tables of 2^`bits` entries. First those where this party
+/// chooses with `index`, then those of the `held` tables that it holds and that `table` writes one by one.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless 1 ≤ `bits` ≤ 4; for an index beyond the tables.
+/// [`TwopcError::Misuse`] unless 1 ≤ `bits` ≤ 4, or if an index is beyond its table.
 pub fn tables(
     ctx: &mut Ctx,
     bits: u32,
@@ -31,7 +31,7 @@ pub fn tables(
     let name = "tables";
     expect_at_least(name, "bits", bits.into(), 1)?;
     expect_at_most(name, "bits", bits.into(), 4)?;
-    // The high bits of all at once, so that the check tells no index apart: that they are zero is no secret.
+    // Checks the high bits of all indices at once, so that no index is singled out: that they are zero is no secret.
     let last = (1u8 << bits) - 1;
     let high = taint::opened(index.iter().fold(0, |all, i| all | i) & !last);
     expect_at_most(name, "index", high.into(), last.into())?;
@@ -41,10 +41,10 @@ pub fn tables(
     Ok([chosen, held.into_words()].map(|words| Share::new(ring, words)))
 }
 
-/// Tables of 2^`bits` entries that lie one after another, for [`tables`].
+/// Tables of 2^`bits` entries stored one after another, for [`tables`].
 ///
 /// # Panics
-/// If the last has fewer.
+/// If the last table is incomplete.
 pub fn listed(bits: u32, entries: &[u64]) -> (usize, impl Fn(usize, &mut [u64]) + use<'_>) {
     let places = 1 << bits;
     assert!(entries.len().is_multiple_of(places), "whole tables");

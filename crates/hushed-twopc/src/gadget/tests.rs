@@ -1,4 +1,4 @@
-//! The gadgets over the real source of correlations: what they assume of it holds of Ferret too.
+//! The gadgets over the real source of correlations: what they assume of it holds for Ferret too.
 
 use super::*;
 use crate::ctx::Ctx;
@@ -66,7 +66,7 @@ fn gadgets_over_ferret() {
     }
 }
 
-/// Gadgets of many rounds, whose correlations come from several extensions.
+/// Gadgets of many rounds, which draw correlations from several extensions.
 #[test]
 fn rows_over_ferret() {
     const ROWS: usize = 40;

@@ -1,8 +1,8 @@
 //! The highest bits of a shared value, for many elements.
 //!
-//! A chain of look-ups ([`super::chain`]) gives the carry into the lowest wanted place and into each one above it; a
-//! bit is the XOR of the parties' bits and of the carry into its place. A prefix tree over bits
-//! ([`to_bits`](super::to_bits)) takes three times the OTs and, for many bits, fewer rounds.
+//! A chain of look-ups ([`super::chain`]) gives the carry into the lowest wanted place and each one above it; a bit is
+//! the XOR of the parties' bits and the carry into its place. A prefix tree over bits ([`to_bits`](super::to_bits))
+//! takes three times the OTs and, for many bits, fewer rounds.
 
 use super::chain;
 use super::planes::{bit_planes, plane_share};
@@ -11,7 +11,7 @@ use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most};
 use crate::share::{BitShare, Share};
 
-/// Cost of [`top_bits`] of `n` elements of `bits` bits.
+/// Cost of [`top_bits`] for `n` elements of `bits` bits.
 pub fn top_bits_cost(n: usize, bits: u32, count: u32) -> Cost {
     match bits {
         1 => Cost::ZERO,

@@ -1,22 +1,21 @@
-//! Truncation and change of ring in one step, by the wrap bit.
+//! Truncation and change of ring in one step, using the wrap bit.
 //!
 //! For y in 0 .. 2^(ℓ−1), shared as y_c + y_s = y + w·2^ℓ over the integers, the wrap w is 1 iff one of the shares has
-//! its top bit set: w = m_c ∨ m_s = 1 − n_c·n_s with n = ¬m. One AND of a bit of each party, delivered as an arithmetic
-//! share by one additive OT. Then, in the ring of k bits (`to`),
+//! its top bit set: w = m_c ∨ m_s = 1 − n_c·n_s with n = ¬m. That is one AND of a bit from each party, delivered as an
+//! arithmetic share by one additive OT. Then, in the ring of k bits (`to`),
 //!
 //! > y/2^s ≈ ⌊y_c/2^s⌋ + ⌊y_s/2^s⌋ + 1 − w·2^(ℓ−s) mod 2^k,
 //!
-//! which needs w modulo 2^(k−ℓ+s) only, and not at all if k ≤ ℓ − s: then the step is local. For signed values the
-//! client adds 2^(ℓ−2) first and takes 2^(ℓ−2−s) off again. (Cheetah, USENIX Security 2022, one-bit approximate
-//! truncation; the fusion with the extension as in Nimbus, NeurIPS 2024; BumbleBee, NDSS 2025, Alg. 5.)
+//! which needs w only modulo 2^(k−ℓ+s), and not at all if k ≤ ℓ − s: then the step is local. For signed values the
+//! client first adds 2^(ℓ−2) and afterwards subtracts 2^(ℓ−2−s). (Cheetah, USENIX Security 2022, one-bit approximate
+//! truncation; fused with the extension as in Nimbus, NeurIPS 2024; BumbleBee, NDSS 2025, Alg. 5.)
 //!
-//! **Error.** With φ the part of x/2^s after the point, the result is ⌊x/2^s⌋ or ⌊x/2^s⌋ + 1, the latter with
-//! probability φ over the uniform share: random rounding, unbiased, and exact where 2^s divides x (but for
-//! probability 2^−s, when both shares end in s zeros: then one more). The random choice is determined by the shares; it
-//! is part of the functionality. No large error can occur as long as the assumption on the sign holds. With s = 0 the
-//! result is exact.
+//! **Error.** With φ the fractional part of x/2^s, the result is ⌊x/2^s⌋ or ⌊x/2^s⌋ + 1, the latter with probability φ
+//! over the uniform share: random rounding, unbiased, and exact where 2^s divides x (except with probability 2^−s, when
+//! both shares end in s zeros: then one more). The shares determine the random choice, which is part of the
+//! functionality. No large error can occur as long as the assumption on the sign holds. With s = 0 the result is exact.
 //!
-//! One round; 1 + (k − ℓ + s) bits an element, half of them each way.
+//! One round; 1 + (k − ℓ + s) bits per element, half of them each way.
 
 use super::select::{private_product, private_product_cost};
 use crate::cost::Cost;
@@ -41,8 +40,8 @@ pub fn truncate_cost(n: usize, from: Ring, shift: u32, to: Ring) -> Cost {
     }
 }
 
-/// ⌊x/2^shift⌋ + e in the ring `to`, e in {0, 1}, right on average; exact for shift 0. `to` may be smaller than the
-/// ring of x, equal or larger (then the sign is carried over).
+/// ⌊x/2^shift⌋ + e in the ring `to`, with e in {0, 1} and unbiased rounding; exact for shift 0. `to` may be smaller
+/// than, equal to or larger than the ring of x (the sign is extended).
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless shift ≤ ℓ − 2.
@@ -69,7 +68,7 @@ pub fn truncate(
     if width == 0 {
         return Ok(out);
     }
-    // No top bit here and none there: no wrap.
+    // No top bit on either side: no wrap.
     let clear = y.words().iter().map(|w| 1 - from.top_bit(*w));
     let clear = BitShare::from_low_bits(clear.collect::<Vec<_>>().into_iter());
     let no_wrap = private_product(ctx, &clear, width)?;
@@ -131,7 +130,7 @@ mod tests {
                 let values = inputs(bits, sign);
                 let got = run(&values, from, shift, sign, to, u64::from(shift));
                 for (x, y) in values.iter().zip(got) {
-                    // In `to` the quotient itself may wrap: compare there.
+                    // In `to` the quotient itself may wrap, so compare there.
                     let error = to.decode(to.encode(y.wrapping_sub(x >> shift)));
                     let most = i64::from(shift > 0);
                     assert!(

@@ -1,9 +1,9 @@
 //! What a client sees when an answer is revealed: a statistical test over fresh sharings of one value.
 //!
-//! A view is everything that the client has when an answer is opened: its share, every byte that it receives, the
-//! opened word. Two values that round to the same word must give views of one distribution. Each bit of the view is
-//! counted against the top four of the share's bits below the last place (the client's half of the carry, which is what
-//! a careless truncation shows), once for either value; a χ² test per bit compares the two tables. An opening that
+//! A view is everything the client has when an answer is opened: its share, every byte it receives, and the opened
+//! word. Two values that round to the same word must give identically distributed views. Each bit of the view is
+//! counted against the top four bits of the share below the last place (the client's half of the carry, which is what a
+//! careless truncation shows), once for each value; a χ² test per bit compares the two tables. An opening that
 //! truncates first is put to the same test, which must reject it.
 
 use super::open_rounded;
@@ -20,7 +20,7 @@ const SHIFT: u32 = 23;
 const RUNS: u64 = 1500;
 const PLACES: usize = 16;
 
-/// The word that both values below round to, and how far they are from it.
+/// The word that both values below round to, and the values' low bits.
 const WORD: u64 = 4711;
 const BELOW: [u64; 2] = [0x0c_0000, 0x38_0000];
 
@@ -33,13 +33,13 @@ fn rounded(ctx: &mut Ctx, x: &Share) -> Option<Vec<u64>> {
     open_rounded(ctx, Party::Client, x, SHIFT, ANSWER).unwrap()
 }
 
-/// What was done before: each party drops the low bits of its share.
+/// The insecure way: each party drops the low bits of its share.
 fn truncated(ctx: &mut Ctx, x: &Share) -> Option<Vec<u64>> {
     let x = narrow(ctx.party(), x, SHIFT, ANSWER);
     ctx.open_to(Party::Client, &x).unwrap()
 }
 
-/// The views of openings of `value`, each of a fresh sharing; and the words that were opened.
+/// The views of openings of `value`, each from a fresh sharing, and the opened words.
 fn views(value: u64, seed: u64, open: Open) -> (Table, Vec<u64>) {
     let shares = |run| share(RING, &[value], (seed << 32) | run);
     let client = |ctx: &mut Ctx, heard: &Heard| {
@@ -91,7 +91,7 @@ fn difference(a: &Table, b: &Table) -> f64 {
     deviations.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The test as a whole: how different the views of the two values are.
+/// Runs the whole test: how different the views of the two values are.
 fn views_differ_by(open: Open) -> f64 {
     let [a, b] = BELOW.map(|below| (WORD << SHIFT) + below);
     let (first, second) = (views(a, 1, open), views(b, 2, open));
@@ -117,7 +117,7 @@ fn f5_the_opened_word_does_not_depend_on_the_shares() {
         let words = views((WORD << SHIFT) + below, 3, rounded).1;
         assert!(words.iter().all(|w| *w == WORD));
     }
-    // And by truncation it does: how often tells the bits below.
+    // After a truncation it does: how often shows the bits below.
     let value = (WORD << SHIFT) + (1 << (SHIFT - 2));
     let words = views(value, 3, truncated).1;
     let up = words.iter().filter(|w| **w == WORD + 1).count() as f64 / RUNS as f64;

@@ -1,7 +1,7 @@
-//! Keys of a session: what each party has to encrypt under its own key and to answer under the other's.
+//! Session keys: what each party needs to encrypt under its own key and to answer under the other's.
 //!
-//! Both parties generate a secret key, and send the public key (for the fresh encryptions of zero of whoever answers)
-//! and the Galois keys of the interleaving tree, uniform parts as seeds. One key set serves products of two and of
+//! Each party generates a secret key and sends the public key (for the answering party's fresh encryptions of zero) and
+//! the Galois keys of the interleaving tree, with uniform parts as seeds. One key set serves products over two and
 //! three primes: the shorter modulus is a prefix of the longer one.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -23,7 +23,7 @@ pub struct HeContext {
 }
 
 impl HeContext {
-    /// Interleaving trees of up to N leaves: enough for every plan.
+    /// Levels for interleaving trees of up to N leaves: enough for every plan.
     pub const ALL_LEVELS: u32 = 13;
 
     /// Generates this party's keys under the full preset and exchanges them with the peer: one message each way, one
@@ -40,11 +40,11 @@ impl HeContext {
         )
     }
 
-    /// As [`HeContext::exchange`] with other parameters and for trees of up to 2^`levels` leaves. Both parties must ask
+    /// [`HeContext::exchange`] with other parameters and for trees of up to 2^`levels` leaves. Both parties must ask
     /// for the same.
     ///
     /// # Errors
-    /// As there.
+    /// As [`HeContext::exchange`].
     pub fn exchange_with(
         params: Arc<RlweParams>,
         levels: u32,
@@ -80,7 +80,7 @@ impl HeContext {
         self.layouts.params()
     }
 
-    /// Largest interleaving tree is 2^levels.
+    /// log2 of the size of the largest interleaving tree.
     pub fn levels(&self) -> u32 {
         self.levels
     }
@@ -108,7 +108,7 @@ mod tests {
     use crate::testing::run_pair;
     use hushed_rlwe::audit::{Source, audit};
 
-    /// The key set that a session really sends, as the peer has read it.
+    /// Checks the key set that a session really sends, as the peer has read it.
     #[test]
     fn exchanged_keys_are_within_the_security_table() {
         let exchange = |ctx: &mut crate::ctx::Ctx| {
@@ -127,7 +127,7 @@ mod tests {
             );
             assert_eq!(samples.len(), digits + 1);
         }
-        // Together: no uniform part is shared by the parties either.
+        // Together: the parties share no uniform part either.
         audit(&[client, server].concat()).unwrap();
     }
 }

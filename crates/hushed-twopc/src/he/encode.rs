@@ -1,12 +1,12 @@
-//! Coefficient encodings of matrix blocks and the way back from interleaved products, all in the clear.
+//! Coefficient encodings of matrix blocks, and decoding from interleaved products, all in the clear.
 //!
 //! With blocks A (kw×mw) and B (mw×nw) and w = mw·nw (BumbleBee, NDSS 2025, §III-A, with the row stride corrected from
 //! the printed kw·mw to mw·nw):
 //!   πlhs(A): `A[i,j]` at exponent i·w − j, a negative exponent −j being `−A[0,j]` at N − j (X^N = −1)
 //!   πrhs(B): `B[j,c]` at exponent c·mw + j
-//! so that `(A·B)[i,c]` is the coefficient (i·nw + c)·mw of πlhs(A)·πrhs(B): exponents i·w + c·mw + (j' − j) are
-//! multiples of mw exactly if j' = j, because |j' − j| < mw; they stay below kw·w ≤ N, and those that wrap are −1 …
-//! −(mw−1), no multiples of mw either.
+//! so that `(A·B)[i,c]` is the coefficient (i·nw + c)·mw of πlhs(A)·πrhs(B): the exponents i·w + c·mw + (j' − j) are
+//! multiples of mw exactly if j' = j, because |j' − j| < mw. They stay below kw·w ≤ N, and those that wrap are −1 …
+//! −(mw−1), which are not multiples of mw either.
 //!
 //! Interleaving puts coefficient t·mw of leaf j at t·mw + slot(j). [`wanted`] walks exactly those coefficients.
 
@@ -14,7 +14,7 @@ use super::interleave::slot;
 use super::window::{Encrypted, OltPlan, Packing, Window};
 use std::ops::Range;
 
-/// A row-major matrix seen directly or transposed.
+/// A row-major matrix, viewed directly or transposed.
 #[derive(Clone, Copy)]
 pub struct View<'a, T> {
     words: &'a [T],
@@ -56,7 +56,7 @@ impl<'a, T: Copy> View<'a, T> {
         self.columns
     }
 
-    /// Some rows of a column, where columns are whole in memory.
+    /// Some rows of a column, if columns are contiguous in memory.
     pub(super) fn column(&self, column: usize, rows: Range<usize>) -> Option<&'a [T]> {
         let first = column * self.column_stride;
         (self.row_stride == 1).then(|| &self.words[first + rows.start..first + rows.end])
@@ -67,7 +67,7 @@ impl<'a, T: Copy> View<'a, T> {
     }
 }
 
-/// Writes πlhs of block (α, β) of `matrix` into `out`, which is zero there, N coefficients modulo 2^64; entries outside
+/// Writes πlhs of block (α, β) of `matrix` into `out`, which must be zero: N coefficients modulo 2^64. Entries outside
 /// the matrix are zero. The columns are shifted by `offset` within the window (a folded batch).
 pub fn encode_left(
     matrix: View<'_, u64>,
@@ -91,7 +91,7 @@ pub fn encode_left(
     }
 }
 
-/// πrhs of block (β, γ) of `matrix` into `out`, whose length is [`right_prefix`]: the coefficients beyond are zero
+/// Writes πrhs of block (β, γ) of `matrix` into `out`, of length [`right_prefix`]: the coefficients beyond are zero
 /// because of the packing alone, whatever the values. The rows are shifted by `offset` as in [`encode_left`].
 pub fn encode_right<T: Copy, U: Copy + Default>(
     matrix: View<'_, T>,
@@ -133,17 +133,17 @@ pub fn right_prefix(window: Window) -> usize {
 /// A wanted coefficient of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Which of the response's leaves holds it.
+    /// The response's leaf that holds it.
     pub leaf: usize,
-    /// Where in that leaf.
+    /// Its index in that leaf.
     pub coefficient: usize,
-    /// Where in the response.
+    /// Its position in the response.
     pub position: usize,
     /// Index into the caller's row-major batch×k×n result.
     pub cell: usize,
 }
 
-/// Wanted coefficients of response `index` in ascending position.
+/// The wanted coefficients of response `index`, in ascending position.
 pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
     let Window { kw, mw, nw } = plan.window();
     let inner = plan.inner_shape();
@@ -153,12 +153,12 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
         .map(|leaf| plan.leaf(leaf))
         .collect();
     let size = plan.tree_size(index);
-    // In ascending position, and for PackLWEs, whose positions are numbers in their order, any.
+    // In ascending position; for PackLWEs, whose positions number the coefficients as they come, in any order.
     let order: Vec<usize> = match plan.packing() {
         Packing::InterLeave | Packing::Krdy => (0..size).map(|place| slot(place, size)).collect(),
         Packing::PackLwes => (0..leaves.len()).collect(),
     };
-    // Each with its slot, and its first cell's product, row and column.
+    // Each leaf with its slot, and the start, row and column of its first cell in its product.
     let first = |&leaf: &usize| {
         let &(product, alpha, gamma) = leaves.get(leaf)?;
         let start = product * inner.k * inner.n;
@@ -256,7 +256,7 @@ mod tests {
 
     fn evaluate(plan: &OltPlan, q: &[u64], v: &[u64], shape: OltShape) -> Vec<u64> {
         let OltShape { k, m, n } = shape;
-        // (what is encrypted, what multiplies)
+        // (encrypted operand, multiplying operand)
         let operands = |p: usize| {
             let left = View::new(&q[p * k * m..(p + 1) * k * m], k, m);
             let right = View::new(&v[p * m * n..(p + 1) * m * n], m, n);

@@ -1,6 +1,6 @@
 //! The steps of one oblivious linear transformation (BumbleBee, NDSS 2025, Algorithm 1), each run by one party.
 //!
-//! The owner of the encrypted operand sends one frame a ciphertext ([`send_inputs`]) and later opens one frame a
+//! The owner of the encrypted operand sends one frame per ciphertext ([`send_inputs`]) and later opens one frame per
 //! response ([`collect`]). The other party receives and expands the ciphertexts ([`receive_inputs`]), forms the leaves,
 //! interleaves them, and answers with fresh masks ([`respond`]); responses leave as they are ready. Two transformations
 //! in opposite directions run at the same time by calling the steps alternately.
@@ -27,8 +27,7 @@ use zeroize::Zeroizing;
 pub(crate) const INPUT: Kind = Kind(0x0401);
 pub(crate) const RESPONSE: Kind = Kind(0x0402);
 
-/// Encrypts and sends `words`, this party's matrices (batch×k×m or batch×m×n as the caller's shape has them) modulo
-/// 2^ℓ.
+/// Encrypts and sends `words`: this party's matrices (batch×k×m or batch×m×n, as in the caller's shape) modulo 2^ℓ.
 #[expect(
     clippy::indexing_slicing,
     reason = "this party's own words, as many as the plan says"
@@ -81,7 +80,7 @@ pub(crate) fn send_inputs(
     Ok(())
 }
 
-/// Receives the ciphertexts of the other party, times the inverse of the largest interleaving tree if
+/// Receives the other party's ciphertexts, and multiplies them by the inverse of the largest interleaving tree if
 /// [`Layout::scales_inputs`].
 pub(crate) fn receive_inputs(
     session: &mut Session,
@@ -93,7 +92,7 @@ pub(crate) fn receive_inputs(
     Ok(inputs)
 }
 
-/// As [`receive_inputs`], multiplied as they arrive where that holds less.
+/// [`receive_inputs`], but multiplies the ciphertexts as they arrive where that takes less memory.
 pub(crate) fn receive_products(
     session: &mut Session,
     he: &HeContext,
@@ -130,7 +129,7 @@ fn receive_each(
     Ok(())
 }
 
-/// Multiplies, interleaves, masks and sends; returns this party's share of the products, batch×k×n of the caller's
+/// Multiplies, interleaves, masks and sends. Returns this party's share of the products, batch×k×n of the caller's
 /// shape, modulo 2^ℓ.
 pub(crate) fn respond(
     session: &mut Session,
@@ -169,7 +168,7 @@ pub(crate) fn respond(
     Ok(share.into_words())
 }
 
-/// Opens the responses; returns this party's share of the products, as [`respond`] does.
+/// Opens the responses and returns this party's share of the products, as [`respond`] does.
 pub(crate) fn collect(
     session: &mut Session,
     he: &HeContext,
@@ -212,7 +211,7 @@ pub(crate) fn expect_words<T>(words: &[T], expected: usize) -> Result<(), HeErro
 }
 
 impl<'a, T: Copy> View<'a, T> {
-    /// The rows×columns operand of a plan out of the caller's matrix, which is its transpose if the right one is
+    /// A plan's rows×columns operand from the caller's matrix, which is its transpose if the right operand is
     /// encrypted.
     pub(crate) fn oriented(
         words: &'a [T],

@@ -1,6 +1,6 @@
-//! What can go wrong in the products over RLWE before a peer is involved.
+//! Errors of the products over RLWE that occur before a peer is involved.
 
-/// A product that cannot be planned or inputs that do not fit the plan.
+/// A product that cannot be planned, or inputs that do not fit the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeError {
     /// A dimension is zero or the product is too large.
@@ -34,7 +34,7 @@ pub enum HeError {
     /// An operand has the wrong number of entries.
     #[error("an operand has {found} entries where {expected} were expected")]
     Operand {
-        /// Entries that the shape asks for.
+        /// Number of entries that the shape requires.
         expected: usize,
         /// Entries given.
         found: usize,

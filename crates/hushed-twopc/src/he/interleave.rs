@@ -1,36 +1,36 @@
-//! InterLeave in its fast form (BumbleBee, NDSS 2025, Figure 6): 2^r polynomials into one.
+//! The fast form of InterLeave (BumbleBee, NDSS 2025, Figure 6): combines 2^r polynomials into one.
 //!
 //! `c[i] = a_{i mod 2^r}[⌊i/2^r⌋·2^r]`. With the leaves already multiplied by 2^{-r} modulo the (odd) modulus, the tree
 //! goes from h = 2^{r−1} down to 1:
 //!   a_j ← a_j + X^h·a_{j+h} + Auto(a_j − X^h·a_{j+h}, N/h + 1)      for j < h.
-//! Auto(·, N/h + 1) fixes multiples of 2h, negates odd multiples of h; so each step keeps (and doubles) the left
-//! operand's even multiples of h and moves the right operand's onto the odd ones, and what it leaves elsewhere is
-//! cancelled by a later step (automorphisms commute). 2^r − 1 automorphisms in all. Nodes take two such levels at once
-//! where they can ([`hushed_rlwe::Interleaving`]).
+//! Auto(·, N/h + 1) fixes multiples of 2h and negates odd multiples of h. So each step keeps (and doubles) the left
+//! operand's even multiples of h and moves the right operand's onto the odd ones; what it leaves elsewhere is cancelled
+//! by a later step (automorphisms commute). 2^r − 1 automorphisms in all. Nodes take two such levels at once where they
+//! can ([`hushed_rlwe::Interleaving`]).
 //!
 //! Leaves come in the order in which the tree meets them depth first: leaf i goes to the residue class [`slot`]`(i)`,
-//! its bits reversed. Absent leaves count as zero: a node with an absent child still needs its automorphisms, to
-//! clean; one with absent children only stays absent. In this order L leaves in levels of two need Σ_k ⌈L/2^k⌉
-//! automorphisms; in the natural one, 3·2^(r−2) leaves would need a third more.
+//! its bits reversed. Absent leaves count as zero. A node with some absent children still needs its automorphisms, for
+//! cleaning; one with only absent children stays absent. In this order L leaves in levels of two need Σ_k ⌈L/2^k⌉
+//! automorphisms; in the natural order, 3·2^(r−2) leaves would need a third more.
 
 use hushed_rlwe::children;
 use rayon::prelude::*;
 
-/// One node of the tree over some kind of polynomial or ciphertext.
+/// The node operation of the tree, over some kind of polynomial or ciphertext.
 pub trait Combine: Sync {
     /// What is interleaved.
     type Item: Send;
-    /// What can fail.
+    /// The error type.
     type Error: Send;
 
-    /// Children of a node at distance `h`, two or four.
+    /// Number of children of a node at distance `h`, two or four.
     fn children(&self, h: usize) -> usize;
 
-    /// The node at distance `h` whose coefficient 0 ends at `slot`, over its children, at least one: of distances 0, h,
-    /// or 0, 2h, h, 3h. Absent ones are zero.
+    /// Combines the children, at least one, into the node at distance `h` whose coefficient 0 ends at `slot`. The
+    /// children are at distances 0, h or 0, 2h, h, 3h; absent ones are zero.
     ///
     /// # Errors
-    /// Whatever the implementation's automorphisms can fail with.
+    /// Whatever the implementation's automorphisms fail with.
     fn combine(
         &self,
         children: Vec<Self::Item>,
@@ -39,7 +39,7 @@ pub trait Combine: Sync {
     ) -> Result<Self::Item, Self::Error>;
 }
 
-/// Where leaf `i` of a tree of `size` slots goes: the coefficients at positions ≡ slot modulo size. Its own inverse.
+/// The slot of leaf `i` in a tree of `size` slots: the coefficients at positions ≡ slot modulo size. Its own inverse.
 pub fn slot(i: usize, size: usize) -> usize {
     debug_assert!(size.is_power_of_two() && i < size);
     if size == 1 {
@@ -49,8 +49,8 @@ pub fn slot(i: usize, size: usize) -> usize {
     }
 }
 
-/// Automorphisms of the tree over `leaves` leaves of degree `n` in ⌈leaves⌉₂ slots: for each of its inner nodes one
-/// less than the node may have children.
+/// Automorphisms of the tree over `leaves` leaves of degree `n` in ⌈leaves⌉₂ slots: for each inner node, one less than
+/// the number of children it may have.
 pub fn automorphisms(n: usize, leaves: usize) -> u64 {
     let size = leaves.next_power_of_two();
     let (mut h, mut all) = (1, 0);
@@ -62,9 +62,9 @@ pub fn automorphisms(n: usize, leaves: usize) -> u64 {
     all
 }
 
-/// Interleaves what `lift` makes of `leaves`, padded with absent ones to `size`, a power of two: leaf i goes to
-/// [`slot`]`(i)`. `None` if there are no leaves. Of each level at most the children of one node a thread are alive
-/// beside the leaves.
+/// Lifts `leaves` by `lift` and interleaves them, padded with absent ones to `size`, a power of two: leaf i goes to
+/// [`slot`]`(i)`. `None` if there are no leaves. Besides the leaves, at most the children of one node per thread are
+/// alive at each level.
 ///
 /// # Errors
 /// The first error of `lift` or [`Combine::combine`].
@@ -81,7 +81,7 @@ pub fn interleave<C: Combine, L: Send>(
     node(combiner, leaves, (1, 0), size, lift).transpose()
 }
 
-/// The node over `leaves`, at least one, which have `size`/`h` slots, `h` apart among all; none if there is no leaf.
+/// The node over `leaves`, which have `size`/`h` slots, `h` apart among all; `None` if there are no leaves.
 fn node<C: Combine, L: Send>(
     combiner: &C,
     mut leaves: Vec<L>,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     impl Plain {
-        /// Two polynomials by definition.
+        /// Combines two polynomials by definition.
         fn two(even: &[u64], odd: &[u64], h: usize) -> Vec<u64> {
             let n = even.len();
             let odd = shift(odd, h);
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Degree and size of the tree.
+    /// The degree, and the size of the tree.
     struct PlainTree(usize, usize);
 
     impl Combine for PlainTree {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn automorphisms_are_counted() {
-        /// The size of the tree, and automorphisms so far.
+        /// The size of the tree, and the automorphisms so far.
         struct Count(usize, std::sync::atomic::AtomicU64);
         impl Combine for Count {
             type Item = ();
@@ -248,7 +248,7 @@ mod tests {
                 "{leaves}"
             );
         }
-        // 48 + 12 + 3 + 1 nodes of four; none is of two but the root of an odd number of levels.
+        // 48 + 12 + 3 + 1 nodes of four children; only the root of an odd number of levels has two.
         assert_eq!(automorphisms(8192, 192), 3 * (48 + 12 + 3 + 1));
         assert_eq!(automorphisms(8192, 64), 63);
         assert_eq!(automorphisms(8192, 32), 31);

@@ -1,17 +1,17 @@
-//! Everything that both parties derive from public figures before a product: plan, moduli, scale, response format.
+//! Everything that both parties derive from public figures before a product: plan, moduli, scale and response format.
 //!
-//! The multiplication modulus is the shortest prefix of the primes that carries the noise of the product; leaves are
-//! then brought to the shortest prefix in which they can be interleaved. With 50-bit primes:
+//! The multiplication modulus is the shortest prefix of the primes that holds the product's noise; leaves are then
+//! brought to the shortest prefix in which they can be interleaved. With 50-bit primes:
 //!   weights of 20 bits, ℓ = 64: two primes throughout (log q = 100);
 //!   64-bit multipliers, ℓ = 64: three primes for the product (log q = 150), two for interleaving and response;
 //!   32-bit multipliers, ℓ = 32: two primes for the product, one afterwards.
 //!
-//! Noise: a fresh error times a multiplier of at most m·nw non-zero coefficients a leaf, the switch of the modulus, the
+//! Noise: a fresh error times a multiplier of at most m·nw non-zero coefficients per leaf, the modulus switch, and the
 //! key switching of the interleaving tree; the response format adds its own and keeps the error of the shares within
 //! one.
 //!
-//! Inputs are sent without the lowest bits that the noise leaves room for ([`SeededFormat`]): as many as make the bytes
-//! of inputs and responses together the fewest. Products by a model's weights send some 80 of 100.
+//! Inputs are sent without the lowest bits, as far as the noise leaves room ([`SeededFormat`]): as many are dropped as
+//! minimise the bytes of inputs and responses together. Products by a model's weights send some 80 bits of 100.
 
 use super::error::HeError;
 use super::price::{block_points, bytes_out};
@@ -22,17 +22,17 @@ use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Leaves that are made at once: by blocks, if a response takes fewer, as the blocks of all ciphertexts pass by once
-/// for all of them; by values at most.
+/// Leaves made at once. By blocks this is a minimum, used if a response takes fewer, because one pass over the blocks
+/// of all ciphertexts serves all of them; by values it is a maximum.
 pub(super) const LEAVES_TOGETHER: usize = 64;
 
-/// Words of the multipliers of one prime that are made at once by blocks, 8 MiB; at least those of one panel.
+/// Words of one prime's multipliers that are made at once by blocks, 8 MiB; at least those of one panel.
 pub(super) const MULTIPLIER_WORDS: usize = 1 << 20;
 
-/// Ciphertexts that are multiplied together where sums are made as they arrive.
+/// Ciphertexts that are multiplied together where sums are made on arrival.
 pub(super) const ARRIVING_TOGETHER: usize = 128;
 
-/// A batch of products as both parties know it.
+/// The public description of a batch of products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OltSpec {
     /// Shape of each product.
@@ -47,21 +47,21 @@ pub struct OltSpec {
     pub encrypted: Encrypted,
     /// How leaves become responses.
     pub packing: Packing,
-    /// Windows fixed from outside; `None` for the cheapest.
+    /// Windows fixed by the caller; `None` for the cheapest.
     pub window: Option<Window>,
 }
 
-/// The layouts of products, remembered: the same shapes come back layer after layer.
+/// A cache of product layouts: the same shapes recur layer after layer.
 pub struct Layouts {
     params: Arc<RlweParams>,
     known: Mutex<HashMap<OltSpec, Arc<Layout>>>,
 }
 
-/// Most layouts that are kept.
+/// The most layouts that are kept.
 const MAX_LAYOUTS: usize = 1 << 10;
 
 impl Layouts {
-    /// None yet.
+    /// An empty cache.
     pub fn new(params: Arc<RlweParams>) -> Self {
         Self {
             params,
@@ -79,13 +79,13 @@ impl Layouts {
     /// # Errors
     /// As [`Layout::new`].
     pub fn of(&self, spec: &OltSpec) -> Result<Arc<Layout>, TwopcError> {
-        // A poisoned lock guards nothing but a table of public values, complete after every insertion.
+        // A poisoned lock guards only a table of public values, which is complete after every insertion.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(layout) = known.get(spec) {
             return Ok(Arc::clone(layout));
         }
         let layout = Arc::new(Layout::new(&self.params, spec)?);
-        // A text that is continued asks for new ones with every row. They are quickly made again.
+        // A text that is continued asks for new layouts with every row. They are quick to make again.
         if known.len() >= MAX_LAYOUTS {
             known.clear();
         }
@@ -101,13 +101,13 @@ pub struct Layout {
     pub plan: OltPlan,
     /// Primes of the input ciphertexts and of the products.
     pub product_limbs: usize,
-    /// Primes in which leaves are interleaved.
+    /// Primes over which leaves are interleaved.
     pub packing_limbs: usize,
-    /// Shares to ciphertext messages.
+    /// The scale from shares to ciphertext messages.
     pub scale: RingScale,
-    /// An input.
+    /// The input format.
     pub input: SeededFormat,
-    /// The response.
+    /// The response format.
     pub format: ResponseFormat,
 }
 
@@ -134,29 +134,29 @@ impl Layout {
         Err(refused.into())
     }
 
-    /// Whether inputs are multiplied by the inverse of the largest tree at once, rather than the more numerous leaves.
-    /// Not where the modulus shrinks in between: the rounding of the switch would come after the inverse, and the tree
-    /// would make 2^levels times it.
+    /// Whether the inputs are multiplied by the inverse of the largest tree, rather than the more numerous leaves. Not
+    /// if the modulus shrinks in between: the rounding of the switch would come after the inverse, and the tree would
+    /// multiply it by 2^levels.
     pub(super) fn scales_inputs(&self) -> bool {
         self.packing_limbs == self.product_limbs
     }
 
-    /// Points of the blocks in which products are made, or none where they are made by values of the whole degree:
-    /// whichever is less work. It decides nothing that the other party sees.
+    /// Points of the blocks by which products are made, or `None` if making them by values of the whole degree is less
+    /// work. The other party sees nothing of this choice.
     pub fn block_points(&self) -> Option<usize> {
         block_points(&self.plan, self.product_limbs)
     }
 
-    /// Whether leaves are summed up while ciphertexts arrive: of one product of one row block, if the leaves are fewer
-    /// and there are several times [`ARRIVING_TOGETHER`]. It decides nothing that the other party sees.
+    /// Whether leaves are summed while ciphertexts arrive: for one product of one row block, if there are fewer leaves
+    /// than ciphertexts and several times [`ARRIVING_TOGETHER`] of these. The other party does not see this choice.
     pub(super) fn sums_on_arrival(&self) -> bool {
         let (inputs, leaves) = (self.plan.inputs(), self.plan.leaves());
         let one = inputs == self.plan.blocks().1 && self.plan.batch() == 1;
         one && self.block_points().is_some() && leaves < inputs && inputs >= 3 * ARRIVING_TOGETHER
     }
 
-    /// Bytes that the party that multiplies holds at most: the ciphertexts of the operand, the leaves of a response,
-    /// and the multipliers of a few columns.
+    /// The most bytes held by the multiplying party: the operand's ciphertexts, the leaves of a response, and the
+    /// multipliers of a few columns.
     pub fn held_bytes(&self) -> usize {
         let (plan, limbs) = (&self.plan, self.product_limbs);
         let (degree, Window { mw, nw, .. }) = (plan.degree(), plan.window());
@@ -169,7 +169,7 @@ impl Layout {
             Some(points) => {
                 let ciphertext = 2 * degree.div_ceil(points - mw * nw) * points;
                 let (inputs, leaves) = match self.sums_on_arrival() {
-                    // All sums, and some of the products that are added.
+                    // All sums, and some of the products to be added.
                     true => (ARRIVING_TOGETHER, plan.leaves() + LEAVES_TOGETHER),
                     false => (
                         plan.inputs(),
@@ -189,8 +189,8 @@ impl Layout {
         packing_limbs: usize,
     ) -> Result<Self, TwopcError> {
         let scale = RingScale::new(params, product_limbs, spec.ring_bits)?;
-        // What is sent depends on the plan through its noise, and the plan on what is sent through its bytes: a first
-        // plan with whole inputs and the responses of noiseless ciphertexts gives the sizes for the windows.
+        // What is sent depends on the plan through its noise, and the plan depends on what is sent through its bytes. A
+        // first plan with whole inputs and the responses of noiseless ciphertexts gives the sizes for choosing windows.
         let limbs = (product_limbs, packing_limbs);
         let whole = SeededFormat::new(params, product_limbs, 0)?;
         let ideal = ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, 0)?;
@@ -228,8 +228,8 @@ impl Layout {
     }
 }
 
-/// The formats of inputs and responses with the fewest bytes in all. Of the bits that inputs can go without, those
-/// count with which the bound on the noise is still the same power of two.
+/// The formats of inputs and responses with the fewest bytes in total. Only those numbers of dropped input bits are
+/// tried at which one more would raise the noise bound to a higher power of two.
 fn formats(
     params: &Arc<RlweParams>,
     spec: &OltSpec,
@@ -246,7 +246,7 @@ fn formats(
         let bytes = plan.inputs() as u64 * wire.input_bytes + bytes_out(plan, &wire);
         Ok((bytes, (input, format)))
     };
-    // Until no room is left, or there are no more bits; of more primes than a truncation takes, none can go.
+    // Ends when no room or no bits are left. With more primes than a truncation supports, no bits can be dropped.
     let shows = |drop: &u32| noise(drop + 1) > noise(*drop);
     let others = (1..).filter(shows).map_while(|drop| with(drop).ok());
     let fewest = others.fold(with(0)?, |best, found| match found.0 < best.0 {
@@ -256,7 +256,7 @@ fn formats(
     Ok(fewest.1)
 }
 
-/// Noise of the interleaved ciphertexts, of inputs without their lowest `drop` bits.
+/// Noise of the interleaved ciphertexts, for inputs without their lowest `drop` bits.
 fn noise(
     params: &RlweParams,
     spec: &OltSpec,
@@ -289,8 +289,8 @@ fn wire(
     }
 }
 
-/// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are
-/// for these alone, and the third prime is a special one of theirs.
+/// The most primes over which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys
+/// are for these alone, and the third prime serves as one of their special primes.
 pub(crate) fn packing_limbs(params: &RlweParams) -> usize {
     params.q_len().min(2)
 }

@@ -1,9 +1,9 @@
 //! A shared matrix times the server's weights: `[X]·W` modulo 2^ℓ.
 //!
-//! The server multiplies its own share alone; the client's share goes through one oblivious linear transformation in
-//! which the client encrypts it and the server multiplies by small integers. Traffic: one frame a ciphertext up, one a
-//! response down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring: far
-//! below one unit of the fixed point, whose fractional bits it has twice.
+//! The server multiplies its own share locally; the client's share goes through one oblivious linear transformation in
+//! which the client encrypts it and the server multiplies by small integers. Traffic: one frame per ciphertext up, one
+//! per response down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring,
+//! far below one unit of the fixed point: it has twice the fractional bits.
 
 pub mod ahead;
 
@@ -27,17 +27,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use zeroize::{Zeroize, Zeroizing};
 
-/// What both parties know of a linear layer.
+/// The public parameters of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinearShape {
     /// X is k×m, W is m×n.
     pub shape: OltShape,
-    /// |w| ≤ 2^weight_bits; decides the moduli.
+    /// |w| ≤ 2^weight_bits; determines the moduli.
     pub weight_bits: u32,
 }
 
 impl LinearShape {
-    /// The transformation that a product over `ring` runs.
+    /// The transformation that computes a product over `ring`.
     pub fn spec(&self, ring: Ring) -> OltSpec {
         OltSpec {
             shape: self.shape,
@@ -51,7 +51,7 @@ impl LinearShape {
     }
 }
 
-/// The server's weights as integers, and their transforms if memory was granted. Wiped when dropped.
+/// The server's weights as integers, and their transforms if there is memory for them. Wiped when dropped.
 pub struct PreparedWeights {
     /// Column-major: Wᵀ, n×m.
     weights: Vec<i32>,
@@ -61,10 +61,10 @@ pub struct PreparedWeights {
     ready: Option<Ready>,
 }
 
-/// Rows and columns that are transposed together.
+/// Side of the squares in which matrices are transposed.
 const SQUARE: usize = 64;
 
-/// The largest in magnitude, 0 of none.
+/// The largest magnitude, 0 if there are no weights.
 pub fn largest(weights: &[i32]) -> u32 {
     let sizes = weights.iter().map(|w| w.unsigned_abs());
     sizes.fold(0, u32::max)
@@ -86,26 +86,26 @@ struct Ready {
 }
 
 enum ReadyValues {
-    /// By values of the whole degree: limb `i` of block (β, γ) at ((β·n' + γ)·limbs + i)·N.
+    /// By values of the whole degree: limb `i` of block (β, γ) is at ((β·n' + γ)·limbs + i)·N.
     Whole {
         columns: usize,
         limbs: usize,
         degree: usize,
         words: Zeroizing<Vec<u64>>,
     },
-    /// For blocks of ciphertexts: γ by β, for each limb.
+    /// For blocks of ciphertexts: γ by β, per limb.
     Points(Vec<PointMatrix>),
 }
 
 impl PreparedWeights {
-    /// Weights of m×n, row-major, with |w| ≤ 2^`bits` (at most 30). `bits` is public.
+    /// m×n weights, row-major, with |w| ≤ 2^`bits` (at most 30). `bits` is public.
     ///
     /// # Errors
     /// As [`PreparedWeights::transposed`].
     pub fn new(m: usize, n: usize, bits: u32, mut weights: Vec<i32>) -> Result<Self, HeError> {
         expect_count(m, n, weights.len())?;
         let mut across = vec![0; m * n];
-        // Square by square: a column of a large table is in other pages for every row.
+        // Square by square: each row of a large table has a given column in another page.
         for (i, j) in (0..m)
             .step_by(SQUARE)
             .flat_map(|i| (0..n).step_by(SQUARE).map(move |j| (i, j)))
@@ -120,11 +120,11 @@ impl PreparedWeights {
         Self::transposed(m, n, bits, largest(&across), across)
     }
 
-    /// The same from Wᵀ, n×m, which is how they are held: blocks are read along m. Their maker says which is the
-    /// largest in magnitude: gigabytes are not read once more for it.
+    /// Takes Wᵀ, n×m, which is how weights are held: blocks are read along m. The caller passes the largest magnitude,
+    /// so that gigabytes are not read once more to find it.
     ///
     /// # Errors
-    /// [`HeError::Operand`] for another number of weights, [`HeError::Weight`] if one is too large.
+    /// [`HeError::Operand`] if the number of weights is wrong, [`HeError::Weight`] if one is too large.
     pub fn transposed(
         m: usize,
         n: usize,
@@ -146,8 +146,8 @@ impl PreparedWeights {
         })
     }
 
-    /// Its memory for `count` other numbers, which are still to be written: a layer that is made in every pass is
-    /// faster where the system need not give, clear and take back pages each time.
+    /// Reuses its memory for `count` other numbers, still to be written: a layer that is rebuilt in every pass is
+    /// faster if the system need not hand out, clear and take back pages each time.
     pub fn into_room(mut self, count: usize) -> Vec<i32> {
         if self.weights.capacity() < count {
             return vec![0; count];
@@ -177,7 +177,7 @@ impl PreparedWeights {
         }
     }
 
-    /// Bytes of the transforms for products with `rows` rows over `ring`.
+    /// Bytes of the transforms, for products with `rows` rows over `ring`.
     ///
     /// # Errors
     /// As [`Layout::new`].
@@ -196,9 +196,9 @@ impl PreparedWeights {
         Ok(mb * columns * layout.product_limbs * points * size_of::<u64>())
     }
 
-    /// Transforms all blocks now, for products with `rows` rows over `ring`, and with other numbers of rows whose
-    /// blocks of the weights are as large; all others still transform on the fly. Takes
-    /// [`PreparedWeights::ready_bytes`].
+    /// Transforms all blocks now, for products with `rows` rows over `ring` and for other numbers of rows whose blocks
+    /// of the weights are as large; all others still transform on the fly. Takes [`PreparedWeights::ready_bytes`] of
+    /// memory.
     ///
     /// # Errors
     /// As [`Layout::new`].
@@ -245,7 +245,7 @@ impl PreparedWeights {
     }
 }
 
-/// The transforms of all blocks, of the whole degree.
+/// The transforms of all blocks, by values of the whole degree.
 fn whole(params: &RlweParams, plan: &OltPlan, limbs: usize, source: &Blocks<'_>) -> ReadyValues {
     let ((_, mb, nb), degree) = (plan.blocks(), params.n());
     let mut integers = Zeroizing::new(vec![0i64; right_prefix(plan.window())]);
@@ -294,11 +294,11 @@ impl Multiplier for Blocks<'_> {
         (prefix, stride): (usize, usize),
         out: &mut [i32],
     ) {
-        // A column after the other, each as it lies in memory.
+        // One column after another, each as it lies in memory.
         let Window { mw, nw, .. } = self.window;
         let rows = betas.start * mw..self.view.rows().min(betas.end * mw);
         let columns = gamma * nw..self.view.columns().min((gamma + 1) * nw);
-        // At the edge of the matrix blocks have fewer numbers.
+        // Blocks at the edge of the matrix have fewer numbers.
         if rows.len() < betas.len() * mw || columns.len() < nw {
             for out in out.chunks_mut(stride) {
                 let block = prefix.min(out.len());
@@ -335,10 +335,10 @@ impl Multiplier for Blocks<'_> {
     }
 }
 
-/// The server's part: its share of X (k×m) and its weights; returns its share of X·W (k×n).
+/// The server's part: takes its share of X (k×m) and its weights, and returns its share of X·W (k×n).
 ///
 /// # Errors
-/// [`HeError::Operand`] if the share is no multiple of m long; else those of the session and of the peer's bytes.
+/// [`HeError::Operand`] if the share is not a multiple of m long; else those of the session and of the peer's bytes.
 pub fn linear_server(
     ctx: &mut Ctx,
     he: &HeContext,
@@ -352,7 +352,7 @@ pub fn linear_server(
     Ok(answered.add(&Share::new(x.ring(), own)))
 }
 
-/// The server's part where X is wholly the client's, as in a lookup by one-hot rows: its share of X is zero.
+/// The server's part if all of X is the client's, as in a lookup by one-hot rows: the server's share of X is zero.
 ///
 /// # Errors
 /// As [`linear_server`].
@@ -377,7 +377,7 @@ pub fn linear_server_alone(
     Ok(Share::new(ring, words))
 }
 
-/// The client's part: its share of X (k×m) and the layer's public shape; returns its share of X·W (k×n).
+/// The client's part: takes its share of X (k×m) and the layer's public shape, and returns its share of X·W (k×n).
 ///
 /// # Errors
 /// [`HeError::Operand`] if the share does not fit the shape; else those of the session and of the peer's bytes.
@@ -393,7 +393,7 @@ pub fn linear_client(
     Ok(Share::new(x.ring(), words))
 }
 
-/// What a linear layer sends.
+/// Cost of a linear layer.
 ///
 /// # Errors
 /// As [`Layout::new`].
@@ -406,7 +406,7 @@ pub fn linear_cost(he: &HeContext, shape: &LinearShape, ring: Ring) -> Result<Co
 mod tests {
     use super::*;
 
-    /// Room for coefficients holds those of other columns before.
+    /// The buffer for coefficients still holds those of other columns.
     #[test]
     fn blocks_are_written_over_anything_at_the_edges_too() {
         const OLD: i32 = -7;

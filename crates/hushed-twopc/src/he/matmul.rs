@@ -1,10 +1,10 @@
-//! The product of two shared matrices, batch by batch: `[X]·[Y]` modulo 2^ℓ (BumbleBee, NDSS 2025, §III, "Π_matmul").
+//! The product of two shared matrices, for a batch: `[X]·[Y]` modulo 2^ℓ (BumbleBee, NDSS 2025, §III, "Π_matmul").
 //!
 //! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations in opposite directions, run
-//! at the same time: each party encrypts its share of one operand (the one that is cheaper, the same for both),
-//! multiplies the other party's ciphertexts by its share of the other operand, and answers. Two crossing exchanges
-//! ([`matmul_cost`]). The leaves of all products of the batch are interleaved together, so that only the last response
-//! may be part empty. The result is off by at most two units of the ring, one a mixed term.
+//! at the same time: each party encrypts its share of one operand (the cheaper one, the same for both), multiplies the
+//! other party's ciphertexts by its share of the other operand, and answers. Two crossing exchanges ([`matmul_cost`]).
+//! The leaves of all products in the batch are interleaved together, so that only the last response may be partly
+//! empty. The result is off by at most two units of the ring, one per mixed term.
 
 use super::context::HeContext;
 use super::encode::{View, encode_right};
@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 pub struct MatmulShape {
     /// Shape of each product.
     pub shape: OltShape,
-    /// How many there are.
+    /// Number of products.
     pub batch: usize,
 }
 
@@ -44,8 +44,8 @@ impl MatmulShape {
         }
     }
 
-    /// The layout of both directions, by the cheaper operand to encrypt: the same one for both parties. `layout` gives
-    /// the layout of a transformation.
+    /// The layout for both directions that encrypts the cheaper operand, the same for both parties. `layout` gives the
+    /// layout of a transformation.
     ///
     /// # Errors
     /// Those of `layout`.
@@ -65,7 +65,7 @@ impl MatmulShape {
     }
 }
 
-/// Both parties' part: shares of X (batch×k×m) and Y (batch×m×n); returns the share of X·Y (batch×k×n).
+/// Both parties' part: takes shares of X (batch×k×m) and Y (batch×m×n), and returns the share of X·Y (batch×k×n).
 ///
 /// # Errors
 /// [`super::HeError::Operand`] if a share does not fit the shape; else those of the session and of the peer's bytes.
@@ -117,7 +117,7 @@ pub fn matmul_shared(
     Ok(Share::new(ring, sum.into_words()))
 }
 
-/// What a product of shared matrices sends.
+/// Cost of a product of shared matrices.
 ///
 /// # Errors
 /// As [`Layout::new`].

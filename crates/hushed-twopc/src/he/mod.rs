@@ -1,17 +1,17 @@
-//! Products over RLWE: oblivious linear transformation and what it needs.
+//! Products over RLWE: oblivious linear transformation and its parts.
 //!
 //! | step | file |
 //! |---|---|
-//! | windows and counts from shapes, and their cost | `window`, `price`, `wire` |
+//! | windows and counts from shapes, with their cost | `window`, `price`, `wire` |
 //! | matrices as polynomials and back | `encode` |
 //! | moduli, noise, formats | `layout` |
-//! | keys of a session | `context` |
-//! | sums of products: by blocks, by values | `product` |
+//! | session keys | `context` |
+//! | sums of products, by blocks or by values | `product` |
 //! | interleaving, the messages | `interleave`, `engine` |
 //! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
-//! | share × weights, most of it before the share is known | `linear/ahead` |
+//! | share × weights, mostly before the share is known | `linear/ahead` |
 //! | squares and scales of rows, over RLWE or OT by price | `rows` |
-//! | what one party multiplies alone | `product/local` |
+//! | products that one party computes alone | `hushed_math::product`, `product_small` |
 
 pub mod context;
 pub mod encode;

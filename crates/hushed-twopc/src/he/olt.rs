@@ -1,6 +1,6 @@
 //! The oblivious linear transformation itself (BumbleBee, NDSS 2025, Algorithm 1): two parties with one private matrix
-//! each get shares of the product. Layers of a model use [`super::linear`] and [`super::matmul`]; this form fixes
-//! everything by an [`OltSpec`], the baselines of the paper's tables included.
+//! each get shares of the product. Model layers use [`super::linear`] and [`super::matmul`]; here an [`OltSpec`] fixes
+//! everything, including the baselines of the paper's tables.
 
 use super::context::HeContext;
 use super::encode::{View, encode_right};
@@ -12,11 +12,11 @@ use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
 
-/// The owner of the encrypted operand: `words`, modulo 2^ℓ, batch×k×m (or batch×m×n if the right one is encrypted).
-/// Returns its share of the products, batch×k×n.
+/// The owner of the encrypted operand passes `words`, modulo 2^ℓ, batch×k×m (or batch×m×n if the right one is
+/// encrypted), and gets its share of the products, batch×k×n.
 ///
 /// # Errors
-/// [`super::HeError::Operand`] if `words` do not fit; else those of the session and of the peer's bytes.
+/// [`super::HeError::Operand`] if `words` has the wrong length; else those of the session and of the peer's bytes.
 pub fn olt_encrypted(
     ctx: &mut Ctx,
     he: &HeContext,
@@ -29,7 +29,7 @@ pub fn olt_encrypted(
     Ok(Share::new(Ring::new(spec.ring_bits), share))
 }
 
-/// The other party: `values`, at most 2^multiplier_bits in magnitude. Returns its share of the products.
+/// The other party passes `values`, at most 2^multiplier_bits in magnitude, and gets its share of the products.
 ///
 /// # Errors
 /// As [`olt_encrypted`]; [`super::HeError::Weight`] if a value is above its bound.

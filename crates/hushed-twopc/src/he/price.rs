@@ -1,44 +1,44 @@
-//! What a plan costs: work and traffic, and the prices that steer the choice of windows.
+//! The cost of a plan in work and traffic, and the prices by which windows are chosen.
 
 use super::error::HeError;
 use super::interleave::automorphisms;
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, check};
 use super::wire::{PlanCost, Wire};
 
-/// Prices of traffic and of one core's work with the IFMA kernels. They only steer the choice of windows; both parties
-/// must use the same ones, so they belong to the protocol's version. Where kernels are slower, everything is: by a
-/// factor of 1.2 to 2.9 on AVX2 (`docs/benchmarks.md`, "olt").
+/// Prices of traffic and of one core's work with the IFMA kernels. They only steer the choice of windows, but both
+/// parties must use the same ones, so they belong to the protocol's version. Where kernels are slower, all of them are:
+/// by a factor of 1.2 to 2.9 on AVX2 (`docs/benchmarks.md`, "olt").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
-    /// Nanoseconds of one byte on the wire.
+    /// Nanoseconds per byte on the wire.
     pub byte_ns: u64,
-    /// Of one correlated OT with the work on it, where a product over OT is weighed against one over RLWE.
+    /// Per correlated OT with the work on it, to weigh a product over OT against one over RLWE.
     pub cot_ns: u64,
-    /// Of one input, for each product prime: encrypted, written, read, expanded.
+    /// Per input and product prime: encrypting, writing, reading and expanding it.
     pub input_ns: u64,
-    /// Of one response, for each packing prime: answered and opened.
+    /// Per response and packing prime: answering and opening it.
     pub response_ns: u64,
-    /// Of one automorphism, for each prime of its products: the packing primes and two special ones.
+    /// Per automorphism and prime of its products: the packing primes and two special ones.
     pub automorphism_ns: u64,
-    /// Picoseconds of a coefficient.
+    /// Picoseconds per coefficient.
     pub work: Work,
 }
 
-/// Picoseconds of the two ways of making leaves (`cargo bench -p hushed-math --bench blocks`), for each prime.
+/// Picoseconds of the two ways to make leaves (`cargo bench -p hushed-math --bench blocks`), per prime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// By values: a coefficient of one layer of a multiplier's transform, of its products with both parts, and of the
-    /// way back of both parts of a leaf.
+    /// By values, per coefficient: one layer of a multiplier's transform, its products with both parts, and the inverse
+    /// transform of both parts of a leaf.
     layer: u64,
     product: u64,
     back: u64,
-    /// By blocks: a point of a multiplier's transform, of its product with one block, of a block of a ciphertext that
-    /// is transformed, and of a block of a leaf that is transformed back.
+    /// By blocks, per point: a multiplier's transform, its product with one block, the transform of a ciphertext's
+    /// block, and the inverse transform of a leaf's block.
     factor: u64,
     block_product: u64,
     block: u64,
     leaf: u64,
-    /// A coefficient of a leaf for each pair of a prime that is dropped and one that stays.
+    /// Per coefficient of a leaf, for each pair of a dropped prime and a remaining one.
     switch: u64,
 }
 
@@ -61,8 +61,8 @@ pub const PRICES: Prices = Prices {
     },
 };
 
-/// What the kernels take by now. It decides how each party makes leaves, which the other does not see; [`PRICES`],
-/// which both must share, stay as they were agreed.
+/// The kernels' present times. They decide how each party makes leaves, which the other does not see; [`PRICES`], which
+/// both must share, stay as agreed.
 const KERNELS: Work = Work {
     layer: 190,
     product: 770,
@@ -74,19 +74,19 @@ const KERNELS: Work = Work {
     ..PRICES.work
 };
 
-/// Special primes of the keys of interleaving.
+/// Special primes of the interleaving keys.
 const SPECIAL_PRIMES: u64 = 2;
 
-/// Least points of a block: the least degree of the transforms' vector kernels.
+/// The fewest points of a block: the least degree of the transforms' vector kernels.
 const LEAST_POINTS: usize = 128;
 
-/// Points of the blocks in which the products of `plan` are made, of `product` primes; none where they are made by
-/// values of the whole degree: whichever is less work.
+/// Points of the blocks by which to make the products of `plan` over `product` primes; `None` if making them by values
+/// of the whole degree is less work.
 pub(super) fn block_points(plan: &OltPlan, product: usize) -> Option<usize> {
     leaves(&KERNELS, plan, product as u64).1
 }
 
-/// Nanoseconds of all leaves over the product primes, and the points of blocks.
+/// Nanoseconds for all leaves over the product primes, and the points of blocks.
 fn leaves(work: &Work, plan: &OltPlan, product: u64) -> (u64, Option<usize>) {
     let least = (2 * multiplier_coefficients(plan)).next_power_of_two();
     let lengths = (0..3).map(|more| least.max(LEAST_POINTS) << more);
@@ -100,7 +100,7 @@ fn leaves(work: &Work, plan: &OltPlan, product: u64) -> (u64, Option<usize>) {
 }
 
 impl Work {
-    /// Picoseconds of leaves by values of the whole degree, for one prime.
+    /// Picoseconds for leaves by values of the whole degree, per prime.
     fn by_values(&self, plan: &OltPlan) -> u128 {
         let (products, multipliers) = counts(plan);
         let layers = u128::from(multiplier_coefficients(plan).next_power_of_two().ilog2()).max(5);
@@ -110,7 +110,7 @@ impl Work {
         plan.degree() as u128 * each
     }
 
-    /// Picoseconds of leaves by blocks of `length` points, for one prime.
+    /// Picoseconds for leaves by blocks of `length` points, per prime.
     fn by_blocks(&self, plan: &OltPlan, length: usize) -> u128 {
         let (products, multipliers) = counts(plan);
         let kept = length - multiplier_coefficients(plan);
@@ -124,7 +124,7 @@ impl Work {
     }
 }
 
-/// Products and multipliers.
+/// Number of products and of multipliers.
 fn counts(plan: &OltPlan) -> (u128, u128) {
     let (_, mb, nb) = plan.blocks();
     let multipliers = plan.batch() as u128 * mb as u128 * nb as u128;
@@ -186,7 +186,7 @@ impl OltPlan {
         Self::with_window(shape, batch, encrypted, packing, window, wire)
     }
 
-    /// The cheaper of both sides travelling encrypted.
+    /// The cheaper plan of the two that encrypt either operand.
     ///
     /// # Errors
     /// As [`OltPlan::choose`].
@@ -203,7 +203,7 @@ impl OltPlan {
     /// A plan with given windows (benchmarks and tests fix them).
     ///
     /// # Errors
-    /// [`HeError::Window`] if mw is no power of two, a window is zero or kw·mw·nw > N; [`HeError::Shape`] as in
+    /// [`HeError::Window`] if mw is not a power of two, a window is zero or kw·mw·nw > N; [`HeError::Shape`] as in
     /// [`OltPlan::choose`].
     pub fn with_window(
         shape: OltShape,
@@ -235,7 +235,7 @@ impl OltPlan {
     }
 }
 
-/// Everything in closed form; `bytes_out` without the rounding of each response to whole bytes.
+/// The cost in closed form; `bytes_out` does not round each response up to whole bytes.
 pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
     let OltShape { k, n, .. } = plan.inner_shape();
     let (_, mb, nb) = plan.blocks();
@@ -284,8 +284,7 @@ pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
     }
 }
 
-/// Bytes of all responses: a header and the a part each, and b at the wanted coefficients, each response padded to
-/// whole bytes.
+/// Bytes of all responses: each has a header, the a part, and b at the wanted coefficients, padded to whole bytes.
 pub(super) fn bytes_out(plan: &OltPlan, wire: &Wire) -> u64 {
     (0..plan.responses())
         .map(|index| {

@@ -1,12 +1,12 @@
 //! Leaves: sums over β of encrypted blocks times multiplier blocks.
 //!
 //! leaf(p, α, γ) = Σ_β ct(p, α, β) · πrhs(V_p[β, γ]), by blocks of the ciphertexts (`blocks`) where multipliers are
-//! short enough to gain by it, else by values of the whole degree (`values`). Both give the same residues; which it is,
-//! is of no concern to the other party. Multipliers are transformed as they are needed, from integers, unless they are
-//! held ready.
+//! short enough for that to pay off, else by values of the whole degree (`values`). Both give the same residues, so the
+//! choice does not concern the other party. Multipliers are transformed from integers as they are needed, unless they
+//! are held ready.
 //!
-//! Every block is transformed and multiplied whatever its values are: weights and shares are secrets. Only the
-//! coefficients that the packing leaves empty are skipped.
+//! Every block is transformed and multiplied whatever its values: weights and shares are secret. Only the coefficients
+//! that the packing leaves empty are skipped.
 
 mod arriving;
 pub(super) mod blocks;
@@ -22,7 +22,7 @@ pub(super) use leaf::{Leaf, Multiplier, erase};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The ciphertexts of the encrypted operand, as the products want them.
+/// The ciphertexts of the encrypted operand, in the form in which the products take them.
 pub(crate) enum Inputs {
     Values(Vec<Ciphertext>),
     Blocks(BlockInputs),
@@ -53,7 +53,7 @@ impl Inputs {
         }
     }
 
-    /// How many leaves are best made at once, where a response takes `response`.
+    /// How many leaves to make at once, if a response takes `response`.
     pub(crate) fn leaves_together(&self, response: usize) -> usize {
         match self {
             Self::Values(_) | Self::Leaves(_) => response,
@@ -73,7 +73,7 @@ impl Inputs {
         match self {
             Self::Values(all) => {
                 let ((kb, _, _), mw) = (plan.blocks(), plan.window().mw);
-                // What a leaf keeps is half of its sum; leaves of one column share its multipliers.
+                // A leaf keeps half of its sum; leaves of one column share its multipliers.
                 let together = LEAVES_TOGETHER.next_multiple_of(kb);
                 let mut leaves = Vec::with_capacity(range.len());
                 for first in range.clone().step_by(together) {

@@ -1,15 +1,14 @@
-//! Two sums that norms and softmax need of shared rows: Σ_j x_ij² a row, and every x_ij times one factor r_i of its
-//! row.
+//! Two operations on shared rows for norms and softmax: Σ_j x_ij² per row, and every x_ij times its row's factor r_i.
 //!
-//! Both are products that Gilboa's method does bit by bit over OT ([`square`], [`mul_rows`]) at 70 and 140 bytes an
-//! element of 33 bits. Over RLWE a row is one polynomial, and the mixed terms become small matrix products: Σ_j x_ij²
-//! needs 2·⟨x_c, x_s⟩, a row times a column, of which only one number a row comes back; r_i·x_ij is a batch of 1×1 by
+//! Gilboa's method computes both bit by bit over OT ([`square`], [`mul_rows`]), at 70 and 140 bytes per element of 33
+//! bits. Over RLWE a row is one polynomial, and the mixed terms become small matrix products. Σ_j x_ij² needs 2·⟨x_c,
+//! x_s⟩, a row times a column, of which only one number per row comes back. r_i·x_ij is a batch of products of 1×1 by
 //! 1×width, whose factors all fit one ciphertext (the batch is folded) and whose results fill whole responses. For 16
-//! rows of 384 that is 24 and 56 bytes an element. A few short rows are cheaper over OT; both parties take what
-//! [`PRICES`] say.
+//! rows of 384 that is 24 and 56 bytes per element. A few short rows are cheaper over OT; both parties choose by
+//! [`PRICES`].
 //!
-//! Off by at most two units of the ring over RLWE ([`matmul_shared`]; the squares' one mixed term is doubled), exact
-//! over OT.
+//! The result is off by at most two units of the ring over RLWE ([`matmul_shared`]; the one mixed term of the squares
+//! is doubled), and exact over OT.
 
 use super::context::HeContext;
 use super::layout::{Layout, OltSpec};
@@ -27,14 +26,14 @@ use hushed_net::Party;
 use std::borrow::Borrow;
 use std::ops::Add;
 
-/// What a sum over rows costs, and the products over RLWE in it.
+/// The cost of an operation on rows, and of the RLWE products in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowsCost {
     /// Traffic and OTs.
     pub cost: Cost,
-    /// Work of a party that answers.
+    /// Work of an answering party.
     pub plan: PlanCost,
-    /// Numbers that are decrypted, by both parties together.
+    /// Numbers that both parties together decrypt.
     pub opened: u64,
 }
 
@@ -64,7 +63,7 @@ impl RowsCost {
     /// Time of a party on the network that the prices assume.
     fn nanoseconds(&self) -> u64 {
         let cots = self.cost.cots_client + self.cost.cots_server;
-        // The plan's time holds its own bytes, of one direction.
+        // The plan's time includes its own bytes, of one direction.
         let bytes = self.cost.bytes() - (self.plan.bytes_in + self.plan.bytes_out);
         self.plan.nanoseconds + bytes * PRICES.byte_ns + cots * PRICES.cot_ns
     }
@@ -102,7 +101,7 @@ pub fn row_squares_cost<L: Borrow<Layout>>(
     Ok(RowsCost { cost, plan, opened }.cheaper(over_ot))
 }
 
-/// Σ_j x_ij² mod 2^ℓ for x of rows × width: one number a row, off by at most two units.
+/// Σ_j x_ij² mod 2^ℓ for a rows × width matrix x: one number per row, off by at most two units.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless x has rows × width elements; else those of the session and of the peer's bytes.
@@ -119,8 +118,8 @@ pub fn row_squares(
     let (Some(spec), true) = (squares_spec(rows, width, ring), how.over_rlwe()) else {
         return Ok(square(ctx, x)?.sum_rows(rows, width));
     };
-    // (x_c + x_s)² = x_c² + x_s² + 2·x_c·x_s: the last modulo 2^(ℓ−1). The server encrypts: most of the bytes then go
-    // down.
+    // (x_c + x_s)² = x_c² + x_s² + 2·x_c·x_s, where x_c·x_s is needed modulo 2^(ℓ−1). The server encrypts, so most of
+    // the bytes go down.
     let half = Ring::new(spec.ring_bits);
     let x_half = x.reduce_to(half);
     let mixed = match ctx.party() {
@@ -157,7 +156,7 @@ pub fn scale_rows_cost<L: Borrow<Layout>>(
     Ok(RowsCost { cost, plan, opened }.cheaper(over_ot))
 }
 
-/// x_ij·r_i mod 2^ℓ for x of rows × width, row by row, and r of `rows`: off by at most two units.
+/// x_ij·r_i mod 2^ℓ for a rows × width matrix x, row by row, and `rows` factors r: off by at most two units.
 ///
 /// # Errors
 /// As [`mul_rows`]; else those of the session and of the peer's bytes.
@@ -180,7 +179,7 @@ pub fn scale_rows(
     }
 }
 
-/// The products of one party's rows with the other's, each a row times a column; none for nothing.
+/// The products of one party's rows with the other's, each a row times a column; `None` if there are none.
 fn squares_spec(rows: usize, width: usize, ring: Ring) -> Option<OltSpec> {
     let half = ring.bits().checked_sub(1).filter(|bits| *bits > 1)?;
     (rows > 0 && width > 0).then_some(OltSpec {

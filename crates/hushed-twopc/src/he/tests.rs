@@ -1,5 +1,5 @@
-//! Products between two parties against products in the clear: values within their stated error, bytes and rounds as
-//! declared.
+//! Products between two parties compared with products in the clear: values within their stated error, bytes and rounds
+//! as declared.
 
 use super::linear::linear_cost;
 use super::matmul::matmul_cost;
@@ -9,7 +9,7 @@ use crate::ctx::Ctx;
 use crate::share::{Ring, Share};
 use crate::testing::{Counted, assert_cost, reveal, run_after, share};
 
-/// Runs the step on both sides after the exchange of keys; gives what the step alone took.
+/// Runs the step on both sides after the key exchange and counts the step alone.
 fn run<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx, &HeContext) -> A + Send,
     server: impl FnOnce(&mut Ctx, &HeContext) -> B + Send,
@@ -83,7 +83,7 @@ fn linear(k: usize, m: usize, n: usize, ring: Ring, bits: u32, ready: bool) {
     let (a, declared) = a;
     assert_close(&reveal(&a, &b), &expected, ring, 1);
     assert_cost(&stats, declared);
-    // There and back, whatever the number of frames; for the client one wait.
+    // There and back, whatever the number of frames; the client waits once.
     assert_eq!((declared.rounds, stats.client.rounds), (2, 1));
 }
 
@@ -118,7 +118,7 @@ fn a_layer_wider_than_one_response() {
     linear(16, 384, 1152, Ring::Z64, 20, false);
 }
 
-/// The client's one-hot rows for `ids` times a table of m×n; whether sums are made while ciphertexts arrive.
+/// Multiplies the client's one-hot rows for `ids` by an m×n table; returns whether sums are made on arrival.
 fn lookup(ids: &[usize], m: usize, n: usize) -> bool {
     let rows = ids.len();
     let table = weights(m * n, 20);
@@ -236,7 +236,7 @@ fn olt(spec: OltSpec) {
     let expected: Vec<u64> = products
         .flat_map(|(x, y)| clear(x, y, spec.shape, ring))
         .collect();
-    // The server encrypts, so that both parties have played both roles among the tests.
+    // The server encrypts, so that across the tests both parties play both roles.
     let ((a, declared), b, stats) = run(
         |ctx, he| {
             let declared = he.layout(&spec).unwrap().plan.cost();
@@ -323,9 +323,9 @@ fn operands_that_do_not_fit_are_refused() {
     ));
 }
 
-/// What the opener can see of the answerer's plaintexts beyond its shares is in the a parts. If two responses shared an
-/// encryption of zero (as public code has them do), the difference of their a parts would be a function of the inputs
-/// and the weights alone, and so repeat when the same inputs are answered again.
+/// Beyond its shares, the opener could learn of the answerer's plaintexts only from the a parts. If two responses
+/// shared an encryption of zero (as they do in public code), the difference of their a parts would be a function of the
+/// inputs and the weights alone, and so repeat when the same inputs are answered again.
 #[test]
 fn every_response_carries_a_zero_of_its_own() {
     let (k, m, n) = (16, 8, 700);
@@ -376,7 +376,7 @@ fn every_response_carries_a_zero_of_its_own() {
         let again = difference(&a[i], &a[responses + i]);
         assert!(distinct(again) > 8000);
         for j in 0..i {
-            // With one zero a run, this would take a handful of values: rounding and wrapping.
+            // With one zero per run, this would take only a handful of values: rounding and wrapping.
             let first = difference(&a[i], &a[j]);
             let second = difference(&a[responses + i], &a[responses + j]);
             assert!(distinct(difference(&first, &second)) > 8000);

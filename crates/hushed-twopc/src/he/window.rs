@@ -1,16 +1,15 @@
 //! The plan of one oblivious linear transformation: partition windows, counts and cost.
 //!
-//! U = Q·V with Q (k×m) encrypted by its owner and V (m×n) in the clear at the other party is cut into blocks of
+//! U = Q·V, with Q (k×m) encrypted by its owner and V (m×n) in the clear at the other party, is cut into blocks of
 //! kw×mw and mw×nw with kw·mw·nw ≤ N (BumbleBee, NDSS 2025, §III-A). Block products ("leaves") carry kw·nw wanted
-//! coefficients each, at multiples of mw; up to mw leaves are interleaved into one response (§III-C, Figure 6).
-//! Both parties derive the same plan from public shapes alone, so everything here is integer arithmetic. Windows are
-//! chosen by time and traffic ([`PRICES`](super::price::PRICES)). Memory decides nothing: what a window takes most of,
-//! transformed multipliers, is made ahead only as far as the server's budget reaches and otherwise while the product
-//! runs, so that any window fits; and a budget is no public shape.
-//!
+//! coefficients each, at multiples of mw; up to mw leaves are interleaved into one response (§III-C, Figure 6). Both
+//! parties derive the same plan from public shapes alone, so everything here is integer arithmetic. Windows are chosen
+//! by time and traffic ([`PRICES`](super::price::PRICES)). Memory plays no part: transformed multipliers, the largest
+//! need of a window, are made ahead only as far as the server's budget reaches and otherwise while the product runs, so
+//! any window fits; and a budget is not a public shape.
 //! In a batch of narrow products (attention heads) an encrypted block with mw ≥ 2m carries the rows of ⌊mw/m⌋ products
-//! side by side ("folded"): the multiplier of one of them is zero against the others. That costs nothing but input
-//! traffic that would have been zeros.
+//! side by side ("folded"): the multiplier for one of them is zero against the others. That costs only input traffic
+//! that would have been zeros.
 //!
 //! Counts, with k' = ⌈k/kw⌉, m' = ⌈m/mw⌉, n' = ⌈n/nw⌉, L = batch·k'·n' leaves:
 //!   ciphertexts in        ⌈batch/fold⌉·k'·m'
@@ -56,11 +55,11 @@ pub enum Encrypted {
 /// How leaves become responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Packing {
-    /// InterLeave (BumbleBee, Figure 6): up to mw leaves a response.
+    /// InterLeave (BumbleBee, Figure 6): up to mw leaves per response.
     InterLeave,
-    /// One response a leaf (Cheetah's layout, the baseline "KRDY").
+    /// One response per leaf (Cheetah's layout, the baseline "KRDY").
     Krdy,
-    /// Every wanted coefficient packed alone, one automorphism each (Chen, Dai, Kim, Song, ACNS 2021: the baseline
+    /// Every wanted coefficient packed alone, with one automorphism each (Chen, Dai, Kim, Song, ACNS 2021: the baseline
     /// "PackLWEs"), without its final trace: what that would clean is not sent.
     PackLwes,
 }
@@ -89,7 +88,7 @@ pub struct OltPlan {
 }
 
 impl OltPlan {
-    /// A plan with these windows, its cost not counted.
+    /// A plan with these windows, without its cost.
     pub(super) fn bare(
         shape: OltShape,
         batch: usize,
@@ -109,7 +108,7 @@ impl OltPlan {
         }
     }
 
-    /// Shape as the plan computes it: of the transposed product if the right operand is encrypted.
+    /// The shape that the plan computes: that of the transposed product if the right operand is encrypted.
     pub fn inner_shape(&self) -> OltShape {
         self.shape
     }
@@ -154,7 +153,7 @@ impl OltPlan {
         )
     }
 
-    /// Products of the batch whose encrypted rows share a ciphertext: 1 unless mw ≥ 2m.
+    /// Number of products whose encrypted rows share a ciphertext: 1 unless mw ≥ 2m.
     pub fn fold(&self) -> usize {
         (self.window.mw / self.shape.m).clamp(1, self.batch)
     }
@@ -165,7 +164,7 @@ impl OltPlan {
         self.batch.div_ceil(self.fold()) * kb * mb
     }
 
-    /// Input `index` as (first product of the batch in it, row block α, inner block β).
+    /// Input `index` as (its first product of the batch, row block α, inner block β).
     pub fn input(&self, index: usize) -> (usize, usize, usize) {
         let (kb, mb, _) = self.blocks();
         (index / (kb * mb) * self.fold(), index / mb % kb, index % mb)
@@ -189,14 +188,14 @@ impl OltPlan {
         self.batch * kb * nb
     }
 
-    /// Leaf `index` as (product of the batch, row block α, column block γ). α runs fastest so that one transformed
+    /// Leaf `index` as (product of the batch, row block α, column block γ). α runs fastest, so that one transformed
     /// multiplier serves neighbouring leaves.
     pub fn leaf(&self, index: usize) -> (usize, usize, usize) {
         let (kb, _, nb) = self.blocks();
         (index / (kb * nb), index % kb, index / kb % nb)
     }
 
-    /// Leaves that one response may hold.
+    /// Number of leaves that one response can hold.
     pub fn leaves_per_response(&self) -> usize {
         match self.packing {
             Packing::InterLeave => self.window.mw,
@@ -216,8 +215,8 @@ impl OltPlan {
         (index * per)..((index + 1) * per).min(self.leaves())
     }
 
-    /// Size of the interleaving tree of response `index`: a power of two, 1 for a leaf sent as it is. A response with
-    /// fewer leaves than mw has a smaller tree; the coefficients that it leaves uncleaned are not sent.
+    /// Size of the interleaving tree of response `index`: a power of two, 1 for a leaf sent as is. A response with
+    /// fewer leaves than mw has a smaller tree; the coefficients that this leaves uncleaned are not sent.
     pub fn tree_size(&self, index: usize) -> usize {
         match self.packing {
             Packing::InterLeave => self.response_leaves(index).len().next_power_of_two(),
@@ -253,7 +252,7 @@ impl OltPlan {
 
 pub(super) fn check(shape: OltShape, batch: usize) -> Result<(), HeError> {
     let OltShape { k, m, n } = shape;
-    // Dimensions below 2^21 keep every product of three of them, and the byte counts, inside u64.
+    // Dimensions up to 2^21 keep every product of three of them, and the byte counts, inside u64.
     let limit = 1 << 21;
     let good = [k, m, n, batch].iter().all(|&d| (1..=limit).contains(&d));
     let small = k

@@ -1,10 +1,10 @@
-//! What ciphertexts take on the wire, and what a plan comes to.
+//! Sizes of ciphertexts on the wire, and the cost of a plan.
 
 use crate::cost::Cost;
 use hushed_net::Party;
 use std::ops::Add;
 
-/// What a ciphertext costs on the wire and which work a leaf means; fixed by the parameter preset.
+/// Sizes of ciphertexts on the wire and the primes that determine the work per leaf; fixed by the parameter preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
     /// Ring degree N.
@@ -43,7 +43,7 @@ pub struct PlanCost {
 }
 
 impl PlanCost {
-    /// What a product sends whose encrypted operand is `encrypts`'s.
+    /// Cost of a product whose encrypted operand belongs to `encrypts`.
     pub fn one_way(&self, encrypts: Party) -> Cost {
         let cost = match encrypts {
             Party::Client => Cost {
@@ -64,7 +64,7 @@ impl PlanCost {
         Cost { rounds: 2, ..cost }
     }
 
-    /// What two of them send that cross, each party's operand encrypted in one.
+    /// Cost of two crossing products, with each party's operand encrypted in one.
     pub fn both_ways(&self) -> Cost {
         Cost {
             rounds: 2,

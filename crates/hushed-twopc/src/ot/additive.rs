@@ -1,4 +1,4 @@
-//! Additive correlated OT with chosen choices: shares of x·d for a value x of one party and a value d of the other, bit
+//! Additive correlated OT with chosen choices: shares of x·d for one party's value x and the other party's value d, bit
 //! by bit.
 //!
 //! **One bit x.** From a random correlated OT the messenger has two pads p₀, p₁ and the chooser (c, p_c), where a pad
@@ -8,18 +8,18 @@
 //! > x·d = e·d + (1 − 2e)·(c·ω + c·f) mod 2^w,
 //!
 //! of which the chooser holds (1 − 2e)·(p_c + c·f) and the messenger e·d − (1 − 2e)·p₀. The two messages do not depend
-//! on each other, so that **everything in both directions is one exchange**: half the latency of the usual order,
-//! in which the messenger waits for e. e is uniform because c is; f is uniform to the chooser, who does not
-//! know the other pad (the hash is circular-correlation robust under the tweak of its OT's index).
+//! on each other, so **both directions together are one exchange**: half the latency of the usual order, in which the
+//! messenger waits for e. e is uniform because c is; f is uniform to the chooser, who does not know the other pad (the
+//! hash is circular-correlation robust under its OT's index as the tweak).
 //!
 //! **A value of several bits** is Gilboa's sum (CRYPTO 1999): x·d = Σ_j 2^j·x_j·d mod 2^w, where bit j needs messages
-//! of w − j bits only. Choices are laid out by bit position, all elements of a position together.
+//! of only w − j bits. Choices are laid out by bit position, all elements of a position together.
 //!
-//! **One choice for several values**: two fit into a pad. For more the pad is the key of a stream, AES at the counters
-//! 2^16·index + t for t = 0, 1, …, two values a block; with the index in its input no two streams help to find one key.
+//! **One choice for several values**: two fit into a pad. For more, the pad is the key of a stream, AES at the counters
+//! 2^16·index + t for t = 0, 1, …, two values per block; as its input has the index, no two streams help to find a key.
 //!
-//! Bytes: chooser ⌈count/8⌉ a bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round; many values go in a frame of
-//! their own, before the choices that are made after them.
+//! Bytes: chooser ⌈count/8⌉ per bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round; large batches of values go in
+//! a frame of their own, before the choices that are made after them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 #[cfg(any(test, feature = "testing"))]
@@ -41,9 +41,9 @@ const EXCHANGE: Kind = Kind(0x0310);
 pub struct Shape {
     /// The number of choosing values.
     pub count: usize,
-    /// Values that each of them multiplies; 1 to 2^17.
+    /// Number of values that each of them multiplies, 1 to 2^17.
     pub messages: usize,
-    /// Bits of a choosing value, 1 to 64; one OT each. Those from `width` on change nothing and take none.
+    /// Bits of a choosing value, 1 to 64, with one OT each. Bits from `width` on change nothing and take none.
     pub bits: u32,
     /// Bits of the products, 1 to 64.
     pub width: u32,
@@ -58,7 +58,7 @@ pub struct Offer<'a> {
     pub values: &'a [u64],
 }
 
-/// The chooser's values x as bit planes: for each bit position ⌈count/64⌉ words with the bits of all values. Bits above
+/// The chooser's values x as bit planes: ⌈count/64⌉ words per bit position, with that bit of all values. Bits above
 /// `count` are ignored.
 #[derive(Clone, Copy)]
 pub struct Choice<'a> {
@@ -73,7 +73,7 @@ pub struct Choice<'a> {
 pub struct Products {
     /// This party's shares of the products whose values it offered.
     pub offered: Vec<u64>,
-    /// This party's shares of the products that it chose.
+    /// This party's shares of the products for which it chose.
     pub chosen: Vec<u64>,
 }
 
@@ -104,7 +104,7 @@ impl Shape {
         self.count * self.messages
     }
 
-    /// Words of a plane.
+    /// Words per plane.
     fn words(&self) -> usize {
         self.count.div_ceil(64)
     }
@@ -134,7 +134,7 @@ impl Shape {
     }
 }
 
-/// Cost of [`additive`] with the batches in which the client and the server choose, once both directions of OTs run.
+/// Cost of [`additive`] with the batches in which the client and the server choose, once both OT directions run.
 pub fn cost(client_chooses: Option<Shape>, server_chooses: Option<Shape>) -> Cost {
     let cots = |s: Option<Shape>| s.map_or(0, |s| u64::from(s.planes()) * s.count as u64);
     let client = sent(server_chooses, client_chooses);
@@ -152,17 +152,17 @@ pub fn cost(client_chooses: Option<Shape>, server_chooses: Option<Shape>) -> Cos
     .with_cots(cots(server_chooses), cots(client_chooses))
 }
 
-/// Bytes of the values and of the choices of a party that offers one batch and chooses in another.
+/// Bytes of the values and of the choices that a party sends if it offers one batch and chooses in another.
 fn sent(offered: Option<Shape>, chosen: Option<Shape>) -> (usize, usize) {
     let values = offered.map_or(0, |s| s.bytes_of_values());
     (values, chosen.map_or(0, |s| s.bytes_of_choice()))
 }
 
-/// Shares of x·d mod 2^width for all choosing and offered values of both directions, in one exchange. One party's
+/// Shares of x·d mod 2^width for all choosing and offered values in both directions, in one exchange. One party's
 /// `offer` has the shape of the other's `choice`.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] on a shape that does not fit its words.
+/// [`TwopcError::Misuse`] on a shape out of range or with too few words.
 pub fn additive(
     ctx: &mut Ctx,
     offer: Option<Offer<'_>>,
@@ -183,11 +183,11 @@ pub fn additive(
             words as u64,
         )?;
     }
-    // What the peer sends is made in its order.
+    // The peer's message is in the order in which the peer makes its parts.
     let (first, peer_first) = (ctx.sends_first(), ctx.peer_sends_first());
     let [offered, chosen] = [offer.map(|o| o.shape), choice.map(|c| c.shape)];
     let (mine, theirs) = (sent(offered, chosen), sent(chosen, offered));
-    // A direction begins with messages, which nothing may come between.
+    // A direction begins with messages that nothing may come between.
     let begun = ctx.ot.has_begun();
     let apart = |values: usize| begun && APART.contains(&values);
     let mut out = Products::default();
@@ -239,11 +239,11 @@ pub fn additive(
     Ok(out)
 }
 
-/// Values of so many bytes leave by themselves, before the choices are made: the network carries them meanwhile. What
-/// both parties send before either reads has to be well below what a channel holds; more goes in one frame.
+/// Bytes at which values leave on their own, before the choices are made: the network carries them meanwhile. What both
+/// parties send before either reads has to be well below what a channel holds; more goes in one frame.
 const APART: std::ops::Range<usize> = 1 << 16..32 << 20;
 
-/// What the peer sends next, of this length; nothing of none.
+/// The peer's next message, of this length; if the length is 0 there is none.
 fn receive(ctx: &mut Ctx, length: usize) -> Result<Vec<u8>, TwopcError> {
     match length {
         0 => Ok(Vec::new()),
@@ -251,18 +251,18 @@ fn receive(ctx: &mut Ctx, length: usize) -> Result<Vec<u8>, TwopcError> {
     }
 }
 
-/// Most choices handled at a time, so that what is made and packed stays in the first-level caches, and the pads are
-/// under one batch of keys of the hash wherever they begin.
+/// The most choices handled at a time, so that what is made and packed stays in the first-level caches, and the pads
+/// are under one batch of the hash's keys wherever they begin.
 const CHUNK: usize = 448;
 
-/// Choices of a chunk: a multiple of 64, so that a chunk begins on a word of choices and ends on a byte of packed
+/// Choices per chunk: a multiple of 64, so that a chunk begins on a word of choices and ends on a byte of packed
 /// values.
 fn rows_a_chunk(messages: usize) -> usize {
     (2048 / messages / 64 * 64).clamp(64, CHUNK)
 }
 
-/// The messenger's pads p₀ until e is there, plane after plane: planes of more than 32 bits come first, the rest
-/// takes half the memory. Bits above a plane's width are of no use.
+/// The messenger's pads p₀, kept until e arrives, plane after plane. Planes of more than 32 bits come first; the rest
+/// take half the memory. Bits above a plane's width are not used.
 #[derive(Default)]
 struct Pads {
     wide: Vec<u64>,
@@ -276,7 +276,7 @@ impl Drop for Pads {
     }
 }
 
-/// What the chooser keeps until f is there: random choices c and corrections e = x ⊕ c, in planes.
+/// What the chooser keeps until f arrives: random choices c and corrections e = x ⊕ c, in planes.
 #[derive(Default)]
 struct Kept {
     c: Vec<u64>,
@@ -289,7 +289,7 @@ impl Drop for Kept {
     }
 }
 
-/// Appends f to the message; returns the pads p₀.
+/// Appends f to the message and returns the pads p₀.
 #[expect(
     clippy::indexing_slicing,
     reason = "buffers are cut to a chunk of at most their length"
@@ -342,7 +342,7 @@ fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result
     Ok(kept)
 }
 
-/// Appends e to the message and adds the chooser's part that needs no answer, Σ_j 2^j·(1 − 2e)·p_c, to `out`.
+/// Appends e to the message and adds to `out` the chooser's part that needs no answer, Σ_j 2^j·(1 − 2e)·p_c.
 #[expect(
     clippy::indexing_slicing,
     reason = "buffers are cut to a chunk of at most their length"
@@ -360,7 +360,7 @@ fn make_choice(
     if count == 0 {
         return Ok(kept);
     }
-    // Whole at once: growing would leave choices behind.
+    // Reserved at once: growing would leave choices behind.
     let words = choice.shape.planes() as usize * choice.shape.words();
     kept.c.reserve_exact(words);
     kept.e.reserve_exact(words);
@@ -372,7 +372,7 @@ fn make_choice(
         let cot: CotRecv = ctx.ot.recv(&mut ctx.session, count)?;
         let c = low_bits(&cot.blocks);
         let mut e: Vec<u64> = c.iter().zip(x).map(|(c, x)| c ^ x).collect();
-        // The bits above `count` of the last word are the caller's: they must not travel.
+        // The bits above `count` in the last word are the caller's and must not be sent.
         clear_tail(&mut e, count);
         wire::bits_into(&e, count, message);
         let chunks = out.chunks_mut(rows * messages).zip(e.chunks(rows / 64));
@@ -393,7 +393,7 @@ fn make_choice(
     Ok(kept)
 }
 
-/// out = Σ_j 2^j·(e·d − (1 − 2e)·p₀), with e off the front of the peer's message.
+/// out = Σ_j 2^j·(e·d − (1 − 2e)·p₀), with e taken from the front of the peer's message.
 fn settle_offer(
     offer: &Offer<'_>,
     pads: &Pads,
@@ -428,7 +428,7 @@ fn settle_offer(
                 p0.iter_mut().zip(now).for_each(|(p, n)| *p = u64::from(*n));
                 narrow = later;
             }
-            // One pass over both: p₀ becomes e·d − (1 − 2e)·p₀ first.
+            // First p₀ becomes e·d − (1 − 2e)·p₀, in one pass over both.
             update(p0, values, messages, [Bits::Public(e)], |p0, d, [e]| {
                 (d & e).wrapping_sub(e.negate(p0))
             });
@@ -442,7 +442,7 @@ fn settle_offer(
     Ok(())
 }
 
-/// out += Σ_j 2^j·(1 − 2e)·c·f, with f off the front of the peer's message.
+/// out += Σ_j 2^j·(1 − 2e)·c·f, with f taken from the front of the peer's message.
 fn settle_choice(
     shape: &Shape,
     kept: &Kept,
@@ -479,7 +479,7 @@ fn settle_choice(
     Ok(())
 }
 
-/// `messages` words of each pad, pad by pad, into `out`; the pads' OTs have the indices from `first` on.
+/// Writes `messages` words of each pad to `out`, pad by pad; the pads' OTs have the indices from `first` on.
 #[expect(
     clippy::indexing_slicing,
     reason = "a block of the stream has two words, and a row half as many blocks"
@@ -506,7 +506,7 @@ fn stretch(first: u64, pads: &[Block], messages: usize, out: &mut [u64]) {
     }
 }
 
-/// The bits of choices: of c, which its owner alone knows, or of e, which travelled.
+/// The bits of choices: of c, which only its owner knows, or of e, which was sent.
 #[derive(Clone, Copy)]
 enum Bits<'a> {
     Secret(&'a [u64]),
@@ -537,7 +537,7 @@ impl Bits<'_> {
     }
 }
 
-/// out = f(out, value, masks) for each value, where the masks are its choice's bits in each of the given words.
+/// out = f(out, value, masks) for each value, where the masks are the bits of its choice in each of the given words.
 #[expect(
     clippy::indexing_slicing,
     reason = "64 masks a word, and chunks of 64 values"
@@ -596,7 +596,7 @@ mod tests {
     use crate::testing::{assert_cost, run_counted};
     use hushed_math::rng::SecretRng;
 
-    /// Words of random bits, the bits of absent elements too.
+    /// Words of random bits, including the bits of absent elements.
     fn words(n: usize, seed: u64) -> Vec<u64> {
         let mut rng = SecretRng::insecure_from_seed(seed);
         (0..n).map(|_| rng.next_u64()).collect()
@@ -622,8 +622,8 @@ mod tests {
         values.iter().enumerate().map(product).collect()
     }
 
-    /// Both directions at once, over shapes with edges: one choice, a word's worth and around, chunks and around,
-    /// several values a choice, pads of both sizes.
+    /// Both directions at once, over edge shapes: one choice, about a word's worth, about a chunk's worth, several
+    /// values per choice, pads of both sizes.
     #[test]
     fn products_in_both_directions() {
         let shapes = [

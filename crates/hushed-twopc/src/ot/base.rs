@@ -1,11 +1,11 @@
-//! Base oblivious transfers: random 1-of-2 OTs of keys from Diffie–Hellman on ristretto255 (Chou,
-//! Orlandi, LATINCRYPT 2015; semi-honest, random oracle).
+//! Base oblivious transfers: random 1-of-2 OTs of keys from Diffie–Hellman on ristretto255 (Chou, Orlandi, LATINCRYPT
+//! 2015; semi-honest, random oracle).
 //!
-//! Sender: `A = a·G`. Receiver with choice c: `B = b·G + c·A`. Keys: `k_0 = KDF(a·B)`,
-//! `k_1 = KDF(a·(B − A))`; the receiver's `KDF(b·A)` is `k_c`. The KDF is SHA-256 over a domain, the
-//! session, the index and both points, cut to one block. Choices select points by masks.
+//! Sender: `A = a·G`. Receiver with choice c: `B = b·G + c·A`. Keys: `k_0 = KDF(a·B)`, `k_1 = KDF(a·(B − A))`; the
+//! receiver's `KDF(b·A)` is `k_c`. The KDF is SHA-256 over a domain, the session, the index and both points, cut to one
+//! block. Choices select points by masks.
 //!
-//! Bytes: 32 for A, 32 a transfer for B.
+//! Bytes: 32 for A, and 32 per transfer for B.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::error::TwopcError;
@@ -22,7 +22,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 /// Bytes of a group element.
 pub const POINT_BYTES: usize = 32;
 
-/// Identifies the session, the direction and the use; equal at both parties.
+/// Identifies the session, the direction and the use; the same at both parties.
 pub type SessionId = [u8; 32];
 
 /// The sender between its message and the receiver's.
@@ -36,7 +36,7 @@ pub struct BaseSender {
 }
 
 impl BaseSender {
-    /// Draws the sender's secret. [`BaseSender::message`] goes to the receiver.
+    /// Draws the sender's secret; send [`BaseSender::message`] to the receiver.
     pub fn new(id: SessionId, rng: &mut SecretRng) -> Self {
         let a = random_scalar(rng);
         let message = (RISTRETTO_BASEPOINT_TABLE * &a).compress().to_bytes();
@@ -68,12 +68,12 @@ impl BaseSender {
     }
 }
 
-/// The receiver's whole part: `count` choices in, one after the other so that no list of them stays in memory; (one key
-/// a transfer, its message of 32 bytes a transfer) out.
+/// The receiver's whole part. Takes `count` choices, one after the other so that no list of them stays in memory;
+/// returns one key per transfer and the message, 32 bytes per transfer.
 ///
 /// # Errors
-/// [`TwopcError::PeerMisbehaved`] unless `sender_message` is a canonical group element that is not
-/// the identity (which would make both keys equal to one known to anyone).
+/// [`TwopcError::PeerMisbehaved`] unless `sender_message` is a canonical group element other than the identity (which
+/// would make both keys equal to one known to anyone).
 pub fn receive(
     id: SessionId,
     sender_message: &[u8],

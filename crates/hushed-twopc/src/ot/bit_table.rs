@@ -1,15 +1,15 @@
-//! Look-ups in tables of a few bits by one-of-N OT, N = 2^b ≤ 16, as XOR shares, 64 elements a word.
+//! Look-ups in tables of a few bits by one-of-N OT, N = 2^b ≤ 16, as XOR shares, 64 elements per word.
 //!
-//! The holder has a table of N places, the chooser a place x. As in [`one_of_n`](super::one_of_n) the chooser knows the
-//! pad P_c of a random place c and no other, sends e = x ⊕ c, and the holder sends, for j = 1 … N − 1,
+//! The holder has a table of N places, the chooser a place x. As in [`one_of_n`](super::one_of_n), the chooser knows
+//! the pad P_c of a random place c and no other and sends e = x ⊕ c; the holder sends, for j = 1 … N − 1,
 //!
 //! > m_j = T(j ⊕ e) ⊕ s ⊕ P_j with its share s = T(e) ⊕ P₀,
 //!
 //! so that the chooser's share is P_c ⊕ m_c (m₀ = 0). The pads of a table are packed into one word, and words of 64
-//! elements are turned into planes; from there on everything is bitwise, and no bit decides a branch or an address.
+//! elements are transposed into planes; from there on everything is bitwise, and no bit decides a branch or an address.
 //!
-//! OTs, hashes and pads come before the first message, so both parties make theirs at once. Bits an element: b from the
-//! chooser, outputs·(N − 1) from the holder; b OTs. (Look-ups in place of gates, by OT: Dessouky et al., NDSS 2017.)
+//! OTs, hashes and pads come before the first message, so both parties make theirs at once. Bits per element: b from
+//! the chooser, outputs·(N − 1) from the holder; b OTs. (Look-ups by OT in place of gates: Dessouky et al., NDSS 2017.)
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::one_of_n::{Folded, multiples};
@@ -19,14 +19,14 @@ use crate::share::{SecretWords, wipe};
 use hushed_math::bits::{Block, TABLE, transpose_words};
 use zeroize::Zeroizing;
 
-/// The most places of a table.
+/// The most places in a table.
 const PLACES: usize = TABLE;
-/// The most bits of an entry.
+/// The most bits in an entry.
 const OUTPUTS: usize = 4;
-/// Words of elements whose OTs are drawn at once: a mebibyte of blocks, which a second-level cache holds.
+/// Words of elements whose OTs are drawn at once: a mebibyte of blocks, which fits a second-level cache.
 const WORDS_A_DRAW: usize = 1 << 10;
 
-/// The tables of a word of elements: bit o of the entry at place j is `[j][o]`.
+/// The tables of one word of elements: bit o of the entry at place j is `[j][o]`.
 pub(crate) type Tables = [[u64; OUTPUTS]; PLACES];
 
 /// Look-ups of one shape.
@@ -34,7 +34,7 @@ pub(crate) type Tables = [[u64; OUTPUTS]; PLACES];
 pub(crate) struct Shape {
     /// Words of 64 elements.
     pub words: usize,
-    /// b: 1 to 4 bits choose.
+    /// b, the number of choosing bits: 1 to 4.
     pub bits: usize,
     /// Bits of an entry, 1 to 4.
     pub outputs: usize,
@@ -55,13 +55,13 @@ impl Shape {
         (self.places() - 1) * self.outputs * self.words
     }
 
-    /// OTs.
+    /// Number of OTs.
     pub fn cots(&self) -> u64 {
         64 * self.choice_words() as u64
     }
 }
 
-/// What the chooser keeps, in planes of `words` words.
+/// The chooser's state, in planes of `words` words.
 pub(crate) struct Chooser {
     shape: Shape,
     /// c: b planes.
@@ -71,7 +71,7 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    /// Takes its OTs.
+    /// Draws its OTs.
     #[expect(
         clippy::indexing_slicing,
         reason = "planes have `words` words each, and a square 64"
@@ -109,7 +109,7 @@ impl Chooser {
         message.extend(x.iter().zip(self.place.iter()).map(|(x, c)| x ^ c));
     }
 
-    /// Its shares from the holder's message of [`Shape::entry_words`]: `outputs` planes.
+    /// Computes its shares, `outputs` planes, from the holder's message of [`Shape::entry_words`].
     #[expect(
         clippy::indexing_slicing,
         reason = "tables have as many places as the shape says, at most sixteen"
@@ -144,7 +144,7 @@ impl Chooser {
     }
 }
 
-/// What the holder keeps.
+/// The holder's state.
 pub(crate) struct Holder {
     shape: Shape,
     /// Plane j·`outputs` + o has bit o of P_j.
@@ -152,7 +152,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Takes its OTs.
+    /// Draws its OTs.
     #[expect(
         clippy::indexing_slicing,
         reason = "there are at most sixteen places, and a table's pads have at most 64 bits"
@@ -184,8 +184,8 @@ impl Holder {
         Ok(Holder { shape, pads })
     }
 
-    /// Appends the entries for the chooser's message `choice` of [`Shape::choice_words`]; its shares, `outputs` planes.
-    /// `table` writes the tables of a word of elements.
+    /// Appends the entries for the chooser's message `choice` of [`Shape::choice_words`] and returns its shares,
+    /// `outputs` planes. `table` writes the tables of one word of elements.
     #[expect(
         clippy::indexing_slicing,
         reason = "tables have as many places as the shape says, at most sixteen; the choice is as long as the shape says"
@@ -235,7 +235,7 @@ impl Holder {
     }
 }
 
-/// Both readers on words of a peer, over pads of zeros, for whatever length they have: the fuzz target's.
+/// Runs both readers on a peer's words, over zero pads, each if the length matches: for the fuzz target.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn read(words: usize, message: &[u64]) -> [Option<SecretWords>; 2] {
     let shape = Shape {
@@ -264,7 +264,7 @@ pub(crate) fn read(words: usize, message: &[u64]) -> [Option<SecretWords>; 2] {
     [read, answered]
 }
 
-/// The functions that choose by secret bits, for the checks that they take no branch by them.
+/// The functions that choose by secret bits, for the checks that they do not branch on them.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn cases() -> [crate::testing::secrets::Case; 2] {
     use crate::testing::secrets::Case;

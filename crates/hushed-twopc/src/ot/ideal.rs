@@ -1,8 +1,8 @@
 //! The ideal functionality: a dealer's seed shared by both ends. Tests only; a release build cannot enable it (feature
 //! `ideal`).
 //!
-//! Sender block `i` of direction `d` is AES_seed(d ‖ i) with the lsb cleared, the choice bit that
-//! lsb; nothing is sent.
+//! Sender block `i` of direction `d` is AES_seed(d ‖ i) with the lsb cleared, and the choice bit is that lsb; nothing
+//! is sent.
 
 use super::{Correlations, CotRecv, CotSend};
 use crate::error::TwopcError;
@@ -12,13 +12,13 @@ use hushed_net::Session;
 /// One end of an ideal source. It knows the other end's secrets: for tests only.
 pub struct IdealOt {
     seed: Block,
-    /// 0 or 1: which of the two directions this end sends in.
+    /// 0 or 1: the direction in which this end sends.
     side: u128,
     sent: u64,
     received: u64,
 }
 
-/// Maker of two joined ends.
+/// Makes two joined ends.
 pub struct IdealPair;
 
 impl IdealPair {

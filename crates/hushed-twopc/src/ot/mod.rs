@@ -1,13 +1,12 @@
 //! Oblivious transfer: random correlated OTs behind one trait, and what builds on them.
 //!
-//! A random correlated OT gives the sender a block `b` (its global `delta` is fixed) and the
-//! receiver a random choice bit `c` with the block `b ⊕ c·delta`. Convention: `lsb(delta) = 1` and
-//! `lsb(b) = 0`, so the receiver's choice bit is the lsb of its block.
+//! A random correlated OT gives the sender a block `b` (its global `delta` is fixed) and the receiver a random choice
+//! bit `c` with the block `b ⊕ c·delta`. By convention `lsb(delta) = 1` and `lsb(b) = 0`, so the receiver's choice bit
+//! is the lsb of its block.
 //!
-//! Pads are hashes of blocks under keys of the session and direction ([`PadHash`]).
+//! Pads are hashes of blocks under keys specific to the session and direction ([`PadHash`]).
 //!
-//! Correlations are used once: [`CotSend`] and [`CotRecv`] move, are not `Clone`, and erase
-//! themselves on drop.
+//! Correlations are used once: [`CotSend`] and [`CotRecv`] move, are not `Clone`, and erase themselves on drop.
 
 pub mod additive;
 pub mod base;
@@ -24,7 +23,7 @@ use hushed_net::Session;
 
 /// A source of random correlated OTs in both directions between two parties.
 ///
-/// Both parties call with the same `n` in the same order: one `send` meets one `recv`.
+/// Both parties call with the same `n` in the same order: each `send` meets one `recv`.
 pub trait Correlations: Send {
     /// `n` correlated OTs with this party as sender.
     fn send(&mut self, s: &mut Session, n: usize) -> Result<CotSend, TwopcError>;
@@ -35,8 +34,8 @@ pub trait Correlations: Send {
     /// This party's global correlation as sender; its lsb is 1.
     fn delta(&self) -> Block;
 
-    /// Whether both directions have begun: what a party sends then needs no answer. Both parties say the same between
-    /// calls.
+    /// Whether both directions have begun, after which what a party sends needs no answer. Between calls both parties
+    /// give the same answer.
     fn has_begun(&self) -> bool;
 }
 
@@ -46,8 +45,7 @@ pub struct CotSend {
     pub delta: Block,
     /// One block per OT, lsb 0.
     pub blocks: Vec<Block>,
-    /// Index of `blocks[0]` for hashing; `blocks[i]` has `first_index + i`. Unique in the session
-    /// and direction.
+    /// Index of `blocks[0]` for hashing; `blocks[i]` has `first_index + i`. Unique in the session and direction.
     pub first_index: u64,
     /// The hash of this session and direction.
     pub hash: PadHash,
@@ -69,16 +67,16 @@ impl CotSend {
         self.blocks.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Both pads of the OTs from number `at` on, as many as there is room for: under the blocks, and under the blocks
-    /// ⊕ delta.
+    /// Both pads of consecutive OTs from number `at` on, as many as the slices hold: under the blocks, and under the
+    /// blocks ⊕ delta.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If there are fewer OTs.
     #[expect(
         clippy::indexing_slicing,
         reason = "callers walk over the blocks that they drew"
@@ -97,12 +95,12 @@ impl CotRecv {
         self.blocks.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// The pads that this party can read, as [`CotSend::pads`].
+    /// The pads that this party can compute, for the OTs as in [`CotSend::pads`].
     #[expect(
         clippy::indexing_slicing,
         reason = "callers walk over the blocks that they drew"
@@ -114,11 +112,11 @@ impl CotRecv {
     }
 }
 
-/// Bits of security of pads and of tables' pads: a call of the cipher tests one key, which has at most this many
-/// targets (`hushed_math::bits::PadHash`).
+/// Bits of security of pads and of tables' pads: one cipher call tests one key, which has at most this many targets
+/// (`hushed_math::bits::PadHash`).
 pub const PAD_BITS: f64 = 128.0 - TARGETS_A_KEY.ilog2() as f64;
 
-/// Bits of security of the trees: one target a key, and one bit less as the lsb of delta is known.
+/// Bits of security of the trees: one target per key, and one bit less because the lsb of delta is known.
 pub const TREE_BITS: f64 = 127.0;
 
 impl Drop for CotSend {
@@ -134,7 +132,7 @@ impl Drop for CotRecv {
     }
 }
 
-/// Blocks that are wiped when dropped, as fast as they are made.
+/// Blocks that are wiped when dropped, quickly.
 pub(crate) struct SecretBlocks(pub(crate) Vec<Block>);
 
 impl SecretBlocks {
@@ -164,7 +162,7 @@ impl Drop for SecretBlocks {
     }
 }
 
-/// Checks the correlation of both halves in the clear; the one oracle of every source's tests.
+/// Checks the correlation of both halves in the clear; the common oracle for the tests of every source.
 ///
 /// # Panics
 /// If lengths, indices, the lsb convention or any block is wrong.

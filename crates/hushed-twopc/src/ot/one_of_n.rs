@@ -1,21 +1,21 @@
 //! One-of-N OT, N = 2^b ≤ 16, from b correlated OTs, delivering additive shares.
 //!
 //! The holder of the tables has blocks b₀ … b_{b−1}, the chooser b_k ⊕ c_k·Δ. With X the generator of GF(2^128) they
-//! fold them to B = Σ X^k·b_k and M = Σ X^k·(b_k ⊕ c_k·Δ) = B ⊕ c(X)·Δ, where c(X) = Σ c_k·X^k. The pad of place j is
-//! P_j = H(i, B ⊕ j(X)·Δ), of which the chooser knows P_c = H(i, M) and no other: the other inputs are M ⊕ (c ⊕
-//! j)(X)·Δ, and multiplication by a non-zero field element maps the uniform Δ one to one. Where entries are public it
-//! knows every P_j, 15 targets for Δ: H has a key for each sixteen places. (Subspace form of OT extension:
+//! fold them into B = Σ X^k·b_k and M = Σ X^k·(b_k ⊕ c_k·Δ) = B ⊕ c(X)·Δ, where c(X) = Σ c_k·X^k. The pad of place j is
+//! P_j = H(i, B ⊕ j(X)·Δ). The chooser knows P_c = H(i, M) and no other: the other inputs are M ⊕ (c ⊕ j)(X)·Δ, and
+//! multiplication by a non-zero field element maps the uniform Δ one to one. Where entries are public it knows every
+//! P_j, which gives 15 targets for Δ, so H has a key for each sixteen places. (Subspace form of OT extension:
 //! Kolesnikov–Kumaresan, CRYPTO 2013; Roy, CRYPTO 2022. XORing four hashed pads instead would leak: the XOR of the pads
 //! of places 0, 1, 2, 3 is zero.)
 //!
-//! The chooser sends e = x ⊕ c. The holder's share is s = T(e) − P₀, so that place 0 needs no message; for j = 1 … N −
-//! 1 it sends
+//! The chooser sends e = x ⊕ c. The holder's share is s = T(e) − P₀, so place 0 needs no message; for j = 1 … N − 1 it
+//! sends
 //!
 //! > m_j = T(j ⊕ e) − s − P_j mod 2^ℓ,
 //!
 //! and the chooser's share is P_c + m_c (with m₀ = 0), which is T(c ⊕ e) − s = T(x) − s. The chooser reads all messages
-//! under masks, the holder finds T(j ⊕ e) by swaps under masks: e is public, c is not. A holder that has a secret r of
-//! its own may offer the table T(j ⊕ r): it swaps by e ⊕ r.
+//! under masks, and the holder finds T(j ⊕ e) by masked swaps: e is public, c is not. A holder with a secret r of its
+//! own may offer the table T(j ⊕ r) by swapping by e ⊕ r.
 //!
 //! Bytes: chooser b·⌈n/8⌉, holder ⌈(N − 1)·n·ℓ/8⌉. Two messages in sequence.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -35,25 +35,25 @@ use zeroize::Zeroizing;
 
 const CHOICE: Kind = Kind(0x0330);
 const ENTRIES: Kind = Kind(0x0331);
-/// The most places.
+/// The most places in a table.
 const PLACES: usize = TABLE;
 /// Elements hashed at a time.
 const CHUNK: usize = 64;
-/// Elements whose entries go in one frame: the network carries them while the next are made, and they are read while
-/// the next arrive. A multiple of [`CHUNK`].
+/// Elements whose entries go in one frame, so that the network carries them while the next are made, and they are read
+/// while the next arrive. A multiple of [`CHUNK`].
 const PIECE: usize = 1 << 15;
-/// Bytes of entries that are so cut: what both parties send before either reads has to be well below what a channel
-/// holds. More goes in one frame.
+/// Most bytes of entries that are split into frames: what both parties send before either reads has to be well below
+/// what a channel holds. More goes in one frame.
 const CUT: usize = 32 << 20;
 
 /// Public shape of a batch of transfers.
 #[derive(Clone, Copy)]
 pub(crate) struct Batch {
-    /// Transfers.
+    /// Number of transfers.
     pub n: usize,
-    /// b: 1 to 4 bits choose.
+    /// b, the number of choosing bits: 1 to 4.
     pub bits: u32,
-    /// Of the entries.
+    /// The ring of the entries.
     pub ring: Ring,
 }
 
@@ -68,12 +68,12 @@ impl Batch {
         self.bits as usize * self.n.div_ceil(8)
     }
 
-    /// Bytes of the holder's message, in all its frames.
+    /// Bytes of the holder's message, over all its frames.
     pub fn entries_len(&self) -> usize {
         self.piece_len(self.n)
     }
 
-    /// Transfers of a frame of entries.
+    /// Transfers per frame of entries.
     fn piece(&self) -> usize {
         match self.entries_len() {
             ..=CUT => PIECE,
@@ -81,13 +81,13 @@ impl Batch {
         }
     }
 
-    /// Bytes of the entries of so many transfers.
+    /// Bytes of the entries of this many transfers.
     fn piece_len(&self, transfers: usize) -> usize {
         wire::packed_len((self.places() - 1) * transfers, self.ring.bits())
     }
 }
 
-/// Cost of so many transfers of 2^`bits` entries that the client chooses in, and so many that the server does, at once.
+/// Cost of transfers of 2^`bits` entries, `by_client` chosen by the client and `by_server` by the server, at once.
 pub fn cost(bits: u32, by_client: usize, by_server: usize, ring: Ring) -> Cost {
     let [client, server] = [by_client, by_server].map(|n| Batch { n, bits, ring });
     let exchange = |a: usize, b: usize| Cost::exchange(a as u64, b as u64);
@@ -103,8 +103,8 @@ pub fn cost(bits: u32, by_client: usize, by_server: usize, ring: Ring) -> Cost {
         + entries.with_cots(cots(by_server), cots(by_client))
 }
 
-/// This party's shares as the chooser, of the places `index` of the other party's tables, and as the holder of its own,
-/// which [`Holder::answer`] takes. Both batches at once; either may be empty.
+/// This party's shares as the chooser, at the places `index` of the other party's tables, and as the holder of its own
+/// tables, as [`Holder::answer`] takes them. Both batches run at once; either may be empty.
 pub(crate) fn both(
     ctx: &mut Ctx,
     (own, index): (Batch, &[u8]),
@@ -136,7 +136,7 @@ pub(crate) fn both(
     Ok((chosen, held))
 }
 
-/// A chooser that has sent its choice, or is about to.
+/// A chooser that has sent its choice or is about to.
 pub(crate) struct Chooser {
     batch: Batch,
     /// c, the place that it can read.
@@ -145,7 +145,7 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    /// Takes its OTs and says what to send for `index`, one of each table's places an element.
+    /// Draws its OTs and returns the message for `index`, which has one place per element.
     #[expect(
         clippy::indexing_slicing,
         reason = "choices of n elements have a bit for each"
@@ -175,7 +175,7 @@ impl Chooser {
         Ok((chooser, message))
     }
 
-    /// The shares, of the holder's frames, each of the length that `receive` is asked for.
+    /// Computes the shares from the holder's frames; `receive` gets the length of each.
     #[expect(
         clippy::indexing_slicing,
         reason = "a piece has at most as many elements as the room for its pads"
@@ -214,7 +214,7 @@ impl Chooser {
     }
 }
 
-/// A holder that waits for the choice.
+/// A holder waiting for the choice.
 pub(crate) struct Holder {
     batch: Batch,
     folded: Folded,
@@ -223,7 +223,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Takes its OTs.
+    /// Draws its OTs.
     pub fn draw(ctx: &mut Ctx, batch: Batch) -> Result<Holder, TwopcError> {
         Ok(Holder {
             batch,
@@ -234,8 +234,7 @@ impl Holder {
 
     /// Sends the entries for the chooser's message, frame by frame, and returns this party's shares.
     ///
-    /// `table` writes an element's table; `rotate` holds b planes
-    /// of bits by which each table's places are XORed first.
+    /// `table` writes an element's table; `rotate` holds b planes of bits by which each table's places are XORed first.
     #[expect(
         clippy::indexing_slicing,
         reason = "every place is below what the batch says; the message is cut into planes of that length first"
@@ -303,11 +302,11 @@ impl Holder {
     }
 }
 
-/// The OTs of a batch: b blocks a transfer, folded to one.
+/// The OTs of a batch: b blocks per transfer, folded into one.
 pub(crate) struct Folded {
-    /// Σ X^k·b_k of every transfer.
+    /// Σ X^k·b_k of each transfer.
     pub blocks: SecretBlocks,
-    /// Index of the first one for hashing.
+    /// Index of the first block for hashing.
     pub first: u64,
     /// The hash of this session and direction.
     pub hash: PadHash,
@@ -324,7 +323,7 @@ impl Folded {
         Ok(folded)
     }
 
-    /// The same as receiver; `choices` gets each k with the choice bits c_k of all transfers.
+    /// The same as receiver; `choices` is called with each k and the choice bits c_k of all transfers.
     pub fn recv(
         ctx: &mut Ctx,
         n: usize,
@@ -357,7 +356,7 @@ impl Folded {
         }
     }
 
-    /// Blocks of zeros instead of OTs.
+    /// Zero blocks in place of OTs.
     #[cfg(any(test, feature = "testing"))]
     pub fn zero(n: usize) -> Folded {
         Folded::first(&vec![Block::ZERO; n], 0, PadHash::new([0; 16]))
@@ -386,7 +385,7 @@ fn times_x(b: Block, k: u32) -> Block {
     })
 }
 
-/// j(X)·delta for all places j.
+/// j(X)·delta for every place j.
 pub(crate) fn multiples(delta: Block) -> [Block; PLACES] {
     std::array::from_fn(|j| {
         let taken = (0..4).filter(|k| (j >> k) & 1 == 1);
@@ -394,7 +393,7 @@ pub(crate) fn multiples(delta: Block) -> [Block; PLACES] {
     })
 }
 
-/// Both readers on bytes of a peer, over blocks of zeros: the shares of whichever message has the form.
+/// Runs both readers on a peer's bytes, over zero blocks: the shares of each for which the message is well-formed.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
     let chooser = Chooser {
@@ -418,7 +417,7 @@ pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
     [read.ok(), answered.ok().map(SecretWords::into_words)]
 }
 
-/// The functions that choose by secret bits, for the checks that they take no branch by them.
+/// The functions that choose by secret bits, for the checks that they do not branch on them.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn cases() -> [Case; 2] {
     let batch = Batch {

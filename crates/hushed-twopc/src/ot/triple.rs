@@ -1,13 +1,13 @@
 //! ANDs of shared bits: GMW over bit triples from random OTs, and the AND of one bit of each party.
 //!
-//! Words of 64 bits throughout. **Triple without communication**: as sender a party has the hashed bits h₀, h₁ of an
-//! OT, as receiver (c, h_c) of one in the other direction. With a := c and b := h₀ ⊕ h₁ of its own roles, both parties
-//! hold XOR shares of random a and b, and the cross products are already shared by the OTs: c·(h₀ ⊕ h₁) = h_c ⊕ h₀.
-//! Hence ab is shared as a·b ⊕ h_c ⊕ h₀ (own words). A second b′ with the same a costs another bit of the same hashes.
-//! Opening x ⊕ a and y ⊕ b costs a party 2 bits an AND, 3 for a pair x∧y, x∧y′.
+//! Everything is in words of 64 bits. **Triples without communication**: as sender a party has the hashed bits h₀, h₁
+//! of an OT, and as receiver (c, h_c) of one in the other direction. With a := c and b := h₀ ⊕ h₁ of its own roles,
+//! both parties hold XOR shares of random a and b, and the OTs already share the cross products: c·(h₀ ⊕ h₁) = h_c ⊕
+//! h₀. Hence ab is shared as a·b ⊕ h_c ⊕ h₀ (own words). A second b′ with the same a takes another bit of the same
+//! hashes. Opening x ⊕ a and y ⊕ b costs a party 2 bits per AND, 3 for a pair x∧y, x∧y′.
 //!
 //! **AND of a client's bit with a server's bit** needs one OT in one direction and one bit each way: the chooser sends
-//! e = x ⊕ c, the messenger f = y ⊕ (h₀ ⊕ h₁), at once; the shares are h_c ⊕ x·f and h₀ ⊕ e·(h₀ ⊕ h₁). Either party
+//! e = x ⊕ c and the messenger f = y ⊕ (h₀ ⊕ h₁), at once; the shares are h_c ⊕ x·f and h₀ ⊕ e·(h₀ ⊕ h₁). Each party
 //! chooses for half of the words, so that OTs and work are balanced.
 //!
 //! Goldreich, Micali, Wigderson (STOC 1987); Beaver (CRYPTO 1991). One exchange each.
@@ -26,21 +26,21 @@ use hushed_net::{Kind, Party};
 const OPEN: Kind = Kind(0x0320);
 const PRIVATE: Kind = Kind(0x0321);
 
-/// Words of ANDs made from one draw of correlations: 2^16 OTs, a mebibyte of blocks, which a second-level cache holds.
+/// Words of ANDs per draw of correlations: 2^16 OTs, a mebibyte of blocks, which fits a second-level cache.
 const WORDS_A_DRAW: usize = 1 << 10;
 
-/// Blocks hashed at a time: they stay in the first-level cache, and wherever they begin they are under one batch of
-/// keys of the hash.
+/// Blocks hashed at a time: they stay in the first-level cache, and wherever they begin they are under one batch of the
+/// hash's keys.
 const HASHED: usize = 448;
 
-/// Cost of [`and_words`] with `words` words, of which `twice` have a second product.
+/// Cost of [`and_words`] for `words` words, `twice` of which have a second product.
 pub fn and_words_cost(words: usize, twice: usize) -> Cost {
     let bytes = 8 * (2 * words + twice) as u64;
     let cots = 64 * words as u64;
     Cost::exchange(bytes, bytes).with_cots(cots, cots)
 }
 
-/// Cost of [`and_private`] with `words` words.
+/// Cost of [`and_private`] for `words` words.
 pub fn and_private_cost(words: usize) -> Cost {
     let client_chooses = words.div_ceil(2);
     let cots = |w: usize| 64 * w as u64;
@@ -51,7 +51,7 @@ pub fn and_private_cost(words: usize) -> Cost {
 /// XOR shares of x∧y word by word, and of x∧y′ for the first `second.len()` words of x.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] on lengths that do not fit.
+/// [`TwopcError::Misuse`] if the lengths do not match.
 pub fn and_words(
     ctx: &mut Ctx,
     x: &[u64],
@@ -143,7 +143,7 @@ fn swap_words(ctx: &mut Ctx, kind: Kind, mine: &[u64]) -> Result<Vec<u64>, Twopc
     Ok(wire::bits_from(&reply, 64 * mine.len()))
 }
 
-/// Shares of random a, b, ab and, for a first part of the words, b′ and ab′.
+/// Shares of random a, b, ab and, for the first words, b′ and ab′.
 struct Triples {
     a: SecretWords,
     b: SecretWords,
@@ -183,7 +183,7 @@ impl Triples {
     }
 }
 
-/// Hashed bits of OTs with this party as sender: h₀ and b = h₀ ⊕ h₁; of the second hash bit for a first part.
+/// Hashed bits of OTs with this party as sender: h₀ and b = h₀ ⊕ h₁; for the first words also of the second hash bit.
 #[derive(Default)]
 struct HashedSend {
     h0: SecretWords,
@@ -292,7 +292,7 @@ fn two_bits(hashed: &[Block]) -> (u64, u64) {
     (low, high)
 }
 
-/// What turns blocks into choices and bits, for the checks that it takes no branch by them.
+/// The function that turns blocks into choices and bits, for the checks that it does not branch on them.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn cases() -> [crate::testing::secrets::Case; 1] {
     let bits = crate::testing::secrets::Case::new(

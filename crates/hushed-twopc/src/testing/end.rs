@@ -1,4 +1,4 @@
-//! One end of a session in memory: it notes what passes, and is gone before a frame of one's choice.
+//! One end of an in-memory session: it records what passes and vanishes before a chosen frame.
 
 use hushed_math::taint;
 use hushed_net::channel::memory::MemoryChannel;
@@ -16,21 +16,21 @@ pub(super) enum Event {
 
 pub(super) type Events = Arc<Mutex<Vec<Event>>>;
 
-/// Payloads, one after the other.
+/// Payloads, concatenated.
 pub(super) type Payloads = Arc<Mutex<Vec<u8>>>;
 
 pub(super) struct End {
     channel: MemoryChannel,
     events: Events,
-    /// What it has received, where somebody asks.
+    /// What it has received, if anyone asked for it.
     heard: Option<Payloads>,
-    /// Frames that it still sends.
+    /// Number of frames that it will still send.
     left: u64,
     gone: bool,
 }
 
 impl End {
-    /// An end that sends `frames` frames and no more: what it tries from then on fails.
+    /// An end that sends `frames` frames and no more: everything it tries after that fails.
     pub(super) fn new(channel: MemoryChannel, events: &Events, frames: u64) -> End {
         End {
             channel,
@@ -41,7 +41,7 @@ impl End {
         }
     }
 
-    /// The same end, which keeps the payloads that it receives.
+    /// The same end, keeping the payloads that it receives.
     pub(super) fn hearing(self, heard: &Payloads) -> End {
         End {
             heard: Some(Arc::clone(heard)),
@@ -66,7 +66,7 @@ impl Channel for End {
     fn send(&mut self, frame: Frame) -> Result<(), NetError> {
         self.gone |= self.left == 0;
         self.left = self.left.saturating_sub(1);
-        // What is sent is for the other party to see.
+        // What is sent is visible to the other party.
         taint::public(&frame.payload);
         self.here()?.send(frame)?;
         self.note(Event::Sent);

@@ -9,18 +9,18 @@ use hushed_net::channel::memory;
 use hushed_net::{Party, Session};
 use std::sync::PoisonError;
 
-/// The payloads that a party has received.
+/// The payloads that one party has received.
 pub struct Heard(Payloads);
 
 impl Heard {
-    /// What has come since this was last called.
+    /// The bytes received since the last call.
     pub fn take(&self) -> Vec<u8> {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *heard)
     }
 }
 
-/// Two sessions connected in memory, (client's, server's), and what each of the two receives.
+/// Two sessions connected in memory, (client's, server's), and what each of them receives.
 pub fn heard_pair() -> ([Session; 2], [Heard; 2]) {
     let (near, far) = memory::pair();
     let heard = [(); 2].map(|()| Heard(Payloads::default()));
@@ -33,8 +33,7 @@ pub fn heard_pair() -> ([Session; 2], [Heard; 2]) {
     ([client, server], heard)
 }
 
-/// Runs both parties on connected contexts, all of whose randomness follows from `seed`; the client is given what it
-/// hears.
+/// Runs both parties on connected contexts whose randomness all follows from `seed`; the client gets what it hears.
 pub fn run_heard<A: Send>(
     seed: u64,
     client: impl FnOnce(&mut Ctx, &Heard) -> A + Send,
@@ -46,7 +45,7 @@ pub fn run_heard<A: Send>(
     let mut near = Ctx::new(near, rng(0), Box::new(near_ot));
     let mut far = Ctx::new(far, rng(1), Box::new(far_ot));
     std::thread::scope(|scope| {
-        // Each thread owns its context: one that fails drops its end and so wakes the other.
+        // Each thread owns its context: one that fails drops its end and thereby wakes the other.
         let server = scope.spawn(move || server(&mut far));
         let client = scope.spawn(move || client(&mut near, &heard));
         match (client.join(), server.join()) {

@@ -1,5 +1,5 @@
-//! The functions that choose by secret bits, one by one and ready to run: what `examples/secrets.rs` times and valgrind
-//! watches.
+//! The functions that choose by secret bits, each ready to run: `examples/secrets.rs` times them and valgrind watches
+//! them.
 
 use crate::gadget::{offered, own_product};
 use crate::ot::ferret::cases as ferret;
@@ -9,7 +9,7 @@ use hushed_math::bits::{Block, HalfTree, LpnCode, PadHash, pack_bits, transpose_
 use hushed_math::taint;
 use std::hint::black_box;
 
-/// What the secrets of a case are.
+/// The value of a case's secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secret {
     /// All bits zero.
@@ -36,7 +36,7 @@ impl Secret {
         self.mark(blocks);
     }
 
-    /// Overwrites numbers of up to `most`, all of whose bits are ones.
+    /// Overwrites numbers of up to `most`, whose bits are all ones.
     pub fn fill_bytes(self, bytes: &mut [u8], most: u8) {
         bytes.fill(if self == Secret::Ones { most } else { 0 });
         self.mark(bytes);
@@ -53,14 +53,14 @@ impl Secret {
 pub struct Case {
     /// Its name in reports.
     pub name: &'static str,
-    /// Whether it branches on its secret on purpose: a check that does not report it sees nothing.
+    /// Whether it branches on its secret on purpose: a check that does not report it is blind.
     pub planted: bool,
     set: Box<dyn FnMut(Secret)>,
     run: Box<dyn FnMut()>,
 }
 
 impl Case {
-    /// `set` writes the secrets into the state, `run` is what is watched.
+    /// `set` writes the secrets into the state; `run` is the function to watch.
     pub fn new<S: 'static>(
         name: &'static str,
         state: S,
@@ -88,7 +88,7 @@ impl Case {
     }
 }
 
-/// Every function that chooses by secret bits or reads secrets by index.
+/// Every function that chooses by secret bits or indexes by secrets.
 pub fn cases() -> Vec<Case> {
     let mut all = vec![planted()];
     all.extend(additive::read::cases());
@@ -100,7 +100,7 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
-/// A leak on purpose, for checks to find: a row is added where a secret bit is one.
+/// A leak on purpose, for the checks to find: a row is added where a secret bit is one.
 fn planted() -> Case {
     let state = (vec![0u64; 4], vec![1u64; 384], vec![3u64; 384]);
     let run = |(bits, row, out): &mut (Vec<u64>, Vec<u64>, Vec<u64>)| {

@@ -1,12 +1,12 @@
-//! A party that is gone before one of its frames: nothing says goodbye, as when its process is killed.
+//! A party that vanishes before one of its frames without a goodbye, as when its process is killed.
 
 use hushed_net::channel::memory;
 use hushed_net::{Party, Session};
 
 use super::end::{End, Events};
 
-/// Two sessions connected in memory, (client, server), of which `victim` sends `frames` frames and no more. What it
-/// tries from then on fails; its peer notices when the victim's session is dropped.
+/// Two sessions connected in memory, (client, server), where `victim` sends `frames` frames and no more. Everything it
+/// tries after that fails; its peer notices when the victim's session is dropped.
 pub fn vanishing_pair(victim: Party, frames: u64) -> (Session, Session) {
     let (near, far) = memory::pair();
     let session = |party, channel| {

@@ -1,4 +1,4 @@
-//! Who sent and who received, in order, at both ends of a session in memory: declared rounds are compared with it.
+//! Who sent and who received, in order, at both ends of an in-memory session: a check for declared rounds.
 
 use hushed_net::channel::memory;
 use hushed_net::{Party, Session, Stats};
@@ -13,7 +13,7 @@ pub struct Watch {
     server: Events,
 }
 
-/// Two sessions connected in memory, and what is seen of them: (client, server, watch).
+/// Two sessions connected in memory, with a record of them: (client, server, watch).
 pub fn watched_pair() -> (Session, Session, Watch) {
     let (near, far) = memory::pair();
     let watch = Watch {
@@ -32,8 +32,8 @@ pub fn watched_pair() -> (Session, Session, Watch) {
 
 impl Watch {
     /// The rounds of a part of the session, as [`Cost::rounds`](crate::cost::Cost::rounds) defines them, between two
-    /// snapshots of each end's counters; `None` unless what is sent in the part is received in it, as where a party has
-    /// broken off.
+    /// snapshots of each end's counters; `None` if something sent in that part is not received in it, as when a party
+    /// has broken off.
     pub fn rounds(&self, client: Range<&Stats>, server: Range<&Stats>) -> Option<u64> {
         turns(&part(&self.client, client), &part(&self.server, server))
     }
@@ -45,8 +45,8 @@ fn part(events: &Events, between: Range<&Stats>) -> Vec<Event> {
     events[at(between.start)..at(between.end)].to_vec()
 }
 
-/// Rounds of two scripts that are walked through side by side: a run of messages one way is one, and so are two runs
-/// that cross.
+/// Rounds of two scripts walked through side by side: a run of messages one way is one round, and so are two runs that
+/// cross.
 fn turns(mut client: &[Event], mut server: &[Event]) -> Option<u64> {
     let mut turns = 0;
     while !(client.is_empty() && server.is_empty()) {
@@ -79,7 +79,7 @@ fn run(events: &mut &[Event], event: Event, most: usize) -> usize {
     length
 }
 
-/// Takes a run of messages one way off both scripts; `None` if there is none.
+/// Takes a run of messages in one direction off both scripts; `None` if there is none.
 fn pass(from: &mut &[Event], to: &mut &[Event]) -> Option<()> {
     let pairs = from.iter().zip(to.iter());
     let passed = pairs.take_while(|pair| *pair == (&Event::Sent, &Event::Received));
@@ -92,7 +92,7 @@ fn pass(from: &mut &[Event], to: &mut &[Event]) -> Option<()> {
 mod tests {
     use super::*;
 
-    /// The rounds of two scripts, one letter an event: `>` sends, `<` receives.
+    /// The rounds of two scripts, one letter per event: `>` sends, `<` receives.
     fn rounds(client: &str, server: &str) -> Option<u64> {
         let events = |script: &str| -> Vec<Event> {
             let event = |c| match c {

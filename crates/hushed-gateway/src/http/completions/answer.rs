@@ -1,4 +1,4 @@
-//! An answer under way: whole, or as a stream, in the shape of the route that was asked.
+//! An answer under way: whole or as a stream, in the shape of its route.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::convert::Infallible;
@@ -20,10 +20,10 @@ use super::super::refusal::Refusal;
 use crate::sessions::failure::Failure;
 use crate::sessions::generate::Event;
 
-/// A comment in a stream without tokens keeps the client's patience.
+/// Interval of comments in a stream without tokens, so that the client does not give up.
 const ALIVE: Duration = Duration::from_secs(5);
 
-/// Which route's shape.
+/// The route, which determines the shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `/v1/completions`
@@ -32,10 +32,10 @@ pub enum Route {
     Chat,
 }
 
-/// The next token.
+/// Waits for the next token.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is none.
 pub async fn next(events: &mut mpsc::Receiver<Event>) -> Result<Token, Refusal> {
     match events.recv().await {
         Some(Event::Token { text, last }) => Ok(Token { text, last }),
@@ -44,7 +44,7 @@ pub async fn next(events: &mut mpsc::Receiver<Event>) -> Result<Token, Refusal> 
     }
 }
 
-/// What a pass gave.
+/// A token as a pass gave it.
 pub struct Token {
     text: Zeroizing<String>,
     last: Option<Finish>,
@@ -53,14 +53,14 @@ pub struct Token {
 /// An answer under way.
 pub struct Answer {
     route: Route,
-    /// What every chunk has.
+    /// The fields that every chunk has.
     head: Value,
     prompt_tokens: usize,
     tokens: usize,
 }
 
 impl Answer {
-    /// To a prompt of so many tokens.
+    /// An answer to a prompt of `prompt_tokens` tokens.
     pub fn new(served: &Served, route: Route, stream: bool, prompt_tokens: usize) -> Self {
         let (prefix, object) = match (route, stream) {
             (Route::Completions, _) => ("cmpl", "text_completion"),
@@ -80,10 +80,10 @@ impl Answer {
         }
     }
 
-    /// All of it, once it is there.
+    /// The whole answer, once it is complete.
     ///
     /// # Errors
-    /// Why it ended before its end.
+    /// The reason, if it ended early.
     pub async fn whole(
         mut self,
         first: Token,
@@ -119,7 +119,7 @@ impl Answer {
             .into_response()
     }
 
-    /// A token, or the whole text. Of a conversation the `part` is a message, or what is added to it.
+    /// A token or the whole text. In a conversation `part` is a message, or what is added to it.
     fn choice(&self, part: &str, text: &str, last: Option<Finish>) -> Value {
         let reason = last.map(|last| match last {
             Finish::End | Finish::Stop => "stop",
@@ -128,7 +128,7 @@ impl Answer {
         let mut choice = json!({ "index": 0, "logprobs": null, "finish_reason": reason });
         match self.route {
             Route::Completions => put(&mut choice, "text", text.into()),
-            // Who speaks is said once.
+            // The role is sent once.
             Route::Chat if self.tokens <= 1 || part == "message" => {
                 let said = json!({ "role": "assistant", "content": text });
                 put(&mut choice, part, said);

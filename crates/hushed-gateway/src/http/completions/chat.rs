@@ -11,10 +11,10 @@ use super::super::refusal::Refusal;
 
 const LIST: &str = "a list of messages, each with `role` and `content`";
 
-/// The field `messages`.
+/// Reads the field `messages`.
 ///
 /// # Errors
-/// 400 for what is no message of text. No error holds words of one.
+/// 400 for anything that is not a message of text. No error contains words of one.
 pub fn messages(fields: &mut Fields) -> Result<Vec<Message>, Refusal> {
     match fields.take("messages") {
         Some(Value::Array(list)) => list.into_iter().map(message).collect(),
@@ -44,7 +44,7 @@ fn message(value: Value) -> Result<Message, Refusal> {
         Some(Value::Array(parts)) => parts.into_iter().map(part).collect::<Result<_, _>>()?,
         _ => return Err(wrong("content", "a string, or a list of parts of text")),
     };
-    // What a model said, sent back as it came.
+    // Fields of a model's message that is sent back as it came.
     for empty in [
         "refusal",
         "annotations",

@@ -1,4 +1,4 @@
-//! The queue without a server.
+//! Tests of the queue without a server.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Queue {
         }
     }
 
-    /// Texts with rows, a planned second each.
+    /// Texts with their rows, one planned second each.
     fn submit(&self, texts: &[(&str, usize)]) -> Result<Vec<Ticket>, Refused> {
         self.submit_of(Caller::default(), texts)
     }
@@ -87,7 +87,7 @@ impl Queue {
         taken.map(|()| coming)
     }
 
-    /// What is next: `p` a pass, `s` a search.
+    /// The kind of the next task: `p` a pass, `s` a search.
     fn kind(&self) -> char {
         match self.texts.next(Duration::ZERO) {
             Next::Pass(pass) => {
@@ -237,7 +237,7 @@ fn what_outlasts_its_client_is_refused_with_the_size_that_fits() {
     assert_eq!(refused, expected);
     assert!(queue.pass().is_none());
     let _two = queue.submit(&[("a", 4), ("b", 4)]).unwrap();
-    // Alone it would fit; two seconds come first, of which half a one must have passed.
+    // Alone it would fit; two seconds come first, of which half of one must have passed.
     let busy = Refused::Busy { after: 1 };
     assert_eq!(queue.submit(&[("c", 4)]).err(), Some(busy));
     // Equal texts cost nothing more.
@@ -291,10 +291,10 @@ fn one_key_does_not_fill_the_queue_of_several() {
     let _four = queue.submit_of(one, &texts[..4]).unwrap();
     let busy = Some(Refused::Busy { after: 4 });
     assert_eq!(queue.submit_of(one, &texts[4..]).err(), busy);
-    // Equal texts take no place.
+    // Equal texts take no additional place.
     assert!(queue.submit_of(one, &texts[..4]).is_ok());
     let _two = queue.submit_of(other, &texts[..2]).unwrap();
-    // A search takes one like a text.
+    // A search takes one place, like a text.
     let _search = queue.search().unwrap();
     assert!(queue.submit_of(other, &texts[2..3]).is_err());
 }
@@ -315,9 +315,9 @@ fn keys_take_turns_for_the_places_of_a_pass() {
         assert!(pass.rows.is_sorted_by(|a, b| a >= b), "{:?}", pass.rows);
         texts.concat()
     };
-    // z is nearer in length than y, which is older.
+    // z is closer in length than y, which is older.
     assert_eq!(sorted(), "abz");
-    // It is the other's turn, and then it has no more.
+    // It is the other caller's turn, and then it has no more.
     assert_eq!(sorted(), "cdy");
     assert_eq!(sorted(), "e");
     assert!(queue.pass().is_none());
@@ -329,14 +329,14 @@ fn what_others_have_beyond_their_turns_does_not_count_before_ones_own() {
     let (one, other) = (Caller([1; 32]), Caller([2; 32]));
     let names = ["a", "b", "c", "d", "e", "f"].map(|name| (name, 4));
     let _six = queue.submit_of(one, &names).unwrap();
-    // A pass of three that is full of the first one's texts, and one's own: four seconds.
+    // A pass of three filled with the first caller's texts, and one's own: four seconds.
     queue.patience = Duration::from_millis(3500);
     let refused = queue.submit_of(other, &[("y", 4)]).err();
     assert_eq!(refused, Some(Refused::Busy { after: 1 }));
     queue.patience = Duration::from_millis(4500);
     let _own = queue.submit_of(other, &[("y", 4)]).unwrap();
     let after = |caller| queue.submit_of(caller, &[("z", 4)]).err();
-    // The first one's seventh comes after six of its own and the other's only one.
+    // The first caller's seventh comes after six of its own and the other's only one.
     assert_eq!(after(one), Some(Refused::Busy { after: 4 }));
 }
 
@@ -405,7 +405,7 @@ fn sessions_share_passes_and_not_a_pass_or_an_answer() {
     assert!(!fits(Some(8), 7, &[1.0; 8]) && fits(Some(8), 8, &[1.0; 8]));
     assert!(!fits(Some(4), 3, &[1.0; 8]) && fits(Some(4), 4, &[1.0; 8]));
     assert!(!fits(Some(1), 1, &[1.0; 8]) && fits(Some(1), 2, &[1.0; 8]));
-    // What waits before it is shared among the sessions.
+    // The work before it is shared among the sessions.
     let load = Load {
         waiting: 4,
         own: 0,
@@ -449,7 +449,7 @@ fn who_asks_while_the_server_is_avoided_is_told_at_once() {
     };
     let check = |planned: &[f64]| admission.check(planned, planned.len(), &Load::default());
     assert_eq!(check(&[1.0]), Err(Refused::Away(failure)));
-    // Answers that are there need no session.
+    // Available answers need no session.
     assert_eq!(check(&[]), Ok(()));
 }
 
@@ -470,7 +470,7 @@ fn searches_are_counted_refused_and_abandoned() {
     drop(gone);
     let stays = queue.search().unwrap();
     assert_eq!(held(&queue).0, 1, "one whose client has gone leaves");
-    // Ten seconds wait: a text that is to be there in five is not taken, and neither is a search.
+    // Ten seconds of work wait: a text or a search that must be ready in five is not accepted.
     queue.patience = Duration::from_secs(5);
     let busy = queue.submit(&[("a", 3)]).err();
     assert!(matches!(busy, Some(Refused::Busy { .. })), "{busy:?}");

@@ -1,9 +1,9 @@
-//! The curves: minimax quadratics on equal segments, each 1/32 of a segment wider at both ends, as `curve.rs` evaluates
-//! them.
+//! The curves: minimax quadratics on equal segments, each extended by 1/32 of a segment at both ends, as `curve.rs`
+//! evaluates them.
 //!
-//! A row holds γ, β and α of γ + β·t + α·t², t from the middle of the segment, everything in units of the limit: γ with
-//! 12 bits more than the curve's fraction, β with 12 bits and α with 8. A test fits them again and measures their
-//! errors.
+//! A row holds γ, β and α of γ + β·t + α·t², with t measured from the middle of the segment and everything in units of
+//! the limit. γ has 12 bits more than the curve's fraction, β 12 fraction bits and α 8. A test refits them and measures
+//! their errors.
 
 use super::{Curve, Kind, WIDEST};
 
@@ -91,7 +91,7 @@ pub const ELU: Curve = Curve {
     segments: &ELU_SEGMENTS,
 };
 
-/// L·(σ(x) − 1/2) with σ(x) = 1/(1 + e^−x), so that κ times it is σ(x) − 1/2: off by at most 2.3·10^−4 of σ, where σ is
+/// L·(σ(x) − 1/2) with σ(x) = 1/(1 + e^−x), so that κ times it is σ(x) − 1/2: off by at most 2.3·10^−4 of σ where σ is
 /// steep, and by 1.7·10^−5 from L on, where σ counts as 0 or 1.
 pub(crate) const SIGMOID: Curve = Curve {
     name: "sigmoid",

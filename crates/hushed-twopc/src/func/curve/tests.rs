@@ -51,7 +51,7 @@ fn all_curves() -> [(Curve, Function); 8] {
     ]
 }
 
-/// b of z = v·L ≥ 0, analytic below zero too, in units of L.
+/// b at z = v·L ≥ 0, continued analytically below zero, in units of L.
 fn bump(curve: &Curve, f: Function, v: f64) -> f64 {
     let x = v * curve.limit;
     let b = match curve.kind {
@@ -185,7 +185,7 @@ fn curves_over_their_range() {
         let (mut worst, mut sum) = (0.0f64, 0.0);
         for (x, y) in x.iter().zip(reveal(&a, &b)) {
             let error = to.decode(y) * limit - f(*x);
-            // The argument's rounding at a slope of at most 1.13, the quadratic's, and its terms'.
+            // The argument's rounding at a slope of at most 1.13, the quadratic's, and that of its terms.
             let bound = curve.error() * 1.05 + 2.6 * curve.unit();
             assert!(
                 error.abs() < bound,
@@ -195,7 +195,7 @@ fn curves_over_their_range() {
             worst = worst.max(error.abs());
             sum += error;
         }
-        // Right on average.
+        // Unbiased.
         assert!((sum / x.len() as f64).abs() < 0.15 * curve.unit() + 0.3 * curve.error());
         assert!(worst > curve.error() / 2.0);
     }

@@ -76,8 +76,8 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let leaves =
         crate::he::product::values::leaves(params, &layout.plan, 3, &inputs, &source, 0..LEAVES);
 
-    // What a leaf holds, noise of the product and all, divided by the dropped prime: what is left to compare is the
-    // noise that switching and packing add.
+    // The content of a leaf, including the product's noise, divided by the dropped prime: comparing with it leaves only
+    // the noise added by switching and packing.
     let reference: Vec<RnsPoly<Coeff>> = leaves
         .iter()
         .map(|leaf| {

@@ -1,4 +1,4 @@
-//! From leaves to a response: the interleaving of ciphertexts under the other party's Galois keys.
+//! From leaves to a response: interleaves ciphertexts under the other party's Galois keys.
 
 use crate::error::TwopcError;
 use crate::he::context::HeContext;
@@ -17,7 +17,7 @@ pub(super) struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// The leaves of response `index` as one ciphertext over the packing primes: b and a.
+    /// Packs the leaves of response `index` into one ciphertext over the packing primes: b and a.
     #[expect(clippy::indexing_slicing, reason = "cells name leaves of the plan")]
     pub(super) fn pack(
         &self,
@@ -48,12 +48,12 @@ impl Tree<'_> {
         Ok([b, packed.unwrap_or_else(zero)])
     }
 
-    /// The a part of a leaf of a tree of `size`, over the packing primes and times the inverse of the size, whose
-    /// multiple the tree makes of all that is in it.
+    /// The a part of a leaf in a tree of `size`, over the packing primes and times the inverse of the size, by which
+    /// the tree multiplies everything.
     pub(super) fn lift(&self, a: RnsPoly<Coeff>, size: usize) -> RnsPoly<Coeff> {
         let (params, limbs) = (self.he.params(), self.layout.packing_limbs);
         let scale = if self.layout.scales_inputs() {
-            // Inputs carry the inverse of the largest tree; a smaller one takes the difference back.
+            // Inputs carry the inverse of the largest tree's size; a smaller tree takes the difference back.
             vec![(self.layout.plan.largest_tree() / size) as u64; limbs]
         } else {
             inverse_of_two_to(params, limbs, size.ilog2())
@@ -68,8 +68,8 @@ impl Tree<'_> {
         a
     }
 
-    /// What the tree makes of the wanted coefficients of b: each at its place, without the inverse of the size that
-    /// leaves are multiplied by.
+    /// Puts the wanted coefficients of b where the tree would: each at its position, without the inverse of the size by
+    /// which leaves are multiplied.
     #[expect(
         clippy::indexing_slicing,
         reason = "cells name leaves of the plan and coefficients of them"
@@ -113,8 +113,8 @@ impl Combine for Interleaving<'_> {
     }
 }
 
-/// The first `limbs` primes of a polynomial of more, divided by the others with rounding, one after another from the
-/// last; times `scale` modulo each.
+/// Reduces a polynomial to its first `limbs` primes by dividing by the others with rounding, one at a time from the
+/// last, and multiplies it by `scale` modulo each.
 fn shorten(mut poly: RnsPoly<Coeff>, limbs: usize, scale: &[u64]) -> RnsPoly<Coeff> {
     while poly.ids().len() > limbs + 1 {
         let ones = vec![1; poly.ids().len() - 1];

@@ -1,13 +1,12 @@
-//! A shared row times the server's weights, most of it before the row is known (Mishra et al., *Delphi*, USENIX
-//! Security 2020).
+//! A shared row times the server's weights, with most of the work done before the row is known (Mishra et al.,
+//! *Delphi*, USENIX Security 2020).
 //!
-//! Ahead the client draws a uniform r for each row to come, and one [linear step](super) of these rows, in which the
-//! server's share is nothing, gives both shares of r·W. Later, for \[x\] = x_c + x_s, the client sends d = x_c − r, and
-//! the server takes (d + x_s)·W and its share of r·W: one message of words instead of two of ciphertexts, with no
-//! polynomial multiplied. The result is off by what r·W is off by: at most one unit of the ring, as in the step at
-//! once.
+//! Ahead of time the client draws a uniform r for each row to come, and one [linear step](super) on these rows, with a
+//! zero share at the server, gives both parties shares of r·W. Later, for \[x\] = x_c + x_s, the client sends d = x_c −
+//! r and the server takes (d + x_s)·W plus its share of r·W: one message of words instead of two of ciphertexts, and no
+//! polynomial products. The result has the error of r·W: at most one unit of the ring, as for the step at once.
 //!
-//! d is uniform as long as r is used once: two rows masked by one r would show the server their difference. So an
+//! d is uniform as long as r is used once: two rows masked by the same r would show the server their difference. So an
 //! [`Ahead`] moves into the product that uses it, and there is no other way to use it.
 
 use hushed_math::product_small;
@@ -24,17 +23,17 @@ use crate::wire;
 
 const MASKED: Kind = Kind(0x0410);
 
-/// What a party holds of one row, or of rows [together](Ahead::together), of a product that was made ahead. It can be
-/// moved and not copied, has no `Debug`, and is wiped when dropped.
+/// A party's state for one row, or for rows [together](Ahead::together), of a product prepared ahead. It can be moved
+/// but not copied, has no `Debug`, and is wiped when dropped.
 pub struct Ahead {
-    /// The client's r; the server's is nothing.
+    /// The client's r; empty at the server.
     mask: Share,
-    /// The party's share of r·W.
+    /// This party's share of r·W.
     product: Share,
 }
 
 impl Ahead {
-    /// Of rows of one product, for all of them in one message; `None` of no row.
+    /// Joins rows of one product so that one message serves all of them; `None` if there are no rows.
     pub fn together(rows: Vec<Ahead>) -> Option<Ahead> {
         let ring = rows.first()?.product.ring();
         let all = |part: fn(&Ahead) -> &Share| {
@@ -47,7 +46,7 @@ impl Ahead {
     }
 }
 
-/// The client's part, ahead: as many rows as `shape` says.
+/// The client's part of the preparation, for the number of rows in `shape`.
 ///
 /// # Errors
 /// As [`linear_client`].
@@ -69,7 +68,7 @@ pub fn ahead_client(
         .collect())
 }
 
-/// The server's part, ahead.
+/// The server's part of the preparation.
 ///
 /// # Errors
 /// As [`linear_server_alone`].
@@ -88,10 +87,10 @@ pub fn ahead_server(
     Ok(rows.collect())
 }
 
-/// The client's part: its share of as many rows as `ahead` is of; returns its share of the rows times W.
+/// The client's part: takes its share of the rows that `ahead` is for, and returns its share of the rows times W.
 ///
 /// # Errors
-/// [`HeError::Operand`](crate::he::HeError::Operand) for rows of another length; else those of the session.
+/// [`HeError::Operand`](crate::he::HeError::Operand) if the size of the rows does not fit; else those of the session.
 pub fn linear_ahead_client(ctx: &mut Ctx, x: &Share, ahead: Ahead) -> Result<Share, TwopcError> {
     let Ahead { mask, product } = ahead;
     expect_words(x.words(), mask.len())?;
@@ -101,11 +100,11 @@ pub fn linear_ahead_client(ctx: &mut Ctx, x: &Share, ahead: Ahead) -> Result<Sha
     Ok(product)
 }
 
-/// The server's part: its share of the rows, and the weights that the product was made with.
+/// The server's part: takes its share of the rows, and the weights that the product was prepared with.
 ///
 /// # Errors
-/// [`HeError::Operand`](crate::he::HeError::Operand) for rows or weights of another size; else those of the session and
-/// of the peer's bytes.
+/// [`HeError::Operand`](crate::he::HeError::Operand) if the size of rows or weights does not fit; else those of the
+/// session and of the peer's bytes.
 pub fn linear_ahead_server(
     ctx: &mut Ctx,
     x: &Share,
@@ -124,13 +123,13 @@ pub fn linear_ahead_server(
     Ok(ahead.product.add(&Share::new(ring, own)))
 }
 
-/// What a product of rows of `numbers` numbers in all sends that was made ahead. Making it costs what the step at once
-/// does: [`linear_cost`](super::linear_cost).
+/// Cost of a product prepared ahead, for rows of `numbers` numbers in all. Preparing it costs as much as the step at
+/// once: [`linear_cost`](super::linear_cost).
 pub fn linear_ahead_cost(numbers: usize, ring: Ring) -> Cost {
     Cost::exchange(wire::packed_len(numbers, ring.bits()) as u64, 0)
 }
 
-/// The rows of a matrix of this width.
+/// The rows of a matrix with this width.
 fn by_row(x: &Share, width: usize) -> impl Iterator<Item = Share> {
     let rows = x.words().chunks_exact(width.max(1));
     rows.map(|row| Share::new(x.ring(), row.to_vec()))
@@ -149,7 +148,7 @@ mod tests {
         HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap()
     }
 
-    /// Weights with both ends of their range, and rows of full-size words.
+    /// Weights that include both ends of their range, and rows of full-size words.
     fn numbers(rows: usize, m: usize, n: usize, bits: u32, ring: Ring) -> (Vec<i32>, Vec<u64>) {
         let mut rng = SecretRng::insecure_from_seed(5);
         let mut weights: Vec<i32> = (0..m * n)
@@ -161,8 +160,8 @@ mod tests {
         (weights, x)
     }
 
-    /// Rows made together and used one after the other, so many in a message: the product by definition, the declared
-    /// cost of both parts.
+    /// Rows prepared together and used one after the other, `of_message` per message: checks the product against its
+    /// definition, and the declared cost of both parts.
     fn rows_made_ahead(rows: usize, of_message: usize, m: usize, n: usize, bits: u32) {
         let ring = Ring::new(48);
         let (w, x) = numbers(rows, m, n, bits, ring);
@@ -230,7 +229,7 @@ mod tests {
         rows_made_ahead(5, 1, 384, 33, 22);
         rows_made_ahead(9, 1, 768, 70, 22);
         rows_made_ahead(130, 1, 5, 3, 22);
-        // A table: where the row is not one-hot, every entry adds to the noise.
+        // A lookup table: where the row is not one-hot, every entry adds to the noise.
         rows_made_ahead(2, 1, 50_257, 5, 28);
     }
 
@@ -241,7 +240,7 @@ mod tests {
         assert!(Ahead::together(Vec::new()).is_none());
     }
 
-    /// What the server is sent depends on r: the same row, twice, looks new.
+    /// What is sent to the server depends on r: the same row sent twice looks new.
     #[test]
     fn a_row_sent_twice_does_not_repeat() {
         let ring = Ring::new(48);
@@ -281,7 +280,7 @@ mod tests {
         let operand = |error: Option<TwopcError>| {
             matches!(error, Some(TwopcError::He(HeError::Operand { .. })))
         };
-        // 3 words of 47 bits take 18 bytes, the last of which has three bits that are none's.
+        // 3 words of 47 bits take 18 bytes; the last three bits belong to no word.
         for bytes in [17, 19, 0, 18] {
             let ((), error, _) = run_after(
                 keys,

@@ -1,28 +1,28 @@
-//! Sums of products that are made while the ciphertexts arrive.
+//! Sums of products, made while the ciphertexts arrive.
 //!
 //! A lookup has hundreds of ciphertexts and fewer leaves. So the ciphertexts are multiplied a few at a time, and the
-//! leaves are kept instead of them: less memory, and the other party goes on encrypting meanwhile.
+//! leaves are kept instead of them: this takes less memory, and the other party goes on encrypting meanwhile.
 
 use super::blocks::{BlockInputs, leaves};
 use super::leaf::{Leaf, Multiplier};
 use crate::he::layout::{ARRIVING_TOGETHER, LEAVES_TOGETHER, Layout};
 use hushed_rlwe::{Ciphertext, RlweParams};
 
-/// The sums over the ciphertexts that have arrived, for one product of one row block.
+/// The sums over the ciphertexts that have arrived, for one product with one row block.
 pub(crate) struct Arriving<'a, M> {
     params: &'a RlweParams,
     layout: &'a Layout,
     multiplier: &'a M,
     points: usize,
     chunk: BlockInputs,
-    /// Ciphertexts so far.
+    /// Number of ciphertexts so far.
     arrived: usize,
     sums: Vec<Leaf>,
 }
 
 impl<'a, M: Multiplier> Arriving<'a, M> {
-    /// No ciphertexts yet; none where the layout keeps them ([`Layout::sums_on_arrival`]), or multipliers are held
-    /// ready, for all ciphertexts at once.
+    /// Starts with no ciphertexts. `None` if the layout keeps them ([`Layout::sums_on_arrival`]), or if multipliers are
+    /// held ready, which is for all ciphertexts at once.
     pub(crate) fn new(
         params: &'a RlweParams,
         layout: &'a Layout,
@@ -73,7 +73,7 @@ impl<'a, M: Multiplier> Arriving<'a, M> {
     }
 }
 
-/// For the ciphertexts from number `first` on that are multiplied together.
+/// Inputs for the ciphertexts from number `first` on that are multiplied together.
 fn chunk(params: &RlweParams, layout: &Layout, points: usize, first: usize) -> BlockInputs {
     let betas = first..layout.plan.inputs().min(first + ARRIVING_TOGETHER);
     BlockInputs::new(params, &layout.plan, layout.product_limbs, points, betas)

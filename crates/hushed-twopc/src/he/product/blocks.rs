@@ -1,12 +1,12 @@
 //! Leaves by blocks of the ciphertexts ([`BlockPlan`]).
 //!
 //! A multiplier polynomial has D = mw·nw leading coefficients. It is evaluated at L points, L ≥ 2·D, and the same
-//! values serve every block of every ciphertext, so that for each prime and point the leaves are a product of matrices,
-//! γ by β times β by (part, block).
+//! values serve every block of every ciphertext, so for each prime and point the leaves are a matrix product, γ by β
+//! times β by (part, block).
 //!
-//! The blocks of the ciphertexts are transformed once, as they arrive ([`BlockInputs`]); multipliers a few columns γ at
-//! a time, all of whose leaves are made at once. Leaves are left as coefficients, which is what their way into a
-//! response begins with.
+//! The ciphertexts' blocks are transformed once, as they arrive ([`BlockInputs`]). Multipliers are transformed a few
+//! columns γ at a time, and all leaves of these columns are made at once. Leaves remain in coefficients, with which
+//! packing them into a response begins.
 
 use super::leaf::{Leaf, Multiplier, erase};
 use crate::he::encode::right_prefix;
@@ -20,21 +20,21 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
-/// The ciphertexts of an encrypted operand, or of some of its inner blocks, cut into blocks and transformed.
+/// The ciphertexts of an encrypted operand, or of some of its inner blocks, cut into transformed blocks.
 pub(crate) struct BlockInputs {
-    /// One a prime.
+    /// One per prime.
     plans: Vec<Arc<BlockPlan>>,
     /// The inner blocks β.
     betas: Range<usize>,
-    /// For every row block of ciphertexts (as [`OltPlan::inputs_of`] counts them) and every prime, β by (part, block).
+    /// For every row block of ciphertexts (in the order of [`OltPlan::inputs_of`]) and every prime, β by (part, block).
     rows: Vec<Vec<PointMatrix>>,
-    /// Ciphertexts so far.
+    /// Number of ciphertexts so far.
     arrived: usize,
-    /// Room for coefficients of multipliers, used again and again while the leaves are made.
+    /// Buffers for multiplier coefficients, reused while the leaves are made.
     rooms: Mutex<Vec<Integers>>,
 }
 
-/// The plans of the blocks of `plan`'s products, one for each of the first `limbs` primes.
+/// The block plans of `plan`'s products, one for each of the first `limbs` primes.
 pub(crate) fn block_plans(
     params: &RlweParams,
     plan: &OltPlan,
@@ -48,8 +48,8 @@ pub(crate) fn block_plans(
 }
 
 impl BlockInputs {
-    /// For the ciphertexts of `plan` over the first `limbs` primes, by blocks of `points`; those of inner blocks
-    /// `betas`.
+    /// Takes the ciphertexts of `plan` over the first `limbs` primes, by blocks of `points`, for inner blocks `betas`
+    /// only.
     pub(crate) fn new(
         params: &RlweParams,
         plan: &OltPlan,
@@ -66,7 +66,7 @@ impl BlockInputs {
         }
     }
 
-    /// Room for so many coefficients at least, with any numbers in it.
+    /// A buffer of at least `count` coefficients, with arbitrary contents.
     fn room(&self, count: usize) -> Integers {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = rooms.iter().position(|room| room.0.len() >= count);
@@ -98,10 +98,10 @@ impl BlockInputs {
     }
 }
 
-/// The leaves of `range`, in order, over the first `limbs` primes.
+/// Makes the leaves of `range`, in order, over the first `limbs` primes.
 ///
-/// One prime after the other, and of many blocks one part of the points after the other, so that the ciphertexts, and
-/// the multipliers that are made in one place again and again, stay in the last cache while all columns pass.
+/// Goes prime by prime, and if there are many blocks, by one part of the points after another. This way the
+/// ciphertexts, and the multipliers that reuse one buffer, stay in the last-level cache while all columns pass.
 pub(crate) fn leaves(
     params: &RlweParams,
     plan: &OltPlan,
@@ -112,7 +112,7 @@ pub(crate) fn leaves(
     let ((kb, _, nb), mb) = (plan.blocks(), inputs.betas.len());
     let points = inputs.plans.first().map_or(1, |plan| plan.points());
     let panel = BlockPlan::PANEL;
-    // Columns (product, γ), numbered through.
+    // Columns (product, γ), numbered consecutively.
     let columns = range.start / kb..range.end.div_ceil(kb);
     let most = (MULTIPLIER_WORDS / (mb * points * panel)).max(1) * panel;
     let share = columns.len().div_ceil(rayon::current_num_threads());
@@ -126,7 +126,7 @@ pub(crate) fn leaves(
     for p in columns.start / nb..columns.end.div_ceil(nb) {
         let first = columns.start.max(p * nb) - p * nb;
         let end = columns.end.min((p + 1) * nb) - p * nb;
-        // Whole panels, as multipliers that are held have them.
+        // Whole panels, as in multipliers that are held.
         for gamma in (first / panel * panel..end).step_by(share) {
             let gammas = gamma..nb.min(gamma + share);
             jobs.push(work.job(inputs.plans.len(), &range, p, gammas));
@@ -166,22 +166,22 @@ pub(crate) fn leaves(
     leaves.into_iter().map(|(_, leaf)| leaf).collect()
 }
 
-/// What leaves are made of, beside the ciphertexts.
+/// The inputs of leaves, besides the ciphertexts.
 struct Work<'a, M> {
     params: &'a RlweParams,
     plan: &'a OltPlan,
     multiplier: &'a M,
 }
 
-/// Columns γ of product `p` whose leaves are made together, and their leaves.
+/// Columns γ of product `p` whose leaves are made together, and these leaves.
 struct Job {
     p: usize,
-    /// Begins with a panel.
+    /// Starts at a panel.
     gammas: Range<usize>,
-    /// Row blocks α of which a leaf is wanted.
+    /// Row blocks α with a wanted leaf.
     rows: Vec<Row>,
-    /// Where every part of the points makes multipliers of them again, their coefficients: panel by panel of columns,
-    /// β by β, line by line.
+    /// If every part of the points makes the multipliers anew, their coefficients: by panel of columns, then by β, then
+    /// by line.
     integers: Integers,
 }
 
@@ -199,12 +199,12 @@ impl Drop for Integers {
 struct Row {
     alpha: usize,
     leaves: Vec<Leaf>,
-    /// While parts of the points of one prime come.
+    /// Present while the parts of the points of one prime pass.
     sums: Option<PartSums>,
 }
 
-/// What jobs that run one after the other use again: multipliers as integers, as residues, and by their values, erased
-/// at the end.
+/// Buffers that successive jobs reuse, for multipliers as integers, as residues, and by their values; erased at the
+/// end.
 #[derive(Default)]
 struct Scratch {
     integers: Zeroizing<Vec<i64>>,
@@ -214,7 +214,7 @@ struct Scratch {
 }
 
 impl<M: Multiplier> Work<'_, M> {
-    /// Columns `gammas` of product `p`, over so many primes, of the leaves in `range`; with room for them.
+    /// A job for columns `gammas` of product `p`, over `limbs` primes, with room for the leaves in `range`.
     fn job(&self, limbs: usize, range: &Range<usize>, p: usize, gammas: Range<usize>) -> Job {
         let ids = self.params.ciphertext_ids(limbs);
         let wanted = self.plan.degree() / self.plan.window().mw;
@@ -254,7 +254,7 @@ impl Job {
         for (first, out) in self.gammas.clone().step_by(BlockPlan::PANEL).zip(panels) {
             let gammas = first..self.gammas.end.min(first + BlockPlan::PANEL);
             if gammas.len() < BlockPlan::PANEL {
-                // Lines without a column.
+                // Lines with no column.
                 out.fill(0);
             }
             for (line, gamma) in gammas.enumerate() {
@@ -265,7 +265,7 @@ impl Job {
         }
     }
 
-    /// The sums of all leaves modulo prime `limb`, as far as this part of the points makes them.
+    /// Computes the sums of all leaves modulo prime `limb`, as far as this part of the points goes.
     fn multiply(
         &mut self,
         work: &Work<'_, impl Multiplier>,
@@ -277,7 +277,7 @@ impl Job {
         let panels =
             self.gammas.start / BlockPlan::PANEL..self.gammas.end.div_ceil(BlockPlan::PANEL);
         let (_, mb, _) = work.plan.blocks();
-        // What is held is for all inner blocks.
+        // Held multipliers are for all inner blocks.
         let held = work
             .multiplier
             .points(limb)
@@ -316,7 +316,7 @@ impl Job {
         }
     }
 
-    /// The leaves and their numbers.
+    /// The leaves with their numbers.
     fn numbered(self, plan: &OltPlan) -> impl Iterator<Item = (usize, Leaf)> {
         let Job {
             p, gammas, rows, ..
@@ -337,7 +337,7 @@ fn number(plan: &OltPlan, p: usize, alpha: usize, gamma: usize) -> usize {
 
 impl Scratch {
     /// The multipliers of product `p`, inner blocks `betas` and columns `gammas` by their values modulo prime `limb` at
-    /// part `part` of the points, of their coefficients if they are read: γ by β.
+    /// part `part` of the points, from the coefficients in `read` if there are any: γ by β.
     fn factors(
         &mut self,
         work: &Work<'_, impl Multiplier>,
@@ -387,7 +387,7 @@ impl Scratch {
     }
 }
 
-/// The multipliers of all blocks of product 0 by their values, modulo the prime of each of `plans`: γ by β.
+/// The multipliers of all blocks of product 0, by their values modulo the prime of each of `plans`: γ by β.
 pub(crate) fn factors(
     params: &RlweParams,
     plan: &OltPlan,

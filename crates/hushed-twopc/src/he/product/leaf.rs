@@ -1,4 +1,4 @@
-//! What products are made from and what they give: multipliers in the clear, and leaves.
+//! Inputs and outputs of the products: multipliers in the clear, and leaves.
 
 use hushed_math::{Coeff, PointMatrix, Pointwise, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
@@ -7,15 +7,15 @@ use zeroize::{Zeroizing, optimization_barrier};
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {
-    /// No coefficient is above 2^`bits` in magnitude: public.
+    /// Public bound: no coefficient is above 2^`bits` in magnitude.
     fn bits(&self) -> u32;
 
-    /// Writes the coefficients of πrhs of block (β, γ) of product `p`: the first [`crate::he::encode::right_prefix`]
-    /// ones.
+    /// Writes the coefficients of πrhs of block (β, γ) of product `p`: the first [`crate::he::encode::right_prefix`] of
+    /// them.
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]);
 
     /// Writes the coefficients of several inner blocks β of a column, if they have at most 30 bits: `prefix` of each,
-    /// which begin `stride` words after those of the one before.
+    /// starting `stride` words after those of the previous block.
     fn blocks(
         &self,
         p: usize,
@@ -33,7 +33,7 @@ pub(crate) trait Multiplier: Sync {
         }
     }
 
-    /// Coefficients modulo a prime.
+    /// Reduces coefficients modulo a prime.
     fn residues(&self, pointwise: &Pointwise, out: &mut [u64], integers: &[i64]) {
         match self.bits() < pointwise.modulus().bits() {
             true => pointwise.lift_signed(out, integers),
@@ -41,25 +41,25 @@ pub(crate) trait Multiplier: Sync {
         }
     }
 
-    /// The block's transform modulo prime `limb`, where it is held ready.
+    /// The block's transform modulo prime `limb`, if it is held ready.
     fn values(&self, _p: usize, _beta: usize, _gamma: usize, _limb: usize) -> Option<&[u64]> {
         None
     }
 
-    /// All blocks of all products modulo prime `limb`, γ by β, by their values at the points of blocks, where they are
+    /// All blocks of all products modulo prime `limb`, γ by β, by their values at the points of blocks, if they are
     /// held ready.
     fn points(&self, _limb: usize) -> Option<&PointMatrix> {
         None
     }
 }
 
-/// A sum of products, by its coefficients.
+/// A sum of products, in coefficients.
 #[derive(Clone)]
 pub(crate) struct Leaf {
-    /// Of b only those at multiples of mw, for each prime: the others are never sent, and what they make of the phase
-    /// the tree cancels as it does the rest of what is not wanted.
+    /// Of b only the coefficients at multiples of mw, per prime: the others are never sent, and the tree cancels their
+    /// part of the phase along with everything else that is not wanted.
     pub(crate) b: Vec<Vec<u64>>,
-    /// The whole of a.
+    /// All of a.
     pub(crate) a: RnsPoly<Coeff>,
 }
 
@@ -72,7 +72,7 @@ impl Leaf {
         }
     }
 
-    /// What is needed of the sum `ct`, by its values.
+    /// Takes what is needed of the sum `ct`, which is held by values.
     pub(crate) fn of_values(params: &RlweParams, ct: Ciphertext, mw: usize) -> Leaf {
         let wanted = |(id, values): (usize, &[u64])| {
             let mut wanted = vec![0; values.len() / mw];
@@ -86,7 +86,7 @@ impl Leaf {
     }
 }
 
-/// Writes zeros; not by `zeroize`, which writes each number, and of a vector then each byte, by itself.
+/// Writes zeros. Not by `zeroize`, which writes each number of a vector, and then each byte, separately.
 pub(in crate::he) fn erase(numbers: &mut [i32]) {
     numbers.fill(0);
     optimization_barrier(numbers);

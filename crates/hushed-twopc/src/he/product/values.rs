@@ -1,9 +1,9 @@
 //! Leaves by values of the whole degree.
 //!
-//! leaf(p, α, γ) = Σ_β ct(p, α, β) · NTT(πrhs(V_p[β, γ])). A product of limbs costs as much as it takes to fetch them,
-//! so the work goes strip by strip of the values: πrhs has few leading coefficients, so a strip of its transform can be
-//! computed alone; it is used at once, against the strips of the ciphertexts that all columns γ meet. The sums are
-//! written once a strip ([`RESIDENT`] permitting).
+//! leaf(p, α, γ) = Σ_β ct(p, α, β) · NTT(πrhs(V_p[β, γ])). A product of limbs costs what it takes to fetch them, so the
+//! work goes strip by strip of the values. πrhs has few leading coefficients, so one strip of its transform can be
+//! computed alone; it is used at once, against the strips of the ciphertexts that all columns γ share. Each strip of
+//! the sums is written once ([`RESIDENT`] permitting).
 
 use super::leaf::Multiplier;
 use crate::he::encode::right_prefix;
@@ -14,13 +14,13 @@ use rayon::prelude::*;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Words of a strip, if the multipliers allow it: that of a sum and those of a few factors stay in a first-level cache.
+/// Words of a strip, if the multipliers allow it: the strips of a sum and of a few factors stay in a first-level cache.
 const STRIP: usize = 512;
 
-/// Words of multiplier and ciphertext strips that are handled together: 1 MiB, half of a second-level cache.
+/// Words of multiplier and ciphertext strips handled together: 1 MiB, half of a second-level cache.
 const RESIDENT: usize = 1 << 17;
 
-/// Words of residues of multipliers that are held at a time, 8 MiB; at least those of one column.
+/// Words of multiplier residues held at a time, 8 MiB; at least those of one column.
 const RESIDUES: usize = 1 << 20;
 
 /// The leaves of `range`, in order, over the first `limbs` primes. `inputs[plan.inputs_of(p, α)]` are ct(p, α, β).
@@ -83,7 +83,7 @@ fn accumulate(
     let (ntt, degree, prefix) = (basis.plan(limb), plan.degree(), right_prefix(plan.window()));
     let residues = residues(basis, limb, mb, prefix, multiplier, columns);
     let strip = ntt.strip_unit(prefix).max(STRIP.min(degree));
-    // Of each β: one multiplier strip, and both parts of k' ciphertexts.
+    // Per β: one multiplier strip, and both parts of k' ciphertexts.
     let together = (RESIDENT / strip / (2 * kb + 1)).clamp(1, mb);
     let mut buffer = Zeroizing::new(vec![0u64; together * strip]);
     for start in (0..degree).step_by(strip) {
@@ -148,7 +148,7 @@ fn residues(
     out
 }
 
-/// The transform modulo prime `limb` of a polynomial whose first coefficients are `integers` and whose others are zero.
+/// The transform modulo prime `limb` of a polynomial with leading coefficients `integers` and zeros beyond.
 pub(crate) fn transform(
     basis: &RnsBasis,
     limb: usize,

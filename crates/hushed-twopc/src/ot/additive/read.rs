@@ -1,10 +1,10 @@
-//! The readers of a peer's message alone: for the fuzz target over pads and choices that are no secrets, and for the
+//! Only the readers of a peer's message: for the fuzz target, over pads and choices that are not secret, and for the
 //! checks of secret choices.
 
 use super::{Kept, Offer, Pads, Shape, settle_choice, settle_offer};
 use crate::testing::secrets::Case;
 
-/// Whether the whole message is choices of this shape.
+/// Whether the whole message consists of choices of this shape.
 pub(crate) fn choices(shape: Shape, values: &[u64], mut message: &[u8]) -> bool {
     let planes = shape.planes();
     let wide = planes.min(shape.width.saturating_sub(32));
@@ -17,7 +17,7 @@ pub(crate) fn choices(shape: Shape, values: &[u64], mut message: &[u8]) -> bool 
     read.is_ok() && message.is_empty() && reduced(shape, &out)
 }
 
-/// Whether the whole message is values of this shape.
+/// Whether the whole message consists of values of this shape.
 pub(crate) fn values(shape: Shape, mut message: &[u8]) -> bool {
     let words = shape.planes() as usize * shape.words();
     let kept = Kept {
@@ -29,13 +29,13 @@ pub(crate) fn values(shape: Shape, mut message: &[u8]) -> bool {
     read.is_ok() && message.is_empty() && reduced(shape, &out)
 }
 
-/// A share that is not would not be one.
+/// Asserts that the words are reduced: otherwise they would not be a share.
 fn reduced(shape: Shape, out: &[u64]) -> bool {
     assert!(out.iter().all(|w| *w <= u64::MAX >> (64 - shape.width)));
     true
 }
 
-/// The functions that choose by secret bits, for the checks that they take no branch by them.
+/// The functions that choose by secret bits, for the checks that they do not branch on them.
 pub(crate) fn cases() -> Vec<Case> {
     let shapes = [
         ("additive OT, one value a choice", (2048, 1)),
@@ -88,7 +88,7 @@ fn offer_case() -> Case {
     )
 }
 
-/// One bit a choice, products of 46 bits.
+/// One bit per choice, products of 46 bits.
 fn shape(count: usize, messages: usize) -> Shape {
     Shape {
         count,

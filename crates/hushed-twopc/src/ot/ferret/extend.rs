@@ -1,16 +1,15 @@
-//! One extension: n = t·2^h correlated OTs from k + t·h (Yang, Weng, Lan, Zhang, Wang, CCS 2020, with
-//! the trees of the half-tree paper; semi-honest).
+//! One extension: n = t·2^h correlated OTs from k + t·h (Yang, Weng, Lan, Zhang, Wang, CCS 2020, with the trees of the
+//! half-tree paper; semi-honest).
 //!
-//! Inputs: the LPN secret (k OTs), then h OTs for each of t trees. Tree i spreads one random unit
-//! vector over rows `[i·2^h, (i+1)·2^h)`: regular noise, its position the complement of the h choice
-//! bits, which are outputs of the same functionality and therefore uniform. Drawing positions
-//! elsewhere would change nothing but cost a message and a round for switching the choice bits. Row r
-//! of the result is the noise plus ten inputs at public columns; OTs are linear, so `y = w ⊕ A·z` holds
-//! for blocks and choice bits at once.
+//! Inputs: the LPN secret (k OTs), then h OTs for each of t trees. Tree i spreads one random unit vector over rows
+//! `[i·2^h, (i+1)·2^h)`: regular noise, whose position is the complement of the h choice bits, which are outputs of the
+//! same functionality and therefore uniform. Drawing positions separately would change nothing but cost a message and a
+//! round to switch the choice bits. Row r of the result is the noise plus ten inputs at public columns; OTs are linear,
+//! so `y = w ⊕ A·z` holds for blocks and choice bits at once.
 //!
-//! An extension runs in steps of [`CHUNK`] trees, each one message from the sender only, of h − 1
-//! blocks a tree: steps run as outputs are needed, so that they are still in the cache when used, and
-//! the receiver works while the sender does. Trees of a step run on the thread pool.
+//! An extension runs in steps of [`CHUNK`] trees, each a single message from the sender, of h − 1 blocks per tree.
+//! Steps run as outputs are needed, so that these are still in the cache when used, and the receiver works while the
+//! sender does. The trees of a step run on the thread pool.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::params::FerretParams;
@@ -20,10 +19,10 @@ use rayon::prelude::*;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Trees a step: 512 KiB of outputs with the default set, which stay in a second-level cache until they are used.
+/// Trees per step: 512 KiB of outputs with the default set, which stay in a second-level cache until used.
 const CHUNK: usize = 32;
 
-/// State of both parties for extensions: the code, and the tree expander.
+/// What both parties need for extensions: the code and the tree expander.
 pub(super) struct Extender {
     params: FerretParams,
     code: LpnCode,
@@ -31,8 +30,8 @@ pub(super) struct Extender {
 }
 
 impl Extender {
-    /// An extender for one parameter set under two public seeds that both parties agreed on, one for the code and one
-    /// for the keys of trees.
+    /// An extender for one parameter set, under two public seeds agreed on by both parties: one for the code and one
+    /// for the trees' keys.
     pub(super) fn new(params: FerretParams, code: [u8; 16], trees: [u8; 16]) -> Self {
         Extender {
             params,
@@ -45,12 +44,12 @@ impl Extender {
         self.params
     }
 
-    /// Steps of an extension.
+    /// Steps per extension.
     pub(super) fn steps(&self) -> usize {
         self.params.trees().div_ceil(CHUNK)
     }
 
-    /// Outputs of a step.
+    /// Number of outputs of a step.
     pub(super) fn step_outputs(&self, step: usize) -> usize {
         self.step_trees(step).len() << self.params.depth()
     }
@@ -65,8 +64,8 @@ impl Extender {
         (step * CHUNK).min(trees)..((step + 1) * CHUNK).min(trees)
     }
 
-    /// The sender's step of extension number `extension` under these seeds: `inputs` are the extension's, `out` has
-    /// [`Extender::step_outputs`] blocks; returns the message.
+    /// The sender's step of extension number `extension` under these seeds: `inputs` are the extension's, and `out` has
+    /// [`Extender::step_outputs`] blocks. Returns the message.
     pub(super) fn send(
         &self,
         extension: u64,
@@ -97,7 +96,7 @@ impl Extender {
         message
     }
 
-    /// The receiver's step from the sender's message.
+    /// The receiver's step, from the sender's message.
     ///
     /// # Errors
     /// [`TwopcError::PeerMisbehaved`] unless the message has [`Extender::step_bytes`] bytes.
@@ -132,7 +131,7 @@ impl Extender {
         Ok(())
     }
 
-    /// The LPN secret, and the OTs of a step's trees.
+    /// The LPN secret and the OTs of a step's trees.
     #[expect(
         clippy::indexing_slicing,
         reason = "the inputs are this party's own, as many as the parameters say"
@@ -143,12 +142,12 @@ impl Extender {
         (secret, &cots[trees.start * h..trees.end * h])
     }
 
-    /// Tree `i` of a step among all trees under the seed.
+    /// The number of a step's tree `i` among all trees under the seed.
     fn tree_number(&self, extension: u64, step: usize, i: usize) -> u64 {
         extension * self.params.trees() as u64 + (step * CHUNK + i) as u64
     }
 
-    /// First row of tree `i` of a step.
+    /// The first row of a step's tree `i`.
     fn first_row(&self, step: usize, i: usize) -> u64 {
         ((step * CHUNK + i) as u64) << self.params.depth()
     }

@@ -1,17 +1,17 @@
-//! Ferret: random correlated OTs with sublinear traffic (Yang, Weng, Lan, Zhang, Wang, CCS 2020),
-//! semi-honest, iterated.
+//! Ferret: random correlated OTs with sublinear traffic (Yang, Weng, Lan, Zhang, Wang, CCS 2020), semi-honest,
+//! iterated.
 //!
-//! Each direction starts at its first use: base OTs and a small extension ([`start`]) give the inputs
-//! of one extension with the smallest set; from then on every extension keeps the inputs of the next
-//! ([`extend`]) and the rest is used, step by step. Both parties call with the same counts in the same order, so both
-//! run out at the same call. Extensions are one-way, sender to receiver, and add no round of their own.
+//! Each direction starts at its first use: base OTs and a small extension ([`start`]) give the inputs of one extension
+//! with the smallest set. From then on every extension keeps the inputs of the next ([`extend`]) and hands out the
+//! rest, step by step. Both parties call with the same counts in the same order, so both run out at the same call.
+//! Extensions are one-way, sender to receiver, and add no round of their own.
 //!
-//! A source that failed stays failed: starting a direction again would run base OTs and extensions under the
-//! same `delta`, session id and indices, and repeat pads that may have been used.
+//! A source that failed stays failed: restarting a direction would run base OTs and extensions under the same `delta`,
+//! session id and indices, and repeat pads that may have been used.
 //!
-//! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of
-//! `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
-//! OTs are not post-quantum: a party that records a session and later has a quantum computer learns its OTs.
+//! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of `hushed_math::bits`,
+//! base OTs under computational Diffie–Hellman in the random-oracle model. Base OTs are not post-quantum: a party that
+//! records a session and later has a quantum computer learns its OTs.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod extend;
@@ -42,14 +42,14 @@ const POINTS: Kind = Kind(0x0342);
 const COLUMNS: Kind = Kind(0x0343);
 const TREES: Kind = Kind(0x0344);
 
-/// Nonce, and the number of the parameter set with the version.
+/// A nonce, and a byte with the version and the number of the parameter set.
 const HELLO_BYTES: usize = 17;
 
-/// Rises whenever equal messages would give other OTs or pads, with the table of sets, and with what a step is. 4: a
-/// step has 32 trees.
+/// Incremented whenever equal messages would give different OTs or pads, when the table of sets changes, and when a
+/// step does. 4: a step has 32 trees.
 const VERSION: u8 = 4;
 
-/// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
+/// The set of the first extension: the smallest, because its inputs come from the more expensive [`start`].
 const FIRST: FerretParams = FerretParams::K16;
 
 /// Random correlated OTs in both directions.
@@ -69,28 +69,28 @@ enum Direction {
     /// Not used yet.
     Fresh,
     Running(Box<Stock>),
-    /// A step failed, or is under way: nothing leads back to [`Direction::Fresh`].
+    /// A step failed or is under way; nothing leads back to [`Direction::Fresh`].
     Failed,
 }
 
 impl Direction {
-    /// Moves the state out; until a step has succeeded and put it back, the direction counts as failed.
+    /// Moves the state out. Until a step has succeeded and put it back, the direction counts as failed.
     fn take(&mut self) -> Direction {
         core::mem::replace(self, Direction::Failed)
     }
 }
 
 impl FerretOt {
-    /// Agrees on a session with the peer, for the default set. One round, 17 bytes each way; the
-    /// directions are set up at their first use.
+    /// Agrees on a session with the peer, for the default set. One round, 17 bytes each way; the directions are set up
+    /// at their first use.
     ///
     /// # Errors
-    /// A failed session; [`TwopcError::PeerMisbehaved`] if the peer uses another set.
+    /// If the session fails; [`TwopcError::PeerMisbehaved`] if the peer uses another version or set.
     pub fn new(session: &mut Session, rng: &mut SecretRng) -> Result<Self, TwopcError> {
         Self::with_params(session, rng, FerretParams::DEFAULT)
     }
 
-    /// As [`FerretOt::new`] for the given set, which must be the peer's too.
+    /// [`FerretOt::new`] for the given set, which must be the peer's too.
     pub fn with_params(
         session: &mut Session,
         rng: &mut SecretRng,
@@ -108,7 +108,7 @@ impl FerretOt {
                 what: "OT version or parameter set",
             });
         }
-        // The transcript holds both nonces by now, and all that was agreed before.
+        // By now the transcript holds both nonces and everything agreed before.
         let id = Sha256::new()
             .chain_update(b"hushed ferret 3")
             .chain_update(session.transcript_hash())
@@ -128,7 +128,7 @@ impl FerretOt {
         })
     }
 
-    /// The session's id for the direction in which `sender` sends, and a use.
+    /// The session's id for the direction in which `sender` sends and for one use.
     fn direction_id(&self, sender: Party, domain: &[u8]) -> SessionId {
         Sha256::new()
             .chain_update(self.id)
@@ -146,7 +146,7 @@ impl FerretOt {
         seed
     }
 
-    /// A stock without OTs but the `inputs` of its first extension.
+    /// A stock with no OTs except the `inputs` of its first extension.
     fn stock(&self, sender: Party, inputs: Vec<Block>) -> Box<Stock> {
         let seed = |domain: &[u8]| self.seed(sender, domain);
         let first = Extender::new(FIRST, seed(b"first code"), seed(b"first trees"));
@@ -173,7 +173,7 @@ impl FerretOt {
         s.send(BASE, start.message())?;
         let points = s.recv(POINTS, Expect::Exactly(start::POINTS_BYTES))?;
         let (inputs, columns) = start.finish(&points, n, &mut self.rng)?;
-        // The stock owns the inputs before anything can fail: it erases them.
+        // The stock owns the inputs before anything can fail, and erases them.
         let stock = self.stock(sender, inputs);
         s.send_vec(COLUMNS, columns)?;
         Ok(stock)
@@ -213,13 +213,13 @@ impl FerretOt {
         })
     }
 
-    /// Checks that this process made the source: in a fork of it the stock would be used a second time, without a step
-    /// of the session that could fail.
+    /// Checks that this process made the source: in a fork the stock would be used a second time, with no session step
+    /// that could fail.
     fn check_process(&self) -> Result<(), TwopcError> {
         Ok(self.origin.check().map_err(RlweError::from)?)
     }
 
-    /// Ends both directions after a failure in one: the session under them is out of step.
+    /// Ends both directions after a failure in one: the underlying session is out of step.
     fn sealed<T>(&mut self, result: Result<T, TwopcError>) -> Result<T, TwopcError> {
         if result.is_err() {
             self.sending = Direction::Failed;
@@ -258,7 +258,7 @@ impl Drop for FerretOt {
     }
 }
 
-/// One end of an extension's step over a session.
+/// One end of an extension's step, over a session.
 trait End {
     fn run(
         &mut self,
@@ -316,8 +316,8 @@ struct Stock {
     extension: u64,
     inputs: Vec<Block>,
     step: usize,
-    /// The next extension's set, if it is another, and those of its inputs that exist already: the
-    /// running extension's first outputs.
+    /// The next extension's set, if different, and those of its inputs that exist already: the running extension's
+    /// first outputs.
     later: Option<Extender>,
     kept: Vec<Block>,
     /// Outputs of the last step; those before `next` are handed out and erased.
@@ -325,13 +325,13 @@ struct Stock {
     next: usize,
     /// OTs handed out so far, which is the index of the next.
     handed_out: u64,
-    /// What turns them into pads.
+    /// Turns OTs into pads.
     hash: PadHash,
 }
 
 impl Stock {
     fn new(extender: Extender, later: Extender, inputs: Vec<Block>, hash: PadHash) -> Stock {
-        // Whole at once: growing would leave copies behind.
+        // Allocated at once: growing would leave copies behind.
         let kept = Vec::with_capacity(later.params().inputs());
         Stock {
             extender,
@@ -347,7 +347,7 @@ impl Stock {
         }
     }
 
-    /// Replaces the used-up outputs by those of one step.
+    /// Replaces the used-up outputs with those of one step.
     #[expect(
         clippy::indexing_slicing,
         reason = "`next` is at most the number of outputs, which the parameters say"
@@ -365,7 +365,7 @@ impl Stock {
         }
         let n = self.extender.step_outputs(self.step);
         if self.outputs.len() != n {
-            // Every block of the old ones is erased already.
+            // Every old block has been erased already.
             self.outputs = vec![Block::ZERO; n];
         }
         let (extension, step) = (self.extension, self.step);
@@ -401,7 +401,7 @@ impl Stock {
         while out.len() < n {
             if self.next == self.outputs.len() {
                 self.refill(end)?;
-                // A step may be kept whole.
+                // All outputs of a step may be kept.
                 continue;
             }
             let take = (n - out.len()).min(self.outputs.len() - self.next);

@@ -1,22 +1,21 @@
-//! Parameter sets of the iterated extension: the one table of LPN sizes.
+//! Parameter sets of the iterated extension: the only table of LPN sizes.
 //!
-//! A set is (t, log2 k, h): t noise blocks of 2^h rows each with one noise position (regular noise),
-//! n = t·2^h rows, k = 2^log_k columns, ten taps a row. k and h are those of emp-ot 1.0 (2026), chosen
-//! there at a floor of 128 bits against: pooled Gauss, statistical decoding and
-//! information-set decoding (Liu, Wang, Yang, Yu, ePrint 2022/712), BJMM, the algebraic attack on
-//! regular noise (Briaud, Øygarden, EUROCRYPT 2023, and its improvement ePrint 2025/1476) and the
-//! hybrid of guessing with it. [`FerretParams::attacks`] computes the first and the last, and the last once more for
-//! rows of ten taps, where the quadratic system stays sparse: that is the strongest. Older sets in public code, made
-//! for the same task before those attacks (k = 124 000, t = 4971 for one), are below 128 bits and not here.
+//! A set is (t, log2 k, h): t noise blocks of 2^h rows with one noise position each (regular noise), n = t·2^h rows, k
+//! = 2^log_k columns, ten taps per row. k and h are those of emp-ot 1.0 (2026), which chose them for at least 128 bits
+//! against pooled Gauss, statistical decoding and information-set decoding (Liu, Wang, Yang, Yu, ePrint 2022/712),
+//! BJMM, the algebraic attack on regular noise (Briaud, Øygarden, EUROCRYPT 2023, and its improvement ePrint 2025/1476)
+//! and its hybrid with guessing. [`FerretParams::attacks`] computes the first and the last, and the last again for rows
+//! of ten taps, where the quadratic system stays sparse: that is the strongest. Older sets in public code, made for the
+//! same task before those attacks (for example k = 124 000, t = 4971), are below 128 bits and not used.
 //!
-//! t is smaller here than in emp-ot (850, 1170, 1520, 1900), which costs the hybrid 132.3, 131.4, 130.9 and 130.6 bits
+//! t is smaller here than in emp-ot (850, 1170, 1520, 1900), where the hybrid costs 132.3, 131.4, 130.9 and 130.6 bits
 //! by dense elimination, and 122.5, 118.5, 115.3 and 112.5 by the sparse count. Fewer blocks of the same size are
-//! harder: a solver for t' < t of them solves t by leaving some out. The price is an extension of fewer OTs that
-//! consumes almost as many: two to three percent of the OTs a second.
+//! harder: a solver for t' < t of them solves t by leaving some out. The price is an extension that makes fewer OTs and
+//! consumes almost as many: two to three percent of the OTs per second.
 
 use hushed_math::bits::TAPS;
 
-/// Rows that follow from ten taps and regular noise; see the module header for the attacks.
+/// The sets assume ten taps and regular noise; see the module header for the attacks.
 const _: () = assert!(TAPS == 10, "the sets were estimated for ten taps");
 
 /// LPN sizes of one extension.
@@ -27,14 +26,14 @@ pub struct FerretParams {
     depth: usize,
 }
 
-/// Bits of work: log2 of the operations of an attack.
+/// Work in bits: log2 of an attack's operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attacks {
     /// Gaussian elimination on rows guessed to have no noise.
     pub pooled_gauss: f64,
-    /// Guessed zeros, then a quadratic system made linear, by dense elimination.
+    /// Guessed zeros, then a quadratic system linearised and solved by dense elimination.
     pub hybrid: f64,
-    /// The same with all k unknowns kept, so that equations stay sparse, by Wiedemann's method.
+    /// The same with all k unknowns kept, so that equations stay sparse, solved by Wiedemann's method.
     pub sparse_hybrid: f64,
 }
 
@@ -62,18 +61,18 @@ const fn set(trees: usize, log_k: u32, depth: usize) -> FerretParams {
 }
 
 impl FerretParams {
-    /// k = 2^16: the default. Its secret is 1 MiB, which a second-level cache holds beside what is made of it.
+    /// k = 2^16: the default. Its secret is 1 MiB, which fits a second-level cache along with what is made from it.
     pub const K16: FerretParams = SETS[0];
-    /// k = 2^17: 0.7 bits of traffic an OT where 2^16 takes 1.3, and half as long again to encode a row.
+    /// k = 2^17: 0.7 bits of traffic per OT where 2^16 takes 1.3, but a row takes half as long again to encode.
     pub const K17: FerretParams = SETS[1];
-    /// k = 2^18: 0.4 bits of traffic an OT, slower.
+    /// k = 2^18: 0.4 bits of traffic per OT, slower.
     pub const K18: FerretParams = SETS[2];
-    /// k = 2^19: 0.2 bits of traffic an OT, slower still.
+    /// k = 2^19: 0.2 bits of traffic per OT, slower still.
     pub const K19: FerretParams = SETS[3];
-    /// What sessions use.
+    /// The set that sessions use.
     pub const DEFAULT: FerretParams = FerretParams::K16;
 
-    /// t: trees, noise positions.
+    /// t: number of trees, and of noise positions.
     pub fn trees(&self) -> usize {
         self.trees
     }
@@ -83,22 +82,22 @@ impl FerretParams {
         self.log_k
     }
 
-    /// h: levels of a tree.
+    /// h: levels per tree.
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// n = t·2^h: OTs one extension makes.
+    /// n = t·2^h: OTs that one extension makes.
     pub fn outputs(&self) -> usize {
         self.trees << self.depth
     }
 
-    /// k + t·h: OTs one extension consumes, kept from the one before.
+    /// k + t·h: OTs that one extension consumes, kept from the one before.
     pub fn inputs(&self) -> usize {
         (1 << self.log_k) + self.trees * self.depth
     }
 
-    /// Payload bytes of one extension, all from sender to receiver: h − 1 blocks a tree.
+    /// Payload bytes of one extension, all from sender to receiver: h − 1 blocks per tree.
     pub fn message_bytes(&self) -> usize {
         self.trees * (self.depth - 1) * 16
     }
@@ -112,22 +111,22 @@ impl FerretParams {
         }
     }
 
-    /// Guess k rows without noise, k/t in every block of 2^h, and invert.
+    /// Guesses k rows without noise, k/t in every block of 2^h, and inverts.
     fn pooled_gauss(&self) -> f64 {
         let (t, k, block) = self.sizes();
         2.8 * k.log2() - t * (1.0 - k / t / block).log2()
     }
 
-    /// The hybrid of guessing and a linearised quadratic system (Briaud, Øygarden; with ePrint 2025/1476). Guess that
-    /// the noise of each block is none of μ of its rows: right with probability (1 − μ/2^h)^t. Each row so guessed, and
-    /// the sum of each block, is a linear equation, which leaves v = k − t·(μ + 1) unknown bits. In a block two rows
-    /// cannot both be noisy: t·C(2^h − μ − 1, 2) quadratic equations in them. As soon as these are as many as the
-    /// v·(v + 1)/2 monomials, the system is linear in the monomials, and costs what elimination does. The μ of least
-    /// work; some blocks may have one more than others, so it is a multiple of 1/t.
+    /// The hybrid of guessing and a linearised quadratic system (Briaud, Øygarden; with ePrint 2025/1476). Guess that μ
+    /// given rows of each block have no noise: right with probability (1 − μ/2^h)^t. Each guessed row, and the sum of
+    /// each block, is a linear equation, which leaves v = k − t·(μ + 1) unknown bits. No two rows of a block are both
+    /// noisy, which gives t·C(2^h − μ − 1, 2) quadratic equations in them. Once there are as many as the v·(v + 1)/2
+    /// monomials, the system is linear in the monomials and costs one elimination. Takes the μ of least work; some
+    /// blocks may have one more guess than others, so μ is a multiple of 1/t.
     fn hybrid(&self) -> f64 {
         /// Strassen's exponent.
         const OMEGA: f64 = 2.807;
-        // The linear part is a system of k unknowns.
+        // The linear part is a system in k unknowns.
         let k = f64::from(self.log_k);
         let guesses = self.solvable_guesses();
         let works = guesses.map(|(guessed, monomials)| guessed + OMEGA * monomials.log2().max(k));
@@ -136,8 +135,8 @@ impl FerretParams {
 
     /// The hybrid without eliminating the guessed rows: the k²/2 monomials in the secret stay, and a quadratic equation
     /// is the product of two rows of ten taps and their noise, at most 11² monomials. Wiedemann's method takes three
-    /// products of such a matrix with a vector a monomial. An estimate of ours, not a published one, with every
-    /// operation on a bit counted.
+    /// matrix-vector products per monomial. This is our own estimate, not a published one, counting every bit
+    /// operation.
     fn sparse_hybrid(&self) -> f64 {
         let weight = ((TAPS + 1) * (TAPS + 1)) as f64;
         let monomials = 2.0 * f64::from(self.log_k) - 1.0;
@@ -148,7 +147,7 @@ impl FerretParams {
         })
     }
 
-    /// For each number of guessed rows that leaves a solvable system: bits that the guess costs, and the monomials
+    /// For each number of guessed rows that leaves a solvable system: the cost of the guess in bits, and the monomials
     /// left.
     fn solvable_guesses(&self) -> impl Iterator<Item = (f64, f64)> {
         let (t, k, block) = self.sizes();
@@ -164,13 +163,13 @@ impl FerretParams {
         })
     }
 
-    /// t, k and the rows of a block.
+    /// t, k and the rows per block.
     fn sizes(&self) -> (f64, f64, f64) {
         let (k, block) = (f64::from(self.log_k).exp2(), (self.depth as f64).exp2());
         (self.trees as f64, k, block)
     }
 
-    /// Position in the table, to compare with the peer's.
+    /// Position in the table, compared with the peer's.
     pub(super) fn id(&self) -> u8 {
         SETS.iter()
             .position(|s| s == self)
@@ -226,7 +225,7 @@ mod tests {
     fn pooled_gauss_for_the_scale() {
         let bits = SETS.map(|s| s.attacks().pooled_gauss);
         assert!(bits.iter().all(|b| (140.0..150.0).contains(b)), "{bits:?}");
-        // An old set (b11 of several libraries); the algebraic attack, not this one, puts it below 128.
+        // An old set (b11 of several libraries): the algebraic attack, not this one, puts it below 128.
         let (n, k, t) = (10_180_608f64, 124_000f64, 4971f64);
         let old = 2.8 * k.log2() - t * (1.0 - k / n).log2();
         assert!((128.0..140.0).contains(&old), "{old}");

@@ -1,16 +1,14 @@
-//! The first correlated OTs of a direction: 127 base OTs, stretched by subspace VOLE over small
-//! fields with the repetition code (SoftSpokenOT: Roy, CRYPTO 2022, semi-honest part, fields of 16
-//! elements).
+//! The first correlated OTs of a direction: 127 base OTs, stretched by subspace VOLE over small fields with the
+//! repetition code (SoftSpokenOT: Roy, CRYPTO 2022, semi-honest part, fields of 16 elements).
 //!
-//! Bits 1..128 of `delta` are cut into 31 digits of four bits and one of three (bit 0 is 1 by
-//! convention and its column is the choice vector itself). For each digit the receiver grows a GGM
-//! tree with one seed a field element; by base OTs the sender learns every seed but the one at its
-//! digit Δ. With G the AES stream of a seed:
+//! Bits 1..128 of `delta` are cut into 31 digits of four bits and one of three (bit 0 is 1 by convention and its column
+//! is the choice vector itself). For each digit the receiver grows a GGM tree with one seed per field element; by base
+//! OTs the sender learns every seed but the one at its digit Δ. With G the AES stream of a seed:
 //!   receiver: u = ⨁_x G(s_x),  v_j = ⨁_x x_j·G(s_x);   sender: w_j = ⨁_x (x⊕Δ)_j·G(s_x) = v_j ⊕ Δ_j·u.
-//! The choice vector is r = u of digit 0; for the other digits the receiver sends c = u ⊕ r and the
-//! sender adds Δ_j·c. Rows of the transposed columns are then `q_i = t_i ⊕ r_i·delta`.
+//! The choice vector is r = u of digit 0; for the other digits the receiver sends c = u ⊕ r and the sender adds Δ_j·c.
+//! Rows of the transposed columns are then `q_i = t_i ⊕ r_i·delta`.
 //!
-//! Digits are secret at the sender: its passes touch all seeds and select by masks.
+//! Digits are secret to the sender: its passes touch all seeds and select by masks.
 //!
 //! Bytes: 32 (base), 127·32 (base), 127·32 + 31·n/8 (trees and columns).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -26,13 +24,13 @@ use hushed_math::taint;
 use subtle::Choice;
 use zeroize::Zeroizing;
 
-/// Bits of a digit, and so levels of a tree.
+/// Bits per digit, and so levels per tree.
 const WIDTH: usize = 4;
-/// Digits; the last has three bits.
+/// Number of digits; the last has three bits.
 const DIGITS: usize = 32;
-/// Base OTs: bits of `delta` but its lsb.
+/// Number of base OTs: the bits of `delta` except its lsb.
 const BASE: usize = 127;
-/// Tree messages: both sides of every level, masked by the base OTs' keys.
+/// Bytes of the tree messages: both sides of every level, masked by the base OTs' keys.
 const TREE_BYTES: usize = BASE * 32;
 
 /// Levels of digit `d`'s tree.
@@ -49,7 +47,7 @@ fn low_bit(d: usize) -> usize {
     1 + WIDTH * d
 }
 
-/// Blocks of a column for `n` OTs.
+/// Blocks per column for `n` OTs.
 fn stride(n: usize) -> usize {
     n.div_ceil(128)
 }
@@ -77,7 +75,7 @@ impl StartSender {
         first: &[u8],
         rng: &mut SecretRng,
     ) -> Result<(Self, Vec<u8>), TwopcError> {
-        // The key of the side that is *not* on the path to the punctured seed, level by level.
+        // The key of the side *not* on the path to the punctured seed, level by level.
         let delta = Zeroizing::new(delta);
         let choices =
             levels().map(|(d, level)| Choice::from(u8::from(!delta_bit(*delta, d, level))));
@@ -86,7 +84,7 @@ impl StartSender {
         Ok((StartSender { delta, keys, hash }, message))
     }
 
-    /// The `n` OTs from the receiver's columns message.
+    /// Computes the `n` OTs from the receiver's columns message.
     #[expect(
         clippy::indexing_slicing,
         reason = "columns of fixed places; the message's length is checked first"
@@ -97,7 +95,7 @@ impl StartSender {
         let stride = stride(n);
         let columns = Block::read_all(columns, (DIGITS - 1) * stride).ok_or(BAD_COLUMNS)?;
 
-        // Column 0 stays zero: the sender's lsb.
+        // Column 0, the sender's lsb, stays zero.
         let mut matrix = Zeroizing::new(vec![Block::ZERO; 128 * stride]);
         let mut stream = Zeroizing::new(vec![Block::ZERO; stride]);
         let (mut keys, mut trees) = (self.keys.as_slice(), trees.as_slice());
@@ -127,7 +125,7 @@ pub(super) struct StartReceiver {
 }
 
 impl StartReceiver {
-    /// Draws the base sender; its message of 32 bytes goes first.
+    /// Draws the base sender, whose message of 32 bytes goes first.
     pub(super) fn new(id: SessionId, rng: &mut SecretRng) -> Self {
         StartReceiver {
             base: BaseSender::new(id, rng),
@@ -140,7 +138,7 @@ impl StartReceiver {
         self.base.message()
     }
 
-    /// Answers the sender's points: the `n` OTs and the columns message.
+    /// Answers the sender's points: returns the `n` OTs and the columns message.
     #[expect(
         clippy::indexing_slicing,
         reason = "columns of fixed places in this party's own matrix"
@@ -192,7 +190,7 @@ const BAD_COLUMNS: TwopcError = TwopcError::PeerMisbehaved {
     what: "columns message",
 };
 
-/// (digit, level) of every base OT in order; level 0 is below the root.
+/// (digit, level) of every base OT in order; level 0 is just below the root.
 fn levels() -> impl Iterator<Item = (usize, usize)> {
     (0..DIGITS).flat_map(|d| (0..width(d)).map(move |level| (d, level)))
 }
@@ -202,7 +200,7 @@ fn digit(delta: Block, d: usize) -> u64 {
     (delta.0 >> low_bit(d)) as u64 & ((1 << width(d)) - 1)
 }
 
-/// The digit's bit that decides at a level; the top bit at level 0.
+/// The digit's bit that decides at a level; level 0 takes the top bit.
 fn delta_bit(delta: Block, d: usize, level: usize) -> bool {
     digit(delta, d) >> (width(d) - 1 - level) & 1 == 1
 }
@@ -221,7 +219,7 @@ fn add_by_bits(out: &mut [Block], stream: &[Block], bits: u64) {
 fn rows(matrix: &[Block], n: usize) -> Vec<Block> {
     let mut out = vec![Block::ZERO; matrix.len()];
     transpose_columns(matrix, &mut out);
-    // The rows beyond n are as secret, and truncation leaves them in memory.
+    // The rows beyond n are just as secret, and truncation leaves them in memory.
     if let Some(beyond) = out.get_mut(n..) {
         Block::wipe(beyond);
     }
@@ -235,15 +233,15 @@ fn random_block(rng: &mut SecretRng) -> Block {
     Block::from_bytes(*bytes)
 }
 
-/// The hash of a start's trees.
+/// The hash for a start's trees.
 fn tree_hash(id: &SessionId) -> PadHash {
     let mut seed = [0; 16];
     seed.iter_mut().zip(id).for_each(|(s, i)| *s = *i);
     PadHash::new(seed)
 }
 
-/// Children of a level of digit `d`'s tree: child c of parent p is `H(c, p)`, c numbered within the level; every level
-/// has sixteen indices, and so a key, of its own.
+/// The children of a level of digit `d`'s tree: child c of parent p is `H(c, p)`, with c numbered within the level.
+/// Every level has sixteen indices of its own, and so its own key.
 fn children(hash: &PadHash, d: usize, level: usize, parents: &[Block]) -> Zeroizing<Vec<Block>> {
     let twice: Zeroizing<Vec<Block>> =
         Zeroizing::new(parents.iter().flat_map(|p| [*p, *p]).collect());
@@ -253,7 +251,7 @@ fn children(hash: &PadHash, d: usize, level: usize, parents: &[Block]) -> Zeroiz
     out
 }
 
-/// XOR of all left and of all right children.
+/// The XOR of all left children and of all right children.
 fn side_sums(nodes: &[Block]) -> [Block; 2] {
     nodes
         .as_chunks::<2>()
@@ -262,7 +260,7 @@ fn side_sums(nodes: &[Block]) -> [Block; 2] {
         .fold([Block::ZERO; 2], |[l, r], [a, b]| [l ^ *a, r ^ *b])
 }
 
-/// The receiver's tree from its root: all seeds; appends both masked sums of each level to `message`.
+/// All seeds of the receiver's tree from its root; appends both masked sums of each level to `message`.
 fn all_seeds(
     hash: &PadHash,
     d: usize,
@@ -279,7 +277,7 @@ fn all_seeds(
     nodes
 }
 
-/// The sender's tree: right everywhere but at seed number `punctured`, which is a wrong value.
+/// The seeds of the sender's tree: right except for seed number `punctured`.
 fn punctured_seeds(
     hash: &PadHash,
     d: usize,
@@ -287,8 +285,8 @@ fn punctured_seeds(
     sums: &[Block],
     punctured: u64,
 ) -> Zeroizing<Vec<Block>> {
-    // The root is unknown, hence any value. In each level the sibling of the node on the path comes
-    // from the sum of its side; the node on the path stays wrong.
+    // The root is unknown, so any value will do. In each level the sibling of the node on the path comes from the sum
+    // of its side; the node on the path stays wrong.
     let mut nodes = Zeroizing::new(vec![Block::ZERO]);
     for (level, (key, sum)) in keys.iter().zip(sums.as_chunks::<2>().0).enumerate() {
         nodes = children(hash, d, level, &nodes);
@@ -303,8 +301,8 @@ fn punctured_seeds(
     nodes
 }
 
-/// The readers of the points and of the columns on bytes of a peer, for `n` OTs: whether they have the form. The keys
-/// are no secrets.
+/// Runs the readers of the points and of the columns on a peer's bytes, for `n` OTs: whether each accepts them. The
+/// keys are not secret.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn read(n: usize, message: &[u8], rng: &mut SecretRng) -> [bool; 2] {
     let sender = StartSender {
@@ -325,7 +323,7 @@ pub(crate) fn read(n: usize, message: &[u8], rng: &mut SecretRng) -> [bool; 2] {
     [receiver.is_ok(), blocks.is_ok()]
 }
 
-/// The functions that choose by secret digits, for the checks that they take no branch by them.
+/// The functions that choose by secret digits, for the checks that they do not branch on them.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn cases() -> Vec<Case> {
     let hash = tree_hash(&[3; 32]);

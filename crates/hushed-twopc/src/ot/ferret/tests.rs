@@ -1,11 +1,11 @@
-//! The whole source over a session in memory.
+//! Tests of the whole source over an in-memory session.
 
 use super::*;
 use crate::ot::assert_cot;
 use crate::testing::vanishing_pair;
 use hushed_net::{NetError, Party, Stats, memory_pair};
 
-/// Bytes of a frame's header.
+/// Bytes of a frame header.
 fn header() -> u64 {
     let (mut a, _b) = memory_pair();
     a.send(HELLO, &[]).unwrap();
@@ -150,7 +150,7 @@ fn another_set_at_the_peer_is_refused() {
     });
 }
 
-/// A hello of the version before, whose last byte was the number of the set alone.
+/// A hello of the previous version, whose last byte was only the number of the set.
 #[test]
 fn f3_an_old_peer_is_refused() {
     let (mut c, mut s) = memory_pair();
@@ -208,7 +208,7 @@ fn the_default_set_extends_itself() {
     assert_cot(&send.1, &recv.1);
 }
 
-/// Neither direction of a source that has failed gives anything again.
+/// Neither direction of a source that has failed gives any more OTs.
 fn assert_stays_failed(mut ot: FerretOt, s: &mut Session) {
     for _ in 0..2 {
         assert!(matches!(ot.send(s, 1), Err(TwopcError::SourceFailed)));
@@ -242,7 +242,7 @@ fn a_failed_extension_ends_the_source() {
             let mut rng = SecretRng::insecure_from_seed(1);
             let mut ot = FerretOt::new(&mut s, &mut rng).unwrap();
             ot.send(&mut s, 10).unwrap();
-            // The second step of the extension, which the peer will need, goes missing.
+            // The second step of the extension, which the peer will need, is missing.
             s.send(HELLO, &[]).unwrap();
         });
         let mut rng = SecretRng::insecure_from_seed(2);
@@ -254,8 +254,8 @@ fn a_failed_extension_ends_the_source() {
     });
 }
 
-/// Base OTs, seeds, extensions: whichever frame is the first that a killed peer does not send, the other ends with an
-/// error that says so.
+/// Base OTs, seeds, extensions: whichever frame a killed peer fails to send first, the other ends with an error that
+/// says so.
 #[test]
 fn a_peer_that_vanishes_before_any_frame_is_reported() {
     const COTS: usize = 100_000;

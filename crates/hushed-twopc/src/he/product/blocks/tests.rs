@@ -1,4 +1,4 @@
-//! Leaves by blocks against those by values of the whole degree: the same residues.
+//! Leaves by blocks and by values of the whole degree give the same residues.
 
 use super::*;
 use crate::he::product::values;
@@ -8,7 +8,7 @@ use hushed_math::rng::{PublicSeed, PublicStream};
 
 const LIMBS: usize = 2;
 
-/// Any integers of so many bits.
+/// Arbitrary integers of this many bits.
 struct Integers(u32);
 
 impl Multiplier for Integers {
@@ -122,8 +122,8 @@ fn blocks_give_the_leaves_of_values() {
     check(shape(2, 300, 5), 1, window(2, n / 4, 2), 40);
 }
 
-/// Of many blocks the points come part by part: of one product, of a batch whose columns are no whole panels, and of
-/// several row blocks.
+/// With many blocks the points come part by part: for one product, for a batch whose columns do not fill whole panels,
+/// and for several row blocks.
 #[test]
 fn parts_of_the_points_give_the_leaves_of_values() {
     let window = |kw| Window { kw, mw: 64, nw: 16 };
