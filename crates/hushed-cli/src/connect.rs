@@ -17,11 +17,11 @@ pub struct ConnectArgs {
     #[command(flatten)]
     trust: TrustArgs,
 
-    /// A file with the bearer token that the server asks for
+    /// A file with the bearer token that the server requires
     #[arg(long, value_name = "FILE", env = "HUSHED_TOKEN_FILE")]
     token_file: Option<PathBuf>,
 
-    /// This client's certificate chain (PEM), for a server that asks for one
+    /// This client's certificate chain (PEM), for a server that requires one
     #[arg(
         long,
         value_name = "FILE",
@@ -39,11 +39,11 @@ pub struct ConnectArgs {
     )]
     key: Option<PathBuf>,
 
-    /// Accept this model only: a file made by `hushed bundle`
+    /// Accept only this model: a file made by `hushed bundle`
     #[arg(long, value_name = "FILE", env = "HUSHED_BUNDLE")]
     bundle: Option<PathBuf>,
 
-    /// Go on asking a server that has no session free, for so many seconds, at intervals that grow and are random
+    /// Keep asking a server that has no free session for this many seconds, at growing, random intervals
     #[arg(
         long,
         value_name = "SECONDS",
@@ -57,7 +57,7 @@ pub struct ConnectArgs {
     cache_dir: Option<PathBuf>,
 }
 
-/// How the server's certificate is known. Verification cannot be switched off.
+/// How the server's certificate is authenticated. Verification cannot be switched off.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct TrustArgs {
@@ -65,7 +65,7 @@ struct TrustArgs {
     #[arg(long, value_name = "SHA256", env = "HUSHED_PIN")]
     pin: Option<String>,
 
-    /// A PEM file of authorities that sign servers
+    /// A PEM file of authorities that sign server certificates
     #[arg(long, value_name = "FILE", env = "HUSHED_CA")]
     ca: Option<PathBuf>,
 }
@@ -76,12 +76,12 @@ impl ConnectArgs {
         &self.server
     }
 
-    /// Whether one model only is accepted.
+    /// Whether only one model is accepted.
     pub fn pins_bundle(&self) -> bool {
         self.bundle.is_some()
     }
 
-    /// [`ConnectArgs::config`] for a batch under encryption, which has a manifest and not a bundle.
+    /// [`ConnectArgs::config`] for an encrypted batch, which has a manifest instead of a bundle.
     pub fn of_batch(&self) -> Result<ClientConfig, CliError> {
         match self.pins_bundle() {
             true => Err(CliError::OtherProtocol { option: "--bundle" }),
@@ -109,7 +109,7 @@ impl ConnectArgs {
     }
 }
 
-/// A number of tokens or texts.
+/// Parses a number of tokens or texts, at least 1.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("a whole number from 1".to_owned()),

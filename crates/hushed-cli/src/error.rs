@@ -11,7 +11,7 @@ use hushed_mpc::RunError;
 use hushed_mpc::plan::PlanError;
 use hushed_serve::ServeError;
 
-/// The end of a run that did not go well.
+/// An error that ended a run.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     #[error("{path}: {source}")]

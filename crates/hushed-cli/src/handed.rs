@@ -1,4 +1,4 @@
-//! `hushed completions` and `hushed man`: what a shell and a manual want to know of this command, made from its own
+//! `hushed completions` and `hushed man`: shell completions and manual pages, generated from this command's own
 //! arguments.
 
 use std::fs;
@@ -17,7 +17,7 @@ use crate::output::Output;
   hushed completions zsh > \"${fpath[1]}/_hushed\"
   hushed completions fish > ~/.config/fish/completions/hushed.fish")]
 pub struct Completions {
-    /// Which shell
+    /// The shell
     #[arg(value_enum)]
     shell: clap_complete::Shell,
 }
@@ -32,7 +32,7 @@ Examples:
   hushed man out && man -l out/hushed-embed.1"
 )]
 pub struct Manual {
-    /// The folder; it is made if it is not there
+    /// The folder; it is created if it does not exist
     folder: PathBuf,
 }
 

@@ -8,18 +8,18 @@ use hushed_model::{Item, ModelError, Pixels};
 use crate::error::CliError;
 use crate::input::{self, Texts, Truncate};
 
-/// One text, a file with one text a line, or images.
+/// One text, a file with one text per line, or images.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct Given {
     /// The text
     text: Option<String>,
 
-    /// A file with one text a line, `-` for standard input
+    /// A file with one text per line, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 
-    /// With a model of images: a PNG or JPEG file, and more of them with --image again
+    /// With a model of images: a PNG or JPEG file; may be given more than once
     #[arg(long, value_name = "FILE")]
     image: Vec<PathBuf>,
 }
@@ -33,7 +33,7 @@ pub enum Read {
 }
 
 impl Given {
-    /// At least one of either.
+    /// Reads at least one text or image.
     pub fn read(&self) -> Result<Read, CliError> {
         if !self.image.is_empty() {
             return Ok(Read::Images(files(&self.image)?));
@@ -44,7 +44,7 @@ impl Given {
 }
 
 impl Read {
-    /// How many there are.
+    /// The number of texts or images.
     pub fn len(&self) -> usize {
         match self {
             Read::Texts(texts) => texts.len(),
@@ -52,7 +52,7 @@ impl Read {
         }
     }
 
-    /// As the model reads them. All are checked before any work begins.
+    /// The items as the model reads them. All are checked before any work begins.
     pub fn items(&self, model: &Public, too_long: &Truncate) -> Result<Vec<Item>, CliError> {
         Ok(match self {
             Read::Texts(texts) => {
@@ -69,7 +69,7 @@ impl Read {
     /// The texts.
     ///
     /// # Errors
-    /// That there are images, which the model does not read.
+    /// If there are images, which the model does not read.
     pub fn texts(self) -> Result<Vec<String>, CliError> {
         match self {
             Read::Texts(texts) => Ok(texts),

@@ -10,29 +10,29 @@ use hushed_serve::fhe::Item;
 
 use crate::error::CliError;
 
-/// A file of texts above this size is refused: it is read whole.
+/// The maximum size of an input file, which is read whole.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// One text, or a file with one text a line.
+/// One text, or a file with one text per line.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct Texts {
     /// The text
     text: Option<String>,
 
-    /// A file with one text a line, `-` for standard input
+    /// A file with one text per line, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 }
 
 impl Texts {
-    /// These.
+    /// The texts that these arguments give.
     pub fn of(text: Option<String>, input: Option<PathBuf>) -> Texts {
         Texts { text, input }
     }
 
-    /// At least one text. Empty lines are texts too, and the tokenizer will refuse them: skipping them would shift the
-    /// indices of the answers.
+    /// Reads at least one text. Empty lines are texts too, and the tokenizer will refuse them: skipping them would
+    /// shift the indices of the answers.
     pub fn read(&self) -> Result<Vec<String>, CliError> {
         match (&self.text, &self.input) {
             (Some(text), _) => Ok(vec![text.clone()]),
@@ -49,17 +49,17 @@ pub struct Scorable {
     /// The text
     text: Option<String>,
 
-    /// A file with one text a line, `-` for standard input
+    /// A file with one text per line, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 
-    /// A file with one item a line: {"prompt": "…", "endings": ["…", "…"], "label": 0}. The texts are each prompt with
-    /// each of its endings
+    /// A file with one item per line: {"prompt": "…", "endings": ["…", "…"], "label": 0}. The texts are each prompt
+    /// with each of its endings
     #[arg(long, value_name = "FILE", env = "HUSHED_CHOICES")]
     choices: Option<PathBuf>,
 }
 
-/// What was given of [`Scorable`].
+/// What was given to [`Scorable`].
 pub enum Given {
     Texts(Vec<String>),
     Items(Vec<Item>),
@@ -75,7 +75,7 @@ impl Scorable {
     }
 }
 
-/// The items of a file.
+/// Reads the items of a file.
 pub fn items(path: &Path) -> Result<Vec<Item>, CliError> {
     Ok(Item::parse(&read_lines(path)?)?)
 }
@@ -123,7 +123,7 @@ struct What {
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 
-    /// Answer this question, by the model's chat template
+    /// Answer this question, using the model's chat template
     #[arg(long, value_name = "TEXT")]
     chat: Option<String>,
 
@@ -168,25 +168,25 @@ impl Said {
     }
 }
 
-/// Texts, or what was sent before.
+/// Texts, or a batch that was sent before.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct Asked {
     /// The text
     text: Option<String>,
 
-    /// A file with one text a line, `-` for standard input
+    /// A file with one text per line, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 
-    /// With --protocol fhe: fetch the answers to a batch that was sent before, by the id of its job or at least its
-    /// first eight digits
+    /// With --protocol fhe: fetch the answers to a batch that was sent before, by its job's id or at least the first
+    /// eight digits
     #[arg(long, value_name = "ID")]
     pub job: Option<String>,
 }
 
 impl Asked {
-    /// As [`Texts::read`]; none for a job.
+    /// Like [`Texts::read`]; none for a job.
     pub fn read(&self) -> Result<Vec<String>, CliError> {
         let texts = Texts {
             text: self.text.clone(),
@@ -196,7 +196,7 @@ impl Asked {
     }
 }
 
-/// What to do with a text of more tokens than the model takes.
+/// What to do with a text of more tokens than the model accepts.
 #[derive(clap::Args)]
 pub struct Truncate {
     /// Truncate a text that is too long for the model instead of refusing it
@@ -218,8 +218,7 @@ impl Truncate {
         self.tokens_within(model, texts, model.max_tokens, false)
     }
 
-    /// The same for at most `rows` tokens a text, if the model takes as many; `behind` another one where it is to be
-    /// continued.
+    /// The same for at most `rows` tokens per text, if the model accepts as many. `behind`: texts continue another one.
     pub fn tokens_within(
         &self,
         model: &Public,
@@ -273,7 +272,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     Ok(bytes)
 }
 
-/// What [`read`] gave as text.
+/// Decodes what [`read`] gave as text.
 fn text(bytes: Vec<u8>, path: &Path) -> Result<String, CliError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();

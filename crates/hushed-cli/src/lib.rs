@@ -1,4 +1,4 @@
-//! The command `hushed`: arguments in, output and exit codes out. What it does lives in the libraries.
+//! The command `hushed`: arguments in, output and exit codes out. The libraries do the work.
 //!
 //! A library, so that the Python package has the same command in its own process.
 #![forbid(unsafe_code)]
@@ -21,7 +21,7 @@ use clap::{CommandFactory, Parser};
 use crate::output::Output;
 use crate::verbs::Verb;
 
-/// Run a transformer on text that the machine it runs on never sees.
+/// Run a transformer on text that the machine running it never sees.
 ///
 /// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER`
 /// (is this model supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and
@@ -35,7 +35,7 @@ use crate::verbs::Verb;
                   6 client and server do not fit, 7 refused, 8 local files, 70 a defect of this program. See docs/errors.md."
 )]
 struct Cli {
-    /// Print JSON, one object a line, and no progress
+    /// Print JSON, one object per line, and no progress
     #[arg(long, global = true, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     json: bool,
 
@@ -47,13 +47,13 @@ struct Cli {
     verb: Verb,
 }
 
-/// Runs the command with these arguments, of which the first is the program's name; returns the exit code
+/// Runs the command with these arguments, the first of which is the program's name, and returns the exit code
 /// (docs/errors.md).
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(message) => {
-            // Help to standard output, wrong usage to standard error. Where neither can be written, the code still says
+            // Help to standard output, wrong usage to standard error. If neither can be written, the code still says
             // which it was.
             let _ = message.print();
             return u8::try_from(message.exit_code()).unwrap_or(2);

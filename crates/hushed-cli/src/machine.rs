@@ -1,4 +1,4 @@
-//! What this machine is.
+//! This machine: processor, cores, memory.
 
 use std::fs;
 use std::thread::available_parallelism;
@@ -10,7 +10,7 @@ pub use hushed_serve::fhe::peak_memory;
 pub struct Machine {
     pub processor: String,
     pub cores: usize,
-    /// Bytes; `None` where the system does not say.
+    /// Bytes; `None` if the system does not say.
     pub memory: Option<u64>,
     pub memory_free: Option<u64>,
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
 
-/// Counters by their names.
+/// Counters by name.
 pub fn counters(counts: &Counts) -> Value {
     let entries = counts.entries().into_iter();
     entries
@@ -42,34 +42,34 @@ impl Output {
         self.quiet
     }
 
-    /// One result: `object` under `--json`, otherwise the line that `text` makes.
+    /// Prints one result: `object` under `--json`, otherwise the line that `text` makes.
     pub fn result(&self, object: Value, text: impl FnOnce() -> String) -> Result<(), CliError> {
         let line = if self.json {
             object.to_string()
         } else {
             text()
         };
-        // Each line is flushed by itself, so that a reader of a long run sees results as they come.
+        // Each line is flushed, so that a reader of a long run sees results as they come.
         let mut out = io::stdout().lock();
         writeln!(out, "{line}")
             .and_then(|()| out.flush())
             .map_err(CliError::Write)
     }
 
-    /// A piece of a generated text for people, at once; nothing under `--json`. Control characters are escaped: a model
-    /// could write to the terminal by them.
+    /// Prints a piece of a generated text at once; nothing under `--json`. Control characters are escaped, as a model
+    /// could control the terminal with them.
     pub fn piece(&self, text: &str) -> Result<(), CliError> {
         if self.json {
             return Ok(());
         }
-        // Flushed even where there is nothing to write: how long a token takes does not depend on its text.
+        // Flushed even if there is nothing to write: how long a token takes does not depend on its text.
         let mut out = io::stdout().lock();
         out.write_all(escaped(text).as_bytes())
             .and_then(|()| out.flush())
             .map_err(CliError::Write)
     }
 
-    /// The closing line of a run: an object under `--json`, a remark for people otherwise.
+    /// Prints the closing line of a run: an object under `--json`, otherwise a remark.
     pub fn summary(&self, object: Value, text: &str) -> Result<(), CliError> {
         if self.json {
             return self.result(object, String::new);
@@ -78,14 +78,14 @@ impl Output {
         Ok(())
     }
 
-    /// A remark for people: nothing under `--json` or `--quiet`.
+    /// Prints a remark; nothing under `--json` or `--quiet`.
     pub fn note(&self, text: &str) {
         if !self.json && !self.quiet {
             eprintln!("{text}");
         }
     }
 
-    /// A warning that is always printed: if it is missed, an answer may be wrong.
+    /// Prints a warning, always: if it is missed, an answer may be wrong.
     pub fn warn(&self, text: &str) {
         eprintln!("warning: {text}");
     }
@@ -96,12 +96,12 @@ impl Output {
         self.bar(steps, what, style)
     }
 
-    /// A bar of thousandths whose message has the time left: for work of uneven pace.
+    /// A bar in thousandths whose message shows the time left, for work of uneven pace.
     pub fn planned(&self, what: &'static str) -> ProgressBar {
         self.bar(1000, what, "{bar:20} {percent:>3} % {elapsed} {wide_msg}")
     }
 
-    /// Whether bars are seen.
+    /// Whether bars are visible.
     pub fn shows_bars(&self) -> bool {
         !self.json && !self.quiet && io::stderr().is_terminal()
     }
@@ -143,7 +143,7 @@ pub fn answer(index: usize, tokens: usize, numbers: &[f64], labels: Option<&[Str
     json!({ "text_index": index, "tokens": tokens, "logits": numbers, "label": largest })
 }
 
-/// The same for people.
+/// The same answer as text.
 pub fn answer_text(
     index: usize,
     tokens: usize,
@@ -178,7 +178,7 @@ fn escaped(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\n' | '\t' => shown.push(c),
-            // Also what turns the direction of a line.
+            // Also characters that change the direction of a line.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => shown.extend(c.escape_unicode()),
             c if c.is_control() => shown.extend(c.escape_unicode()),
             c => shown.push(c),
@@ -187,14 +187,14 @@ fn escaped(text: &str) -> String {
     shown
 }
 
-/// A single number has no largest.
+/// The index of the largest number; `None` unless there are several.
 fn largest(numbers: &[f64]) -> Option<usize> {
     let classes = numbers.iter().enumerate();
     let found = classes.max_by(|a, b| a.1.total_cmp(b.1)).map(|(i, _)| i);
     found.filter(|_| numbers.len() > 1)
 }
 
-/// The first numbers of a vector, for people; `--json` has them all.
+/// The first numbers of a vector, as text; `--json` prints them all.
 pub fn preview(vector: &[f64]) -> String {
     let shown: Vec<String> = vector.iter().take(6).map(|x| format!("{x:.4}")).collect();
     let more = if vector.len() > shown.len() {

@@ -1,4 +1,4 @@
-//! Texts in passes: how they are put together, how far they are, what they cost.
+//! Texts in passes: how they are batched, how far they are, what they cost.
 
 use hushed_serve::{Answered, Client, Kind, Options, Progress, Stats, StepCost};
 use indicatif::ProgressBar;
@@ -18,11 +18,11 @@ pub struct PassArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
     pub bucket: Option<usize>,
 
-    /// Most texts that go through the model together (fewer if the server's --max-pass-tokens says so)
+    /// Maximum number of texts that go through the model together (fewer if the server's --max-pass-tokens requires)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_BATCH")]
     pub batch: usize,
 
-    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
+    /// Look up token vectors in the model's table, if the server's operator has made it public; fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub public_table: bool,
 }
@@ -121,7 +121,7 @@ impl Sum {
     }
 }
 
-/// Sums of steps, for the summary.
+/// The phase that a step counts towards in the summary.
 fn phase(cost: &StepCost) -> &'static str {
     match cost.step.kind() {
         Kind::Embed => "lookup",

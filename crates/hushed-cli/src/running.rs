@@ -22,7 +22,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Work before or between the steps of the run.
+    /// Shows work before or between the steps of the run.
     pub fn meanwhile(&self, what: String) {
         self.bar.set_message(what);
     }

@@ -1,4 +1,4 @@
-//! The command line of a server, once for every program that serves (feature `arguments`).
+//! The command line of a server, shared by every program that serves (feature `arguments`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,22 +18,22 @@ use hushed_mpc::Answers;
 /// How texts are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
-    /// Interactive, while the client waits: seconds a text
+    /// Interactive, while the client waits: seconds per text
     #[value(name = "2pc")]
     TwoParty,
     /// Under encryption, by the server alone: a batch of many texts in one long run
     Fhe,
 }
 
-/// A server, of either protocol.
+/// The configuration of a server, for either protocol.
 pub enum ServeConfig {
-    /// Of `2pc`.
+    /// For `2pc`.
     TwoParty(Box<ServerConfig>),
-    /// Of `fhe`.
+    /// For `fhe`.
     Fhe(Box<FheServerConfig>),
 }
 
-/// What `hushed serve` and `hushed-server` take.
+/// The arguments of `hushed serve` and `hushed-server`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArguments {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
@@ -70,15 +70,15 @@ pub struct ServeArguments {
     )]
     pub cert_dir: Option<PathBuf>,
 
-    /// Accept clients with a token of this file: one a line, or sha256: and its digest
+    /// Accept clients with a token in this file; each line is a token, or sha256: and its digest
     #[arg(long, value_name = "FILE", env = "HUSHED_TOKENS_FILE")]
     pub tokens: Option<PathBuf>,
 
-    /// Accept clients with a certificate that an authority of this PEM file has signed
+    /// Accept clients with a certificate signed by an authority in this PEM file
     #[arg(long, value_name = "FILE", env = "HUSHED_CLIENT_CA")]
     pub client_ca: Option<PathBuf>,
 
-    /// Most sessions at once; more are refused
+    /// Maximum number of concurrent sessions; more are refused
     #[arg(
         long,
         value_name = "N",
@@ -87,11 +87,11 @@ pub struct ServeArguments {
     )]
     pub max_sessions: usize,
 
-    /// Most tokens of a text, below the model's own limit
+    /// Maximum tokens per text, below the model's own limit
     #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS")]
     pub max_tokens: Option<usize>,
 
-    /// Most tokens of all texts of one pass together (`embed --batch`); a single text is bounded by --max-tokens alone
+    /// Maximum tokens per pass, over all its texts (`embed --batch`); a single text is bounded by --max-tokens alone
     #[arg(
         long,
         value_name = "N",
@@ -100,7 +100,7 @@ pub struct ServeArguments {
     )]
     pub max_pass_tokens: usize,
 
-    /// Most texts of a session
+    /// Maximum texts per session
     #[arg(
         long,
         value_name = "N",
@@ -109,13 +109,13 @@ pub struct ServeArguments {
     )]
     pub max_texts: usize,
 
-    /// Most texts of a client in any window of this length, over all its sessions and restarts of the server: N/MINUTE,
-    /// N/HOUR, N/DAY or N/WEEK. A client is its token, otherwise its certificate, otherwise all are one. With
-    /// --protocol fhe a batch counts with all its places
+    /// Maximum texts per client in any window of this length, over all its sessions and restarts of the server:
+    /// N/MINUTE, N/HOUR, N/DAY or N/WEEK. A client is identified by its token, otherwise by its certificate; otherwise
+    /// all clients count as one. With --protocol fhe a batch counts with all its places
     #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_TEXTS_PER_CLIENT")]
     pub max_texts_per_client: Option<TextRate>,
 
-    /// The file of clients' counts of texts [default: ~/.local/state/hushed/texts.json, with --protocol fhe
+    /// The file that counts clients' texts [default: ~/.local/state/hushed/texts.json, with --protocol fhe
     /// STORE/texts.json]
     #[arg(
         long,
@@ -129,18 +129,18 @@ pub struct ServeArguments {
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub public_table: bool,
 
-    /// An index of documents (`hushed index`): clients may search it with private queries. 2pc only
+    /// An index of documents (`hushed index`) that clients may search with private queries. 2pc only
     #[arg(long, value_name = "FILE", env = "HUSHED_INDEX")]
     pub index: Option<PathBuf>,
 
-    /// Give clients that ask for it (`search --scores`) the cosine of each document that is found, counted as another
-    /// text: those of a document to as many queries as its vector has numbers give the vector
+    /// Give clients that ask for it (`search --scores`) the cosine of each document found, which counts as another
+    /// text. A document's cosines with as many queries as its vector has numbers reveal the vector
     #[arg(long, requires = "index", env = "HUSHED_SEARCH_SCORES", value_parser = clap::builder::FalseyValueParser::new())]
     pub search_scores: bool,
 
-    /// What clients get of each text or image that is classified, or each token of a continued text: `label`, the
-    /// place of the largest logit; `top:K`, those of the K largest; of a classifier also `logits`, all of them. Each
-    /// counts as a text against the limits; logits tell most of the weights
+    /// What clients get for each text or image that is classified, or each token of a continued text: `label`, the
+    /// index of the largest logit; `top:K`, those of the K largest; for a classifier also `logits`, all of them. Each
+    /// counts as a text against the limits; logits reveal most of the weights
     #[arg(
         long,
         value_name = "label|top:K|logits",
@@ -149,15 +149,14 @@ pub struct ServeArguments {
     )]
     pub answers: Answers,
 
-    /// With a model that generates: a file (UTF-8, taken as it is) whose text stands before every text that is
-    /// continued and is no secret, such as a system prompt. It is run once, in the clear, when the server starts.
-    /// 2pc only
+    /// With a model that generates: a file (UTF-8, used as it is) with a public text, such as a system prompt, that
+    /// precedes every text that is continued. It is run once, in the clear, when the server starts. 2pc only
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     pub public_prefix: Option<PathBuf>,
 
-    /// With a model that generates: most passes for which the server holds products that a client had made ahead
-    /// (`generate --ahead`); 0 makes none. Each takes memory until it is used or its session ends (`plan --ahead`), and
-    /// counts as a text when it is made. 2pc only
+    /// With a model that generates: maximum number of passes for which the server holds products made ahead for a
+    /// client (`generate --ahead`); 0 makes none. Each takes memory until it is used or its session ends (`plan
+    /// --ahead`), and counts as a text when it is made. 2pc only
     #[arg(
         long,
         value_name = "N",
@@ -167,9 +166,9 @@ pub struct ServeArguments {
     )]
     pub max_ahead: u16,
 
-    /// With a model that generates: most drafts of tokens that a client may have verified in one pass
-    /// (`generate --draft`); 0 takes none. Each counts as a text, right or wrong, and takes memory meanwhile
-    /// (`plan --draft`). 2pc only
+    /// With a model that generates: maximum number of draft tokens that a client may have verified per pass (`generate
+    /// --draft`); 0 accepts none. Each counts as a text, right or wrong, and takes memory meanwhile (`plan --draft`).
+    /// 2pc only
     #[arg(
         long,
         value_name = "N",
@@ -179,15 +178,15 @@ pub struct ServeArguments {
     )]
     pub max_drafts: u16,
 
-    /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights
-    /// transformed at the start; where it does not hold the weights at all, they are read from disk in every pass.
-    /// Without it weights are held, and transformed for each text. With --protocol fhe: what a run may take; a job that
+    /// Memory that the server may use, such as 4GiB. What sessions may need is kept free; the rest holds weights
+    /// transformed at the start. If it cannot hold the weights at all, they are read from disk in every pass. Without
+    /// this option weights are held, and transformed for each text. With --protocol fhe: what a run may use; a job that
     /// needs more fails
     #[arg(long, value_name = "SIZE", value_parser = size, env = "HUSHED_MAX_MEMORY")]
     pub max_memory: Option<u64>,
 
-    /// The number of tokens of a text for which weights are transformed at the start; texts that pack the same way
-    /// benefit too (9 to 16 for 16) [default: 16, and 1 for a model that generates: a token a pass]
+    /// Number of tokens per text for which weights are transformed at the start; texts that pack the same way benefit
+    /// too (9 to 16 for 16) [default: 16, and 1 for a model that generates: one token per pass]
     #[arg(
         long,
         value_name = "N",
@@ -208,16 +207,16 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDR", env = "HUSHED_METRICS")]
     pub metrics: Option<String>,
 
-    /// Also log one line a pass (its numbers of tokens and its time, never its content)
+    /// Also log one line per pass (its numbers of tokens and its time, never its content)
     #[arg(long, env = "HUSHED_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
     pub debug: bool,
 }
 
 impl ServeArguments {
-    /// The server that they describe, with what `--protocol fhe` takes besides.
+    /// The configuration that the arguments describe, with what `--protocol fhe` takes besides.
     ///
     /// # Errors
-    /// [`ServeError::NoStateFolder`] if the development certificate has nowhere to be.
+    /// [`ServeError::NoStateFolder`] if there is no folder for the development certificate.
     pub fn config(&self, fhe: &FheServeArguments) -> Result<ServeConfig, ServeError> {
         let mut entrance = self.entrance()?;
         if let Some(rate) = self.max_texts_per_client {
@@ -282,13 +281,13 @@ impl ServeArguments {
     }
 }
 
-/// A number of bytes: a number, then nothing or a unit of 1000 or 1024.
+/// Parses a number of bytes: a number, then nothing or a unit of 1000 or 1024.
 ///
 /// # Errors
-/// What is expected, for anything else.
+/// Says what is expected, for anything else.
 pub fn size(text: &str) -> Result<u64, String> {
     match text.parse() {
-        // What is more than fits is brought there.
+        // Anything larger saturates at `u64::MAX`.
         Ok(ByteSize(bytes)) if bytes < u64::MAX => Ok(bytes),
         _ => Err("a number of bytes such as 4GiB, 500MB or 1000000".to_owned()),
     }

@@ -1,4 +1,4 @@
-//! The public part of a model as one artefact, known by its SHA-256.
+//! The public part of a model as one artefact, identified by its SHA-256.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | 16 | first half of the agreement hash |
 //! | 8 | length of the payload |
 //!
-//! The payload is one file after the other, in the order of their names: length of the name (1 byte), name, length (4
-//! bytes), bytes. Numbers are little-endian. A server offers these bytes; a client checks them against the hash it was
-//! told or was given to pin, and needs no model folder.
+//! The payload is the files one after another, in the order of their names: length of the name (1 byte), name, length
+//! (4 bytes), bytes. Numbers are little-endian. A server offers these bytes; a client checks them against the hash that
+//! it was told or pins, and needs no model folder.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -23,15 +23,15 @@ use crate::error::ServeError;
 use crate::files;
 use crate::session::codec::{Reader, WireFault};
 
-/// Most bytes of a bundle.
+/// Maximum size of a bundle in bytes.
 pub const MAX_BUNDLE_BYTES: usize = 16 << 20;
 
 const MAGIC: [u8; 4] = *b"HSHD";
 const KIND: u16 = 16;
 const VERSION: u16 = 1;
 
-/// Hash of everything outside the model on which both parties must agree: formats, cryptographic parameters, protocol
-/// version.
+/// The hash of everything outside the model on which both parties must agree: formats, cryptographic parameters,
+/// protocol version.
 ///
 /// # Errors
 /// [`ServeError::Run`] if the parameters are refused by their own table: a defect.
@@ -85,17 +85,17 @@ impl Bundle {
         })
     }
 
-    /// Takes the bytes of a bundle, from a server or a file.
+    /// Decodes a bundle from a server or a file.
     ///
     /// # Errors
-    /// [`ServeError::BadBundle`] on bytes that cannot be parsed; [`ServeError::BundleOfOtherPlan`] on one of another
-    /// release; [`ServeError::Model`] on files that are not a supported model's.
+    /// [`ServeError::BadBundle`] if the bytes cannot be parsed; [`ServeError::BundleOfOtherPlan`] if the bundle is of
+    /// another release; [`ServeError::Model`] if the files are not those of a supported model.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
         let files = decode(&bytes, &agreement_hash()?)?;
         Self::of_files(files, bytes)
     }
 
-    /// As [`Bundle::from_bytes`], of any release: for `fhe`, whose files say themselves what they agree with.
+    /// Like [`Bundle::from_bytes`], but of any release: for `fhe`, whose files state themselves what they agree with.
     pub(crate) fn of_any_release(bytes: Vec<u8>) -> Result<Self, ServeError> {
         let bad = |fault| ServeError::BadBundle { fault };
         decode_header(&bytes).map_err(bad)?;
@@ -156,8 +156,7 @@ fn header(plan: &Digest, length: usize) -> Vec<u8> {
     out
 }
 
-/// The files in a bundle, by name. Their number is bounded by the names that a model may have, their bytes by the
-/// input.
+/// The files in a bundle, by name. Their number is bounded by the names that a model may have, their size by the input.
 pub(crate) fn decode(bytes: &[u8], plan: &Digest) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
     let bad = |fault| ServeError::BadBundle { fault };
     let other = decode_header(bytes).map_err(bad)?;

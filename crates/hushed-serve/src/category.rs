@@ -1,4 +1,4 @@
-//! Categories of errors, from which exit codes follow.
+//! Error categories, which determine exit codes.
 
 /// The category of an error: stable, and mapped to exit codes (docs/errors.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// The exit code of a command that ends with it.
+    /// The exit code of a command that ends with this category of error.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {

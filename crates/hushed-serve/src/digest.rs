@@ -1,9 +1,9 @@
-//! SHA-256 of what is public: how both sides name a model, a run manifest, a job.
+//! SHA-256 digests of public data, by which both sides name a model, a run manifest or a job.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A SHA-256 of something public; shown as hexadecimal.
+/// The SHA-256 of something public, shown in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(
     /// Its bytes.

@@ -1,4 +1,4 @@
-//! Everything that can end a session, a client or a server, with what to do about it. No variant holds a text, a token
+//! Everything that can end a session, a client or a server, and what to do about it. No variant holds a text, a token
 //! or a number derived from one.
 
 use std::io;
@@ -49,7 +49,7 @@ pub enum ServeError {
         /// Why.
         source: ImageError,
     },
-    /// A setting that a model of images does not have.
+    /// A setting that does not apply to a model of images.
     #[error("{name} does not apply to a model of images, whose rows are all of one number")]
     NotForImages {
         /// Which setting.
@@ -67,7 +67,7 @@ pub enum ServeError {
         /// The server's limit.
         limit: usize,
     },
-    /// A file that is to be text.
+    /// A file that should be text.
     #[error("{path:?} is not UTF-8 text")]
     NotText {
         /// Which file.
@@ -90,7 +90,7 @@ pub enum ServeError {
         "this server puts a public prefix before each text, and the positions of its model are distances: padding between the two would move the text; leave out --bucket"
     )]
     NoPaddingBehindPrefix,
-    /// Drafts, and a number of passes that is to say nothing of the text.
+    /// Drafts together with a number of passes that should reveal nothing of the text.
     #[error(
         "a text with drafts has as many passes as drafts are wrong, so that the server sees something of it: --pad-output cannot hide its end; leave out one of the two"
     )]
@@ -107,13 +107,13 @@ pub enum ServeError {
         /// The limit on both together.
         limit: usize,
     },
-    /// A temperature that no draw has.
+    /// A temperature out of range.
     #[error("the temperature is a number from 0 to {most}")]
     Temperature {
         /// The highest.
         most: f64,
     },
-    /// A penalty or a bias that no logit takes.
+    /// An invalid penalty or bias.
     #[error(transparent)]
     Penalty(#[from] PenaltyError),
     /// A bucket or a batch of size 0.
@@ -138,7 +138,7 @@ pub enum ServeError {
         /// Texts left.
         limit: usize,
     },
-    /// A protocol failed otherwise than by its connection.
+    /// A protocol failed for another reason than its connection.
     #[error(transparent)]
     Run(RunError),
     /// A run under CKKS.
@@ -147,7 +147,7 @@ pub enum ServeError {
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(Refusal),
-    /// The server's reply has another agreement hash although it did not refuse.
+    /// The server's reply has another agreement hash, although it did not refuse.
     #[error(
         "the server's agreement hash is {theirs} and this client's {ours}; use the same release on both sides"
     )]
@@ -167,13 +167,13 @@ pub enum ServeError {
         /// What the server offers.
         offered: Digest,
     },
-    /// The bundle's bytes do not have the hash that was agreed.
+    /// The bundle's bytes do not have the agreed hash.
     #[error("the bytes that the server sent are not the bundle {agreed} that it offered")]
     BundleNotAsOffered {
         /// The agreed hash.
         agreed: Digest,
     },
-    /// The table's bytes do not have the hash that was offered.
+    /// The table's bytes do not have the offered hash.
     #[error("the table of token vectors that the server sent is not the one it offered, {offered}")]
     TableNotAsOffered {
         /// The offered hash.
@@ -203,7 +203,7 @@ pub enum ServeError {
         "this bundle was made by a release with another agreement hash; make it again with `hushed bundle`"
     )]
     BundleOfOtherPlan,
-    /// The public files are too many bytes for a bundle.
+    /// The public files are too large for a bundle.
     #[error(
         "the model's public files have {bytes} bytes, and a bundle at most {limit}: is tokenizer.json the right file?"
     )]
@@ -221,7 +221,7 @@ pub enum ServeError {
         /// How.
         fault: WireFault,
     },
-    /// The peer's confirmation is not of this session.
+    /// The peer's confirmation belongs to another session.
     #[error(
         "the peer confirmed another session: there is a man in the middle, or one of the two is defective"
     )]
@@ -263,14 +263,14 @@ pub enum ServeError {
         /// Why not.
         fault: CountsFault,
     },
-    /// A limit for each client below one batch.
+    /// A limit per client below one batch.
     #[error(
         "a batch of this manifest counts as {places} texts, and a client may have {limit}: no batch could ever run; raise --max-texts-per-client"
     )]
     LessThanABatch {
-        /// Of the manifest.
+        /// The number of texts that a batch of the manifest counts as.
         places: usize,
-        /// Of the operator.
+        /// The operator's limit.
         limit: u32,
     },
     /// A limit of 0, which would refuse everything.
@@ -279,7 +279,7 @@ pub enum ServeError {
         /// Which limit.
         name: &'static str,
     },
-    /// Something to open that the model does not have.
+    /// An answer that this model cannot open.
     #[error(
         "the model has nothing to open for --answers {answers}: logits are of classifiers, top:K of classifiers and of models that generate, with K at most their classes or tokens"
     )]
@@ -287,14 +287,14 @@ pub enum ServeError {
         /// What was asked for.
         answers: hushed_mpc::Answers,
     },
-    /// A limit of texts below what one answer counts as.
+    /// A limit on texts below what one answer counts as.
     #[error(
         "each place or logit that is opened counts as a text, {charge} for one answer, and a session may have {limit}: no text could ever run; raise --max-texts"
     )]
     LessThanAnAnswer {
-        /// Of an answer.
+        /// What one answer counts as.
         charge: usize,
-        /// Of the operator.
+        /// The operator's limit.
         limit: usize,
     },
     /// Neither HOME nor a folder for the development certificate.
@@ -330,7 +330,7 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// A control message of the peer that could not be read.
+    /// The error for a control message of the peer that could not be decoded.
     pub(crate) fn malformed(message: &'static str) -> impl FnOnce(WireFault) -> Self {
         move |fault| Self::Malformed { message, fault }
     }
@@ -363,12 +363,12 @@ impl ServeError {
             Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
-            // Weights that are read in every pass, and cannot be any more.
+            // Weights that are read in every pass and can no longer be read.
             Self::Run(RunError::Model(ModelError::Folder(_))) => Category::Folder,
             Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
             Self::Run(RunError::Stopped) => Category::Refused,
             Self::Run(_) => Category::Defect,
-            // In a mutual handshake the peer refuses by an alert.
+            // In a mutual handshake the peer refuses with an alert.
             Self::Net(NetError::Tls(TlsFault::Refused { .. })) => Category::Refused,
             Self::Net(NetError::Forked) => Category::Usage,
             Self::Net(_) | Self::Malformed { .. } => Category::Network,
@@ -415,7 +415,7 @@ impl ServeError {
         }
     }
 
-    /// Stable name of the kind of error, for `--json` output, logs and metrics.
+    /// The stable name of this kind of error, for `--json` output, logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -492,7 +492,7 @@ fn net_name(error: &NetError) -> &'static str {
 }
 
 impl Refusal {
-    /// Stable name, for `--json` output, logs and metrics.
+    /// The stable name of this refusal, for `--json` output, logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Small files, read up to a size limit and written whole or not at all; and files that only their owner can read.
+//! Small files, read up to a size limit and written as a whole or not at all, and files that only their owner can read.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -11,7 +11,7 @@ use hushed_fhe::files::FileError;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
 
-/// A whole file of at most `limit` bytes.
+/// Reads a whole file of at most `limit` bytes.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ServeError> {
     let failed = |source| ServeError::File {
         operation: "read",
@@ -33,10 +33,10 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ServeError> {
     Ok(bytes)
 }
 
-/// Writes a file that other processes see whole or not at all; on failure what was there before stays.
+/// Writes a file that other processes see whole or not at all; on failure the previous file stays.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     use std::sync::atomic::{AtomicU64, Ordering};
-    // Unique among the threads of this process, and by its id among processes.
+    // Unique among the threads of this process; its process id makes it unique among processes.
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -44,7 +44,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     write_by(path, &path.with_file_name(name), bytes)
 }
 
-/// [`write()`] through this draft, which is removed afterwards.
+/// [`write()`] by way of this draft, which does not stay.
 fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     use std::io::Write;
     let written = (|| {
@@ -53,8 +53,7 @@ fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
         file.sync_all()?;
         std::fs::rename(draft, path)?;
         match path.parent() {
-            // The rename itself must survive a crash; a folder that cannot be opened for that is no failure of the
-            // file.
+            // The rename itself must survive a crash; if the folder cannot be opened for that, the file has not failed.
             Some(parent) => File::open(parent).map_or(Ok(()), |folder| folder.sync_all()),
             None => Ok(()),
         }
@@ -89,7 +88,7 @@ pub(crate) fn open_append(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Seconds since 1970; a clock before that is one at 1970.
+/// Seconds since 1970; 0 if the clock is before that.
 #[must_use]
 pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

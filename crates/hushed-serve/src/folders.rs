@@ -8,7 +8,7 @@ pub fn cache() -> Option<PathBuf> {
     below("XDG_CACHE_HOME", ".cache")
 }
 
-/// What has to last, such as the development certificate: `$XDG_STATE_HOME/hushed`, or `~/.local/state/hushed`.
+/// Files that must last, such as the development certificate: `$XDG_STATE_HOME/hushed`, or `~/.local/state/hushed`.
 #[must_use]
 pub fn state() -> Option<PathBuf> {
     below("XDG_STATE_HOME", ".local/state")
@@ -17,7 +17,7 @@ pub fn state() -> Option<PathBuf> {
 fn below(variable: &str, in_home: &str) -> Option<PathBuf> {
     let set = |name| {
         let value = std::env::var_os(name).map(PathBuf::from);
-        // A relative path would mean another folder wherever the program is started.
+        // A relative path would mean a different folder depending on where the program is started.
         value.filter(|path| path.is_absolute())
     };
     let base = set(variable).or_else(|| Some(set("HOME")?.join(in_home)));

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: plain functions that panic on a broken promise. Replayed by a test over mutations.
+//! Bodies of fuzz targets: plain functions that panic on a broken promise. A test replays them over mutations.
 
 use crate::bundle;
 use crate::digest::Digest;
@@ -8,10 +8,10 @@ use crate::session::token::list::{Accepted, MIN_TOKEN_BYTES};
 use crate::session::wire::{Confirm, Hello, MAX_GREETING, Reply};
 use crate::twopc::wire::{Answer, MAX_ANSWER, MAX_REQUEST, Request};
 
-/// Every control message, from the same bytes.
+/// Decodes the same bytes as every control message.
 ///
 /// # Panics
-/// When a message has two encodings, or one that is longer than its limit.
+/// If a message has two encodings, or one longer than its limit.
 pub fn control(data: &[u8]) {
     let same = |encoded: Vec<u8>, limit: usize| {
         assert!(encoded == data, "a message has two encodings");
@@ -55,10 +55,10 @@ pub fn control(data: &[u8]) {
     }
 }
 
-/// A bundle's frame; what its files say is the model's to check.
+/// Decodes the frame of a bundle; its files are for the model crate to check.
 ///
 /// # Panics
-/// When the files are not exactly the bytes.
+/// If the files are not exactly the bytes.
 pub fn bundle(data: &[u8]) {
     let plan = match data.get(8..24) {
         Some(half) => {
@@ -75,10 +75,10 @@ pub fn bundle(data: &[u8]) {
     }
 }
 
-/// A server's file of tokens.
+/// Parses a server's token file.
 ///
 /// # Panics
-/// When a line is read that says nothing, one that does is passed over, or a token is accepted that is not in the file.
+/// If an empty or comment line counts as a token, another line is skipped, or a listed token is refused or too short.
 pub fn tokens(data: &[u8]) {
     let lines = || data.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
     let telling = |line: &&[u8]| !line.is_empty() && !line.starts_with(b"#");
@@ -96,11 +96,11 @@ pub fn tokens(data: &[u8]) {
     }
 }
 
-/// What comes as a public table, in one chunk: of the length that the sizes say, of the hash that was offered, in
+/// Receives a public table in one chunk. It must have the length that the sizes imply, the offered hash, and values in
 /// range.
 ///
 /// # Panics
-/// When a chunk of another length is taken, or one that is not as offered.
+/// If a chunk is accepted that has another length or is not as offered.
 #[cfg(feature = "client")]
 pub fn table(data: &[u8]) {
     use crate::error::ServeError;

@@ -2,11 +2,11 @@
 //!
 //! * [`session`]: what the sessions of both protocols share, from the accepted socket to the end of the handshake.
 //! * [`twopc`]: a [`Server`] that holds a model's weights, and a [`Client`](twopc) (feature `client`) that takes part
-//!   in each text.
+//!   in running each text.
 //! * [`fhe`]: runs under encryption, through files or a connection, with messages of its own after the handshake.
-//! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
+//! * [`bundle`]: the public part of a model, identified by its hash; a client needs it and a server offers it.
 //!
-//! A session of two parties, each line a message:
+//! A two-party session, one message per line:
 //!
 //! ```text
 //! client → server  hello     versions, agreement hash, the bundle insisted on, the bearer token
@@ -21,10 +21,10 @@
 //!        ⇄         the protocols of the pass; then the next request, until the client ends the session
 //! ```
 //!
-//! Nothing that depends on a text or a weight is sent before both confirmations have been compared.
+//! Nothing that depends on a text or a weight is sent before both sides have checked the other's confirmation.
 #![forbid(unsafe_code)]
 
-// What unit tests share with the others names this crate as they do.
+// Code shared by unit and integration tests refers to this crate by its name.
 #[cfg(test)]
 extern crate self as hushed_serve;
 

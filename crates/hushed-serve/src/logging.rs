@@ -3,8 +3,8 @@
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
 
-/// Writes this process's log lines to standard error from now on, as text or as one JSON object a line; `debug` adds
-/// one line for each text. Has no effect if the process has a subscriber already.
+/// Writes this process's log lines to standard error from now on, as text or as one JSON object per line; `debug` adds
+/// one line per pass. Has no effect if the process already has a subscriber.
 pub fn to_stderr(json: bool, debug: bool) {
     let level = if debug {
         LevelFilter::DEBUG
@@ -15,7 +15,7 @@ pub fn to_stderr(json: bool, debug: bool) {
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_target(false);
-    // An error means that somebody else listens, which is what the documentation says.
+    // An error means that there is already a subscriber; see the documentation above.
     let _ = if json {
         lines.json().flatten_event(true).try_init()
     } else {

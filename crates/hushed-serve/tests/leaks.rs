@@ -16,8 +16,8 @@ use hushed_serve::session::wire;
 const SESSIONS: usize = 1000;
 const LATE: usize = 12;
 const KILLED: &str = "killed on purpose";
-/// glibc's bound on arenas. Without one, threads that allocate at once get arenas of their own, up to eight a core, and
-/// each keeps some of what was freed in it: on a busy machine 15 to 35 MiB more after a thousand sessions, which no
+/// glibc's bound on arenas. Without one, threads that allocate at once get separate arenas, up to eight per core, and
+/// each keeps some of the memory freed in it: on a busy machine 15 to 35 MiB more after a thousand sessions, which no
 /// session holds.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
 
@@ -28,7 +28,7 @@ fn a_thousand_failed_sessions_leave_no_descriptor_no_thread_and_no_memory() {
     }
     let server = Running::start(|c| c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned()));
     let metrics = server.metrics.unwrap();
-    // What a session that still runs holds is no leak: on a busy machine some do long after their client is gone.
+    // What a running session holds is no leak, and on a busy machine some run long after their client has gone.
     let all_ended = |sessions: usize| {
         eventually("every session has ended", || {
             let page = get(metrics, "GET /metrics HTTP/1.1\r\n\r\n");
@@ -66,11 +66,11 @@ fn a_thousand_failed_sessions_leave_no_descriptor_no_thread_and_no_memory() {
             }
         }
     };
-    // Some with keys and correlations, which are large, killed before or in a text.
+    // Some have keys and correlations, which are large, and are killed before or in a text.
     let fail_late = |i: usize| {
         let mut client = server.connect().unwrap();
         if i.is_multiple_of(2) {
-            // Ends in the middle: the callback's panic leaves the session where it is.
+            // Ends in the middle: the callback's panic leaves the session as it is.
             let mut steps = 0;
             let progress = Box::new(move |_| {
                 steps += 1;
@@ -86,7 +86,7 @@ fn a_thousand_failed_sessions_leave_no_descriptor_no_thread_and_no_memory() {
     assert_serves(&server);
     (0..LATE).for_each(fail_late);
     (0..SESSIONS / 4).for_each(fail);
-    // Of four early failures the last two connect twice.
+    // Of every four early failures the last two connect twice.
     let connections = |early: usize| early / 4 * 6 + early % 4 + (early % 4) / 3;
     let first = 1 + LATE + connections(SESSIONS / 4);
     all_ended(first);
@@ -105,25 +105,24 @@ fn a_thousand_failed_sessions_leave_no_descriptor_no_thread_and_no_memory() {
     });
     let grown = resident().saturating_sub(memory);
     println!("{memory} MiB, {grown} more after {SESSIONS} early and {LATE} late failures");
-    // What each late failure holds while it lasts is tens of MiB; with few arenas an allocator's own unrest is less
-    // than 10.
+    // Each late failure holds tens of MiB while it lasts; with few arenas the allocator's own fluctuation is below 10.
     assert!(grown < 24, "{grown} MiB more than {memory}");
     assert_serves(&server);
 }
 
-/// This test in a process of its own with [`ARENAS`] set.
+/// Runs this test in a separate process with [`ARENAS`] set.
 fn with_few_arenas() {
     let this = std::env::current_exe().unwrap();
     let arguments = std::env::args_os().skip(1);
     let mut again = std::process::Command::new(this);
     let ended = again.args(arguments).env(ARENAS, "2").output().unwrap();
-    // Its words are shown if it fails.
+    // Its output is shown if it fails.
     println!("{}", String::from_utf8_lossy(&ended.stdout));
     println!("{}", String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "{}", ended.status);
 }
 
-/// The panics that this test makes on purpose say nothing.
+/// Silences the panics that this test causes on purpose.
 fn quiet_panics() {
     let hook = take_hook();
     set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! Logs tell what happened and nothing of the texts. Alone in its file: the subscriber is the whole process's.
+//! Logs tell what happened and nothing of the texts. Alone in its file: the whole process has one subscriber.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::Running;
 use hushed_serve::TooLong;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Log lines, kept.
+/// Collected log lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 

@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// A file with one text a line, `-` for standard input
+    /// A file with one text per line, `-` for standard input
     #[arg(
         long,
         value_name = "FILE",
@@ -55,7 +55,7 @@ pub struct Args {
     )]
     input: Option<PathBuf>,
 
-    /// With a model of images: a PNG or JPEG file, and more of them with --image again
+    /// With a model of images: a PNG or JPEG file; may be given more than once
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "truncate"])]
     image: Vec<PathBuf>,
 
@@ -126,7 +126,7 @@ impl Args {
                 )
             })?;
         }
-        // As the model is run now, or will be once this is declared.
+        // The model as it is run now, or will be once this is declared.
         let model = match self.declare {
             true => model.reaching(norms.clone()),
             false => model,
@@ -180,7 +180,7 @@ impl Args {
 }
 
 impl Args {
-    /// The lines of the file, or the images; and what their bytes hash to, file after file.
+    /// The lines of the file, or the images, and the hash of their bytes, file after file.
     fn sample(&self) -> Result<(Read, Sha256), CliError> {
         match &self.input {
             Some(path) => {
@@ -250,7 +250,7 @@ fn describe(ranges: &Ranges) -> String {
     }
 }
 
-/// Whole or not at all: a full disk leaves the old file as it was.
+/// Writes a file as a whole or not at all: a full disk leaves the old file as it was.
 fn write(bytes: &[u8], path: &Path) -> Result<(), CliError> {
     let failed = |source| CliError::WriteFile {
         path: path.to_owned(),

@@ -38,7 +38,7 @@ impl Args {
                 problems: report.problems.len(),
             });
         };
-        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run.
+        // Only now are the weights read, and their ranges compared with the formats of a private run.
         let model = Model::load(&self.dir)?;
         let one_class = s.labels.as_ref().is_some_and(|labels| labels.len() < 2);
         let interactive = hushed_mpc::supported(&model.program()).is_ok();
@@ -72,7 +72,7 @@ impl Args {
             (Task::Embed, _) => &["2pc"],
         };
         let generates = model.public.task() == Task::Generate;
-        // `null` of a model that does not generate, or has no template.
+        // `null` for a model that does not generate, or has no template.
         let chat = match model.public.check_chat() {
             Err(ChatError::NoTemplate) => json!(null),
             Err(error) => json!({ "problem": error.to_string() }),
@@ -120,7 +120,7 @@ impl Args {
     }
 }
 
-/// The first names, for people.
+/// The first names, as text.
 fn shortened(labels: &[String]) -> String {
     let shown: Vec<&str> = labels.iter().take(6).map(String::as_str).collect();
     let more = if labels.len() > shown.len() {

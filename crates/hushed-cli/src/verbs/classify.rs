@@ -51,7 +51,7 @@ impl Args {
                 "the server opens more than the label ({answers}), and counts each place or logit as a text"
             ));
         }
-        // All images are decoded before the first is asked about.
+        // All images are decoded before the first request.
         let images = match &given {
             Read::Texts(_) => None,
             Read::Images(files) => Some(pixels(client.public(), files)?),

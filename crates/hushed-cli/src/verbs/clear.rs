@@ -1,5 +1,4 @@
-//! `hushed clear`: the same answer, in the clear, by the holder of the model folder. What the private answer is
-//! compared with.
+//! `hushed clear`: the same answer in the clear, by the holder of the model folder, to compare the private answer with.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,7 +13,7 @@ use crate::input::{Truncate, items, read_lines};
 use crate::output::{Output, answer, answer_text};
 use crate::verbs::fhe::decrypt::{show_choices, show_likelihoods};
 
-/// Tokens that a generator is asked for by default.
+/// The number of tokens that a generator adds by default.
 const MAX_TOKENS: usize = 32;
 
 /// Embed, classify or continue texts in the clear, or classify images, with the weights of a model folder
@@ -38,28 +37,28 @@ pub struct Args {
     #[command(flatten)]
     given: Given,
 
-    /// With a model that generates text: a file with one item a line, as `encrypt --choices` takes it; shows the
+    /// With a model that generates text: a file with one item per line, as for `encrypt --choices`; shows the
     /// likelihood of each ending, the likeliest, and how often that is the right one
     #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_CHOICES")]
     choices: Option<PathBuf>,
 
-    /// With a model that generates text: a file with one text a line; shows the likelihood and the perplexity of each
+    /// With a model that generates text: a file with one text per line; shows the likelihood and the perplexity of each
     #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_PERPLEXITY")]
     perplexity: Option<PathBuf>,
 
     #[command(flatten)]
     too_long: Truncate,
 
-    /// With a model that generates text: a file with a text before each text, as by `serve --public-prefix`
+    /// With a model that generates text: a file with a text to put before each text, as with `serve --public-prefix`
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
-    /// With a model that generates text: most tokens to add, the likeliest each time (32 if not given)
+    /// With a model that generates text: maximum tokens to add, the likeliest each time (32 if not given)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
 
     /// With a model that generates text: verify N guesses of the next tokens in each pass, as `generate --draft N`
-    /// does; says how many were right
+    /// does, and say how many were right
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)))]
     draft: u16,
 }
@@ -110,7 +109,7 @@ impl Args {
         )
     }
 
-    /// The likelihoods of texts or endings.
+    /// Shows the likelihoods of texts or endings.
     fn likelihoods(&self, out: &Output) -> Result<(), CliError> {
         let items = self.choices.as_deref().map(items).transpose()?;
         let texts = self.perplexity.as_deref().map(read_lines).transpose()?;
@@ -140,7 +139,7 @@ impl Args {
             None => None,
         };
         let before = prefix.as_ref().map_or(&[][..], |prefix| prefix.ids());
-        // One position at least is for what follows.
+        // At least one position is left for what follows.
         let limit = model.public.max_tokens.saturating_sub(before.len() + 1);
         let behind = prefix.is_some();
         let prompts = self

@@ -107,7 +107,7 @@ fn memory() -> Finding {
     }
 }
 
-/// A port can be opened, a certificate made, and a TLS session run over loopback.
+/// Checks that a port can be opened, a certificate made, and a TLS session run over loopback.
 fn session() -> Finding {
     let folder = std::env::temp_dir().join(format!("hushed-doctor-{}", std::process::id()));
     let result = echo(&folder);

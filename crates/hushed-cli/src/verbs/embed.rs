@@ -37,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     connect: ConnectArgs,
 
-    /// The protocol: that of the server
+    /// The server's protocol
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 

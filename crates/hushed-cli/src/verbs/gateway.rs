@@ -14,7 +14,7 @@ use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
 use crate::output::Output;
 
-/// Offer a private server to programs on this machine, by the APIs of OpenAI and of text-embeddings-inference
+/// Offer a private server to programs on this machine, through the APIs of OpenAI and of text-embeddings-inference
 #[derive(clap::Args)]
 #[command(
     after_help = "Programs change their base URL and nothing else. Texts end at the gateway: it tokenizes, and takes part in each pass as the
@@ -45,7 +45,7 @@ pub struct Args {
     #[command(flatten)]
     connect: ConnectArgs,
 
-    /// The protocol: that of the server
+    /// The server's protocol
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 
@@ -76,7 +76,7 @@ pub struct Args {
     )]
     tls_key: Option<PathBuf>,
 
-    /// A file of keys, one a line, of which programs show one (`Authorization: Bearer KEY`)
+    /// A file of keys, one per line, one of which programs must show (`Authorization: Bearer KEY`)
     #[arg(long, value_name = "FILE", env = "HUSHED_GATEWAY_API_KEY_FILE")]
     api_key_file: Option<PathBuf>,
 
@@ -88,23 +88,23 @@ pub struct Args {
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
 
-    /// What programs call the model [default: a name made of its hash]
+    /// The model's name for programs [default: a name made from its hash]
     #[arg(long, value_name = "NAME", env = "HUSHED_MODEL_NAME")]
     model_name: Option<String>,
 
-    /// Sessions with the server at once
+    /// Number of concurrent sessions with the server
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_SESSIONS")]
     sessions: usize,
 
-    /// Most texts that share a pass (fewer if the server's --max-pass-tokens says so)
+    /// Maximum number of texts that share a pass (fewer if the server's --max-pass-tokens requires)
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one, env = "HUSHED_BATCH")]
     batch: usize,
 
-    /// Most texts that wait; more are refused (429)
+    /// Maximum number of waiting texts; more are refused (429)
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one, env = "HUSHED_MAX_WAITING")]
     max_waiting: usize,
 
-    /// Seconds that a program waits, if it does not say
+    /// Seconds that a program waits, unless it says so itself
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..), env = "HUSHED_PATIENCE")]
     patience: u64,
 
@@ -116,23 +116,23 @@ pub struct Args {
     #[arg(long, env = "HUSHED_TRUNCATE", value_parser = clap::builder::FalseyValueParser::new())]
     truncate: bool,
 
-    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
+    /// Look up token vectors in the model's table, if the server's operator has made it public; fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
 
-    /// Run as many passes as an answer may have tokens, also where the text ends before
+    /// Run as many passes as an answer may have tokens, even if the text ends earlier
     #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
     pad_output: bool,
 
-    /// With a model that generates: have products by weights and tables made for N later tokens of an answer at a time,
-    /// before its first one, so that each token takes less (at a server with `--max-ahead`). The server sees for how
-    /// many
+    /// With a model that generates: have products with weights and tables made for N later tokens of an answer at a
+    /// time, before its first one, so that each token costs less (needs a server with `--max-ahead`). The server sees
+    /// for how many tokens
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
     ahead: u16,
 
-    /// With a model that generates: guess N next tokens by what followed the last ones where they occurred before, and
-    /// have them verified in one pass (at a server with `--max-drafts`). The answers are the same; the server sees how
-    /// many guesses are right, and each counts as a text of this client. When it pays says `hushed plan --draft`
+    /// With a model that generates: guess the next N tokens from what followed the last ones where they occurred
+    /// before, and have them verified in one pass (server: `--max-drafts`). The answers are the same; the server sees
+    /// how many guesses are right, and each counts as a text of this client. `hushed plan --draft` says when it pays
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), env = "HUSHED_DRAFT")]
     draft: u16,
 
@@ -144,7 +144,7 @@ pub struct Args {
     gather: Duration,
 }
 
-/// A whole number of seconds, minutes or hours.
+/// Parses a whole number of seconds, minutes or hours.
 fn span(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600)].into_iter();
     let mut read = units.filter_map(|(unit, seconds)| {
@@ -193,7 +193,7 @@ impl Args {
         Ok(gateway.run(&stop)?)
     }
 
-    /// Before a server of `fhe`.
+    /// Runs in front of an `fhe` server.
     fn batches(&self, out: &Output) -> Result<(), CliError> {
         let given = [
             ("--bucket", self.bucket.is_some()),
@@ -215,7 +215,7 @@ impl Args {
             remote: self.folder.remote(connection, makes, too_long)?,
             gather: self.gather,
         })?;
-        // Keys may have been made until now, and Ctrl-C ends that at once.
+        // Keys may have been in the making until now, and Ctrl-C must end that at once.
         let stop = signals::stop_on_signals().map_err(CliError::Signals)?;
         let address = self.address(gateway.address(), gateway.has_tls());
         let (model, manifest) = (gateway.model_name().to_owned(), gateway.manifest());
@@ -236,8 +236,8 @@ impl Args {
         Ok(gateway.run(&stop)?)
     }
 
-    /// The address by which programs call it. One that stands for every address is called by the first name of
-    /// `--allow-host`.
+    /// The address at which programs call it. If it is bound to every address, the first name of `--allow-host` stands
+    /// for it.
     fn address(&self, bound: Option<SocketAddr>, tls: bool) -> String {
         let Some(bound) = bound else {
             return self.listen.clone();

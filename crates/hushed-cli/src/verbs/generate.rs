@@ -51,14 +51,14 @@ pub struct Args {
     #[command(flatten)]
     connect: ConnectArgs,
 
-    /// The protocol; `fhe` is refused: what follows from a decrypted token would go back to the server
+    /// The protocol; `fhe` is refused, as what follows from a decrypted token would go back to the server
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 
     #[command(flatten)]
     said: Said,
 
-    /// Most tokens
+    /// Maximum number of tokens to generate
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one, env = "HUSHED_MAX_NEW_TOKENS")]
     max_tokens: usize,
 
@@ -75,11 +75,11 @@ pub struct Args {
     )]
     temperature: f64,
 
-    /// Draw the same tokens again [default: a fresh one, which is printed]
+    /// Seed of the draws; with the same seed the same tokens are drawn [default: a fresh one, which is printed]
     #[arg(long, value_name = "S", env = "HUSHED_SEED")]
     seed: Option<u64>,
 
-    /// Take this from the logits of tokens that the answer has, from -2 to 2
+    /// Subtract this, from -2 to 2, from the logits of tokens that the answer already has
     #[arg(
         long,
         value_name = "P",
@@ -88,7 +88,7 @@ pub struct Args {
     )]
     presence_penalty: f64,
 
-    /// Take this from the logit of a token each time that the answer has it, from -2 to 2
+    /// Subtract this, from -2 to 2, from the logit of a token each time that the answer has it
     #[arg(
         long,
         value_name = "P",
@@ -105,28 +105,28 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
 
-    /// Run --max-tokens passes also where the text ends before
+    /// Run --max-tokens passes even if the text ends earlier
     #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
     pad_output: bool,
 
-    /// A file with the public prefix that the server must have (`serve --public-prefix`); without it the client takes
+    /// A file with the public prefix that the server must have (`serve --public-prefix`); without it the client accepts
     /// what the server has and prints its length and hash
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
-    /// Have products by weights and tables made for N later tokens at a time before they are needed, so that each token
-    /// takes less (at a server with `--max-ahead`; see `hushed plan --ahead`). The server sees for how many, and
-    /// whether the text is padded and the table public
+    /// Have products with weights and tables made for N later tokens at a time, before they are needed, so that each
+    /// token costs less (needs a server with `--max-ahead`; see `hushed plan --ahead`). The server sees for how many
+    /// tokens, and whether the text is padded and the table public
     #[arg(long, value_name = "N", default_value_t = 0, env = "HUSHED_AHEAD")]
     ahead: u16,
 
-    /// Guess N next tokens and have them verified in one pass, by what followed the last tokens where they occurred
-    /// before (at a server with `--max-drafts`). The text is the same, in fewer passes where guesses are right; the
-    /// server sees how many there are and how many are right. When it pays says `hushed plan --draft`
+    /// Guess the next N tokens from what followed the last ones where they occurred before, and have them verified in
+    /// one pass (needs a server with `--max-drafts`). The text is the same, in fewer passes if guesses are right; the
+    /// server sees how many there are and how many are right. `hushed plan --draft` says when it pays
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)), env = "HUSHED_DRAFT")]
     draft: u16,
 
-    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
+    /// Look up token vectors in the model's table, if the server's operator has made it public; fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
 }
@@ -195,7 +195,7 @@ impl Args {
             text.push_str(&token.text);
             written = show(out, seconds.len(), &token);
             if written.is_err() {
-                // Nobody reads: the other tokens would cost for nothing.
+                // Nobody is reading, so the other tokens would be wasted.
                 break;
             }
         }
@@ -276,14 +276,14 @@ impl Args {
     }
 }
 
-/// The id of a token, and what its logit gets.
+/// Parses the id of a token and the bias of its logit.
 fn bias(text: &str) -> Result<(u32, f64), String> {
     let parts = text.split_once('=');
     let read = parts.and_then(|(id, bias)| Some((id.parse().ok()?, bias.parse().ok()?)));
     read.ok_or_else(|| "the id of a token and a number are expected, like 198=-100".to_owned())
 }
 
-/// A token as it comes: an object a line, or the text itself.
+/// Shows a token as it comes: one object per line, or the text itself.
 fn show(out: &Output, index: usize, token: &Generated) -> Result<(), CliError> {
     match out.is_json() {
         true => out.result(

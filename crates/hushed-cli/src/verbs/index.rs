@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::input::read_lines;
 use crate::output::Output;
 
-/// Make an index of your documents, in the clear, which clients of `hushed serve --index` search with private queries
+/// Make an index of your documents, in the clear, for clients of `hushed serve --index` to search with private queries
 #[derive(clap::Args)]
 #[command(
     after_help = "The documents are a file with one a line, or a .jsonl file of objects with a \"text\". A document is known by its place: the number of
@@ -30,7 +30,7 @@ Examples:
   hushed index models/all-MiniLM-L6-v2 documents.jsonl --vectors documents.safetensors --out documents.index"
 )]
 pub struct Args {
-    /// The model folder, that of the server
+    /// The server's model folder
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
-    /// Bytes of each document's text that a search returns; 0 returns places alone
+    /// Bytes of each document's text that a search returns; 0 returns only places
     #[arg(long, value_name = "N", default_value_t = 512, conflicts_with = "add")]
     record_bytes: usize,
 
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     add: Option<PathBuf>,
 
-    /// Places of documents of that index to leave out
+    /// Places of documents to remove from that index
     #[arg(long, value_name = "PLACES", value_delimiter = ',', requires = "add")]
     remove: Vec<usize>,
 }
@@ -95,7 +95,7 @@ impl Args {
     }
 }
 
-/// The texts of a file of documents.
+/// Reads the texts of a file of documents.
 fn documents(path: &Path) -> Result<Vec<String>, CliError> {
     let lines = read_lines(path)?;
     if path.extension().is_none_or(|e| e != "jsonl") {

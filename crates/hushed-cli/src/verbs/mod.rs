@@ -1,4 +1,4 @@
-//! One file a verb: its arguments, and how its result is shown.
+//! One file per verb: its arguments, and how its result is shown.
 
 mod bundle;
 mod calibrate;
@@ -54,7 +54,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// `command` gives all of the command's arguments.
+    /// Runs the verb; `command` gives all of the command's arguments.
     pub fn run(&self, out: &Output, command: fn() -> clap::Command) -> Result<(), CliError> {
         match self {
             Verb::Bundle(args) => args.run(out),

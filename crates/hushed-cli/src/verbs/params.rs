@@ -15,7 +15,7 @@ use crate::output::Output;
   hushed params n16-boot-14x40 --keys
   hushed params --json")]
 pub struct Args {
-    /// One set; all of them by default
+    /// One parameter set; all of them by default
     preset: Option<String>,
 
     /// Add the sizes of the keys of a bootstrap; takes some seconds, because its matrices are encoded

@@ -1,4 +1,4 @@
-//! `hushed plan`: what a private run will cost and reveal, before it runs. Needs the folder's public part only.
+//! `hushed plan`: what a private run will cost and reveal, before it runs. Needs only the folder's public part.
 
 mod drafts;
 mod fhe;
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 
-    /// Tokens of each text of a pass, special ones counted
+    /// Tokens of each text of a pass, special ones included
     #[arg(
         long,
         value_name = "N,…",
@@ -58,11 +58,11 @@ pub struct Args {
     )]
     tokens: Vec<usize>,
 
-    /// With a model of images: images of a pass
+    /// With a model of images: images per pass
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "tokens")]
     images: usize,
 
-    /// Tokens that a model of text adds: the prompt's plan is that of the first one
+    /// Tokens that a model of text adds; the plan of the prompt is that of the first one
     #[arg(
         long,
         value_name = "N",
@@ -71,29 +71,29 @@ pub struct Args {
     )]
     max_tokens: usize,
 
-    /// With --max-tokens: products by weights and tables are made for N later tokens at a time before they are needed,
-    /// as by `generate --ahead N`
+    /// With --max-tokens: make products with weights and tables for N later tokens at a time, before they are needed,
+    /// as `generate --ahead N` does
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_AHEAD)), env = "HUSHED_AHEAD")]
     ahead: u16,
 
-    /// With a model that generates: what a pass costs that verifies N drafts, as by `generate --draft N`, beside one of
-    /// one row, and the share of right drafts from which it pays. With --ahead N products are counted for every row
+    /// With a model that generates: show the cost of a pass that verifies N drafts (`generate --draft N`) beside that
+    /// of one row, and the share of right drafts from which it pays. With --ahead N products are counted for every row
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=i64::from(MAX_DRAFTS)))]
     draft: u16,
 
-    /// Texts are padded to a multiple of N tokens, as by `embed --bucket N`
+    /// Pad texts to a multiple of N tokens, as `embed --bucket N` does
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_BUCKET")]
     bucket: Option<u32>,
 
-    /// The table of token vectors is public, as by `serve --public-table` and `embed --public-table`
+    /// The table of token vectors is public, as with `serve --public-table` and `embed --public-table`
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
 
-    /// With a model that generates: a file with the public text before the prompt, as by `serve --public-prefix`
+    /// With a model that generates: a file with the public text before the prompt, as with `serve --public-prefix`
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC_PREFIX")]
     public_prefix: Option<PathBuf>,
 
-    /// With a classifier or a model that generates: what is opened, as by `serve --answers`
+    /// With a classifier or a model that generates: what is opened, as with `serve --answers`
     #[arg(
         long,
         value_name = "label|top:K|logits",
@@ -102,13 +102,13 @@ pub struct Args {
     )]
     answers: Answers,
 
-    /// Memory that the server may take, in GiB. 2pc: shows whether `serve --max-memory` holds the weights, with
-    /// `--max-ahead` and `--max-drafts` where --ahead and --draft are given. fhe: a run that needs more spills vectors
-    /// to disk, and is refused if that is not enough
+    /// Memory that the server may use, in GiB. 2pc: show whether `serve --max-memory` holds the weights, with
+    /// `--max-ahead` and `--max-drafts` if --ahead and --draft are given. fhe: a run that needs more spills vectors to
+    /// disk, and is refused if that is not enough
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..))]
     max_memory: Option<u32>,
 
-    /// Sessions at once, as by `serve --max-sessions`, for --max-memory in 2pc
+    /// Concurrent sessions, as with `serve --max-sessions`, for --max-memory in 2pc
     #[arg(
         long,
         value_name = "N",
@@ -197,7 +197,7 @@ impl Args {
         self.max_memory.map(|gib| u64::from(gib) << 30)
     }
 
-    /// Where a server with this limit has its weights.
+    /// Shows where a server with this limit keeps its weights.
     fn server(&self, out: &Output, memory: Memory, limit: u64) -> Result<(), CliError> {
         let (sessions, streams) = (self.max_sessions, memory.streams(self.max_sessions, limit));
         let (held, streaming) = (memory.server(sessions), memory.streaming(sessions));
@@ -286,7 +286,7 @@ impl Sum {
     }
 }
 
-/// The plan of products that are made ahead, for people.
+/// The plan of products that are made ahead, as text.
 fn made_ahead(plan: &Plan) -> String {
     let (alone, passes) = (
         Sum::of(std::slice::from_ref(plan)),
@@ -299,7 +299,7 @@ fn made_ahead(plan: &Plan) -> String {
     )
 }
 
-/// The plan of one later token, for people.
+/// The plan of one later token, as text.
 fn one_token(plan: &Plan, number: usize) -> String {
     let alone = Sum::of(std::slice::from_ref(plan));
     format!("token {number} alone: {}", alone.text())

@@ -13,10 +13,10 @@ use crate::images::Given;
 use crate::input::Truncate;
 use crate::output::Output;
 
-/// Of so many items one is not fitted, but compared.
+/// One item in this many is not fitted, but compared.
 const HELD: usize = 4;
 
-/// Replace feed-forward blocks by linear layers, and write the model that comes out
+/// Replace feed-forward blocks by linear layers, and write the resulting model
 #[derive(clap::Args)]
 #[command(
     override_usage = "hushed prune [OPTIONS] --layers <LIST> --out <DIR2> <DIR> <--input <FILE>|--image <FILE>>",
@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     given: Given,
 
-    /// Which layers, counted from 0: 1,3-5; or all
+    /// The layers, counted from 0: 1,3-5; or all
     #[arg(long, value_name = "LIST")]
     layers: String,
 
@@ -146,7 +146,7 @@ fn real(value: Option<&Value>) -> f64 {
     value.and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
-/// The answers of two models to the same items.
+/// Compares the answers of two models to the same items.
 fn compared(whole: &Model, pruned: &Model, items: Vec<Item>) -> Result<(Value, String), CliError> {
     let (mut near, mut same, count) = (Vec::new(), 0, items.len());
     for item in items {
@@ -174,7 +174,7 @@ fn compared(whole: &Model, pruned: &Model, items: Vec<Item>) -> Result<(Value, S
     ))
 }
 
-/// The numbers of `1,3-5`, below `count`.
+/// Parses a list such as `1,3-5` of layers below `count`.
 fn layers(list: &str, count: usize) -> Result<Vec<usize>, CliError> {
     if list == "all" {
         return Ok((0..count).collect());

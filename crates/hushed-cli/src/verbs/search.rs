@@ -1,4 +1,4 @@
-//! `hushed search`: a private query in the server's documents.
+//! `hushed search`: search the server's documents with a private query.
 
 use hushed_serve::{Client, Options, Wanted};
 use serde_json::json;
@@ -31,15 +31,15 @@ pub struct Args {
     #[command(flatten)]
     query: Prompt,
 
-    /// How many documents, at most 100
+    /// Number of documents to find, at most 100
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100), env = "HUSHED_TOP")]
     top: u16,
 
-    /// Find places alone, without the documents' texts
+    /// Find only places, without the documents' texts
     #[arg(long)]
     places: bool,
 
-    /// Also the cosine of each document, rounded to 2^-12, if the server's operator gives them
+    /// Also get the cosine of each document, rounded to 2^-12, if the server's operator allows it
     #[arg(long)]
     scores: bool,
 
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
     bucket: Option<usize>,
 
-    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
+    /// Look up token vectors in the model's table, if the server's operator has made it public; fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
 }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A command that does not inherit the settings of the user who runs the tests, with folders of its own.
+/// A command that does not inherit the settings of the user who runs the tests, with its own folders.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hushed"));
     let settings = std::env::vars().map(|(name, _)| name);

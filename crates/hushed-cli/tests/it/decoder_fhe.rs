@@ -1,5 +1,5 @@
-//! A decoder under encryption by the commands of a user: what it would cost and show, its rungs up to ciphertexts, and
-//! what is refused.
+//! A decoder under encryption as a user runs it: what it would cost and reveal, its rungs up to ciphertexts, and what
+//! is refused.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -53,7 +53,7 @@ fn a_decoder_is_planned_and_verified() {
         "{seen}"
     );
     assert!(seen.contains("nothing of a text's length"), "{seen}");
-    // All rows are the operator's word: more is seen, and more ciphertexts are opened.
+    // All rows are the operator's choice: more is seen, and more ciphertexts are opened.
     let all = plan(&["--calibration", &calibration, "--answer", "rows"]);
     assert_eq!(all.status.code(), Some(0), "{all:?}");
     let all = json_lines(&all.stdout);
@@ -75,7 +75,7 @@ fn a_decoder_is_planned_and_verified() {
         all["work"]["bootstraps_wide"],
         report["work"]["bootstraps_wide"]
     );
-    // What follows from a decrypted token does not go back.
+    // What follows from a decrypted token must not go back.
     let pin = "0".repeat(64);
     let mut generate = vec!["generate", "--server", "127.0.0.1:1", "--pin", &pin, "a"];
     generate.extend(["--protocol", "fhe", "--json"]);
@@ -116,7 +116,7 @@ fn a_decoder_is_planned_and_verified() {
     assert_eq!(verified.status.code(), Some(0), "{verified:?}");
     let rows = json_lines(&verified.stdout);
     let of = |name: &str| rows.iter().filter(|r| !r[name].is_null()).count();
-    // Two sums a layer, of which the second is its output.
+    // Two sums per layer, the second of which is its output.
     assert_eq!((of("layer"), of("step"), of("text_index")), (2, 2, 8));
     let end = rows.last().expect("a summary");
     for rung in ["polynomial", "predicted", "encrypted"] {
@@ -131,7 +131,7 @@ fn a_decoder_is_planned_and_verified() {
     }
 }
 
-/// Items are read before anything else is, and a line that is none is named.
+/// Items are read before anything else, and a line that is not an item is named.
 #[test]
 fn what_is_no_item_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A disk that is full: every verb of `2pc` that writes says so, ends with 8, and leaves what was there.
+//! A full disk: every `2pc` verb that writes says so, exits with 8, and leaves what was there.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
@@ -12,7 +12,7 @@ use hushed_model::testing::tiny_folder;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// What is written to it is refused: no space left.
+/// Writes to it are refused: no space left.
 const FULL: &str = "/dev/full";
 
 fn tiny() -> (TempDir, String) {
@@ -22,7 +22,7 @@ fn tiny() -> (TempDir, String) {
     (folder, dir)
 }
 
-/// What the command ends with when its results go nowhere.
+/// How the command ends if its results cannot be written.
 fn nowhere(mut command: Command) -> Output {
     let full = File::options().write(true).open(FULL);
     command
@@ -58,7 +58,7 @@ fn results_that_nobody_can_keep() {
     }
     let server = Server::start(&dir, &[]);
     assert_refused(&nowhere(server.embed(&["hello world"])), "output");
-    // The server is there for the next client.
+    // The server still serves the next client.
     let answer = server.embed(&["hello world"]).output();
     let answer = answer.expect("the binary starts");
     assert_eq!(answer.status.code(), Some(0), "{answer:?}");
@@ -85,7 +85,7 @@ fn a_bundle() {
     let (folder, dir) = tiny();
     let path = folder.path().join("model.bundle");
     fs::write(&path, "the old one").expect("a file");
-    // The draft is named by the process, which a shell passes on to the program.
+    // The draft is named after the process id, which a shell passes on to the program.
     let script =
         "ln -s /dev/full \"$2.$$-0.tmp\" && echo $$ && exec \"$0\" bundle \"$1\" \"$2\" --json";
     let out = path.to_string_lossy();

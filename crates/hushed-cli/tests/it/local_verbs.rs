@@ -28,7 +28,7 @@ fn options_of_the_other_protocol_are_wrong_usage() {
     let keys = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-keys");
     let pin = "0".repeat(64);
     let embed = |more: &[&str]| {
-        // A port of nobody.
+        // A port where nobody listens.
         let to = ["embed", "--json", "--server", "127.0.0.1:1", "--pin", &pin];
         let output = hushed(&[&to, more].concat());
         let error = json_lines(&output.stderr);
@@ -218,7 +218,7 @@ fn images_are_classified() {
     assert!(written.is_file());
     std::fs::remove_file(&written).expect("it was written");
 
-    // A text, an image that is none, images of a model of texts, tokens of images.
+    // A text, an image that is not one, images for a model of texts, tokens for images.
     let encoder = tiny_golden("roberta").to_string_lossy().into_owned();
     let config = format!("{dir}/config.json");
     for (arguments, name) in [
@@ -247,7 +247,7 @@ fn images_are_classified() {
     }
 }
 
-/// The text is shown as it comes, and under --json with its ids.
+/// The text is shown as it comes, with its ids under --json.
 #[test]
 fn a_generator_continues_a_text() {
     let dir = tiny_golden("gpt2-sharded").to_string_lossy().into_owned();
@@ -284,7 +284,7 @@ fn a_generator_continues_a_text() {
             .to_string()
             .contains("does not generate")
     );
-    // One plan a token, of which the first and the last are shown, and their sum.
+    // One plan per token, of which the first and the last are shown, and their sum.
     let plan = |more: &[&str]| hushed(&[&["plan", &dir, "--json", "--tokens"], more].concat());
     let rows = json_lines(&plan(&["8", "--max-tokens", "3"]).stdout);
     assert_eq!(rows.len(), 3);
@@ -298,7 +298,7 @@ fn a_generator_continues_a_text() {
     }
 }
 
-/// The same of a decoder whose positions are relative: checked, measured, planned, continued; planned with `fhe`.
+/// The same for a decoder with relative positions: checked, measured, planned, continued; planned with `fhe`.
 #[test]
 fn a_decoder_with_relative_positions_is_a_generator() {
     let folder = std::env::temp_dir().join(format!("hushed-relative-{}", std::process::id()));
@@ -328,7 +328,7 @@ fn a_decoder_with_relative_positions_is_a_generator() {
     assert_eq!(rows[0]["ids"].as_array().expect("ids").len(), 4);
     let plan = hushed(&["plan", &dir, "--tokens", "8", "--max-tokens", "2", "--json"]);
     assert!(json_lines(&plan.stdout)[0]["plan"]["bytes_up"].as_u64() > Some(0));
-    // Under encryption a batch of such texts is read at its logits; one alone has no circuit.
+    // Under encryption a batch of such texts is read at its logits; a single text has no circuit.
     let fhe = ["plan", &dir, "--tokens", "8", "--protocol", "fhe", "--json"];
     let rows = json_lines(&hushed(&fhe).stdout);
     assert_eq!(rows[0]["plan"]["answer"], "logits");
@@ -387,7 +387,7 @@ fn a_refused_text_is_named_by_its_index_and_not_shown() {
     assert_eq!(json_lines(&cut.stdout)[0]["tokens"], 256);
 }
 
-/// The folder seen through links, so that what is written beside the model stays here.
+/// The folder is reached through links, so that what is written beside the model stays here.
 #[test]
 fn calibrate_chooses_a_function_and_declares_it() {
     let Some(model) = model() else { return };

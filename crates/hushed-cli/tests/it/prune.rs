@@ -4,8 +4,7 @@
 use crate::common::{error, hushed, json_lines};
 use hushed_model::testing::tiny_golden;
 
-/// Texts that are too long are cut where they are fitted and where they are scored, and what cannot be compared is
-/// refused at once.
+/// Texts that are too long are cut for fitting and for scoring, and what cannot be compared is refused at once.
 #[test]
 fn a_decoder_is_pruned_on_texts_that_are_cut() {
     let work = tempfile::tempdir().expect("a folder");

@@ -55,7 +55,7 @@ fn five_sentences_come_back_as_in_the_clear() {
     }
 }
 
-/// The small GPT-2 of the repository: the tokens of the model in the clear.
+/// The small GPT-2 of the repository gives the tokens of the clear model.
 #[test]
 fn a_prompt_is_continued_as_in_the_clear() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/gpt2-small");
@@ -97,7 +97,7 @@ fn a_prompt_is_continued_as_in_the_clear() {
         (&padded, &session["padded_prompt_tokens"]),
         (&ids, &Value::from(16))
     );
-    // Three of the five later tokens, and then two.
+    // Three of the five later tokens, and then two more.
     let (ahead, session) = generated(&["--ahead", "3"]);
     assert_eq!((ahead, &session["ahead"]["tokens"]), (ids, &Value::from(5)));
     let made = hushed(&[
@@ -123,7 +123,7 @@ fn a_prompt_is_continued_as_in_the_clear() {
     assert_eq!(error(&output)["name"], "other-task");
 }
 
-/// Behind a public prefix: the tokens of the model in the clear, and passes as long as planned.
+/// Behind a public prefix: the tokens of the clear model, and passes as large as planned.
 #[test]
 fn a_prompt_is_continued_behind_a_public_prefix() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/gpt2-small");
@@ -159,7 +159,7 @@ fn a_prompt_is_continued_behind_a_public_prefix() {
     );
 }
 
-/// Documents indexed, served and searched; the nearest is the one that a search in the clear gives.
+/// Documents are indexed, served and searched; the nearest is the one that a search in the clear gives.
 #[test]
 fn documents_are_found_by_a_private_query() {
     let Some(model) = model() else { return };
@@ -210,7 +210,7 @@ fn documents_are_found_by_a_private_query() {
     assert_eq!(error(&refused)["name"], "not-a-document");
 }
 
-/// Images of other sizes and formats than the model reads: the labels of the model in the clear.
+/// Images of other sizes and formats than the model reads get the labels of the clear model.
 #[test]
 fn images_get_the_labels_of_the_clear_model() {
     let folder = hushed_model::testing::tiny_golden("vit");
@@ -290,7 +290,7 @@ fn a_client_that_does_not_fit_is_told_why() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(error(&output)["name"], "text-refused");
 
-    // The server is none the worse for it.
+    // The server is unaffected.
     let output = server.embed(&["short"]).output().expect("it starts");
     assert!(
         output.status.success(),
@@ -439,7 +439,7 @@ fn a_text_ends_with_either_of_them() {
     let mut client: Child = under_way();
     client.kill().expect("it was running");
     client.wait().expect("it has ended");
-    // There is room for one, and the server may not have noticed yet.
+    // There is room for one client, and the server may not have noticed yet.
     let served = |_| {
         let output = generate("2").output().expect("it starts");
         output.status.success().then_some(output)

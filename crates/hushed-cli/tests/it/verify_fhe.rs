@@ -1,5 +1,5 @@
 //! `hushed verify --protocol fhe` as a user runs it: a small model that is calibrated first, four rungs on an insecure
-//! ring, a picture.
+//! ring, and a plot.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -84,7 +84,7 @@ fn a_small_model_is_verified_up_to_ciphertexts() {
     let picture = fs::read_to_string(picture).expect("a picture");
     assert!(picture.starts_with("<svg") && picture.matches("<circle").count() == 18);
 
-    // For people the warning comes first too, and labels are ranked.
+    // Without --json the warning comes first too, and labels are ranked.
     let labels = at("labels.tsv");
     fs::write(&labels, "a b\ta b c\t5\nc d\td d d\t1\nb a\tc\t2\n").expect("labels");
     let output = hushed(&[

@@ -1,4 +1,4 @@
-//! The command line of a run at a server, once for every program that runs (feature `arguments`).
+//! The command line of a run on a server, shared by every program that runs (feature `arguments`).
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use super::{
 };
 use crate::error::ServeError;
 
-/// What `hushed run` and `hushed-server run` take.
+/// The arguments of `hushed run` and `hushed-server run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
     /// The model folder
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 
-    /// The run manifest, which the client has as well
+    /// The run manifest, the same as the client's
     #[arg(
         long = "manifest",
         alias = "plan",
@@ -39,12 +39,12 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 
-    /// A folder for checkpoints: the same command, run again, continues from the last one
+    /// A folder for checkpoints; the same command, run again, continues from the last one
     #[arg(long, value_name = "DIR", env = "HUSHED_CHECKPOINT")]
     pub checkpoint: Option<PathBuf>,
 
-    /// A folder on a fast disk for vectors that a run with little memory spills; nothing is left in it
-    /// [default: beside the reply]
+    /// A folder on a fast disk for the vectors that a run with little memory spills; nothing is left in it [default:
+    /// beside the reply]
     #[arg(long, value_name = "DIR", env = "HUSHED_SPILL")]
     pub spill: Option<PathBuf>,
 
@@ -53,8 +53,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
     pub secret: Option<PathBuf>,
 
-    /// Memory that the run may take, in GiB; a run that needs more by its plan is refused [default: what the machine
-    /// has]
+    /// Memory that the run may use, in GiB; a run whose plan needs more is refused [default: the machine's memory]
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_memory: Option<u32>,
 
@@ -64,10 +63,10 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
-    /// As options.
+    /// The options that the arguments describe.
     ///
     /// # Errors
-    /// [`FheJobError::NoStateFolder`] without a folder for the secret.
+    /// [`FheJobError::NoStateFolder`] if there is no folder for the secret.
     pub fn options(&self) -> Result<RunOptions, ServeError> {
         let secret = self.secret.clone().or_else(default_secret);
         let context = ContextOptions {

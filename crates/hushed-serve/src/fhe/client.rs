@@ -1,5 +1,5 @@
-//! The client: keys, texts and replies in files ([`texts`]) or in memory ([`memory`]), or left with a server and
-//! fetched from it ([`remote`]).
+//! The client: keys, texts and replies in files ([`texts`]), in memory ([`memory`]), or sent to a server and fetched
+//! from it ([`remote`]).
 
 mod aside;
 mod held;

@@ -1,4 +1,4 @@
-//! What all runs of a manifest share: read and predicted once, used by one run after another.
+//! What all runs of a manifest share, read and predicted once.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -27,9 +27,9 @@ pub struct ContextOptions {
     pub plan: PathBuf,
     /// The calibration that the manifest was made with.
     pub calibration: PathBuf,
-    /// The seed of the randomness of replies: made on first use, and kept.
+    /// The seed of the randomness of replies; made on first use and kept.
     pub secret: PathBuf,
-    /// Bytes of memory that a run may take; what the machine has if `None`.
+    /// Bytes of memory that a run may use; the machine's memory if `None`.
     pub max_memory: Option<u64>,
     /// Threads; as many as the machine has if `None`.
     pub threads: Option<usize>,
@@ -37,8 +37,8 @@ pub struct ContextOptions {
 
 /// A model, its calibration and its manifest in memory, for any number of runs ([`RunContext::run`]).
 ///
-/// They are read once. A model folder, calibration or manifest that changes on disk afterwards is not noticed: runs go
-/// on with what was loaded, until it is loaded again. The dry run of the plan is made with the first run, and kept.
+/// They are read once. A later change of the model folder, calibration or manifest on disk is not noticed: runs go on
+/// with what was loaded until it is loaded again. The dry run of the plan is made at the first run and kept.
 pub struct RunContext {
     pub(super) plan: FhePlan,
     pub(super) params: Params,
@@ -52,7 +52,7 @@ pub struct RunContext {
     error: OnceLock<f64>,
 }
 
-/// What the dry run of a plan gives.
+/// The result of the dry run of a plan.
 pub(super) struct Predicted {
     pub(super) report: FhePlanReport,
     pub(super) bootstrapper: Arc<Bootstrapper>,
@@ -62,14 +62,14 @@ impl RunContext {
     /// Reads manifest, model and calibration, and checks that they belong together.
     ///
     /// # Errors
-    /// [`ServeError::Model`]; [`FheJobError::OtherModel`] for a model or calibration that the manifest was not made
-    /// for, [`FheJobError::Plan`], [`FheJobError::Choices`].
+    /// [`ServeError::Model`]; [`FheJobError::OtherModel`] if the manifest was made for another model or calibration;
+    /// [`FheJobError::Plan`], [`FheJobError::Choices`].
     pub fn load(options: &ContextOptions) -> Result<RunContext, ServeError> {
         let (plan, params) = read_plan(&options.plan)?;
         Self::of(plan, params, options)
     }
 
-    /// As [`RunContext::load`], for a manifest that has been read.
+    /// Like [`RunContext::load`], for a manifest that has already been read.
     pub(super) fn of(
         plan: FhePlan,
         params: Params,
@@ -90,7 +90,7 @@ impl RunContext {
         })
     }
 
-    /// What the plan's placement costs, refused if it takes more memory than it may.
+    /// What the plan's placement costs; refused if it takes more memory than allowed.
     pub(super) fn predicted(&self) -> Result<&Predicted, ServeError> {
         let predicted = match self.predicted.get() {
             Some(predicted) => predicted,
@@ -100,7 +100,7 @@ impl RunContext {
             }
         };
         let needed = predicted.report.memory.total();
-        // A run that the machine cannot hold would be ended by the system after hours.
+        // If the machine cannot hold a run, the system would kill it after hours.
         let limit = self.max_memory.or_else(system::memory);
         match limit.filter(|&limit| limit < needed) {
             Some(limit) => Err(FheJobError::Memory {
@@ -135,7 +135,7 @@ impl RunContext {
         })
     }
 
-    /// The error of a run, simulated on the texts that the manifest was made with.
+    /// The error of a run, simulated on the texts with which the manifest was made.
     pub(super) fn simulated_error(&self) -> Result<f64, FheError> {
         if let Some(error) = self.error.get() {
             return Ok(*error);
@@ -159,8 +159,8 @@ impl RunContext {
         Ok(*self.error.get_or_init(|| error))
     }
 
-    /// That the manifest lists the keys that its run needs, its reply, and whether rows of tokens are sent, as an offer
-    /// of this model does: a manifest that says less would fail after hours, or leave more in a reply than the answer.
+    /// Checks that the manifest's keys, its reply and whether rows of tokens are sent are those that an offer of this
+    /// model lists. With fewer keys a run would fail after hours; otherwise a reply could leave more than the answer.
     fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
         let other = |what, planned, found| {
@@ -185,8 +185,8 @@ impl RunContext {
             &plan.placement,
         );
         let (keys, mut reply) = found.map_err(FheJobError::from)?;
-        // The error in its simulation may be larger; a manifest with less was refused when it was read, and a reply
-        // that errs by more is not sealed.
+        // The manifest's simulated error may be larger; a smaller one was refused when it was read, and a reply with a
+        // larger error is not sealed.
         reply.deviation = reply.deviation.max(plan.reply.deviation);
         let mut ours = plan.clone();
         ours.set_keys(&keys);
@@ -208,7 +208,7 @@ impl RunContext {
     }
 }
 
-/// The model and the calibration that the manifest was made for, or what is not the manifest's.
+/// Loads the model and the calibration that the manifest was made for; fails with what does not match.
 fn fitting(
     folder: &Path,
     calibration: &Path,

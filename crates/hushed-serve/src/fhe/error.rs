@@ -1,4 +1,4 @@
-//! What can end a step of a run under CKKS, with what to do about it. No variant holds a text or a number derived from
+//! What can end a step of a run under CKKS, and what to do about it. No variant holds a text or a number derived from
 //! one.
 
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub enum FheJobError {
     /// The run.
     #[error(transparent)]
     Run(FheError),
-    /// The public model is not the manifest's.
+    /// The public model does not belong to the manifest.
     #[error(
         "{path:?} is the public model {found}, and the manifest is for {expected}: ask for the one that belongs to the manifest"
     )]
@@ -35,10 +35,10 @@ pub enum FheJobError {
         path: PathBuf,
         /// Its hash.
         found: Digest,
-        /// The manifest's, in hexadecimal.
+        /// The manifest's public model, in hexadecimal.
         expected: String,
     },
-    /// Not a public model.
+    /// The file is not a public model.
     #[error(
         "{path:?} is not a public model, or is damaged; make one with `hushed plan DIR --protocol fhe --public-model FILE`"
     )]
@@ -53,9 +53,9 @@ pub enum FheJobError {
     OtherModel {
         /// `model`, `calibration`, `public model`.
         what: &'static str,
-        /// By the plan.
+        /// What the plan says.
         planned: String,
-        /// What there is.
+        /// What was found.
         found: String,
     },
     /// Keys that have expired.
@@ -63,7 +63,7 @@ pub enum FheJobError {
     Expired {
         /// Their id.
         id: Digest,
-        /// Since when.
+        /// Seconds since then.
         seconds: u64,
     },
     /// Keys under which an answer was wrong.
@@ -79,7 +79,7 @@ pub enum FheJobError {
         /// The folder.
         path: PathBuf,
     },
-    /// `--new-keys` for keys that are not retired.
+    /// `--new-keys` was given for keys that are not retired.
     #[error("the keys in {path:?} are not retired: leave out --new-keys")]
     NotRetired {
         /// The folder.
@@ -94,9 +94,9 @@ pub enum FheJobError {
         keys: usize,
         /// Their bytes.
         bytes: u64,
-        /// Allowed.
+        /// Keys allowed.
         most_keys: usize,
-        /// Allowed.
+        /// Bytes allowed.
         most_bytes: u64,
     },
     /// The keys of a folder are for another manifest.
@@ -111,12 +111,12 @@ pub enum FheJobError {
         /// Hash of this one.
         ours: String,
     },
-    /// A secret key beside the state of another.
+    /// A secret key stored with the state of another.
     #[error(
         "the state is that of another secret key: the two are stored together, and only together do they count"
     )]
     StateOfOtherKeys,
-    /// A record of keys or of a request that is damaged.
+    /// A damaged record of keys or of a request.
     #[error("{path:?} is damaged ({source})")]
     Record {
         /// Which file.
@@ -132,14 +132,14 @@ pub enum FheJobError {
         /// The folder.
         path: PathBuf,
     },
-    /// More texts than places.
+    /// More texts than the batch has places.
     #[error(
         "{texts} texts were given, and a batch of this manifest has places for {limit}: split them"
     )]
     TooManyTexts {
         /// Given.
         texts: usize,
-        /// Places but the canary's.
+        /// Places, without the canary's.
         limit: usize,
     },
     /// A text with more tokens than the manifest has rows.
@@ -154,22 +154,22 @@ pub enum FheJobError {
         /// Rows.
         limit: usize,
     },
-    /// Another answer than what is asked for.
+    /// The manifest gives another answer than asked for.
     #[error(
         "this manifest answers a text with {planned}, and {asked} was asked for: ask the server's operator for a manifest that does (`hushed plan --answer`)"
     )]
     OtherAnswer {
-        /// By the plan.
+        /// The manifest's answer.
         planned: &'static str,
         /// As asked.
         asked: &'static str,
     },
-    /// Texts, or choices, that are not those that were encrypted.
+    /// The texts or choices are not those that were encrypted.
     #[error(
         "these are not the texts that the reply answers: give those that were encrypted, in their order"
     )]
     OtherTexts,
-    /// A line that is no item of choices.
+    /// A line of choices that is not an item.
     #[error(
         "line {line} of the choices is no item ({source}): an item is an object with a \"prompt\", two or more \"endings\", and, if it is known, the \"label\" of the right one, from 0"
     )]
@@ -179,7 +179,7 @@ pub enum FheJobError {
         /// Why not.
         source: serde_json::Error,
     },
-    /// Texts of an item that do not begin with the tokens of its prompt, or have none after them.
+    /// Texts of an item that do not begin with the tokens of its prompt, or have no tokens after them.
     #[error(
         "the choices of item {item} (the first is 0) do not share their prompt: the tokens of a prompt with an ending must begin with those of the prompt. \
          End it, and begin the endings, where a word ends"
@@ -188,17 +188,17 @@ pub enum FheJobError {
         /// Which item.
         item: usize,
     },
-    /// Lengths that are declared otherwise than asked for.
+    /// The manifest declares lengths in another way than asked for.
     #[error(
         "this manifest declares lengths as {planned}, and {asked} was asked for: ask the server's operator for a manifest that does"
     )]
     OtherLengths {
-        /// By the plan.
+        /// The manifest's way.
         planned: &'static str,
         /// As asked.
         asked: &'static str,
     },
-    /// The run needs more memory than it may take.
+    /// The run needs more memory than it may use.
     #[error("the run needs {needed} MiB of memory and may take {limit}")]
     Memory {
         /// MiB.
@@ -211,14 +211,14 @@ pub enum FheJobError {
         "the keys take {needed} bytes, and {owner:?} has {left} left of its quota: delete some with `hushed keys delete`"
     )]
     Quota {
-        /// Whose.
+        /// The owner.
         owner: String,
         /// Bytes.
         needed: u64,
         /// Bytes.
         left: u64,
     },
-    /// No keys of this id.
+    /// There are no keys with this id.
     #[error("there are no keys {id} in {path:?}")]
     NoSuchKeys {
         /// As asked for.
@@ -226,21 +226,21 @@ pub enum FheJobError {
         /// Where.
         path: PathBuf,
     },
-    /// Another file is in the reply's place.
+    /// Another file is where the reply should go.
     #[error("{path:?} exists and is not the reply to this request: give another --out")]
     OtherReply {
         /// Which file.
         path: PathBuf,
     },
-    /// Neither HOME nor a place for the secret of replies.
+    /// Neither HOME nor a file for the secret of replies.
     #[error("there is no HOME for the secret of replies: give --secret")]
     NoStateFolder,
-    /// Asked to stop.
+    /// The run was asked to stop.
     #[error(
         "the run was stopped between two layers: run it again, and it continues from its checkpoint"
     )]
     Stopped,
-    /// The server offers another manifest than the one that is here.
+    /// The server offers another manifest than the client's.
     #[error(
         "the server offers the manifest {offered}, and the one in {path:?} is {ours}: its operator has changed it, or it is another server. Keys and \
          answers belong to one manifest: use another folder for the new one"
@@ -253,13 +253,13 @@ pub enum FheJobError {
         /// The server's.
         offered: Digest,
     },
-    /// A file from the server that is not what it had offered.
+    /// A file from the server is not the one that it offered.
     #[error("the {what} that the server sent is not the one it offered")]
     NotAsOffered {
         /// `manifest`, `public model`, `reply`.
         what: &'static str,
     },
-    /// No keys yet.
+    /// There are no keys yet.
     #[error(
         "there are no keys in {path:?} yet: make them with `hushed keygen --manifest {plan:?} --out {path:?}`, or let this command make them with --make-keys"
     )]
@@ -392,7 +392,7 @@ impl FheJobError {
         }
     }
 
-    /// Stable name of the kind of error.
+    /// The stable name of this kind of error.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

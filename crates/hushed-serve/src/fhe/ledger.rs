@@ -1,4 +1,4 @@
-//! The time of each step of a run, beside its plan.
+//! The measured time of each step of a run, beside its planned time.
 
 use hushed_fhe::plan::FhePlanReport;
 use hushed_model::StepId;
@@ -6,15 +6,15 @@ use hushed_model::StepId;
 /// A step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepTime {
-    /// Which; `checkpoint` and `reply` are in no plan.
+    /// Which step; `checkpoint` and `reply` are in no plan.
     pub site: StepId,
     /// Seconds by the plan, at the prices of docs/benchmarks.md.
     pub planned: f64,
-    /// Seconds that it took; none if a checkpoint had it done.
+    /// Seconds measured; `None` if it was done before the checkpoint.
     pub seconds: Option<f64>,
 }
 
-/// The steps of a plan with what was measured of each, then what else was.
+/// The steps of a plan with their measured times, followed by the measured steps that are not in it.
 pub(super) fn ledger(plan: &FhePlanReport, measured: &[(StepId, f64)]) -> Vec<StepTime> {
     let planned = plan.steps.iter().map(|step| {
         let site = step.site;

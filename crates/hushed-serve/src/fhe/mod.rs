@@ -14,8 +14,8 @@
 //! Over a connection ([`FheServer`], `Remote`) the same files are sent to the server and fetched from it
 //! ([`wire`]).
 //!
-//! What is checked of a file, and when, is in [`hushed_fhe::files`]; here is what is decided around it: which files
-//! belong together, that keys have not expired, that the disk and the memory suffice, what is kept and for how long.
+//! [`hushed_fhe::files`] checks the contents of files. This module decides the rest: which files belong together, that
+//! keys have not expired, that disk and memory suffice, what is kept and for how long.
 
 #[cfg(feature = "arguments")]
 mod arguments;
@@ -77,7 +77,7 @@ pub fn read_plan(
     Ok(FhePlan::from_json(&bytes).map_err(FheJobError::from)?)
 }
 
-/// Writes a run manifest, whole or not at all.
+/// Writes a run manifest, as a whole or not at all.
 pub fn write_plan(path: &Path, plan: &FhePlan) -> Result<(), ServeError> {
     files::write(path, &plan.to_json().map_err(FheJobError::from)?)
 }

@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 use hushed_fhe::Progress;
 use hushed_model::StepId;
 
-/// Least time, and least part of the run, between two lines of progress.
+/// Minimum time between two progress lines, and minimum fraction of the run.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 const LINE_PART: f64 = 0.05;
 
 /// Progress of a run.
 #[derive(Clone, Debug)]
 pub enum JobEvent {
-    /// Keys that were read.
+    /// Keys are being read.
     Keys {
         /// So far.
         done: usize,
         /// In all.
         of: usize,
     },
-    /// Seconds that the whole run takes by the plan.
+    /// The planned time of the whole run.
     Estimate {
-        /// An estimate, corrected during the run.
+        /// Seconds, an estimate that is corrected during the run.
         seconds: f64,
         /// Layers in all.
         layers: usize,
@@ -34,13 +34,13 @@ pub enum JobEvent {
     },
     /// Progress: every second, and at the end.
     Step {
-        /// The step that it is at.
+        /// The current step.
         site: StepId,
-        /// Part of the whole run, up to 1: of the seconds of the plan.
+        /// Fraction of the whole run, up to 1, in seconds of the plan.
         done: f64,
-        /// Part of the layer, up to 1; outside of layers, of all that is before or after them.
+        /// Fraction of the layer, up to 1; outside the layers, of all steps before or after them.
         part: f64,
-        /// Estimated seconds that are left.
+        /// Estimated seconds left.
         left: f64,
     },
     /// A layer is done.
@@ -49,9 +49,9 @@ pub enum JobEvent {
         layer: usize,
         /// In all.
         of: usize,
-        /// It took.
+        /// Seconds that it took.
         seconds: f64,
-        /// Estimated seconds that are left.
+        /// Estimated seconds left.
         left: f64,
     },
 }
@@ -68,7 +68,7 @@ impl From<Progress> for JobEvent {
 }
 
 impl JobEvent {
-    /// The event as a line for people, if it is worth one.
+    /// The event as a line of text, if it deserves one.
     #[must_use]
     pub fn line(&self) -> Option<String> {
         match self {
@@ -93,7 +93,7 @@ impl JobEvent {
     }
 }
 
-/// A step for people: `layer 2 attention scores`, layers counted from 1 as in [`JobEvent::line`].
+/// A step in words: `layer 2 attention scores`, layers counted from 1 as in [`JobEvent::line`].
 #[must_use]
 pub fn step_words(step: StepId) -> String {
     let name = step.to_string();
@@ -108,7 +108,7 @@ pub fn step_words(step: StepId) -> String {
     }
 }
 
-/// Seconds for people.
+/// A duration in words.
 #[must_use]
 pub fn duration(seconds: f64) -> String {
     match seconds {
@@ -118,11 +118,11 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// The events of a run as lines, where there is no bar: progress now and then.
+/// The events of a run as lines, if there is no progress bar: progress is reported now and then.
 #[derive(Debug)]
 pub struct Lines {
     began: Instant,
-    /// Time and part of the run at the last such line.
+    /// Time and fraction of the run at the last progress line.
     last: Mutex<Option<(Duration, f64)>>,
 }
 
@@ -136,7 +136,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// The event as a line, if it is worth one now.
+    /// The event as a line, if one is due now.
     #[must_use]
     pub fn line(&self, event: &JobEvent) -> Option<String> {
         self.line_at(event, self.began.elapsed())
@@ -150,7 +150,7 @@ impl Lines {
             return event.line();
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of a run that goes on from a checkpoint much is done at the beginning.
+        // A run that continues from a checkpoint begins with much of it done.
         let (then, before) = *last.get_or_insert((gone, *done));
         if gone < then + LINE_EVERY || *done < before + LINE_PART {
             return None;

@@ -1,4 +1,4 @@
-//! The public model of `fhe`: the bundle, and the numbers that a client embeds with, which the operator has made
+//! The public model of `fhe`: the bundle, and the numbers from which a client embeds, which the operator has made
 //! public.
 //!
 //! | bytes | content |
@@ -7,10 +7,10 @@
 //! | 16 | first half of the bundle's hash |
 //! | 8 | length of the payload |
 //! | 4, as given | length of the bundle, the bundle ([`Bundle`]) |
-//! | 8 | ε of the first norm, an f64; 0 of a decoder, whose layers begin with norms of their own |
-//! | 4 a number | token vectors, positions, gain and offset of the first norm, f32; of a decoder the first alone |
+//! | 8 | ε of the first norm, an f64; 0 for a decoder, whose layers begin with norms of their own |
+//! | 4 per number | token vectors, positions, gain and offset of the first norm, f32; for a decoder the first alone |
 //!
-//! The bundle's configuration decides every size after it. The SHA-256 of all bytes is in the manifest.
+//! The bundle's configuration determines every size after it. The SHA-256 of all bytes is in the manifest.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -33,10 +33,10 @@ const KIND: u16 = 17;
 const VERSION: u16 = 1;
 const HEADER: usize = 32;
 
-/// Most bytes of a public model: 256 million numbers.
+/// Maximum size of a public model in bytes: 256 million numbers and the bundle.
 pub(super) const MAX_BYTES: u64 = (MAX_BUNDLE_BYTES as u64) + (1 << 30);
 
-/// What a client needs of a model.
+/// The part of a model that a client needs.
 pub struct PublicModel {
     bytes: Vec<u8>,
     hash: Digest,
@@ -49,7 +49,7 @@ impl PublicModel {
     /// The public model of a folder, whose weights are in `model`.
     ///
     /// # Errors
-    /// As [`Bundle::from_folder`]; [`ServeError::Model`] for a model without numbers.
+    /// Those of [`Bundle::from_folder`]; [`ServeError::Model`] if the model has no numbers.
     pub fn from_folder(folder: &Path, model: &Model) -> Result<Self, ServeError> {
         let program = model.program_of_all_rows();
         can_run(&program).map_err(FheJobError::from)?;
@@ -88,19 +88,19 @@ impl PublicModel {
         })
     }
 
-    /// Reads a public model, which must have this hash (in hexadecimal).
+    /// Reads a public model, which must have the given hash (in hexadecimal).
     ///
     /// # Errors
-    /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that cannot be parsed; those of
-    /// [`Bundle::from_bytes`], but for those of another release, which are taken.
+    /// [`ServeError::File`]; [`ServeError::Fhe`] if it is another model or cannot be parsed; those of
+    /// [`Bundle::from_bytes`], except that a bundle of another release is accepted.
     pub fn read(path: &Path, expected: &str) -> Result<Self, ServeError> {
         Self::from_bytes(files::read(path, MAX_BYTES)?, path, expected)
     }
 
-    /// As [`PublicModel::read`], of bytes that errors call `path`.
+    /// Like [`PublicModel::read`], from bytes; errors name `path`.
     ///
     /// # Errors
-    /// As [`PublicModel::read`].
+    /// Those of [`PublicModel::read`].
     pub fn from_bytes(bytes: Vec<u8>, path: &Path, expected: &str) -> Result<Self, ServeError> {
         let hash = Digest(Sha256::digest(&bytes).into());
         if hash.to_string() != expected {
@@ -160,7 +160,7 @@ impl PublicModel {
                 Some(words.iter().map(|b| f32::from_le_bytes(*b)).collect())
             };
             let tokens = floats(vocabulary.checked_mul(width))?;
-            // A decoder that this protocol runs has neither positions nor a first norm.
+            // A decoder under this protocol has neither positions nor a first norm.
             let of = |count: usize| if decodes { 0 } else { count };
             let offsets = floats(of(positions).checked_mul(width))?;
             let (gain, offset) = (floats(Some(of(width)))?, floats(Some(of(width)))?);
@@ -195,12 +195,12 @@ impl PublicModel {
         Ok((bundle.public().clone(), embedding, norm))
     }
 
-    /// Writes it into a file, whole or not at all.
+    /// Writes the public model to a file, as a whole or not at all.
     pub fn write(&self, path: &Path) -> Result<(), ServeError> {
         files::write(path, &self.bytes)
     }
 
-    /// As it is in a file.
+    /// The bytes of its file.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -224,7 +224,7 @@ impl PublicModel {
         &self.embedding
     }
 
-    /// The norm after them; none of a decoder.
+    /// The norm that follows the embedding; `None` for a decoder.
     #[must_use]
     pub fn norm(&self) -> Option<&Norm> {
         self.norm.as_ref()

@@ -15,15 +15,15 @@ use crate::files::{self, now};
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
 
-/// Most bytes of a record: a request's has a number a text.
+/// Maximum size of a record in bytes; a request's record has one number per text.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// In a key folder: the record, the secret key, the server's keys, and records of requests.
+/// In a key folder: the record, the secret key, the server's keys, and the records of requests.
 pub(super) const RECORD: &str = "key.json";
 pub(super) const SECRET: &str = "secret.key";
 pub(super) const KEYS: &str = "evaluation.keys";
 pub(super) const REQUESTS: &str = "requests";
-/// For a client of a server: manifest, public model, pending jobs.
+/// For a client of a server: the manifest, the public model, the pending jobs.
 pub(super) const PLAN: &str = "manifest.json";
 pub(super) const PUBLIC: &str = "model.public";
 pub(super) const JOBS: &str = "jobs";
@@ -36,7 +36,7 @@ pub struct KeyRecord {
     pub version: u32,
     /// Id of the set, in hexadecimal.
     pub id: String,
-    /// Hash of the manifest that they were made for, in hexadecimal.
+    /// Hash of the manifest that the keys were made for, in hexadecimal.
     pub plan: String,
     /// Name of the parameter set.
     pub parameters: String,
@@ -46,51 +46,51 @@ pub struct KeyRecord {
     pub expires: u64,
     /// Bytes of the evaluation keys.
     pub bytes: u64,
-    /// Ciphertexts that were decrypted with the secret key; 0 at a server.
+    /// Number of ciphertexts decrypted with the secret key; 0 on a server.
     pub decryptions: u64,
-    /// The replies that were decrypted, or were about to be, and whose canary was not seen to be right. Keys with any
-    /// are retired.
+    /// Replies that were decrypted, or about to be, and whose canary was not found right. A key set with any is
+    /// retired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_right: Vec<NotRight>,
-    /// Whose they are, at a server.
+    /// The owner of the keys, on a server.
     pub owner: Option<String>,
 }
 
-/// A reply whose canary was not seen to be right. Another reply to the same request does not clear it: a server could
-/// send one later.
+/// A reply whose canary was not found right. Another reply to the same request does not clear it: a server could send
+/// one later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotRight {
-    /// What names the request's content, in hexadecimal.
+    /// The name of the request's content, in hexadecimal.
     pub request: String,
     /// SHA-256 of the reply's file, in hexadecimal.
     pub reply: String,
 }
 
 impl KeyRecord {
-    /// The record of a folder of keys.
+    /// Reads the record of a key folder.
     pub fn read(folder: &Path) -> Result<KeyRecord, ServeError> {
         read(&folder.join(RECORD))
     }
 
-    /// Writes the record, whole or not at all.
+    /// Writes the record, as a whole or not at all.
     pub fn write(&self, folder: &Path) -> Result<(), ServeError> {
         write(&folder.join(RECORD), self)
     }
 
-    /// The id as bytes; zeros for one that cannot be parsed, which no file has.
+    /// The id as bytes; zeros, which no file has, if it cannot be parsed.
     #[must_use]
     pub fn hash(&self) -> Hash {
         self.id.parse::<Digest>().map_or([0; 32], |digest| digest.0)
     }
 
-    /// Whether a decrypted answer was not seen to be right: nothing is encrypted for these keys any more.
+    /// Whether a decrypted answer was not found right; nothing is encrypted under these keys any more.
     #[must_use]
     pub fn is_retired(&self) -> bool {
         !self.not_right.is_empty()
     }
 
-    /// [`FheJobError::Expired`] if their time is over.
+    /// [`FheJobError::Expired`] if the keys have expired.
     pub fn check_time(&self) -> Result<(), ServeError> {
         check_time(&self.hash(), self.expires)
     }

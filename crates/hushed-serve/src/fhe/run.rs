@@ -1,4 +1,4 @@
-//! The server's part: a request in, a reply out, in files or in memory. Everything is checked before any work begins.
+//! The server's part: a request in, a reply out, in files or in memory. Everything is checked before work begins.
 
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Seek, Write};
@@ -38,7 +38,7 @@ pub struct RunFiles {
     pub request: PathBuf,
     /// Where the reply goes.
     pub out: PathBuf,
-    /// The folder for checkpoints, if there are to be any.
+    /// The folder for checkpoints, if any are wanted.
     pub checkpoint: Option<PathBuf>,
     /// The folder for spilled vectors; beside the reply if `None`.
     pub spill: Option<PathBuf>,
@@ -69,19 +69,19 @@ pub struct RunOptions {
 pub struct JobReport {
     /// Id of the request, in hexadecimal.
     pub request: String,
-    /// Seconds, reading of keys included.
+    /// Seconds, including reading the keys.
     pub seconds: f64,
-    /// Seconds of all steps by the plan.
+    /// Planned seconds of all steps.
     pub planned_seconds: f64,
-    /// The time of each step beside the plan's; none where nothing was computed.
+    /// The measured and planned time of each step; empty if nothing was computed.
     pub steps: Vec<StepTime>,
-    /// The reply was there already, whole: nothing was computed.
+    /// The whole reply was already there, and nothing was computed.
     pub done_before: bool,
     /// Bytes of the reply.
     pub bytes: u64,
-    /// Peak memory by the plan, in bytes.
+    /// Planned peak memory in bytes.
     pub planned_memory: u64,
-    /// Peak disk space by the plan, in bytes, besides keys, checkpoint and reply.
+    /// Planned peak disk space in bytes, besides keys, checkpoint and reply.
     pub planned_disk: u64,
     /// What it spilled to disk.
     pub spilled: SpillUse,
@@ -89,8 +89,7 @@ pub struct JobReport {
     pub counts: Counts,
 }
 
-/// The default file of the secret of replies: `$XDG_STATE_HOME/hushed/reply.secret`, or under
-/// `~/.local/state`.
+/// The default file for the secret of replies: `$XDG_STATE_HOME/hushed/reply.secret`, or under `~/.local/state`.
 #[must_use]
 pub fn default_secret() -> Option<PathBuf> {
     let set = |name| {
@@ -107,8 +106,8 @@ pub fn default_calibration(model: &Path) -> PathBuf {
     model.join("calibration-fhe.json")
 }
 
-/// Loads a context for a single run ([`RunContext::run`]). What is wrong with the request's files is found before the
-/// model is read.
+/// Loads a context for a single run ([`RunContext::run`]). Faults in the request's files are found before the model is
+/// read.
 pub fn run(
     options: &RunOptions,
     watch: &(dyn Fn(JobEvent) + Sync),
@@ -121,11 +120,10 @@ pub fn run(
 }
 
 impl RunFiles {
-    /// Checks what needs no model. Returns the keys, which are not read yet.
+    /// Makes the checks that need no model. Returns the keys, which have not been read yet.
     fn check(&self, plan: &FhePlan, params: &Params) -> Result<KeyFile, ServeError> {
         if self.out.symlink_metadata().is_err() {
-            // A folder that is missing or not writable is found now, not when there is an answer. Leaves nothing
-            // behind.
+            // A missing or unwritable folder is found now, not when there is an answer. Leaves nothing behind.
             let draft = AtomicFile::create(&self.out, Access::Usual);
             drop(draft.map_err(FheJobError::from)?);
         }
@@ -143,7 +141,7 @@ impl RunFiles {
         self.out.parent().unwrap_or(Path::new("."))
     }
 
-    /// Checks that the disks have room for a run of this manifest. Returns where vectors are spilled.
+    /// Checks that the disks have room for a run of this manifest. Returns the folder for spilled vectors.
     fn make_room(
         &self,
         plan: &FhePlan,
@@ -160,7 +158,7 @@ impl RunFiles {
         }
         let spill = SpillFolder::open(self.spill.as_deref().unwrap_or(self.folder()));
         let spill = spill.map_err(FheJobError::from)?;
-        // Also for the reply and two checkpoints, which may be on the same disk.
+        // Room for the reply and two checkpoints too, which may be on the same disk.
         let checkpoints = self
             .checkpoint
             .as_ref()
@@ -171,11 +169,11 @@ impl RunFiles {
 }
 
 impl RunContext {
-    /// Runs a batch. After a run that ended in any way, the same call continues from the last checkpoint, and its reply
-    /// has the same bytes.
+    /// Runs a batch. However a run has ended, the same call continues from the last checkpoint and gives a reply with
+    /// the same bytes.
     ///
     /// # Errors
-    /// [`ServeError::Fhe`], [`ServeError::File`]: see [`FheJobError`]; whatever was there before is still there.
+    /// [`ServeError::Fhe`], [`ServeError::File`]: see [`FheJobError`]. Whatever was there before stays.
     pub fn run(
         &self,
         files: &RunFiles,
@@ -184,7 +182,7 @@ impl RunContext {
         self.run_until(files, &Arc::default(), watch)
     }
 
-    /// [`RunContext::run`], which ends with [`FheJobError::Stopped`] between two layers once `stop` is raised.
+    /// Like [`RunContext::run`], but ends with [`FheJobError::Stopped`] between two layers once `stop` is raised.
     pub(super) fn run_until(
         &self,
         files: &RunFiles,
@@ -196,7 +194,7 @@ impl RunContext {
         self.run_with(files, keys, began, stop, watch)
     }
 
-    /// [`RunContext::run_until`] with keys that were opened, in a call that began then.
+    /// [`RunContext::run_until`] with opened keys, in a call that started at `began`.
     fn run_with(
         &self,
         files: &RunFiles,
@@ -215,7 +213,7 @@ impl RunContext {
             return match there {
                 Ok((reply, _)) if reply.id == head.id && reply.request == name => {
                     if let Some(folder) = &files.checkpoint {
-                        // Left by a run that ended between its reply and this.
+                        // Left by a run that ended after its reply and before this.
                         let _ = fs::remove_file(checkpoint_path(folder, &head.id));
                     }
                     let report = self.report(&head.id, began, Default::default())?;
@@ -245,19 +243,19 @@ impl RunContext {
         let out = || AtomicFile::create(&files.out, Access::Usual);
         let done = self.work(work, out, &files.out, watch)?;
         if let Some(saved) = saved {
-            // The reply is there: what is left over is only space.
+            // The reply is there; the checkpoint only takes space.
             let _ = fs::remove_file(&saved.path);
         }
         self.report(&head.id, began, done)
     }
 
-    /// Runs a batch in memory, and writes the reply to `out`: the bytes that [`RunContext::run`] would leave in a file.
-    /// A run that ended in any way begins anew, and its reply has the same bytes. The secret from which the randomness
-    /// of replies follows is the context's, and must outlive it: with another one, a request that is run twice gives
-    /// two replies, which together show more of the computation than one.
+    /// Runs a batch in memory and writes to `out` the reply that [`RunContext::run`] would leave in a file. However a
+    /// run has ended, it starts anew, and its reply has the same bytes. The secret from which the randomness of replies
+    /// is derived is the context's and must outlive it: with another secret, a request that is run twice gives two
+    /// replies, which together reveal more of the computation than one.
     ///
     /// # Errors
-    /// As [`RunContext::run`]; what `out` has by then is no reply.
+    /// Those of [`RunContext::run`]; what `out` holds by then is not a reply.
     pub fn run_in_memory(
         &self,
         bytes: RunBytes<'_>,
@@ -318,7 +316,7 @@ impl RunContext {
         })
     }
 
-    /// What all runs do: keys into memory, layer by layer, and the reply to `out`, which is opened when there is one.
+    /// The common part of all runs: loads keys, runs the layers and writes the reply to `out`, opened only then.
     fn work<W: Target + Send>(
         &self,
         work: Work<'_, impl Read + Seek + Send>,
@@ -357,7 +355,7 @@ impl RunContext {
             layers: plan.layers,
         });
         let done = pool.install(|| -> Result<_, FheJobError> {
-            // Reading keys keeps one thread busy at most.
+            // Reading keys occupies at most one thread.
             let (engine, error) = rayon::join(
                 || {
                     let mut told = |done, of| watch(JobEvent::Keys { done, of });
@@ -372,7 +370,7 @@ impl RunContext {
             }
             let engine = engine.stopped_by(Arc::clone(work.stop));
             let engine = engine.timed_by(Arc::clone(&predicted.timetable));
-            // Also refused before a reply is sealed, hours later.
+            // Checked again before a reply is sealed, hours later.
             covers(&plan.reply, error)?;
             let engine = engine.erring_by(error);
             let (head, name) = (work.batch.head().clone(), work.batch.name());
@@ -386,7 +384,7 @@ impl RunContext {
     }
 }
 
-/// A run that was checked.
+/// A run that has been checked.
 struct Work<'a, R> {
     keys: KeyReader<R>,
     batch: Batch,
@@ -396,7 +394,7 @@ struct Work<'a, R> {
     stop: &'a Arc<AtomicBool>,
 }
 
-/// The time of each step, what was spilled, and operations.
+/// The time of each step, what was spilled, and the operation counts.
 type Done = (Vec<StepTime>, SpillUse, Counts);
 
 fn checkpoint_path(folder: &Path, request: &[u8]) -> PathBuf {
@@ -408,7 +406,7 @@ fn checkpoint_bytes(plan: &FhePlan, params: &Params) -> u64 {
     checkpoint::bytes(params, plan.width, most)
 }
 
-/// The checkpoint of a request, which one process at a time may use.
+/// The checkpoint of a request, used by one process at a time.
 struct Saved {
     path: PathBuf,
     _lock: File,
@@ -430,9 +428,9 @@ impl Saved {
         if let Err(error) = file.try_lock() {
             return Err(FheJobError::from(failed()(error.into())).into());
         }
-        // What a killed process had not finished.
+        // Drafts left by a killed process.
         atomic::clear_drafts(&path);
-        // The last one stays until the next is whole.
+        // The last checkpoint stays until the next one is complete.
         let bytes = checkpoint_bytes(plan, params);
         let there = path.metadata().map_or(0, |metadata| metadata.len());
         system::check_room(folder, (2 * bytes).saturating_sub(there))?;
@@ -446,7 +444,7 @@ impl Drop for Saved {
     }
 }
 
-/// Reads the secret of replies, or makes it. Of several processes that do so at once, all get the one that was there
+/// Reads the secret of replies, or creates it. If several processes do so at once, all get the one that was there
 /// first: two secrets for one request would mask one computation twice.
 fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
     if !path.exists() {
@@ -491,7 +489,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
             assert_eq!(read_secret(&path).err().unwrap().name(), "not-private");
         }
-        // Many at once agree.
+        // Many threads at once agree.
         let path = folder.path().join("shared/reply.secret");
         let made: Vec<[u8; 32]> = std::thread::scope(|scope| {
             let read = || **read_secret(&path).unwrap().bytes();

@@ -1,4 +1,4 @@
-//! A server of runs under encryption: clients send keys and requests, one worker runs them, clients fetch the replies.
+//! A server for encrypted runs: clients send keys and requests, one worker runs them, clients fetch the replies.
 
 #[cfg(feature = "arguments")]
 mod arguments;
@@ -32,21 +32,21 @@ use storage::{Limits, Storage};
 /// How often a stopping server checks whether its run has finished a layer.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Everything about a server.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct FheServerConfig {
     /// Address, identity, accepted clients.
     pub entrance: Entrance,
-    /// What it runs: read when it starts, and not again. Every client gets the manifest.
+    /// What it runs, read once when it starts. Every client gets the manifest.
     pub context: ContextOptions,
-    /// The public model of the manifest, which every client gets: token vectors, positions and the first norm, as
+    /// The public model of the manifest, which every client gets: token vectors, positions and the first norm in plain
     /// numbers.
     pub public: PathBuf,
     /// The folder for keys, requests, jobs and replies.
     pub store: PathBuf,
     /// Bytes that a client's files may take there.
     pub owner_quota: u64,
-    /// How long a reply is kept, and a request that is not run.
+    /// How long it keeps a reply, or a request that is not run.
     pub keep: Duration,
 }
 
@@ -67,7 +67,7 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// For people, a line each.
+    /// As lines of text.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!(
@@ -80,8 +80,8 @@ impl Declared {
 }
 
 impl FheServer {
-    /// Checks that manifest, model, calibration and public model belong together, opens the store and listens.
-    /// Connections wait until [`FheServer::run`].
+    /// Checks that manifest, model, calibration and public model match, opens the store and listens. Connections wait
+    /// until [`FheServer::run`].
     ///
     /// # Errors
     /// [`ServeError`]: files that do not match, a store in use, the certificate, the token file, a port in use.
@@ -124,13 +124,13 @@ impl FheServer {
         })
     }
 
-    /// Its address and certificate.
+    /// The listener, with its address and certificate.
     #[must_use]
     pub fn listener(&self) -> &Listener {
         &self.shared.listener
     }
 
-    /// Hash of the manifest: what clients compare with what its operator says.
+    /// Hash of the manifest, which clients compare with the one that the operator published.
     #[must_use]
     pub fn plan_hash(&self) -> Digest {
         self.shared.plan_hash
@@ -142,7 +142,7 @@ impl FheServer {
         &self.declared
     }
 
-    /// Serves until `stop` is raised. Then sessions finish, and the current run finishes its layer, both within
+    /// Serves until `stop` is raised. Then sessions finish and the current run finishes its layer, both within
     /// [`crate::Deadlines::drain`]; a run that does not continues from its last checkpoint at the next start, as after
     /// a crash.
     ///
@@ -175,7 +175,7 @@ impl FheServer {
             thread::sleep(POLL);
         }
         match started.is_finished() {
-            // A panic in it was caught and told.
+            // A panic in it was caught and logged.
             true => drop(started.join()),
             false => {
                 jobs.forgive();
@@ -188,7 +188,7 @@ impl FheServer {
         done
     }
 
-    /// A thread of its own: one that still runs when the server has ended dies with the process.
+    /// Starts a detached thread: if it still runs when the server has ended, it dies with the process.
     fn start(
         &self,
         name: &str,

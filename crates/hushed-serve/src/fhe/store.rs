@@ -1,8 +1,8 @@
 //! Keys in folders, on either side: listing and deleting.
 //!
-//! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key
-//! set, named by its id. The store of `hushed serve` has a store of each of its clients in it (`server/storage.rs`),
-//! whose keys are found from there as well.
+//! A folder of keys has a `key.json`. A store is such a folder, or contains such folders: on a server one per key set,
+//! named by its id. The store of `hushed serve` contains one store per client (`server/storage.rs`), whose keys are
+//! found from there too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files::{make_folder, now};
 
-/// Fewest digits of an id that name keys.
+/// Minimum number of digits of an id that identify keys.
 const LEAST_DIGITS: usize = 8;
 
-/// Where `hushed serve` has its clients' folders in its store, and in each of them the keys.
+/// In a store of `hushed serve`: the folder of its clients' folders, and in each of these the folder of keys.
 pub(super) const OWNERS: &str = "owners";
 pub(super) const OWNER_KEYS: &str = "keys";
 
-/// Longest time that a server keeps keys, in seconds: the most days that they can be made for.
+/// Maximum time that a server keeps keys, in seconds: the longest life that keys can be made with.
 const MAX_LIFE: u64 = 3650 * 86_400;
 
 /// A folder with keys.
@@ -35,14 +35,14 @@ pub struct KeyStore {
     folder: PathBuf,
 }
 
-/// One set of them.
+/// One key set.
 #[derive(Clone, Debug)]
 pub struct StoredKeys {
     /// Their record.
     pub record: KeyRecord,
     /// Their folder.
     pub folder: PathBuf,
-    /// Whether the secret key is there, as it is at its owner.
+    /// Whether the secret key is there, as on the owner's side.
     pub secret: bool,
 }
 
@@ -55,7 +55,7 @@ impl KeyStore {
         }
     }
 
-    /// All keys, oldest first. Folders without a record are no keys; a damaged record is an error, not fewer keys.
+    /// All keys, oldest first. Folders without a record do not count as keys; a damaged record is an error.
     pub fn list(&self) -> Result<Vec<StoredKeys>, ServeError> {
         let all = self.folders()?.into_iter().map(StoredKeys::read);
         let mut all = all.collect::<Result<Vec<_>, _>>()?;
@@ -63,13 +63,13 @@ impl KeyStore {
         Ok(all)
     }
 
-    /// The keys whose record can be read: one that is damaged does not keep a server from the others.
+    /// The keys whose record can be read; a damaged record does not keep a server from the others.
     pub(super) fn readable(&self) -> Vec<StoredKeys> {
         let folders = self.folders().unwrap_or_default().into_iter();
         folders.filter_map(|f| StoredKeys::read(f).ok()).collect()
     }
 
-    /// The folders that have a record: this one, those in it, and in a store of `hushed serve` those of its clients.
+    /// The folders that have a record: this one, those in it, and, in a store of `hushed serve`, those of its clients.
     fn folders(&self) -> Result<Vec<PathBuf>, ServeError> {
         let mut folders = vec![self.folder.clone()];
         folders.extend(inside(&self.folder)?);
@@ -86,10 +86,10 @@ impl KeyStore {
         Ok(folders)
     }
 
-    /// Keys by their id, or by at least its first eight digits if no others begin so.
+    /// Finds keys by their id, or by a unique prefix of at least eight digits.
     ///
     /// # Errors
-    /// [`FheJobError::NoSuchKeys`], and those of [`KeyStore::list`].
+    /// [`FheJobError::NoSuchKeys`], and the errors of [`KeyStore::list`].
     pub fn find(&self, id: &str) -> Result<StoredKeys, ServeError> {
         let all = self.list()?;
         let mut found = all.into_iter().filter(|keys| {
@@ -105,16 +105,16 @@ impl KeyStore {
         }
     }
 
-    /// Deletes keys: what this program has written of them, and the folder if nothing else is in it. The record goes
-    /// last, so that a deletion that was interrupted can be done again.
+    /// Deletes keys: what this program has written for them, and the folder if nothing else is in it. The record goes
+    /// last, so that an interrupted deletion can be repeated.
     pub fn delete(&self, id: &str) -> Result<StoredKeys, ServeError> {
         let keys = self.find(id)?;
         keys.delete()?;
         Ok(keys)
     }
 
-    /// Imports a client's keys, for `owner`, who may have at most `quota` bytes of them here. They must be those of
-    /// the manifest, whole and not expired; keys that are here already are left as they are.
+    /// Imports a client's keys for `owner`, who may have at most `quota` bytes of keys here. They must be those of the
+    /// manifest, whole and not expired; keys that are already here are left as they are.
     ///
     /// # Errors
     /// [`FheJobError::Quota`], [`FheJobError::Expired`], [`FheJobError::File`], [`FheJobError::Plan`].
@@ -133,7 +133,7 @@ impl KeyStore {
         self.place(&plan, &params, keys, owner, placed)
     }
 
-    /// As [`KeyStore::add`], but moves a file of this disk. The caller checks quota and room.
+    /// Like [`KeyStore::add`], but moves a file on this disk. The caller checks quota and room.
     pub(super) fn take(
         &self,
         plan: &FhePlan,
@@ -171,7 +171,7 @@ impl KeyStore {
         let folder = self.folder.join(&name);
         if folder.join(RECORD).is_file() && folder.join(KEYS).is_file() {
             if let Placed::Moved = placed {
-                // They came twice, and are of no use elsewhere.
+                // They were uploaded twice; the second copy has no use.
                 remove(keys)?;
             }
             return StoredKeys::read(folder);
@@ -190,7 +190,7 @@ impl KeyStore {
             }
             super::system::check_room(&self.folder, bytes)?;
         }
-        // All of it is read and checked once, key by key, before it is kept.
+        // The whole file is read and checked once, key by key, before it is kept.
         file.check(&mut |_, _| {}).map_err(FheJobError::from)?;
         make_folder(&folder)?;
         let record = KeyRecord {
@@ -199,14 +199,14 @@ impl KeyStore {
             plan: Digest(plan.hash()).to_string(),
             parameters: plan.parameters.clone(),
             created: times.created,
-            // A client's own statement does not keep them for longer than keys are ever made for.
+            // A client's own statement cannot make them last longer than keys may be made for.
             expires: times.expires.min(now().saturating_add(MAX_LIFE)),
             bytes,
             decryptions: 0,
             not_right: Vec::new(),
             owner: Some(owner.to_owned()),
         };
-        // The record first: keys without one would never be found, and never expire.
+        // The record first: keys without one would never be found and never expire.
         record.write(&folder)?;
         let there = folder.join(KEYS);
         let done = match placed {
@@ -254,7 +254,7 @@ impl StoredKeys {
         })
     }
 
-    /// As [`KeyStore::delete`].
+    /// Like [`KeyStore::delete`].
     pub(super) fn delete(&self) -> Result<(), ServeError> {
         for name in [SECRET, KEYS] {
             remove(&self.folder.join(name))?;
@@ -276,7 +276,7 @@ impl StoredKeys {
         Ok(())
     }
 
-    /// The file for the server.
+    /// The file for the server, with the evaluation keys.
     #[must_use]
     pub fn keys(&self) -> PathBuf {
         self.folder.join(KEYS)
@@ -322,7 +322,7 @@ mod tests {
         fs::write(folder.join(KEYS), b"bytes").unwrap();
     }
 
-    /// What an operator asks of the whole store, and not client by client.
+    /// An operator asks this of the whole store, not client by client.
     #[test]
     fn the_keys_of_all_clients_of_a_server() {
         let work = tempfile::tempdir().unwrap();

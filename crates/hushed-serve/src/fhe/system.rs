@@ -8,11 +8,11 @@ use hushed_fhe::files::FileError;
 use super::FheJobError;
 use crate::error::ServeError;
 
-/// Bytes that are left free beside what is written.
+/// Bytes left free beyond what is written.
 const SPARE: u64 = 64 << 20;
 
-/// [`FileError::NoRoom`] unless the disk of `folder` has room for `bytes` more. A disk that does not say is taken to
-/// have it: what is then refused is refused when it is written.
+/// [`FileError::NoRoom`] unless the disk of `folder` has room for `bytes` more. If the system does not say, there is
+/// taken to be room; a full disk then shows when it is written to.
 pub(super) fn check_room(folder: &Path, bytes: u64) -> Result<(), ServeError> {
     let Some(free) = free(folder) else {
         return Ok(());
@@ -40,14 +40,14 @@ fn free(_: &Path) -> Option<u64> {
     None
 }
 
-/// Bytes of memory that this process can have: the machine's, or those of its control group where they are fewer.
-/// `None` where the system does not say.
+/// Bytes of memory available to this process: the machine's or its control group's, if that is smaller. `None` if the
+/// system does not say.
 #[must_use]
 pub fn memory() -> Option<u64> {
     granted("MemTotal:")
 }
 
-/// Bytes of memory that are free, or that the system can reclaim.
+/// Bytes of memory that are free or that the system can reclaim.
 #[must_use]
 pub fn free_memory() -> Option<u64> {
     granted("MemAvailable:")
@@ -61,7 +61,7 @@ pub fn peak_memory() -> Option<u64> {
 
 fn granted(key: &str) -> Option<u64> {
     let machine = kibibytes("/proc/meminfo", key)?;
-    // "max" for no limit, which is no number.
+    // "max", which is not a number, means no limit.
     let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|limit| limit.trim().parse().ok());
     Some(group.map_or(machine, |group: u64| group.min(machine)))

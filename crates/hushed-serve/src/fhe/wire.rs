@@ -1,9 +1,8 @@
-//! The messages between a client and a server of runs under encryption, after the handshake
-//! ([`crate::session::wire`]).
+//! The messages between a client and a server for encrypted runs, after the handshake ([`crate::session::wire`]).
 //!
-//! The client sends a [`Request`] and the server a [`Response`], in turn. Bytes of files travel in frames of their own,
-//! [`CHUNK`] at most each, in parts of at most [`PART`], and each part begins at an offset that both name: after an
-//! interruption the next session continues where the last whole part ended. Every length is known to both before a
+//! The client sends a [`Request`] and the server a [`Response`], in turn. File contents travel in parts of at most
+//! [`PART`] bytes, in separate frames of at most [`CHUNK`] bytes. Both sides name the offset at which a part begins:
+//! after an interruption the next session continues where the last whole part ended. Both know every length before a
 //! frame is read; integers are little-endian; decoding is total.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -18,29 +17,29 @@ use crate::session::wire::Refusal;
 pub const REQUEST: Kind = Kind(0x0180);
 /// [`Response`], server to client.
 pub const RESPONSE: Kind = Kind(0x0181);
-/// Bytes of a file, either way.
+/// File contents, in either direction.
 pub const DATA: Kind = Kind(0x0182);
 
-/// Most bytes of a frame of data.
+/// Maximum size of a data frame in bytes.
 pub const CHUNK: usize = 4 << 20;
-/// Most bytes of a part: what is lost at most when a connection breaks.
+/// Maximum size of a part in bytes: the most that is lost if a connection breaks.
 pub const PART: u64 = 32 << 20;
-/// Most bytes of a [`Request`].
+/// Maximum size of a [`Request`] in bytes.
 pub const MAX_REQUEST: usize = 65;
-/// Most bytes of a [`Response`].
+/// Maximum size of a [`Response`] in bytes.
 pub const MAX_RESPONSE: usize = 64;
 
-/// The version of these messages and of what they mean.
+/// The version of these messages and their meaning.
 const AGREEMENT: &[u8] = b"hushed fhe over a connection 1";
 
-/// Sent in a hello in place of the agreement hash of `2pc`: marks a session of this kind and version.
+/// Sent in a hello in place of the agreement hash of `2pc`; marks a session of this kind and version.
 #[must_use]
 pub fn agreement() -> Digest {
     Digest(Sha256::digest(AGREEMENT).into())
 }
 
-/// The id of a job: SHA-256("hushed job 1" ‖ manifest ‖ key set ‖ what names the request's content). The same request
-/// again is the same job, and as the request is encrypted, nobody guesses it.
+/// The id of a job: SHA-256("hushed job 1" ‖ manifest ‖ key set ‖ name of the request's content). The same request
+/// again is the same job; as the request is encrypted, nobody can guess its id.
 #[must_use]
 pub fn job_id(plan: &Digest, keys: &Digest, request: &Digest) -> Digest {
     let hash = Sha256::new()
@@ -51,18 +50,18 @@ pub fn job_id(plan: &Digest, keys: &Digest, request: &Digest) -> Digest {
     Digest(hash.finalize().into())
 }
 
-/// Lengths of the frames of a part.
+/// The lengths of the frames of a part.
 pub fn frames(part: u64) -> impl Iterator<Item = usize> {
     let chunk = CHUNK as u64;
     (0..part.div_ceil(chunk)).map(move |i| (part - i * chunk).min(chunk) as usize)
 }
 
-/// A file of a client.
+/// A file of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Upload {
     /// Evaluation keys, by their id.
     Keys(Digest),
-    /// A request, by what names its content.
+    /// A request, by the name of its content.
     Request(Digest),
 }
 
@@ -80,39 +79,39 @@ pub enum Download {
 /// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Nothing more.
+    /// Ends the session.
     End,
-    /// How much of a file of `bytes` is there.
+    /// Asks how much of a file of `bytes` bytes the server has.
     Offer {
-        /// Which.
+        /// Which file.
         file: Upload,
-        /// All of it.
+        /// The size of the whole file.
         bytes: u64,
     },
-    /// A part of an offered file, whose frames follow.
+    /// A part of an offered file; its frames follow.
     Put {
-        /// Which.
+        /// Which file.
         file: Upload,
-        /// Where the part begins: what is there already.
+        /// Where the part begins: the bytes that the server already has.
         offset: u64,
         /// Bytes of the part, from 1 to [`PART`].
         bytes: u32,
     },
-    /// A part of a file of the server.
+    /// Asks for a part of a file of the server.
     Get {
-        /// Which.
+        /// Which file.
         file: Download,
-        /// Where it is to begin.
+        /// Where the part should begin.
         offset: u64,
     },
-    /// A run of this request with these keys. Asked again it is the same job; one that failed is begun again.
+    /// Asks for a run of this request with these keys. Asked again it is the same job; a failed job is started again.
     Submit {
         /// The keys.
         keys: Digest,
         /// The request.
         request: Digest,
     },
-    /// How far a job is.
+    /// Asks for the state of a job.
     Status {
         /// Its id.
         job: Digest,
@@ -122,14 +121,14 @@ pub enum Request {
 /// A server's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// No; the session is over.
+    /// The server refuses, and the session is over.
     Refused(Refusal),
-    /// This many bytes of the file are there; all of them if it is complete and checked.
+    /// The server has this many bytes of the file; all of them if it is complete and checked.
     Have {
         /// How many.
         bytes: u64,
     },
-    /// A part of a file, whose frames follow.
+    /// A part of a file; its frames follow.
     Part {
         /// Bytes of the whole file.
         total: u64,
@@ -140,16 +139,16 @@ pub enum Response {
     Job(JobState),
 }
 
-/// How far a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// Unknown or expired.
     Unknown,
     /// It waits for its turn.
     Queued {
-        /// Jobs before it, the running one counted.
+        /// Jobs ahead of it, including the running one.
         ahead: u32,
-        /// Estimated seconds until its answer; 0 where nothing is known.
+        /// Estimated seconds until its answer; 0 if unknown.
         left: u32,
     },
     /// It runs.
@@ -158,9 +157,9 @@ pub enum JobState {
         layer: u32,
         /// Layers in all.
         of: u32,
-        /// Thousandths of the layer under way.
+        /// Progress of the current layer, in thousandths.
         part: u16,
-        /// Estimated seconds that are left; 0 where nothing is known.
+        /// Estimated seconds left; 0 if unknown.
         left: u32,
     },
     /// Its reply can be fetched.
@@ -176,7 +175,7 @@ pub enum JobState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Its keys have expired, or were deleted.
+    /// Its keys have expired or were deleted.
     #[error("its keys have expired or were deleted: make new ones with `hushed keygen`")]
     Keys,
     /// The request is missing, damaged, or for other keys.
@@ -188,7 +187,7 @@ pub enum Failure {
     /// Too little memory.
     #[error("the server has too little memory for a run: tell its operator")]
     Memory,
-    /// Too little room on disk.
+    /// Too little disk space.
     #[error("the server's disk is full: try again later")]
     Disk,
     /// The server exited during it several times.
@@ -210,7 +209,7 @@ impl Failure {
         (7, Failure::Other),
     ];
 
-    /// Stable name, for logs, metrics and records.
+    /// The stable name, for logs, metrics and records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -224,7 +223,7 @@ impl Failure {
         }
     }
 
-    /// By its name; anything else is [`Failure::Other`].
+    /// Looks up a failure by its name; any other name is [`Failure::Other`].
     #[must_use]
     pub fn named(name: &str) -> Failure {
         let mut all = Self::ALL.into_iter().map(|(_, failure)| failure);
@@ -337,7 +336,7 @@ impl Request {
         out
     }
 
-    /// The request that these bytes stand for.
+    /// Decodes a request.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let request = match reader.array("tag")? {
@@ -369,7 +368,7 @@ impl Request {
     }
 }
 
-/// A length of a part.
+/// Checks the length of a part.
 fn part(bytes: u32, least: u32) -> Result<u32, WireFault> {
     match bytes >= least && u64::from(bytes) <= PART {
         true => Ok(bytes),
@@ -404,7 +403,7 @@ impl Response {
         out
     }
 
-    /// The response that these bytes stand for.
+    /// Decodes a response.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let response = match reader.array("tag")? {

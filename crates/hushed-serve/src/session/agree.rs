@@ -1,7 +1,7 @@
 //! The identity of a session, which both ends compute from this TLS connection and this handshake.
 //!
-//! id = SHA-256("hushed session 1" ‖ TLS exporter (RFC 8446, §7.5) ‖ transcript up to the welcome). Each party sends a
-//! tag of its own derived from it. A man in the middle of two TLS connections has two exporters, and the tags differ.
+//! id = SHA-256("hushed session 1" ‖ TLS exporter (RFC 8446, §7.5) ‖ transcript up to the welcome). Each party sends
+//! its own tag derived from id. A man in the middle has two TLS connections with two exporters, so the tags differ.
 
 use hushed_net::{Party, Session};
 use sha2::{Digest as _, Sha256};
@@ -25,7 +25,7 @@ impl Identity {
         Ok(Self(Digest(hash.finalize().into())))
     }
 
-    /// What `party` shows.
+    /// The tag that `party` sends.
     pub(crate) fn tag(&self, party: Party) -> [u8; 32] {
         let name: &[u8] = match party {
             Party::Client => b"client",
@@ -38,7 +38,7 @@ impl Identity {
         hash.finalize().into()
     }
 
-    /// Compares what `party` showed.
+    /// Checks the tag received from `party`.
     pub(crate) fn check(&self, party: Party, shown: &[u8; 32]) -> Result<(), ServeError> {
         if bool::from(self.tag(party).ct_eq(shown)) {
             Ok(())

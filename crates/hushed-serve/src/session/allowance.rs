@@ -1,15 +1,15 @@
-//! How many texts a client may have in a window of time, over all its sessions. It keeps an honest-looking client from
-//! extracting the model through enough answers.
+//! Limits the number of texts per client in a time window, over all its sessions. This keeps an honest-looking client
+//! from extracting the model by asking for enough answers.
 //!
-//! A count is on disk before its texts run, so that neither the end of a session nor that of the server gives any back.
-//! Texts that cannot be recorded are not served, and a file that cannot be read keeps the server from starting:
-//! anything else would give every client its texts again.
+//! A count is on disk before its texts run, so ending a session or the server gives none back. Texts that cannot be
+//! recorded are not served, and a server does not start with a file that it cannot read: otherwise every client would
+//! get its texts again.
 //!
-//! Counts are kept by [`GRANULES`] parts of the window, and each part counts until the window has passed after its
-//! *end*: no window of time, wherever it begins, contains more texts of a client than its limit.
+//! The window is divided into [`GRANULES`] parts. Each part counts until a whole window has passed after its *end*, so
+//! no time window, wherever it begins, contains more texts of a client than its limit.
 //!
-//! Time is the machine's clock. A clock that is set back and corrected loses no counts, and one that was ahead and is
-//! corrected locks nobody out for longer than a window; but one that is set ahead by a window loses them.
+//! Time is the machine's clock. Setting the clock back and correcting it loses no counts, and correcting a clock that
+//! was ahead locks nobody out for longer than a window. Setting it ahead by a window loses the counts.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub(crate) mod rate;
@@ -30,22 +30,22 @@ use crate::session::allowance::rate::{ClientTexts, CountsFault, TextRate, VERSIO
 use crate::session::owner::Owner;
 use crate::session::wire::Refusal;
 
-/// Parts of a window that are counted apart: a text counts for at most a twenty-fourth longer than it has to.
+/// The parts of a window, counted separately: a text counts for at most a twenty-fourth of it longer than necessary.
 const GRANULES: u64 = 24;
-/// Most parts of a client that are kept: those of a window, and as many of a clock that was ahead.
+/// Maximum parts kept per client: those of a window, and as many again from a clock that was ahead.
 const MOST_PARTS: usize = 2 * (GRANULES as usize + 1);
-/// Most bytes of the file.
+/// Maximum size of the file in bytes.
 const MAX_BYTES: u64 = 128 << 20;
-/// Most clients that are counted at a time: with all their parts they are within [`MAX_BYTES`].
+/// Maximum number of clients counted at a time; with all their parts they fit in [`MAX_BYTES`].
 const MOST_CLIENTS: usize = 20_000;
-/// Texts that ran until `end`, the end of a part of the window.
+/// Texts that ran in the part of the window that ends at `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Part {
     /// Never lowered: a clock that is behind now cannot be told from one that was ahead then.
     end: u64,
     texts: u32,
-    /// While `end` is in the future, which is of a clock that was put back since: the end of the part of the window in
-    /// which that was seen. It counts from there.
+    /// Set while `end` is in the future, that is, after the clock was put back: the end of the part of the window in
+    /// which this was noticed. The texts count from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seen: Option<u64>,
 }
@@ -57,7 +57,7 @@ struct Counts {
     clients: BTreeMap<String, Vec<Part>>,
 }
 
-/// Counts as in the file. The digest finds errors of the disk; anyone who may write the file may write any counts.
+/// The counts as in the file. The digest detects disk errors; anyone who can write the file can write any counts.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sealed {
@@ -74,7 +74,7 @@ pub(crate) struct TextCounts {
 }
 
 impl TextCounts {
-    /// Reads the file, or begins it.
+    /// Reads the file, or creates it.
     pub(crate) fn open(limit: &ClientTexts) -> Result<TextCounts, ServeError> {
         let path = limit.file.clone();
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
@@ -86,10 +86,10 @@ impl TextCounts {
                 version: VERSION,
                 clients: BTreeMap::new(),
             },
-            // A file without metadata cannot be read either, and reading it says why.
+            // If its metadata cannot be read, neither can the file, and reading it says why.
             _ => read(&path)?,
         };
-        // A folder that is not writable is found now, not by the first client.
+        // An unwritable folder shows now, not at the first client.
         write(&path, &counts)?;
         Ok(TextCounts {
             rate: limit.rate,
@@ -103,7 +103,7 @@ impl TextCounts {
         self.rate
     }
 
-    /// Counts texts that are about to run, on disk when this returns; or says why they do not.
+    /// Counts texts that are about to run; the count is on disk on return. Otherwise says why they may not run.
     pub(crate) fn count(&self, owner: &Owner, texts: usize) -> Result<(), Refusal> {
         self.count_at(owner, texts, now())
     }
@@ -116,11 +116,11 @@ impl TextCounts {
             return Err(above);
         }
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        // Changed whole or not at all: what could not be written down was not served.
+        // Changed as a whole or not at all: texts that could not be recorded were not served.
         let mut next = counts.clone();
         if next.expire(self.rate, now) {
-            // Kept also where the texts are refused, or their wait would begin anew each time; a disk without room only
-            // makes it longer.
+            // Saved even if the texts are refused, or their wait would start over each time; a full disk only makes it
+            // longer.
             if let Err(error) = write(&self.path, &next) {
                 tracing::error!(%error, "that the clock was put back could not be written down");
             }
@@ -151,12 +151,12 @@ impl TextRate {
         (self.seconds / GRANULES).max(1)
     }
 
-    /// The end of the part of the window that it is in.
+    /// The end of the part of the window that contains `now`.
     fn end(self, now: u64) -> u64 {
         (now / self.granule() + 1).saturating_mul(self.granule())
     }
 
-    /// Until when a part counts.
+    /// The time until which a part counts.
     fn until(self, part: &Part, now: u64) -> u64 {
         let latest = self.end(now);
         let end = match part.end > latest {
@@ -188,8 +188,8 @@ impl TextRate {
     }
 }
 
-/// Adds texts to the part that ends then. Beyond [`MOST_PARTS`], which takes a clock that went astray more than once,
-/// the two last are one: it counts as the later, and from when it is seen next.
+/// Adds texts to the part that ends at `end`. Beyond [`MOST_PARTS`], which takes a clock that was wrong more than once,
+/// the last two parts are merged: they count as the later one, from when it is next seen.
 fn add(parts: &mut Vec<Part>, end: u64, texts: u32) {
     match parts.iter_mut().find(|part| part.end == end) {
         Some(part) => part.texts = part.texts.saturating_add(texts),
@@ -332,7 +332,7 @@ mod tests {
             match counts.count_at(&ann, texts, now) {
                 Ok(()) => served.push((now, texts)),
                 Err(Refusal::Allowance { seconds }) => {
-                    // What is said holds, and not much too late.
+                    // The wait that the client was told is enough, and not much too long.
                     let again = now + u64::from(seconds);
                     assert!(
                         seconds <= 86_400 + 3600
@@ -355,7 +355,7 @@ mod tests {
         }
         let all: usize = served.iter().map(|(_, texts)| texts).sum();
         assert!(all > 250, "{all}");
-        // Another client has its own, and nobody more at once than there are.
+        // Another client has its own count, and nobody gets more at once than the limit.
         counts.count_at(&bob, 100, now).unwrap();
         let above = Refusal::AboveAllowance { limit: 100 };
         assert_eq!(counts.count_at(&bob, 101, now), Err(above));
@@ -368,8 +368,7 @@ mod tests {
         counts.count_at(&owner(1), 1, 4_000_000_000).unwrap();
         let told = counts.count_at(&owner(1), 1, 1_800_000_000);
         assert!(matches!(told, Err(Refusal::Allowance { seconds }) if seconds <= 3600 + 150));
-        // What is said holds, though nothing was served meanwhile that would have been written down, and it is said
-        // once.
+        // The wait holds although nothing was served and recorded meanwhile, and it does not start over.
         let again = 1_800_000_000 + 3600 + 150;
         counts.count_at(&owner(1), 1, again).unwrap();
         assert!(counts.count_at(&owner(1), 1, again).is_err());
@@ -382,14 +381,14 @@ mod tests {
         let first = counts(folder.path(), "100/DAY").unwrap();
         let (ann, bob) = (owner(1), owner(2));
         first.count_at(&ann, 100, 1_800_000_000).unwrap();
-        // Years back, where another client's texts are written down.
+        // Years back; another client's texts are recorded then.
         first.count_at(&bob, 1, 1_700_000_000).unwrap();
         assert!(first.count_at(&ann, 1, 1_700_000_000).is_err());
         drop(first);
         let counts = counts(folder.path(), "100/DAY").unwrap();
         let corrected = counts.count_at(&ann, 1, 1_800_000_060);
         assert!(matches!(corrected, Err(Refusal::Allowance { seconds }) if seconds > 86_000));
-        // Nor does it when that happens again, for longer than a window.
+        // Nor does it forget if this happens again, for longer than a window.
         for now in [1_700_000_000, 1_700_000_000 + 2 * 86_400] {
             counts.count_at(&bob, 1, now).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Total decoding: any bytes give a message or a [`WireFault`].
+//! Total decoding: any byte string yields a message or a [`WireFault`].
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 /// The version of these messages and of their order.
@@ -8,16 +8,16 @@ pub const VERSION: u16 = 9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireFault {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("it ends before its {field}")]
     Short {
         /// The first missing field.
         field: &'static str,
     },
-    /// They have bytes after their end.
+    /// There are bytes after the end of the message.
     #[error("it has bytes after its end")]
     Trailing,
-    /// They begin differently.
+    /// The bytes begin differently.
     #[error("it does not begin like such a message")]
     Magic,
     /// A message of another version.

@@ -1,11 +1,11 @@
-//! An operator's choices for any server: address, identity, who may connect.
+//! An operator's settings for any server: its address, its identity and who may connect.
 
 use std::path::PathBuf;
 
 use super::allowance::rate::ClientTexts;
 use super::deadlines::Deadlines;
 
-/// Most sessions at once, where nothing else is said.
+/// The default maximum number of concurrent sessions.
 pub const MAX_SESSIONS: usize = 4;
 
 /// A server's address, identity and accepted clients.
@@ -15,15 +15,15 @@ pub struct Entrance {
     pub listen: String,
     /// Its identity.
     pub identity: ServerIdentity,
-    /// Whom it accepts.
+    /// The clients it accepts.
     pub access: ClientAccess,
-    /// Most sessions at once; more are refused.
+    /// Maximum number of concurrent sessions; more are refused.
     pub max_sessions: usize,
-    /// Most texts of a client in a window of time, over all its sessions.
+    /// Maximum number of texts per client in a time window, over all its sessions.
     pub texts_per_client: Option<ClientTexts>,
-    /// How long to wait for what.
+    /// The deadlines of a session.
     pub deadlines: Deadlines,
-    /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for a loopback or an inner network.
+    /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for loopback or an internal network.
     pub metrics_listen: Option<String>,
 }
 
@@ -43,16 +43,16 @@ impl Entrance {
     }
 }
 
-/// Whom a server accepts.
+/// The clients that a server accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientAccess {
     /// Anyone; only on a loopback address.
     Anyone,
-    /// Those with a token of this file: a line each, `sha256:` and its hexadecimal digest or the token itself.
+    /// Clients with a token in this file. Each line is a token, or `sha256:` and its hexadecimal digest.
     Tokens(PathBuf),
-    /// Those with a certificate that an authority of this PEM file has signed.
+    /// Clients with a certificate signed by an authority in this PEM file.
     Certificates(PathBuf),
-    /// Those with both.
+    /// Clients with both.
     TokensAndCertificates {
         /// The file of tokens.
         tokens: PathBuf,
@@ -62,7 +62,7 @@ pub enum ClientAccess {
 }
 
 impl ClientAccess {
-    /// From two optional files, as arguments give them.
+    /// The access that two optional files imply, as given on the command line.
     #[must_use]
     pub fn new(tokens: Option<PathBuf>, authorities: Option<PathBuf>) -> Self {
         match (tokens, authorities) {
@@ -82,7 +82,7 @@ impl ClientAccess {
 pub enum ServerIdentity {
     /// The self-signed certificate in this folder, made there on first use.
     Development(PathBuf),
-    /// A chain and its key, PEM.
+    /// A certificate chain and its key, in PEM.
     Files {
         /// The certificate chain.
         chain: PathBuf,

@@ -1,4 +1,4 @@
-//! Where a server is, what a client insists on, and the connection: TCP, then TLS.
+//! Where the server is, what a client insists on, and the connection itself: TCP, then TLS.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use crate::session::deadlines::Deadlines;
 use crate::session::token::Token;
 use crate::session::wire::Refusal;
 
-/// How long a client waits before it asks again for a session: twice as long each time.
+/// How long a client waits before it first asks again for a session; the wait doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// How the server's certificate is known. There is no third way.
+/// How a client authenticates the server's certificate. There is no third way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerTrust {
     /// A PEM file of authorities, or of the certificate itself.
@@ -32,16 +32,16 @@ pub enum ServerTrust {
 pub enum BundlePin {
     /// This file, made by `hushed bundle`; it need not be fetched.
     File(PathBuf),
-    /// One of this hash.
+    /// Any bundle with this hash.
     Hash(Digest),
 }
 
 /// How to reach a server, and what to insist on. No `Debug`: it holds the token.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// `HOST:PORT`. With [`ServerTrust::CaFile`] the certificate must carry the host.
+    /// `HOST:PORT`. With [`ServerTrust::CaFile`] the certificate must name the host.
     pub server: String,
-    /// How its certificate is known.
+    /// How its certificate is authenticated.
     pub trust: ServerTrust,
     /// This client's certificate chain and key (PEM files), for servers that ask for one.
     pub identity: Option<(PathBuf, PathBuf)>,
@@ -52,9 +52,9 @@ pub struct ClientConfig {
     pub bundle: Option<BundlePin>,
     /// Where bundles are kept from one session to the next; `None` fetches them each time.
     pub cache_dir: Option<PathBuf>,
-    /// How long to wait for what.
+    /// The deadlines of a session.
     pub deadlines: Deadlines,
-    /// How long a client of `2pc` goes on asking a server that has no session free; zero asks once.
+    /// How long a `2pc` client keeps asking a server that has no free session; zero asks once.
     pub retry: Duration,
     /// A slower network to imitate, for measurements.
     pub shape: Option<Shape>,
@@ -78,8 +78,8 @@ impl ClientConfig {
     }
 }
 
-/// Connects, and again while the server has no session free. Clients that were refused together come back at different
-/// times: each waits a random part of its time, at least half of it.
+/// Connects, retrying while the server has no free session. Clients refused at the same time come back at different
+/// times: each waits a random fraction, at least half, of its current wait.
 pub(crate) fn patiently<T>(
     retry: Duration,
     mut connect: impl FnMut() -> Result<T, ServeError>,

@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use hushed_net::Limits;
 
-/// The deadlines of one side. Heartbeats end silence; the other deadlines hold however active the peer is.
+/// The deadlines of one side. A heartbeat resets the silence deadline; the others hold however active the peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Connecting, the TLS handshake and the first messages: everything before the peer is authenticated. 10 s.
     pub handshake: Duration,
-    /// Longest silence of the peer. 60 s.
+    /// The longest silence allowed to the peer. 60 s.
     pub silence: Duration,
     /// The bundle, keys and correlations. 3 min.
     pub setup: Duration,
     /// One text. 30 min.
     pub text: Duration,
-    /// How long a server keeps a session in which no text is asked for. 5 min.
+    /// How long a server keeps a session without a request. 5 min.
     pub idle: Duration,
     /// How long a stopping server waits for texts in progress. 2 min.
     pub drain: Duration,
@@ -35,7 +35,7 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// Before authentication: little time in all, and small queues.
+    /// Limits before authentication: little time in all, and small queues.
     pub(crate) fn before_authentication(&self) -> Limits {
         Limits {
             silence: self.handshake,
@@ -44,7 +44,7 @@ impl Deadlines {
         }
     }
 
-    /// After it, for a part of the session that may take `whole`.
+    /// Limits after authentication, for a part of the session that may take `whole`.
     pub(crate) fn within(&self, whole: Duration) -> Limits {
         Limits {
             silence: self.silence,

@@ -1,4 +1,4 @@
-//! The handshake at any server: hello, answer, confirmation.
+//! The server side of the handshake: hello, answer, confirmation.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::{Expect, Party, Session};
@@ -12,7 +12,7 @@ use crate::session::wire::{
     Reply, WireFault,
 };
 
-/// Ends a session. After a refusal everything has been said; after a failure the client learns that there was one.
+/// Ends a session. After a refusal the client already knows why; after a failure it is told that there was one.
 pub(crate) fn closed(mut session: Session, done: Result<(), Stop>) -> Result<(), Stop> {
     match done {
         Ok(()) => Ok(session.close()?),
@@ -38,8 +38,8 @@ pub(crate) fn admitted<T>(
     admitted
 }
 
-/// A hello of this version, with a token that may come in. The version comes first: a client of another one can be told
-/// so and nothing else.
+/// Decodes a hello of this version and checks its token. The version comes first: a client of another version can be
+/// told so and nothing else.
 pub(crate) fn known(listener: &Listener, hello: &[u8]) -> Result<Hello, Stop> {
     let hello = match Hello::decode(hello) {
         Ok(hello) => hello,
@@ -56,8 +56,8 @@ pub(crate) fn known(listener: &Listener, hello: &[u8]) -> Result<Hello, Stop> {
     Ok(hello)
 }
 
-/// Sends a welcome. Both then show that they have seen the same session: the client's confirmation, and what this
-/// side's tag follows from.
+/// Sends a welcome and checks the client's confirmation, so both sides know that they saw the same session. Returns the
+/// confirmation and the identity from which this side's tag is derived.
 pub(crate) fn confirmed(
     session: &mut Session,
     welcome: &Reply,

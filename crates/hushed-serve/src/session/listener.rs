@@ -1,4 +1,4 @@
-//! What every server has: an address, a certificate, a list of accepted clients, a number of sessions, a way to stop.
+//! What every server has: an address, a certificate, a list of accepted clients, a limit on sessions, a way to stop.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -26,11 +26,11 @@ use crate::session::wire::Refusal;
 
 /// How often a draining server checks whether it is done.
 const POLL: Duration = Duration::from_millis(20);
-/// How long to wait when the system has no connection to give.
+/// How long to wait when the system cannot accept a connection.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
-/// How long a newcomer waits, and how often, for threads whose connections were closed to make room.
+/// How long, and how often, a newcomer waits for threads whose connections were closed to make room.
 const ENDING: (Duration, u32) = (Duration::from_millis(2), 50);
-/// Least time between two log lines about evicted connections, so that a flood does not fill the disk.
+/// Minimum time between two log lines about evicted connections, so that a flood does not fill the disk.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// Accepts connections and gives each a session of its own.
@@ -122,8 +122,8 @@ impl Listener {
         Digest(self.fingerprint)
     }
 
-    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory.
-    /// With it SHA-256 of the certificate that the client has shown, if it was asked for one.
+    /// Starts a session on an accepted socket; everything before the client has authenticated is bounded in time and
+    /// memory. Also returns the SHA-256 of the client's certificate, if it was asked for one.
     pub(crate) fn session(
         &self,
         entry: &Entry<'_>,
@@ -133,7 +133,7 @@ impl Listener {
         if speaks(&socket, Some(limits.silence)) {
             entry.spoke();
         }
-        // Whatever kept a byte from coming is found again by the handshake, within the same limits.
+        // If no byte came, the handshake finds out why, within the same limits.
         let channel = self.tls.accept(socket, limits)?;
         let certificate = channel.peer_certificate().map(Digest);
         Ok((Session::new(Party::Server, Box::new(channel)), certificate))
@@ -160,7 +160,7 @@ impl Listener {
         counts.map_or(Ok(()), |counts| counts.count(owner, texts))
     }
 
-    /// Most texts of a client, if that is limited.
+    /// The limit on texts per client, if there is one.
     pub(crate) fn rate(&self) -> Option<TextRate> {
         self.counts.as_ref().map(TextCounts::rate)
     }
@@ -175,8 +175,8 @@ impl Listener {
         }
     }
 
-    /// Serves until `stop` is raised, each connection in a thread by `serve`. Then lets active sessions finish (within
-    /// [`Deadlines::drain`]), and cuts off the rest.
+    /// Serves until `stop` is raised, running `serve` in a thread per connection. Then lets active sessions finish
+    /// (within [`Deadlines::drain`]), and cuts off the rest.
     pub(crate) fn run<F>(&self, stop: &AtomicBool, serve: &F) -> Result<(), ServeError>
     where
         F: Fn(&Entry<'_>, TcpStream, SocketAddr, &mut Outcome) -> Result<(), Stop> + Sync,
@@ -212,7 +212,7 @@ impl Listener {
                 Ok(None) => return,
                 Ok(Some((socket, peer))) => self.start(scope, serve, socket, peer, &mut evictions),
                 Err(error) => {
-                    // Usually the limit of open files: it passes when a session ends.
+                    // Usually the limit on open files; it passes when a session ends.
                     tracing::warn!(%error, "no connection can be accepted");
                     thread::sleep(NO_CONNECTION);
                 }
@@ -220,7 +220,7 @@ impl Listener {
         }
     }
 
-    /// Starts a session's thread, in a place that is free or is made so.
+    /// Starts a session's thread, in a place that is free or is freed for it.
     fn start<'scope, F>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -254,7 +254,7 @@ impl Listener {
             let running = self.metrics.running();
             let outcome = Outcome::of(|outcome| serve(&entry, socket, peer, outcome));
             drop(running);
-            // One that was closed to make room is counted, and told of, where that is done.
+            // A connection closed to make room was counted and logged when that happened.
             if !entry.was_evicted() {
                 outcome.report(&self.metrics, entry.number(), peer);
             }
@@ -264,7 +264,7 @@ impl Listener {
         }
     }
 
-    /// A place for a newcomer. While too many connections are coming to their end the others wait in the system's
+    /// Finds a place for a newcomer. While too many connections are still ending, the others wait in the system's
     /// queue.
     fn enter(&self, socket: &TcpStream, peer: SocketAddr) -> io::Result<Entered<'_>> {
         let (pause, most) = ENDING;
@@ -298,7 +298,7 @@ impl Listener {
     }
 }
 
-/// Whether a byte has come, or comes within this time. It stays where it is.
+/// Whether a byte has come, or comes within this time. It is not consumed.
 fn speaks(socket: &TcpStream, within: Option<Duration>) -> bool {
     let waits = socket.set_nonblocking(within.is_none());
     let set = waits.and_then(|()| socket.set_read_timeout(within));

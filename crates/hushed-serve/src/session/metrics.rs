@@ -1,7 +1,7 @@
-//! Counters, and the little HTTP/1.1 responder that shows them: `/healthz`, `/readyz`, `/metrics`.
+//! Counters, and the small HTTP/1.1 responder that shows them: `/healthz`, `/readyz`, `/metrics`.
 //!
-//! The responder takes one request a connection, at most [`MAX_REQUEST`] bytes within [`PATIENCE`], one connection at a
-//! time; it never reads a body. Nothing it says depends on a text but the number of tokens.
+//! The responder takes one request per connection, of at most [`MAX_REQUEST`] bytes within [`PATIENCE`], and one
+//! connection at a time; it never reads a body. Nothing it says depends on a text except the number of tokens.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{self, Read, Write};
@@ -17,16 +17,16 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// OpenMetrics, which Prometheus reads.
+/// The OpenMetrics format, which Prometheus reads.
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Most bytes of a request.
+/// Maximum size of a request in bytes.
 const MAX_REQUEST: usize = 4096;
-/// Longest time for a request and its answer.
+/// Maximum time for a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long to wait when the system has no connection to give.
+/// How long to wait when the system cannot accept a connection.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 
-/// Counters by a name of this program, so there are few.
+/// Counters by a name that this program defines, so there are few.
 type ByName = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// A server's counters.
@@ -150,7 +150,7 @@ impl Metrics {
         self.seconds.inc_by(spent.as_secs_f64());
     }
 
-    /// As OpenMetrics has it.
+    /// The counters in OpenMetrics format.
     pub(crate) fn render(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -159,7 +159,7 @@ impl Metrics {
     }
 }
 
-/// Answers requests until `done`; says that it is not ready once `stopping`.
+/// Answers requests until `done`; reports that it is not ready once `stopping`.
 pub(crate) fn serve(
     listener: &Listener,
     metrics: &Metrics,
@@ -170,7 +170,7 @@ pub(crate) fn serve(
         match listener.accept(|| done.load(Ordering::SeqCst)) {
             Ok(None) => return,
             Ok(Some((socket, _))) => {
-                // A malformed request, or a client that has gone: there is nobody to report it to.
+                // After a malformed request, or if the client has gone, there is nobody to report it to.
                 let _ = answer(&socket, metrics, stopping.load(Ordering::SeqCst));
             }
             Err(error) => {
@@ -206,7 +206,7 @@ fn answer(socket: &TcpStream, metrics: &Metrics, stopping: bool) -> io::Result<(
     socket.shutdown(Shutdown::Write)
 }
 
-/// The head of a request, or as much of it as fits: the first line is all that matters.
+/// Reads the head of a request, or as much of it as fits: only the first line matters.
 fn read_request(socket: &TcpStream) -> io::Result<Vec<u8>> {
     let give_up = Instant::now() + PATIENCE;
     let mut request = Vec::new();

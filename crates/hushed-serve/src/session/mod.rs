@@ -1,7 +1,7 @@
-//! What the sessions of both protocols share: connections over TLS, the handshake, tokens, limits of a client,
-//! deadlines, counters.
+//! Code shared by the sessions of both protocols: TLS connections, the handshake, tokens, per-client limits, deadlines
+//! and counters.
 //!
-//! At a server [`listener`] accepts connections and `greeting` makes the handshake; a client begins with `connect`.
+//! On a server, [`listener`] accepts connections and `greeting` performs the handshake; a client starts in `connect`.
 
 pub(crate) mod agree;
 pub(crate) mod allowance;

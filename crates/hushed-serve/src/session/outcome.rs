@@ -1,4 +1,4 @@
-//! How a session ended and what it took: counted and logged, not kept.
+//! How a session ended and what it cost: counted and logged, not kept.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::net::SocketAddr;
@@ -24,13 +24,13 @@ impl<E: Into<ServeError>> From<E> for Stop {
     }
 }
 
-/// The public facts of a session: nothing in it depends on a text but the number of its tokens.
+/// The public facts of a session: the only one that depends on a text is its number of tokens.
 #[derive(Default)]
 pub(crate) struct Outcome {
     end: End,
     seconds: f64,
     pub(crate) stats: Stats,
-    /// What was embedded; `None` for a session that only transfers files.
+    /// The texts that were run; `None` for a session that only transfers files.
     pub(crate) embedded: Option<Embedded>,
 }
 
@@ -51,8 +51,8 @@ enum End {
 }
 
 impl Outcome {
-    /// Runs a session to its end. One that panics ends alone: its state dies with it, and what it shares with others is
-    /// atomic, on disk or behind locks.
+    /// Runs a session to its end. A session that panics ends alone: its state dies with it, and what it shares with
+    /// others is atomic, on disk or behind locks.
     pub(crate) fn of(session: impl FnOnce(&mut Outcome) -> Result<(), Stop>) -> Outcome {
         let began = Instant::now();
         let mut outcome = Outcome::default();

@@ -10,8 +10,8 @@ use crate::session::token::Token;
 pub(crate) struct Owner(String);
 
 impl Owner {
-    /// A client by its token; by its certificate where no token is asked for; `anyone` where neither is. The name
-    /// reveals neither.
+    /// Identifies a client by its token, by its certificate if no token is required, or as `anyone` if neither is. The
+    /// name reveals neither.
     pub(crate) fn of(token: Option<&Token>, certificate: Option<Digest>) -> Owner {
         let hash = match (token, certificate) {
             (Some(token), _) => Sha256::new()

@@ -1,14 +1,13 @@
-//! The open connections and their state, so that strangers cannot keep others out, and a stopping server can close idle
-//! ones.
+//! The open connections and their states, so that strangers cannot keep others out and a stopping server can close idle
+//! connections.
 //!
-//! A connection that has not said hello takes a place in a *room*: that of the strangers, or, if its address has lately
-//! been that of a client which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets a
-//! place even when none is free, unless `ENDING` evicted connections have not ended yet. If its address already has its
-//! share of places, the newcomer takes one of those; if the room is full, one of the address with the most places.
-//! Silent connections are evicted before those that have sent something, the oldest first. To keep a stranger out an
-//! attacker needs as many addresses as the room has places, and to keep a known client out, that client's address.
-//! Refusing newcomers instead would let the first connections keep everybody out until their deadline, and then start
-//! over.
+//! A connection that has not said hello takes a place in a *room*: that of the strangers or, if a client at its address
+//! has lately shown a token or a certificate, a reserve that strangers cannot fill. A newcomer gets a place even if
+//! none is free, unless `ENDING` evicted connections have not ended yet. If its address already has its share of
+//! places, it takes one of those; if the room is full, it takes one from the address with the most places. Silent
+//! connections are evicted before those that have sent something, the oldest first. To keep a stranger out, an attacker
+//! needs as many addresses as the room has places; to keep a known client out, that client's address. Refusing
+//! newcomers instead would let the first connections keep everybody out until their deadline, and then start over.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,15 +19,15 @@ use std::time::{Duration, Instant};
 const ROOM: usize = 128;
 /// Places for addresses from which a client has authenticated.
 const RESERVE: usize = 32;
-/// Places of one address. A client takes one, for some hundreds of milliseconds.
+/// Places per address. A client takes one, for a few hundred milliseconds.
 const SHARE: usize = 16;
-/// Connections that were closed and whose threads have not noticed yet.
+/// Maximum number of closed connections whose threads have not noticed yet.
 const ENDING: usize = 128;
-/// How long an address is known after a client has authenticated, and how many are remembered.
+/// How long an address stays known after a client has authenticated, and how many are remembered.
 const KNOWN_FOR: Duration = Duration::from_secs(86_400);
 const MOST_KNOWN: usize = 4096;
 
-/// What counts as one address: of IPv6 the first 64 bits, as a host usually has all addresses that share them.
+/// What counts as one address. For IPv6, its first 64 bits, as a host usually has all addresses that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin(IpAddr);
 
@@ -51,7 +50,7 @@ pub(crate) struct Registry(Mutex<State>);
 struct State {
     next: u64,
     stopping: bool,
-    /// Sessions: past their hello, and counted against the limit.
+    /// Sessions: past their hello and counted against the limit.
     admitted: usize,
     connections: HashMap<u64, Connection>,
     /// Addresses of authenticated clients, and when they were seen.
@@ -59,7 +58,7 @@ struct State {
 }
 
 struct Connection {
-    /// A second handle on the connection, to end it from outside its thread; none once it was.
+    /// A second handle on the connection, to end it from outside its thread; `None` once it was evicted.
     socket: Option<TcpStream>,
     origin: Origin,
     place: Place,
@@ -73,7 +72,7 @@ enum Place {
     Waits {
         /// In the reserve.
         known: bool,
-        /// A byte has come of it.
+        /// It has sent a byte.
         spoke: bool,
     },
     Admitted,
@@ -91,7 +90,7 @@ impl State {
             })
     }
 
-    /// The connection whose place a newcomer takes; none where one is free.
+    /// The connection whose place a newcomer takes; `None` if a place is free.
     fn victim(&self, origin: Origin, known: bool) -> Option<u64> {
         let mut places: HashMap<Origin, usize> = HashMap::new();
         let mut waiting = 0;
@@ -108,7 +107,7 @@ impl State {
         let candidates = self
             .waiting(known)
             .filter(|(_, connection, _)| !own || connection.origin == origin);
-        // Silent, then spoken; numbers grow, so the least is the oldest.
+        // Silent ones first; numbers grow, so the smallest is the oldest.
         let first = candidates.min_by_key(|(number, connection, spoke)| {
             let most = std::cmp::Reverse(of(&connection.origin));
             (most, *spoke, *number)
@@ -147,7 +146,7 @@ pub(crate) enum Entered<'a> {
 }
 
 impl Registry {
-    /// Enters a connection from `address` until the entry is dropped. `spoke`: a byte has come of it.
+    /// Enters a connection from `address` until the entry is dropped. `spoke`: it has sent a byte.
     pub(crate) fn enter(
         &self,
         socket: &TcpStream,
@@ -166,7 +165,7 @@ impl Registry {
         if let Some(evicted) = victim.and_then(|number| state.connections.get_mut(&number)) {
             evicted.place = Place::Evicted;
             end(std::iter::once(&*evicted));
-            // A descriptor less while its thread finds out.
+            // Frees one descriptor before its thread finds out.
             evicted.socket = None;
         }
         let number = state.next;
@@ -191,7 +190,7 @@ impl Registry {
         self.lock().connections.len()
     }
 
-    /// From now on nothing new begins, and idle connections are closed.
+    /// Lets nothing new begin from now on, and closes idle connections.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopping = true;
@@ -213,7 +212,7 @@ impl Registry {
 
 fn end<'a>(connections: impl Iterator<Item = &'a Connection>) {
     for socket in connections.filter_map(|connection| connection.socket.as_ref()) {
-        // Fails only where the connection is gone already.
+        // Fails only if the connection is already gone.
         let _ = socket.shutdown(Shutdown::Both);
     }
 }
@@ -225,12 +224,12 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Unique in this server's life.
+    /// A number unique in this server's lifetime.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Says that a byte has come of it.
+    /// Records that it has sent a byte.
     pub(crate) fn spoke(&self) {
         let mut state = self.registry.lock();
         if let Some(connection) = state.connections.get_mut(&self.number)
@@ -247,8 +246,8 @@ impl Entry<'_> {
         connection.is_some_and(|c| c.place == Place::Evicted)
     }
 
-    /// Counts this connection as one of at most `limit` sessions; false if there are as many already. `shown`: the
-    /// client has shown who it is, and its address is known from now on, whether there is room for a session or not.
+    /// Counts this connection as one of at most `limit` sessions; false if there are that many already. `shown`: the
+    /// client has authenticated, and its address is known from now on, whether or not there is room for a session.
     pub(crate) fn admit(&self, limit: usize, shown: bool) -> bool {
         let mut state = self.registry.lock();
         let Some(connection) = state.connections.get(&self.number) else {
@@ -268,7 +267,7 @@ impl Entry<'_> {
         true
     }
 
-    /// Says that a text begins; false if the server is stopping.
+    /// Records that a text begins; false if the server is stopping.
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.registry.lock();
         let stopping = state.stopping;
@@ -278,7 +277,7 @@ impl Entry<'_> {
         !stopping
     }
 
-    /// Says that it has ended; false if the server is stopping.
+    /// Records that the text has ended; false if the server is stopping.
     pub(crate) fn rest(&self) -> bool {
         let mut state = self.registry.lock();
         if let Some(connection) = state.connections.get_mut(&self.number) {
@@ -308,7 +307,7 @@ mod tests {
         Ipv4Addr::new(192, 0, high, low).into()
     }
 
-    /// One socket stands for all: ending it does nothing that is looked at here.
+    /// One socket stands for all: these tests do not look at whether it is closed.
     fn socket() -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         TcpStream::connect(listener.local_addr().unwrap()).unwrap()
@@ -345,7 +344,7 @@ mod tests {
                 .map(|(i, _)| i)
                 .collect()
         };
-        // The oldest has said something: a client at that address gets on.
+        // The oldest has sent something: a client at that address still gets through.
         assert_eq!(lost(&all), [1]);
         assert!(!other.was_evicted());
         assert!(all[0].admit(4, false) && !all[1].admit(4, false));
@@ -362,7 +361,7 @@ mod tests {
         let alone = enter(&registry, &socket, address(0));
         alone.spoke();
         let mut flood = Vec::new();
-        // 63 addresses with two each fill the room but for a place, and 60 more of them come: they take the places of
+        // 63 addresses with two connections each fill the room except for one place. 60 more come from them and evict
         // each other.
         for n in (0..126).chain(0..60) {
             flood.push(enter(&registry, &socket, address(1 + n % 63)));
@@ -370,7 +369,7 @@ mod tests {
         assert!(!alone.was_evicted());
         let late = enter(&registry, &socket, address(500));
         assert!(!late.was_evicted());
-        // Only where every place is another address's, the oldest goes; silent ones still before the others.
+        // Only if every place belongs to a different address does the oldest go, and silent ones still go first.
         for n in 0..2 * ROOM {
             flood.push(enter(&registry, &socket, address(1000 + n)));
             // Their threads notice.
@@ -384,7 +383,7 @@ mod tests {
     fn f4_strangers_do_not_fill_the_reserve() {
         let (registry, socket) = (Registry::default(), socket());
         let first = enter(&registry, &socket, address(7));
-        // No room for a session, and known all the same.
+        // There is no room for a session, but the address is known all the same.
         assert!(!first.admit(0, true));
         let known = enter(&registry, &socket, address(7));
         let mut flood = Vec::new();

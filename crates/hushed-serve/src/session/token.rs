@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::digest::Digest;
 
-/// Longest token.
+/// Maximum length of a token.
 pub const MAX_TOKEN_BYTES: usize = 256;
 /// A bearer token. No `Debug`; erased on drop.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Token {
         &self.0
     }
 
-    /// Its SHA-256, which a server keeps.
+    /// The token's SHA-256, which a server keeps.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest(Sha256::digest(self.as_bytes()).into())

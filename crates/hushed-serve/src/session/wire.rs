@@ -1,8 +1,8 @@
 //! The control messages: messages outside the protocols. Each travels as one frame of its own kind.
 //!
-//! Integers are little-endian. Every message has a greatest length, and decoding is total: any bytes give a message or
-//! a [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two versions can
-//! recognise each other.
+//! Integers are little-endian. Every message has a maximum length, and decoding is total: any byte string yields a
+//! message or a [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two
+//! versions can recognise each other.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod refusal;
@@ -28,9 +28,9 @@ pub const REPLY: Kind = Kind(0x0101);
 pub const CONFIRM: Kind = Kind(0x0102);
 /// The server's 32 bytes of confirmation.
 pub const READY: Kind = Kind(0x0104);
-/// Most bytes of any hello or reply, of this version or a later one.
+/// Maximum size in bytes of any hello or reply, of this version or a later one.
 pub const MAX_GREETING: usize = 1024;
-/// Bytes of a client's confirmation.
+/// Size of a client's confirmation in bytes.
 pub const CONFIRM_BYTES: usize = 33;
 
 /// The client's first message. No `Debug`: it carries the token.
@@ -66,10 +66,10 @@ impl Hello {
         out
     }
 
-    /// The hello that these bytes stand for.
+    /// Decodes a hello.
     ///
     /// # Errors
-    /// A [`WireFault`]; [`WireFault::Version`] for any later version.
+    /// A [`WireFault`]; [`WireFault::Version`] for any other version.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = greeted(bytes)?;
         let nonce = reader.array("nonce")?;
@@ -112,32 +112,32 @@ pub struct Welcome {
     pub plan: Digest,
     /// Hash of the bundle.
     pub bundle: Digest,
-    /// Bytes of the bundle.
+    /// Size of the bundle in bytes.
     pub bundle_bytes: u32,
-    /// Most rows of a text, padding included.
+    /// Maximum rows per text, padding included.
     pub max_tokens: u32,
-    /// Most rows of all texts of a pass together.
+    /// Maximum rows per pass, over all its texts.
     pub max_pass_tokens: u32,
-    /// Most texts of a session.
+    /// Maximum texts per session.
     pub max_texts: u32,
-    /// Hash of the table of token vectors, where the operator has made it public.
+    /// Hash of the table of token vectors, if the operator has made it public.
     pub table: Option<Digest>,
-    /// The documents that may be searched, where there are any.
+    /// The documents that may be searched, if any.
     pub index: Option<IndexFacts>,
-    /// What is opened of a text that is classified or continued.
+    /// What is opened for a text that is classified or continued.
     pub answers: Answers,
-    /// The public prefix of every text that is continued, where there is one.
+    /// The public prefix of every text that is continued, if any.
     pub prefix: Option<PrefixFacts>,
-    /// Most passes for which the server holds products that were made ahead; 0 makes none.
+    /// Maximum number of passes for which the server holds products made ahead; 0 makes none.
     pub max_ahead: u16,
-    /// Most drafts of a pass; 0 takes none.
+    /// Maximum drafts per pass; 0 accepts none.
     pub max_drafts: u16,
 }
 
 /// What a client knows of a server's public prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixFacts {
-    /// Its tokens, from 1.
+    /// Its number of tokens, at least 1.
     pub tokens: u32,
     /// SHA-256 of its text.
     pub text: Digest,
@@ -148,24 +148,24 @@ pub struct PrefixFacts {
 pub struct IndexFacts {
     /// How many there are.
     pub documents: u32,
-    /// Bytes of the record of each; 0 where there are none.
+    /// Size of each record in bytes; 0 if there are none.
     pub record_bytes: u32,
-    /// Whether the operator opens the scores of what is found.
+    /// Whether the operator opens the scores of the documents found.
     pub scores: bool,
 }
 
-/// What a server of runs under encryption offers.
+/// What a server that runs under encryption offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FheWelcome {
     /// Fresh randomness.
     pub nonce: [u8; 32],
     /// Hash of the run manifest.
     pub plan: Digest,
-    /// Bytes of its file.
+    /// Size of its file in bytes.
     pub plan_bytes: u32,
-    /// Hash of the public model, which the manifest has as well.
+    /// Hash of the public model, which the manifest also holds.
     pub public: Digest,
-    /// Bytes of its file.
+    /// Size of its file in bytes.
     pub public_bytes: u64,
 }
 
@@ -176,7 +176,7 @@ pub enum Reply {
     Welcome(Welcome),
     /// The session continues, and runs are under encryption ([`crate::fhe`]).
     Fhe(FheWelcome),
-    /// It does not.
+    /// The session does not continue.
     Refused(Refusal),
 }
 
@@ -237,7 +237,7 @@ impl Reply {
         out
     }
 
-    /// The reply that these bytes stand for. A refusal is understood in every version.
+    /// Decodes a reply. A refusal is understood in every version.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let version = version(&mut reader)?;
@@ -298,7 +298,7 @@ impl Reply {
 pub struct Confirm {
     /// The client's tag of the session's identity.
     pub tag: [u8; 32],
-    /// Whether the server is to send the bundle.
+    /// Whether the server should send the bundle.
     pub wants_bundle: bool,
 }
 
@@ -311,7 +311,7 @@ impl Confirm {
         out
     }
 
-    /// The confirmation that these bytes stand for.
+    /// Decodes a confirmation.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let tag = reader.array("tag")?;

@@ -45,7 +45,7 @@ pub use search::Found;
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve client is here";
 
-/// A pass: an answer a text at the client.
+/// A pass, which gives the client one answer per text.
 type Run<'a, T> = &'a dyn Fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError>;
 
 /// A session with a server.
@@ -64,8 +64,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, makes the handshake, keys and correlations; again, for as long as the configuration says, while the
-    /// server has no session free.
+    /// Connects and makes the handshake, keys and correlations. Retries, for as long as the configuration says, while
+    /// the server has no free session.
     ///
     /// # Errors
     /// [`ServeError`]; its category distinguishes the network, a refusal and a mismatch.
@@ -115,7 +115,7 @@ impl Client {
         self.bundle_hash
     }
 
-    /// Most tokens that this server takes in a text.
+    /// Maximum tokens per text that this server accepts.
     #[must_use]
     pub fn max_tokens(&self) -> usize {
         self.model
@@ -124,13 +124,13 @@ impl Client {
             .min(self.welcome.max_tokens as usize)
     }
 
-    /// Most tokens, padding included, that this server takes in all texts of a pass together.
+    /// Maximum tokens per pass, padding included, over all its texts.
     #[must_use]
     pub fn max_pass_tokens(&self) -> usize {
         self.welcome.max_pass_tokens as usize
     }
 
-    /// What the server opens of a text or image that is classified, or of a token.
+    /// What the server opens for a text or image that is classified, or for a token.
     #[must_use]
     pub fn answers(&self) -> Answers {
         self.welcome.answers
@@ -141,22 +141,22 @@ impl Client {
         self.answers().charge(self.model.body.outputs()).max(1)
     }
 
-    /// Texts, or tokens of an answer, that this session may still run: fewer than the server's limit where each
-    /// [answer](Client::answers) counts as several.
+    /// The number of texts, or tokens of an answer, that this session may still run: fewer than the server's limit if
+    /// each [answer](Client::answers) counts as several.
     #[must_use]
     pub fn texts_left(&self) -> usize {
         (self.welcome.max_texts as usize).saturating_sub(self.texts) / self.charge()
     }
 
-    /// Whether this session may still run so many texts, or an answer of so many tokens: those for which products are
-    /// held have been counted, and its first one takes none.
+    /// Whether this session may still run this many texts, or an answer of this many tokens. Tokens for which products
+    /// are held have already been counted; the first one uses none.
     #[must_use]
     pub fn takes(&self, texts: usize) -> bool {
         let counted = self.passes_ahead().min(texts.saturating_sub(1));
         texts - counted <= self.texts_left()
     }
 
-    /// What the server puts before every text that is continued.
+    /// The prefix that the server puts before every text that is continued.
     #[must_use]
     pub fn public_prefix(&self) -> Option<PrefixFacts> {
         self.welcome.prefix
@@ -182,7 +182,7 @@ impl Client {
     /// costs nothing. `options` may be a [`TooLong`] alone.
     ///
     /// # Errors
-    /// [`ServeError::Text`] and its like with the index of the text; after any other the session is over.
+    /// [`ServeError::Text`] and similar errors, with the index of the text; after any other error the session is over.
     pub fn embed<S: AsRef<str>>(
         &mut self,
         texts: &[S],
@@ -194,7 +194,7 @@ impl Client {
         Ok(all)
     }
 
-    /// As [`Client::embed`], handing out each answer (with the text's index) as it comes.
+    /// Like [`Client::embed`], but hands out each answer (with the text's index) as it comes.
     pub fn embed_each<S: AsRef<str>>(
         &mut self,
         texts: &[S],
@@ -210,8 +210,8 @@ impl Client {
         self.each_of(&ids, &options, progress, &embeddings, each)
     }
 
-    /// The class of each text, with the text's index as it comes: the name of the largest logit, the only thing that is
-    /// opened, unless the server opens [more](Client::answers).
+    /// Hands out the class of each text, with the text's index, as it comes: the name of the largest logit, the only
+    /// thing that is opened, unless the server opens [more](Client::answers).
     ///
     /// # Errors
     /// As [`Client::embed`].
@@ -228,11 +228,10 @@ impl Client {
         self.classes_of(&ids, &options, progress, each)
     }
 
-    /// As [`Client::classify_each`] for images, of which at most `batch` share a pass. [`Client::public`] makes them of
-    /// files.
+    /// Like [`Client::classify_each`] for images, at most `batch` per pass. [`Client::public`] makes them from files.
     ///
     /// # Errors
-    /// [`ServeError::Image`] of a model that reads text; [`ServeError::EmptyOption`] for a batch of none; as
+    /// [`ServeError::Image`] if the model reads text; [`ServeError::EmptyOption`] if `batch` is 0; as
     /// [`Client::embed`].
     pub fn classify_images_each(
         &mut self,
@@ -261,14 +260,14 @@ impl Client {
         self.classes_of(images, &options, progress, each)
     }
 
-    /// That this server's model does something else.
+    /// The error for a server whose model has another task.
     pub(super) fn other_task(&self) -> ServeError {
         ServeError::Refused(Refusal::OtherTask {
             task: self.public().task(),
         })
     }
 
-    /// The tokens of texts that may run.
+    /// Checks that the texts may run and returns their tokens.
     fn checked<S: AsRef<str>>(
         &self,
         texts: &[S],
@@ -286,7 +285,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::embed_each`] for what [`Client::tokens`] gave, at most [`Client::texts_left`].
+    /// Like [`Client::embed_each`] for the output of [`Client::tokens`], at most [`Client::texts_left`].
     pub(super) fn embed_tokens(
         &mut self,
         ids: &[TokenIds],
@@ -300,7 +299,7 @@ impl Client {
         self.each_of(ids, options, progress, &embeddings, each)
     }
 
-    /// As [`Client::classify_each`] for what [`Client::tokens`] gave, at most [`Client::texts_left`].
+    /// Like [`Client::classify_each`] for the output of [`Client::tokens`], at most [`Client::texts_left`].
     pub(super) fn classify_tokens(
         &mut self,
         ids: &[TokenIds],
@@ -310,7 +309,7 @@ impl Client {
         self.classes_of(ids, options, None, each)
     }
 
-    /// Classes, with what else is opened.
+    /// Runs items to their classes, with what else is opened.
     fn classes_of<I: Clone + Into<Item>>(
         &mut self,
         items: &[I],
@@ -385,7 +384,7 @@ impl Client {
     /// Ends the session properly; returns its counters.
     ///
     /// # Errors
-    /// [`ServeError::Net`]; the answers are not touched by it.
+    /// [`ServeError::Net`]; it does not affect the answers.
     pub fn close(self) -> Result<Stats, ServeError> {
         let mut session = self.backend.into_ctx().session;
         session.set_limits(self.deadlines.within(self.deadlines.handshake));
@@ -395,7 +394,7 @@ impl Client {
         Ok(stats)
     }
 
-    /// The token ids of every text, padded as `options` ask.
+    /// The token ids of every text, padded as `options` say.
     ///
     /// # Errors
     /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text.
@@ -465,7 +464,7 @@ impl Client {
         }
     }
 
-    /// One pass over these texts or images, of which the first has the index `first`.
+    /// Runs one pass over these texts or images; `first` is the index of the first.
     fn run<T>(
         &mut self,
         first: usize,
@@ -560,7 +559,7 @@ mod tests {
         });
     }
 
-    /// Requests that no client of ours sends: each ends its session alone.
+    /// Requests that our client never sends: each ends only its own session.
     #[test]
     fn the_server_holds_its_limits_of_generation_itself() {
         let folder = tempfile::tempdir().unwrap();
@@ -608,7 +607,8 @@ mod tests {
             let task = Task::Generate;
             let other = Refusal::OtherTask { task };
             assert!(matches!(ask(embed), Some(ServeError::Refused(r)) if r == other));
-            // More ahead than is held, more texts than a session has; and a pass that takes what was never made.
+            // More products ahead than the server holds, a table that is private, and a pass that uses products never
+            // made.
             let far = Refusal::TooFarAhead { limit: 1 };
             let ahead = |passes, public_table| {
                 Request::Ahead(Ahead {
@@ -637,7 +637,7 @@ mod tests {
             let error = client.ask(&with(false, 1, true)).unwrap_err();
             assert_eq!(error.name(), "peer-gone");
             assert!(ask(next(true, 8)).is_none());
-            // Three tokens are opened a pass, and each counts.
+            // Three tokens are opened per pass, and each counts.
             let mut client = Client::connect(&config).unwrap();
             assert_eq!(client.texts_left(), 1);
             client.welcome.max_texts = u32::MAX;
@@ -655,7 +655,7 @@ mod tests {
         });
     }
 
-    /// Drafts that no client of ours has, and rows that it cannot have dropped.
+    /// Drafts that our client never sends, and rows that it cannot have dropped.
     #[test]
     fn the_server_holds_its_limits_of_drafts_itself() {
         let folder = tempfile::tempdir().unwrap();
@@ -670,7 +670,7 @@ mod tests {
             scope.spawn(|| server.run(&stop).unwrap());
             let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
             let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
-            // After the prompt's pass, one text, and where `passes` is 2 after one with two drafts, three texts.
+            // Asks after the prompt's pass (one text) and, if `passes` is 2, a pass with two drafts (three texts).
             let ask = |passes: usize, begins, rows, dropped, ahead| {
                 let mut client = Client::connect(&config).unwrap();
                 client.welcome.max_texts = u32::MAX;
@@ -709,7 +709,7 @@ mod tests {
             // The first pass had no drafts, the second two.
             assert_eq!(ask(1, false, 2, 1, false), "peer-gone");
             assert_eq!(ask(2, false, 2, 3, false), "peer-gone");
-            // Each row has counted.
+            // Each row counted.
             assert_eq!(ask(2, false, 1, 2, false), "too-many-texts");
             stop.store(true, Ordering::SeqCst);
         });

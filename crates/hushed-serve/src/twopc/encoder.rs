@@ -1,7 +1,7 @@
-//! Many texts over as many sessions as they take, for callers that come back: a library, a gateway.
+//! Many texts over as many sessions as they need, for callers that come back: a library, a gateway.
 //!
 //! Texts are run longest first, so that texts of one length share a pass, and answered in their order. A session is
-//! opened when texts come, kept for the next call, renewed at the server's limit of texts, and closed when nothing has
+//! opened when texts come, kept for the next call, renewed at the server's limit on texts, and closed when nothing has
 //! come for [`IDLE`], so that it does not take another client's place.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -36,9 +36,9 @@ pub struct Encoder {
 /// What is public about the server's model. It holds for every session of an encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Numbers of an answer.
+    /// Numbers per answer.
     pub width: usize,
-    /// Most tokens of a text that model and server take.
+    /// Maximum tokens per text that model and server accept.
     pub max_tokens: usize,
     /// The model's prompts by their names.
     pub prompts: BTreeMap<String, String>,
@@ -48,7 +48,7 @@ pub struct Facts {
     pub bundle: Digest,
 }
 
-/// How a call is followed and ended.
+/// How to follow a call and end it.
 #[derive(Default)]
 pub struct Watch {
     /// Called after every step.
@@ -65,7 +65,7 @@ pub struct Encoded {
     pub spent: Spent,
 }
 
-/// What left this machine for a call, and what came back. Setting up a session belongs to the first call that uses it.
+/// What left this machine for a call, and what came back. A session's set-up is charged to the first call that uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// What the server learned of each text: its tokens, padding included. In the order of the texts.
@@ -80,9 +80,9 @@ pub struct Spent {
     pub bytes_received: u64,
     /// How often the client waited for the server.
     pub rounds: u64,
-    /// Setting up sessions.
+    /// Time spent setting up sessions.
     pub setup: Duration,
-    /// Passes.
+    /// Time spent in passes.
     pub time: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Encoder {
         };
         let open = state.session()?;
         let facts = Facts::of(&open.client);
-        // Further sessions are with the same model, or refused.
+        // Later sessions are with the same model, or refused.
         let pin = BundlePin::Hash(facts.bundle);
         state.config.bundle.get_or_insert(pin);
         state.session = Some(open);
@@ -123,7 +123,7 @@ impl Encoder {
     /// nothing.
     ///
     /// # Errors
-    /// As [`Client::embed`]; `forked` in another process than the one that opened it. Most errors end the session; the
+    /// As [`Client::embed`]; `forked` in a process other than the one that opened it. Most errors end the session; the
     /// next call opens another.
     pub fn encode<S: AsRef<str>>(
         &self,
@@ -156,7 +156,7 @@ impl Encoder {
         open.map_or(Ok(()), |open| open.client.close().map(|_| ()))
     }
 
-    /// That this process opened it.
+    /// Checks that this process opened it.
     ///
     /// # Errors
     /// [`NetError::Forked`].
@@ -178,7 +178,7 @@ impl Encoder {
         }
         let weak = Arc::downgrade(&self.state);
         let thread = thread::Builder::new().name("hushed idle".to_owned());
-        // Without it the server ends the session, later.
+        // Without the thread, the server ends the session, later.
         state.watched = thread.spawn(move || close_after(&weak, IDLE)).is_ok();
     }
 }
@@ -201,7 +201,7 @@ struct State {
     /// Taken out while it is used: a session that failed does not come back.
     session: Option<Open>,
     used: Instant,
-    /// A thread will close the session.
+    /// Whether a thread will close the session.
     watched: bool,
 }
 
@@ -212,13 +212,13 @@ struct Open {
 }
 
 impl State {
-    /// A session that takes at least one text.
+    /// A session that accepts at least one more text.
     fn session(&mut self) -> Result<Open, ServeError> {
         if let Some(open) = self.session.take() {
             if open.client.texts_left() > 0 {
                 return Ok(open);
             }
-            // The answers are there already.
+            // The answers have already arrived.
             let _ = open.client.close();
         }
         let client = Client::connect(&self.config)?;
@@ -325,7 +325,7 @@ impl Spent {
     }
 }
 
-/// The texts by falling length, with their places in the list that was given. Texts of one length keep their order.
+/// The texts by decreasing length, with their places in the given list. Texts of equal length keep their order.
 fn longest_first(ids: Vec<TokenIds>) -> (Vec<usize>, Vec<TokenIds>) {
     let mut placed: Vec<(usize, TokenIds)> = ids.into_iter().enumerate().collect();
     placed.sort_by_key(|(_, text)| Reverse(text.rows().total));

@@ -1,8 +1,8 @@
 //! An index of documents as a file: made by an operator in the clear, served for private searches.
 //!
 //! A safetensors file with `vectors` (documents × width, f32, of length one), `records` (documents × bytes, u8, the
-//! text that a search returns, filled up with zeros) and `probe` (the embedding of [`PROBE`]), by which a server sees
-//! that an index was made with its model.
+//! text that a search returns, padded with zeros) and `probe` (the embedding of [`PROBE`]), from which a server sees
+//! whether an index was made with its model.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashSet;
@@ -21,9 +21,9 @@ use crate::files;
 
 /// The text whose embedding tells one model from another.
 const PROBE: &str = "hushed index 1";
-/// The least cosine of two probes of one model: it may have been computed on another machine.
+/// The least cosine between two probes of one model, which may have been computed on different machines.
 const SAME_MODEL: f64 = 1.0 - 1e-6;
-/// Most bytes of an index file.
+/// Maximum size of an index file in bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 34;
 const VECTORS: &str = "vectors";
 const RECORDS: &str = "records";
@@ -34,24 +34,24 @@ const PROBE_NAME: &str = "probe";
 pub struct IndexFile {
     width: usize,
     record_bytes: usize,
-    /// Of length one, a row a document.
+    /// One row of length one per document.
     vectors: Vec<f32>,
-    /// A row a document.
+    /// One row per document.
     records: Vec<u8>,
     probe: Vec<f32>,
 }
 
-/// Why there is no index.
+/// Why an index cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexFault {
-    /// The bytes are no index.
+    /// The bytes are not an index.
     #[error("this is not an index of documents: {0}; make one with `hushed index`")]
     NotAnIndex(&'static str),
-    /// Another model's.
+    /// It was made with another model.
     #[error("this index was made with another model: make it again with `hushed index`")]
     OtherModel,
-    /// Embeddings that were computed elsewhere, as they should not be.
+    /// A file of embeddings, computed elsewhere, that does not fit.
     #[error(
         "{} is no file of embeddings for these documents: a safetensors file with the tensor `vectors`, f32, of {documents} row(s) of {width}",
         path.display()
@@ -59,9 +59,9 @@ pub enum IndexFault {
     NotVectors {
         /// The file.
         path: PathBuf,
-        /// How many rows are wanted.
+        /// The number of rows expected.
         documents: usize,
-        /// How long.
+        /// Their width.
         width: usize,
     },
     /// A model that gives no vectors.
@@ -70,7 +70,7 @@ pub enum IndexFault {
     /// No document, or too many.
     #[error("an index has 1 to {MAX_DOCUMENTS} documents, and this one would have {0}")]
     Documents(usize),
-    /// Too long records.
+    /// Records that are too long.
     #[error("a record has at most {MAX_RECORD_BYTES} bytes")]
     RecordBytes,
     /// A document whose embedding a private search could not divide by its length.
@@ -78,7 +78,7 @@ pub enum IndexFault {
         "document {0} (the first is 0) has an embedding whose length is zero, no number, or out of the range of private searches"
     )]
     Length(usize),
-    /// A document to leave out that is not there.
+    /// A document to remove that does not exist.
     #[error("there is no document {place}: the index has {documents}, and the first is 0")]
     NoSuchPlace {
         /// What was given.
@@ -86,7 +86,7 @@ pub enum IndexFault {
         /// How many there are.
         documents: usize,
     },
-    /// A file that could not be read again.
+    /// A file that would be too large to read again.
     #[error("an index has at most {MAX_INDEX_BYTES} bytes: make several")]
     TooLarge,
     /// A document's text.
@@ -100,7 +100,7 @@ pub enum IndexFault {
 }
 
 impl IndexFile {
-    /// An index without documents, whose records have this many bytes; 0 keeps none.
+    /// An index without documents, with records of this many bytes; 0 keeps no records.
     ///
     /// # Errors
     /// [`IndexFault`]; the model's own errors.
@@ -120,8 +120,8 @@ impl IndexFile {
         })
     }
 
-    /// Adds documents: their vectors in the clear, and as much of each text as a record holds. A text beyond what the
-    /// model takes is embedded by its beginning. `each` is called after every document.
+    /// Adds documents: their vectors in the clear, and as much of each text as a record holds. A text longer than the
+    /// model accepts is embedded by its beginning. `each` is called after every document.
     ///
     /// # Errors
     /// [`IndexFault`]; the index is then as it was.
@@ -147,8 +147,8 @@ impl IndexFile {
         Ok(())
     }
 
-    /// As [`IndexFile::add`], with embeddings that the same model gave elsewhere: a safetensors file whose tensor
-    /// `vectors` (f32) has a row a document, of any length but zero. Nothing checks that they are this model's.
+    /// Like [`IndexFile::add`], with embeddings that the same model computed elsewhere: a safetensors file whose tensor
+    /// `vectors` (f32) has one row per document, of any length but zero. Nothing checks that they are this model's.
     ///
     /// # Errors
     /// [`ServeError::File`]; [`IndexFault`]; the index is then as it was.
@@ -195,7 +195,7 @@ impl IndexFile {
         }
     }
 
-    /// Takes documents out, by their places; later ones move up.
+    /// Removes documents by their places; later ones move up.
     ///
     /// # Errors
     /// [`IndexFault::NoSuchPlace`]; the index is then as it was.
@@ -226,7 +226,7 @@ impl IndexFile {
         self.vectors.len() / self.width.max(1)
     }
 
-    /// Bytes of every record; 0 where there are none.
+    /// Size of each record in bytes; 0 if there are none.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
@@ -270,7 +270,7 @@ impl IndexFile {
             probe: numbers(&probe),
         };
         let length = |row: &[f32]| row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
-        // Not a number is not near 1 either.
+        // A NaN is not near 1 either.
         let unit = |row: &[f32]| (length(row) - 1.0).abs() < 1e-3;
         let mut rows = index.vectors.chunks_exact(width);
         match rows.position(|row| !unit(row)) {
@@ -279,10 +279,10 @@ impl IndexFile {
         }
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the index, as a whole or not at all.
     ///
     /// # Errors
-    /// [`ServeError::File`]; [`IndexFault::Documents`] for an empty one.
+    /// [`ServeError::File`]; [`IndexFault::Documents`] if it is empty.
     pub fn write(&self, path: &Path) -> Result<(), ServeError> {
         files::write(path, &self.encode()?)
     }
@@ -319,7 +319,7 @@ impl IndexFile {
         }
     }
 
-    /// The documents as a server of this model searches them.
+    /// The documents in the form in which a server of this model searches them.
     ///
     /// # Errors
     /// [`IndexFault::OtherModel`].
@@ -334,7 +334,7 @@ impl IndexFile {
         )?)
     }
 
-    /// That it was made with this model.
+    /// Checks that it was made with this model.
     fn is_of(&self, model: &Model) -> Result<(), ServeError> {
         if model.public.task() != Task::Embed {
             return Err(IndexFault::NoVectors.into());
@@ -373,7 +373,7 @@ fn numbers(tensor: &TensorView<'_>) -> Vec<f32> {
     words.iter().map(|b| f32::from_le_bytes(*b)).collect()
 }
 
-/// As much of a text as fits `bytes`, whole characters.
+/// As much of a text as fits `bytes`, in whole characters.
 fn cut(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes))
         .unwrap_or_default()
@@ -436,7 +436,7 @@ mod tests {
             std::fs::write(&path, serialize([(VECTORS, view)], None).unwrap()).unwrap();
         };
         let mut index = IndexFile::empty(&model, 7).unwrap();
-        // Of another length than one.
+        // Rows of a length other than one.
         let long: Vec<f32> = alone.vectors.iter().map(|v| v * 8.0).collect();
         write(&long, [2, alone.width]);
         index.add_ready(&model, &texts, &path).unwrap();

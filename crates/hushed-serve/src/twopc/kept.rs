@@ -1,7 +1,7 @@
 //! A session that is kept between calls, for callers that come back with texts to classify or to continue, or with
 //! queries. (An [`Encoder`](crate::Encoder) does the same for embeddings.)
 //!
-//! It is renewed at the server's limit of texts, and after [`IDLE`] without work; one that failed is not used again.
+//! It is renewed at the server's limit on texts, and after [`IDLE`] without work; a failed session is not used again.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::error::ServeError;
 use crate::session::connect::{BundlePin, ClientConfig};
 use crate::twopc::wire::MAX_TOP;
 
-/// A session that is kept.
+/// A session kept between calls.
 pub struct Kept {
     config: ClientConfig,
     public: Public,
@@ -32,7 +32,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Connects, so that a wrong address, pin or token is known at once, and so is a model that is for something else.
+    /// Connects, so that a wrong address, pin or token, or a model for another task, shows at once.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -52,7 +52,7 @@ impl Kept {
             client: Some(client),
             process: std::process::id(),
         };
-        // Further sessions are with the same model, or refused.
+        // Later sessions are with the same model, or refused.
         let pin = BundlePin::Hash(kept.bundle);
         kept.config.bundle.get_or_insert(pin);
         Ok(kept)
@@ -70,13 +70,13 @@ impl Kept {
         self.bundle
     }
 
-    /// Most tokens of a text that model and server take.
+    /// Maximum tokens per text that model and server accept.
     #[must_use]
     pub fn max_tokens(&self) -> usize {
         self.max_tokens
     }
 
-    /// Most texts, or tokens of an answer, of a session.
+    /// Maximum texts, or tokens of an answer, per session.
     #[must_use]
     pub fn max_texts(&self) -> usize {
         self.max_texts
@@ -88,17 +88,17 @@ impl Kept {
         self.documents
     }
 
-    /// What the server opened of each text or token when the first session began.
+    /// What the server opened for each text or token when the first session began.
     #[must_use]
     pub fn answers(&self) -> Answers {
         self.answers
     }
 
-    /// Runs `work` in a session that takes `texts` more, if a fresh one does. After an error of the
-    /// network or the server the session is over.
+    /// Runs `work` in a session that accepts `texts` more texts, if a fresh session does. After an error of the network
+    /// or the server the session is over.
     ///
     /// # Errors
-    /// As [`Client::connect`], and those of `work`; `forked` in another process than the one that opened it.
+    /// As [`Client::connect`], and those of `work`; `forked` in a process other than the one that opened it.
     pub fn run<T>(
         &mut self,
         texts: usize,
@@ -108,15 +108,15 @@ impl Kept {
         let mut client = self.session(texts)?;
         let before = client.stats().frames_sent;
         let done = work(&mut client);
-        // A text that was refused here has cost nothing.
+        // A text refused on this side has cost nothing.
         if done.is_ok() || client.stats().frames_sent == before {
             self.client = Some(client);
         }
         done
     }
 
-    /// The class of each text, in their order, over as many sessions as they take. All texts are checked before the
-    /// first is run, so a refused one costs nothing. `stop` ends the call at its next step.
+    /// The class of each text, in order, over as many sessions as they need. All texts are checked before the first is
+    /// run, so a refused one costs nothing. `stop` ends the call at its next step.
     ///
     /// # Errors
     /// As [`Kept::run`] and [`Client::classify_each`], with the index of the text among all.
@@ -152,7 +152,7 @@ impl Kept {
         options: &Options,
         stop: &Arc<AtomicBool>,
     ) -> Result<Found, ServeError> {
-        // What is wrong with `top` is said by the search.
+        // The search itself reports what is wrong with `top`.
         let found = Wanted {
             top: wanted.top.min(self.documents).min(usize::from(MAX_TOP)),
             ..wanted
@@ -184,11 +184,11 @@ impl Kept {
 
     fn session(&mut self, texts: usize) -> Result<Client, ServeError> {
         if let Some(client) = self.client.take() {
-            // From the end of its last pass: whoever took a text's pieces slowly has used the server's patience.
+            // Since its last pass: a caller that takes a text's tokens slowly uses up the server's patience.
             if client.takes(texts) && client.used().elapsed() < IDLE {
                 return Ok(client);
             }
-            // All its answers are there.
+            // All its answers have arrived.
             let _ = client.close();
         }
         Client::connect(&self.config)

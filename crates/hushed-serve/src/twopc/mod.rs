@@ -1,8 +1,8 @@
-//! Runs between two parties: a client and a server that both take part in each text.
+//! Two-party runs: client and server both take part in each text.
 //!
 //! * [`Server`]: holds a model's weights, accepts clients and runs its half of each text.
 //! * `Client` (feature `client`): turns texts into embeddings with a server that sees neither.
-//! * `Encoder` (feature `client`): many texts, by many threads, over as many sessions as they take.
+//! * `Encoder` (feature `client`): many texts, from many threads, over as many sessions as they need.
 //! * `Kept` (feature `client`): one session, kept between calls.
 //! * [`wire`]: messages between the handshake and the protocols themselves.
 

@@ -13,7 +13,7 @@ use crate::error::ServeError;
 use crate::files;
 use crate::session::wire::PrefixFacts;
 
-/// The text of a file, as it is.
+/// Reads the text of a file as it is.
 ///
 /// # Errors
 /// [`ServeError::File`]; [`ServeError::NotText`].
@@ -37,7 +37,7 @@ pub(super) struct Offered {
 }
 
 impl Text {
-    /// The text of a file.
+    /// Reads the text of a file.
     pub(super) fn read(path: &Path, public: &Public) -> Result<Self, ServeError> {
         let text = read_prefix(path)?;
         let tokens = Prefix::tokens(public, &text)?;
@@ -50,12 +50,12 @@ impl Text {
         })
     }
 
-    /// Its tokens.
+    /// The number of its tokens.
     pub(super) fn rows(&self) -> usize {
         self.tokens.rows().total
     }
 
-    /// Runs it.
+    /// Runs the model on it.
     pub(super) fn run(self, program: &Program) -> Result<Offered, ServeError> {
         Ok(Offered {
             prefix: Arc::new(Prefix::run(program, self.tokens)?),

@@ -38,7 +38,7 @@ impl Server {
         // The cheap refusals first: a large model takes seconds to read.
         let listener = Listener::open(&config.entrance)?;
         let bundle = Bundle::from_folder(&config.model)?;
-        // With a limit it is decided below whether it is read whole.
+        // With a limit, whether it is read as a whole is decided below.
         let mut model = match config.max_memory {
             Some(_) => Model::open(&config.model)?,
             None => Model::load(&config.model)?,
@@ -72,7 +72,7 @@ impl Server {
             Some(path) => Some(Text::read(path, &model.public)?),
             None => None,
         };
-        // A text has the positions that are left.
+        // A text gets the positions that the prefix leaves.
         let prefixed = prefix.as_ref().map_or(0, Text::rows);
         let max_tokens = max_tokens.min(model.public.max_tokens - prefixed);
         let memory = match config.max_memory {
@@ -170,7 +170,7 @@ impl Server {
         self.shared.bundle.hash()
     }
 
-    /// Most tokens of a text.
+    /// Maximum tokens per text.
     #[must_use]
     pub fn max_tokens(&self) -> usize {
         self.shared.max_tokens
@@ -182,7 +182,7 @@ impl Server {
         self.shared.index.as_ref().map_or(0, Index::documents)
     }
 
-    /// Tokens of its public prefix.
+    /// The number of tokens of its public prefix.
     #[must_use]
     pub fn prefix_tokens(&self) -> usize {
         let prefix = self.shared.prefix.as_ref();
@@ -195,7 +195,7 @@ impl Server {
         self.shared.model.public.images.is_some()
     }
 
-    /// What its model is for.
+    /// The task of its model.
     #[must_use]
     pub fn task(&self) -> Task {
         self.shared.task()
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::{Client, ClientConfig, ServerTrust, TooLong};
 
-    /// A defect is imitated by a table of positions that is smaller than it says.
+    /// A table of positions that is smaller than stated imitates a defect.
     #[test]
     fn a_panic_ends_one_session_and_not_the_server() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A model's table of token vectors, where its operator has made it public: known by its hash, sent in chunks, kept by
-//! clients.
+//! A model's table of token vectors, if its operator has made it public: identified by its hash, sent in chunks, cached
+//! by clients.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_model::Embedding;
@@ -15,10 +15,10 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::twopc::wire::TABLE;
 
-/// Most bytes of a public table: 256 million numbers.
+/// Maximum size of a public table in bytes: 256 million numbers.
 pub(crate) const MAX_TABLE_BYTES: usize = 1 << 30;
 
-/// Bytes of a model's table, if it may be public.
+/// The size of a model's table in bytes, if it may be public.
 fn bytes(e: &Embedding) -> Result<usize, ServeError> {
     let bytes = e.vocabulary.saturating_mul(e.width).saturating_mul(4);
     match bytes <= MAX_TABLE_BYTES {
@@ -57,7 +57,7 @@ pub(crate) fn hash(e: &Embedding) -> Result<Digest, ServeError> {
     Ok(hasher.finish())
 }
 
-/// Sends a table, chunk by chunk: never a second copy of it.
+/// Sends a table chunk by chunk, without a second copy of it.
 pub(crate) fn send(session: &mut Session, e: &Embedding) -> Result<(), ServeError> {
     for chunk in PublicTable::chunks(e)? {
         session.send_vec(TABLE, chunk)?;
@@ -65,7 +65,7 @@ pub(crate) fn send(session: &mut Session, e: &Embedding) -> Result<(), ServeErro
     Ok(())
 }
 
-/// Receives the table of a model of these sizes and of this hash, as bytes.
+/// Receives the table of a model with these sizes and this hash, as bytes.
 #[cfg(feature = "client")]
 pub(crate) fn receive(
     session: &mut Session,
@@ -86,7 +86,7 @@ pub(crate) fn receive(
     }
 }
 
-/// The hash of a table that has come, or was kept.
+/// The hash of a received or cached table.
 #[cfg(feature = "client")]
 pub(crate) fn of_bytes(e: &Embedding, bytes: &[u8]) -> Digest {
     let mut hasher = Hasher::new(e.vocabulary, e.width);
@@ -94,7 +94,7 @@ pub(crate) fn of_bytes(e: &Embedding, bytes: &[u8]) -> Digest {
     hasher.finish()
 }
 
-/// The table that these bytes hold.
+/// Decodes a table.
 #[cfg(feature = "client")]
 pub(crate) fn decode(e: &Embedding, bytes: &[u8]) -> Result<PublicTable, ServeError> {
     let values = bytes.as_chunks::<4>().0.iter();

@@ -15,15 +15,15 @@ pub const ANSWER: Kind = Kind(0x0106);
 /// A chunk of the public table of token vectors, server to client.
 pub const TABLE: Kind = Kind(0x0107);
 
-/// Most bytes of an answer.
+/// Maximum size of an answer in bytes.
 pub const MAX_ANSWER: usize = 1 + Refusal::BYTES;
 
-/// Most texts of one pass.
+/// Maximum texts per pass.
 pub const MAX_PASS_TEXTS: usize = 256;
-/// Most bytes of a request.
+/// Maximum size of a request in bytes.
 pub const MAX_REQUEST: usize = 4 + 4 * MAX_PASS_TEXTS;
 
-/// Most documents of a search.
+/// Maximum documents per search.
 pub use hushed_mpc::MAX_TOP;
 
 const PADDED: u8 = 1;
@@ -34,10 +34,10 @@ const SCORES: u8 = 16;
 const AHEAD: u8 = 32;
 const DRAFTS: u8 = 64;
 
-/// Most passes whose products are made ahead together.
+/// Maximum number of passes whose products are made ahead at once.
 pub const MAX_AHEAD: u16 = 128;
 
-/// Most drafts of a pass.
+/// Maximum drafts per pass.
 pub const MAX_DRAFTS: u16 = 15;
 
 /// Temperatures are in thousandths, from 0 to 2.
@@ -52,7 +52,7 @@ pub enum Request {
     Table,
     /// One pass over some texts.
     Embed {
-        /// Rows of each: tokens, the special ones counted, and padding. From 1 to [`MAX_PASS_TEXTS`] numbers, none of
+        /// Rows of each text: tokens, special ones included, and padding. From 1 to [`MAX_PASS_TEXTS`] numbers, none of
         /// them 0; public.
         rows: Vec<u32>,
         /// Whether some rows may be padding. The server never learns which.
@@ -60,11 +60,11 @@ pub enum Request {
         /// Whether the client looks up token vectors itself, in the public table.
         public_table: bool,
     },
-    /// The next rows of a text, and the token that follows them, or one after each of them.
+    /// The next rows of a text, for the token that follows them, or one after each of them.
     Next(Next),
     /// The documents nearest to a text.
     Search(Search),
-    /// Products by weights, and by the table where it is private, for later passes of one row each.
+    /// Products with the weights, and with the table if it is private, for later passes of one row each.
     Ahead(Ahead),
 }
 
@@ -82,7 +82,7 @@ pub struct Ahead {
 /// What a client asks for with [`Request::Search`]; all of it is public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// Rows of the text: tokens and padding, from 1.
+    /// Rows of the text: tokens and padding, at least 1.
     pub rows: u32,
     /// Whether some rows may be padding.
     pub padded: bool,
@@ -90,32 +90,32 @@ pub struct Search {
     pub public_table: bool,
     /// Documents, from 1 to [`MAX_TOP`].
     pub top: u16,
-    /// Their records as well.
+    /// Whether their records are wanted as well.
     pub records: bool,
-    /// Their scores as well.
+    /// Whether their scores are wanted as well.
     pub scores: bool,
 }
 
 /// What a client asks for with [`Request::Next`]; all of it is public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// A text begins: what is held of another one is dropped.
+    /// Whether a text begins; what is held of another one is then dropped.
     pub begins: bool,
-    /// New rows: tokens, drafts and padding, from 1.
+    /// New rows: tokens, drafts and padding, at least 1.
     pub rows: u32,
     /// Whether some rows of the text may be padding.
     pub padded: bool,
     /// Whether the client looks up token vectors itself, in the public table.
     pub public_table: bool,
-    /// Whether the pass, a later one whose rows all give a token, takes products that were made ahead.
+    /// Whether the pass uses products made ahead; it must be a later one whose rows all give a token.
     pub ahead: bool,
-    /// Whether every row gives a token, in a later pass: all but the first are drafts, at most [`MAX_DRAFTS`].
+    /// Whether every row of a later pass gives a token: all but the first are drafts, at most [`MAX_DRAFTS`].
     pub drafts: bool,
-    /// The last rows of the last pass that are dropped before this one: drafts that were wrong.
+    /// How many of the previous pass's last rows to drop before this one: drafts that were wrong.
     pub dropped: u16,
     /// In thousandths, at most [`MAX_TEMPERATURE`]; 0 takes the likeliest token.
     pub temperature: u16,
-    /// Of the noise that draws a token.
+    /// The seed of the noise that draws a token.
     pub seed: u64,
 }
 
@@ -174,7 +174,7 @@ impl Request {
         }
     }
 
-    /// The request that these bytes stand for.
+    /// Decodes a request.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let [tag] = reader.array("tag")?;
@@ -226,7 +226,7 @@ fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
     }
     let flag = |flag| flags & flag != 0;
     let (begins, ahead, drafts) = (flag(BEGINS), flag(AHEAD), flag(DRAFTS));
-    // Rows that all give a token are those of a later pass; without drafts it is one.
+    // Only a later pass has rows that all give a token; without drafts it has one row.
     if (ahead || drafts) && begins || ahead && !drafts && rows != 1 {
         return undefined("flags");
     }
@@ -294,12 +294,12 @@ fn search(reader: &mut Reader<'_>) -> Result<Search, WireFault> {
     })
 }
 
-/// What a server says to a request for a text.
+/// A server's answer to a request for a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Both run the protocols now.
+    /// Both now run the protocols.
     Go,
-    /// No; the session is over.
+    /// A refusal; the session is over.
     Refused(Refusal),
 }
 
@@ -317,7 +317,7 @@ impl Answer {
         }
     }
 
-    /// The answer that these bytes stand for.
+    /// Decodes an answer.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let answer = match reader.array("tag")? {

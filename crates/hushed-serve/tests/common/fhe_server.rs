@@ -1,4 +1,4 @@
-//! A server of runs under encryption in this process, and its clients.
+//! A server for encrypted runs in this process, and its clients.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use hushed_serve::{ClientConfig, Deadlines, Entrance, ServeError, ServerTrust};
 
 use super::offered::Offered;
 
-/// A server of the offered model, its store in `work`.
+/// The configuration of a server of the offered model, with its store in `work`.
 pub fn config(offered: &Offered, work: &Path) -> FheServerConfig {
     FheServerConfig {
         entrance: Entrance {
@@ -65,7 +65,7 @@ impl Running {
     }
 }
 
-/// A client that makes keys, and looks often.
+/// Options of a client that makes keys and polls often.
 pub fn options(address: &str, trust: ServerTrust, keys: PathBuf) -> RemoteOptions {
     RemoteOptions {
         make_keys: Some(KeygenOptions::days(1)),

@@ -1,4 +1,4 @@
-//! Somebody who keeps many connections open and says nothing.
+//! A client that keeps many connections open and says nothing.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
-/// It ends by itself after so long, and after so many connections.
+/// It ends by itself after this time, or after this many connections.
 const LONGEST: Duration = Duration::from_secs(60);
 const MOST: usize = 50_000;
-/// Between two connections that replace closed ones: 2,000 a second.
+/// The pause between two connections that replace closed ones: 2,000 per second.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Such a one, until it is dropped.
+/// A flood that lasts until it is dropped.
 pub struct Flood {
     opened: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -23,7 +23,7 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// `sockets` silent connections from these loopback addresses by turns; one that the server closes is opened again.
+    /// Opens `sockets` silent connections from these loopback addresses in turn; a closed one is opened again.
     pub fn start(server: SocketAddr, from: Vec<Ipv4Addr>, sockets: usize) -> Flood {
         let (opened, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let thread = thread::spawn({

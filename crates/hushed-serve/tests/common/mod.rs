@@ -97,14 +97,14 @@ impl Drop for Running {
     }
 }
 
-/// The error of a session that must not come to be.
+/// The error of a session that must not be established.
 pub fn refused(config: &ClientConfig) -> ServeError {
     Client::connect(config)
         .err()
         .expect("the session must be refused")
 }
 
-/// That a server still serves.
+/// Checks that a server still serves.
 pub fn assert_serves(server: &Running) {
     let mut client = server.connect().unwrap();
     let answers = client.embed(&["hello"], TooLong::Refuse, None).unwrap();
@@ -112,7 +112,7 @@ pub fn assert_serves(server: &Running) {
     client.close().unwrap();
 }
 
-/// Waits until something holds that another thread brings about; the limit only ends a test that has failed.
+/// Waits until another thread has made something true; the limit only ends a test that has failed.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let give_up = Instant::now() + Duration::from_secs(60);
     while !holds() {
@@ -121,12 +121,12 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What a server's own port for health and metrics answers to `request`.
+/// What a server's port for health and metrics answers to `request`.
 pub fn get(address: SocketAddr, request: &str) -> String {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
-    // The responder closes on a request that is too long, before it has all been read.
+    // The responder closes on a request that is too long before reading all of it.
     let _ = socket.read_to_string(&mut answer);
     answer
 }
@@ -137,7 +137,7 @@ pub fn holdings() -> (usize, usize) {
     (entries("/proc/self/fd"), entries("/proc/self/task"))
 }
 
-/// Memory of this process, in MiB.
+/// Resident memory of this process, in MiB.
 pub fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! What an operator has and gives away, of a tiny model and an insecure ring; and what is done with it through files.
+//! What an operator has and publishes for a tiny model and an insecure ring, and what is done with it through files.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::fs;
@@ -25,14 +25,14 @@ use tempfile::TempDir;
 const PARAMETERS: &str = "insecure-test/9/14";
 const ROWS: usize = 16;
 
-/// What an operator has and gives away.
+/// What an operator has and publishes.
 pub struct Offered {
     pub folder: PathBuf,
-    /// Of the plan.
+    /// The file of the plan.
     pub file: &'static str,
 }
 
-/// A folder of a decoder with a sigmoid.
+/// Makes the folder of a decoder with a sigmoid.
 fn decoder_folder(to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(tiny_golden("bitnet-sigmoid"))? {
@@ -58,8 +58,8 @@ impl Offered {
         }
     }
 
-    /// A model, its calibration, public part and plans: of a batch with lengths public and private, and of one text
-    /// alone in packed rows, the same; made once for all tests.
+    /// A model, its calibration, public part and plans: for a batch with lengths public and private, and for a single
+    /// text in packed rows with lengths public and private; made once for all tests.
     fn all() -> &'static [Offered; 4] {
         static OFFERED: OnceLock<(TempDir, [Offered; 4])> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
@@ -75,22 +75,22 @@ impl Offered {
         &made.1
     }
 
-    /// Of a batch, with lengths public and private.
+    /// For a batch, with lengths public and private.
     pub fn both() -> &'static [Offered] {
         &Offered::all()[..2]
     }
 
-    /// Of one text alone.
+    /// For a single text.
     pub fn one() -> &'static Offered {
         &Offered::all()[2]
     }
 
-    /// The same, of a length that the server does not know.
+    /// The same, with a length that the server does not know.
     pub fn one_hidden() -> &'static Offered {
         &Offered::all()[3]
     }
 
-    /// As another process has made it.
+    /// What another process has made.
     pub fn at(folder: PathBuf) -> Offered {
         Offered {
             folder,
@@ -102,7 +102,7 @@ impl Offered {
         &Offered::all()[0]
     }
 
-    /// A decoder that was made for encryption, in the same way; its server learns no lengths.
+    /// A decoder made for encryption, offered in the same way; its server learns no lengths.
     pub fn decoder() -> &'static Offered {
         &Offered::decoders()[0]
     }
@@ -112,7 +112,7 @@ impl Offered {
         &Offered::decoders()[1]
     }
 
-    /// The same, for a prompt or two in packed rows.
+    /// The same, for one or two prompts in packed rows.
     pub fn decoder_alone() -> &'static Offered {
         &Offered::decoders()[2]
     }
@@ -137,7 +137,7 @@ impl Offered {
         &made.1
     }
 
-    /// The same with attention by a softmax.
+    /// The same, with softmax attention.
     pub fn softmax() -> &'static Offered {
         static OFFERED: OnceLock<(TempDir, Offered)> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
@@ -239,7 +239,7 @@ impl Offered {
             assert!(!placement.spills());
             assert_eq!(placement.columns > 1, places == 1);
             if places > 1 {
-                // As where memory is short: of one plan one half of a layer, of the other both.
+                // As with little memory: in one plan half of a layer is spilled, in the other both halves.
                 placement.spill_attention = true;
                 placement.spill_feed_forward = !lengths.encrypted() || answer == AnswerRows::Rows;
             }
@@ -258,7 +258,7 @@ impl Offered {
                     ROWS,
                     Some(tokens(&canary.text)),
                 ),
-                // One text leaves no place for it; of the decoder there is room for two.
+                // A single text leaves no place for it; the decoder has room for two.
                 canary: (places > 1 || decodes).then(|| canary.clone()),
                 exposures: vec!["the server sees what it sees".to_owned()],
             };
@@ -306,7 +306,7 @@ impl Offered {
         )
     }
 
-    /// Options of a run by another plan, with keys and a request made for it, all in `at`.
+    /// Options for a run by another plan, with keys and a request made for it, all in `at`.
     pub fn by_plan(&self, plan: &FhePlan, texts: &[String], at: &Path, options: &mut RunOptions) {
         fs::create_dir_all(at).unwrap();
         let path = at.join("plan.json");
@@ -328,7 +328,7 @@ impl Offered {
         options.files.request = request;
     }
 
-    /// Runs request `id` whole, and again from the checkpoint after its first layer: to the same bytes.
+    /// Runs request `id` whole, and again from the checkpoint after its first layer, to the same bytes.
     pub fn run_and_resume(&self, work: &Path, id: &str) {
         let options = self.options(work);
         let checkpoint = work.join(format!("checkpoints/{}.checkpoint", id));
@@ -377,7 +377,7 @@ pub fn texts() -> Vec<String> {
     sample().into_iter().take(9).collect()
 }
 
-/// That an answer is that of the clear model to these texts.
+/// Checks that an answer is the clear model's for these texts.
 pub fn assert_close(offered: &Offered, texts: &[String], answer: &Answer) {
     let model = Model::load(&offered.path("model")).unwrap();
     let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();

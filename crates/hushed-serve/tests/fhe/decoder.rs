@@ -1,5 +1,5 @@
-//! A decoder under encryption through files: the hidden state of the last row of every text, next tokens made of it at
-//! the client, a run that goes on from a checkpoint, and what is refused on the way.
+//! A decoder under encryption through files: the hidden state of the last row of every text, next tokens made from it
+//! at the client, a run resumed from a checkpoint, and what is refused on the way.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
 
     offered.keygen(&work.join("keys")).unwrap();
     let sent = offered.encrypt(work, &texts()).unwrap();
-    // Nothing of lengths, though no ciphertext says which rows are tokens.
+    // No lengths are declared, though no ciphertext says which rows are tokens.
     assert!(sent.declared.iter().all(|&length| length == 0));
     offered.run_and_resume(work, &sent.id);
 
@@ -58,7 +58,7 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
         let next = head.likeliest(found, 5).unwrap();
         let expected = likeliest(table, &clear, 5).unwrap();
         assert_eq!(next.len(), 5);
-        // Tokens that are nearly as likely as the first may change places.
+        // Tokens nearly as likely as the first may change places.
         let margin = expected[0].1 - expected[1].1;
         let same = next[0].id == expected[0].0;
         assert!(same || margin < 0.01, "{margin}");
@@ -68,8 +68,8 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
         let apart = found.iter().zip(polynomial).map(|(a, b)| (a - b).powi(2));
         squares += apart.sum::<f64>() / (found.len() * ids.len()) as f64;
     }
-    // On top of the polynomials come the computation's error and noise as wide, which the plan declares, and the
-    // client's rounding.
+    // On top of the polynomials come the computation's error and noise of the same width, which the plan declares, and
+    // the client's rounding.
     let step = 2f64.powi(-(plan.reply_bits(&params) as i32));
     let declared = (2.0 * plan.reply.deviation.powi(2) + step.powi(2) / 12.0).sqrt();
     let error = squares.sqrt();
@@ -77,7 +77,7 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
     assert!(error < 1.5 * declared && error > declared / 4.0);
 }
 
-/// A softmax needs the rows of tokens, encrypted: one ciphertext more, and still nothing of lengths.
+/// A softmax needs the rows of tokens, encrypted: one more ciphertext, and still no lengths.
 #[test]
 fn next_tokens_by_a_softmax_are_those_of_the_clear() {
     let offered = Offered::softmax();
@@ -101,7 +101,7 @@ fn next_tokens_by_a_softmax_are_those_of_the_clear() {
     }
 }
 
-/// As a head that is not the table of token vectors is answered.
+/// The answer for a head that is not the table of token vectors.
 #[test]
 fn logits_are_those_of_the_clear() {
     let offered = Offered::decoder_logits();
@@ -135,7 +135,7 @@ fn logits_are_those_of_the_clear() {
     assert!(refused.to_string().contains("logits"), "{refused}");
 }
 
-/// In packed rows, with the canary in the second place.
+/// A prompt in packed rows, with the canary in the second place.
 #[test]
 fn one_prompt_alone_is_answered_and_a_resumed_run_has_the_same_bytes() {
     let offered = Offered::decoder_alone();
@@ -169,7 +169,7 @@ fn what_is_refused_of_encoders_is_refused_of_decoders() {
     assert_eq!(name(offered.encrypt(work, &long)), "too-long");
     let many = vec!["a".to_owned(); 16];
     assert_eq!(name(offered.encrypt(work, &many)), "too-many-texts");
-    // Keys of an encoder's plan, its calibration, its public model.
+    // An encoder's keys, calibration and public model.
     let encoder = Offered::get();
     encoder.keygen(&work.join("theirs/keys")).unwrap();
     let other = offered.encrypt(&work.join("theirs"), &texts());
@@ -179,7 +179,7 @@ fn what_is_refused_of_encoders_is_refused_of_decoders() {
     options.context.calibration = encoder.path("calibration-fhe.json");
     assert_eq!(name(fhe::run(&options, &|_| {})), "other-model");
     let (plan, _) = fhe::read_plan(&offered.plan()).unwrap();
-    // A plan whose requests have the rows of tokens, which a sigmoid does not need, with keys and a request for it.
+    // A plan whose requests contain the rows of tokens, which a sigmoid does not need, with keys and a request for it.
     let mut softmax = plan.clone();
     softmax.real_rows = true;
     let mut options = offered.options(work);
@@ -188,7 +188,7 @@ fn what_is_refused_of_encoders_is_refused_of_decoders() {
     assert!(refused.to_string().contains("real rows"), "{refused}");
     let public = PublicModel::read(&encoder.path("public"), &plan.public_sha256);
     assert_eq!(name(public), "public-model");
-    // A plan of another release, and one that says what no decoder's says.
+    // A plan of another release, and one that no decoder has.
     let refused = |change: fn(&mut FhePlan)| {
         let mut other = plan.clone();
         change(&mut other);
@@ -198,7 +198,7 @@ fn what_is_refused_of_encoders_is_refused_of_decoders() {
     assert!(matches!(version, PlanFileError::Version { .. }));
     let logits = refused(|plan| plan.logits = Some(2));
     assert!(logits.to_string().contains("answer"), "{logits}");
-    // A plan without it is an encoder's, and its public model is another.
+    // A plan without an answer is an encoder's, and its public model is another.
     let mut encoders = plan.clone();
     encoders.answer = None;
     let path = work.join("encoders.json");

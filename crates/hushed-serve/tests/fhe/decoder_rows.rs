@@ -1,6 +1,5 @@
-//! A decoder that is read at all rows: likelihoods of texts, choices between endings, through files and over a
-//! connection, beside the clear model; what is refused of them; and a decoder that is read at last rows over a
-//! connection.
+//! A decoder read at all rows, compared with the clear model: likelihoods of texts and choices between endings, through
+//! files and over a connection, and what is refused; and a decoder read at last rows over a connection.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +35,7 @@ fn items() -> Vec<Item> {
     ]
 }
 
-/// Logarithms of the probabilities of a text's tokens from the second on, by the model as it was published.
+/// Logarithms of the probabilities of a text's tokens from the second on, by the published model.
 fn clear(model: &Model, text: &str) -> Vec<f64> {
     let ids = model.tokens(text, TooLong::Refuse).unwrap();
     let program = model.program_of_all_rows();
@@ -53,7 +52,7 @@ fn clear(model: &Model, text: &str) -> Vec<f64> {
         .collect()
 }
 
-/// Every likelihood, perplexity and choice, beside the clear model's.
+/// Compares every likelihood, perplexity and choice with the clear model's.
 fn assert_right(model: &Model, answer: &Answer) {
     let texts = Item::texts(&items());
     let scored = answer.scored(&texts).unwrap();
@@ -104,7 +103,7 @@ fn assert_right(model: &Model, answer: &Answer) {
         let apart = apart.fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
         assert!(apart < 0.2, "{apart}");
         let best = expected.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        // The same pick wherever the margin is above what both may be off by.
+        // The same pick wherever the margin exceeds what both may be off by.
         assert!(best - expected[chosen.pick] < 2.0 * apart + 1e-9);
         assert!(chosen.margin >= 0.0);
         assert_eq!(chosen.right, item.label.map(|label| label == chosen.pick));
@@ -124,7 +123,7 @@ fn likelihoods_and_choices_are_those_of_the_clear_model() {
     let (plan, params) = fhe::read_plan(&offered.plan()).unwrap();
     assert_eq!(plan.answer, Some(AnswerRows::Rows));
     assert!(plan.placement.spill_attention && plan.placement.spill_feed_forward);
-    // Two columns a ciphertext, every opening counted.
+    // Two columns per ciphertext, and every opening counted.
     assert_eq!(plan.reply.ciphertexts, plan.width / 2);
     offered.keygen(&work.join("keys")).unwrap();
     encrypt(offered, work, &items()).unwrap();
@@ -151,14 +150,14 @@ fn likelihoods_and_choices_are_those_of_the_clear_model() {
         assert_eq!(answer.rows(index).count(), answer.tokens[index]);
     }
 
-    // Others than those that were encrypted, and the same in another order.
+    // Other texts than those that were encrypted, and the same in another order.
     let mut others = Item::texts(&items());
     others.swap(0, 1);
     assert_eq!(name(answer.scored(&others)), "other-texts");
     let mut fewer = items();
     fewer.pop();
     assert_eq!(name(answer.chosen(&fewer)), "other-texts");
-    // The plan states how the last number errs, and no canary of another length is one.
+    // The plan states the error of the last number, and a canary of another length is refused.
     let mut short = plan.clone();
     short.canary.as_mut().unwrap().embedding.pop();
     assert!(short.check(&params).is_err());
@@ -174,14 +173,14 @@ fn what_cannot_be_chosen_from_is_refused_before_it_is_sent() {
     let work = work.path();
     offered.keygen(&work.join("keys")).unwrap();
     let refused = |item: Item| name(encrypt(offered, work, &[items().remove(0), item]));
-    // "th" and "e" are other tokens together, and an ending has to have some.
+    // "th" and "e" tokenise differently together, and an ending must have tokens.
     assert_eq!(refused(item("th", &["e", "is"], None)), "choices");
     assert_eq!(refused(item("the sea", &[" is", ""], None)), "choices");
     let long = " and a dog is in the sea on it";
     assert_eq!(refused(item("the sea", &[" is", long], None)), "too-long");
     let long = format!("the sea{long}");
     assert_eq!(refused(item(&long, &[" is", " a"], None)), "too-long");
-    // A manifest for last rows has no likelihoods.
+    // A manifest for last rows gives no likelihoods.
     let last = Offered::decoder();
     assert_eq!(name(encrypt(last, work, &items())), "other-answer");
     let encoder = Offered::get();
@@ -194,7 +193,7 @@ fn a_decoder_is_asked_over_a_connection() {
     let work = work.path();
     let model = Model::load(&Offered::decoder().path("model")).unwrap();
 
-    // All rows: likelihoods, and the reply that files give.
+    // All rows: likelihoods, and the same reply as through files.
     let offered = Offered::decoder_rows();
     let server = Running::start(&config(offered, &work.join("rows")));
     let keys = work.join("keys");

@@ -1,5 +1,5 @@
-//! A whole run under encryption through files, on a tiny model and an insecure ring: keys, request, a run that is
-//! killed and goes on, reply, embeddings beside those of the model in the clear; and what is refused on the way.
+//! A whole encrypted run through files, on a tiny model and an insecure ring: keys, request, a run that is killed and
+//! resumed, reply, embeddings compared with the clear model's, and what is refused on the way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use hushed_serve::fhe::{
 };
 use sha2::{Digest, Sha256};
 
-/// Set in a process that is to be killed: the folder that it works in.
+/// Set in a process that will be killed: the folder that it works in.
 const CHILD: &str = "HUSHED_TEST_FHE_CHILD";
 
 fn quiet(_: JobEvent) {}
 
-/// How far a run said that it was.
+/// The progress that a run reported.
 #[derive(Default)]
 struct Told(Mutex<Vec<(f64, f64)>>);
 
@@ -40,7 +40,7 @@ impl Told {
         }
     }
 
-    /// Never back, and to the end.
+    /// Progress never goes back, and reaches the end.
     fn check(&self) {
         let told = self.0.lock().unwrap();
         assert!(told.is_sorted_by_key(|step| step.0), "{told:?}");
@@ -52,7 +52,7 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
     result.err().unwrap().name()
 }
 
-/// Runs in a process of its own, until somebody kills it.
+/// Runs in a separate process until it is killed.
 fn child(work: &Path) {
     let offered = PathBuf::from(std::env::var_os("HUSHED_TEST_FHE_OFFERED").unwrap());
     let options = Offered::at(offered).options(work);
@@ -78,7 +78,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     assert_eq!(sent.tokens.len(), 9);
     assert!(sent.warnings.is_empty());
 
-    // What is put on disk needs a folder: found before any work.
+    // Spilled vectors need a folder; a wrong one is found before any work.
     let mut nowhere = offered.options(work);
     nowhere.files.spill = Some(work.join("request"));
     assert_eq!(name(fhe::run(&nowhere, &quiet)), "file");
@@ -105,7 +105,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     let draft = checkpoint.with_file_name(format!("{}.checkpoint.1-0.draft", sent.id));
     fs::write(&draft, b"half").unwrap();
 
-    // A damaged checkpoint is refused, and not begun anew behind anybody's back.
+    // A damaged checkpoint is refused; the run does not silently start over.
     let options = offered.options(work);
     let mut bad = good.clone();
     let last = bad.len() - 1;
@@ -125,7 +125,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     .unwrap();
     assert_eq!(*resumed.lock().unwrap(), Some(1));
     told.check();
-    // What the first run did is in the plan, and was measured by nobody.
+    // What the first run did is in the plan, but was not measured.
     for step in &report.steps {
         let before = step.site.layer() == Some(0) || step.site.to_string().starts_with("input.");
         assert_eq!(step.seconds.is_none(), before, "{step:?}");
@@ -139,7 +139,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     assert!(!report.done_before && report.request == sent.id);
     assert!(!checkpoint.exists());
 
-    // The same without any interruption, on another number of threads.
+    // The same without interruption, on another number of threads.
     let disk = work.join("disk");
     let mut whole = options.clone();
     whole.context.threads = Some(1);
@@ -164,11 +164,11 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
             .any(|step| step.site.to_string() == "reply")
     );
     assert!(steps.len() > 30 && unplanned.count() < 8);
-    // What a checkpoint had done is not counted again.
+    // What was done before the checkpoint is not counted again.
     let counts = [&report, &uninterrupted].map(|report| report.counts);
     assert!(0 < counts[0].bootstrap && counts[0].bootstrap < counts[1].bootstrap);
     assert!(0 < counts[0].key_switch && counts[0].key_switch < counts[1].key_switch);
-    // What the plan says of the disk is what happens, and nothing is left there.
+    // The disk use is what the plan says, and nothing is left there.
     let spilled = uninterrupted.spilled;
     assert_eq!(spilled.peak, uninterrupted.planned_disk);
     assert!(spilled.peak > 0 && spilled.written == spilled.read);
@@ -179,7 +179,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     let reply = fs::read(work.join("reply")).unwrap();
     assert!(reply == fs::read(work.join("again")).unwrap());
     assert_eq!(reply.len() as u64, report.bytes);
-    // Asked again, it is there, and a checkpoint that was left goes.
+    // Run again, the reply is there, and a left-over checkpoint is removed.
     fs::write(&checkpoint, &good).unwrap();
     assert!(fhe::run(&options, &quiet).unwrap().done_before);
     assert!(!checkpoint.exists());
@@ -194,13 +194,13 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     assert_eq!(stored.decryptions, again.decryptions);
     assert!(again.embeddings == answer.embeddings);
 
-    // A flipped byte of the reply is an error at the client, and another client's keys open nothing.
+    // A flipped byte in the reply is an error at the client, and another client's keys open nothing.
     let mut bad = reply.clone();
     bad[reply.len() / 2] ^= 1;
     fs::write(work.join("reply"), bad).unwrap();
     assert_eq!(name(offered.decrypt(work)), "file-damaged");
     assert_eq!(name(fhe::run(&options, &quiet)), "file-exists");
-    // A reply to another request of the same id.
+    // A reply to another request with the same id.
     fs::write(work.join("reply"), &reply).unwrap();
     let (plan, params) = fhe::read_plan(&offered.plan()).unwrap();
     let keys = stored.hash();
@@ -267,13 +267,13 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
     offered.keygen(&work.join("other")).unwrap();
     let keys = work.join("other/evaluation.keys");
     assert_eq!(run(&|o| o.files.keys = keys.clone()), "other-file");
-    // Another plan: a bound is another.
+    // Another plan: one bound differs.
     let (mut plan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
     plan.input_bound *= 2.0;
     let path = work.join("plan.json");
     fhe::write_plan(&path, &plan).unwrap();
     assert_eq!(run(&|o| o.context.plan = path.clone()), "other-file");
-    // A plan with one rotation more than the keys have.
+    // A plan with one rotation more than the keys cover.
     let (mut plan, params) = fhe::read_plan(&offered.path("plan.json")).unwrap();
     let mut more = plan.key_plan(&params).unwrap();
     more.galois(params.rotation_element(1), 2, 1);
@@ -288,7 +288,7 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
         run(&|o| o.context.calibration = other.clone()),
         "other-model"
     );
-    // Plans of another run, with keys and a request made for them: a key more or less, another reply.
+    // Plans of another run, with keys and a request made for them: one key more or fewer, another reply.
     type Change = fn(&mut FhePlan);
     let changes: [Change; 4] = [
         |p| p.keys.truncate(p.keys.len() - 1),
@@ -306,7 +306,7 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
         let found = run(&|o| offered.by_plan(&plan, &texts(), &at, o));
         assert_eq!(found, "other-model", "{i}");
     }
-    // No folder for the reply: found before the model is, and nothing is left of the attempt.
+    // No folder for the reply: found before the model is read, and nothing of the attempt is left.
     assert_eq!(
         run(&|o| {
             o.files.out = work.join("none/reply");
@@ -366,7 +366,7 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     );
     // A special token inside a text is text.
     assert!(one("[SEP] a").unwrap().tokens[0] > 3);
-    // A bound that only some texts are within is refused whatever the text.
+    // A bound that only some texts keep is refused whatever the text.
     let (mut plan, _): (FhePlan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
     let narrow = work.join("narrow.json");
     plan.input_bound *= 0.999;
@@ -428,11 +428,11 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     }
 }
 
-/// The build test of the server-only binary looks for this: here, with the client's code, it is there.
+/// The build test of the server-only binary looks for this marker; here, with the client's code, it is there.
 #[test]
 fn a_program_with_the_clients_code_can_be_told_by_its_marker() {
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
-    // In parts, so that this test does not leave it there itself.
+    // In parts, so that this test does not put it there itself.
     let marker = ["hushed-serve", "fhe", "owner", "here"].join(" ");
     assert!(
         program
@@ -467,7 +467,7 @@ fn keys_are_listed_taken_in_within_a_quota_and_deleted() {
     assert_eq!(taken.record.owner.as_deref(), Some("ann"));
     assert!(!taken.secret);
     assert!(fs::read(taken.keys()).unwrap() == fs::read(&keys).unwrap());
-    // Once is enough; more is above the quota.
+    // Adding them once is enough; more exceeds the quota.
     assert_eq!(
         store.add(&plan, &keys, "ann", made.bytes).unwrap().record,
         taken.record
@@ -486,7 +486,7 @@ fn keys_are_listed_taken_in_within_a_quota_and_deleted() {
     assert!(!work.join("keys").exists());
 }
 
-/// A classifier through the same files, a batch and one text alone: its logits beside those in the clear, with the
+/// A classifier through the same files, a batch and a single text: its logits compared with the clear ones, with the
 /// names of its classes, and nothing of the width of rows.
 #[test]
 fn a_classifier_is_answered_with_logits() {
@@ -529,7 +529,7 @@ fn a_classifier_is_answered_with_logits() {
 }
 
 /// 4,096 keys of the largest ring are 240 GB: the author of a plan decides what its clients make, and nobody has to
-/// trust them for it.
+/// trust that author with it.
 #[test]
 fn c7_a_plan_that_orders_too_much_is_refused_before_a_key_is_made() {
     let offered = Offered::get();
@@ -571,7 +571,7 @@ fn c7_a_plan_that_orders_too_much_is_refused_before_a_key_is_made() {
     };
     assert_eq!(name(make(&hostile, narrow)), "too-many-keys");
 
-    // What is said before keys are made is what there is afterwards.
+    // What is announced before keys are made is what there is afterwards.
     let order = KeyOrder::read(&offered.plan()).unwrap();
     let exact = KeygenOptions {
         most_keys: order.keys,

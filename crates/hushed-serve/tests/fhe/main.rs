@@ -1,4 +1,4 @@
-//! Runs under encryption. They keep all cores for minutes, in which the deadlines of the tests in `it` would pass.
+//! Encrypted runs. They occupy all cores for minutes, in which the deadlines of the tests in `it` would pass.
 
 #[path = "../common/fhe_server.rs"]
 mod fhe_server;

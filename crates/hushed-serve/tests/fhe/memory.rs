@@ -1,5 +1,5 @@
-//! A whole run under encryption in memory, on a tiny model and an insecure ring: the bytes are those of files, and so
-//! are the guarantees.
+//! A whole encrypted run in memory, on a tiny model and an insecure ring: the bytes are those of files, and so are the
+//! guarantees.
 
 use std::fs;
 use std::io;
@@ -52,7 +52,7 @@ fn a_run_in_memory_gives_the_bytes_of_files() {
     let (mut keys, evaluation) = client(&model);
     let request = encrypt(&model, &mut keys).unwrap();
 
-    // The operator, with the same bytes in files.
+    // The operator's side, with the same bytes in files.
     let mut options = offered.options(work);
     fs::create_dir(work.join("keys")).unwrap();
     fs::write(&options.files.keys, &evaluation).unwrap();
@@ -78,7 +78,7 @@ fn a_run_in_memory_gives_the_bytes_of_files() {
     context.run(&options.files, &|_| {}).unwrap();
     assert!(reply == fs::read(&options.files.out).unwrap());
 
-    // What files are refused for, bytes are.
+    // Bytes are refused for the same reasons as files.
     let nowhere = RunBytes {
         spill: None,
         ..bytes
@@ -119,7 +119,7 @@ fn a_run_in_memory_gives_the_bytes_of_files() {
     let mut strangers = client(&model).0;
     assert_eq!(name(strangers.decrypt(&model, &reply)), "other-file");
 
-    // The same keys in a folder give the same answers: one account of both.
+    // The same keys in a folder give the same answers: both share one implementation.
     let StoredParts { secret, state } = keys.into_stored().unwrap();
     let folder = work.join("keys");
     let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
@@ -137,7 +137,7 @@ fn a_run_in_memory_gives_the_bytes_of_files() {
     assert_eq!(found.decryptions, 2 * answer.decryptions);
 }
 
-/// Where a test stores a state, and whether there is room.
+/// The place where a test stores a state, and whether it is full.
 #[derive(Clone, Default)]
 struct Place(Arc<Mutex<(Vec<Vec<u8>>, bool)>>);
 
@@ -163,8 +163,8 @@ impl Place {
     }
 }
 
-/// Nothing is decrypted whose count was not saved before, and a canary that is not right retires keys for as long as
-/// they are stored.
+/// Nothing is decrypted before its count is saved, and a canary that is not right retires keys for as long as they are
+/// stored.
 #[test]
 fn stored_keys_keep_count_and_retirement() {
     let offered = Offered::get();
@@ -211,7 +211,7 @@ fn stored_keys_keep_count_and_retirement() {
     let answer = keys.decrypt(&model, &reply).unwrap();
     assert_eq!(name(answer.check_canary()), "canary");
     assert!(before != place.last());
-    // What was saved before the decryption says already that the keys are retired.
+    // The state saved before the decryption already says that the keys are retired.
     assert_eq!(place.0.lock().unwrap().0.len(), 2);
     assert_eq!(name(encrypt(&model, &mut keys)), "keys-retired");
     drop(keys);
@@ -219,12 +219,12 @@ fn stored_keys_keep_count_and_retirement() {
     assert!(again.record().is_retired());
     assert_eq!(again.record().decryptions, answer.decryptions);
     assert_eq!(name(encrypt(&model, &mut again)), "keys-retired");
-    // The same reply can be read again, and counts.
+    // The same reply can be read again, and is counted.
     let twice = again.decrypt(&model, &reply).unwrap();
     assert_eq!(twice.decryptions, 2 * answer.decryptions);
     assert!(twice.embeddings == answer.embeddings);
 
-    // Bytes that are none of these keys.
+    // Bytes that do not belong to these keys.
     assert_eq!(name(restore(b"{}")), "record-damaged");
     let mut later: serde_json::Value = serde_json::from_slice(&state).unwrap();
     later["version"] = 2.into();

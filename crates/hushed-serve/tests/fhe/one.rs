@@ -1,5 +1,5 @@
-//! One text alone in packed rows, through files and over a connection: answered as in the clear, a run that goes on
-//! from a checkpoint, and what is refused on the way.
+//! A single text in packed rows, through files and over a connection: answered as in the clear, a run resumed from a
+//! checkpoint, and what is refused on the way.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn a_text_is_answered_and_a_resumed_run_has_the_same_bytes() {
     }
 }
 
-/// Plan and keys belong together, whatever the layout.
+/// Plan and keys must match, whatever the layout.
 #[test]
 fn keys_of_a_batch_are_refused() {
     let (one, batch) = (Offered::one(), Offered::get());

@@ -1,6 +1,6 @@
-//! Runs under encryption over a connection, on a tiny model and an insecure ring: sent, interrupted, run, killed,
-//! fetched, opened; and what is refused on the way. What a client that does not follow the protocol meets is tested
-//! beside the client's session.
+//! Encrypted runs over a connection, on a tiny model and an insecure ring: sent, interrupted, run, killed, fetched,
+//! opened; and what is refused on the way. Clients that do not follow the protocol are tested beside the client's
+//! session.
 
 use crate::fhe_server;
 use std::fs;
@@ -23,7 +23,7 @@ use hushed_serve::{
     Token, TooLong,
 };
 
-/// Set in a process that is to be killed: the folder that its server works in.
+/// Set in a process that will be killed: the folder that its server works in.
 const CHILD: &str = "HUSHED_TEST_REMOTE_CHILD";
 
 fn quiet(_: RemoteEvent) {}
@@ -32,7 +32,7 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
     result.err().unwrap().name()
 }
 
-/// Keeps the request of a job for [`reply_through_files`]: once its reply is opened it is gone.
+/// Keeps the request of a job for [`reply_through_files`], as it is gone once its reply is opened.
 fn keep_request(work: &Path, keys: &Path, job: &str) {
     let again = work.join("again");
     fs::create_dir(&again).unwrap();
@@ -65,7 +65,7 @@ fn texts_go_out_and_answers_come_back() {
         make_keys: made,
         ..server.remote(keys.clone())
     });
-    // Left by a call that was ended while it made keys.
+    // Left by a call that ended while making keys.
     fs::write(keys.join("secret.key"), b"half").unwrap();
     fs::write(keys.join("evaluation.keys.0.draft"), b"half").unwrap();
     let mut sent = 0;
@@ -77,7 +77,7 @@ fn texts_go_out_and_answers_come_back() {
     let job = job.unwrap();
     assert_eq!(sent, 2);
     assert!(!keys.join("evaluation.keys.0.draft").exists());
-    // The same again, from another process: it is the same job, and nothing is sent.
+    // The same again from another process is the same job, and nothing is sent.
     let mut events = Vec::new();
     let other = Remote::new(server.remote(keys.clone()));
     let again = other.submit(&texts(), &mut |event| events.push(event));
@@ -114,7 +114,7 @@ fn texts_go_out_and_answers_come_back() {
     let reply = fs::read(keys.join(format!("jobs/{id}.reply"))).unwrap();
     assert!(reply == reply_through_files(offered, work, &keys));
 
-    // A reply that is here is not asked about: by then the server could learn something of what was decrypted.
+    // The server is not asked about a reply that is here: by then it could learn something of what was decrypted.
     let mut nowhere = server.remote(keys.clone());
     nowhere.connection.server = "127.0.0.1:1".to_owned();
     let done = Remote::new(nowhere).status(&job).unwrap();
@@ -126,13 +126,13 @@ fn texts_go_out_and_answers_come_back() {
     remote.forget(&job).unwrap();
     assert_eq!(name(remote.find(&id)), "no-such-job");
     assert_eq!(fs::read_dir(keys.join("jobs")).unwrap().count(), 1);
-    // The request went when its run was done.
+    // The request was removed when its run was done.
     let requests = work.join("store/owners/anyone/requests");
     assert_eq!(fs::read_dir(requests).unwrap().count(), 0);
 }
 
-/// Passes bytes on until so many have come from the client, then breaks the connection; the last number holds for all
-/// later ones.
+/// Relays until this many bytes have come from the client, then breaks the connection; the last number holds for all
+/// later connections.
 fn break_after(server: SocketAddr, limits: &'static [usize]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -192,7 +192,7 @@ fn an_upload_that_breaks_goes_on_where_it_was() {
     });
     let job = job.unwrap();
     assert_eq!(lost, 2);
-    // What a later session began with.
+    // Where later sessions began.
     let starts: Vec<u64> = from
         .windows(2)
         .filter_map(|pair| match pair {
@@ -210,7 +210,7 @@ fn an_upload_that_breaks_goes_on_where_it_was() {
     assert_eq!(fs::read_dir(uploads).unwrap().count(), 0);
 }
 
-/// A server in a process of its own, until somebody kills it.
+/// Runs a server in a separate process until it is killed.
 fn child(work: &Path) {
     let folder = PathBuf::from(std::env::var_os("HUSHED_TEST_FHE_OFFERED").unwrap());
     let server = FheServer::bind(&config(&Offered::at(folder), work)).unwrap();
@@ -271,7 +271,7 @@ fn a_server_that_was_killed_goes_on_with_the_same_bytes() {
     killed.wait().unwrap();
     assert!(!folder.join("reply").exists());
 
-    // Stopped after another layer, if it does not end before, and started again.
+    // Stopped after another layer, unless it ends earlier, and started again.
     let config = config(offered, work);
     drop(Running::start(&config));
     let server = Running::start(&config);
@@ -285,7 +285,7 @@ fn a_server_that_was_killed_goes_on_with_the_same_bytes() {
     assert!(!folder.join("checkpoints").exists());
 }
 
-/// A server of the offered model whose plan states another answer to the canary: every answer to it is wrong.
+/// A server of the offered model whose plan states another answer to the canary, so every answer to it is wrong.
 fn with_wrong_canary(offered: &Offered, work: &Path) -> FheServerConfig {
     let (mut plan, _) = fhe::read_plan(&offered.plan()).unwrap();
     let canary = plan.canary.as_mut().unwrap();
@@ -316,7 +316,7 @@ fn what_is_asked_later_does_not_depend_on_what_was_opened() {
     });
     let other = other.unwrap();
     assert!(other != job && !again);
-    // A reply that is damaged is found to be so before it is opened: that job stays what it is.
+    // A damaged reply is detected before it is opened, so that job stays what it is.
     let damaged = keys.join(format!("jobs/{other}.reply"));
     fs::write(
         &damaged,
@@ -326,7 +326,7 @@ fn what_is_asked_later_does_not_depend_on_what_was_opened() {
     assert!(remote.collect(&other, &mut quiet).is_err());
     assert!(!damaged.exists());
     assert_eq!(remote.submit(texts, &mut quiet).unwrap(), other);
-    // The first is opened from what is here, without the server.
+    // The first is opened from the local copy, without the server.
     drop(server);
     let found = remote.find(&job.to_string()).unwrap();
     let answer = remote.collect(&found, &mut quiet).unwrap();
@@ -335,8 +335,8 @@ fn what_is_asked_later_does_not_depend_on_what_was_opened() {
     assert!(!reply.exists());
 }
 
-/// Whether a client comes back after a wrong answer is a bit of the secret key for a server that makes answers wrong on
-/// purpose.
+/// For a server that makes answers wrong on purpose, whether a client comes back after a wrong one is a bit of the
+/// secret key.
 #[test]
 fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     let offered = Offered::get();
@@ -352,7 +352,7 @@ fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     let opened = remote.collect(&job, &mut quiet).unwrap();
     assert!(!opened.canary.unwrap().is_good());
 
-    // Whatever is asked for, in another process too: nobody even connects. What waits is not sent again either.
+    // Whatever is asked for, in another process too, nobody even connects. What waits is not sent again either.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     nobody.set_nonblocking(true).unwrap();
     let mut elsewhere = server.remote(keys.clone());
@@ -381,7 +381,7 @@ fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
         &mut |_, _| {},
     );
     assert_eq!(name(encrypted), "keys-retired");
-    // Opening again what is here says the same, and what was sent before can still be fetched.
+    // Opening the local reply again gives the same result, and what was sent before can still be fetched.
     assert!(
         !remote
             .collect(&job, &mut quiet)
@@ -393,7 +393,7 @@ fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     remote.collect(&waiting, &mut quiet).unwrap();
     assert_eq!(KeyRecord::read(&keys).unwrap().not_right.len(), 2);
 
-    // A person decides: other keys, and the old ones still open what was sent under them.
+    // A person decides: new keys, and the old ones still open what was sent under them.
     let mut options = server.remote(keys.clone());
     options.replace_retired = true;
     let decided = Remote::new(options);
@@ -410,11 +410,11 @@ fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     let job = old.find(&job.to_string()).unwrap();
     assert_eq!(old.collect(&job, &mut quiet).unwrap().embeddings.len(), 1);
     assert_eq!(name(old.submit(texts, &mut quiet)), "keys-retired");
-    // Without a reason it does nothing: it is nothing that a script can leave in.
+    // Without a reason it is refused, so that a script cannot leave it in.
     assert_eq!(name(decided.submit(texts, &mut quiet)), "keys-retired");
 }
 
-/// An opening that did not come to its end: the next one settles it.
+/// An opening that was interrupted is settled by the next one.
 #[test]
 fn c5_an_opening_that_was_interrupted_is_settled_by_the_next() {
     let offered = Offered::get();
@@ -425,7 +425,7 @@ fn c5_an_opening_that_was_interrupted_is_settled_by_the_next() {
     let remote = Remote::new(server.remote(keys.clone()));
     let texts = &texts()[..1];
     let job = remote.submit(texts, &mut quiet).unwrap();
-    // The secret key cannot be read at this moment, which is found after the record was written.
+    // The secret key cannot be read at this moment, which shows after the record was written.
     let (secret, away) = (keys.join("secret.key"), keys.join("away"));
     fs::rename(&secret, &away).unwrap();
     assert_eq!(name(remote.collect(&job, &mut quiet)), "file");
@@ -436,7 +436,7 @@ fn c5_an_opening_that_was_interrupted_is_settled_by_the_next() {
     remote.submit(texts, &mut quiet).unwrap();
 }
 
-/// A server that sends a good reply after one whose opening went wrong would have its answer in whether the client goes
+/// A server that sends a good reply after one whose opening failed would learn the result from whether the client goes
 /// on.
 #[test]
 fn c5_another_reply_does_not_bring_keys_back() {
@@ -473,7 +473,7 @@ fn c5_another_reply_does_not_bring_keys_back() {
     let open = |path: &Path| fhe::decrypt(&offered.plan(), &public, &keys, path);
     assert_eq!(name(open(&better)), "keys-retired");
     assert_eq!(KeyRecord::read(&keys).unwrap(), before);
-    // The reply itself settles it, and no other does.
+    // Only the reply itself settles it.
     open(&reply(other)).unwrap();
     assert!(KeyRecord::read(&keys).unwrap().is_retired());
     assert!(open(&reply(job)).unwrap().canary.unwrap().is_good());
@@ -486,25 +486,25 @@ fn what_does_not_fit_is_refused() {
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
     let server = Running::start(&config(&both[0], work));
-    // One server at a time has a store.
+    // A store is used by one server at a time.
     assert_eq!(name(FheServer::bind(&config(&both[0], work))), "file");
     let keys = work.join("keys");
     let remote = Remote::new(server.remote(keys.clone()));
     remote.agree(&mut quiet).unwrap();
-    // What the server may learn is the client's to refuse.
+    // The client can refuse what the server may learn.
     let mut options = server.remote(keys.clone());
     options.lengths = Some("private");
     let refused = Remote::new(options).submit(&texts(), &mut quiet);
     assert_eq!(name(refused), "other-lengths");
-    // A plan that was given, and is not the server's.
+    // A given plan that is not the server's.
     let mut options = server.remote(work.join("others"));
     options.plan = Some(both[1].plan());
     assert_eq!(name(Remote::new(options).agree(&mut quiet)), "other-plan");
-    // Another plan at the server than the one that was kept.
+    // The server has another plan than the one that was kept.
     let other = Running::start(&config(&both[1], &work.join("other")));
     let changed = Remote::new(other.remote(keys.clone()));
     assert_eq!(name(changed.agree(&mut quiet)), "other-plan");
-    // A public model that is not the plan's.
+    // A public model that does not belong to the plan.
     let path = work.join("public");
     let mut bytes = fs::read(both[0].path("public")).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -568,7 +568,7 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
     );
     let ann = remote(Some("the-token-of-ann"));
     let job = ann.submit(&texts()[..2], &mut quiet).unwrap();
-    // With all that ann knows, bob does not see her job.
+    // Even knowing all that ann knows, bob does not see her job.
     let bob = remote(Some("the-token-of-bob"));
     assert_eq!(name(bob.collect(&job, &mut quiet)), "job-gone");
     assert_eq!(ann.collect(&job, &mut quiet).unwrap().embeddings.len(), 2);
@@ -579,7 +579,7 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
     assert_eq!(owners.len(), 1);
     assert!(!owners[0].to_string_lossy().contains("ann"));
 
-    // The server's operator keeps nothing any more.
+    // The server's operator no longer keeps anything.
     drop(server);
     config.keep = Duration::ZERO;
     let server = Running::start(&config);
@@ -595,7 +595,7 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
     assert_eq!(name(ann.collect(&job, &mut quiet)), "job-gone");
 }
 
-/// Model, calibration and plan are read when the server starts, and by no job.
+/// Model, calibration and plan are read when the server starts, and not by any job.
 #[test]
 fn a_second_job_does_not_read_the_model_folder_again() {
     let operator = tempfile::tempdir().unwrap();
@@ -636,7 +636,7 @@ fn f8_batches_count_as_their_places_over_restarts() {
     let server = Running::start(&config);
     let remote = Remote::new(server.remote(work.join("keys")));
     let job = remote.submit(&texts()[..1], &mut quiet).unwrap();
-    // The same job again is no more texts.
+    // The same job again does not count as more texts.
     assert_eq!(remote.submit(&texts()[..1], &mut quiet).unwrap(), job);
     assert_eq!(
         remote.collect(&job, &mut quiet).unwrap().embeddings.len(),

@@ -1,4 +1,4 @@
-//! Text continued with products that were made ahead of its passes.
+//! Text continued with products made ahead of its passes.
 
 use hushed_model::Model;
 use hushed_model::testing::{tiny_folder, tiny_generator, tiny_golden};
@@ -25,8 +25,8 @@ fn bytes(token: &Generated) -> u64 {
     token.cost.stats.bytes_sent + token.cost.stats.bytes_received
 }
 
-/// The text of the clear model, from fewer bytes a token, whether weights are held, held transformed or read in every
-/// pass; what is made ahead is as much as was asked for, and of a session.
+/// The text is the clear model's, with fewer bytes per token, whether weights are held, held transformed or read in
+/// every pass. As much is made ahead as was asked for, and it belongs to a session.
 #[test]
 fn a_text_goes_on_with_products_made_ahead() {
     let tiny = start(|config| {
@@ -50,17 +50,17 @@ fn a_text_goes_on_with_products_made_ahead() {
         let tokens: Vec<Generated> = generation.by_ref().collect::<Result<_, _>>().unwrap();
         let made = generation.made_ahead();
         assert_greedy_of(&model, &ids(&tokens));
-        // Five later passes: three, and then the two that are left.
+        // Five later passes: three, and then the remaining two.
         assert_eq!((tokens.len(), made.passes), (6, 5));
         assert!(made.cost.stats.bytes_sent > 0 && made.cost.stats.bytes_received > 0);
-        // The fourth one's cost is of its pass alone.
+        // The fourth token's cost is that of its pass alone.
         for token in &tokens[1..] {
             assert!(bytes(token) < bytes(&plain[1]) - 10_000);
         }
         assert_eq!(client.passes_ahead(), 0);
         assert_eq!(client.texts_left(), 1000 - 3 - 6);
 
-        // What a text leaves, another one takes.
+        // What one text leaves unused, another uses.
         let mut generation = client.generate(PROMPT, &with(3, 4)).unwrap();
         generation.next().unwrap().unwrap();
         drop(generation);
@@ -74,8 +74,8 @@ fn a_text_goes_on_with_products_made_ahead() {
     }
 }
 
-/// With a public table and padding: products are made on the text's terms, and what is left of them serves a text on
-/// others, which sends more.
+/// With a public table and padding: products are made on the text's terms, and those left over serve a text on other
+/// terms, which sends more.
 #[test]
 fn products_are_made_on_the_terms_of_their_text() {
     let server = start(|config| {
@@ -103,7 +103,7 @@ fn products_are_made_on_the_terms_of_their_text() {
     let sum = |made: Made| made.cost.stats.bytes_sent + made.cost.stats.bytes_received;
     assert!(sum(public.0) < sum(private.0));
     assert!(sum(private.0) < sum(padded.0));
-    // The masked one-hot row, with its header, and that of the position.
+    // The masked one-hot row, with its header, and the one of the position.
     let vocabulary = tiny_generator().public.config.vocabulary as u64;
     assert!(private.1 > public.1 + 6 * vocabulary);
     assert!(padded.1 > private.1);
@@ -118,7 +118,7 @@ fn products_are_made_on_the_terms_of_their_text() {
     assert!(other.1 > private.1 + 10_000);
     client.close().unwrap();
 
-    // A server whose table is private: nothing is sent.
+    // A server whose table is private; nothing is sent.
     let server = start(|config| config.max_ahead = 4);
     let mut client = server.connect().unwrap();
     let sent = client.stats().bytes_sent;
@@ -128,7 +128,7 @@ fn products_are_made_on_the_terms_of_their_text() {
     client.close().unwrap();
 }
 
-/// A server that makes none, and one that makes few.
+/// A server that makes none ahead, and one that makes few.
 #[test]
 fn a_server_makes_as_much_ahead_as_its_operator_allows() {
     let server = start(|_| ());
@@ -153,7 +153,7 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
     let mut client = server.connect().unwrap();
     let made = [9, 1].map(|passes| client.make_ahead(passes, PLAIN).unwrap().passes);
     assert_eq!((made, client.passes_ahead()), ([2, 0], 2));
-    // The first token of a text is one too many, and so are more products.
+    // The first token of a text is one too many, and so are further products.
     assert_eq!(client.texts_left(), 0);
     let refused = client.generate(PROMPT, &options(2)).err().unwrap();
     assert_eq!(refused.name(), "too-many-texts");
@@ -172,7 +172,7 @@ fn a_server_makes_as_much_ahead_as_its_operator_allows() {
     assert_eq!(client.make_ahead(1, PLAIN).unwrap().passes, 1);
     client.close().unwrap();
 
-    // A model that has no later passes.
+    // A model without later passes.
     let folder = tempfile::tempdir().unwrap();
     tiny_folder(folder.path()).unwrap();
     let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));

@@ -1,4 +1,4 @@
-//! Every decoder of foreign bytes on seeds and seeded mutations of them, and the edges by hand.
+//! Every decoder of foreign bytes, on seeds and seeded mutations of them, with edge cases by hand.
 
 use hushed_model::testing::{mutations, tiny_folder};
 use hushed_mpc::Answers;
@@ -73,7 +73,7 @@ fn next(ahead: bool) -> Request {
     })
 }
 
-/// The next row and its drafts, after some that were wrong.
+/// The next row and its drafts, after some drafts that were wrong.
 fn drafts(rows: u32, dropped: u16) -> Request {
     Request::Next(Next {
         begins: false,
@@ -351,7 +351,7 @@ fn impossible_fields_are_refused() {
     let flags = WireFault::Undefined { field: "flags" };
     assert_eq!(fault(&|b| b[70] = 4), Some(flags));
     let token = Some(WireFault::Undefined { field: "token" });
-    // A token of no bytes, of too many, of other characters than visible ones.
+    // A token of no bytes, of too many, and of characters that are not visible.
     assert_eq!(fault(&|b| b[103] = 0), token);
     assert_eq!(fault(&|b| b[104] = 2), token);
     assert_eq!(fault(&|b| b[105] = b' '), token);
@@ -381,13 +381,13 @@ fn impossible_fields_are_refused() {
     assert_eq!(decode(&bytes), undefined("flags"));
     let later = next(true);
     assert_eq!(decode(&later.encode()), Ok(later));
-    // Of a pass that begins a text, or has two rows, nothing was made ahead.
+    // Nothing is made ahead for a pass that begins a text or has two rows.
     for (at, byte) in [(1, 1 | 4 | 32), (2, 2)] {
         let mut bytes = next(true).encode();
         bytes[at] = byte;
         assert_eq!(decode(&bytes), undefined("flags"));
     }
-    // Drafts are of later passes, few, and no more are dropped than there may have been.
+    // Drafts belong to later passes and are few, and no more may be dropped than there were.
     let most = u32::from(MAX_DRAFTS);
     for (rows, dropped) in [(1, 0), (5, 3), (1 + most, MAX_DRAFTS)] {
         let pass = drafts(rows, dropped);
@@ -479,7 +479,7 @@ fn mutated_files_of_tokens() {
 
 #[test]
 fn mutated_tables() {
-    // Five rows of three, as the body has it; the second is out of range.
+    // Five rows of three, as in the fuzz body; the second is out of range.
     let table: Vec<u8> = (0..15i32).flat_map(|i| (i << 24).to_le_bytes()).collect();
     let corpus = [table, vec![0x7f; 60], vec![0; 61], Vec::new()];
     mutations(&corpus, 10_000, 4, fuzz::table);
@@ -521,7 +521,7 @@ fn bundles() {
     // A name that no model has.
     assert!(matches!(with(&|b| b[33] = b'0'), ServeError::Model(_)));
 
-    // Around the tokenizer's bulk, where the structure is.
+    // Around the bulk of the tokenizer, where the structure is.
     let head = bundle.bytes()[..400].to_vec();
     mutations(&[head, bundle.bytes().to_vec()], 10_000, 2, fuzz::bundle);
 }

@@ -18,8 +18,8 @@ fn with(draft: u16, max_tokens: usize) -> GenerateOptions {
     }
 }
 
-/// A text by these guesses, what became of them, and how many texts it counted as. What it says that it has sent adds
-/// up to what the session has.
+/// Generates a text with these guesses; returns it, what became of the drafts, and how many texts it counted as. Checks
+/// that what it says it has sent adds up to what the session has sent.
 fn guessed(
     client: &mut Client,
     options: &GenerateOptions,
@@ -36,7 +36,7 @@ fn guessed(
     drop(generation);
     let counted = before - client.texts_left();
     let sum = |of: fn(&Sent) -> usize| sent.iter().map(of).sum::<usize>();
-    // `texts_left` is of rows, which count as more than a text each where more is opened.
+    // `texts_left` counts rows, each of which counts as several texts if more is opened.
     let charge = client.answers().charge(client.public().config.vocabulary);
     assert_eq!(sum(|sent| sent.counted), counted * charge.max(1));
     let passes = sent.iter().filter(|sent| sent.work != Work::Ahead);
@@ -52,7 +52,7 @@ fn guessed(
     (tokens, drafted, counted)
 }
 
-/// What the clear model says next: right wherever it is sure.
+/// Guesses what the clear model says next: right wherever it is sure.
 fn oracle(model: &Model) -> impl FnMut(&[u32], usize) -> Vec<u32> + Send {
     let model = model.clone();
     move |ids, most| {
@@ -90,7 +90,7 @@ fn a_text_goes_on_with_drafts() {
                 "{drafted:?}"
             );
             assert_eq!(counted, drafted.passes + drafted.drafts);
-            // One token of a pass has its cost.
+            // One token per pass carries its cost.
             let passes = found.iter().filter(|t| t.cost.stats.bytes_sent > 0);
             assert_eq!(passes.count(), drafted.passes);
 
@@ -114,9 +114,9 @@ fn a_text_goes_on_with_drafts() {
                 "{drafted:?}"
             );
         }
-        // By what occurred before.
+        // Guessed from what occurred before.
         assert_greedy_of(&model, &ids(&all(&mut client, &with(4, 12))));
-        // Ids that are no tokens are no drafts.
+        // Ids that are no tokens do not count as drafts.
         let none = |_: &[u32], _| vec![u32::MAX; 3];
         let (found, drafted, counted) = guessed(&mut client, &with(3, 4), none);
         assert_eq!((drafted.drafts, counted), (0, found.len()));
@@ -124,7 +124,7 @@ fn a_text_goes_on_with_drafts() {
     }
 }
 
-/// Where the operator opens the likeliest three, each row of a pass gives them and counts as three texts.
+/// If the operator opens the likeliest three, each row of a pass gives them and counts as three texts.
 #[test]
 fn drafts_have_the_likeliest_ids_too() {
     let server = start(|config| {
@@ -138,7 +138,7 @@ fn drafts_have_the_likeliest_ids_too() {
     let (found, drafted, _) = guessed(&mut client, &with(3, 8), oracle(&model));
     assert_greedy_of(&model, &ids(&found));
     assert!(drafted.right > 0, "{drafted:?}");
-    // `texts_left` is of rows, three texts each.
+    // `texts_left` counts rows, three texts each.
     assert_eq!(
         before - client.texts_left(),
         drafted.passes + drafted.drafts
@@ -169,7 +169,7 @@ fn drafts_have_the_likeliest_ids_too() {
     client.close().unwrap();
 }
 
-/// Rows take products made ahead, one each, on any terms of a text; what a text leaves another one takes.
+/// Each row uses products made ahead, one each, on any terms of a text; what one text leaves unused, another uses.
 #[test]
 fn drafts_take_products_made_ahead() {
     let server = start(|config| {
@@ -197,14 +197,14 @@ fn drafts_take_products_made_ahead() {
         let (drafted, made) = (generation.drafted(), generation.made_ahead());
         assert_greedy_of(&model, &ids(&found));
         assert!(drafted.right > 0 && made.passes > 0, "{drafted:?} {made:?}");
-        // The second pass had several rows, and sent less than one row that was not made ahead.
+        // The second pass had several rows and sent less than one row without products made ahead.
         assert!(drafted.drafts >= drafted.passes - 1);
         assert!(bytes(&found[1]) < bytes(&plain[1]), "{drafted:?}");
     }
     client.close().unwrap();
 }
 
-/// Behind a public prefix, which what occurred before is looked for in where the client has it.
+/// Behind a public prefix, in which earlier occurrences are looked for too if the client has it.
 #[test]
 fn what_a_public_prefix_says_is_guessed() {
     let files = tempfile::tempdir().unwrap();
@@ -243,8 +243,8 @@ fn what_a_public_prefix_says_is_guessed() {
     client.close().unwrap();
 }
 
-/// Noise and penalties are of the row: the text is the one without drafts. Roundings decide where two logits with their
-/// noise nearly tie.
+/// Noise and penalties depend on the row, so the text is the one without drafts. Rounding decides where two logits with
+/// their noise nearly tie.
 #[test]
 fn draws_and_penalties_are_those_without_drafts() {
     let server = start(|config| config.max_drafts = 3);
@@ -276,7 +276,7 @@ fn draws_and_penalties_are_those_without_drafts() {
     client.close().unwrap();
 }
 
-/// A text ends within a pass, and the session goes on.
+/// A text ends within a pass, and the session continues.
 #[test]
 fn a_text_ends_in_the_middle_of_a_pass() {
     let server = start(|config| config.max_drafts = 3);
@@ -313,7 +313,7 @@ fn a_text_ends_in_the_middle_of_a_pass() {
     client.close().unwrap();
 }
 
-/// Drafts take what the answer does not need of the session's texts.
+/// Drafts use only those of the session's texts that the answer does not need.
 #[test]
 fn drafts_leave_texts_for_the_answer() {
     let server = start(|config| {
@@ -348,7 +348,7 @@ fn a_server_takes_as_many_drafts_as_its_operator_allows() {
     });
     let mut client = server.connect().unwrap();
     let (mut asked, sent) = (0, client.stats().bytes_sent);
-    // The number of passes tells where the text ends.
+    // The number of passes reveals where the text ends.
     let hidden = GenerateOptions {
         pad_output: true,
         ..with(1, 2)
@@ -367,7 +367,7 @@ fn a_server_takes_as_many_drafts_as_its_operator_allows() {
     assert_eq!(asked, 2);
     client.close().unwrap();
 
-    // A model that has no later passes.
+    // A model without later passes.
     let folder = tempfile::tempdir().unwrap();
     tiny_folder(folder.path()).unwrap();
     let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));

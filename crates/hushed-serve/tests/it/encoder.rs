@@ -85,7 +85,7 @@ fn a_raised_flag_ends_a_call_at_its_next_step() {
     };
     let error = encoder.encode(&TEXTS, pairs(), watch).err().unwrap();
     assert_eq!((error.name(), *steps.lock().unwrap()), ("stopped", 1));
-    // Raised before it begins: nothing is run, and the next call has a session of its own.
+    // Raised before the call begins: nothing is run, and the next call opens its own session.
     let raised = Watch {
         stop,
         ..Watch::default()
@@ -122,7 +122,7 @@ fn further_sessions_are_with_the_model_of_the_first() {
         Bundle::from_folder(&model).unwrap().hash()
     );
     assert!(encoder.facts().prompts.is_empty() && encoder.facts().pools_prompts);
-    // The same server asked for another bundle: what a later session would insist on.
+    // The same server, asked for another bundle: what a later session would insist on.
     config.bundle = Some(BundlePin::Hash(hushed_serve::Digest([7; 32])));
     assert_eq!(Encoder::open(config).err().unwrap().name(), "other-bundle");
 }

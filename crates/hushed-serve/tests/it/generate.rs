@@ -42,7 +42,7 @@ pub fn ids(tokens: &[Generated]) -> Vec<u32> {
     tokens.iter().map(|token| token.id).collect()
 }
 
-/// Greedily, token by token, as the clear model goes on from the same text: where it is sure, the same.
+/// Greedily, token by token, as the clear model continues the same text: the same tokens wherever it is sure.
 fn assert_greedy(tokens: &[u32]) {
     assert_greedy_of(&tiny_generator(), tokens);
 }
@@ -54,7 +54,7 @@ pub fn assert_greedy_of(model: &Model, tokens: &[u32]) {
 
 pub fn assert_greedy_after(model: &Model, mut text: Vec<u32>, tokens: &[u32]) {
     // The committed decoder's first norms have rows that are small for the usual format, which is off by a hundredth of
-    // them there, and logits by up to 0.05 each.
+    // them there, and by up to 0.05 per logit.
     let small = |(_, norm): (_, &hushed_model::Norm)| norm.kind == NormKind::RmsNorm;
     let within = if model.program().norms().any(small) {
         0.2
@@ -95,7 +95,7 @@ fn a_text_goes_on_as_the_clear_model_says() {
     // The first pass is over the whole prompt, the others over one row.
     assert!(tokens[0].cost.stats.bytes_sent > 0);
 
-    // Padded prompts give the same; another text in the same session begins anew.
+    // Padded prompts give the same; another text in the same session starts afresh.
     let padded = GenerateOptions {
         bucket: Some(16),
         ..options(5)
@@ -105,7 +105,7 @@ fn a_text_goes_on_as_the_clear_model_says() {
     let again: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
     assert_greedy(&ids(&again));
 
-    // Dropped in the middle, the session goes on.
+    // Dropped in the middle, it leaves the session usable.
     drop(
         client
             .generate(PROMPT, &options(4))
@@ -118,7 +118,7 @@ fn a_text_goes_on_as_the_clear_model_says() {
     client.close().unwrap();
 }
 
-/// Rotary positions, shared keys and values, gates: padded prompts are padded in front, where no place is counted from.
+/// Rotary positions, shared keys and values, gates: prompts are padded in front, from where no position is counted.
 #[test]
 fn a_decoder_with_relative_positions_goes_on_as_well() {
     let folder = tiny_golden("llama");
@@ -196,7 +196,7 @@ fn a_text_goes_on_behind_a_public_prefix() {
         }
         client.close().unwrap();
     }
-    // None at the server; and what no server begins with.
+    // No prefix at the server, and a prefix that no server has.
     let mut client = start(|_| ()).connect().unwrap();
     let expected = GenerateOptions {
         public_prefix: Some(text.to_owned()),
@@ -226,7 +226,7 @@ fn a_text_goes_on_behind_a_public_prefix() {
     assert_eq!(refused(b"a", &missing), Category::Local);
 }
 
-/// A model whose activations its formats do not hold is not served, though its weights are in range.
+/// A model whose activations do not fit its formats is not served, though its weights are in range.
 #[test]
 fn activations_without_formats_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -277,11 +277,11 @@ fn biases_and_penalties_are_the_clients_own() {
         let sent: u64 = tokens.iter().map(|token| token.cost.stats.bytes_sent).sum();
         (ids(&tokens), sent)
     };
-    // Both the first of their session, which has as many correlations left.
+    // Each is the first of its session, with as many correlations left.
     let first = |penalties| bytes(&mut server.connect().unwrap(), penalties);
     let (plain, sent) = first(Penalties::default());
 
-    // No other token.
+    // A bias that leaves no other token.
     let only = Penalties {
         logit_bias: BTreeMap::from([(5, 100.0)]),
         ..Penalties::default()
@@ -343,7 +343,7 @@ fn biases_and_penalties_are_the_clients_own() {
     client.close().unwrap();
 }
 
-/// With padded output the server sees as many passes as were asked for, wherever the text ends.
+/// With padded output the server sees the requested number of passes, wherever the text ends.
 #[test]
 fn the_end_of_a_text_can_be_hidden() {
     let server = start(|c| c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned()));
@@ -367,7 +367,7 @@ fn the_end_of_a_text_can_be_hidden() {
     assert!(metrics.contains("hushed_texts_total 8"), "{metrics}");
 }
 
-/// A pass behind the tokens that are handed out fails: who stops reading is told that the session is over.
+/// A pass beyond the tokens handed out fails: a caller that stops reading is told that the session is over.
 #[test]
 fn a_failure_behind_good_tokens_is_told() {
     let server = start(|c| c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned()));
@@ -392,7 +392,7 @@ fn a_failure_behind_good_tokens_is_told() {
     });
 }
 
-/// With the table at the client, padded or not; and with memory for transformed weights, whatever the limits are.
+/// With the table at the client, padded or not, and with memory for transformed weights, whatever the limits are.
 #[test]
 fn public_tables_and_held_weights() {
     let server = start(|c| {
@@ -412,8 +412,8 @@ fn public_tables_and_held_weights() {
     client.close().unwrap();
 }
 
-/// A server that may not hold its weights reads them in every pass. When the file is no longer as it was, sessions end
-/// and the server does not.
+/// A server that may not hold its weights reads them in every pass. If the file changes, sessions end and the server
+/// does not.
 #[test]
 fn weights_are_read_from_disk_where_memory_is_short() {
     let folder = tempfile::tempdir().unwrap();
@@ -470,7 +470,7 @@ fn weights_are_read_from_disk_where_memory_is_short() {
     client.close().unwrap();
 }
 
-/// Refused before anything is sent, or by the server; it serves on.
+/// Refused before anything is sent, or by the server, which goes on serving.
 #[test]
 fn what_does_not_fit_is_refused_and_costs_nothing() {
     let server = start(|c| {
@@ -499,7 +499,7 @@ fn what_does_not_fit_is_refused_and_costs_nothing() {
     }
     assert_eq!(client.stats().bytes_sent, sent);
 
-    // An embedding of a model that generates, and the other way round.
+    // An embedding from a model that generates, and the other way round.
     let other = client.embed(&["a"], TooLong::Refuse, None).err().unwrap();
     assert!(matches!(
         other,

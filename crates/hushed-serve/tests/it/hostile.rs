@@ -22,7 +22,7 @@ use hushed_serve::{
     Category, Client, ClientConfig, Digest, Refusal, ServeError, ServerTrust, TooLong,
 };
 
-/// A session with a server, of which only TLS has been done.
+/// A session with a server for which only TLS has been set up.
 fn raw(server: &Running) -> Session {
     let tls = TlsClient::new(Trust::from_pin(&server.pin).unwrap(), None).unwrap();
     let socket = tcp::connect(&server.address.to_string(), Duration::from_secs(5)).unwrap();
@@ -80,7 +80,7 @@ fn malformed_hello() {
     assert!(gone(answer(wire::HELLO, &[0; 1025])));
     assert!(gone(answer(wire::CONFIRM, &good)));
 
-    // Another version is told so, whatever else it says.
+    // A client of another version is told so, whatever else it says.
     let mut later = good.clone();
     later[4..6].copy_from_slice(&(wire::VERSION + 1).to_le_bytes());
     later.extend_from_slice(b"and something new");
@@ -107,7 +107,7 @@ fn malformed_hello() {
     assert_serves(&server);
 }
 
-/// A server of the test's own making: what a client says to it.
+/// A server played by the test; returns the client's error.
 fn against(play: impl FnOnce(&mut Session) + Send + 'static) -> ServeError {
     against_with(|_, session| play(session))
 }
@@ -175,7 +175,7 @@ fn servers_that_are_none() {
     let error = against(move |s| s.send(wire::REPLY, &other).unwrap());
     assert!(matches!(error, ServeError::OtherPlan { .. }));
 
-    // The bundle is longer than any may be, or other bytes, or confirmed by somebody else.
+    // The bundle is longer than allowed, has other bytes, or is confirmed by somebody else.
     let huge = welcome(plan, u32::MAX);
     let error = against(move |s| {
         s.send(wire::REPLY, &huge).unwrap();
@@ -193,7 +193,7 @@ fn servers_that_are_none() {
     assert!(matches!(error, ServeError::WrongConfirmation), "{error}");
 }
 
-/// Somebody whom the client trusts passes its frames on to the server over a TLS connection of their own.
+/// Somebody whom the client trusts relays its frames to the server over another TLS connection.
 #[test]
 fn a_relay_between_two_tls_connections_is_noticed() {
     let server = Running::start(|_| ());
@@ -215,7 +215,7 @@ fn a_relay_between_two_tls_connections_is_noticed() {
     ));
 }
 
-/// Relays one connection to the server, but only so many bytes each way; then it breaks off, or falls silent.
+/// Relays one connection to the server, but only this many bytes each way; then it breaks off or falls silent.
 struct Cut {
     address: SocketAddr,
     up: Arc<AtomicU64>,
@@ -293,7 +293,7 @@ fn through(config: &ClientConfig, cut: &Cut) -> Result<(), ServeError> {
     client.close().map(drop)
 }
 
-/// Bytes of a whole session of one text: those that the client sends, those that it receives.
+/// Bytes of a whole session of one text: those that the client sends and those that it receives.
 fn whole(server: &Running) -> (u64, u64) {
     let cut = Cut::before(server.address, u64::MAX, u64::MAX, false);
     through(&server.client(), &cut).unwrap();
@@ -301,7 +301,7 @@ fn whole(server: &Running) -> (u64, u64) {
     (read(&cut.up), read(&cut.down))
 }
 
-/// Tries until the server's only place is free: the session that had it has just ended.
+/// Tries until the server's only place is free; the session that had it has just ended.
 fn once_admitted<T>(mut attempt: impl FnMut() -> Result<T, ServeError>) -> Result<T, ServeError> {
     let mut result = attempt();
     eventually("the place is free", || match result {
@@ -376,8 +376,8 @@ fn an_idle_client_loses_its_place() {
     assert!(idle.embed(&["hello"], TooLong::Refuse, None).is_err());
 }
 
-/// 500 sockets from one address or from 200, which say nothing and are opened again when they are closed: who says
-/// hello gets in all the same.
+/// 500 sockets from one address or from 200 say nothing and are reopened when they are closed; a client that says hello
+/// gets in all the same.
 #[cfg(target_os = "linux")]
 #[test]
 fn f4_silent_connections_do_not_keep_a_client_out() {
@@ -394,7 +394,7 @@ fn f4_silent_connections_do_not_keep_a_client_out() {
             assert!(error.is_none(), "{addresses} addresses, {n}: {error:?}");
             client.unwrap().close().unwrap();
         }
-        // It went on all the while.
+        // The flood went on all the while.
         let before = flood.opened();
         assert_serves(&server);
         eventually("they are renewed", || flood.opened() > before);
@@ -403,7 +403,7 @@ fn f4_silent_connections_do_not_keep_a_client_out() {
 
 #[test]
 fn the_client_carries_its_marker() {
-    // In two halves, or this constant would be what is found.
+    // In two halves, or the search would find this constant.
     let marker = ["hushed-serve client", " is here"].concat();
     let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     assert!(bytes.windows(marker.len()).any(|w| w == marker.as_bytes()));

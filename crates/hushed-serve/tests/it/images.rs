@@ -46,7 +46,7 @@ fn labels_are_those_of_the_clear_model() {
             expected.collect::<Vec<_>>()
         );
     }
-    // Texts, and nothing at once, cost nothing.
+    // Texts, and no images at all, cost nothing.
     let text = client.classify_each(&["a"], TooLong::Refuse, None, |_, _| ());
     assert!(matches!(text, Err(ServeError::Text { index: 0, .. })));
     let none = client.classify_images_each(&images, 0, None, |_, _| ());
@@ -78,7 +78,7 @@ fn a_model_of_texts_takes_no_images() {
         .unwrap();
 }
 
-/// Limits below an image's rows, and a table, are refused when a server starts.
+/// Limits below an image's rows, and a public table, are refused when a server starts.
 #[test]
 fn settings_that_images_do_not_have() {
     let bind = |change: fn(&mut ServerConfig)| {

@@ -1,11 +1,11 @@
-//! A session that is kept between calls: renewed at the server's limit, not used again after a failure.
+//! A session kept between calls: renewed at the server's limit, not used again after a failure.
 
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use hushed_serve::{Kept, ServeError, Task, TooLong};
 
 use crate::common::{Running, eventually, get};
 
-/// A server of the tiny classifier, which takes 2 texts a session.
+/// A server of the tiny classifier that accepts 2 texts per session.
 fn start() -> Running {
     let folder = tempfile::tempdir().unwrap();
     Running::start(|config| {
@@ -35,7 +35,7 @@ fn sessions_are_kept_and_renewed() {
         (2, Some(3))
     );
     assert_eq!(classify(&mut kept, &["a"]).unwrap().len(), 1);
-    // A text that is refused here costs nothing.
+    // A text refused on this side costs nothing.
     assert_eq!(
         classify(&mut kept, &[""]).err().unwrap().name(),
         "text-refused"
@@ -48,7 +48,7 @@ fn sessions_are_kept_and_renewed() {
     assert!(!ended(), "all in one session");
     assert_eq!(classify(&mut kept, &["b", "c"]).unwrap().len(), 2);
     eventually("the first session has ended", ended);
-    // More than any session takes.
+    // More than any session accepts.
     assert_eq!(
         classify(&mut kept, &["b"; 3]).err().unwrap().name(),
         "too-many-texts"

@@ -1,5 +1,5 @@
 //! Tests of the crate from outside, in one binary: linking it costs more than most of them. `leaks` counts what its
-//! whole process holds and `logs` has the process's one subscriber, so both are alone in theirs.
+//! whole process holds and `logs` has its process's only subscriber, so each is alone in its own.
 
 #[path = "../common/mod.rs"]
 mod common;

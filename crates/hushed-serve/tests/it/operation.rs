@@ -59,7 +59,7 @@ fn a_client_that_is_patient_gets_the_next_session() {
         error,
         ServeError::Refused(Refusal::TooManySessions { .. })
     ));
-    // Too short for a second attempt, which is a quarter of a second away at least.
+    // Too short for a second attempt, which comes at least a quarter of a second later.
     patient.retry = std::time::Duration::from_millis(200);
     assert!(hushed_serve::Client::connect(&patient).is_err());
     patient.retry = std::time::Duration::from_secs(120);

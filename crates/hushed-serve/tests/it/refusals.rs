@@ -1,4 +1,4 @@
-//! Every way in which client and server do not fit ends in its own error, and leaves the server serving.
+//! Every mismatch between client and server ends in its own error and leaves the server serving.
 
 use std::fs;
 use std::path::PathBuf;
@@ -157,7 +157,7 @@ fn texts_are_looked_at_before_anything_is_sent() {
         ServeError::TooManyTexts { texts: 4, limit: 3 }
     ));
     assert_eq!(client.stats().frames_sent, sent);
-    // Cut to what this server takes.
+    // Cut to what this server accepts.
     let answers = client.embed(&[&longest], TooLong::Cut, None).unwrap();
     assert_eq!(answers[0].tokens, 8);
     assert_eq!(client.texts_left(), 2);
@@ -215,7 +215,7 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
         other => panic!("{other:?}"),
     };
     let later = |refusal| match refusal {
-        // After a week, and at most a twenty-fourth of one.
+        // After a week and at most a twenty-fourth of one more.
         Refusal::Allowance { seconds } => (604_000..=630_000).contains(&seconds),
         _ => false,
     };
@@ -233,7 +233,7 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     let refusal = refused(embed(&server, ann, &["a"], 1));
     assert!(later(refusal) && refusal.name() == "allowance");
     assert_eq!(embed(&server, bob, &["a"], 1).unwrap(), 1);
-    // What cannot be written down is not served.
+    // Texts that cannot be recorded are not served.
     let folder = file.parent().unwrap().to_owned();
     fs::rename(&folder, state.path().join("b")).unwrap();
     assert_eq!(refused(embed(&server, bob, &["a"], 1)), Refusal::Uncounted);
@@ -241,7 +241,7 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     assert_eq!(embed(&server, bob, &["a"], 1).unwrap(), 1);
     drop(server);
 
-    // Nobody gets their texts again by a file that was cut.
+    // A truncated file gives nobody their texts back.
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     let model = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ fn indexed(config: &mut ServerConfig) {
     config.index = Some(path);
 }
 
-/// So many documents, and whether with their records.
+/// A search for this many documents, with or without their records.
 fn wanted(top: usize, records: bool) -> Wanted {
     Wanted {
         top,
@@ -56,7 +56,7 @@ fn a_document_is_found_by_its_own_text() {
         .search("a", wanted(101, false), &Options::default(), None)
         .err();
     assert_eq!(error.unwrap().name(), "limit");
-    // More than there are: all of them, each once. And the session embeds as well.
+    // More than there are: all of them, each once. The session can embed as well.
     let all = client.search("hello", wanted(99, false), &Options::default(), None);
     let mut places: Vec<u32> = all.unwrap().hits.iter().map(|hit| hit.place).collect();
     places.sort_unstable();
@@ -119,7 +119,7 @@ fn scores_are_opened_where_the_operator_says_so() {
         .unwrap();
     assert!(without.hits.iter().all(|hit| hit.score.is_none()));
 
-    // Without that word nothing is run, whether the client looks or the server.
+    // Without the operator's permission nothing is run, whether the client checks or the server.
     let server = Running::start(indexed);
     let mut client = server.connect().unwrap();
     let before = client.stats().frames_sent;

@@ -1,4 +1,4 @@
-//! The whole way over TLS on loopback: what a client gets is what the model gives in the clear.
+//! The whole path over TLS on loopback: a client gets what the model gives in the clear.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,7 @@ fn embeddings_are_those_of_the_clear_model() {
         let clear = model.embed(vec![ids]).unwrap().remove(0);
         let c = cosine(&clear, &answer.values);
         assert!(c > 0.999, "cosine {c}");
-        // The steps are all that a text costs, but for its request and the opening of the answer.
+        // The steps are all that a text costs, apart from its request and the opening of the answer.
         let steps: u64 = answer.pass.sites.iter().map(|s| s.stats.bytes_sent).sum();
         assert!(steps > 0 && steps <= answer.pass.cost.stats.bytes_sent);
         println!(
@@ -89,7 +89,7 @@ fn a_bundle_is_fetched_once_and_can_be_pinned() {
     let (first, hash) = received(&config);
     assert_eq!(hash, bundle.hash());
     let (second, _) = received(&config);
-    // The frame of the bundle is gone, and nothing else has changed.
+    // The bundle's frame is gone, and nothing else has changed.
     assert_eq!(first - second, bundle.bytes().len() as u64 + 20);
 
     // A damaged file is fetched again, and mended.
@@ -128,7 +128,7 @@ fn several_clients_at_once_get_each_their_own_answer() {
     });
 }
 
-/// In batches and padded to a bucket, several texts a pass and one alone, the answers are the same.
+/// In batches and padded to a bucket, several texts per pass and one alone, the answers are the same.
 #[test]
 fn batches_and_buckets_change_no_answer() {
     let server = Running::start(|c| c.max_pass_tokens = 48);
@@ -160,7 +160,7 @@ fn batches_and_buckets_change_no_answer() {
     client.close().unwrap();
 }
 
-/// The table is fetched once, kept, mended when damaged, and refused where it is private.
+/// The table is fetched once, kept, fetched again when damaged, and refused if it is private.
 #[test]
 fn a_public_table_is_used_where_its_operator_allows_it() {
     let options = Options {
@@ -250,7 +250,7 @@ fn labels_are_those_of_the_clear_model() {
     }
 }
 
-/// By the operator's word: the names of the largest logits in order, each of which counts as a text.
+/// If the operator allows it: the names of the largest logits in order, each of which counts as a text.
 #[test]
 fn the_largest_classes_are_opened_where_the_operator_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -293,7 +293,7 @@ fn the_largest_classes_are_opened_where_the_operator_says_so() {
     }
 }
 
-/// By the operator's word: all logits, each of which counts as a text.
+/// If the operator allows it: all logits, each of which counts as a text.
 #[test]
 fn logits_are_opened_where_the_operator_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -325,7 +325,7 @@ fn logits_are_opened_where_the_operator_says_so() {
         let largest = logits.iter().copied().fold(f64::MIN, f64::max);
         assert!(logits[place.unwrap()] >= largest);
     }
-    // Not one more answer is left, for the client or for who ignores what the welcome said.
+    // Not one more answer is left, for this client or for one that ignores what the welcome said.
     assert_eq!(client.texts_left(), 0);
     let refused = client.classify_each(&["a"], TooLong::Refuse, None, |_, _| ());
     assert!(matches!(

@@ -18,10 +18,10 @@ use crate::output::Output;
 
 /// Options of this protocol only.
 #[derive(clap::Args)]
-// As of `plan`: a group of its own would have the name of the verb's.
+// As in `plan`: a separate group would have the name of the verb's.
 #[group(skip)]
 pub struct Args {
-    /// fhe: rows a text, padding included, that the intervals are for
+    /// fhe: rows per text, padding included, for which the intervals are measured
     #[arg(long, value_name = "N", default_value_t = 128, env = "HUSHED_ROWS")]
     rows: usize,
 
@@ -29,12 +29,12 @@ pub struct Args {
     #[arg(long, value_name = "C", default_value_t = 0.9995)]
     cosine: f64,
 
-    /// fhe: a file of texts made to leave intervals, one a line: they are measured, and accuracy is judged by the
+    /// fhe: a file of texts made to leave intervals, one per line; they are measured, and accuracy is judged by the
     /// others
     #[arg(long, value_name = "FILE")]
     hostile: Option<PathBuf>,
 
-    /// fhe: a file of other texts, one a line: not measured; how far each goes in the chosen intervals is reported
+    /// fhe: a file of other texts, one per line, not measured; report how far each goes in the chosen intervals
     #[arg(long, value_name = "FILE")]
     unseen: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ impl Args {
             model_sha256: &weights,
         };
         if self.unseen.is_some() {
-            // What is measured of unseen texts is an encoder's. Refused before the work, not after it.
+            // Only an encoder's unseen texts can be measured. Refused before the work, not after it.
             model.encoder()?;
         }
         let options = Options {
@@ -113,7 +113,7 @@ impl Args {
     }
 }
 
-/// For each quantity, how many texts leave their intervals, and the farthest.
+/// Prints for each quantity how many texts leave their intervals, and the farthest.
 fn unseen(out: &Output, all: &[Vec<Reach>]) -> Result<(), CliError> {
     let quantities: BTreeSet<Quantity> = all.iter().flatten().map(|r| r.quantity).collect();
     for quantity in quantities {

@@ -50,13 +50,13 @@ pub struct Args {
     #[command(flatten)]
     next: Next,
 
-    /// Of a decoder that is read at all rows: the items that were encrypted. Shows the likelihood of each ending, the
+    /// For a decoder that is read at all rows: the items that were encrypted. Shows the likelihood of each ending, the
     /// likeliest, and how often that is the right one
     #[arg(long, value_name = "FILE", env = "HUSHED_CHOICES")]
     choices: Option<PathBuf>,
 
-    /// Of a decoder that is read at all rows: the texts that were encrypted, one a line. Shows the likelihood and the
-    /// perplexity of each
+    /// For a decoder that is read at all rows: the texts that were encrypted, one per line. Shows the likelihood and
+    /// the perplexity of each
     #[arg(
         long,
         value_name = "FILE",
@@ -68,7 +68,7 @@ pub struct Args {
 
 /// What is shown of answers.
 pub enum View<'a> {
-    /// Embeddings and logits; of a decoder the likeliest next tokens.
+    /// Embeddings and logits; for a decoder the likeliest next tokens.
     Next(&'a Next),
     /// Likelihoods of the texts that were encrypted.
     Texts(&'a [String]),
@@ -89,7 +89,7 @@ impl<'a> View<'a> {
 /// What is shown of a decoder's answers.
 #[derive(clap::Args)]
 pub struct Next {
-    /// Of a decoder: so many of the likeliest next tokens of each text, with the logarithms of their probabilities
+    /// For a decoder: show the K likeliest next tokens of each text, with the logarithms of their probabilities
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = at_least_one)]
     top: usize,
 }
@@ -185,7 +185,7 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Res
     )
 }
 
-/// What the last line says of all texts besides, as an object and in words.
+/// What the last line adds about all texts, as an object and in words.
 pub type Whole = (Value, String);
 
 fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, CliError> {

@@ -1,5 +1,4 @@
-//! A batch under encryption with a server on the other side of a connection: `hushed embed --protocol fhe`, `hushed
-//! next`, `hushed score`.
+//! An encrypted batch on a server over a connection: `hushed embed --protocol fhe`, `hushed next`, `hushed score`.
 
 use std::path::PathBuf;
 
@@ -17,7 +16,7 @@ use crate::error::CliError;
 use crate::input::{Asked, Given};
 use crate::output::Output;
 
-/// The key folder of a client of a server, and what it insists on.
+/// A client's key folder, and what the client insists on.
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct KeyFolder {
@@ -36,7 +35,7 @@ pub struct KeyFolder {
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEY_DAYS")]
     days: u32,
 
-    /// Accept this manifest only: a file from the server's operator [default: the server's at first, and from then on
+    /// Accept only this manifest, a file from the server's operator [default: the server's first one, and from then on
     /// only that]
     #[arg(
         long = "manifest",
@@ -56,12 +55,12 @@ pub struct KeyFolder {
 }
 
 impl KeyFolder {
-    /// Whether keys are to be made.
+    /// Whether keys should be made.
     pub fn makes_keys(&self) -> bool {
         self.make_keys
     }
 
-    /// As options; keys are made where `makes` says so.
+    /// The options; keys are made if `makes` says so.
     pub fn remote(
         &self,
         connection: ClientConfig,
@@ -80,7 +79,7 @@ impl KeyFolder {
     }
 }
 
-/// What `embed --protocol fhe` takes besides.
+/// Further arguments of `embed --protocol fhe`.
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct FheArgs {
@@ -97,8 +96,8 @@ pub struct BatchArgs {
     #[command(flatten)]
     folder: KeyFolder,
 
-    /// Replace retired keys by new ones. The old ones move to that folder's `retired`, for what was sent under them.
-    /// The server sees new keys, and so that something was wrong with an answer
+    /// Replace retired keys with new ones. The old ones move to that folder's `retired`, for what was sent under them.
+    /// The server sees new keys, and thus that something was wrong with an answer
     #[arg(long)]
     new_keys: bool,
 
@@ -111,7 +110,7 @@ pub struct BatchArgs {
     anyway: bool,
 }
 
-/// What is sent: texts, or items to choose from; nothing for a job that was.
+/// What is sent: texts, or items to choose from; nothing for a job that was sent before.
 pub enum Sent<'a> {
     Texts(&'a [String]),
     Items(&'a [Item]),
@@ -164,7 +163,8 @@ impl FheArgs {
 }
 
 impl BatchArgs {
-    /// Sends a batch, unless it was, and shows its answer: what is `wanted` of a decoder, if it has to be one.
+    /// Sends a batch, unless it was sent before, and shows its answer. `wanted` is what a decoder must answer, if the
+    /// model has to be one.
     pub fn run(
         &self,
         out: &Output,

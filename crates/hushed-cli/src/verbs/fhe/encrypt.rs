@@ -40,7 +40,7 @@ pub struct Args {
     lengths: Option<Learns>,
 }
 
-/// What belongs together at a client.
+/// A client's files that belong together.
 #[derive(clap::Args)]
 pub struct Files {
     /// The run manifest

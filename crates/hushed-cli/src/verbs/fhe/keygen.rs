@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::output::{Output, gib};
 
-/// Make keys for runs under encryption
+/// Make keys for encrypted runs
 #[derive(clap::Args)]
 #[command(
     after_help = "The folder gets secret.key, which stays here and decrypts every answer, and evaluation.keys, gigabytes that the server needs and that
@@ -42,14 +42,14 @@ pub struct Args {
     most: MostKeys,
 }
 
-/// What a manifest may ask for.
+/// Limits on what a manifest may ask for.
 #[derive(clap::Args)]
 pub struct MostKeys {
-    /// Most evaluation keys that the manifest may ask for
+    /// Maximum number of evaluation keys that the manifest may ask for
     #[arg(long, value_name = "N", default_value_t = KeygenOptions::MOST_KEYS, env = "HUSHED_MAX_KEYS")]
     max_keys: usize,
 
-    /// Most bytes of the file of evaluation keys, such as 16GiB
+    /// Maximum size of the file of evaluation keys, such as 16GiB
     #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = hushed_serve::size, env = "HUSHED_MAX_KEY_BYTES")]
     max_key_bytes: u64,
 }
@@ -64,7 +64,7 @@ impl MostKeys {
     }
 }
 
-/// What is about to be made, for people.
+/// A line that says what is about to be made.
 pub fn told(order: KeyOrder) -> String {
     format!(
         "the manifest asks for {} keys, {:.2} GiB",
@@ -84,8 +84,7 @@ impl Args {
             shown.set_position(done as u64);
         })?;
         bar.finish_and_clear();
-        // The hash is what a client compares with its server's operator, and the lengths are what the server will
-        // learn.
+        // A client compares the hash with its server's operator, and the lengths are what the server will learn.
         let (plan, _) = fhe::read_plan(&self.plan)?;
         let learns = match plan.lengths {
             Lengths::Public => "the length of each text".to_owned(),

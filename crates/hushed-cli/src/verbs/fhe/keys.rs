@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::error::CliError;
 use crate::output::{Output, gib};
 
-/// List, import or delete keys of runs under encryption, on either side
+/// List, import or delete keys of encrypted runs, on either side
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   hushed keys list keys
@@ -29,7 +29,7 @@ enum Verb {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
-    /// Import a client's keys into a store, after checking them whole
+    /// Import a client's keys into a store, after a full check
     Add {
         /// The store
         #[arg(value_name = "DIR")]
@@ -37,7 +37,7 @@ enum Verb {
         /// The client's evaluation.keys
         #[arg(value_name = "KEYS")]
         keys: PathBuf,
-        /// The manifest that they are for
+        /// The manifest that the keys are for
         #[arg(
             long = "manifest",
             alias = "plan",
@@ -45,10 +45,10 @@ enum Verb {
             env = "HUSHED_MANIFEST"
         )]
         plan: PathBuf,
-        /// Whose they are
+        /// Owner of the keys
         #[arg(long, value_name = "NAME")]
         owner: String,
-        /// What an owner's keys may take in this store, in GiB
+        /// Maximum size of an owner's keys in this store, in GiB
         #[arg(long, value_name = "GIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
         quota: u32,
     },

@@ -28,7 +28,7 @@ pub struct Args {
     #[command(flatten)]
     run: RunArguments,
 
-    /// Show the time of every step beside the plan's
+    /// Show the time of every step beside its planned time
     #[arg(long)]
     steps: bool,
 }

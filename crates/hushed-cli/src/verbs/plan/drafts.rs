@@ -61,7 +61,7 @@ fn sums(plan: &Plan) -> Value {
     })
 }
 
-/// What is seen beside what is seen of a pass of one row.
+/// What is seen beyond what a pass of one row shows.
 fn seen(found: &Drafts) -> Vec<&Exposure> {
     let known = |exposure: &&Exposure| {
         let mut usual = found.one.exposures.iter();

@@ -26,10 +26,10 @@ use sha2::{Digest, Sha256};
 use crate::error::CliError;
 use crate::output::{Output, gib};
 
-/// The least cosine of a canary's answer to the one in the clear.
+/// The least cosine between a canary's answer and the clear one.
 const LEAST_COSINE: f64 = 0.999;
 
-/// What `--protocol fhe` asks for besides.
+/// Further arguments of `--protocol fhe`.
 #[derive(clap::Args)]
 // A verb takes these besides its own: both are called Args, and groups are named after them.
 #[group(skip)]
@@ -43,8 +43,8 @@ pub struct Args {
     )]
     rows: Option<usize>,
 
-    /// fhe: texts at a time; a few are packed into rows, for the latency of one text (docs/one-text.md) [default: a
-    /// batch, as many as fit]
+    /// fhe: number of texts at a time; a few are packed into rows, for the latency of one text (docs/one-text.md)
+    /// [default: a batch, as many as fit]
     #[arg(
         long,
         value_name = "N",
@@ -54,7 +54,7 @@ pub struct Args {
     texts: Option<usize>,
 
     /// fhe: plan every number of texts that can be run at a time, print what each costs, and choose the one that
-    /// answers soonest, or takes the fewest seconds a text
+    /// answers soonest, or takes the fewest seconds per text
     #[arg(
         long,
         value_name = "GOAL",
@@ -65,7 +65,7 @@ pub struct Args {
     )]
     goal: Option<Least>,
 
-    /// fhe: what `hushed calibrate --protocol fhe` wrote; degrees and steps are assumed without it
+    /// fhe: the file that `hushed calibrate --protocol fhe` wrote; without it degrees and steps are assumed
     #[arg(
         long,
         value_name = "FILE",
@@ -74,7 +74,7 @@ pub struct Args {
     )]
     calibration: Option<PathBuf>,
 
-    /// fhe: what the server learns of a text's length; `bucket` with --bucket N. Of a decoder's texts it learns nothing
+    /// fhe: what the server learns of a text's length; `bucket` needs --bucket N. Nothing of a decoder's texts
     #[arg(
         long,
         value_enum,
@@ -88,8 +88,8 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "With --protocol fhe")]
     threads: Option<u16>,
 
-    /// fhe: first measure what operations cost on this machine: `quick` takes some seconds, `whole` half a minute and 6
-    /// GiB more, for a bootstrap
+    /// fhe: first measure what operations cost on this machine: `quick` takes some seconds, `whole` takes half a minute
+    /// and 6 GiB more, for a bootstrap
     #[arg(
         long,
         value_name = "WHAT",
@@ -109,7 +109,7 @@ pub struct Args {
     )]
     prices: Option<PathBuf>,
 
-    /// fhe: the client's uplink, in Mbit/s: decides at which level columns are uploaded
+    /// fhe: the client's uplink, in Mbit/s; it decides the level at which columns are uploaded
     #[arg(long, value_name = "MBIT", default_value_t = 100, env = "HUSHED_UPLINK", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
     uplink: u32,
 
@@ -125,7 +125,7 @@ pub struct Args {
     )]
     public_plan: Option<PathBuf>,
 
-    /// fhe: write the public model to FILE, by which clients embed: table of token vectors, positions, first norm
+    /// fhe: write the public model to FILE, from which clients embed: table of token vectors, positions, first norm
     #[arg(
         long,
         value_name = "FILE",
@@ -149,7 +149,7 @@ pub struct Args {
     )]
     canary: Option<String>,
 
-    /// fhe: the rows of a text that a decoder is read at
+    /// fhe: the rows of a text at which a decoder is read
     #[arg(
         long,
         value_enum,
@@ -170,18 +170,18 @@ pub struct Args {
     parameters: String,
 }
 
-/// The rows of a text that a decoder is read at.
+/// The rows of a text at which a decoder is read.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Rows {
-    /// The last one, which the next token follows from: its hidden state, or its logits where the head is not the
-    /// table of token vectors
+    /// The last one, from which the next token follows: its hidden state, or its logits if the head is not the table of
+    /// token vectors
     Last,
     /// All: the hidden states of every token, from which the likelihoods of a text's own tokens follow
     Rows,
 }
 
 impl Rows {
-    /// Of a model whose head is the table of token vectors, or is not.
+    /// The rows for a model whose head is, or is not, the table of token vectors.
     fn rows(self, tied: bool) -> AnswerRows {
         match self {
             Rows::Last if tied => AnswerRows::Last,
@@ -202,12 +202,12 @@ pub enum Learns {
     Private,
 }
 
-/// What a plan is to be least in.
+/// What a plan should minimise.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Least {
-    /// Seconds of a run: few texts at a time
+    /// Seconds per run: few texts at a time
     Latency,
-    /// Seconds a text: many at a time
+    /// Seconds per text: many at a time
     Throughput,
 }
 
@@ -220,7 +220,7 @@ enum Measure {
     Whole,
 }
 
-/// What a plan was made of.
+/// A plan and what it was made from.
 struct Made<'a> {
     choices: &'a Choices,
     params: &'a Arc<CkksParams>,
@@ -229,13 +229,13 @@ struct Made<'a> {
     report: &'a FhePlanReport,
 }
 
-/// What both protocols' plans ask for.
+/// The arguments of both protocols' plans.
 pub struct Request<'a> {
     pub dir: &'a Path,
     pub tokens: &'a [usize],
     pub bucket: Option<usize>,
     pub steps: bool,
-    /// Bytes that the server may take.
+    /// Bytes that the server may use.
     pub max_memory: Option<u64>,
 }
 
@@ -259,7 +259,7 @@ impl Args {
             source,
         })?;
         can_run(&Model::shapes_only(&public).program_of_all_rows())?;
-        // Counts do not follow from weights; where the folder has none, random ones take their place.
+        // Counts do not depend on weights; if the folder has none, random ones are used.
         let shapes = |_| random_model(&public);
         let model = match self.public_plan.is_some() || self.public_model.is_some() {
             true => Model::load(request.dir)?,
@@ -283,7 +283,7 @@ impl Args {
             rows,
             texts: self.texts.unwrap_or(usize::MAX),
             lengths: match program.vocabulary() {
-                // A sigmoid's padding needs no mask, a softmax's is encrypted: nobody has to know where it ends.
+                // A sigmoid needs no padding mask, and a softmax's is encrypted: nobody has to know where a text ends.
                 Some(_) => Lengths::Private,
                 None => self.lengths(request.bucket)?,
             },
@@ -425,7 +425,7 @@ impl Args {
     fn prices(&self, params: &Arc<CkksParams>, threads: usize) -> Result<Prices, CliError> {
         if let Some(path) = &self.prices {
             let bytes = read(path)?;
-            // One object, or what --steps --json wrote: one a line, the plan among them.
+            // One object, or the output of --steps --json: one object per line, the plan among them.
             let lines = bytes.split(|&byte| byte == b'\n');
             let prices = iter::once(bytes.as_slice()).chain(lines).find_map(|text| {
                 let text: serde_json::Value = serde_json::from_slice(text).ok()?;
@@ -449,7 +449,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     })
 }
 
-/// A calibration for fhe.
+/// Reads a calibration for fhe.
 pub fn read_choices(path: &Path) -> Result<Choices, CliError> {
     let unreadable = |source| CliError::ReadInput {
         path: path.to_owned(),
@@ -501,7 +501,7 @@ fn describe(step: &Step) -> String {
     )
 }
 
-/// The kernel of the processor that the table of prices is of.
+/// The processor kernel for which the table of prices was measured.
 const PRICED: &str = "avx512-ifma";
 
 fn summary(plan: &FhePlanReport) -> String {

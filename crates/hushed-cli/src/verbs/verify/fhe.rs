@@ -22,12 +22,12 @@ use crate::output::Output;
 use crate::running::Running;
 use crate::verbs::plan::{Learns, read_choices};
 
-/// What only this protocol needs.
+/// Arguments of this protocol only.
 #[derive(clap::Args)]
-// As of `plan`: a group of its own would have the name of the verb's.
+// As in `plan`: a separate group would have the name of the verb's.
 #[group(skip)]
 pub struct Args {
-    /// fhe: what `hushed calibrate --protocol fhe` wrote [default: DIR/calibration-fhe.json]
+    /// fhe: the file that `hushed calibrate --protocol fhe` wrote [default: DIR/calibration-fhe.json]
     #[arg(
         long,
         value_name = "FILE",
@@ -41,8 +41,8 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "HUSHED_ROWS", value_parser = clap::value_parser!(u16).range(4..), help_heading = "With --protocol fhe")]
     rows: Option<u16>,
 
-    /// fhe: as of a plan for requests of K texts, as many as fit in packed rows: each text is run by itself, and only
-    /// answers are compared
+    /// fhe: compare as a plan for requests of K texts would run them, as many as fit in packed rows: each text is run
+    /// by itself, and only answers are compared
     #[arg(long, value_name = "K", env = "HUSHED_TEXTS", value_parser = at_least_one, conflicts_with = "encrypted", help_heading = "With --protocol fhe")]
     texts: Option<usize>,
 
@@ -71,7 +71,7 @@ pub struct Args {
     )]
     seed: u64,
 
-    /// fhe: a file of queries, one a line, to the other texts: rankings in the clear and with errors are compared
+    /// fhe: a file of queries, one per line, to the other texts; compare rankings in the clear and with errors
     #[arg(
         long,
         value_name = "FILE",
@@ -94,7 +94,7 @@ pub struct Args {
     )]
     plot: Option<PathBuf>,
 
-    /// fhe: also run on ciphertexts, with a key made here, decrypting every step: minutes a layer or more with the
+    /// fhe: also run on ciphertexts, with a key made here, decrypting every step: minutes per layer or more with the
     /// parameters of real runs
     #[arg(long, env = "HUSHED_ENCRYPTED", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
     encrypted: bool,
@@ -391,10 +391,10 @@ impl Args {
     }
 }
 
-/// What the end of a comparison says of the texts.
+/// What the summary of a comparison needs to know of the texts.
 #[derive(Clone, Copy)]
 struct Texts<'a> {
-    /// Texts that queries are for; the others are queries.
+    /// The number of texts that queries are for; the others are queries.
     documents: usize,
     texts: usize,
     scores: &'a [f64],
@@ -402,7 +402,7 @@ struct Texts<'a> {
     head: Option<&'a Matrix<f32>>,
 }
 
-/// Next tokens of a rung beside those of the clear.
+/// The next tokens of a rung compared with the clear ones.
 #[derive(Default)]
 struct NextTokens {
     texts: usize,
@@ -445,8 +445,8 @@ fn cosines(answer: &Answer) -> Vec<(&'static str, f64)> {
     RUNGS.iter().filter_map(of).collect()
 }
 
-/// Of the pairs whose texts are both left: clear cosines with the labels, a rung's with the labels, and a rung's with
-/// the clear ones.
+/// Rank correlations over the pairs whose texts are both left: clear cosines with the labels, a rung's with the labels,
+/// and a rung's with the clear ones.
 fn correlations(
     answers: &[Answer],
     scores: &[f64],

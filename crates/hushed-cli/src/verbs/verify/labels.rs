@@ -22,7 +22,7 @@ pub fn pairs(lines: &[String]) -> Result<(Vec<String>, Vec<f64>), CliError> {
     Ok((texts, scores))
 }
 
-/// Spearman's: the correlation of the ranks, equal values sharing theirs.
+/// Spearman's rank correlation; equal values share a rank.
 pub fn rank_correlation(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (ranks(a), ranks(b));
     let mean = (a.len() as f64 - 1.0) / 2.0;

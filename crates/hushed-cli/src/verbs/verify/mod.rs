@@ -51,11 +51,11 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// What is compared
+    /// The protocol whose run is compared
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 
-    /// A file with one text a line, `-` for standard input
+    /// A file with one text per line, `-` for standard input
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.tsv", env = "HUSHED_LABELS")]
     labels: Option<PathBuf>,
 
-    /// With a model of images, which `fhe` has none of: a PNG or JPEG file, and more of them with --image again
+    /// With a model of images, which `fhe` does not support: a PNG or JPEG file; may be given more than once
     #[arg(long, value_name = "FILE")]
     image: Vec<PathBuf>,
 
@@ -107,7 +107,7 @@ impl Args {
         }
         let read = match &self.input {
             Some(path) => Read::Texts(input::read_lines(path)?),
-            // The group above asks for one of the three.
+            // The group above requires one of the three.
             None => Read::Images(images::files(&self.image)?),
         };
         Ok((read, Vec::new()))

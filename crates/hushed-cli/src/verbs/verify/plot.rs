@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use hushed_fhe::verify::{Difference, Stage};
 
-/// Pixels: a step, a box within it, the space around.
+/// In pixels: a step, a box within it, the margins.
 const STEP: f64 = 34.0;
 const BOX: f64 = 8.0;
 const LEFT: f64 = 64.0;
@@ -13,7 +13,7 @@ const TOP: f64 = 58.0;
 const HEIGHT: f64 = 360.0;
 const BOTTOM: f64 = 120.0;
 
-/// What is drawn of a step: name, colour, which differences.
+/// What is drawn for a step: name, colour, which differences.
 type Series = (&'static str, &'static str, fn(&Stage) -> Option<Difference>);
 
 const SERIES: [Series; 3] = [
@@ -51,7 +51,7 @@ pub fn svg(stages: &[Stage], title: &str) -> String {
         escaped(title)
     );
     let mut put = |line: String| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "{line}");
     };
     for power in (low as i32..=high as i32).filter(|p| p % 2 == 0) {

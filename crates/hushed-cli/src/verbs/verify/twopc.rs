@@ -1,4 +1,4 @@
-//! `hushed verify`, of a run between two parties: both of them here.
+//! `hushed verify` of a two-party run, with both parties on this machine.
 
 use hushed_model::{Item, Model, Task, cosine, largest};
 use hushed_mpc::verify::{Answer, Report, verify};
@@ -8,7 +8,7 @@ use super::labels::rank_correlation;
 use crate::error::CliError;
 use crate::output::Output;
 
-/// By how much a clear logit leads where a private run must find the same token.
+/// The lead of a clear logit above which a private run must find the same token.
 const SURE: f64 = 0.05;
 
 /// Runs and reports; `scores` are those of consecutive pairs of texts, if there are labels.
@@ -67,7 +67,7 @@ pub fn run(out: &Output, model: &Model, items: &[Item], scores: &[f64]) -> Resul
     }
 }
 
-/// Of a model that generates: how many of the tokens that follow are the same.
+/// Reports how many of a generator's next tokens are the same.
 fn end_of_tokens(out: &Output, texts: usize, report: &Report) -> Result<(), CliError> {
     let same = |sure: bool| {
         let those = report

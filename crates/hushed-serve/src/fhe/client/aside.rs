@@ -1,5 +1,4 @@
-//! Moves retired keys, and what was encrypted for them, to a folder of their own, where all of it can still be
-//! decrypted.
+//! Moves retired keys, and what was encrypted for them, to a separate folder, where all of it can still be decrypted.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,9 +13,9 @@ use crate::fhe::FheJobError;
 use crate::fhe::record::{JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET};
 use crate::files::make_folder;
 
-/// Puts the retired keys of a folder, if it has any keys, into `retired/ID` of it, which is returned: a folder of keys
-/// with manifest and public model, but without the evaluation keys, which only a server needs. The record goes last:
-/// what was interrupted is done again.
+/// Moves the retired keys of a folder, if it has any keys, to its subfolder `retired/ID`, and returns that: a key
+/// folder with manifest and public model, but without the evaluation keys, which only a server needs. The record goes
+/// last, so that an interrupted move can be repeated.
 pub(super) fn set_aside(folder: &Path) -> Result<Option<PathBuf>, ServeError> {
     if !folder.join(RECORD).is_file() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What a client has in its key folder besides the record of a key set: records of requests, and a lock.
+//! What a client's key folder holds besides the key record: records of requests, and a lock.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::error::ServeError;
 use crate::fhe::FheJobError;
 use crate::fhe::record::{KeyRecord, RECORD, REQUESTS};
 
-/// Keys that were retired and replaced, a folder each.
+/// The folder of retired and replaced keys, with one subfolder per key set.
 pub(super) const RETIRED: &str = "retired";
 const LOCK: &str = "key.lock";
 
@@ -20,14 +20,14 @@ const LOCK: &str = "key.lock";
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestRecord {
     pub version: u32,
-    /// What names the request's content, in hexadecimal: a reply must be to that.
+    /// The name of the request's content, in hexadecimal; a reply must be to that content.
     pub content: String,
-    /// Tokens of each text, in order: the places of the batch from the first on.
+    /// Tokens of each text, in order, from the first place of the batch on.
     pub tokens: Vec<usize>,
     /// Tokens of the canary, in the last place.
     pub canary: Option<usize>,
-    /// SHA-256 of the token ids, in hexadecimal: likelihoods are of these texts. The folder is private, and has the
-    /// secret key.
+    /// SHA-256 of the token ids, in hexadecimal, to check that likelihoods are of these texts. The folder is private
+    /// and also holds the secret key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub texts: Option<String>,
 }
@@ -42,7 +42,7 @@ pub(super) fn check_retired(folder: &Path) -> Result<(), ServeError> {
     if !folder.join(RECORD).is_file() {
         return Ok(());
     }
-    // A decryption in progress ends first.
+    // Waits for a decryption in progress.
     let _held = hold(folder)?;
     let record = KeyRecord::read(folder)?;
     match record.is_retired() {
@@ -57,7 +57,7 @@ pub(super) fn retired(record: &KeyRecord, folder: &Path) -> ServeError {
     FheJobError::RetiredKeys { id, path }.into()
 }
 
-/// Waits until no other process changes the records of this folder.
+/// Locks the folder's records, once no other process is changing them.
 pub(super) fn hold(folder: &Path) -> Result<Held, ServeError> {
     let path = folder.join(LOCK);
     let locked = File::create(&path).and_then(|file| file.lock().map(|()| file));

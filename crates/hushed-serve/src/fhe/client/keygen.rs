@@ -1,4 +1,4 @@
-//! Makes the keys of a client, in a folder: as many as a manifest asks for, and no more than its user allows.
+//! Makes a client's keys in a folder: as many as a manifest asks for, and no more than the user allows.
 
 use std::path::Path;
 
@@ -19,16 +19,16 @@ use crate::files::{make_folder, now};
 pub struct KeygenOptions {
     /// Days until the keys expire.
     pub days: u32,
-    /// Most keys that a manifest may ask for.
+    /// Maximum number of keys that a manifest may ask for.
     pub most_keys: usize,
-    /// Most bytes of their file.
+    /// Maximum size of their file in bytes.
     pub most_bytes: u64,
 }
 
 impl KeygenOptions {
-    /// Default limit of keys: models up to BERT-large need a few hundred.
+    /// The default limit on the number of keys: models up to BERT-large need a few hundred.
     pub const MOST_KEYS: usize = 1024;
-    /// Default limit of their bytes: models up to BERT-large need about 3 GiB.
+    /// The default limit on their size: models up to BERT-large need about 3 GiB.
     pub const MOST_BYTES: u64 = 16 << 30;
 
     /// Keys for this many days, with the default limits.
@@ -47,7 +47,7 @@ impl KeygenOptions {
 pub struct KeyOrder {
     /// Evaluation keys.
     pub keys: usize,
-    /// Bytes of their file.
+    /// Size of their file in bytes.
     pub bytes: u64,
 }
 
@@ -82,10 +82,10 @@ impl KeyOrder {
 }
 
 /// Makes keys for a manifest in a new folder, each checked against the security table before it is written. `progress`
-/// is called with keys done and in all.
+/// is called with the number of keys done and their total.
 ///
 /// # Errors
-/// [`ServeError::Fhe`]: a manifest that cannot be used or asks for too much, keys that are there already, no room;
+/// [`ServeError::Fhe`] if the manifest cannot be used or asks for too much, keys already exist, or there is no room;
 /// [`ServeError::File`].
 pub fn keygen(
     plan: &Path,
@@ -101,7 +101,7 @@ pub fn keygen(
     keygen_held(plan, folder, options, &held, progress)
 }
 
-/// As [`keygen`] for an existing folder, which is locked.
+/// Like [`keygen`], for an existing folder that is locked.
 pub(super) fn keygen_held(
     plan: &Path,
     folder: &Path,
@@ -127,7 +127,7 @@ pub(super) fn keygen_held(
     Ok(record)
 }
 
-/// From now on, for as many days as asked for.
+/// Valid from now on, for the requested number of days.
 pub(super) fn times(options: KeygenOptions) -> KeyTimes {
     let created = now();
     KeyTimes {

@@ -1,5 +1,5 @@
-//! A client's keys with what must be kept with them, in a folder or in memory: one account of encryption and decryption
-//! for both ([`super::texts`]).
+//! A client's keys and what must be kept with them, in a folder or in memory; both share one implementation of
+//! encryption and decryption ([`super::texts`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::files::make_folder;
 /// The id of a request.
 pub(super) type RequestId = [u8; REQUEST_ID];
 
-/// Keys, wherever they are.
+/// Keys, wherever they are kept.
 pub(super) trait Keyring {
-    /// What errors call them.
+    /// The path that errors give for them.
     fn path(&self) -> &Path;
 
     /// Their record.
     fn record(&self) -> &KeyRecord;
 
-    /// Keeps a changed record. When this returns, the record is as durable as the secret key: a decryption follows.
+    /// Keeps a changed record. On return the record is as durable as the secret key, for a decryption follows.
     fn keep(&mut self, record: KeyRecord) -> Result<(), ServeError>;
 
-    /// The secret key, which has made at least as many decryptions as were made with it.
+    /// The secret key, with at least `decryptions` decryptions already counted.
     fn secret(&self, params: &Params, decryptions: u64) -> Result<Arc<SecretKey>, ServeError>;
 
     /// The record of a request, if it was made with these keys.
@@ -48,9 +48,9 @@ pub(super) struct FolderKeys {
 }
 
 impl FolderKeys {
-    /// Locks the folder, in which no other process decrypts from then on. One that does ends first.
+    /// Locks the folder, so that no other process decrypts in it. Waits for one that does.
     pub(super) fn open(folder: &Path) -> Result<FolderKeys, ServeError> {
-        // Where there are no keys, no lock is left.
+        // If there are no keys, leaves no lock behind.
         KeyRecord::read(folder)?;
         let held = hold(folder)?;
         Ok(FolderKeys {
@@ -60,7 +60,7 @@ impl FolderKeys {
         })
     }
 
-    /// The same without the lock, for what changes no record of keys.
+    /// The same without the lock, for uses that change no key record.
     pub(super) fn released(self) -> FolderKeys {
         FolderKeys { held: None, ..self }
     }

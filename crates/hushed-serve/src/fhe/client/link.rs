@@ -1,4 +1,4 @@
-//! A session with a server of runs under encryption, as its client.
+//! The client side of a session with a server for encrypted runs.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub(super) struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// Connects and makes the handshake.
+    /// Connects and performs the handshake.
     pub(super) fn open(config: &'a ClientConfig) -> Result<Link<'a>, ServeError> {
         let mut session = open(config)?;
         let hello = Hello {
@@ -51,7 +51,7 @@ impl<'a> Link<'a> {
             Reply::Welcome(_) => {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
-            // A server of a release with one protocol only.
+            // A server of a release with only one protocol.
             Reply::Refused(Refusal::OtherPlan { server })
                 if server == bundle::agreement_hash()? =>
             {
@@ -77,7 +77,7 @@ impl<'a> Link<'a> {
         })
     }
 
-    /// Ends the session in agreement.
+    /// Ends the session cleanly.
     pub(super) fn close(mut self) -> Result<(), ServeError> {
         let deadlines = &self.config.deadlines;
         self.session
@@ -86,7 +86,7 @@ impl<'a> Link<'a> {
         Ok(self.session.close()?)
     }
 
-    /// How far a job is.
+    /// Asks for the state of a job.
     pub(super) fn status(&mut self, job: Digest) -> Result<JobState, ServeError> {
         self.job(Request::Status { job })
     }
@@ -96,7 +96,7 @@ impl<'a> Link<'a> {
         self.job(Request::Submit { keys, request })
     }
 
-    /// Sends the rest of a file. `progress`: bytes that the server has, and in all.
+    /// Sends the rest of a file. `progress` is called with the bytes that the server has and their total.
     pub(super) fn send(
         &mut self,
         file: Upload,
@@ -142,7 +142,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Receives the rest of a file of `bytes`; what is already there stays in any case.
+    /// Receives the rest of a file of `bytes` bytes; if that fails, what has arrived stays.
     pub(super) fn receive(
         &mut self,
         file: Download,
@@ -214,7 +214,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// A response to another request.
+/// The error for a response to another request.
 fn unexpected() -> ServeError {
     ServeError::malformed("answer")(WireFault::Undefined { field: "kind" })
 }

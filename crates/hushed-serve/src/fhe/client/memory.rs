@@ -21,7 +21,7 @@ use crate::error::ServeError;
 use crate::fhe::FheJobError;
 use crate::fhe::record::{KeyRecord, VERSION};
 
-/// What errors call what is in memory.
+/// The paths that errors give for data in memory.
 const KEYS: &str = "<keys>";
 const SECRET: &str = "<secret key>";
 const STATE: &str = "<state of the keys>";
@@ -36,7 +36,7 @@ pub struct StoredParts {
     /// The secret key, for a place that only its owner can read.
     pub secret: Zeroizing<Vec<u8>>,
     /// Its state: how often it was used, which replies were not right, which requests it made. Not secret, but private:
-    /// it has the number of tokens of each text.
+    /// it holds the number of tokens of each text.
     pub state: Vec<u8>,
 }
 
@@ -51,17 +51,17 @@ pub type SaveState = Box<dyn FnMut(&[u8]) -> io::Result<()> + Send>;
 /// **Keys that are not stored** ([`MemoryKeys::generate`]) are the easy case: the state lives exactly as long as the
 /// secret key, and there is nothing to do.
 ///
-/// **Keys that are stored** outlive this process with their state, or the guarantees are lost: a count that goes back
-/// lets a key be used too often, and a forgotten canary lets a server that spoils answers learn the key bit by bit. So
-/// a stored key comes back only with something that saves its state ([`MemoryKeys::restore`]), which is called before
-/// each use of the secret key; if it fails, nothing is decrypted. Who stores keys is responsible for three things:
+/// **Keys that are stored** must outlive this process together with their state, or the guarantees are lost: a count
+/// that goes back lets a key be used too often, and a forgotten canary lets a server that spoils answers learn the key
+/// bit by bit. So stored keys come back only with a callback that saves their state before each use of the secret key
+/// ([`MemoryKeys::restore`]); if it fails, nothing is decrypted. The caller must ensure three things:
 ///
-/// * when `save` returns, the state is as durable as the secret key, and replaces the one before;
+/// * when `save` returns, the state is as durable as the secret key, and replaces the previous one;
 /// * no backup brings an older state back beside the same secret key: delete both, or neither;
-/// * one [`MemoryKeys`] at a time is made of them, also across machines. ([`MemoryKeys::into_stored`] takes `self`.)
+/// * one [`MemoryKeys`] at a time is made from them, also across machines. ([`MemoryKeys::into_stored`] takes `self`.)
 ///
-/// Nothing that follows from a decrypted reply, not even whether it could be decrypted, may reach the server. Retired
-/// keys are replaced only if a person decides it, as `hushed embed --new-keys` asks one.
+/// Nothing derived from a decrypted reply, not even whether it could be decrypted, may reach the server. Retired keys
+/// are replaced only if a person decides so, as with `hushed embed --new-keys`.
 pub struct MemoryKeys {
     secret: Arc<SecretKey>,
     state: State,
@@ -72,7 +72,7 @@ pub struct MemoryKeys {
 #[serde(deny_unknown_fields)]
 struct State {
     version: u32,
-    /// SHA-256 of the secret key's bytes after [`SECRET_TAG`], in hexadecimal: state and secret key belong together.
+    /// SHA-256 of the secret key's bytes after [`SECRET_TAG`], in hexadecimal, which ties the state to its secret key.
     secret: String,
     record: KeyRecord,
     /// By their ids, in hexadecimal.
@@ -80,11 +80,11 @@ struct State {
 }
 
 impl MemoryKeys {
-    /// Makes keys that end with this value. The evaluation keys, for the server, go to `out`: the bytes of a key
-    /// folder's `evaluation.keys`. `progress` is called with keys done and in all.
+    /// Makes keys that last as long as this value. The evaluation keys, for the server, go to `out` in the format of a
+    /// key folder's `evaluation.keys`. `progress` is called with the number of keys done and their total.
     ///
     /// # Errors
-    /// [`FheJobError::TooManyKeys`]; [`FheJobError::File`] if `out` fails: what it has by then is worth nothing.
+    /// [`FheJobError::TooManyKeys`]; [`FheJobError::File`] if writing to `out` fails; what it holds by then is useless.
     pub fn generate(
         model: &ClientModel,
         options: KeygenOptions,
@@ -109,11 +109,11 @@ impl MemoryKeys {
         })
     }
 
-    /// Keys that were stored. `save` is called with each new state before the secret key is used.
+    /// Restores stored keys. `save` is called with each new state before the secret key is used.
     ///
     /// # Errors
-    /// [`FheJobError::File`] for bytes that are no secret key of the model's parameters, [`FheJobError::Record`] for
-    /// those that are no state of this version, [`FheJobError::StateOfOtherKeys`], [`FheJobError::KeysOfOtherPlan`].
+    /// [`FheJobError::File`] if the bytes are not a secret key of the model's parameters, [`FheJobError::Record`] if
+    /// they are not a state of this version, [`FheJobError::StateOfOtherKeys`], [`FheJobError::KeysOfOtherPlan`].
     pub fn restore(
         model: &ClientModel,
         secret: &[u8],
@@ -147,7 +147,7 @@ impl MemoryKeys {
         Ok(keys)
     }
 
-    /// What to store, instead of these keys.
+    /// The parts to store, in place of these keys.
     ///
     /// # Errors
     /// [`FheJobError::Record`], which does not happen.
@@ -164,10 +164,10 @@ impl MemoryKeys {
         &self.state.record
     }
 
-    /// Encrypts texts to `out`: the bytes of a request's file. `progress` is called with ciphertexts done and in all.
+    /// Encrypts texts to `out`, as in a request's file. `progress` is called with the ciphertexts done and their total.
     ///
     /// # Errors
-    /// As [`super::encrypt`]. What `out` has by then is no request.
+    /// As [`super::encrypt`]. What `out` holds by then is not a request.
     pub fn encrypt(
         &mut self,
         model: &ClientModel,
@@ -182,13 +182,13 @@ impl MemoryKeys {
     /// Decrypts the bytes of a reply's file.
     ///
     /// # Errors
-    /// As [`super::decrypt`]; [`FheJobError::File`] if the state could not be saved: then nothing was decrypted.
+    /// As [`super::decrypt`]; [`FheJobError::File`] if the state could not be saved; then nothing was decrypted.
     pub fn decrypt(&mut self, model: &ClientModel, reply: &[u8]) -> Result<Answer, ServeError> {
         let source = (reply, reply.len() as u64);
         decrypt_with(model, self, source, Path::new(REPLY))
     }
 
-    /// Saves a state before it becomes that of these keys.
+    /// Saves a state, then adopts it as the state of these keys.
     fn become_state(&mut self, state: State) -> Result<(), ServeError> {
         if let Some(save) = &mut self.save {
             let bytes = state.to_json()?;
@@ -217,7 +217,7 @@ impl Keyring for MemoryKeys {
         self.become_state(state)
     }
 
-    /// It counts by itself.
+    /// The key in memory counts its own decryptions.
     fn secret(&self, _: &Params, _: u64) -> Result<Arc<SecretKey>, ServeError> {
         Ok(Arc::clone(&self.secret))
     }
@@ -243,8 +243,8 @@ impl State {
     }
 }
 
-/// What a state says of its secret key. The key has far more entropy than the hash is long: nothing can be guessed
-/// from it.
+/// The hash by which a state names its secret key. The key has far more entropy than the hash is long, so nothing can
+/// be guessed from it.
 fn tag(secret: &SecretKey) -> String {
     let hash = Sha256::new_with_prefix(SECRET_TAG);
     hex(&hash.chain_update(secret.to_bytes()).finalize())

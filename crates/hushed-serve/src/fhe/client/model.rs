@@ -12,7 +12,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::{FheJobError, PublicModel, read_plan};
 
-/// What errors call a public model in memory.
+/// The path that errors give for a public model in memory.
 const PUBLIC: &str = "<public model>";
 
 /// A run manifest with its public model. It holds no secret, and serves any number of keys and batches.
@@ -22,7 +22,7 @@ pub struct ClientModel {
 }
 
 impl ClientModel {
-    /// Reads both from files.
+    /// Reads the manifest and its public model from files.
     ///
     /// # Errors
     /// [`FheJobError::Plan`]; [`FheJobError::OtherPublic`], [`FheJobError::BadPublic`]; [`ServeError::File`].
@@ -32,7 +32,7 @@ impl ClientModel {
         Self::new(plan, &params, public_model, public)
     }
 
-    /// Both from their bytes: those of the files.
+    /// Decodes both from the bytes of their files.
     ///
     /// # Errors
     /// As [`ClientModel::read`].
@@ -72,13 +72,13 @@ impl ClientModel {
         self.client.plan()
     }
 
-    /// What it answers with.
+    /// The task of the model.
     #[must_use]
     pub fn task(&self) -> Task {
         self.public.public().task()
     }
 
-    /// Texts of a batch.
+    /// The number of texts that a batch takes.
     ///
     /// # Errors
     /// [`FheJobError::Plan`].
@@ -87,7 +87,7 @@ impl ClientModel {
         Ok(texts.map_err(FheJobError::from)?)
     }
 
-    /// Tokens of a text, named by its index in errors.
+    /// The number of tokens of a text; errors name its index.
     ///
     /// # Errors
     /// [`FheJobError::TextTooLong`], [`ServeError::Text`].
@@ -107,7 +107,7 @@ impl ClientModel {
         &self.client
     }
 
-    /// That keys are for this manifest.
+    /// Checks that keys are for this manifest.
     pub(super) fn check_keys(&self, keys: &impl Keyring) -> Result<(), ServeError> {
         let (ours, theirs) = (Digest(self.plan().hash()).to_string(), &keys.record().plan);
         if *theirs == ours {

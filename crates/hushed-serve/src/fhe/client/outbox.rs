@@ -1,5 +1,5 @@
-//! What a client keeps of a batch in its key folder until the answers have been read: the encrypted texts, and a
-//! record to find them by, so that the same texts again are the same job.
+//! What a client keeps of a batch in its key folder until the answers have been read: the encrypted texts, and a record
+//! to find them by, so that the same texts again are the same job.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,30 +14,30 @@ use crate::fhe::FheJobError;
 use crate::fhe::record::{JOBS, VERSION, read, write};
 use crate::files::make_folder;
 
-/// Fewest digits of an id that name a job.
+/// Minimum number of digits of an id that identify a job.
 const LEAST_DIGITS: usize = 8;
 
-/// A batch that was encrypted, and whose answers have not been read.
+/// An encrypted batch whose answers have not been read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PendingRecord {
     pub(super) version: u32,
     /// The job's id, in hexadecimal.
     pub(super) job: String,
-    /// Id of the key set, and what names the request's content, in hexadecimal.
+    /// Id of the key set, and name of the request's content, in hexadecimal.
     pub(super) keys: String,
     pub(super) request: String,
-    /// SHA-256 of the texts and of how they were cut. The folder is private, and has the secret key.
+    /// SHA-256 of the texts and of whether they may be cut. The folder is private and also holds the secret key.
     pub(super) texts: String,
 }
 
-/// The folder.
+/// The folder of pending batches.
 pub(super) struct Outbox {
     folder: PathBuf,
 }
 
 impl Outbox {
-    /// That of a folder of keys.
+    /// The outbox of a key folder.
     pub(super) fn of(keys: &Path) -> Outbox {
         Outbox {
             folder: keys.join(JOBS),
@@ -62,7 +62,7 @@ impl Outbox {
         self.folder.join(format!("{job}.request"))
     }
 
-    /// Where the reply of a job is fetched to.
+    /// Where the fetched reply of a job goes.
     pub(super) fn reply(&self, job: &Digest) -> PathBuf {
         self.folder.join(format!("{job}.reply"))
     }
@@ -81,7 +81,7 @@ impl Outbox {
         Ok(fit.next())
     }
 
-    /// A job by its id, or by at least its first eight digits if no other begins so.
+    /// Finds a job by its id, or by a unique prefix of at least eight digits.
     pub(super) fn named(&self, id: &str, keys: &Path) -> Result<Digest, ServeError> {
         let wanted = id.to_ascii_lowercase();
         let all = self.all()?.into_iter();
@@ -97,7 +97,7 @@ impl Outbox {
         }
     }
 
-    /// Makes the encrypted draft a job.
+    /// Turns the encrypted draft into a job.
     pub(super) fn keep(&self, job: &Digest, record: &PendingRecord) -> Result<(), ServeError> {
         let path = self.request(job);
         let moved = fs::rename(self.draft(), &path).map_err(FileError::io("write", &path));
@@ -105,7 +105,7 @@ impl Outbox {
         write(&self.record(job), record)
     }
 
-    /// Makes the texts of a job unfindable, and its request is never sent again: its reply is about to be decrypted.
+    /// Makes the texts of a job unfindable; its request is never sent again, as its reply is about to be decrypted.
     pub(super) fn retire(&self, job: &Digest) -> Result<(), ServeError> {
         renamed(&self.request(job), &self.retired(job))
     }
@@ -115,7 +115,7 @@ impl Outbox {
         renamed(&self.retired(job), &self.request(job))
     }
 
-    /// Deletes a request that was retired.
+    /// Deletes a retired request.
     pub(super) fn drop_retired(&self, job: &Digest) -> Result<(), ServeError> {
         removed(&self.retired(job))
     }

@@ -1,4 +1,4 @@
-//! Runs under encryption with a server on the other side of a connection.
+//! Encrypted runs on a server over a connection.
 //!
 //! ```text
 //! submit    manifest and public model (once, kept) → keys, if they are to be made → texts, encrypted and kept
@@ -6,8 +6,8 @@
 //! collect   waits, fetches the reply, decrypts it; a wrong canary retires the keys, and submit then refuses before it connects
 //! ```
 //!
-//! Everything is in the key folder until the answers have been read. A broken connection or a process that ends loses
-//! at most the part in transit: the same call again continues. Nothing derived from a decrypted reply is ever sent.
+//! Everything stays in the key folder until the answers have been read. If a connection breaks or the process ends, at
+//! most the part in transit is lost; repeating the call continues. Nothing derived from a decrypted reply is sent.
 
 use std::cell::Cell;
 use std::fs;
@@ -38,27 +38,27 @@ use crate::files::make_folder;
 use crate::session::connect::ClientConfig;
 use crate::session::wire::Refusal;
 
-/// First and longest wait before a broken connection is tried again.
+/// The first and the longest wait before retrying after a broken connection.
 const AGAIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
 
-/// Progress in bytes that a file must make for the server to count as reachable. A complete file counts with fewer.
+/// Bytes of progress that a file must make for the server to count as reachable. A complete file needs fewer.
 const LEAST_MOVE: u64 = 1 << 20;
 
 /// How to reach a server, and what a client insists on.
 pub struct RemoteOptions {
     /// The server. `bundle` and `cache_dir` have no meaning here.
     pub connection: ClientConfig,
-    /// The folder of keys, which also keeps the manifest, the public model, and what waits for an answer.
+    /// The folder of keys, which also keeps the manifest, the public model, and the batches that wait for an answer.
     pub keys: PathBuf,
-    /// The only manifest to accept: a file from the server's operator. Otherwise that of the first session is kept, and
-    /// no other accepted.
+    /// The only manifest to accept: a file from the server's operator. Without it, the first session's manifest is
+    /// kept, and no other is accepted.
     pub plan: Option<PathBuf>,
-    /// The public model that belongs to it, if it is not to be fetched.
+    /// Its public model, if it should not be fetched.
     pub public: Option<PathBuf>,
-    /// Makes keys where there are none.
+    /// Makes keys if there are none.
     pub make_keys: Option<KeygenOptions>,
-    /// Moves keys aside that a wrong canary has retired, so that new ones are made ([`RemoteOptions::make_keys`]). The
-    /// server will see that, so a person has to decide it.
+    /// Moves aside keys that a wrong canary has retired, so that new ones are made ([`RemoteOptions::make_keys`]). The
+    /// server will see this, so a person has to decide it.
     pub replace_retired: bool,
     /// What to do with texts that are too long.
     pub too_long: TooLong,
@@ -66,14 +66,14 @@ pub struct RemoteOptions {
     pub lengths: Option<&'static str>,
     /// What is asked of a decoder; a manifest that answers with less is refused.
     pub wanted: Option<Wanted>,
-    /// How long a server may be out of reach, once it was reached.
+    /// How long a server may be unreachable, once it has been reached.
     pub patience: Duration,
-    /// Longest time between two looks at a job.
+    /// Maximum time between two status queries for a job.
     pub most_wait: Duration,
 }
 
 impl RemoteOptions {
-    /// The defaults: 10 minutes of patience, at most 15 seconds between two looks at a job.
+    /// The defaults: 10 minutes of patience, at most 15 seconds between two status queries.
     #[must_use]
     pub fn new(connection: ClientConfig, keys: impl Into<PathBuf>) -> RemoteOptions {
         RemoteOptions {
@@ -97,16 +97,16 @@ impl RemoteOptions {
 pub enum RemoteEvent {
     /// The manifest in use.
     Plan {
-        /// Its hash: what a client compares with what the server's operator says.
+        /// Its hash, which a client compares with the one that the server's operator published.
         hash: Digest,
         /// What the server learns of lengths.
         lengths: Lengths,
-        /// It has just been fetched, and is kept.
+        /// Whether it has just been fetched; it is then kept.
         first: bool,
     },
-    /// Retired keys, and what was encrypted for them, are in this folder from now on.
+    /// Retired keys, and what was encrypted for them, have been moved to this folder.
     SetAside(PathBuf),
-    /// Keys are about to be made: what the manifest asks for.
+    /// Keys are about to be made, as many as the manifest asks for.
     Ordered(KeyOrder),
     /// Keys made so far, and in all.
     Keys(usize, usize),
@@ -114,7 +114,7 @@ pub enum RemoteEvent {
     Encrypting(usize, usize),
     /// The texts are encrypted.
     Encrypted(Encrypted),
-    /// The same texts wait for their answer: they are not encrypted again.
+    /// The same texts are already waiting for their answer and are not encrypted again.
     Again,
     /// Bytes of a file that the server has, and in all.
     Sending {
@@ -125,22 +125,22 @@ pub enum RemoteEvent {
         /// In all.
         of: u64,
     },
-    /// How far the job is.
+    /// The state of the job.
     Job(JobState),
     /// Bytes of the reply that are here, and in all.
     Fetching(u64, u64),
-    /// The connection broke, for the reason of this name; it is tried again.
+    /// The connection broke, for the reason of this name, and is being retried.
     Lost(&'static str),
 }
 
 /// The receiver of progress.
 pub type OnEvent<'a> = &'a mut dyn FnMut(RemoteEvent);
 
-/// A client of a server of runs under encryption.
+/// A client of a server for encrypted runs.
 pub struct Remote {
     options: RemoteOptions,
     outbox: Outbox,
-    /// When talking to the server last made progress.
+    /// When an exchange with the server last made progress.
     contact: Cell<Option<Instant>>,
 }
 
@@ -155,8 +155,8 @@ impl Remote {
         }
     }
 
-    /// Gets the manifest and the public model where they are not here yet, and checks that they are what the server
-    /// offers.
+    /// Fetches the manifest and the public model if they are not here yet, and checks that they are those that the
+    /// server offers.
     ///
     /// # Errors
     /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::OtherAnswer`],
@@ -189,7 +189,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Gets what a batch takes: manifest, public model, and keys, which are made where that is asked for. With retired
+    /// Gets what a batch needs: manifest, public model, and keys, which are made if the options say so. With retired
     /// keys it does not even connect.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl Remote {
         self.prepared(&|| Ok(()), watch).map(drop)
     }
 
-    /// Manifest and public model, once [`Remote::agree`] has been called.
+    /// The manifest and public model, once [`Remote::agree`] has been called.
     ///
     /// # Errors
     /// As [`ClientModel::read`].
@@ -206,8 +206,8 @@ impl Remote {
         ClientModel::read(&self.plan_path(), &self.public_path())
     }
 
-    /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is
-    /// returned. With retired keys it does not even connect: the server must not learn whether the client comes back.
+    /// Encrypts texts or finds them encrypted, sends what the server lacks, has it queue the job, and returns its id.
+    /// With retired keys it does not even connect: the server must not learn whether the client comes back.
     ///
     /// # Errors
     /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::RetiredKeys`], [`FheJobError::NoKeys`],
@@ -216,7 +216,7 @@ impl Remote {
         self.submit_after(texts, &|| Ok(()), watch)
     }
 
-    /// [`Remote::submit`] of the texts of items ([`Item::texts`]), which must share their prompts.
+    /// [`Remote::submit`] for the texts of items ([`Item::texts`]), which must share their prompts.
     ///
     /// # Errors
     /// As [`Remote::submit`] and [`check_items`].
@@ -268,7 +268,7 @@ impl Remote {
         Ok(job)
     }
 
-    /// `check` is called once manifest and public model are here.
+    /// Prepares a batch; `check` is called once manifest and public model are here.
     fn prepared(
         &self,
         check: &dyn Fn() -> Result<(), ServeError>,
@@ -285,7 +285,7 @@ impl Remote {
         self.keys(watch)
     }
 
-    /// The job of this id, or of at least its first eight digits.
+    /// Finds a job by its id, or by at least the first eight digits.
     ///
     /// # Errors
     /// [`FheJobError::NoSuchJob`] if none was sent with these keys, or its answers have been read.
@@ -293,8 +293,8 @@ impl Remote {
         self.outbox.named(id, &self.options.keys)
     }
 
-    /// How far a job is: one look. Where its reply is here, the server is not asked: it may have been decrypted, and
-    /// asking then would tell the server something about it.
+    /// Queries the state of a job once. If its reply is already here, the server is not asked: the reply may have been
+    /// decrypted, and asking then would tell the server something about it.
     ///
     /// # Errors
     /// [`FheJobError::PlanChanged`]; [`ServeError::Net`] and similar.
@@ -313,7 +313,7 @@ impl Remote {
     }
 
     /// Waits for a job, fetches its reply and decrypts it. After that, whatever the outcome, the same texts are another
-    /// job; this one is decrypted again from the local copy until it is deleted.
+    /// job; this one can be decrypted again from the local copy until it is deleted.
     ///
     /// # Errors
     /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`],
@@ -321,7 +321,7 @@ impl Remote {
     /// [`RemoteOptions::patience`]; those of [`decrypt`].
     pub fn collect(&self, job: &Digest, watch: OnEvent<'_>) -> Result<Answer, ServeError> {
         let (plan, params) = self.plan()?;
-        // Before it is decrypted, which counts.
+        // Before the decryption, which is counted.
         if let Some(wanted) = self.options.wanted {
             wanted.check(&plan)?;
         }
@@ -353,7 +353,7 @@ impl Remote {
         if let Err(ServeError::Fhe(error)) = &opened
             && useless.contains(&error.name())
         {
-            // The reply is unusable, which is noticed before it is decrypted: the next call fetches it again.
+            // The reply is unusable, which showed before it was decrypted: the next call fetches it again.
             let _ = fs::remove_file(&path);
             self.outbox.restore(job)?;
         } else {
@@ -423,7 +423,7 @@ impl Remote {
             return Err(not_as_offered(Download::Public));
         }
         system::check_room(&self.options.keys, bytes)?;
-        // What an earlier session left is its beginning; if not, the check of the whole file finds it.
+        // What an earlier session left should be its beginning; if not, the check of the whole file shows it.
         let part = part_of(path);
         link.receive(Download::Public, &part, bytes, &mut |_, _| {})?;
         match PublicModel::read(&part, &plan.public_sha256) {
@@ -435,7 +435,7 @@ impl Remote {
         }
     }
 
-    /// The keys of the folder, for its manifest.
+    /// The keys of the folder, made now for its manifest if there are none and the options allow it.
     fn keys(&self, watch: OnEvent<'_>) -> Result<KeyRecord, ServeError> {
         let folder = &self.options.keys;
         if !folder.join(RECORD).is_file() {
@@ -451,7 +451,7 @@ impl Remote {
             atomic::clear_drafts(&keys);
             if !folder.join(RECORD).is_file() {
                 if !keys.exists() {
-                    // Left by a call that ended while it made them: nothing was ever encrypted with it.
+                    // Left by a call that ended while making keys: nothing was ever encrypted with it.
                     let _ = fs::remove_file(secret);
                 }
                 watch(RemoteEvent::Ordered(KeyOrder::read(&self.plan_path())?));
@@ -464,7 +464,7 @@ impl Remote {
         Ok(record)
     }
 
-    /// The job of these texts: as it was left, or made now.
+    /// The job of these texts: the pending one, or a new one.
     fn encrypted(
         &self,
         plan: &FhePlan,
@@ -513,7 +513,7 @@ impl Remote {
         watch: OnEvent<'_>,
     ) -> Result<(), ServeError> {
         loop {
-            // A session for each look: a server has few, and a run takes hours.
+            // One session per query: a server has few, and a run takes hours.
             let state = self.with_link(plan, watch, |link, _| link.status(*job))?;
             watch(RemoteEvent::Job(state));
             let left = match state {
@@ -534,14 +534,14 @@ impl Remote {
         }
     }
 
-    /// There is progress if a file is further than it ever was in this call.
+    /// Records progress if a file is further along than ever before in this call.
     fn moved(&self, furthest: &mut Option<u64>, done: u64, of: u64) {
         if is_further(furthest, done, of) {
             self.contact.set(Some(Instant::now()));
         }
     }
 
-    /// Does something in a session with the server of this manifest, and again in another while connections break and
+    /// Runs `act` in a session with the server of this manifest, and again in a new one while connections break and
     /// patience lasts.
     fn with_link<T>(
         &self,
@@ -556,7 +556,7 @@ impl Remote {
                 self.check_plan(plan, &link)?;
                 let done = act(&mut link, watch)?;
                 self.contact.set(Some(Instant::now()));
-                // What was asked for is here, however the session ends.
+                // The result is here, however the session ends.
                 let _ = link.close();
                 Ok(done)
             });
@@ -579,8 +579,8 @@ impl Remote {
     }
 }
 
-/// Whether this is further by enough to count: a server that says again and again that it has nothing, or a byte more,
-/// does not make a client send the same part for ever.
+/// Whether this is far enough to count as progress: a server that keeps saying that it has nothing, or one byte more,
+/// cannot make a client send the same part for ever.
 fn is_further(furthest: &mut Option<u64>, done: u64, of: u64) -> bool {
     let further = match *furthest {
         None => true,

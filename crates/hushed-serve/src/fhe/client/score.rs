@@ -1,4 +1,4 @@
-//! What a client makes of a decoder's hidden states: the likelihood of a text's own tokens and its perplexity, where
+//! What a client computes from a decoder's hidden states: the likelihood of a text's own tokens and its perplexity, if
 //! all rows are answered, and which of several endings of a prompt is the likeliest.
 //!
 //! ```text
@@ -31,7 +31,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// That a manifest answers with it.
+    /// Checks that a manifest answers with it.
     ///
     /// # Errors
     /// [`FheJobError::OtherAnswer`].
@@ -48,7 +48,7 @@ impl Wanted {
         Err(FheJobError::OtherAnswer { planned, asked }.into())
     }
 
-    /// [`Wanted::check`] of a manifest in a file.
+    /// [`Wanted::check`] for a manifest in a file.
     ///
     /// # Errors
     /// As [`read_plan`] and [`Wanted::check`].
@@ -57,7 +57,7 @@ impl Wanted {
     }
 }
 
-/// What a manifest answers with that is not all rows of a decoder.
+/// What a manifest answers with, if not all rows of a decoder.
 fn other(answer: Option<AnswerRows>) -> &'static str {
     match answer {
         Some(AnswerRows::Logits) => "the logits of its last row",
@@ -66,21 +66,21 @@ fn other(answer: Option<AnswerRows>) -> &'static str {
     }
 }
 
-/// A prompt with endings of which one is the likeliest. No `Debug`: it is private.
+/// A prompt with endings, to choose the likeliest. No `Debug`: it is private.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
     /// What all texts of the item begin with.
     pub prompt: String,
-    /// How each goes on: two or more.
+    /// How each text goes on; two or more.
     pub endings: Vec<String>,
-    /// The right one, from 0, if it is known.
+    /// The index of the right ending, from 0, if it is known.
     #[serde(default)]
     pub label: Option<usize>,
 }
 
 impl Item {
-    /// The items of a file, one a line.
+    /// Parses the items of a file, one per line.
     ///
     /// # Errors
     /// [`FheJobError::BadItem`] with its line.
@@ -114,7 +114,7 @@ impl Item {
 /// The likelihood of a text's own tokens. No `Debug`: it is the private answer.
 #[derive(Clone)]
 pub struct Scored {
-    /// Natural logarithms of the probabilities of its tokens from the second on, each after those before it.
+    /// Natural logarithms of the probabilities of its tokens from the second on, each given those before it.
     pub log_probabilities: Vec<f64>,
 }
 
@@ -125,14 +125,14 @@ impl Scored {
         self.log_probabilities.iter().sum()
     }
 
-    /// exp(−their mean); none of a text of one token.
+    /// exp(−their mean); `None` for a text of one token.
     #[must_use]
     pub fn perplexity(&self) -> Option<f64> {
         perplexity(std::slice::from_ref(self))
     }
 }
 
-/// Perplexity over the tokens of several texts; none without a token that follows another.
+/// Perplexity over the tokens of several texts; `None` if no token follows another.
 #[must_use]
 pub fn perplexity(texts: &[Scored]) -> Option<f64> {
     let count: usize = texts.iter().map(|t| t.log_probabilities.len()).sum();
@@ -140,23 +140,23 @@ pub fn perplexity(texts: &[Scored]) -> Option<f64> {
     (count > 0).then(|| (-sum / count as f64).exp())
 }
 
-/// What is chosen of an item. No `Debug`: it is the private answer.
+/// The choice made for an item. No `Debug`: it is the private answer.
 #[derive(Clone)]
 pub struct Chosen {
-    /// The natural logarithm of each ending's probability after the prompt.
+    /// The natural logarithm of each ending's probability given the prompt.
     pub log_likelihoods: Vec<f64>,
     /// Tokens of each ending.
     pub tokens: Vec<usize>,
-    /// The likeliest, the first of equal ones.
+    /// The likeliest ending; the first of equal ones.
     pub pick: usize,
-    /// By how much it is likelier than the next.
+    /// Its margin over the next, in logarithms.
     pub margin: f64,
-    /// Whether it is the right one, where that is known.
+    /// Whether it is the right one, if that is known.
     pub right: Option<bool>,
 }
 
 impl Head {
-    /// Natural logarithms of the probabilities of tokens `from` and on of a text, each after those before it, by the
+    /// Natural logarithms of the probabilities of a text's tokens from `from` on, each given those before it, from the
     /// hidden states of all its rows.
     fn of_tokens(&self, rows: &[f64], ids: &[u32], from: usize) -> Result<Vec<f64>, ServeError> {
         let rows = rows
@@ -171,15 +171,15 @@ impl Head {
 }
 
 impl Answer {
-    /// The hidden states of a text, a row for each of its tokens, or that of its last token, or its logits, where the
-    /// manifest answers with that alone; the whole answer of another model.
+    /// The hidden states of a text, one row per token; or only that of its last token, or its logits, if the manifest
+    /// answers with that alone; the whole answer for any other model.
     pub fn rows(&self, text: usize) -> impl DoubleEndedIterator<Item = &[f64]> {
         let numbers = self.embeddings.get(text).map_or(&[][..], Vec::as_slice);
         let width = self.head.as_ref().map(Head::width);
         numbers.chunks(width.unwrap_or(numbers.len()).max(1))
     }
 
-    /// The last of them.
+    /// The last of these rows.
     #[must_use]
     pub fn last_row(&self, text: usize) -> &[f64] {
         self.rows(text).next_back().unwrap_or_default()
@@ -188,7 +188,7 @@ impl Answer {
     /// The likelihoods of the tokens of these texts, which must be those that were encrypted.
     ///
     /// # Errors
-    /// [`FheJobError::OtherAnswer`] without all rows, [`FheJobError::OtherTexts`].
+    /// [`FheJobError::OtherAnswer`] if not all rows are answered, [`FheJobError::OtherTexts`].
     pub fn scored(&self, texts: &[String]) -> Result<Vec<Scored>, ServeError> {
         let (head, ids) = self.sent(texts, TooLong::Cut)?;
         let one = |(rows, ids): (&Vec<f64>, &TokenIds)| {
@@ -198,7 +198,7 @@ impl Answer {
         self.embeddings.iter().zip(&ids).map(one).collect()
     }
 
-    /// The choices of these items, whose texts must be those that were encrypted.
+    /// The choices for these items, whose texts must be those that were encrypted.
     ///
     /// # Errors
     /// As [`Answer::scored`], and [`FheJobError::NotShared`].
@@ -211,7 +211,7 @@ impl Answer {
         })
     }
 
-    /// The head, and the tokens of texts that are those of this answer.
+    /// The head, and the tokens of the texts, which must be those of this answer.
     fn sent(
         &self,
         texts: &[String],
@@ -237,7 +237,7 @@ impl Answer {
 /// [`Answer::scored`] in the clear, by the holder of the model.
 ///
 /// # Errors
-/// [`ModelError::NotAGenerator`]; [`ServeError::Text`] for a text that the model cannot read.
+/// [`ModelError::NotAGenerator`]; [`ServeError::Text`] if the model cannot read a text.
 pub fn scored_in_clear(
     model: &Model,
     texts: &[String],
@@ -249,7 +249,7 @@ pub fn scored_in_clear(
     ids.map(|ids| clear.scored(&ids?)).collect()
 }
 
-/// As [`scored_in_clear`], of texts' tokens.
+/// Like [`scored_in_clear`], from the texts' tokens.
 ///
 /// # Errors
 /// [`ModelError::NotAGenerator`].
@@ -312,8 +312,8 @@ impl InClear<'_> {
     }
 }
 
-/// The choices of items by their texts: `ids` has one for each ending, and `found` gives the logarithms of the
-/// probabilities of a text's tokens from a number on.
+/// The choices for items from their texts: `ids` has one entry per ending, and `found` gives the logarithms of the
+/// probabilities of a text's tokens from a given one on.
 fn choose(
     items: &[Item],
     ids: &[TokenIds],
@@ -337,7 +337,7 @@ fn choose(
 impl Chosen {
     fn of(log_likelihoods: Vec<f64>, tokens: Vec<usize>, label: Option<usize>) -> Chosen {
         let mut order: Vec<usize> = (0..log_likelihoods.len()).collect();
-        // Of equal ones the first.
+        // Stable: the first of equal ones.
         order.sort_by(|&a, &b| log_likelihoods[b].total_cmp(&log_likelihoods[a]));
         let pick = order.first().copied().unwrap_or(0);
         let margin = match order.as_slice() {
@@ -354,17 +354,17 @@ impl Chosen {
     }
 }
 
-/// Tokens of a text after those of its prompt, with which it must begin.
+/// The number of tokens of a text after those of its prompt, with which it must begin.
 fn ending(prompt: &TokenIds, whole: &TokenIds) -> Option<usize> {
     let rest = whole.ids().strip_prefix(prompt.ids())?.len();
     (rest > 0 && !prompt.ids().is_empty()).then_some(rest)
 }
 
-/// That items can be encrypted for this manifest, and chosen from by its answer: before anything is sent.
+/// Checks, before anything is sent, that items can be encrypted for this manifest and chosen from by its answer.
 ///
 /// # Errors
-/// [`FheJobError::OtherAnswer`], [`FheJobError::NotShared`], [`FheJobError::TextTooLong`] for a text of more tokens
-/// than the manifest has rows; files that cannot be read.
+/// [`FheJobError::OtherAnswer`], [`FheJobError::NotShared`], [`FheJobError::TextTooLong`] if a text has more tokens
+/// than the manifest has rows; also if a file cannot be read.
 pub fn check_items(plan: &Path, public: &Path, items: &[Item]) -> Result<(), ServeError> {
     let (plan, _) = read_plan(plan)?;
     Wanted::Likelihoods.check(&plan)?;

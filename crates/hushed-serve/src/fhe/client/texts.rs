@@ -30,14 +30,14 @@ use crate::fhe::{FheJobError, PublicModel, system};
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
 
-/// A batch that was encrypted.
+/// An encrypted batch.
 #[derive(Clone, Debug)]
 pub struct Encrypted {
     /// The request's id, in hexadecimal.
     pub id: String,
-    /// What names its content.
+    /// The name of its content.
     pub content: Digest,
-    /// Bytes of its file.
+    /// Size of its file in bytes.
     pub bytes: u64,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
@@ -47,18 +47,18 @@ pub struct Encrypted {
     pub warnings: Vec<Warning>,
 }
 
-/// Whether the canary's answer is the published one. The client alone may know.
+/// Whether the canary's answer is the published one. Only the client may know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CanaryOutcome {
-    /// The cosine to it; of logits, the nearness.
+    /// The cosine to the published answer; for logits, the nearness.
     pub cosine: f64,
-    /// What it must be at least.
+    /// The least that it must be.
     pub least: f64,
 }
 
 impl CanaryOutcome {
-    /// Whether the answer is as published: then no fault and no overflow affected the whole batch. It says nothing of a
-    /// server that cheats on single places.
+    /// Whether the answer is as published. If so, no fault and no overflow affected the whole batch; it says nothing
+    /// about a server that cheats on single places.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.cosine >= self.least
@@ -70,7 +70,7 @@ impl CanaryOutcome {
 pub struct Answer {
     /// The embedding of each text, its logits, or a decoder's hidden states or logits, in order.
     pub embeddings: Vec<Vec<f64>>,
-    /// What makes next tokens of hidden states or logits, if the model is a decoder.
+    /// Turns hidden states or logits into next tokens, if the model is a decoder.
     pub head: Option<Head>,
     /// What a decoder's answer is: hidden states of these rows, one after another, or logits.
     pub rows: Option<AnswerRows>,
@@ -80,7 +80,7 @@ pub struct Answer {
     pub labels: Option<Vec<String>>,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
-    /// The canary's, if the manifest has one.
+    /// The canary's outcome, if the manifest has a canary.
     pub canary: Option<CanaryOutcome>,
     /// Ciphertexts decrypted with this key so far.
     pub decryptions: u64,
@@ -103,15 +103,15 @@ impl Answer {
     }
 }
 
-/// What a client makes of a decoder's answers: of hidden states by its public table of token vectors, which is also the
-/// head, or of logits.
+/// Turns a decoder's answers into next tokens: from hidden states by its public table of token vectors, which is also
+/// the head, or from logits.
 #[derive(Clone)]
 pub struct Head {
     pub(super) table: Arc<Matrix<f32>>,
     answer: AnswerRows,
     text: Decoder,
     tokenizer: Tokenizer,
-    /// Most tokens of a text.
+    /// Maximum tokens per text.
     limit: usize,
 }
 
@@ -120,14 +120,14 @@ pub struct Head {
 pub struct Likely {
     /// Its id.
     pub id: u32,
-    /// What it stands for; nothing for a special token.
+    /// Its text; empty for a special token.
     pub text: String,
     /// The natural logarithm of its probability among all tokens.
     pub log_probability: f64,
 }
 
 impl Head {
-    /// None of an encoder.
+    /// `None` for an encoder.
     pub(super) fn of(public: &PublicModel, plan: &FhePlan) -> Option<Head> {
         let tokenizer = public.public().tokenizer().ok()?;
         Some(Head {
@@ -139,13 +139,13 @@ impl Head {
         })
     }
 
-    /// What an answer has of a row.
+    /// What an answer holds: which rows, or logits.
     #[must_use]
     pub fn answer(&self) -> AnswerRows {
         self.answer
     }
 
-    /// Numbers of a row: columns of the model, or its tokens where they are logits.
+    /// Numbers per row: the model's columns or, if they are logits, its tokens.
     pub(super) fn width(&self) -> usize {
         match self.answer {
             AnswerRows::Logits => self.table.rows(),
@@ -163,10 +163,10 @@ impl Head {
         encoded(&self.tokenizer, index, text, self.limit, too_long)
     }
 
-    /// The likeliest tokens after a text whose last row is this, a hidden state or logits, at most `most` of them.
+    /// The likeliest next tokens of a text, at most `most`, from its last row (a hidden state or logits).
     ///
     /// # Errors
-    /// [`ServeError::Model`] for numbers of another width.
+    /// [`ServeError::Model`] if the row has another width.
     pub fn likeliest(&self, last: &[f64], most: usize) -> Result<Vec<Likely>, ServeError> {
         let found = match self.answer {
             AnswerRows::Logits => {
@@ -190,7 +190,7 @@ impl Head {
     }
 }
 
-/// SHA-256 of the token ids of texts, each after their number.
+/// SHA-256 of the token ids of texts, each preceded by their number.
 pub(super) fn hash_of_ids(texts: &[TokenIds]) -> Digest {
     let mut hash = Sha256::new();
     for text in texts {
@@ -217,15 +217,15 @@ pub struct EncryptOptions<'a> {
     pub too_long: TooLong,
     /// What the server may learn of lengths; a manifest that says otherwise is refused.
     pub lengths: Option<&'static str>,
-    /// The file.
+    /// The file to write.
     pub out: &'a Path,
 }
 
-/// Encrypts texts into a file. `progress` is called with ciphertexts done and in all.
+/// Encrypts texts into a file. `progress` is called with the number of ciphertexts done and their total.
 ///
 /// # Errors
-/// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`],
-/// files of other manifests, expired or retired keys, no room.
+/// [`ServeError::Text`] or [`FheJobError::TextTooLong`] if a text cannot be sent, [`FheJobError::TooManyTexts`]; also
+/// if a file belongs to another manifest, keys are expired or retired, or there is no room.
 pub fn encrypt(
     options: &EncryptOptions<'_>,
     progress: &mut dyn FnMut(usize, usize),
@@ -244,7 +244,7 @@ pub fn encrypt(
     let file = AtomicFile::create(out, Access::Usual).map_err(FheJobError::from)?;
     let encrypted = prepared.encrypt(file, out, &mut keys, progress);
     if encrypted.is_err() {
-        // No request is left whose reply could not be decrypted.
+        // Leave no request whose reply could not be decrypted.
         let _ = std::fs::remove_file(out);
     }
     encrypted
@@ -261,7 +261,7 @@ pub struct Texts<'a> {
     pub lengths: Option<&'static str>,
 }
 
-/// Texts that can be encrypted. No `Debug`: it holds their numbers.
+/// Texts ready to be encrypted. No `Debug`: it holds their contents as numbers.
 pub(super) struct Prepared<'a> {
     upload: Upload<'a>,
     tokens: Vec<usize>,
@@ -269,12 +269,12 @@ pub(super) struct Prepared<'a> {
     ids: Digest,
     canary: Option<usize>,
     warnings: Vec<Warning>,
-    /// Of the request.
+    /// Size of the request.
     bytes: u64,
 }
 
 impl Texts<'_> {
-    /// All that can be refused is refused here.
+    /// Makes all checks that can refuse texts.
     pub(super) fn prepare<'m>(
         &self,
         model: &'m ClientModel,
@@ -323,7 +323,7 @@ impl Texts<'_> {
 }
 
 impl Prepared<'_> {
-    /// Encrypts to `out`, which errors call `path`, and remembers the request with the keys.
+    /// Encrypts to `out`, which errors call `path`, and stores the request's record with the keys.
     pub(super) fn encrypt(
         self,
         out: impl Target,
@@ -363,8 +363,8 @@ impl Prepared<'_> {
 /// does not bring them back: another reply to such a request is not decrypted.
 ///
 /// # Errors
-/// [`FheJobError::File`] for a damaged reply or one of another manifest or other keys, [`FheJobError::UnknownRequest`],
-/// [`FheJobError::RetiredKeys`].
+/// [`FheJobError::File`] if the reply is damaged or belongs to another manifest or other keys,
+/// [`FheJobError::UnknownRequest`], [`FheJobError::RetiredKeys`].
 pub fn decrypt(
     plan: &Path,
     public: &Path,
@@ -378,7 +378,7 @@ pub fn decrypt(
     decrypt_with(&model, &mut keys, source, reply)
 }
 
-/// [`decrypt`], of a source and the bytes that it has; errors call it `path`.
+/// [`decrypt`] from a source and its size in bytes; errors call it `path`.
 pub(super) fn decrypt_with(
     model: &ClientModel,
     keys: &mut impl Keyring,
@@ -387,7 +387,7 @@ pub(super) fn decrypt_with(
 ) -> Result<Answer, ServeError> {
     model.check_keys(keys)?;
     let (plan, params) = (model.plan(), model.params());
-    // What is decrypted is what is hashed.
+    // Hashes exactly the bytes that are decrypted.
     let mut source = Hashed::new(source);
     let set = keys.record().hash();
     let read = exchange::read_reply_from((&mut source, bytes), path, plan, params, &set);
@@ -492,7 +492,7 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// As arguments name them.
+/// The names used in arguments.
 fn named(lengths: Lengths) -> &'static str {
     match lengths {
         Lengths::Public => "public",

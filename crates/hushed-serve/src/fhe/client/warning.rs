@@ -1,4 +1,4 @@
-//! What a client is told of its texts before anything is sent.
+//! Warnings about a client's texts before anything is sent.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ const REPETITIVE: usize = 16;
 /// A warning about a text, before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may
-    /// leave the calibrated ranges, and its answer then means nothing.
+    /// One token makes up more than half of it, or it has at least four times as many tokens as distinct ones: such a
+    /// text may leave the calibrated ranges, and its answer is then meaningless.
     Repetitive {
         /// Which text, from 0.
         text: usize,
@@ -22,10 +22,10 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// Texts that a line for people names.
+    /// How many texts a printed line names.
     pub const NAMED: usize = 8;
 
-    /// A line for each kind of warning, with the number of texts and at most so many of them by their places.
+    /// One line per kind of warning, with the number of texts and the indices of at most `most` of them.
     #[must_use]
     pub fn lines(warnings: &[Warning], most: usize) -> Vec<String> {
         let (mut cut, mut repetitive) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ mod tests {
         assert!(!repetitive(&(0..100).collect::<Vec<u32>>()));
     }
 
-    /// A batch of hundreds of long texts printed a line for each.
+    /// A batch of hundreds of long texts used to print one line per text.
     #[test]
     fn warnings_are_a_line_for_each_kind() {
         let mut warnings: Vec<Warning> = (0..300).map(|text| Warning::Cut { text }).collect();

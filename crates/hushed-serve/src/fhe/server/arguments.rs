@@ -1,4 +1,4 @@
-//! The command line of a server of runs under encryption, beside that of every server (feature `arguments`).
+//! The command line of a server for encrypted runs, beyond that of every server (feature `arguments`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::error::ServeError;
 use crate::fhe::{ContextOptions, FheJobError, default_calibration, default_secret};
 use crate::session::config::Entrance;
 
-/// What `serve --protocol fhe` takes besides.
+/// Further arguments of `serve --protocol fhe`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct FheServeArguments {
@@ -32,7 +32,7 @@ pub struct FheServeArguments {
     )]
     pub public: Option<PathBuf>,
 
-    /// The folder for clients' keys and requests, jobs and replies: a server restarted with it continues
+    /// The folder for clients' keys and requests, jobs and replies; a server restarted with it continues
     #[arg(
         long,
         value_name = "DIR",
@@ -45,11 +45,11 @@ pub struct FheServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 
-    /// What a client's files may take in the store, in GiB; a client is its token
+    /// Maximum size of a client's files in the store, in GiB; a client is identified by its token
     #[arg(long, value_name = "GIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_OWNER_QUOTA")]
     pub owner_quota: u32,
 
-    /// Days that a reply is kept, and a request that is not run
+    /// Days to keep a reply, or a request that is not run
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEEP_DAYS")]
     pub keep_days: u32,
 
@@ -64,7 +64,7 @@ pub struct FheServeArguments {
 }
 
 impl FheServeArguments {
-    /// The server that they describe.
+    /// The configuration that the arguments describe.
     pub(crate) fn config(
         &self,
         model: &Path,
@@ -72,7 +72,7 @@ impl FheServeArguments {
         max_memory: Option<u64>,
     ) -> Result<FheServerConfig, ServeError> {
         let secret = self.secret.clone().or_else(default_secret);
-        // The parser asks for the three where they are needed.
+        // The parser requires these three when they are needed.
         let given = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
         let calibration = self.calibration.clone();
         Ok(FheServerConfig {

@@ -1,8 +1,8 @@
-//! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), owners in turn, and
+//! Jobs: a queue on disk; one worker that runs them one after another (a run takes all cores), owners in turn; and
 //! their replies until they expire.
 //!
-//! A job's record says whether it waits, is done or has failed. That it runs is known in memory only: however the
-//! server ends, the job waits again at the next start, and continues from its last checkpoint.
+//! A job's record says whether it is waiting, done or failed. That it is running is known in memory only: however the
+//! server ends, the job waits again at the next start and continues from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -30,11 +30,11 @@ use crate::session::metrics::Metrics;
 use crate::session::owner::Owner;
 use crate::session::wire::Refusal;
 
-/// Most jobs of an owner that wait or run.
+/// Maximum number of jobs per owner that wait or run.
 const MAX_QUEUED: usize = 8;
-/// Exits of the server during a job, without a layer done in between, after which the job fails.
+/// After this many server exits during a job, without a layer done in between, the job fails.
 const MAX_ATTEMPTS: u32 = 3;
-/// How often expired files are looked for.
+/// How often to look for expired files.
 const TIDY: Duration = Duration::from_secs(60);
 
 const JOB: &str = "job.json";
@@ -48,11 +48,11 @@ struct JobRecord {
     version: u32,
     /// Id of the key set, in hexadecimal.
     keys: String,
-    /// What names the request's content, in hexadecimal.
+    /// The name of the request's content, in hexadecimal.
     request: String,
-    /// Microseconds since 1970, and one more than the last: the order of the queue.
+    /// Microseconds since 1970, but later than the last job's: the order of the queue.
     submitted: u64,
-    /// How often it was begun since the last layer was done.
+    /// How often it was started since the last layer was done.
     attempts: u32,
     state: State,
     /// When it was done or failed, in seconds since 1970.
@@ -77,7 +77,7 @@ struct Job {
 
 impl Job {
     fn short(&self) -> String {
-        // Where clients are not told apart the whole id is what opens a job to a client: a log does not have it.
+        // If clients are not told apart, the whole id gives a client access to a job, so it is not logged.
         self.id.to_string().chars().take(8).collect()
     }
 }
@@ -86,16 +86,16 @@ impl Job {
 struct Queue {
     waiting: BTreeMap<u64, Job>,
     running: Option<Running>,
-    /// When an owner's last job began, counted in jobs.
+    /// When each owner's last job began, as a count of jobs.
     served: HashMap<Owner, u64>,
     begun: u64,
-    /// What the last run took or was planned to take, in seconds.
+    /// Seconds that the last run was planned to take.
     whole: f64,
 }
 
 impl Queue {
-    /// The places of the jobs that wait, in the order in which they would run: owners in turn, the one that was served
-    /// longest ago first, and each owner's jobs as they came. So no client waits for another's whole queue.
+    /// The waiting jobs in the order in which they would run: owners in turn, the one served longest ago first, and
+    /// each owner's jobs in order of arrival. So no client waits for another's whole queue.
     fn order(&self) -> Vec<u64> {
         let mut ahead: HashMap<&Owner, (usize, u64)> = HashMap::new();
         let mut places: Vec<_> = self
@@ -113,7 +113,7 @@ impl Queue {
         places.into_iter().map(|place| place.3).collect()
     }
 
-    /// Takes the job that is next.
+    /// Takes the next job.
     fn take(&mut self) -> Option<(u64, Job)> {
         let submitted = self.order().into_iter().next()?;
         let job = self.waiting.remove(&submitted)?;
@@ -122,7 +122,7 @@ impl Queue {
         Some((submitted, job))
     }
 
-    /// How many jobs would run before one that waits.
+    /// The number of jobs that would run before a waiting one.
     fn place(&self, is_it: impl Fn(&Job) -> bool) -> Option<usize> {
         let (wanted, _) = self.waiting.iter().find(|(_, job)| is_it(job))?;
         self.order().iter().position(|place| place == wanted)
@@ -157,7 +157,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// The jobs of a store: those that wait are queued, in the order in which they came.
+    /// Opens the jobs of a store; those that wait are queued in order of arrival.
     pub(super) fn open(
         storage: Storage,
         context: RunContext,
@@ -177,8 +177,8 @@ impl Jobs {
                 let record: JobRecord = match read(&path) {
                     Ok(record) => record,
                     Err(error) => {
-                        // One client's record keeps nobody else waiting. If the job is asked for again, it is written
-                        // anew.
+                        // One client's damaged record does not keep others waiting. If the job is requested again, its
+                        // record is written anew.
                         let (owner, reason) = (owner.name(), error.name());
                         tracing::warn!(owner, reason, "the record of a job cannot be read");
                         continue;
@@ -215,15 +215,15 @@ impl Jobs {
         self.counted(&self.lock())
     }
 
-    /// As [`Jobs::under_way`], and for all to see.
+    /// Like [`Jobs::under_way`], and also updates the metric.
     fn counted(&self, queue: &Queue) -> usize {
         let jobs = queue.waiting.len() + usize::from(queue.running.is_some());
         self.metrics.jobs(jobs);
         jobs
     }
 
-    /// Queues a run, unless it is there already. One that failed is begun again. `count` counts what is new, and may
-    /// refuse it; a run that failed was counted, and gave no answers.
+    /// Queues a run, unless it is already there. A failed run is started again. `count` counts a new run and may refuse
+    /// it; a failed run was counted before, and gave no answers.
     pub(super) fn submit(
         &self,
         owner: &Owner,
@@ -259,7 +259,7 @@ impl Jobs {
         };
         let folder = self.folder(owner, &id);
         if let JobState::Failed(Failure::Other) = before {
-            // Its own files may be damaged: then it starts over.
+            // Its own files may be damaged, so it starts over.
             let _ = fs::remove_dir_all(folder.join(CHECKPOINTS));
             remove(&folder.join(REPLY));
         }
@@ -283,12 +283,12 @@ impl Jobs {
         Ok(state)
     }
 
-    /// How far a job of this owner is.
+    /// The state of a job of this owner.
     pub(super) fn status(&self, owner: &Owner, id: &Digest) -> JobState {
         self.state(&self.lock(), owner, id)
     }
 
-    /// The file of a reply.
+    /// The path of a reply.
     pub(super) fn reply(&self, owner: &Owner, id: &Digest) -> Result<PathBuf, Refusal> {
         match self.status(owner, id) {
             JobState::Done { .. } => Ok(self.folder(owner, id).join(REPLY)),
@@ -304,7 +304,7 @@ impl Jobs {
                 tracing::error!(job = job.short(), "a defect of this program ended a run");
                 Outcome::Failed(Failure::Other)
             });
-            // Written down before it is no longer the running one: a client never sees neither.
+            // Recorded before it stops being the running job, so that a client always sees one or the other.
             let ended = self.end(&job, &outcome);
             let mut queue = self.lock();
             queue.running = None;
@@ -315,13 +315,13 @@ impl Jobs {
         }
     }
 
-    /// Deletes expired files, from time to time, until the server stops.
+    /// Deletes expired files from time to time, until the server stops.
     pub(super) fn tidy(&self) {
         loop {
             for owner in self.storage.owners() {
                 self.storage.tidy(&owner);
                 {
-                    // Held until they are deleted: a job that is asked for now has found its request, or does not.
+                    // Held until they are deleted, so that no job is queued whose request is about to go.
                     let queue = self.lock();
                     let needed = queue.jobs().filter(|job| job.owner == owner);
                     let needed = needed.map(|job| job.request).collect();
@@ -343,18 +343,18 @@ impl Jobs {
         }
     }
 
-    /// No job is begun from now on, and the one that runs ends after its layer.
+    /// Starts no more jobs; the running one ends after its layer.
     pub(super) fn stop(&self) {
-        // Under the lock: a thread that read the flag before is waiting by now, and is woken.
+        // Under the lock: a thread that has read the flag before is waiting by now and will be woken.
         let queue = self.lock();
         self.stop.store(true, Ordering::SeqCst);
         drop(queue);
         self.changed.notify_all();
     }
 
-    /// The server stops now: that is not the fault of the running job.
+    /// Records that the server stops now, which is not the running job's fault.
     pub(super) fn forgive(&self) {
-        // Held over reading and writing: the job may come to its end at this moment, and that end stays.
+        // Held while reading and writing: the job may end at this moment, and its end must stay.
         let queue = self.lock();
         let Some(job) = queue.running.as_ref().map(|running| &running.job) else {
             return;
@@ -428,7 +428,7 @@ impl Jobs {
             if let JobEvent::Layer { .. } = event {
                 let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
                 record.attempts = 0;
-                // Without it the job fails a little early at worst.
+                // If this fails, the job at worst fails a little early.
                 let _ = write(&path, &*record);
             }
         };
@@ -450,8 +450,8 @@ impl Jobs {
         }
     }
 
-    /// Writes an end down; false if there was none, or if it could not be written, and then the job waits again at the
-    /// next start.
+    /// Records the end of a job. Returns false if it has not ended, or if its end could not be written; the job then
+    /// waits again at the next start.
     fn end(&self, job: &Job, outcome: &Outcome) -> bool {
         let state = match outcome {
             Outcome::Stopped => return false,
@@ -508,7 +508,7 @@ impl Jobs {
                 left,
                 ..
             } => {
-                // Looked at by another thread: it may be of the layer before.
+                // Reported by another thread, so it may be from the layer before.
                 if site.layer() == Some(running.layer) {
                     running.part = part;
                 }
@@ -565,7 +565,7 @@ impl Jobs {
                 Err(_) => JobState::Unknown,
             },
             Ok(State::Failed(why)) => JobState::Failed(Failure::named(&why)),
-            // One whose end could not be written down waits for the next start.
+            // A job whose end could not be written waits for the next start.
             Ok(State::Queued) => JobState::Queued { ahead: 0, left: 0 },
             Err(_) => JobState::Unknown,
         }
@@ -575,7 +575,7 @@ impl Jobs {
     fn expire(&self, owner: &Owner) {
         let keep = self.storage.keep_time().as_secs();
         for folder in entries(&self.storage.jobs_folder(owner)) {
-            // Held for each: one that is asked for again at this moment is not deleted with what it was before.
+            // Held for each: a job that is requested again at this moment is not deleted along with its old state.
             let queue = self.lock();
             let name = folder.file_name().and_then(|name| name.to_str());
             let id = name.and_then(|name| name.parse::<Digest>().ok());
@@ -590,7 +590,7 @@ impl Jobs {
                 && record.state != State::Queued
                 && ended.saturating_add(keep) <= now()
             {
-                // The record first: without it there is no job.
+                // The record first: without it the job does not exist.
                 remove(&folder.join(JOB));
                 let _ = fs::remove_dir_all(&folder);
                 tracing::info!(owner = owner.name(), "a reply has expired");
@@ -610,7 +610,7 @@ impl Jobs {
 enum Outcome {
     Done,
     Failed(Failure),
-    /// The server stops.
+    /// The server is stopping.
     Stopped,
 }
 
@@ -625,7 +625,7 @@ fn failed(job: &Job, error: &ServeError) -> Outcome {
     Outcome::Failed(failure(error))
 }
 
-/// What a client learns of an error of its job.
+/// What a client is told of its job's error.
 fn failure(error: &ServeError) -> Failure {
     let ServeError::Fhe(error) = error else {
         return Failure::Model;
@@ -652,7 +652,7 @@ fn failure(error: &ServeError) -> Failure {
     }
 }
 
-/// Which of a job's files it is.
+/// The failure that a bad file of a job means.
 fn of_path(path: &Path) -> Failure {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("keys") => Failure::Keys,

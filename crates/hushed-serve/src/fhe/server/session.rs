@@ -1,7 +1,7 @@
-//! One session of a client: it sends files, asks for runs, and fetches replies. It may break at any moment; the next
-//! one continues.
+//! One client session: it sends files, asks for runs, and fetches replies. It may break at any moment; the next one
+//! continues.
 //!
-//! Everything before [`admit`] is done for strangers, and bounded in time and memory.
+//! Everything before [`admit`] is done for strangers, so it is bounded in time and memory.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -28,18 +28,18 @@ use crate::session::owner::Owner;
 use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, FheWelcome, READY, Refusal, Reply};
 
-/// Longest time of a session, looked at between two requests.
+/// Maximum time of a session, checked between two requests.
 const MAX_SESSION: Duration = Duration::from_secs(3600);
-/// Most requests in a row that neither send nor fetch a part.
+/// Maximum number of successive requests that neither send nor fetch a part.
 const MAX_IDLE_REQUESTS: u32 = 64;
 
-/// What all sessions read.
+/// What all sessions share.
 pub(super) struct Shared {
     pub(super) listener: Listener,
     pub(super) plan: Vec<u8>,
     pub(super) plan_hash: Digest,
     pub(super) public: PublicModel,
-    /// What a batch counts as: the server does not know how many texts are in it.
+    /// What a batch counts as: the server does not know how many texts it holds.
     pub(super) places: usize,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn serve(
     closed(session, done)
 }
 
-/// Hello, welcome, confirmation. Returns who the client is.
+/// Exchanges hello, welcome and confirmation. Returns who the client is.
 fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -102,8 +102,8 @@ fn admit(
     Ok(listener.owner(hello.token.as_ref(), certificate))
 }
 
-/// Whether a session may send another request. Sessions are few, and each waits a while for its next request: one that
-/// never ends, or asks again and again without sending or fetching anything, would keep others out. A client that is
+/// Checks that a session may send another request. Sessions are few, and each may wait a while for its next request:
+/// one that never ends, or keeps asking without sending or fetching anything, would keep others out. A client that is
 /// cut off starts another session.
 fn may_continue(began: Instant, idle_requests: u32) -> Result<(), Stop> {
     match began.elapsed() < MAX_SESSION && idle_requests < MAX_IDLE_REQUESTS {
@@ -176,7 +176,7 @@ fn answer(
     }
 }
 
-/// Receives a part. One that is refused is received all the same: the client reads no answer before it has sent it.
+/// Receives a part. A refused part is received all the same: the client reads no answer before it has sent it.
 fn put(
     jobs: &Jobs,
     session: &mut Session,
@@ -197,7 +197,7 @@ fn put(
     Ok(part.and_then(|part| part.end()))
 }
 
-/// Sends a part, after saying how long it is.
+/// Sends a part, preceded by its length.
 fn get(
     shared: &Shared,
     jobs: &Jobs,

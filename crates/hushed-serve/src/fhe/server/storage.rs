@@ -8,8 +8,8 @@
 //! STORE/owners/OWNER/jobs/ID/                   job.json, reply, checkpoints/
 //! ```
 //!
-//! Every name is the hexadecimal form of a hash that was parsed: nothing that a client writes becomes a path. An owner
-//! sees its own folder and no other.
+//! Every name is the hexadecimal form of a parsed hash, so nothing that a client writes becomes a path. An owner sees
+//! only its own folder.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashSet;
@@ -34,17 +34,17 @@ use crate::files::{make_folder, now, open_append};
 use crate::session::owner::Owner;
 use crate::session::wire::Refusal;
 
-/// Most unfinished files of an owner.
+/// Maximum number of unfinished files per owner.
 const MAX_UPLOADS: usize = 4;
-/// How long such a file is kept after its last byte.
+/// How long an unfinished file is kept after its last byte.
 const UPLOAD_LIFE: Duration = Duration::from_secs(86_400);
 
-/// What the operator lets clients keep.
+/// What clients may keep on the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Bytes of an owner, unfinished files counted whole.
+    /// Bytes per owner; an unfinished file counts with its full size.
     pub(super) quota: u64,
-    /// How long a reply is kept, and a request that is not run.
+    /// How long a reply is kept, or a request that is not run.
     pub(super) keep: Duration,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct Storage {
     request_bytes: u64,
     /// Files that a session is writing or checking.
     busy: Mutex<HashSet<(Owner, Upload)>>,
-    /// Held from the check of the limits until the file exists, so that two sessions do not both get the last place.
+    /// Held from the check of the limits until the file exists, so that two sessions cannot both get the last place.
     beginning: Mutex<()>,
     _lock: File,
 }
 
 impl Storage {
-    /// Opens or makes the store for this manifest.
+    /// Opens or creates the store for this manifest.
     pub(super) fn open(
         root: &Path,
         plan: FhePlan,
@@ -99,7 +99,7 @@ impl Storage {
         self.root.join(OWNERS).join(owner.name())
     }
 
-    /// All owners that have a folder.
+    /// The owners that have a folder.
     pub(super) fn owners(&self) -> Vec<Owner> {
         let names = entries(&self.root.join(OWNERS)).into_iter();
         names
@@ -121,7 +121,7 @@ impl Storage {
         self.folder(owner).join("jobs")
     }
 
-    /// Checks that these keys and this request are here, belong together, and may be used.
+    /// Checks that these keys and this request are here, match, and may be used.
     pub(super) fn check_pair(
         &self,
         owner: &Owner,
@@ -144,7 +144,7 @@ impl Storage {
         }
     }
 
-    /// How many bytes of a file of `bytes` are here: all of them only if it is whole and checked.
+    /// How many bytes of a file of `bytes` bytes are here; all of them only if it is whole and checked.
     pub(super) fn offer(&self, owner: &Owner, file: Upload, bytes: u64) -> Result<u64, Refusal> {
         let all = self.size(file);
         if bytes != all {
@@ -157,7 +157,7 @@ impl Storage {
         let part = self.part_path(owner, file);
         let have = length(&part);
         if have >= all {
-            // Its last byte came, and what came after was interrupted.
+            // Its last byte had come, but the check after it was interrupted.
             self.keep(owner, file, &part)?;
             return Ok(all);
         }
@@ -166,7 +166,7 @@ impl Storage {
         Ok(have)
     }
 
-    /// A place for the part of a file that begins at `offset`.
+    /// Opens a file for the part that begins at `offset`.
     pub(super) fn part(
         &self,
         owner: &Owner,
@@ -179,8 +179,8 @@ impl Storage {
         }
         let busy = self.occupy(owner, file)?;
         let path = self.part_path(owner, file);
-        // The parts of a file follow from where they begin: smaller ones would each cost a check of what is kept and a
-        // wait for the disk.
+        // Where a part begins determines its length: each smaller part would cost a check of the limits and a wait for
+        // the disk.
         let left = self.size(file).saturating_sub(offset);
         let end = offset.saturating_add(bytes.into());
         if length(&path) != offset || left == 0 || u64::from(bytes) != left.min(PART) {
@@ -224,7 +224,7 @@ impl Storage {
         }
     }
 
-    /// Deletes requests that are not run. `needed`: those of jobs that wait or run.
+    /// Deletes requests that are not run. `needed`: the requests of jobs that wait or run.
     pub(super) fn tidy_requests(&self, owner: &Owner, needed: &HashSet<Digest>) {
         let needed: HashSet<PathBuf> = needed
             .iter()
@@ -280,7 +280,7 @@ impl Storage {
         }
     }
 
-    /// Checks that the rest of a file may come: the owner's quota, the number of unfinished files, the disk.
+    /// Checks that the rest of a file may come: the owner's quota, the number of unfinished files, disk space.
     fn check_limits(&self, owner: &Owner, file: Upload, have: u64) -> Result<(), Refusal> {
         let part = self.part_path(owner, file);
         let folder = self.folder(owner);
@@ -290,7 +290,7 @@ impl Storage {
         if others.clone().count() >= MAX_UPLOADS {
             return Err(Refusal::TooManyUploads { limit });
         }
-        // What was begun counts whole: two sessions do not get the same room.
+        // An unfinished file counts with its full size, so that two sessions do not get the same room.
         let begun = others.map(|path| {
             let name = path.file_name().map(|name| name.to_string_lossy());
             match name.is_some_and(|name| name.starts_with("keys-")) {
@@ -312,7 +312,7 @@ impl Storage {
         system::check_room(&self.root, whole.saturating_sub(have)).map_err(|_| Refusal::NoRoom)
     }
 
-    /// Checks a complete file and gives it its name; one that is not what it is called is discarded.
+    /// Checks a complete file and gives it its name; a file that does not match its name is discarded.
     fn keep(&self, owner: &Owner, file: Upload, part: &Path) -> Result<(), Refusal> {
         let kept = match file {
             Upload::Keys(id) => self.keep_keys(owner, &id, part),
@@ -368,7 +368,7 @@ impl Storage {
     }
 }
 
-/// A file that one session writes.
+/// A file that one session is writing.
 struct Occupied<'a> {
     storage: &'a Storage,
     what: (Owner, Upload),
@@ -382,7 +382,7 @@ impl Drop for Occupied<'_> {
     }
 }
 
-/// A part of a file while it arrives. What was written of it stays if it is dropped.
+/// A part of a file while it arrives. What has been written stays if this is dropped.
 pub(super) struct Part<'a> {
     file: File,
     busy: Occupied<'a>,
@@ -396,7 +396,7 @@ impl Part<'_> {
         self.file.write_all(bytes).map_err(|error| no_room(&error))
     }
 
-    /// All of the part is on disk; the file is checked if that was its last. How many bytes are there now.
+    /// Syncs the part to disk, and checks the file if it was the last. Returns how many bytes are there now.
     pub(super) fn end(self) -> Result<u64, Refusal> {
         self.file.sync_all().map_err(|error| no_room(&error))?;
         let (storage, (owner, file)) = (self.busy.storage, &self.busy.what);
@@ -415,14 +415,14 @@ fn refused(error: &FileError) -> Refusal {
     }
 }
 
-/// An error of writing, for the operator.
+/// Logs a write error for the operator.
 fn no_room(error: &io::Error) -> Refusal {
     tracing::warn!(%error, "a file of a client could not be written");
     Refusal::NoRoom
 }
 
-/// An error for a log. Paths have ids of keys and jobs and names of requests in them, which are shortened to what tells
-/// them apart.
+/// An error for the log. Paths contain ids of keys and jobs and names of requests; they are shortened to a prefix that
+/// tells them apart.
 pub(super) fn without_ids(error: &impl std::fmt::Display) -> String {
     shortened(&error.to_string())
 }
@@ -455,13 +455,13 @@ fn in_folder(path: &Path) -> Result<(), Refusal> {
     })
 }
 
-/// What is in a folder, without drafts; nothing if there is none.
+/// The contents of a folder; empty if there is none.
 pub(super) fn entries(folder: &Path) -> Vec<PathBuf> {
     let all = fs::read_dir(folder).into_iter().flatten().flatten();
     all.map(|entry| entry.path()).collect()
 }
 
-/// Bytes of the files in a folder and in folders in it, `depth` levels of them. Checkpoints are deeper, and the
+/// Bytes of the files in a folder and its subfolders, `depth` levels in all. Checkpoints lie deeper, and are the
 /// server's.
 fn bytes_in(folder: &Path, depth: usize) -> u64 {
     let of = |path: &PathBuf| match fs::symlink_metadata(path) {
@@ -486,7 +486,7 @@ pub(super) fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
-        // Its name is that of a client's file, which a log does not need.
+        // Its name is that of a client's file, which the log does not need.
         let kind = path.extension();
         tracing::warn!(%error, ?kind, "a file could not be deleted");
     }

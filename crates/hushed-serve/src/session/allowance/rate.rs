@@ -1,5 +1,4 @@
-//! An operator's limit for each client, a number of texts in a window of time, and the file of the counts
-//! ([`super`]).
+//! An operator's limit per client: a number of texts in a time window, and the file of the counts ([`super`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +14,7 @@ const UNITS: [(&str, u64); 4] = [
     ("week", 7 * 86_400),
 ];
 
-/// A number of texts in a window of time: `100/DAY`.
+/// A number of texts per time window: `100/DAY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextRate {
     /// Texts.
@@ -58,7 +57,7 @@ impl fmt::Display for TextRate {
     }
 }
 
-/// How many texts a client may have, and where what it has had is written down.
+/// How many texts a client may have, and the file that records how many it has had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTexts {
     /// How many.
@@ -71,13 +70,13 @@ pub struct ClientTexts {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CountsFault {
-    /// It is cut, or changed, or something else.
+    /// It is truncated, changed, or not such a file.
     #[error("it is damaged")]
     Damaged,
-    /// It is of another release.
+    /// It is from another release.
     #[error("it has version {0}, and this program reads {VERSION}")]
     Version(u32),
-    /// Another server has it.
+    /// Another server is using it.
     #[error("another server uses it")]
     InUse,
 }

@@ -1,4 +1,4 @@
-//! Files of tokens: a client's own, and the list of those that a server accepts.
+//! Token files: a client's own, and a server's list of accepted tokens.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::error::ServeError;
 use crate::files;
 use crate::session::token::Token;
 
-/// Shorter ones could be guessed.
+/// Minimum length of a token; shorter ones could be guessed.
 pub const MIN_TOKEN_BYTES: usize = 16;
-/// Most bytes of a file of tokens.
+/// Maximum size of a token file in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Before a digest in a file of tokens.
+/// The prefix of a digest in a token file.
 const HASHED: &str = "sha256:";
 
 impl Token {
-    /// The first line of a file that has no other.
+    /// Reads a token from a file with a single line.
     ///
     /// # Errors
-    /// [`ServeError::File`], or [`ServeError::TokenFile`] if it holds no token, or several.
+    /// [`ServeError::File`], or [`ServeError::TokenFile`] if it holds no token or several.
     pub fn from_file(path: &Path) -> Result<Self, ServeError> {
         let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
         Self::from_bytes(text.trim_ascii()).ok_or_else(|| ServeError::TokenFile {
@@ -36,9 +36,9 @@ impl Token {
 pub(crate) struct Accepted(Vec<Digest>);
 
 impl Accepted {
-    /// Reads a file of one token a line: `sha256:` and 64 hexadecimal digits, or the token itself (at least
-    /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` are ignored. Several tokens allow them to be
-    /// replaced one at a time.
+    /// Reads a file with one token per line: `sha256:` and 64 hexadecimal digits, or the token itself (at least
+    /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` are ignored. With several tokens in the list,
+    /// they can be replaced one at a time.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ServeError> {
         let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
         Self::parse(&text).map_err(|line| ServeError::TokenFile {
@@ -47,7 +47,7 @@ impl Accepted {
         })
     }
 
-    /// The lines of such a file, or the number of a malformed one; 1 if there is no token.
+    /// Parses such a file; on failure, returns the number of a malformed line, or 1 if there is no token.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, usize> {
         let mut digests = Vec::new();
         for (line, number) in text.split(|b| *b == b'\n').zip(1usize..) {
@@ -63,12 +63,12 @@ impl Accepted {
         }
     }
 
-    /// How many there are.
+    /// The number of tokens.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether a token is on the list, in a time that depends on the list's length only.
+    /// Whether a token is on the list, in time that depends only on the list's length.
     pub(crate) fn contains(&self, token: &Token) -> bool {
         let digest = token.digest();
         let mut found = Choice::from(0);

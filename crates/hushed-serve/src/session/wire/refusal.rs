@@ -1,4 +1,4 @@
-//! Why a server will not go on: a code, a number and a digest on the wire, alike in every version.
+//! Why a server refuses: a code, a number and a digest on the wire, alike in every version.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_model::Task;
@@ -52,7 +52,7 @@ pub enum Refusal {
         /// Its limit.
         limit: u32,
     },
-    /// The texts of a pass have more tokens together than it accepts.
+    /// The texts of a pass together have more tokens than it accepts.
     #[error("it takes passes of at most {limit} tokens; put fewer texts into one")]
     PassTooLarge {
         /// Its limit.
@@ -61,7 +61,7 @@ pub enum Refusal {
     /// Its operator has not made the table of token vectors public.
     #[error("its table of token vectors is private; leave out --public-table, or ask its operator")]
     PrivateTable,
-    /// The session has had all its texts.
+    /// The session has used up its texts.
     #[error("it takes at most {limit} texts a session; start another session for the rest")]
     TooManyTexts {
         /// Its limit.
@@ -73,16 +73,16 @@ pub enum Refusal {
     /// It runs the model by the other protocol.
     #[error("it runs its model {}", match fhe { true => "under encryption: give --protocol fhe", false => "interactively: leave out --protocol fhe" })]
     OtherProtocol {
-        /// Whether it is `fhe` that it speaks.
+        /// Whether the server speaks `fhe`.
         fhe: bool,
     },
-    /// A file of another size than its manifest says.
+    /// A file whose size differs from that in its manifest.
     #[error("by its manifest the file has another size; is it for this manifest?")]
     WrongSize,
     /// A part that does not begin where the last one ended.
     #[error("it has another part of this file; try again, and the transfer continues where it was")]
     WrongOffset,
-    /// Somebody else sends the same file.
+    /// Another session is sending the same file.
     #[error("the same file is being sent by another session; wait for that one")]
     Busy,
     /// The client's files would exceed its quota.
@@ -107,7 +107,7 @@ pub enum Refusal {
     /// Expired keys.
     #[error("the keys have expired; make new ones with `hushed keygen`")]
     ExpiredKeys,
-    /// Keys or a request that are not there.
+    /// Keys or a request that it does not have.
     #[error("it does not have these keys, or this request; send them")]
     NotThere,
     /// The disk is full.
@@ -128,7 +128,7 @@ pub enum Refusal {
     /// The client has used up its texts for now.
     #[error("this client has used up its texts for now; come back in {}", spoken(*seconds))]
     Allowance {
-        /// Seconds until as many as were asked for may run.
+        /// Seconds until the requested number of texts may run.
         seconds: u32,
     },
     /// More texts at once than the client may ever have.
@@ -144,10 +144,10 @@ pub enum Refusal {
         "it cannot record how many texts it has served, and serves none until it can; tell its operator"
     )]
     Uncounted,
-    /// Its model does something else.
+    /// Its model has another task.
     #[error("its model {}", purpose(*task))]
     OtherTask {
-        /// What it does.
+        /// Its task.
         task: Task,
     },
     /// It has no documents to search, or none of what was asked for.
@@ -191,7 +191,7 @@ impl Refusal {
     /// Bytes of a refusal.
     pub(crate) const BYTES: usize = 2 + 4 + 32;
 
-    /// Code, number, digest: whatever a reason does not use is zero.
+    /// Code, number and digest; those that a reason does not use are zero.
     fn parts(&self) -> (u16, u32, Digest) {
         let none = Digest::ZERO;
         match *self {
@@ -289,7 +289,7 @@ impl Refusal {
     }
 }
 
-/// What a model is for, and with which verb.
+/// What a model is for, and the verb to use.
 fn purpose(task: Task) -> &'static str {
     match task {
         Task::Embed => "embeds texts: use `hushed embed`",
@@ -298,7 +298,7 @@ fn purpose(task: Task) -> &'static str {
     }
 }
 
-/// A time for people, rounded up.
+/// A readable duration, rounded up.
 fn spoken(seconds: u32) -> String {
     let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
     match (hours, minutes) {

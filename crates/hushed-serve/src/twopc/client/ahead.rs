@@ -1,4 +1,4 @@
-//! Products by weights and tables that a client has made before the texts that use them.
+//! Products with weights and tables that a client has made before the texts that use them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::time::Instant;
@@ -15,19 +15,18 @@ use crate::twopc::wire::{Ahead, Request};
 pub struct Made {
     /// For how many passes.
     pub passes: usize,
-    /// What it took.
+    /// What they cost.
     pub cost: Cost,
 }
 
 impl Client {
-    /// Has products made for this many later passes of texts to come on these terms, at most as many as the server
-    /// holds. Each counts as a text. They are of this session: what it leaves is wiped. A text on other terms takes
-    /// them too, and lookups for which the terms had nothing made cost what they do without.
+    /// Has products made for this many later passes on these terms, at most as many as the server holds. Each counts as
+    /// a text. They belong to this session; those left unused are wiped. A text on other terms uses them too, and
+    /// lookups for which these terms made nothing cost the same as without.
     ///
     /// # Errors
-    /// [`Refusal::TooFarAhead`] of a server that makes none; [`Refusal::PrivateTable`] of one whose table is private,
-    /// where the terms say that it is public; [`ServeError::TooManyTexts`] for more than the session has left; else as
-    /// a pass.
+    /// [`Refusal::TooFarAhead`] if the server makes none; [`Refusal::PrivateTable`] if its table is private but the
+    /// terms say that it is public; [`ServeError::TooManyTexts`] if the session has too few left; else as for a pass.
     pub fn make_ahead(&mut self, passes: u16, terms: Terms) -> Result<Made, ServeError> {
         if self.welcome.max_ahead == 0 {
             return Err(none_ahead());
@@ -72,7 +71,7 @@ impl Client {
     }
 }
 
-/// Of a server that makes nothing ahead.
+/// The error for a server that makes nothing ahead.
 pub(super) fn none_ahead() -> ServeError {
     ServeError::Refused(Refusal::TooFarAhead { limit: 0 })
 }

@@ -24,7 +24,7 @@ impl AddAssign for Cost {
     }
 }
 
-/// An embedding: its numbers, of unit length where the model says so.
+/// An embedding: its numbers, of unit length if the model says so.
 pub type Embedding = Answered<Vec<f64>>;
 
 /// The answer to one text or image. No `Debug`: it is private.
@@ -43,10 +43,10 @@ pub struct Answered<T> {
 /// The class of a text or image. No `Debug`: it is private.
 #[derive(Clone, PartialEq)]
 pub struct Class {
-    /// The names of the largest logits, from the largest: as many as the server's operator has opened, at least one,
-    /// and all where the logits are.
+    /// The names of the largest logits, largest first: as many as the server's operator opens, at least one, and all if
+    /// the logits are opened.
     pub top: Vec<String>,
-    /// All logits, in the order of the model's classes, where the server's operator has them opened.
+    /// All logits, in the order of the model's classes, if the server's operator opens them.
     pub logits: Option<Vec<f64>>,
 }
 
@@ -58,7 +58,7 @@ impl Class {
     }
 }
 
-/// The places of numbers from the largest; equal ones stay in their order.
+/// The indices of numbers from the largest down; equal ones stay in their order.
 pub(super) fn by_size(numbers: &[f64]) -> Vec<u32> {
     let mut pairs: Vec<(u32, &f64)> = (0..).zip(numbers).collect();
     pairs.sort_by(|a, b| b.1.total_cmp(a.1));
@@ -66,7 +66,7 @@ pub(super) fn by_size(numbers: &[f64]) -> Vec<u32> {
 }
 
 impl<T> Answered<T> {
-    /// The same as a class.
+    /// Turns the values into a class.
     pub(super) fn classed(self, of: impl FnOnce(T) -> Class) -> Answered<Class> {
         Answered {
             values: of(self.values),
@@ -80,9 +80,9 @@ impl<T> Answered<T> {
 /// What one pass over one or several texts cost.
 #[derive(Clone, Debug)]
 pub struct Pass {
-    /// The first of its texts, by its index.
+    /// The index of its first text.
     pub first: usize,
-    /// How many there were.
+    /// The number of its texts.
     pub texts: usize,
     /// What it cost in all.
     pub cost: Cost,
@@ -95,7 +95,7 @@ pub struct Pass {
 pub struct Sent {
     /// What it was.
     pub work: Work,
-    /// The rows of the pass, as the server saw them, or of how many later passes the products are.
+    /// The rows of the pass as the server saw them, or the number of later passes that the products are for.
     pub rows: usize,
     /// What it counted as at the server, in texts.
     pub counted: usize,

@@ -1,5 +1,5 @@
-//! Bundles kept from one session to the next, each in a file named by its hash. What is read is checked against that
-//! hash again, so a damaged file is simply fetched again.
+//! Bundles kept from one session to the next, each in a file named by its hash. A bundle that is read is checked
+//! against that hash again, so a damaged file is simply fetched again.
 
 use std::path::{Path, PathBuf};
 

@@ -20,34 +20,34 @@ use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS, MAX_TEMPERATURE};
 /// How to continue a text. No `Debug`: the stop strings may be private.
 #[derive(Clone, PartialEq)]
 pub struct GenerateOptions {
-    /// Most tokens.
+    /// Maximum number of tokens.
     pub max_tokens: usize,
     /// Pads the prompt to a multiple of this many tokens, which is then all that the server learns of its length.
     /// `None` pads nothing.
     pub bucket: Option<usize>,
     /// From 0, which takes the likeliest token, to 2; the server sees it, in thousandths.
     pub temperature: f64,
-    /// With the same seed the same server, until it is restarted, draws the same tokens for the same text, bucket and
-    /// temperature; the server sees it. `None` takes a fresh one.
+    /// With the same seed, the same server draws the same tokens for the same text, bucket and temperature, until it is
+    /// restarted; the server sees it. `None` takes a fresh one.
     pub seed: Option<u64>,
-    /// What is added to logits and taken from them on this side: the server learns nothing of it.
+    /// What is added to logits and subtracted from them on this side; the server learns nothing of it.
     pub penalties: Penalties,
-    /// The text ends before the first of these.
+    /// The text ends before the first of these strings.
     pub stop: Vec<String>,
     /// Runs as many passes as `max_tokens` says, one right after the other, before the first token is handed out:
     /// neither their number nor the pauses between them depend on where the text ends.
     pub pad_output: bool,
     /// The public prefix that the server must have; `None` takes what it has.
     pub public_prefix: Option<String>,
-    /// Has products by weights and tables made ahead for at most this many later tokens at a time, before the prompt
+    /// Has products with weights and tables made ahead for at most this many later tokens at a time, before the prompt
     /// and whenever a pass needs more than are held; 0 makes none. The server sees how many.
     pub ahead: u16,
-    /// Guesses at most this many of the next tokens, and at most as many as the server takes, and verifies them in one
-    /// pass: of what followed the last tokens where they occurred before, or as
-    /// [`Generation::guessing`] says. The text is the same; the server sees how many were guessed and how many were
-    /// right, and each counts as a text. 0 guesses none.
+    /// Guesses the next tokens, at most this many and at most as many as the server accepts, and verifies them in one
+    /// pass. The guesses are what followed the last tokens where they occurred before, or come from
+    /// [`Generation::guessing`]. The text is the same; the server sees how many were guessed and how many were right,
+    /// and each counts as a text. 0 guesses none.
     pub draft: u16,
-    /// Fetches the public table, as [`Options::public_table`](super::Options::public_table) says.
+    /// Fetches the public table; see [`Options::public_table`](super::Options::public_table).
     pub public_table: bool,
 }
 
@@ -73,8 +73,8 @@ impl Client {
     /// Continues a text. Nothing is sent before the first token is asked for.
     ///
     /// # Errors
-    /// [`ServeError`] for a model that does not generate, a text that is empty or too long for what is asked, a
-    /// temperature or a penalty out of range, more tokens than the session has left.
+    /// [`ServeError`] if the model does not generate, the text is empty or too long for the request, a temperature or a
+    /// penalty is out of range, or the session has too few tokens left.
     pub fn generate(
         &mut self,
         prompt: &str,
@@ -83,10 +83,10 @@ impl Client {
         self.generate_prompt(&Prompt::text(prompt), options)
     }
 
-    /// Answers a conversation, which the model's chat template makes a text of.
+    /// Answers a conversation, rendered by the model's chat template.
     ///
     /// # Errors
-    /// [`ServeError::Chat`] for a model without a template, or messages that it does not take; else as
+    /// [`ServeError::Chat`] if the model has no template, or the template does not accept the messages; else as
     /// [`Client::generate`].
     pub fn chat(
         &mut self,
@@ -97,7 +97,7 @@ impl Client {
         self.generate_prompt(&prompt, options)
     }
 
-    /// The text that the chat template makes of a conversation.
+    /// Renders a conversation with the chat template.
     ///
     /// # Errors
     /// As [`Client::chat`].
@@ -108,7 +108,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::generate`], of a text that may have been rendered.
+    /// Like [`Client::generate`], for a prompt that may have been rendered.
     ///
     /// # Errors
     /// As [`Client::generate`].
@@ -144,7 +144,7 @@ impl Client {
             Some(text) if drafts > 0 => self.public().prefix(text)?.ids().to_vec(),
             _ => Vec::new(),
         };
-        // Room for all that comes: what grew would leave a copy of the text behind.
+        // Room for all that follows: growing would leave a copy of the text behind.
         let prompt = new.ids().iter().take(new.rows().real);
         let room = before.len() + prompt.len() + options.max_tokens;
         let mut history = Zeroizing::new(Vec::with_capacity(room));
@@ -187,11 +187,11 @@ impl Client {
         })
     }
 
-    /// Whether the server makes products ahead and takes drafts, if these numbers of them are asked for: as many as it
-    /// allows are then [made](GenerateOptions::ahead) or [guessed](GenerateOptions::draft).
+    /// Checks that the server makes products ahead and accepts drafts, if any are asked for: as many as it allows are
+    /// then [made](GenerateOptions::ahead) or [guessed](GenerateOptions::draft).
     ///
     /// # Errors
-    /// [`Refusal::TooFarAhead`] and [`Refusal::TooManyDrafts`] of a server that has none at all.
+    /// [`Refusal::TooFarAhead`] and [`Refusal::TooManyDrafts`] if the server has none at all.
     pub fn allows(&self, ahead: u16, draft: u16) -> Result<(), ServeError> {
         if ahead > 0 && self.welcome.max_ahead == 0 {
             return Err(none_ahead());
@@ -202,13 +202,13 @@ impl Client {
         Ok(())
     }
 
-    /// Most passes for which the server holds products.
+    /// Maximum number of passes for which the server holds products.
     #[must_use]
     pub fn max_ahead(&self) -> u16 {
         self.welcome.max_ahead.min(MAX_AHEAD)
     }
 
-    /// Most drafts of a pass.
+    /// Maximum drafts per pass.
     fn drafts(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
         match options.draft.min(self.welcome.max_drafts).min(MAX_DRAFTS) {
             0 => Ok(0),
@@ -217,7 +217,7 @@ impl Client {
         }
     }
 
-    /// The server's public prefix, if it is what is expected: its tokens.
+    /// The number of tokens of the server's public prefix, if it is the expected one.
     fn prefix_for(&self, options: &GenerateOptions) -> Result<usize, ServeError> {
         let offered = self.welcome.prefix;
         let hash = |text: &String| bundle::hash(text.as_bytes());
@@ -249,7 +249,7 @@ impl Client {
             false => prompt.encode(tokenizer, most),
         };
         let ids = ids.map_err(text)?;
-        // The last token that is answered is not run.
+        // The last token of the answer is not run.
         let room = limit.saturating_sub(options.max_tokens - 1);
         let tokens = ids.rows().total;
         if tokens > room {
@@ -269,7 +269,7 @@ impl Client {
 fn thousandths(temperature: f64) -> Result<u16, ServeError> {
     let most = f64::from(MAX_TEMPERATURE) / 1000.0;
     match (0.0..=most).contains(&temperature) {
-        // At most 2000; one that is not 0 stays so.
+        // At most 2000; a non-zero temperature stays non-zero.
         true if temperature > 0.0 => Ok(((temperature * 1000.0).round() as u16).max(1)),
         true => Ok(0),
         false => Err(ServeError::Temperature { most }),

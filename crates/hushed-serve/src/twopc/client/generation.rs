@@ -1,5 +1,5 @@
-//! A text that is being continued token by token: each is one pass, whose answer the client puts into the next. With
-//! drafts a pass may give several.
+//! Continues a text token by token. Each token takes one pass, whose answer the client feeds into the next; with drafts
+//! a pass may give several.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::VecDeque;
@@ -22,13 +22,13 @@ use crate::twopc::wire::{Next, Request};
 pub struct Generated {
     /// Its id.
     pub id: u32,
-    /// The likeliest tokens of its pass, itself first: as many as the server's operator has opened, at least one.
+    /// The likeliest tokens of its pass, this one first: as many as the server's operator opens, at least one.
     pub top: Vec<u32>,
-    /// What it adds to the text: whole characters, so that it may be empty, and the next one's longer.
+    /// What it adds to the text, in whole characters: it may be empty, and the next token's longer.
     pub text: String,
     /// Why it is the last one, if it is.
     pub last: Option<Finish>,
-    /// What its pass cost; nothing where another token of the pass came before it.
+    /// What its pass cost; zero if another token of the pass came before it.
     pub cost: Cost,
 }
 
@@ -37,16 +37,16 @@ pub struct Generated {
 pub enum Finish {
     /// The model ended it.
     End,
-    /// One of the stop strings came.
+    /// A stop string came.
     Stop,
-    /// It has as many tokens as were asked for.
+    /// It has the requested number of tokens.
     Length,
 }
 
 /// The likeliest tokens after a pass, and its cost.
 type Pass = (Vec<u32>, Cost);
 
-/// Tokens that may follow these, at most so many.
+/// Guesses tokens that may follow the given ones, at most the given number.
 type Guess<'a> = dyn FnMut(&[u32], usize) -> Vec<u32> + Send + 'a;
 
 /// What became of drafts.
@@ -60,39 +60,39 @@ pub struct Drafted {
     pub right: usize,
 }
 
-/// A text that is being continued: an iterator of tokens. Dropped before its end it leaves the session ready for
-/// another text; after an error, which [`Generation::end`] may have, the session is over.
+/// A text that is being continued: an iterator of tokens. If dropped before its end, it leaves the session ready for
+/// another text; after an error, which [`Generation::end`] may return, the session is over.
 pub struct Generation<'a> {
     pub(super) client: &'a mut Client,
     pub(super) text: TextCache,
-    /// Until the text ends.
+    /// Present until the text ends.
     pub(super) decoder: Option<Decoder>,
     pub(super) stops: Stops,
     /// The rows of the next pass.
     pub(super) new: TokenIds,
     /// Tokens that may still be handed out.
     pub(super) left: usize,
-    /// Tokens that may still come of passes.
+    /// Tokens that passes may still give.
     pub(super) passes: usize,
-    /// Passes whose products are made ahead at a time.
+    /// The number of passes whose products are made ahead at a time.
     pub(super) ahead: u16,
     pub(super) made: Made,
     /// What has been sent since it was last asked for.
     pub(super) sent: Vec<Sent>,
-    /// What passes gave that is not handed out yet.
+    /// Results of passes that are not handed out yet.
     pub(super) ready: VecDeque<Result<Pass, ServeError>>,
     pub(super) temperature: u16,
     pub(super) seed: u64,
     pub(super) penalties: Penalties,
-    /// The ids of the text so far; with drafts those of the public prefix before it, where they are known.
+    /// The ids of the text so far; with drafts also those of the public prefix before it, if known.
     pub(super) history: Zeroizing<Vec<u32>>,
     /// Where the answer begins in it.
     pub(super) begins: usize,
-    /// Most drafts of a pass.
+    /// Maximum drafts per pass.
     pub(super) drafts: usize,
-    /// Rows of the last pass that the server is to drop.
+    /// Rows of the last pass that the server should drop.
     pub(super) dropped: u16,
-    /// Guesses what follows, in place of what occurred before.
+    /// Guesses the next tokens, in place of a look-up of what followed before.
     pub(super) guess: Option<&'a mut Guess<'a>>,
     pub(super) verified: Drafted,
     pub(super) terms: Terms,
@@ -101,31 +101,31 @@ pub struct Generation<'a> {
 }
 
 impl<'a> Generation<'a> {
-    /// Tokens of the text so far, the prompt's counted.
+    /// Tokens of the text so far, prompt included.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.text.tokens() + self.new.rows().real
     }
 
-    /// What the server learns of that: with padding.
+    /// Rows of the text so far, padding included: what the server learns of its length.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.text.rows() + self.new.rows().total
     }
 
-    /// Tokens of the server's public prefix, which stand before the text.
+    /// Tokens of the server's public prefix, which precede the text.
     #[must_use]
     pub fn prefix_tokens(&self) -> usize {
         self.text.public()
     }
 
-    /// What the draws depend on beside the server's secret.
+    /// The seed on which the draws depend, besides the server's secret.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// What has been made ahead of this text's passes.
+    /// What has been made ahead for this text's passes.
     #[must_use]
     pub fn made_ahead(&self) -> Made {
         self.made
@@ -137,15 +137,15 @@ impl<'a> Generation<'a> {
         self.verified
     }
 
-    /// What has been sent since this was last called, in its order: also passes that gave several tokens, and those
+    /// What has been sent since this was last called, in order, including passes that gave several tokens and those
     /// after the end of the text.
     pub fn take_sent(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
     }
 
-    /// Guesses by this, such as a small model of one's own, instead of by what occurred before: it is given the ids of
-    /// the text so far (of the public prefix too, where [`GenerateOptions::public_prefix`] has it) and the most ids
-    /// that are of use. Whatever it says, the text is the same. The server sees how long it takes.
+    /// Guesses with this function, such as a small local model, in place of what occurred before. It is given the ids
+    /// of the text so far (and of the public prefix, if [`GenerateOptions::public_prefix`] has it) and the maximum
+    /// number of useful ids. Whatever it returns, the text is the same. The server sees how long it takes.
     ///
     /// [`GenerateOptions::public_prefix`]: super::generate::GenerateOptions::public_prefix
     #[must_use]
@@ -157,26 +157,26 @@ impl<'a> Generation<'a> {
         self
     }
 
-    /// Ends the text here, as dropping it does, and says whether a pass behind the tokens that have been handed out has
-    /// failed: with [`GenerateOptions::pad_output`] all passes are run before the first one is. Of an error that the
-    /// iterator has given it says nothing.
+    /// Ends the text here, as dropping it does, and reports whether a pass beyond the tokens handed out so far has
+    /// failed: with [`GenerateOptions::pad_output`] all passes are run before the first token is handed out. An error
+    /// that the iterator has given is not reported again.
     ///
     /// # Errors
-    /// That pass's: the session is over.
+    /// The error of that pass; the session is over.
     ///
     /// [`GenerateOptions::pad_output`]: super::generate::GenerateOptions::pad_output
     pub fn end(mut self) -> Result<(), ServeError> {
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Of a pass that gave no token, which is always the last.
+    /// The error of a pass that gave no token, which is always the last.
     fn failure(&mut self) -> Option<ServeError> {
         let last = self.ready.pop_back();
         self.ready.clear();
         last.and_then(Result::err)
     }
 
-    /// Has products made for later passes, where there are none for `rows` rows.
+    /// Has products made for later passes, if fewer than for `rows` rows are held.
     fn make_ahead(&mut self, rows: usize) -> Result<(), ServeError> {
         let first = usize::from(self.text.rows() == 0);
         let later = self.passes.saturating_sub(first);
@@ -202,8 +202,8 @@ impl<'a> Generation<'a> {
         Ok(())
     }
 
-    /// Drafts for the next pass, none for the first one. Each takes a row that may be for nothing: as many rows stay as
-    /// the answer may need without them.
+    /// Drafts for the next pass, none for the first one. Each takes a row that may be wasted, so as many rows are kept
+    /// back as the answer may need without drafts.
     fn drafts(&mut self) -> Vec<u32> {
         if self.drafts == 0 || self.text.rows() == 0 {
             return Vec::new();
@@ -221,7 +221,7 @@ impl<'a> Generation<'a> {
         runnable(guessed, most, self.client.public().config.vocabulary)
     }
 
-    /// One pass: for each token that it gives, the ids of the likeliest, of which the first follows.
+    /// Runs one pass. For each token that it gives, returns the ids of the likeliest, of which the first follows.
     fn pass(&mut self) -> Result<Vec<Pass>, ServeError> {
         let mut drafts = self.drafts();
         if self.ahead > 0 {
@@ -272,7 +272,7 @@ impl<'a> Generation<'a> {
             false => run(&mut client.backend),
         }?;
         let said = said.ok_or(ServeError::NoAnswer)?;
-        // Of a pass with products made ahead they were counted then.
+        // With products made ahead, they were counted when those were made.
         let counted = if ahead { 0 } else { opened * client.charge() };
         client.texts += counted;
         client.used = Instant::now();
@@ -296,7 +296,7 @@ impl<'a> Generation<'a> {
         self.follow(&drafts, said, cost)
     }
 
-    /// Takes the tokens of a pass into the text, and drops the rows of drafts that were wrong.
+    /// Adds the tokens of a pass to the text, and drops the rows of drafts that were wrong.
     fn follow(
         &mut self,
         drafts: &[u32],
@@ -324,7 +324,7 @@ impl<'a> Generation<'a> {
         Ok(said.into_iter().take(1 + right).zip(costs).collect())
     }
 
-    /// The next token, before those that it leads: of a pass that is run now, or of one that was.
+    /// The next token, ahead of the less likely ones: from a pass that is run now, or an earlier one.
     fn ids(&mut self) -> Result<Pass, ServeError> {
         while self.ready.is_empty() || self.pad_output && self.passes > 0 {
             match self.pass() {
@@ -375,7 +375,7 @@ impl Iterator for Generation<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended || self.left == 0 {
-            // A pass after the end that failed: the session is over.
+            // A pass after the end has failed: the session is over.
             return self.failure().map(Err);
         }
         let token = self.token();

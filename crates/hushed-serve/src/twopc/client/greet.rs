@@ -40,7 +40,7 @@ pub(super) fn pinned(pin: Option<&BundlePin>) -> Result<Pinned, ServeError> {
     })
 }
 
-/// Hello, welcome, confirmation, bundle. After it both sides know that they agree.
+/// Exchanges hello, welcome, confirmation and bundle. Afterwards both sides know that they agree.
 pub(super) fn greet(
     session: &mut Session,
     config: &ClientConfig,
@@ -114,7 +114,7 @@ pub(super) fn greet(
     Ok((welcome, bundle))
 }
 
-/// Checks a bundle that has just come, and keeps it.
+/// Checks a bundle that has just arrived, and keeps it.
 fn accept(bytes: Vec<u8>, welcome: &Welcome, config: &ClientConfig) -> Result<Bundle, ServeError> {
     if bundle::hash(&bytes) != welcome.bundle {
         return Err(ServeError::BundleNotAsOffered {

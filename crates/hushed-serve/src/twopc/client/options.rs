@@ -1,4 +1,4 @@
-//! How texts are put into passes, and what the server learns by it.
+//! How texts are put into passes, and what the server learns from it.
 
 use hushed_model::{Item, TokenIds, TooLong};
 use hushed_mpc::Terms;
@@ -9,16 +9,16 @@ use crate::twopc::wire::MAX_PASS_TEXTS;
 /// How to run texts. [`TooLong`] alone stands for one text at a time without padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What to do with a text of more tokens than the model takes.
+    /// What to do with a text of more tokens than the model accepts.
     pub too_long: TooLong,
     /// Pads every text to a multiple of this many tokens (or to the longest text that the server takes), which is then
     /// all that the server learns of its length. `None` pads nothing.
     pub bucket: Option<usize>,
-    /// Most texts that share a pass: one after the other where they are in order, fewer if the server's limit asks for
-    /// it. Texts of one padded length share most.
+    /// Maximum number of consecutive texts that share a pass; fewer if the server's limit requires. Texts of the same
+    /// padded length share most.
     pub batch: usize,
-    /// Fetches the table of token vectors, where the server's operator has made it public, and looks tokens up in it:
-    /// the lookup then costs nothing. The table is kept in [`crate::ClientConfig::cache_dir`].
+    /// Fetches the table of token vectors, if the server's operator has made it public, and looks tokens up in it: the
+    /// lookup then costs nothing. The table is kept in [`crate::ClientConfig::cache_dir`].
     pub public_table: bool,
 }
 
@@ -57,7 +57,7 @@ impl Options {
         }
     }
 
-    /// A text as it will be run, where texts of `limit` tokens are the longest.
+    /// Pads a text as it will be run; `limit` is the length of the longest.
     pub(super) fn pad(&self, ids: TokenIds, padding_id: u32, limit: usize) -> TokenIds {
         match self.bucket {
             Some(bucket) => {
@@ -71,7 +71,7 @@ impl Options {
         }
     }
 
-    /// How many of the texts that are left share the next pass: at least one, unless none is left.
+    /// How many of the remaining texts share the next pass: at least one, if any are left.
     pub(super) fn next_pass(&self, texts: &[Item], most_rows: usize) -> usize {
         let mut rows = 0;
         let most = self.batch.min(MAX_PASS_TEXTS);

@@ -15,7 +15,7 @@ use crate::twopc::wire::{MAX_TOP, Request, Search};
 /// What a search found. No `Debug`: it is private.
 #[derive(Clone)]
 pub struct Found {
-    /// The nearest first.
+    /// The documents found, nearest first.
     pub hits: Vec<Hit>,
     /// Tokens of the query.
     pub tokens: usize,
@@ -32,29 +32,29 @@ impl Client {
         self.welcome.index.map_or(0, |i| i.documents as usize)
     }
 
-    /// Whether they have texts to return.
+    /// Whether the documents have texts to return.
     #[must_use]
     pub fn has_records(&self) -> bool {
         self.record_bytes() > 0
     }
 
-    /// How long each of these texts is, filled up with zeros.
+    /// The length of each of these texts, padded with zeros.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
         self.welcome.index.map_or(0, |i| i.record_bytes as usize)
     }
 
-    /// Whether the scores of what is found can be asked for.
+    /// Whether a search may ask for scores.
     #[must_use]
     pub fn gives_scores(&self) -> bool {
         self.welcome.index.is_some_and(|i| i.scores)
     }
 
-    /// The documents nearest to a query, or all if there are fewer than wanted, at most [`MAX_TOP`]. Each document
-    /// counts as a text of this client, each record as another, and each score as well.
+    /// Finds the documents nearest to a query, at most [`MAX_TOP`], or all if there are fewer than wanted. Each
+    /// document counts as a text of this client, and so does each record and each score.
     ///
     /// # Errors
-    /// [`Refusal::NoIndex`] where there are no documents, or none with records; [`Refusal::NoScores`]; else as
+    /// [`Refusal::NoIndex`] if there are no documents, or none with records; [`Refusal::NoScores`]; else as
     /// [`Client::embed`].
     pub fn search(
         &mut self,

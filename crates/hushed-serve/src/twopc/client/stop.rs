@@ -1,6 +1,6 @@
-//! Stop strings in a text that comes piece by piece.
+//! Stop strings in a text that arrives piece by piece.
 
-/// Looks for stop strings, and holds back what may be the beginning of one.
+/// Looks for stop strings, and holds back text that may begin one.
 pub(super) struct Stops {
     stops: Vec<String>,
     held: String,

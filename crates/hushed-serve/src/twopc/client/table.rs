@@ -1,4 +1,4 @@
-//! The public table of token vectors at a client: kept in its cache, or fetched.
+//! The client's public table of token vectors: kept in its cache, or fetched.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::twopc::table;
 use crate::twopc::wire::Request;
 
 impl Client {
-    /// Has the table ready for the next pass.
+    /// Makes the table ready for the next pass.
     pub(super) fn need_table(&mut self) -> Result<(), ServeError> {
         if self.backend.has_table() {
             return Ok(());

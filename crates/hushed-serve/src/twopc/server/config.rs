@@ -1,4 +1,4 @@
-//! What an operator decides.
+//! The operator's settings for a server.
 
 use std::path::PathBuf;
 
@@ -7,44 +7,44 @@ use hushed_mpc::Answers;
 use crate::error::ServeError;
 use crate::session::config::Entrance;
 
-/// Most tokens of all texts of a pass together, where nothing else is said.
+/// The default maximum of tokens per pass, over all its texts.
 pub const MAX_PASS_TOKENS: usize = 256;
 
-/// Everything about a server.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Address, identity, accepted clients.
     pub entrance: Entrance,
     /// The model folder.
     pub model: PathBuf,
-    /// Most tokens of a text, below the model's own limit.
+    /// Maximum tokens per text, below the model's own limit.
     pub max_tokens: Option<usize>,
-    /// Most tokens of all texts of a pass together; a single text is bounded by `max_tokens` alone.
+    /// Maximum tokens per pass, over all its texts; a single text is bounded by `max_tokens` alone.
     pub max_pass_tokens: usize,
-    /// Most texts of a session.
+    /// Maximum texts per session.
     pub max_texts: usize,
-    /// Gives the table of token vectors to clients that ask for it: every client that may connect then has it whole.
-    /// Their lookups cost nothing.
+    /// Gives the table of token vectors to clients that ask for it. Every client that may connect can then have all of
+    /// it, and their lookups cost nothing.
     pub public_table: bool,
     /// An index of documents that clients may search (`hushed index`).
     pub index: Option<PathBuf>,
-    /// Opens the scores of the documents that are found to clients that ask for them; each counts as a text.
+    /// Opens the scores of the documents found to clients that ask for them; each counts as a text.
     pub search_scores: bool,
-    /// What is opened of a text that is classified or continued; each place or logit counts as a text.
+    /// What is opened for a text that is classified or continued; each place or logit counts as a text.
     pub answers: Answers,
-    /// A text before every one that is continued, which is no secret: it is run once, in the clear.
+    /// A public text that precedes every text that is continued; it is run once, in the clear.
     pub public_prefix: Option<PathBuf>,
-    /// Most passes for which a session may have products made ahead, at most [`MAX_AHEAD`](crate::MAX_AHEAD); 0 makes
-    /// none. Each takes memory while it waits (`hushed plan --ahead`).
+    /// Maximum number of passes for which a session may have products made ahead, at most
+    /// [`MAX_AHEAD`](crate::MAX_AHEAD); 0 makes none. Each takes memory while it waits (`hushed plan --ahead`).
     pub max_ahead: u16,
-    /// Most drafts of a pass, at most [`MAX_DRAFTS`](crate::MAX_DRAFTS); 0 takes none. A pass gives a token for each,
-    /// which counts as a text, and takes memory for each.
+    /// Maximum drafts per pass, at most [`MAX_DRAFTS`](crate::MAX_DRAFTS); 0 accepts none. A pass gives one token per
+    /// draft, which counts as a text, and takes memory for each.
     pub max_drafts: u16,
-    /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
-    /// weights. Where they do not fit even as they are, they are read from disk in every pass. `None` holds them, and
-    /// none transformed.
+    /// Bytes that the process may use: what sessions may need is kept free, and the rest holds transformed weights. If
+    /// the untransformed weights do not fit either, they are read from disk in every pass. `None` holds the weights,
+    /// none of them transformed.
     pub max_memory: Option<u64>,
-    /// The number of tokens for which weights are held transformed; `None`: 16, and 1 for a model that generates.
+    /// The number of tokens for which transformed weights are held; `None`: 16, and 1 for a model that generates.
     pub ready_tokens: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! The memory that a server may take: whether it holds the weights, and how many of them transformed.
+//! A server's memory limit: whether it holds the weights, and how many of them transformed.
 
 use hushed_model::{Program, Public, Task};
 use hushed_mpc::plan::Plan;
@@ -8,7 +8,7 @@ use super::ServerConfig;
 use crate::error::ServeError;
 use crate::twopc::wire::{MAX_AHEAD, MAX_DRAFTS, MAX_TOP};
 
-/// The memory that a server may take, and what it needs.
+/// The memory that a server may use, and what it needs.
 pub(super) struct Room {
     limit: u64,
     sessions: usize,
@@ -16,7 +16,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// `rows`: of the public prefix, and of the longest text.
+    /// `rows`: those of the public prefix and of the longest text.
     pub(super) fn of(
         program: &Program,
         config: &ServerConfig,
@@ -58,7 +58,7 @@ impl Room {
         self.needed.streams(self.sessions, self.limit)
     }
 
-    /// Says that weights are read in every pass.
+    /// Logs that weights are read in every pass.
     pub(super) fn streamed(&self) {
         let needed = self.needed.streaming(self.sessions);
         self.warn(needed);
@@ -69,7 +69,7 @@ impl Room {
         );
     }
 
-    /// Transforms weights in the memory that sessions do not need.
+    /// Transforms weights into the memory that sessions do not need.
     pub(super) fn hold_ready(
         &self,
         layers: &Layers,

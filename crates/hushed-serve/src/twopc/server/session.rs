@@ -1,6 +1,6 @@
 //! One session, from the accepted socket to its end and its log line.
 //!
-//! Everything before [`admit`] is done for strangers: it is bounded in time ([`crate::Deadlines::handshake`]) and
+//! Everything before [`admit`] is done for strangers, so it is bounded in time ([`crate::Deadlines::handshake`]) and
 //! memory, and costs one handshake.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -33,7 +33,7 @@ use crate::twopc::table;
 use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, REQUEST, Request, Search};
 use continued::Text;
 
-/// What all sessions read.
+/// What all sessions share.
 pub(super) struct Shared {
     pub(super) listener: Listener,
     pub(super) model: Model,
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     pub(super) max_tokens: usize,
     pub(super) max_pass_tokens: usize,
     pub(super) max_texts: usize,
-    /// Its hash, if the table is public.
+    /// The hash of the table, if it is public.
     pub(super) table: Option<Digest>,
     /// The model's steps.
     pub(super) program: Program,
@@ -55,18 +55,18 @@ pub(super) struct Shared {
     pub(super) scores: bool,
     /// What an answer to one text or image counts as, in texts.
     pub(super) charge: usize,
-    /// What is opened of it.
+    /// What is opened in an answer.
     pub(super) answers: Answers,
-    /// What stands before every text that is continued.
+    /// The prefix before every text that is continued.
     pub(super) prefix: Option<Offered>,
-    /// Most passes for which a session holds products that were made ahead.
+    /// Maximum number of passes for which a session holds products made ahead.
     pub(super) max_ahead: u16,
-    /// Most drafts of a pass.
+    /// Maximum drafts per pass.
     pub(super) max_drafts: u16,
 }
 
 impl Shared {
-    /// What its model is for.
+    /// The task of its model.
     pub(super) fn task(&self) -> Task {
         self.model.public.task()
     }
@@ -96,7 +96,7 @@ pub(super) fn serve(
     closed(session, result)
 }
 
-/// Hello, welcome, confirmation, bundle. Returns who the client is.
+/// Exchanges hello, welcome and confirmation, and sends the bundle. Returns who the client is.
 fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -214,13 +214,13 @@ struct Passes<'a> {
     entry: &'a Entry<'a>,
     owner: &'a Owner,
     backend: &'a mut Protocol,
-    /// What is held of the text that is being continued.
+    /// The state of the text being continued.
     text: Option<Text>,
     done: &'a mut Embedded,
 }
 
 impl Passes<'_> {
-    /// An embedding or a label a text.
+    /// Runs a pass that gives one embedding or label per text.
     fn embed(&mut self, rows: Vec<usize>, terms: Terms) -> Result<(), Stop> {
         let shared = self.shared;
         if shared.model.public.images.is_some() {
@@ -230,7 +230,7 @@ impl Passes<'_> {
         let (texts, tokens) = (rows.len(), rows.iter().sum());
         let charge = texts.saturating_mul(shared.charge);
         self.agreed(ours, &rows, charge, terms)?;
-        // Of limits; the metrics count texts.
+        // For the limits; the metrics count texts.
         self.done.texts += charge - texts;
         self.pass(texts, tokens, |backend| {
             let input = Input::Lengths(rows, terms);
@@ -245,8 +245,8 @@ impl Passes<'_> {
         })
     }
 
-    /// The documents nearest to a text. Each place that is opened counts as a text, and so do each record and each
-    /// score: all tell of the documents.
+    /// Finds the documents nearest to a text. Each opened place counts as a text, and so does each record and each
+    /// score: all reveal something of the documents.
     fn search(&mut self, asked: &Search) -> Result<(), Stop> {
         let shared = self.shared;
         let terms = Terms {
@@ -270,7 +270,7 @@ impl Passes<'_> {
         let charge = wanted.charge();
         self.agreed(index.map(drop), &[rows], charge, terms)?;
         let Ok(index) = index else { return Ok(()) };
-        // Of limits; the metrics count one text.
+        // For the limits; the metrics count one text.
         self.done.texts += charge - 1;
         self.pass(1, rows, |backend| {
             let input = Input::Lengths(vec![rows], terms);
@@ -278,7 +278,7 @@ impl Passes<'_> {
         })
     }
 
-    /// Refuses what the model is not for.
+    /// Refuses a task other than the model's.
     fn for_this(&self, is_for_this: bool) -> Result<(), Refusal> {
         let task = self.shared.task();
         match is_for_this {
@@ -287,7 +287,7 @@ impl Passes<'_> {
         }
     }
 
-    /// Allows a pass over texts of these numbers of rows, which counts as `charge` texts, or refuses and ends the
+    /// Allows a pass over texts with these numbers of rows, which counts as `charge` texts, or refuses and ends the
     /// session.
     fn agreed(
         &mut self,
@@ -342,7 +342,7 @@ impl Passes<'_> {
     }
 }
 
-/// Images all have as many rows as the model reads, and no padding: what else a client asks for is malformed.
+/// Every image has as many rows as the model reads, and no padding; any other request is malformed.
 fn whole_images(of_one: usize, rows: &[usize], terms: Terms) -> Result<(), Stop> {
     let field = match rows.iter().all(|&r| r == of_one) {
         false => "number of tokens",
@@ -352,13 +352,13 @@ fn whole_images(of_one: usize, rows: &[usize], terms: Terms) -> Result<(), Stop>
     Err(malformed(field))
 }
 
-/// A request with this field as no client of ours writes it.
+/// The error for a request with a value in this field that our client never writes.
 fn malformed(field: &'static str) -> Stop {
     let fault = WireFault::Undefined { field };
     ServeError::malformed("request")(fault).into()
 }
 
-/// The table of token vectors, if its operator has made it public.
+/// Sends the table of token vectors, if its operator has made it public.
 fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
     if shared.table.is_none() {
         let refusal = Refusal::PrivateTable;
@@ -391,7 +391,7 @@ fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats:
     );
 }
 
-/// Whether texts of this many rows may run, of a session that has `left` texts to go.
+/// Checks that texts with these numbers of rows may run in a session that has `left` texts left.
 fn allow(
     shared: &Shared,
     rows: &[usize],

@@ -1,4 +1,4 @@
-//! Clients that do not follow the protocol, and files that are not what they are called.
+//! Clients that do not follow the protocol, and files that do not match their names.
 
 #[path = "../../../../tests/common/fhe_server.rs"]
 mod fhe_server;
@@ -70,7 +70,7 @@ impl Scene {
         self.link().have(Request::Offer { file, bytes })
     }
 
-    /// Begins a file and breaks off.
+    /// Begins to send a file and breaks off.
     fn begin(&self, file: Upload, bytes: u64) {
         let before = self.begun();
         let mut link = self.link();
@@ -85,7 +85,7 @@ impl Scene {
         }
     }
 
-    /// Files that were begun and are not whole.
+    /// The number of unfinished files.
     fn begun(&self) -> usize {
         let folder = self.work.path().join("store/owners/anyone/uploads");
         fs::read_dir(folder).map_or(0, Iterator::count)
@@ -109,7 +109,7 @@ fn files_that_are_not_what_they_are_called_are_thrown_away() {
         let offered = scene.offer(Upload::Keys(scene.keys), bytes);
         assert_eq!(refused(offered), Refusal::WrongSize);
     }
-    // Before its keys are there, and before it is.
+    // Before the keys are there, and before the request is.
     let submit = || scene.link().submit(scene.keys, scene.request);
     assert_eq!(refused(submit()), Refusal::NotThere);
     // A request under another name, and one with a changed byte.
@@ -147,7 +147,7 @@ fn files_that_are_not_what_they_are_called_are_thrown_away() {
     scene.link().send(file, &path, &mut |_, _| {}).unwrap();
     let mixed = scene.link().submit(Digest(record.hash()), scene.request);
     assert_eq!(refused(mixed), Refusal::OtherKeys);
-    // Keys whose time is over are deleted at the next look at them; until then they are refused.
+    // Expired keys are deleted at the next clean-up; until then they are refused.
     let folder = scene.work.path().join("store/owners/anyone/keys");
     let folder = folder.join(scene.keys.to_string());
     let mut record = crate::fhe::KeyRecord::read(&folder).unwrap();
@@ -163,14 +163,14 @@ fn a_client_keeps_within_its_quota() {
     assert_eq!(refused(all), Refusal::Quota { left: 0 });
     drop(scene);
     let scene = Scene::new(1 << 30);
-    // Files that are begun and never ended.
+    // Files that are begun and never finished.
     for i in 0..4 {
         scene.begin(Upload::Request(Digest([i; 32])), scene.request_bytes);
     }
     let more = scene.offer(Upload::Request(Digest([4; 32])), scene.request_bytes);
     assert_eq!(refused(more), Refusal::TooManyUploads { limit: 4 });
     assert_eq!(scene.begun(), 4);
-    // What was begun goes on.
+    // An unfinished file can be continued.
     let go_on = || scene.offer(Upload::Request(Digest([3; 32])), scene.request_bytes);
     let have = loop {
         match go_on() {
@@ -180,7 +180,7 @@ fn a_client_keeps_within_its_quota() {
         }
     };
     assert_eq!(have.unwrap(), 0);
-    // What is begun counts whole.
+    // An unfinished file counts with its full size.
     let all = 4 * scene.request_bytes + scene.key_bytes;
     drop(scene);
     let scene = Scene::new(all - 1);
@@ -211,10 +211,10 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         }
         link.response()
     };
-    // Not where it was, and beyond the end.
+    // Not where the file ends so far, and beyond the end.
     assert_eq!(refused(put(1, 1, &[1])), Refusal::WrongOffset);
     assert_eq!(refused(put(u64::MAX, 1, &[1])), Refusal::WrongOffset);
-    // Less than a part could have.
+    // Less than the part must have.
     assert_eq!(refused(put(0, 1, &[1])), Refusal::WrongOffset);
     let over = u32::try_from(scene.request_bytes + 1).unwrap();
     let frames: Vec<usize> = frames(over.into()).collect();
@@ -225,7 +225,7 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         let broken = put(0, bytes, &[frame]);
         assert!(matches!(broken, Err(ServeError::Net(_))));
     }
-    // Parts that are too long, and bytes that are no question.
+    // Parts that are too long, and bytes that are no request.
     let long = Request::Put {
         file,
         offset: 0,
@@ -243,7 +243,7 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         link.session.send_vec(REQUEST, bytes).unwrap();
         assert!(matches!(link.response(), Err(ServeError::Net(_))));
     }
-    // An answer that is asked for twice, a reply that is not there, a place beyond the end.
+    // An unknown job, a reply that is not there, an offset beyond the end.
     let job = Digest([1; 32]);
     assert_eq!(scene.link().status(job).unwrap(), JobState::Unknown);
     let get = |file, offset| {
@@ -259,7 +259,7 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         bytes: 0,
     };
     assert_eq!(get(Download::Plan, bytes.into()).unwrap(), end);
-    // A session that only asks comes to its end; what is sent or fetched in between lets it go on.
+    // A session that only asks is ended; sending or fetching something in between lets it go on.
     let mut link = scene.link();
     for i in 0..80 {
         if i == 40 {
@@ -274,7 +274,7 @@ fn parts_and_questions_that_cannot_be_are_refused() {
     }
     let mut asked = (0..64).map(|_| link.status(job));
     assert!(asked.any(|state| matches!(state, Err(ServeError::Net(_)))));
-    // The server serves on.
+    // The server goes on serving.
     assert!(scene.server.address.port() > 0);
     scene.send_keys().unwrap();
 }
@@ -304,19 +304,19 @@ fn one_session_at_a_time_writes_a_file_and_none_holds_it_for_ever() {
         let mut link = Link::open(&connection).unwrap();
         link.have(Request::Offer { file, bytes })
     };
-    // Until the first has its file, which the second may see before.
+    // The second may connect before the first has its file, so ask until it has.
     while let Ok(have) = offer() {
         assert_eq!(have, 0);
     }
     assert_eq!(refused(offer()), Refusal::Busy);
-    // A client that sends nothing of what it announced is not waited for, nor is one that asks for nothing.
+    // The server waits neither for a client that does not send what it announced nor for one that asks for nothing.
     assert!(matches!(slow.response(), Err(ServeError::Net(_))));
     assert_eq!(offer().unwrap(), 0);
     let mut idle = Link::open(&connection).unwrap();
     assert!(matches!(idle.response(), Err(ServeError::Net(_))));
 }
 
-/// What names a request's content is in its last bytes, and in no other place of this program's making.
+/// The name of a request's content is in its last bytes, and nowhere else that this program writes.
 #[test]
 fn the_name_of_a_request_is_that_of_its_file() {
     let offered = Offered::get();

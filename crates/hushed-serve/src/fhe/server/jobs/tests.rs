@@ -28,7 +28,7 @@ fn open(offered: &Offered, work: &Path) -> Result<Jobs, ServeError> {
     Jobs::open(storage, context, Arc::default())
 }
 
-/// Nothing is counted.
+/// A counter that counts nothing.
 fn free() -> Result<(), Refusal> {
     Ok(())
 }
@@ -41,7 +41,7 @@ fn put(jobs: &Jobs, owner: &Owner, file: Upload, path: &Path) {
     assert_eq!(part.end().unwrap(), u64::from(length));
 }
 
-/// Encrypts a batch, and leaves it with the server.
+/// Encrypts a batch and uploads it to the server.
 fn request(offered: &Offered, jobs: &Jobs, owner: &Owner, work: &Path) -> Digest {
     let path = work.join("request");
     let _ = fs::remove_file(&path);
@@ -61,7 +61,7 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
         Owner::of(Token::from_bytes(b"the-token-of-ann").as_ref(), None),
     );
     assert!(anyone != ann && !ann.name().contains("ann"));
-    // A certificate tells clients apart where there are no tokens.
+    // A certificate tells clients apart if there are no tokens.
     let [one, two] = [1, 2].map(|n| Owner::of(None, Some(Digest([n; 32]))));
     assert!(one != two && one != anyone);
     let token = Token::from_bytes(b"the-token-of-ann");
@@ -79,7 +79,7 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
         assert_eq!(jobs.submit(&anyone, keys, name, &free), Ok(waits(place)));
         requests.push(name);
     }
-    // Asked for again it stays where it is; one more is too many; to somebody else it does not exist.
+    // Submitted again it keeps its place; one more is too many; to another client it does not exist.
     assert_eq!(jobs.submit(&anyone, keys, requests[2], &free), Ok(waits(2)));
     let more = request(offered, &jobs, &anyone, work);
     let full = Refusal::QueueFull { limit: 8 };
@@ -94,7 +94,7 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
         Err(Refusal::NoReply)
     );
 
-    // After any end they wait as before.
+    // However the server ended, they wait as before.
     drop(jobs);
     let jobs = open(offered, work).unwrap();
     assert_eq!(jobs.under_way(), 8);
@@ -105,10 +105,10 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
     let folder = work.join("store/owners/anyone/jobs");
     let record = folder.join(id(&requests[0]).to_string()).join("job.json");
     let good = fs::read_to_string(&record).unwrap();
-    // Nothing else than a job is taken for one.
+    // Only a job is taken for a job.
     fs::create_dir(folder.join("other")).unwrap();
     fs::write(folder.join("file"), b"").unwrap();
-    // The server ended three times in the first, and the second's keys are gone.
+    // The server exited three times during the first job, and the keys of the others are gone.
     fs::write(&record, good.replace("\"attempts\": 0", "\"attempts\": 3")).unwrap();
     let jobs = open(offered, work).unwrap();
     let stored = work.join(format!("store/owners/anyone/keys/{keys}/evaluation.keys"));
@@ -125,12 +125,12 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
     for request in &requests[1..] {
         assert_eq!(failed(request), JobState::Failed(Failure::Keys));
     }
-    // One that failed may be begun again, once what it needs is there.
+    // A failed job may be started again, once what it needs is there.
     put(&jobs, &anyone, Upload::Keys(keys), &path);
     assert!(stored.is_file());
     assert_eq!(jobs.submit(&anyone, keys, requests[1], &free), Ok(waits(0)));
     drop(jobs);
-    // A record that is damaged keeps no other job from its turn, and is written anew when its job is asked for.
+    // A damaged record does not delay other jobs, and is written anew when its job is submitted.
     fs::write(&record, "{}").unwrap();
     let jobs = open(offered, work).unwrap();
     assert_eq!(jobs.under_way(), 1);

@@ -1,4 +1,4 @@
-//! The passes of a text that is continued, and what is made ahead of them.
+//! The passes of a text that is continued, and the products made ahead for them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::session::outcome::Stop;
 use crate::session::wire::Refusal;
 use crate::twopc::wire::{Ahead, Next};
 
-/// What is held of a text.
+/// The state held for a text.
 pub(super) struct Text {
     cache: TextCache,
-    /// Drafts of its last pass: rows that the client may have dropped.
+    /// Drafts of its last pass: rows that the client may have rejected.
     drafts: usize,
 }
 
 impl Passes<'_> {
-    /// Products for passes to come. Each pass counts as a text already here, and no more when it takes them: a client
-    /// that leaves without a text has had the work of it.
+    /// Makes products for later passes. Each pass counts as a text now, and not again when it uses them: a client that
+    /// leaves without running a text has still had the work done.
     pub(super) fn ahead(&mut self, asked: &Ahead) -> Result<(), Stop> {
         let (shared, passes) = (self.shared, usize::from(asked.passes));
         let terms = Terms {
@@ -50,8 +50,8 @@ impl Passes<'_> {
         Ok(())
     }
 
-    /// The token after the next rows of a text, or after each of them. Each token that is opened counts as a text, also
-    /// after drafts that turn out wrong: they tell of the model.
+    /// Opens the token after the next rows of a text, or after each of them. Each opened token counts as a text, even
+    /// after drafts that turn out wrong, as it reveals something of the model.
     pub(super) fn next(&mut self, next: &Next) -> Result<(), Stop> {
         let shared = self.shared;
         let mut text = self.begun(next)?;
@@ -78,14 +78,14 @@ impl Passes<'_> {
                 limit: narrow(limit),
             }),
         });
-        // Of those with products made ahead it was counted then.
+        // Passes with products made ahead were counted when those were made.
         let charge = match next.ahead {
             true => 0,
             false => opened.saturating_mul(shared.charge),
         };
         let held = text.cache.rows();
         self.agreed(ours, &[held.saturating_add(rows)], charge, terms)?;
-        // Of limits; the metrics count one text.
+        // For the limits; the metrics count one text.
         self.done.texts = (self.done.texts + charge).saturating_sub(1);
         let temperature = f64::from(next.temperature) / 1000.0;
         // The first row that gives a token.
@@ -114,7 +114,7 @@ impl Passes<'_> {
         Ok(())
     }
 
-    /// The text that a pass is of: a new one, or the one that is held.
+    /// The text that a pass is for: a new one, or the one held.
     fn begun(&mut self, next: &Next) -> Result<Text, Stop> {
         let cache = match (next.begins, self.text.take(), &self.shared.prefix) {
             (true, _, Some(offered)) => TextCache::after(Arc::clone(&offered.prefix)),
