@@ -1,35 +1,35 @@
-//! What a client adds to logits before the largest is looked for, by OpenAI's names: biases and penalties of tokens.
+//! Biases and penalties that a client adds to logits before the argmax, with OpenAI's names.
 //!
-//! The client knows the tokens of the answer, which were opened to it, and what it wishes for: it adds both to its own
-//! share, so nothing is sent and the server learns nothing of it. A client could always do so (SECURITY.md has what the
-//! largest of biased logits tells of the model), and each opened token is counted.
+//! The client knows the tokens of the answer, which were opened to it, and its own wishes. It adds both to its own
+//! share, so nothing is sent and the server learns nothing. A client could always do this (SECURITY.md says what the
+//! largest of biased logits reveals about the model), and each opened token is counted.
 
 use std::collections::BTreeMap;
 
 use crate::formats::LOGIT;
 
-/// The most that is added to a logit or taken from it: what exceeds it is brought there, so that sums stay within
+/// The largest magnitude of what is added to a logit; larger sums are clamped to it, so that logits stay within
 /// [`LOGIT`].
 pub const MAX_BIAS: f64 = 256.0;
 
 /// Biases and penalties of one answer. No `Debug`: they are private.
 #[derive(Clone, Default, PartialEq)]
 pub struct Penalties {
-    /// Taken from the logits of tokens that are in the answer: −2 to 2.
+    /// Subtracted from the logit of every token that is in the answer: −2 to 2.
     pub presence: f64,
-    /// Taken from the logit of a token as often as it is in the answer: −2 to 2.
+    /// Subtracted from a token's logit once per occurrence in the answer: −2 to 2.
     pub frequency: f64,
-    /// Added to the logits of these tokens: −100 to 100. As in OpenAI's API, the ends forbid a token or take no other.
+    /// Added to the logits of these tokens: −100 to 100. As in OpenAI's API, the extremes ban a token or force it.
     pub logit_bias: BTreeMap<u32, f64>,
 }
 
-/// A penalty out of its range, or a bias of a token that the model does not have.
+/// A penalty out of range, or a bias for a token that the model does not have.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PenaltyError {
     /// Out of range.
     #[error("{name} is a number from -{most} to {most}")]
     Range {
-        /// What.
+        /// The field.
         name: &'static str,
         /// The largest magnitude.
         most: f64,
@@ -37,15 +37,15 @@ pub enum PenaltyError {
     /// No such token.
     #[error("logit_bias names the token {id}, and the model has {tokens}")]
     Token {
-        /// The number given.
+        /// The token id given.
         id: u32,
-        /// How many there are.
+        /// The number of tokens in the model.
         tokens: usize,
     },
 }
 
 impl PenaltyError {
-    /// Which of them, by its name in OpenAI's API.
+    /// The name of the offending field in OpenAI's API.
     #[must_use]
     pub fn field(&self) -> &'static str {
         match self {
@@ -56,10 +56,10 @@ impl PenaltyError {
 }
 
 impl Penalties {
-    /// Refuses what is out of range, for a model of `tokens` tokens.
+    /// Checks that everything is in range for a model of `tokens` tokens.
     ///
     /// # Errors
-    /// [`PenaltyError`].
+    /// [`PenaltyError`] if not.
     pub fn check(&self, tokens: usize) -> Result<(), PenaltyError> {
         let penalties = [
             ("presence_penalty", self.presence),
@@ -81,8 +81,8 @@ impl Penalties {
         }
     }
 
-    /// What is added to the logits of `tokens` tokens after each of `rows` rows, of which the last stands after the
-    /// whole `answer`, and each before it after one token less; `None` if it is nothing.
+    /// The words to add to the logits of `tokens` tokens for each of `rows` rows. The last row follows the whole
+    /// `answer`, each row before it one token less. `None` if all are zero.
     pub(crate) fn words_of_rows(
         &self,
         answer: &[u32],
@@ -99,7 +99,7 @@ impl Penalties {
         Some(words.flatten().collect())
     }
 
-    /// What is added to the logits of `tokens` tokens after `answer`, in [`LOGIT`]; `None` if it is nothing.
+    /// The words to add to the logits of `tokens` tokens after `answer`, in [`LOGIT`]; `None` if all are zero.
     fn words(&self, answer: &[u32], tokens: usize) -> Option<Vec<i64>> {
         let mut sums = self.logit_bias.clone();
         if (self.presence, self.frequency) != (0.0, 0.0) {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(penalties.check(4), Ok(()));
         let words = penalties.words(&[0, 1, 0], 4).unwrap();
         assert_eq!(words, [-one, 3 * one - 3 * one / 4, -100 * one, 0]);
-        // 2·200 + 2 are more than what is added at most.
+        // 2·200 + 2 exceeds the largest addition.
         let many = Penalties {
             presence: 2.0,
             frequency: 2.0,
@@ -148,7 +148,7 @@ mod tests {
         };
         assert_eq!(many.words(&[1; 200], 2), Some(vec![0, -256 * one]));
         assert!(Penalties::default().words(&[1, 2], 4).is_none());
-        // Of several rows each has the tokens before it.
+        // Each of several rows counts the tokens before it.
         let last = penalties.words(&[0, 1], 4).unwrap();
         let rows = penalties.words_of_rows(&[0, 1], 2, 4).unwrap();
         assert_eq!(rows, [penalties.words(&[0], 4).unwrap(), last].concat());

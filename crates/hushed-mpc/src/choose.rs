@@ -1,14 +1,13 @@
-//! Which approximation of its activation a model is run with: the cheapest that its measured values and its answers
-//! allow.
+//! Chooses the approximation of a model's activation: the cheapest that its measured values and its answers allow.
 //!
-//! The domain is the narrowest that holds [`MARGIN`] times the largest argument that was measured: an argument beyond
-//! it would wrap around and spoil its text. The number of segments is the least with which the answers over the sample,
-//! computed in the clear with all functions and formats of a run ([`Clear`]), keep a cosine of [`LEAST_COSINE`]. What
-//! is declared of the model is the domain's end and the curve's error, never a measured number.
+//! The domain is the narrowest that holds [`MARGIN`] times the largest measured argument: an argument beyond it would
+//! wrap around and spoil its text. The number of segments is the smallest with which the answers over the sample,
+//! computed in the clear with all functions and formats of a run ([`Clear`]), keep a cosine of [`LEAST_COSINE`]. The
+//! model declares the domain's end and the curve's error, never a measured number.
 //!
-//! Nothing else of a run is chosen for a model: the exponential's cost does not depend on the spread of the scores (its
-//! table has the 16 halvings that are above its precision), the rings of scores and sums hold any text of 256 tokens,
-//! and a product's bytes are those of its ciphertexts, whose primes are fixed.
+//! Nothing else of a run is chosen per model: the exponential's cost does not depend on the spread of the scores (its
+//! table has the 16 halvings above its precision), the rings of scores and sums hold any text of 256 tokens, and a
+//! product's bytes are those of its ciphertexts, whose primes are fixed.
 
 pub(crate) mod fits;
 pub(crate) mod norms;
@@ -22,29 +21,29 @@ use super::shares::Clear;
 use super::{Input, RunError, Terms};
 use crate::circuit::function::Function;
 
-/// How much wider the domain is than what was measured.
+/// How much wider the domain is than the measured values.
 pub const MARGIN: f64 = 2.0;
-/// The lowest cosine that answers of the sample may have.
+/// The lowest cosine that an answer over the sample may have.
 pub const LEAST_COSINE: f64 = 0.9999;
 
 /// One approximation that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
-    /// What to call it.
+    /// Its name.
     pub function: &'static str,
-    /// Largest argument that it holds.
+    /// The largest argument it holds.
     pub reach: f64,
     /// Its greatest error.
     pub error: f64,
-    /// Bytes that a run sends for an element, both ways, the making of correlated OTs not counted.
+    /// Bytes that a run sends per element, both ways, without generating the correlated OTs.
     pub bytes: f64,
-    /// Over the sample's texts, the least cosine of an answer in the clear to the one with a run's functions and
-    /// formats.
+    /// Over the sample's texts, the lowest cosine between an answer in the clear and the answer with a run's functions
+    /// and formats.
     pub least_cosine: f64,
 }
 
 impl Trial {
-    /// The declaration for a model that is run with it.
+    /// The tolerance to declare for a model that runs with this approximation.
     pub fn tolerance(&self) -> Tolerance {
         Tolerance {
             reach: self.reach,
@@ -52,14 +51,14 @@ impl Trial {
         }
     }
 
-    /// Whether the answers are near enough to the clear ones.
+    /// Whether the answers are close enough to the clear ones.
     pub fn keeps(&self) -> bool {
         self.least_cosine >= LEAST_COSINE
     }
 }
 
-/// The approximations for the model's activation, cheapest first, up to the one that is chosen, which is the last: the
-/// first that keeps the answers, or the most accurate.
+/// Tries approximations of the model's activation, cheapest first, and returns them. The last one is the choice: the
+/// first that keeps the answers, or else the most accurate.
 ///
 /// # Errors
 /// [`RunError`] if the model has shapes only or a text does not fit it.
@@ -71,7 +70,7 @@ pub fn choose<T: Clone + Into<Item>>(
     let clear = model.embed(items.to_vec())?;
     let reach = MARGIN * largest_argument(calibration);
     let mut trials: Vec<Trial> = Vec::new();
-    // From the coarsest that there is to the finest.
+    // From the coarsest to the finest.
     for error in [f64::INFINITY, 0.0] {
         let function = Function::new(
             model.public.config.activation,
@@ -150,7 +149,7 @@ mod tests {
         let chosen = trials.last().unwrap();
         assert!(chosen.keeps() && chosen.reach >= MARGIN * largest_argument(&calibration));
         assert_eq!((trials.len(), chosen.function), (1, "gelu8"));
-        // The declaration gives the function that was tried.
+        // The declaration leads to the function that was tried.
         let again = Function::new(Activation::Gelu, Some(chosen.tolerance()));
         assert_eq!(
             (again.name(), again.range()),
@@ -169,7 +168,7 @@ mod tests {
         let wide = choose(&model, &texts, &calibration).unwrap();
         assert!(wide[0].bytes > chosen.bytes && wide[0].reach > 100.0);
 
-        // One curve only: nothing to refine.
+        // There is only one curve: nothing to refine.
         model.public.config.activation = Activation::Tanh;
         for layer in &mut model.encoder_mut().unwrap().layers {
             layer.feed_forward.feed_forward_mut().unwrap().activation = Activation::Tanh;

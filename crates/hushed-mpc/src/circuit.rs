@@ -1,14 +1,14 @@
 //! A pass over a program, written once over [`Shares`]: between two parties, counted, or in the clear.
 //!
-//! What differs from the textbook order of a transformer, and why:
+//! Differences from the textbook order of a transformer, and why:
 //!
-//! * A norm's gain and offset are linear, so they move into the linear layers that read the norm, and the residual that
-//!   also reads it is one more block of columns of the same product (a diagonal matrix): see [`Product`].
-//! * The factor of the scores, log₂e/√dh for a softmax, is in the query weights, an activation's scale in the weights
-//!   around it ([`Function`](function::Function)).
-//! * Softmax divides after the product with V, where a row has dh columns instead of m. A sigmoid needs no division, no
-//!   maximum and no sum: of a score that is masked it is exactly 0.
-//! * A norm inside a block takes no notice of an activation's scale, and its gain is in the layer that reads it.
+//! * A norm's gain and offset are linear, so they move into the linear layers that read the norm. A residual that also
+//!   reads it is one more block of columns of the same product (a diagonal matrix): see [`Product`].
+//! * The scale of the scores, log₂e/√dh for a softmax, is folded into the query weights, and an activation's scale into
+//!   the weights around it ([`Function`](function::Function)).
+//! * Softmax divides after the product with V where a head's dh columns are no more than the keys, before it otherwise.
+//!   A sigmoid needs no division, maximum or sum: for a masked score it is exactly 0.
+//! * A norm inside a block ignores an activation's scale, and its gain is in the layer that reads it.
 
 pub(crate) mod answer;
 pub(crate) mod attention;
@@ -46,14 +46,14 @@ use crate::circuit::pool::{maximum, pool};
 use crate::circuit::product::Product;
 use crate::circuit::weigh::weigh;
 
-/// A batch of texts: rows × width.
+/// The activations of a batch of texts: rows × width.
 #[derive(Clone)]
 pub struct Acts<S> {
     pub(crate) share: S,
     pub(crate) format: Format,
     pub(crate) rows: Rows,
     pub(crate) width: usize,
-    /// A norm whose gain and offset have not been applied: the layers that read this do it.
+    /// A norm whose gain and offset are still to be applied, by the layers that read this.
     pub(crate) norm: Option<Norm>,
 }
 
@@ -68,12 +68,12 @@ impl<S: Local> Acts<S> {
         }
     }
 
-    /// How the rows belong to texts.
+    /// How the rows map to texts.
     pub fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// Columns.
+    /// The number of columns.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -83,7 +83,7 @@ impl<S: Local> Acts<S> {
         (&self.share, self.format)
     }
 
-    /// Gain and offset that have not been applied, where the numbers are known.
+    /// The gain and offset still to be applied, if the numbers are known.
     fn waiting(&self) -> Option<(&[f32], &[f32])> {
         let norm = self.norm.as_ref()?;
         Some((norm.gain.as_deref()?, norm.offset.as_deref()?))
@@ -91,8 +91,8 @@ impl<S: Local> Acts<S> {
 }
 
 impl Acts<Share> {
-    /// The values of the words, with pending gain and offset: of a run in the clear, or of both parties' shares
-    /// together.
+    /// Decodes the words, with pending gain and offset applied: those of a run in the clear, or of both parties' shares
+    /// added together.
     pub fn values(&self) -> Vec<f64> {
         let words = self.share.words().iter();
         let mut values: Vec<f64> = words.map(|&w| self.format.decode(w)).collect();
@@ -106,7 +106,7 @@ impl Acts<Share> {
         values
     }
 
-    /// Both parties' shares of one matrix together.
+    /// Adds both parties' shares of one matrix.
     #[must_use]
     pub fn opened(&self, other: &Acts<Share>) -> Acts<Share> {
         Acts {
@@ -116,11 +116,11 @@ impl Acts<Share> {
     }
 }
 
-/// Runs a pass, showing the value of every step.
+/// Runs a pass and passes the value of every step to `see`.
 ///
 /// # Errors
-/// Those of the gadgets; [`RunError::WrongInput`] for an input of the other party, or padding that was not agreed on;
-/// [`RunError::Unsupported`] for what has no protocol, before anything is sent.
+/// Those of the gadgets; [`RunError::WrongInput`] for the other party's input or padding that was not agreed on;
+/// [`RunError::Unsupported`], before anything is sent, for a step that has no protocol.
 pub fn run<S: Shares>(
     on: &mut S,
     program: &Program,
@@ -130,11 +130,11 @@ pub fn run<S: Shares>(
     pass(on, program, None, input, see)
 }
 
-/// Runs a pass over the next rows of one text, whose earlier rows the cache holds; they see those, a public prefix and
-/// themselves as far as the masks allow. What the cache holds afterwards counts only if the pass ended well.
+/// Runs a pass over the next rows of one text whose earlier rows the cache holds. They attend to those, a public prefix
+/// and themselves, as the masks allow. The cache's new contents are valid only if the pass succeeded.
 ///
 /// # Errors
-/// As [`run`]; [`RunError::WrongInput`] for several texts, or padding anywhere but in a text's first pass.
+/// As [`run`]; [`RunError::WrongInput`] for several texts, or padding outside a text's first pass.
 pub fn run_next<S: Shares>(
     on: &mut S,
     program: &Program,
@@ -145,7 +145,7 @@ pub fn run_next<S: Shares>(
     run_rows(on, program, (cache, Answering::Usual), input, see)
 }
 
-/// As [`run_next`], with an answer of these rows.
+/// As [`run_next`], choosing which rows are answered.
 pub(crate) fn run_rows<S: Shares>(
     on: &mut S,
     program: &Program,
@@ -171,12 +171,12 @@ pub(crate) fn run_rows<S: Shares>(
     Ok(value)
 }
 
-/// Which of its new rows a pass over a cache gives an answer of.
+/// Which of its new rows a pass over a cache answers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answering {
-    /// The program's: of a decoder the last one, which alone goes through the rest of the last layer.
+    /// Those of the program: for a decoder the last one, which alone goes through the rest of the last layer.
     Usual,
-    /// Every one.
+    /// Every row.
     All,
 }
 
@@ -206,10 +206,10 @@ fn pass<S: Shares>(
     })
 }
 
-/// Whether every block of a program has a protocol.
+/// Checks that every block of a program has a protocol.
 ///
 /// # Errors
-/// [`RunError::Unsupported`], naming the first step that has none.
+/// [`RunError::Unsupported`] with the first step that has none.
 pub fn supported(program: &Program) -> Result<(), RunError> {
     let without = |step: &Step| match &step.block {
         Block::Head(Classifier { classes, .. }) | Block::Classes(classes)
@@ -232,13 +232,12 @@ pub fn supported(program: &Program) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The answer of a pass, rounded to its last place and revealed to the client: one row a text, with the format of its
-/// words. Where vectors of length one are asked for, the division happens before, on shares, so that the length stays
-/// unknown.
+/// Rounds the answer of a pass to its last place and reveals it to the client: one row per text, with its words'
+/// format. For vectors of length one, the division happens first, on shares, so that the length stays hidden.
 ///
-/// These words are the only ones that a run reveals. Their rounding is exact, so that one answer shows nothing of x
-/// below its last place. x itself depends on the shares by the run's own roundings: the mean of many answers to one
-/// text is finer than one.
+/// A run reveals only these words. Their rounding is exact, so that one answer shows nothing of x below its last place.
+/// x itself depends on the shares through the run's own rounding: the mean of many answers to one text is finer than
+/// one answer.
 ///
 /// # Errors
 /// Those of the gadgets.
@@ -270,13 +269,13 @@ pub(crate) fn round_and_open<S: Shares>(
     on.step(id, |on| on.open(x, from.frac - to.frac, to.ring))
 }
 
-/// Values of steps for later ones.
+/// The values of steps that later steps read.
 type Held<S> = Values<Acts<<S as Shares>::Share>>;
 
 struct Pass<'a, S: Shares> {
     on: &'a mut S,
     cache: Option<&'a mut Cache<S::Share>>,
-    /// Every row gives an answer: nothing is pooled.
+    /// Every row is answered: nothing is pooled.
     all: bool,
     terms: Terms,
     padding: Padding,
@@ -315,8 +314,8 @@ impl<S: Shares> Pass<'_, S> {
         Ok(y)
     }
 
-    /// The rows of a block as the norm inside it leaves them, where it has one: without its gain, which the layer that
-    /// reads them has. They have been multiplied by `scale`.
+    /// Applies the norm inside a block, if there is one, to rows that have been multiplied by `scale`. Its gain is left
+    /// to the layer that reads the rows.
     fn sub_norm(
         &mut self,
         step: &Step,
@@ -329,7 +328,7 @@ impl<S: Shares> Pass<'_, S> {
         }
     }
 
-    /// Rows that have been multiplied by `scale`, which only ε has to know, normalised without gain and offset.
+    /// Normalises rows that have been multiplied by `scale`, which only affects ε; without gain and offset.
     fn normalised(
         &mut self,
         id: StepId,
@@ -400,7 +399,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(y, LINEAR, o.rows, a.output.outputs))
     }
 
-    /// Q, K and V of all rows: one product, which also gives what a residual sum reads.
+    /// Q, K and V of all rows from one product, which also gives the residual that later sums read.
     fn queries_of_all(
         &mut self,
         step: &Step,
@@ -419,7 +418,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok([part(0, width), part(width, keys), part(width + keys, keys)])
     }
 
-    /// Q of one row a text, or of every row that answers, K and V of all rows.
+    /// Q of one row per text, or of every row if all are answered; K and V of all rows.
     fn queries_of_one(
         &mut self,
         step: &Step,
@@ -449,9 +448,9 @@ impl<S: Shares> Pass<'_, S> {
         Ok([q, part(0), part(keys)])
     }
 
-    /// The rows that a pooling is over, and whether only the client knows which of them are tokens.
+    /// The rows to pool over, and whether only the client knows which of them are tokens.
     fn rows_for(&self, step: &Step, rows: &Rows, how: Pool) -> Result<(Rows, bool), RunError> {
-        // Padding is in the first rows of a text only.
+        // Only the first rows of a text have padding.
         let padded = self.terms.padded && self.cache.as_ref().is_none_or(|c| c.rows() == 0);
         if !padded || self.padding == Padding::Behind {
             return Ok((rows.clone(), padded));
@@ -492,7 +491,7 @@ impl<S: Shares> Pass<'_, S> {
         self.on.step(step.id, |on| {
             let rows = x.rows.pooled();
             if how == Pool::Max {
-                // A gain may be negative: the maximum is taken after it.
+                // A gain may be negative, so the maximum is taken after it.
                 let y = settled(on, step.id, &x)?;
                 let y = maximum(on, &y, &x.rows, x.width, padded)?;
                 return Ok(Acts::new(y, LINEAR, rows, x.width));
@@ -506,7 +505,7 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    /// A number a token of the vocabulary, or a class, for every row.
+    /// One number per token of the vocabulary, or per class, for every row.
     fn vocabulary(
         &mut self,
         step: &Step,
@@ -522,7 +521,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(y, LINEAR, x.rows, head.outputs))
     }
 
-    /// The first operand, which stays where a later step reads it.
+    /// Returns the first operand, leaving it in place if a later step reads it.
     fn last_or_copy(step: &Step, values: &mut Held<S>) -> Result<Acts<S::Share>, RunError> {
         let read_again = step.operands.first().is_some_and(|edge| !edge.last);
         Ok(match read_again {
@@ -531,8 +530,8 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    /// The operand of a block, and whether the block's product gives it to the sums that read it later: with its gain
-    /// and offset, if a norm is waiting; otherwise they read it as it is.
+    /// Returns the operand of a block, and whether the block's product has to provide it to later sums: with gain and
+    /// offset, if a norm is waiting. Otherwise later sums read it as it is.
     fn operand(step: &Step, values: &mut Held<S>) -> Result<(Acts<S::Share>, bool), RunError> {
         let x = values.take(step, 0)?;
         let read_again = step.operands.first().is_some_and(|edge| !edge.last);
@@ -543,8 +542,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok((x, residual))
     }
 
-    /// Leaves the operand of a block to the sums that read it later, as the block's product gives it: in its last
-    /// columns.
+    /// Stores the operand of a block for later sums, as the block's product gives it in its last columns.
     fn leave(
         step: &Step,
         values: &mut Held<S>,
@@ -557,7 +555,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok(values.put_back(step, 0, left)?)
     }
 
-    /// A product of all rows, in [`LINEAR`].
+    /// A product with all rows, in [`LINEAR`].
     fn wide(
         &mut self,
         step: &Step,
@@ -572,7 +570,7 @@ impl<S: Shares> Pass<'_, S> {
     }
 }
 
-/// The formats of a norm: those that its model declares.
+/// The formats that the model declares for a norm.
 pub(crate) fn reach_of(norm: &Norm) -> NormReach {
     norm.reach.map_or(NormReach::USUAL, |reach| NormReach {
         squares: reach.squares,
@@ -580,7 +578,7 @@ pub(crate) fn reach_of(norm: &Norm) -> NormReach {
     })
 }
 
-/// γ∘y + β of a normalised matrix, in [`LINEAR`], if a norm is waiting; the matrix itself otherwise.
+/// γ∘y + β of a normalised matrix, in [`LINEAR`], if a norm is waiting; otherwise the matrix itself.
 fn settled<S: Shares>(on: &mut S, id: StepId, x: &Acts<S::Share>) -> Result<S::Share, RunError> {
     match &x.norm {
         Some(norm) => {
@@ -591,7 +589,7 @@ fn settled<S: Shares>(on: &mut S, id: StepId, x: &Acts<S::Share>) -> Result<S::S
     }
 }
 
-/// Columns first..first+count of a matrix of `rows` rows of `width`.
+/// Columns first..first+count of a matrix with `rows` rows of `width`.
 fn columns<S: Local>(x: &S, rows: usize, width: usize, first: usize, count: usize) -> S {
     x.gather(rows * count, || {
         let row = |r: usize| r * width + first..r * width + first + count;

@@ -1,5 +1,5 @@
-//! From a connected session to a party that is ready to run: keys, correlations, and what both parties must have agreed
-//! on before.
+//! From a connected session to a party that is ready to run: keys, correlations, and what both parties must agree on
+//! first.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::formats::{
 };
 use crate::weights::held::Layers;
 
-/// Counts changes of the protocol itself: the order of messages, and everything that the parameters below do not show.
+/// Counts changes to the protocol itself: message order, and anything that the parameters below do not show.
 const PROTOCOL_VERSION: u32 = 18;
 
-/// Everything outside the model on which the two parties must agree, as text: the code that starts a session hashes and
+/// Everything outside the model on which the two parties must agree, as text. The code that starts a session hashes and
 /// compares it.
 ///
 /// # Errors
-/// Parameters that the security table refuses.
+/// If the security table rejects the parameters.
 pub fn agreement() -> Result<String, RunError> {
     let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
     let hash: String = params.hash().iter().map(|b| format!("{b:02x}")).collect();
@@ -68,7 +68,7 @@ fn numbers() -> String {
         show("unit", UNIT),
         show("cosine", COSINE),
         format!("record={}+{RECORD_GUARD}", RECORD.bits()),
-        // What is opened is rounded by the carry; a peer that truncates must not meet it.
+        // Opened values are rounded with the carry; a peer that truncates them must not match.
         show("answer rounded", ANSWER),
         show("raw rounded", RAW_ANSWER),
         show("score rounded", SCORE),
@@ -88,15 +88,15 @@ fn numbers() -> String {
 }
 
 impl Protocol {
-    /// Exchanges keys and starts the correlations in both directions: what a session does once. Both parties call it.
+    /// Sets up a session once: exchanges keys and starts the correlations in both directions. Both parties call it.
     ///
     /// # Errors
-    /// A failed session, or a peer whose keys or OT messages are not such.
+    /// If the session fails, or the peer's keys or OT messages are invalid.
     pub fn establish(mut session: Session, layers: Arc<Layers>) -> Result<Protocol, RunError> {
         let mut rng = SecretRng::from_os("hushed 2pc session");
         let he = HeContext::exchange(&mut session, &mut rng)?;
         let mut ot = FerretOt::new(&mut session, &mut rng)?;
-        // A direction starts at its first use, even one for no OTs; here that belongs to the set-up and not to the
+        // A direction starts at its first use, even for zero OTs; this makes it part of the set-up rather than of the
         // first text.
         if session.party() == Party::Client {
             ot.send(&mut session, 0)?;

@@ -1,5 +1,4 @@
-//! The documents that a private search goes through: at the server their vectors and records, at the client how many
-//! there are.
+//! The documents of a private search: the server holds their vectors and records, the client knows how many there are.
 
 use hushed_twopc::TwopcError;
 use hushed_twopc::he::{LinearShape, OltShape, PreparedWeights, largest};
@@ -7,17 +6,17 @@ use hushed_twopc::he::{LinearShape, OltShape, PreparedWeights, largest};
 use crate::RunError;
 use crate::formats::{COSINE, RECORD, RECORD_BITS, UNIT};
 
-/// Most documents of an index: their numbers fit the ring of a tournament.
+/// The most documents of an index: their numbers fit the ring of a tournament.
 pub const MAX_DOCUMENTS: usize = 1 << COSINE.ring.bits();
-/// Most bytes of a record.
+/// The most bytes of a record.
 pub const MAX_RECORD_BYTES: usize = 4096;
 
-/// Numbers of vectors are at most 2^17: just above 1.
+/// A vector's numbers are at most 2^17, just above 1.
 const VECTOR_BITS: u32 = UNIT.frac + 1;
 /// Bytes of a record in one number of the lookup.
 const BYTES: usize = RECORD.bits() as usize / 8;
 
-/// The documents as a party of a search has them.
+/// The documents, as one party of a search has them.
 pub struct Index {
     documents: usize,
     width: usize,
@@ -28,11 +27,11 @@ pub struct Index {
     records: Option<PreparedWeights>,
 }
 
-/// Text in numbers: three bytes each, the first lowest, zeros behind the end.
+/// Text as numbers: three bytes each, the first one lowest, zeros after the end.
 pub(crate) struct RecordText;
 
 impl Index {
-    /// What a client knows: how many documents there are, of how many numbers, and how long every record is.
+    /// The client's view: the number of documents, the numbers per vector and the length of every record.
     pub fn shape(documents: usize, width: usize, record_bytes: usize) -> Result<Index, RunError> {
         let fits = (1..=MAX_DOCUMENTS).contains(&documents) && record_bytes <= MAX_RECORD_BYTES;
         match fits && width > 0 {
@@ -50,12 +49,11 @@ impl Index {
         }
     }
 
-    /// What the server has: a vector of length one a document, documents × width, and a record of `record_bytes` bytes
-    /// each, filled up with zeros (none: documents are known by their places alone).
+    /// The server's view: one vector of length one per document, documents × width, and one record of `record_bytes`
+    /// bytes each, padded with zeros (0 bytes: documents are known only by their indices).
     ///
     /// # Errors
-    /// [`RunError::Unsupported`] for a size that is out of range or does not fit the numbers, and for numbers beyond
-    /// ±1.
+    /// [`RunError::Unsupported`] if a size is out of range or does not match the numbers, or a number is beyond ±1.
     pub fn new(
         documents: usize,
         width: usize,
@@ -64,7 +62,7 @@ impl Index {
     ) -> Result<Index, RunError> {
         let index = Index::shape(documents, width, record_bytes)?;
         let one = f64::from(1u32 << UNIT.frac);
-        // Not a number is not within either.
+        // NaN fails this too.
         let within = |v: &f32| v.abs() <= 1.001;
         let sizes = documents
             .checked_mul(width)
@@ -96,22 +94,22 @@ impl Index {
         })
     }
 
-    /// How many documents there are.
+    /// The number of documents.
     pub fn documents(&self) -> usize {
         self.documents
     }
 
-    /// Numbers of a vector.
+    /// The numbers per vector.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Bytes of every record; 0 where there are none.
+    /// The bytes of every record; 0 if there are none.
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
     }
 
-    /// Bytes that the server's numbers take.
+    /// The bytes that the server's numbers take.
     pub fn bytes(&self) -> u64 {
         (self.documents * (self.width + self.record_columns()) * size_of::<i32>()) as u64
     }
@@ -121,12 +119,12 @@ impl Index {
         self.record_bytes > 0
     }
 
-    /// Numbers of a record in the lookup.
+    /// The numbers per record in the lookup.
     pub(crate) fn record_columns(&self) -> usize {
         self.record_bytes.div_ceil(BYTES)
     }
 
-    /// The product with its vectors.
+    /// The shape of the product with its vectors.
     pub(crate) fn vectors_shape(&self) -> LinearShape {
         LinearShape {
             shape: OltShape {
@@ -138,7 +136,7 @@ impl Index {
         }
     }
 
-    /// The product of the one-hot rows of so many places with its records.
+    /// The shape of the product of this many one-hot rows with its records.
     pub(crate) fn records_shape(&self, places: usize) -> LinearShape {
         LinearShape {
             shape: OltShape {
@@ -159,14 +157,14 @@ impl Index {
     }
 }
 
-/// Bytes as a number with its guard bits.
+/// Packs bytes into a number with its guard bits.
 fn number(bytes: &[u8]) -> i32 {
     let number = bytes.iter().rev().fold(0, |n, &b| n << 8 | i32::from(b));
     number << (RECORD_BITS - RECORD.bits())
 }
 
 impl RecordText {
-    /// The text of a row of opened numbers. What is no UTF-8 is replaced: the server made it.
+    /// The text of a row of opened numbers. Invalid UTF-8 is replaced, as the server made it.
     pub(crate) fn of_words(words: &[u64]) -> String {
         let bytes = words
             .iter()

@@ -1,9 +1,9 @@
-//! The `twopc` backend: activations are additive shares, every step of the model is a protocol between client and
+//! The `twopc` backend: activations are additive shares, and every step of the model is a protocol between client and
 //! server.
 //!
-//! Both parties run the same circuit ([`run`]) in the same order, so the order of messages is the order of the model.
-//! The client's layers are shapes; the server's hold the numbers. Everything that is said of a run is an interpretation
-//! of that circuit ([`Shares`]). Formats are in [`formats`].
+//! Both parties run the same circuit ([`run`]) in the same order, so messages follow the order of the model. The
+//! client's layers are shapes only; the server's hold the numbers. Running, counting and clear evaluation are all
+//! interpretations of this one circuit ([`Shares`]). For the number formats see [`formats`].
 
 #![forbid(unsafe_code)]
 
@@ -55,10 +55,10 @@ use hushed_twopc::TwopcError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The model does not suit its use.
+    /// The model does not suit this use.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A protocol stopped: the peer is gone, misbehaves or does not fit.
+    /// A protocol stopped: the peer disconnected, misbehaved or does not match.
     #[error(transparent)]
     Protocol(#[from] TwopcError),
     /// The two-party backend has no protocol for a step of this model.
@@ -69,29 +69,29 @@ pub enum RunError {
         /// What it asks for.
         what: &'static str,
     },
-    /// Numbers of the model that the formats do not hold.
+    /// The model has numbers that the formats cannot hold.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// A public table of another size than the model's, or with values that no table has.
+    /// The public table's size differs from the model's, or it has values that no table can have.
     #[error("the public table does not fit the model")]
     WrongTable,
-    /// The other party has opened a place that no class or token has.
+    /// The other party opened an index beyond the classes or tokens.
     #[error(
         "the peer opened place {place} of {places}: it misbehaves, or one of the two is defective"
     )]
     NoSuchPlace {
-        /// What was opened.
+        /// The opened index.
         place: u64,
-        /// How many there are.
+        /// The number of valid indices.
         places: usize,
     },
-    /// The input is not the one that this party gives: the client gives ids or images, the server numbers of rows; or
-    /// it has padding that was not agreed on, or is for another kind of model.
+    /// The wrong input for this party (the client gives ids or images, the server the number of rows), padding that was
+    /// not agreed on, or input for another kind of model.
     #[error(
         "the client gives token ids or images, as the model reads them, and the server their numbers, padded only where that was agreed on; this party was given another input"
     )]
     WrongInput,
-    /// A pass that takes products made ahead, of which none are left.
+    /// The pass takes products made ahead, and none are left.
     #[error("no products were made ahead for this pass")]
     NothingAhead,
     /// This party was asked to stop.
@@ -100,7 +100,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The connection's failure, where it is one.
+    /// The underlying connection failure, if there is one.
     pub fn net(&self) -> Option<&NetError> {
         match self {
             Self::Protocol(TwopcError::Net(error)) => Some(error),

@@ -10,14 +10,14 @@ use crate::formats::{MAX_KEYS, TABLE_BITS};
 pub enum Table {
     /// Token vectors.
     Tokens,
-    /// Token vectors, which the client has.
+    /// Token vectors that the client has.
     PublicTokens,
-    /// Position vectors, as many as a text behind a public prefix may have.
+    /// Position vectors, as many as a text after a public prefix may have.
     Positions,
 }
 
 impl Table {
-    /// Its rows.
+    /// The number of rows of the table.
     pub(crate) fn rows(self, e: &Embedding) -> usize {
         match self {
             Table::Tokens | Table::PublicTokens => e.vocabulary,
@@ -25,7 +25,7 @@ impl Table {
         }
     }
 
-    /// The product by it of the one-hot rows of so many places.
+    /// The shape of the product of this many one-hot rows with the table.
     pub(crate) fn shape(self, e: &Embedding, places: usize) -> LinearShape {
         LinearShape {
             shape: OltShape {

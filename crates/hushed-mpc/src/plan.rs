@@ -1,5 +1,5 @@
-//! What a private run will cost and reveal, computed before it: the circuit, [counted](Counting). Bytes and rounds are
-//! exact (a test compares them with a run); times are estimates from constants of one core.
+//! Computes in advance what a private run costs and reveals, from the [counted](Counting) circuit. Bytes and rounds are
+//! exact (a test compares them with a run); times are estimates from single-core constants.
 
 pub mod drafts;
 mod exposures;
@@ -28,7 +28,7 @@ pub use crate::Entry;
 use exposures::{Opened, exposures};
 pub use folder::{PlanError, Request};
 
-/// One thing that a party sees.
+/// Something that a party sees.
 #[derive(Clone, Debug, Serialize)]
 pub struct Exposure {
     /// `client`, `server` or `network`.
@@ -37,56 +37,55 @@ pub struct Exposure {
     pub sees: String,
 }
 
-/// The cost of one batch of texts, and of the session around it.
+/// The cost of one batch of texts, and of the session it runs in.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// `2pc`.
     pub protocol: &'static str,
-    /// Tokens of each text.
+    /// The tokens of each text.
     pub tokens: Vec<usize>,
-    /// Steps in order.
+    /// The steps, in order.
     pub steps: Vec<Entry>,
-    /// Once a session: keys both ways, in bytes each way.
+    /// Once per session: keys in both directions, in bytes each way.
     pub setup_bytes_each_way: u64,
-    /// Traffic of making the correlated OTs of these steps, in all; extensions are made whole, so a run may be one
-    /// ahead.
+    /// Total traffic for generating these steps' correlated OTs. Extensions are run whole, so a run may be one ahead.
     pub ot_bytes: u64,
-    /// Sums over the steps, OT traffic not included.
+    /// Sum over the steps, not including OT traffic.
     pub bytes_up: u64,
     /// As above.
     pub bytes_down: u64,
     /// As above.
     pub rounds: u64,
-    /// Estimated seconds on one core a party, without the network.
+    /// Estimated seconds on one core per party, without the network.
     pub seconds: f64,
-    /// Peak memory of the two processes, in bytes: a model with measured constants, not a bound.
+    /// Peak memory of the two processes in bytes: an estimate from measured constants, not a bound.
     pub memory: Memory,
-    /// log2 of the probability that any decryption of the batch is off by more than its last unit, a bound: the number
-    /// of decrypted coefficients times the probability for one.
+    /// log2 of a bound on the probability that any decryption of the batch is off by more than its last unit: the
+    /// number of decrypted coefficients times the probability for one.
     pub failure_log2: f64,
     /// The same for truncations; `None` means never. A truncation that is not local computes the wrap of its shares,
-    /// and a local one has no wrap that reaches its result; both hold for every value of the formats.
+    /// and in a local one no wrap reaches the result. Both hold for every value of the formats.
     pub large_truncation_log2: Option<f64>,
-    /// log2 of the statistical distance, a bound, of what a party sees from a simulation of it that knows its input and
-    /// output only. Masks and shares are drawn uniformly, exactly, and add nothing; a wrong decryption is not
+    /// log2 of a bound on the statistical distance between what a party sees and a simulation that knows only that
+    /// party's input and output. Masks and shares are exactly uniform and add nothing; a wrong decryption is not
     /// simulated, so its probability is the distance.
     pub distance_log2: f64,
-    /// What hiding rests on besides.
+    /// What else hiding rests on.
     pub hiding: String,
     /// Who sees what.
     pub exposures: Vec<Exposure>,
 }
 
-/// Rows that a pass finds.
+/// The rows that precede a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Before {
-    /// Of a public prefix.
+    /// Rows of a public prefix.
     pub public: usize,
-    /// Of the text, which earlier passes have run.
+    /// Rows of the text that earlier passes have run.
     pub held: usize,
-    /// Whether the pass, of which every row gives a token, takes products that were made ahead, on its terms.
+    /// Whether the pass, in which every row gives a token, uses products made ahead on its terms.
     pub ahead: bool,
-    /// Whether every new row gives a token, and not the last one alone: all but the first are the client's drafts.
+    /// Whether every new row gives a token rather than only the last: all but the first are the client's drafts.
     pub drafts: bool,
 }
 
@@ -100,7 +99,7 @@ impl From<usize> for Before {
 }
 
 impl Memory {
-    /// The memory of the largest passes that a server admits: one text of `tokens` rows, behind `public` ones, or
+    /// The memory for the largest passes that a server admits: one text of `tokens` rows after `public` ones, or
     /// several of `pass` rows together.
     ///
     /// # Errors
@@ -120,13 +119,13 @@ impl Memory {
             memory.weights += memory::cached(program, public);
             return Ok(memory);
         }
-        // Attention grows with the square of a text's length: as many of the longest texts as fit are the worst.
+        // Attention grows with the square of a text's length, so the worst case is as many of the longest texts as fit.
         let texts = vec![tokens; (pass / tokens).max(1)];
         Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
     }
 
-    /// The same of a server whose sessions hold products made ahead for `ahead` later passes, and which takes `drafts`
-    /// of a pass.
+    /// The same for a server whose sessions hold products made ahead for `ahead` later passes, and which accepts
+    /// `drafts` drafts per pass.
     ///
     /// # Errors
     /// As [`Plan::next_token`] and [`Plan::ahead`].
@@ -138,14 +137,14 @@ impl Memory {
         drafts: usize,
     ) -> Result<Memory, RunError> {
         let tokens = tokens.max(1);
-        // Of texts that may be padded there is most.
+        // Texts that may be padded take the most.
         let padded = |padded| Terms {
             padded,
             public_table: false,
         };
         if ahead > 0 {
             let made = Plan::ahead(program, ahead, padded(true))?.memory;
-            // Of a text that waits for them its rows are held beside.
+            // The rows of a text that waits for them are held as well.
             let text = Memory::of_text(program, tokens);
             self.session = (self.session + made.stock).max(made.session + text);
             self.stock = made.stock;
@@ -166,7 +165,7 @@ impl Memory {
     }
 }
 
-/// The classes of a classifier.
+/// The number of classes of a classifier.
 fn classes(program: &Program) -> Option<usize> {
     match program.steps().last().map(|step| &step.block) {
         Some(Block::Head(head)) => Some(head.classes.outputs),
@@ -176,11 +175,11 @@ fn classes(program: &Program) -> Option<usize> {
 }
 
 impl Plan {
-    /// The plan of one pass over texts of these numbers of rows, padding included: of an embedding a text, which `unit`
-    /// scales to length one, or of the first token after a text.
+    /// The plan of one pass over texts with these numbers of rows, including padding. It gives one embedding per text,
+    /// scaled to length one if `unit`, or the first token after a text.
     ///
     /// # Errors
-    /// [`RunError::Unsupported`] for what has no protocol.
+    /// [`RunError::Unsupported`] if a step has no protocol.
     pub fn twopc(
         program: &Program,
         tokens: &[usize],
@@ -201,10 +200,10 @@ impl Plan {
         Ok(Plan::of(program, counting, 0, tokens, terms, opened))
     }
 
-    /// The plan of one pass of a classifier whose operator opens this.
+    /// The plan of one pass of a classifier whose operator opens `answers`.
     ///
     /// # Errors
-    /// [`RunError::Unsupported`] for a model that is no classifier, and as [`Plan::twopc`].
+    /// [`RunError::Unsupported`] for a model that is no classifier; otherwise as [`Plan::twopc`].
     pub fn classes(
         program: &Program,
         tokens: &[usize],
@@ -228,7 +227,7 @@ impl Plan {
         Ok(Plan::of(program, counting, 0, tokens, terms, opened))
     }
 
-    /// The plan of the pass that gives one token, over the next rows of a text (one number) after `before`.
+    /// The plan of the pass that gives one token, over the next rows of one text (a single number) after `before`.
     ///
     /// # Errors
     /// As [`next_token`](crate::next_token).
@@ -241,7 +240,7 @@ impl Plan {
         Plan::next_tokens(program, before, rows, terms, Answers::Label)
     }
 
-    /// As [`Plan::next_token`], where the operator opens this.
+    /// As [`Plan::next_token`], where the operator opens `answers`.
     ///
     /// # Errors
     /// As [`next_tokens`]; [`RunError::Unsupported`] for logits.
@@ -286,8 +285,8 @@ impl Plan {
         Ok(Plan::of(program, counting, held, rows, terms, opened))
     }
 
-    /// The plan of the products by tables and weights that are made ahead for this many later passes of one row on
-    /// these terms ([`Protocol::make_ahead`](crate::Protocol::make_ahead)).
+    /// The plan of the products with tables and weights that are made ahead for this many later one-row passes on these
+    /// terms ([`Protocol::make_ahead`](crate::Protocol::make_ahead)).
     ///
     /// # Errors
     /// As [`Plan::twopc`].
@@ -299,8 +298,8 @@ impl Plan {
         }
         let mut plan = Plan::of(program, counting, 0, &[passes], terms, Opened::Nothing);
         let (client, server) = memory::stock(&products);
-        // The rows of one product are twice in memory while they are parted; of the client's, the lookup's as well,
-        // which the estimate of any pass of so many rows has.
+        // The rows of one product are in memory twice while they are split. At the client the lookup's are too, but the
+        // estimate for any pass of this many rows already includes those.
         let widest = products.iter().map(|p| p.shape.n).max();
         plan.memory.session += 8 * (passes * widest.unwrap_or(0)) as u64;
         plan.memory.client += client;
@@ -327,7 +326,7 @@ impl Plan {
         Ok(Plan::of(program, counting, 0, &[rows], terms, opened))
     }
 
-    /// The plan of what was counted, where `held` rows had been run before, and this is opened.
+    /// The plan of what was counted, where `held` rows were run before and `opened` is opened.
     fn of(
         program: &Program,
         counting: Counting<'_>,

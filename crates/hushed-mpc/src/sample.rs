@@ -1,4 +1,4 @@
-//! Noise that turns the place of the largest logit into a draw: the server's secret, which the client never sees.
+//! Noise that turns the argmax of the logits into a draw: the server's secret, which the client never sees.
 
 use hushed_math::rng::SecretRng;
 use sha2::{Digest, Sha256};
@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::formats::LOGIT;
 
-/// The highest temperature: noise of that times 36.8 at most ([`Draw::noise`]) stays far inside [`LOGIT`].
+/// The highest temperature: noise of at most 36.8 times this ([`Draw::noise`]) stays well inside [`LOGIT`].
 pub const MAX_TEMPERATURE: f64 = 2.0;
 /// The largest noise.
 pub(crate) const MAX_NOISE: f64 = 36.8 * MAX_TEMPERATURE;
@@ -16,8 +16,8 @@ pub struct Sampler {
     secret: Zeroizing<[u8; 32]>,
 }
 
-/// A token to draw, or one a row. Temperature and seed are the client's choice, the position is the row that the
-/// (first) token follows.
+/// A token to draw, or one per row. The client chooses temperature and seed; the position is the row that the (first)
+/// token follows.
 pub struct Draw<'a> {
     sampler: &'a Sampler,
     temperature: f64,
@@ -33,8 +33,7 @@ impl Sampler {
         Sampler { secret }
     }
 
-    /// The draw of one token, at a temperature from 0, which is no noise, to [`MAX_TEMPERATURE`]; others are brought
-    /// there.
+    /// The draw of one token at a temperature from 0, which means no noise, to [`MAX_TEMPERATURE`]; others are clamped.
     pub fn draw(&self, temperature: f64, seed: u64, position: usize) -> Draw<'_> {
         Draw {
             sampler: self,
@@ -49,7 +48,7 @@ impl Sampler {
 }
 
 impl Draw<'_> {
-    /// The noise of `tokens` logits after each of `rows` rows, one after another, in units of 2^−12. It is secret.
+    /// The noise for `tokens` logits after each of `rows` rows, row after row, in units of 2^−12. It is secret.
     #[must_use]
     pub fn noise_of_rows(&self, rows: usize, tokens: usize) -> Vec<i64> {
         let draw = |position| Draw { position, ..*self };
@@ -59,13 +58,12 @@ impl Draw<'_> {
             .collect()
     }
 
-    /// T·G for each token in [`LOGIT`], G = −ln(−ln u) with u uniform in (0, 1) by
-    /// ChaCha20(SHA-256("hushed gumbel noise 1" ‖ secret ‖ seed ‖ temperature ‖ position)): the same noise for the same
-    /// three, so that a client can repeat a text.
+    /// T·G for each token in [`LOGIT`], G = −ln(−ln u) with u uniform in (0, 1) from ChaCha20(SHA-256("hushed gumbel
+    /// noise 1" ‖ secret ‖ seed ‖ temperature ‖ position)). The last three determine the noise, so that a client can
+    /// repeat a text.
     ///
-    /// u is an odd multiple of 2^−53, so −3.61 < G < 36.8. Rounding to 2^−12, and that of the logits to 2^−12, move a
-    /// sum of logit and noise by at most 2^−11: the probability of a token changes by a factor within e^(±2^−10/T) of
-    /// the exact one.
+    /// u is an odd multiple of 2^−53, so −3.61 < G < 36.8. Rounding the noise and the logits to 2^−12 moves their sum
+    /// by at most 2^−11: a token's probability is within a factor of e^(±2^−10/T) of the exact one.
     fn noise(&self, tokens: usize) -> Vec<i64> {
         let hash = Sha256::new()
             .chain_update(b"hushed gumbel noise 1")
@@ -83,15 +81,15 @@ impl Draw<'_> {
     }
 }
 
-/// −ln(−ln u) for u = (2·⌊w/2^12⌋ + 1)/2^53, which f64 holds exactly.
+/// −ln(−ln u) for u = (2·⌊w/2^12⌋ + 1)/2^53, which is exact in f64.
 fn gumbel(word: u64) -> f64 {
     let u = ((word >> 12) as i64 as f64 + 0.5) / (1u64 << 52) as f64;
     -ln(-ln(u))
 }
 
-/// The natural logarithm of a positive normal number, to 2^−39 of itself: without the branches and tables of a
-/// library's, because the noise is secret. x = m·2^e with m from √½ to √2, and ln m = 2·artanh((m − 1)/(m + 1)), where
-/// |s| < 0.172.
+/// The natural logarithm of a positive normal number, to a relative 2^−39, without the branches and tables of a
+/// library's, because the noise is secret. x = m·2^e with m from √½ to √2, and ln m = 2·artanh(s) for s = (m − 1)/(m +
+/// 1), where |s| < 0.172.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let e = (bits.wrapping_sub(std::f64::consts::FRAC_1_SQRT_2.to_bits()) as i64) >> 52;
@@ -103,7 +101,7 @@ fn ln(x: f64) -> f64 {
     e as f64 * std::f64::consts::LN_2 + 2.0 * s * series
 }
 
-/// The nearest integer of |x| < 2^50, by the addition that leaves no room for a fraction.
+/// The nearest integer for |x| < 2^50, by adding a constant that leaves no room for a fraction.
 fn nearest(x: f64) -> i64 {
     const SHIFT: f64 = 1.5 * (1u64 << 52) as f64;
     (x + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits()) as i64
@@ -117,7 +115,7 @@ mod tests {
     use crate::shares::Shares;
     use crate::testing::run_pair;
 
-    /// So that tests give the same every time.
+    /// Makes tests repeatable.
     fn fixed() -> Sampler {
         Sampler {
             secret: Zeroizing::new([7; 32]),
@@ -138,8 +136,8 @@ mod tests {
         }
     }
 
-    /// 10^5 draws of 16 logits, as the rows of one protocol, against softmax: χ² with 15 degrees of freedom is below
-    /// 44.3 but once in 10^4 times.
+    /// 10^5 draws from 16 logits, as the rows of one protocol, against softmax: χ² with 15 degrees of freedom exceeds
+    /// 44.3 once in 10^4 times.
     #[test]
     fn draws_are_from_softmax() {
         const DRAWS: usize = 100_000;
@@ -184,7 +182,7 @@ mod tests {
         assert_ne!(noise(1, 2), noise(1, 3));
         assert_ne!(noise(1, 2), Sampler::from_os().draw(1.0, 1, 2).noise(1000));
         assert_eq!(sampler.draw(f64::NAN, 1, 2).noise(9), [0; 9]);
-        // A row has the noise of its position, whichever rows it is run with.
+        // A row has the noise of its position, whatever rows it is run with.
         let rows = sampler.draw(1.0, 1, 2).noise_of_rows(2, 1000);
         assert_eq!(rows, [noise(1, 2), noise(1, 3)].concat());
         // The mean of a Gumbel variable is Euler's constant, its variance π²/6.

@@ -1,6 +1,6 @@
 //! The trait that the circuit of a two-party run is written over, and its implementations: the [`Protocol`] between two
-//! parties, [`Counting`], which adds up what the protocols declare, and [`Clear`], which computes in the words of the
-//! rings, so that what overflows shows.
+//! parties, [`Counting`], which adds up the declared costs, and [`Clear`], which computes in the words of the rings, so
+//! that overflow shows.
 
 mod clear;
 mod counting;
@@ -30,21 +30,21 @@ pub use clear::Clear;
 pub use counting::{Counting, Entry};
 pub use protocol::{Protocol, StepCost};
 
-/// Numbers that one party knows; the other party, and interpretations without numbers, have only their count.
+/// Numbers that one party knows; the other party, and interpretations without numbers, have only the count.
 pub struct Known {
-    /// Who knows them.
+    /// The party that knows them.
     pub owner: Party,
-    /// How many there are.
+    /// The number of elements.
     pub len: usize,
-    /// The numbers, where this interpretation has them.
+    /// The numbers, if this interpretation has them.
     pub values: Option<Zeroizing<Vec<i64>>>,
 }
 
-/// Shares of a vector over a ring, with the local operations: linear ones and selections.
+/// Shares of a vector over a ring, with the local operations: linear ones and selection.
 pub trait Local: Clone + Sized {
     /// The ring.
     fn ring(&self) -> Ring;
-    /// Elements.
+    /// The number of elements.
     fn elements(&self) -> usize;
     /// self += y.
     fn add_assign(&mut self, y: &Self);
@@ -54,25 +54,25 @@ pub trait Local: Clone + Sized {
     fn times_each(&self, factors: impl FnOnce() -> Vec<i64>) -> Self;
     /// 2^k·x.
     fn shift_left(&self, k: u32) -> Self;
-    /// Modulo a smaller ring.
+    /// x modulo a smaller ring.
     fn reduce_to(&self, to: Ring) -> Self;
-    /// The same words in another ring, for a multiple of 2^k to come: x modulo 2^ℓ is 2^k·x modulo 2^(ℓ+k).
+    /// The same words in a larger ring, for a later multiple of 2^k: x modulo 2^ℓ determines 2^k·x modulo 2^(ℓ+k).
     fn lift(self, to: Ring) -> Self;
-    /// The elements at this many places, in order.
+    /// The elements at these places, `count` in number, in order.
     fn gather(&self, count: usize, places: impl FnOnce() -> Vec<usize>) -> Self;
-    /// One after another.
+    /// Concatenates vectors.
     fn concat(ring: Ring, parts: &[Self]) -> Self;
     /// The sum of each row.
     fn sum_rows(&self, rows: usize, columns: usize) -> Self;
 }
 
-/// The gadgets of a run. Formats and shapes are public, and the order of calls is the order of messages. Each fails as
-/// the session does.
+/// The gadgets of a run. Formats and shapes are public, and calls are in the order of the messages. Each fails if the
+/// session does.
 pub trait Shares {
     /// A shared vector.
     type Share: Local;
 
-    /// Runs a step; calls inside it count for it.
+    /// Runs a step; calls inside it are attributed to it.
     ///
     /// # Errors
     /// Those of the step.
@@ -82,13 +82,13 @@ pub trait Shares {
         run: impl FnOnce(&mut Self) -> Result<T, RunError>,
     ) -> Result<T, RunError>;
 
-    /// Whether an input is one that this interpretation runs.
+    /// Whether this interpretation can run an input.
     fn takes(&self, input: &Input) -> bool;
 
     /// Whether this interpretation has a party's numbers.
     fn knows(&self, owner: Party) -> bool;
 
-    /// Numbers of one party.
+    /// Numbers that one party knows.
     fn known(&self, owner: Party, len: usize, values: impl FnOnce() -> Vec<i64>) -> Known {
         Known {
             owner,
@@ -97,14 +97,14 @@ pub trait Shares {
         }
     }
 
-    /// A share of numbers that one party knows: they are its share, and the other's is nothing.
+    /// A sharing of numbers that one party knows: they are its share, and the other's share is zero.
     fn shared(&self, x: &Known, ring: Ring) -> Self::Share;
 
-    /// The rows of a table at places that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a
-    /// message where the table is public.
+    /// The rows of a table at indices that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING); no message is
+    /// sent if the table is public.
     ///
     /// # Errors
-    /// Those of the session; a place beyond the table; [`RunError::WrongInput`] where the client has no places.
+    /// Those of the session; an index beyond the table; [`RunError::WrongInput`] if the client has no indices.
     fn lookup(
         &mut self,
         places: &Known,
@@ -115,7 +115,7 @@ pub trait Shares {
     /// x·W + b for `rows` rows, in [`LINEAR`](super::formats::LINEAR).
     ///
     /// # Errors
-    /// Those of the session; numbers that the formats do not hold, or that are not there.
+    /// Those of the session; numbers that the formats cannot hold, or that are missing.
     fn product(
         &mut self,
         id: StepId,
@@ -124,21 +124,21 @@ pub trait Shares {
         product: &Product,
     ) -> Result<Self::Share, RunError>;
 
-    /// A row in [`UNIT`](super::formats::UNIT) times the vectors of an index, one number a document, in its ring with
+    /// A row in [`UNIT`](super::formats::UNIT) times the vectors of an index: one number per document, in its ring with
     /// twice its fraction bits.
     ///
     /// # Errors
-    /// Those of the session; numbers that are not there.
+    /// Those of the session; missing numbers.
     fn cosines(&mut self, x: &Self::Share, index: &Index) -> Result<Self::Share, RunError>;
 
-    /// The records of an index at places that the client knows, one row each, with
-    /// [`RECORD_GUARD`](super::formats::RECORD_GUARD) bits below that may be wrong.
+    /// The records of an index at places that the client knows, one row each. The lowest
+    /// [`RECORD_GUARD`](super::formats::RECORD_GUARD) bits may be wrong.
     ///
     /// # Errors
     /// As [`Shares::lookup`]; [`RunError::Unsupported`] for an index without records.
     fn records(&mut self, places: &Known, index: &Index) -> Result<Self::Share, RunError>;
 
-    /// Products of shared matrices, both in one ring.
+    /// Products of shared matrices, both in the same ring.
     fn matmul(
         &mut self,
         x: &Self::Share,
@@ -146,8 +146,8 @@ pub trait Shares {
         shape: &MatmulShape,
     ) -> Result<Self::Share, RunError>;
 
-    /// A row of coefficients that the client knows times a matrix, for each of `texts` matrices of `width` columns over
-    /// [`MAIN`](super::formats::MAIN).
+    /// A row of coefficients that the client knows, times a matrix, for each of `texts` matrices of `width` columns
+    /// over [`MAIN`](super::formats::MAIN).
     fn known_times(
         &mut self,
         coefficients: &Known,
@@ -159,7 +159,7 @@ pub trait Shares {
     /// Products of shared matrices with as many that the server knows, integers of at most 2^`bits` in magnitude.
     ///
     /// # Errors
-    /// Those of the session; [`RunError::WrongInput`] where the server has no such numbers.
+    /// Those of the session; [`RunError::WrongInput`] if the server lacks the numbers.
     fn times_known(
         &mut self,
         x: &Self::Share,
@@ -168,17 +168,17 @@ pub trait Shares {
         bits: u32,
     ) -> Result<Self::Share, RunError>;
 
-    /// x + y, of as many elements.
+    /// x + y, with equally many elements.
     fn add_known(&self, x: &Self::Share, y: &Known) -> Self::Share;
 
-    /// x/2^shift in the smaller ring `to`, which leaves `shift` bits: local, off by less than a unit.
+    /// x/2^shift in the ring `to`, at least `shift` bits smaller: local, off by less than one unit.
     fn narrow(&self, x: &Self::Share, shift: u32, to: Ring) -> Self::Share;
 
-    /// x/2^shift in the ring `to`, for |x| of two bits less than its ring: off by less than a unit.
+    /// x/2^shift in the ring `to`, for |x| two bits below its ring: off by less than one unit.
     fn rescale(&mut self, x: &Self::Share, shift: u32, to: Ring) -> Result<Self::Share, RunError>;
 
-    /// 2^(x − the row's maximum) of each element of rows of `widths` elements in the format of scores, in `to`: softmax
-    /// without its division.
+    /// 2^(x − the row's maximum) for each element of rows of `widths` elements in the format of scores; the result is
+    /// in `to`. This is softmax without its division.
     fn exponentials(
         &mut self,
         x: &Self::Share,
@@ -186,7 +186,7 @@ pub trait Shares {
         to: Format,
     ) -> Result<Self::Share, RunError>;
 
-    /// σ of each element of an [argument](hushed_twopc::func::sigmoid::ARGUMENT), in `to`.
+    /// σ of each element in the format [argument](hushed_twopc::func::sigmoid::ARGUMENT), in `to`.
     fn sigmoids(&mut self, x: &Self::Share, to: Format) -> Result<Self::Share, RunError>;
 
     /// scale/x with `frac` fraction bits in `to`, for integers 0 < x < 2^bits.
@@ -198,7 +198,7 @@ pub trait Shares {
         to: Format,
     ) -> Result<Self::Share, RunError>;
 
-    /// Each row of x times its factor, in their ring.
+    /// Each row of x times its factor, in the same ring.
     fn scale_rows(
         &mut self,
         x: &Self::Share,
@@ -207,10 +207,10 @@ pub trait Shares {
         factors: &Self::Share,
     ) -> Result<Self::Share, RunError>;
 
-    /// x_i·y_i, in their ring.
+    /// x_i·y_i, in the same ring.
     fn multiply(&mut self, x: &Self::Share, y: &Self::Share) -> Result<Self::Share, RunError>;
 
-    /// The largest of each row.
+    /// The maximum of each row.
     fn maxima(
         &mut self,
         x: &Self::Share,
@@ -218,8 +218,8 @@ pub trait Shares {
         columns: usize,
     ) -> Result<Self::Share, RunError>;
 
-    /// The levels of a tournament in each row, from x itself to the largest, one a row, each with the columns of its
-    /// elements, in the ring of x: see [`argmax_levels`](hushed_twopc::gadget::argmax_levels).
+    /// The levels of a tournament in each row, from x itself to the maximum, one per row. Each level comes with the
+    /// columns of its elements, in the ring of x: see [`argmax_levels`](hushed_twopc::gadget::argmax_levels).
     fn tournament(
         &mut self,
         x: &Self::Share,
@@ -227,7 +227,7 @@ pub trait Shares {
         columns: usize,
     ) -> Result<Vec<[Self::Share; 2]>, RunError>;
 
-    /// The largest of each row of few numbers, and which of `with` goes with it; of equal ones any.
+    /// The maximum of each short row, and the corresponding element of `with`; any of equal ones.
     fn largest_of_few(
         &mut self,
         x: &Self::Share,
@@ -236,8 +236,7 @@ pub trait Shares {
         columns: usize,
     ) -> Result<[Self::Share; 2], RunError>;
 
-    /// Of each of the vectors of these lengths that lie one after another in x, the element at a place that the client
-    /// knows.
+    /// For each of the vectors of these lengths, concatenated in x, the element at a place that the client knows.
     fn pick(
         &mut self,
         x: &Self::Share,
@@ -245,11 +244,11 @@ pub trait Shares {
         places: &Known,
     ) -> Result<Self::Share, RunError>;
 
-    /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), with its
-    /// scale in both.
+    /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), both
+    /// including its scale.
     fn apply(&mut self, f: &Function, x: &Self::Share) -> Result<Self::Share, RunError>;
 
-    /// Normalised rows without gain and offset, in [`ACTIVATION`](super::formats::ACTIVATION).
+    /// Normalises rows, without gain and offset, in [`ACTIVATION`](super::formats::ACTIVATION).
     fn normalise(
         &mut self,
         x: &Self::Share,
@@ -257,7 +256,7 @@ pub trait Shares {
         shape: NormShape,
     ) -> Result<Self::Share, RunError>;
 
-    /// Rows of length one, in [`UNIT_ROW`](hushed_twopc::func::norm::UNIT_ROW).
+    /// Scales rows to length one, in [`UNIT_ROW`](hushed_twopc::func::norm::UNIT_ROW).
     fn unit_rows(
         &mut self,
         x: &Self::Share,
@@ -266,12 +265,12 @@ pub trait Shares {
         width: usize,
     ) -> Result<Self::Share, RunError>;
 
-    /// x/2^shift in `to`, rounded exactly and opened: the words at the client, and where all is in the clear.
+    /// x/2^shift in `to`, rounded exactly and opened: returns the words at the client, and in the clear.
     fn open(&mut self, x: &Self::Share, shift: u32, to: Ring)
     -> Result<Option<Vec<u64>>, RunError>;
 }
 
-/// The product of coefficients of `texts` texts of `rows` rows, which only the client knows, with shared matrices.
+/// The product of coefficients for `texts` texts of `rows` rows, which only the client knows, with shared matrices.
 fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
     OltSpec {
         shape: OltShape {
@@ -281,7 +280,7 @@ fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
         },
         batch: texts,
         ring_bits: MAIN.bits(),
-        // The server's share as signed integers.
+        // The server's share, as signed integers.
         multiplier_bits: MAIN.bits() - 1,
         encrypted: Encrypted::Left,
         packing: Packing::InterLeave,
@@ -289,8 +288,8 @@ fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
     }
 }
 
-/// The products of shared matrices with the server's, of which the client's share travels. Of two windows that take
-/// the same time, but for a fiftieth, the one that sends less: `layout` gives the layout of a transformation.
+/// The products of shared matrices with the server's, where the client's share is sent. Of two windows whose times
+/// differ by at most a fiftieth, it takes the one that sends less. `layout` gives the layout of a transformation.
 fn known_spec<L: Borrow<Layout>>(
     shape: &MatmulShape,
     ring: Ring,
@@ -327,7 +326,7 @@ fn known_spec<L: Borrow<Layout>>(
     })
 }
 
-/// Products of matrices, one of each pair.
+/// The product of each pair of matrices.
 fn products(x: &[u64], y: &[u64], shape: &MatmulShape) -> Vec<u64> {
     let OltShape { k, m, n } = shape.shape;
     let pairs = x
@@ -336,7 +335,7 @@ fn products(x: &[u64], y: &[u64], shape: &MatmulShape) -> Vec<u64> {
     pairs.flat_map(|(x, y)| product(x, y, k, m, n)).collect()
 }
 
-/// For each text its row of coefficients times its matrix of `width` columns.
+/// For each text, its row of coefficients times its matrix of `width` columns.
 fn rows_times(coefficients: &[u64], x: &[u64], rows: usize, width: usize) -> Vec<u64> {
     let matrices = x.chunks_exact((rows * width).max(1));
     let pairs = coefficients.chunks_exact(rows.max(1)).zip(matrices);

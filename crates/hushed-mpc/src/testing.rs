@@ -1,4 +1,4 @@
-//! Two parties in two threads over ideal correlations.
+//! Two parties in two threads, with ideal correlations.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use hushed_twopc::ot::ideal::IdealPair;
 
 use super::{Layers, Protocol};
 
-/// What both parties return: (client's, server's).
+/// Returns both parties' results: (client's, server's).
 pub(crate) fn run_pair<A: Send, B: Send>(
     client: impl FnOnce(&mut Protocol) -> A + Send,
     server: impl FnOnce(&mut Protocol) -> B + Send,
@@ -19,7 +19,7 @@ pub(crate) fn run_pair<A: Send, B: Send>(
     run_pair_with(&Arc::default(), client, server)
 }
 
-/// The same, the server with these layers.
+/// The same, where the server has these layers.
 pub(crate) fn run_pair_with<A: Send, B: Send>(
     layers: &Arc<Layers>,
     client: impl FnOnce(&mut Protocol) -> A + Send,

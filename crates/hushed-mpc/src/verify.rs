@@ -1,8 +1,8 @@
-//! Where accuracy goes: the same texts or images in the clear, with approximated functions and rounded numbers, and
-//! privately, compared after every stage. Of a model that generates the token that follows each row of a text is
-//! compared, found privately as when it generates, with all rows of the text in one pass.
+//! Measures where accuracy is lost: runs the same texts or images in the clear, with approximated functions and rounded
+//! numbers, and privately, and compares them after every stage. For a model that generates, it compares the token after
+//! each row of a text, found privately as in generation, with all rows of the text in one pass.
 //!
-//! Both parties run here, in two threads on fresh keys, and their shares are combined: a tool for the holder of the
+//! Both parties run here, in two threads with fresh keys, and their shares are combined: a tool for the owner of the
 //! weights, never part of a session with another party.
 
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use serde::Serialize;
 use crate::circuit::token::{Adds, open_largest, predicts_tokens};
 use crate::{Acts, Clear, Input, Layers, Protocol, RunError, Terms, run};
 
-/// Errors of one stage over all texts, relative to the root mean square of the clear values there.
+/// One stage's errors over all texts, relative to the root mean square of the clear values there.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
     /// The step that ends it: a norm, the pooling or the head.
     pub stage: String,
-    /// Clear to approximated functions and rounded numbers.
+    /// From the clear run to the one with approximated functions and rounded numbers.
     pub approximation: f64,
-    /// From there to the private run: protocols, which round at random.
+    /// From there to the private run: the protocols round at random.
     pub protocol: f64,
-    /// Clear to private.
+    /// From the clear to the private run.
     pub total: f64,
-    /// Largest single difference, clear to private, in the values' own units.
+    /// The largest single difference between clear and private, in the values' own units.
     pub worst: f64,
 }
 
@@ -37,13 +37,13 @@ pub struct Stage {
 pub struct Answer {
     /// In the clear.
     pub clear: Vec<f64>,
-    /// As the approximated functions give it.
+    /// With the approximated functions.
     pub approximated: Vec<f64>,
-    /// As the protocols give it.
+    /// With the protocols.
     pub private: Vec<f64>,
 }
 
-/// The token after a row of a text, of a model that generates.
+/// The token after a row of a text, for a model that generates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Position {
     /// The text.
@@ -52,25 +52,25 @@ pub struct Position {
     pub row: usize,
     /// The likeliest token in the clear.
     pub clear: u32,
-    /// The one that was found privately.
+    /// The token found privately.
     pub private: u32,
-    /// By how much the clear logit of the likeliest token leads all others.
+    /// The lead of the likeliest token's clear logit over all others.
     pub margin: f64,
 }
 
 /// What [`verify`] finds.
 #[derive(Default)]
 pub struct Report {
-    /// Stage by stage.
+    /// One entry per stage.
     pub stages: Vec<Stage>,
-    /// Text by text; none of a model that generates.
+    /// One per text; empty for a model that generates.
     pub answers: Vec<Answer>,
-    /// Every row of every text, of a model that generates.
+    /// One per row of every text, for a model that generates.
     pub positions: Vec<Position>,
 }
 
 impl Report {
-    /// The stage whose error grew most over the one before it.
+    /// The stage at which the error grew most.
     pub fn worst_stage(&self) -> Option<&Stage> {
         let before = std::iter::once(0.0).chain(self.stages.iter().map(|s| s.total));
         let grown = self.stages.iter().zip(before);
@@ -90,18 +90,18 @@ struct Sums {
     worst: f64,
 }
 
-/// What a party gives to the comparison.
+/// What a party sends to the comparison.
 enum Sent {
     /// Its share after a stage.
     Stage(Acts<Share>),
-    /// At the client: the tokens that follow the rows of a text.
+    /// At the client: the tokens after the rows of a text.
     Tokens(Vec<u32>),
 }
 
-/// Runs texts or images three ways. `progress` is called after every one.
+/// Runs texts or images in three ways, calling `progress` after each item.
 ///
 /// # Errors
-/// Those of the runs; the first of either party.
+/// The first error of either party's runs.
 pub fn verify<T: Clone + Into<Item>>(
     model: &Model,
     items: &[T],
@@ -127,7 +127,7 @@ pub fn verify<T: Clone + Into<Item>>(
             party(&mut session, &shapes, &known, &to_main)
         });
         let report = compare(model, &items, &from_client, &from_server, &mut progress);
-        // A party that stopped has closed its end, which ended `compare`; its error is the cause.
+        // A party that stopped closed its channel, which ended `compare`; its error is the cause.
         for done in [client.join(), server.join()] {
             match done {
                 Ok(result) => result?,
@@ -138,7 +138,7 @@ pub fn verify<T: Clone + Into<Item>>(
     })
 }
 
-/// The client's.
+/// The client's input.
 fn input(item: &Item) -> Input {
     Input::of(vec![item.clone()], Terms::default())
 }
@@ -151,7 +151,7 @@ fn ends(step: &Step) -> bool {
     )
 }
 
-/// One party's runs, with a copy of its share after every stage.
+/// Runs one party and sends a copy of its share after every stage.
 fn party(
     party: &mut Protocol,
     model: &Model,
@@ -160,7 +160,7 @@ fn party(
 ) -> Result<(), RunError> {
     let program = model.program_of_all_logits();
     for input in inputs {
-        // A closed channel means that the other side of `verify` has stopped: nothing is left to compare.
+        // A closed channel means that the other side of `verify` has stopped, so nothing is left to compare.
         let mut open = true;
         let last = run(party, &program, input, |step, x| {
             if ends(step) && open {
@@ -210,7 +210,7 @@ fn compare(
             let (Ok(Sent::Stage(a)), Ok(Sent::Stage(b))) = (client.recv(), server.recv()) else {
                 return Ok(report);
             };
-            // The server's has the numbers of a norm that waits.
+            // Only the server's acts have the numbers of a pending norm.
             last = b.opened(&a).values();
             sum.add(clear, approx, &last);
         }
@@ -257,7 +257,7 @@ impl Position {
         }
     }
 
-    /// Whether both found the same token.
+    /// Whether both runs found the same token.
     pub fn agrees(&self) -> bool {
         self.clear == self.private
     }

@@ -1,4 +1,4 @@
-//! The numbers of a model as a server holds them for two-party runs: integers that the formats hold.
+//! A model's numbers as a server holds them for two-party runs: integers within the formats.
 
 pub(crate) mod embed;
 pub(crate) mod factors;

@@ -10,7 +10,7 @@ use crate::channel::tls::TlsFault;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// No byte, not even a heartbeat, came (or went) for the whole deadline.
+    /// No byte, not even a heartbeat, arrived (or left) within the deadline.
     #[error(
         "the peer was silent for {seconds} s; check that it still runs and that the network is up"
     )]
@@ -18,13 +18,13 @@ pub enum NetError {
         /// The deadline that passed, in whole seconds, rounded up.
         seconds: u64,
     },
-    /// The time for this part of the session is over, however active the peer is.
+    /// The time for this part of the session is up, however active the peer is.
     #[error("the peer did not finish this part of the session in time")]
     OutOfTime,
     /// The peer closed the connection, or it broke.
     #[error("the peer closed the connection in the middle of the session")]
     PeerGone,
-    /// The peer stopped on purpose. The code has no content beyond its number.
+    /// The peer stopped on purpose. The code means nothing beyond its number.
     #[error("the peer stopped the session with code {code}")]
     PeerAborted {
         /// The number that the peer gave to [`crate::Session::abort`].
@@ -33,10 +33,10 @@ pub enum NetError {
     /// The peer sent something that the protocol does not allow here.
     #[error("the peer broke the protocol: {0}")]
     PeerMisbehaved(#[from] PeerFault),
-    /// Both ends of a memory pair wait for a frame, so that none can ever come.
+    /// Both ends of a memory pair wait for a frame, so none can ever come.
     #[error("both parties wait for the other's frame")]
     BothReceiving,
-    /// This side asked to send more than a frame can hold.
+    /// This side tried to send more than a frame can hold.
     #[error("a payload of {length} bytes exceeds the limit of {limit} bytes a frame")]
     PayloadTooLong {
         /// Bytes asked for.
@@ -47,10 +47,10 @@ pub enum NetError {
     /// More frames than the step counter can number.
     #[error("the session has used up its step numbers; start a new one")]
     StepsExhausted,
-    /// This side closed or aborted the session before.
+    /// This side already closed or aborted the session.
     #[error("the session is closed")]
     Closed,
-    /// The session is of another process, from which this one was forked. Nothing was sent or received.
+    /// The session belongs to another process, from which this one was forked. Nothing was sent or received.
     #[error(
         "the session was made by another process, from which this one was forked: make sessions after the fork"
     )]
@@ -61,20 +61,20 @@ pub enum NetError {
     /// The server cannot be reached.
     #[error("could not connect to {address}: {kind}; check the address and that the server runs")]
     Connect {
-        /// What was asked for.
+        /// The requested address.
         address: String,
         /// The system's answer.
         kind: io::ErrorKind,
     },
-    /// The address cannot be listened on.
+    /// Listening on the address failed.
     #[error("could not listen on {address}: {kind}; choose another port, or 0 for any free one")]
     Listen {
-        /// What was asked for.
+        /// The requested address.
         address: String,
         /// The system's answer.
         kind: io::ErrorKind,
     },
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("could not {operation}: {kind}")]
     Io {
         /// What was attempted.
@@ -88,7 +88,7 @@ pub enum NetError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerFault {
-    /// The bytes are not a frame of ours; perhaps the peer speaks something else.
+    /// The bytes are not a frame of ours; perhaps the peer speaks another protocol.
     #[error("its bytes are not a Hushed frame (does it speak another protocol, or lack TLS?)")]
     BadMagic,
     /// Another version of the frame format.
@@ -113,7 +113,7 @@ pub enum PeerFault {
         /// Allowed payload bytes.
         limit: u64,
     },
-    /// A payload whose length is not the one that both parties can compute.
+    /// A payload whose length differs from the one both parties can compute.
     #[error("step {step}: it sent {got} bytes where {expected} were due")]
     WrongLength {
         /// The step at which it happened.

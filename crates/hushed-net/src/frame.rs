@@ -5,12 +5,12 @@
 //! | 0 | 4 | magic `HSHD` |
 //! | 4 | 1 | version of this format |
 //! | 5 | 1 | class: 0 step, 1 heartbeat, 2 abort |
-//! | 6 | 2 | kind of a step, code of an abort, else 0 |
-//! | 8 | 4 | number of the step in its direction, else 0 |
-//! | 12 | 8 | payload bytes, at most [`MAX_PAYLOAD`]; 0 but for a step |
+//! | 6 | 2 | kind of a step, code of an abort, otherwise 0 |
+//! | 8 | 4 | number of the step in its direction, otherwise 0 |
+//! | 12 | 8 | payload bytes, at most [`MAX_PAYLOAD`]; nonzero only for a step |
 //!
-//! Integers are little-endian. Decoding is total: any bytes give a frame or a [`PeerFault`], and memory grows only
-//! with bytes that have arrived, never with a length that was merely claimed.
+//! Integers are little-endian. Decoding is total: any bytes give a frame or a [`PeerFault`], and memory grows only with
+//! bytes that have arrived, never with a claimed length.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{self, Read};
@@ -19,32 +19,32 @@ use crate::{Kind, NetError, PeerFault};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 20;
-/// Most bytes that a payload can have, whatever a step expects: 1 GiB.
+/// The most bytes of a payload, whatever a step expects: 1 GiB.
 pub const MAX_PAYLOAD: u64 = 1 << 30;
 /// The version of this format.
 pub const VERSION: u8 = 1;
 const MAGIC: [u8; 4] = *b"HSHD";
-/// A payload is read in pieces, of which each may double what has arrived but the first has only this many bytes: a
-/// lying length costs no more memory than that.
+/// A payload is read in pieces: the first has only this many bytes, and each later one may double what has arrived. A
+/// false length costs no more memory than that.
 const FIRST_PIECE_BYTES: u64 = 1 << 20;
 
-/// What a frame is for.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// A protocol step with a payload of `length` bytes.
     Step {
         /// What it carries.
         kind: Kind,
-        /// Its number among the steps of its direction, from 0.
+        /// Its number among the steps in its direction, from 0.
         step: u32,
         /// Payload bytes.
         length: u64,
     },
-    /// A sign of life, sent when there is nothing else to send, and never seen by a protocol.
+    /// A sign of life, sent when there is nothing else to send and never seen by a protocol.
     Heartbeat,
-    /// An abort: the last frame of its direction.
+    /// An abort, the last frame in its direction.
     Abort {
-        /// A number from the crates above.
+        /// A number defined by the crates above.
         code: u16,
     },
 }
@@ -74,10 +74,10 @@ impl Header {
         out
     }
 
-    /// The header that these bytes stand for.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// A [`PeerFault`] on anything that [`Header::encode`] cannot make.
+    /// A [`PeerFault`] for anything that [`Header::encode`] cannot produce.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, PeerFault> {
         let [
             m0,
@@ -143,14 +143,14 @@ impl Header {
     }
 }
 
-/// A protocol step: what a [`crate::Channel`] carries.
+/// A protocol step, as carried by a [`crate::Channel`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frame {
     /// What it carries.
     pub kind: Kind,
-    /// Its number among the steps of its direction, from 0.
+    /// Its number among the steps in its direction, from 0.
     pub step: u32,
-    /// The bytes that it carries.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
@@ -184,11 +184,11 @@ pub fn read_header(source: &mut impl Read) -> Result<Header, NetError> {
 
 /// Reads `length` payload bytes.
 ///
-/// `length` must have been checked against what the step allows; even so the buffer never exceeds 1 MiB or twice what
-/// has arrived.
+/// `length` must have been checked against what the step allows; even so, the buffer never exceeds 1 MiB or twice the
+/// bytes that have arrived.
 ///
 /// # Errors
-/// [`NetError::PeerGone`] when the stream ends before, or an I/O error.
+/// [`NetError::PeerGone`] if the stream ends early, or an I/O error.
 pub fn read_payload(source: &mut impl Read, length: u64) -> Result<Vec<u8>, NetError> {
     let mut payload = Vec::new();
     let mut left = length;
@@ -208,7 +208,7 @@ pub fn read_payload(source: &mut impl Read, length: u64) -> Result<Vec<u8>, NetE
     Ok(payload)
 }
 
-/// A read that ends early or on a broken connection means that the peer is gone; the rest is the system's.
+/// A read that ends early or on a broken connection means that the peer is gone; other errors are the system's.
 pub(crate) fn read_error(error: &io::Error) -> NetError {
     io_error("read from the peer", error)
 }

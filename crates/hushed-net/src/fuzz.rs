@@ -1,11 +1,11 @@
-//! Bodies of fuzz targets: plain functions that panic on a broken promise. Replayed by a test over mutations.
+//! Bodies of fuzz targets: plain functions that panic on a broken promise. A test replays them over mutations.
 
 use crate::frame::{Header, MAX_PAYLOAD, read_header, read_payload};
 
-/// Reads frames from `data` until it ends or is refused.
+/// Reads frames from `data` until it ends or is rejected.
 ///
 /// # Panics
-/// When a decoded header does not encode to the bytes that it came from, or memory outgrows what has arrived.
+/// If a decoded header does not encode to the bytes it came from, or memory outgrows the bytes that arrived.
 pub fn frame(data: &[u8]) {
     let mut rest = data;
     loop {

@@ -1,8 +1,8 @@
 //! Frames, channels and sessions between the two parties, with byte and round counters.
 //!
 //! * [`frame`]: the bytes of one frame and their total decoder.
-//! * [`channel`]: what carries frames: memory, TCP, TLS 1.3; each can be shaped to a bandwidth and a latency.
-//! * [`session`]: what protocols use: typed frames in lock-step, counted, with a running transcript hash.
+//! * [`channel`]: carriers of frames: memory, TCP, TLS 1.3; each can be shaped to a bandwidth and a latency.
+//! * [`session`]: the protocols' interface: typed frames in lock-step, counted, with a running transcript hash.
 //!
 //! Nothing here looks inside a payload, and there is no cryptography of our own: TLS is `rustls`.
 #![forbid(unsafe_code)]

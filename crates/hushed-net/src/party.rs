@@ -33,7 +33,7 @@ impl fmt::Display for Party {
 
 /// What a frame carries: a number that both ends of a protocol step agree on.
 ///
-/// The crates above choose their own numbers; this one gives them no meaning.
+/// The crates above choose their own numbers; this crate gives them no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind(pub u16);
 

@@ -1,8 +1,8 @@
-//! Typed frames in lock-step over any channel: what protocols use.
+//! Typed frames in lock-step over any channel, for use by protocols.
 //!
-//! Both parties know at each step what is due, so every frame is checked for its kind, its number and its length
-//! before a protocol sees it, and parties that are out of step stop at once. After an error the session answers every
-//! call with that error: a step is never run twice on the same randomness.
+//! Both parties know what is due at each step, so every frame is checked for its kind, number and length before a
+//! protocol sees it, and parties that are out of step stop at once. After an error the session answers every call with
+//! that error: a step is never run twice on the same randomness.
 //!
 //! Rounds: a receive that directly follows a send closes one round. In [`Session::exchange`] both parties send and
 //! then receive: one round.
@@ -15,8 +15,8 @@ use crate::frame::{Frame, HEADER_BYTES, MAX_PAYLOAD};
 use crate::process::Origin;
 use crate::{Channel, Kind, Limits, NetError, Party, PeerFault, Shape, Stats};
 
-/// Payloads up to this length enter the transcript whole; of longer ones only the header does. Whatever the parties
-/// negotiate is short; ciphertexts and masked shares are long and fresh, and TLS guards every byte anyway.
+/// Payloads up to this length enter the transcript in full; for longer ones only the header does. Whatever the parties
+/// negotiate is short; ciphertexts and masked shares are long and fresh, and TLS protects every byte anyway.
 const HASHED_PAYLOAD: usize = 4096;
 
 /// How many payload bytes a step may have.
@@ -38,11 +38,11 @@ impl Expect {
 
 /// One party's end of a session.
 ///
-/// Dropping it over a socket waits up to one second for what was sent to get out and for the peer to end as well, so a
-/// thread that holds both ends waits that second; [`Session::close`] is the proper end.
+/// Dropping it over a socket waits up to one second for outgoing data to be sent and for the peer to end too, so a
+/// thread that holds both ends waits that second. [`Session::close`] is the proper end.
 ///
-/// A session belongs to the process that made it: in a process forked from that one every call is refused with
-/// [`NetError::Forked`], and dropping it does nothing.
+/// A session belongs to the process that made it: in a forked process every call is refused with [`NetError::Forked`],
+/// and dropping it does nothing.
 pub struct Session {
     origin: Origin,
     party: Party,
@@ -56,7 +56,7 @@ pub struct Session {
     failure: Option<NetError>,
 }
 
-/// Two sessions connected in memory: (client, server). For tests and for commands that play both parties.
+/// Two sessions connected in memory: (client, server). For tests, and for commands that play both parties.
 #[must_use]
 pub fn memory_pair() -> (Session, Session) {
     let (a, b): (MemoryChannel, MemoryChannel) = memory::pair();
@@ -90,7 +90,7 @@ impl Session {
         self.party
     }
 
-    /// Checks that this process made the session; every other call does so too.
+    /// Checks that this process made the session, as every other call does.
     ///
     /// # Errors
     /// [`NetError::Forked`].
@@ -114,7 +114,7 @@ impl Session {
     /// Receives one step, which must be of this kind and length.
     ///
     /// # Errors
-    /// [`NetError::PeerMisbehaved`] if it is not; else as [`Channel::recv`].
+    /// [`NetError::PeerMisbehaved`] if it is not; otherwise as [`Channel::recv`].
     pub fn recv(&mut self, kind: Kind, expect: Expect) -> Result<Vec<u8>, NetError> {
         self.guard(|this| this.recv_step(kind, expect))
     }
@@ -141,7 +141,7 @@ impl Session {
         self.guard(|this| this.channel.flush())
     }
 
-    /// Tells the peer that this side stops; the code is all that it learns. Later calls give [`NetError::Closed`].
+    /// Tells the peer that this side stops; the code is all it learns. Later calls return [`NetError::Closed`].
     pub fn abort(&mut self, code: u16) {
         use NetError as E;
         let over = matches!(
@@ -149,7 +149,7 @@ impl Session {
             Some(E::PeerGone | E::PeerAborted { .. } | E::Closed)
         );
         if !over && self.origin.is_here() {
-            // Queued at best: the channel may be broken, and then nobody is left to tell.
+            // Queued at best: if the channel is broken, nobody is left to tell.
             let _ = self.channel.abort(code);
         }
         self.failure.get_or_insert(NetError::Closed);
@@ -163,7 +163,7 @@ impl Session {
         self.guard(|this| this.channel.close())
     }
 
-    /// Replaces the limits: from those before authentication to those after it.
+    /// Replaces the limits, from those before authentication to those after it.
     pub fn set_limits(&mut self, limits: Limits) {
         if self.origin.is_here() {
             self.channel.set_limits(limits);
@@ -177,7 +177,7 @@ impl Session {
         }
     }
 
-    /// The counters so far; take two and subtract ([`Stats::since`]) to measure a part.
+    /// The counters so far. To measure a part, subtract two snapshots ([`Stats::since`]).
     #[must_use]
     pub fn stats(&self) -> Stats {
         let o = self.channel.overhead();
@@ -190,8 +190,8 @@ impl Session {
         }
     }
 
-    /// SHA-256 over what client and server have sent so far: every header, and every payload of at most 4 KiB. Equal
-    /// at both ends whenever each has received all that the other sent.
+    /// SHA-256 over what client and server have sent so far: every header, and every payload of at most 4 KiB. Equal at
+    /// both ends whenever each has received everything the other sent.
     #[must_use]
     pub fn transcript_hash(&self) -> [u8; 32] {
         let (client, server) = match self.party {
@@ -206,7 +206,7 @@ impl Session {
             .into()
     }
 
-    /// 32 bytes bound to the secure channel under this session; `None` where it is not secure, or not of this process.
+    /// 32 bytes bound to this session's secure channel; `None` if it is not secure, or belongs to another process.
     #[must_use]
     pub fn exporter(&self, label: &[u8]) -> Option<[u8; 32]> {
         self.origin

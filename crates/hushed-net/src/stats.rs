@@ -1,11 +1,11 @@
-//! What a session has put on the channel.
+//! What a session has sent and received on the channel.
 
 use std::ops::{AddAssign, Sub};
 
-/// Counters of one session, or the difference of two snapshots of it.
+/// Counters of one session, or the difference of two snapshots.
 ///
-/// `bytes_*` count whole frames, header and payload, of protocol steps only; heartbeats and the transport's own bytes
-/// (TLS records and handshake) are kept apart.
+/// `bytes_*` count whole frames, header and payload, of protocol steps only. Heartbeats and the transport's own bytes
+/// (TLS records and handshake) are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes of frames sent.
@@ -16,16 +16,16 @@ pub struct Stats {
     pub frames_sent: u64,
     /// Frames received by a protocol step.
     pub frames_received: u64,
-    /// How often a receive followed a send: this party's own waits. Messages that cross count one, and so do a request
+    /// How often a receive followed a send: this party's own waits. Messages that cross count as one, as do a request
     /// and its response for the party that asks; a party that only responds counts none.
     pub rounds: u64,
     /// Bytes of heartbeat frames sent.
     pub heartbeat_bytes_sent: u64,
     /// Bytes of heartbeat frames received.
     pub heartbeat_bytes_received: u64,
-    /// Bytes written to the socket, all included; 0 in memory.
+    /// Bytes written to the socket, everything included; 0 in memory.
     pub wire_bytes_sent: u64,
-    /// Bytes read from the socket, all included (also of frames not yet received by a step); 0 in memory.
+    /// Bytes read from the socket, everything included (also frames not yet received by a step); 0 in memory.
     pub wire_bytes_received: u64,
 }
 

@@ -1,5 +1,5 @@
-//! A session in a process that was forked from its own. Alone in its file: a child holds copies of the sockets of all
-//! tests beside it.
+//! A session in a process forked from its own. Alone in its file, because a child holds copies of the sockets of all
+//! tests that run beside it.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn forked<T>(answer: Result<T, NetError>) -> bool {
     matches!(answer, Err(NetError::Forked))
 }
 
-/// What a child finds wrong with a session of its parent's: the number of the first call that was not refused, or 0.
+/// What a child finds wrong with its parent's session: the number of the first call that was not refused, or 0.
 fn first_wrong(session: &mut Option<Session>) -> u8 {
     let Some(s) = session else { return 100 };
     let refused = [
@@ -45,7 +45,7 @@ fn fork_leaves_a_session_to_the_parent() {
         let mut client = Some(client);
         let seen = in_child(|| first_wrong(&mut client));
         assert_eq!(seen, Child::Code(0), "{name}");
-        // The child dropped its copy, and the parent's connection is as it was.
+        // The child dropped its copy, and the parent's connection is unaffected.
         let mut client = client.expect("the parent's own");
         assert_eq!(client.check_process(), Ok(()), "{name}");
         for round in 0..3_u8 {

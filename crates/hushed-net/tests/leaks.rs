@@ -1,4 +1,4 @@
-//! A thousand sessions that fail leave nothing behind. Alone in its file: it counts what the whole process holds.
+//! A thousand failed sessions leave nothing behind. Alone in its file, because it counts what the whole process holds.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use hushed_net::channel::tcp;
 use hushed_net::{Expect, Kind, Limits, Party, Session, TlsServer};
 
-/// A thread that was joined is in the system's list for a moment more.
+/// A joined thread stays in the system's list a moment longer.
 const PUT_AWAY: Duration = Duration::from_secs(1);
 
 fn descriptors_and_threads() -> (usize, usize) {

@@ -1,9 +1,9 @@
-//! Milliseconds of a rotation and its parts on one thread, and the bytes of its key:
+//! Milliseconds per rotation and its parts on one thread, and the bytes of its key:
 //! `cargo bench -p hushed-rlwe --bench hybrid`.
 //!
-//! N = 2^16, q = 50 | 17×40 | 11×50, P of up to 7×50 bits: the chain of a bootstrapped parameter set. For each length
-//! the gadget with the fewest transforms, or `LIMBS:SPECIAL …` as arguments. Prints the minimum of many rounds: the
-//! time when nothing else runs. A report, not a test: it asserts nothing about time.
+//! N = 2^16, q = 50 | 17×40 | 11×50, P of up to 7×50 bits: the chain of a bootstrapped parameter set. Each length uses
+//! the gadget with the fewest transforms, unless `LIMBS:SPECIAL …` are given as arguments. Prints the minimum of many
+//! rounds, the time when nothing else runs. A report, not a test: it asserts nothing about time.
 
 use hushed_math::RnsPoly;
 use hushed_math::cpu::Cpu;
@@ -127,8 +127,8 @@ fn row(
     println!(" {:>8.1}", key.memory_bytes() as f64 / 1e6);
 }
 
-/// The time that this thread ran, where the system says it and there is one thread: other programs then disturb less.
-/// Otherwise the time that passed.
+/// This thread's CPU time, if the system reports it and there is only one thread: other programs then disturb less.
+/// Otherwise the elapsed time.
 struct Clock {
     wall: Instant,
     ran: Option<u64>,
@@ -157,7 +157,7 @@ fn ran() -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Milliseconds: the least of some means over calls for a fifth of a second.
+/// Milliseconds per call: the least of several means, each over a fifth of a second of calls.
 fn least(mut f: impl FnMut()) -> f64 {
     let rounds = (0..5).map(|_| {
         let (start, mut calls) = (Clock::start(), 0);

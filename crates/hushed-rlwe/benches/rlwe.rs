@@ -1,8 +1,8 @@
-//! Microseconds of the operations that the protocols call, on one core, and the bytes sent:
+//! Microseconds per operation that the protocols call, on one core, and the bytes sent:
 //! `cargo bench -p hushed-rlwe`.
 //!
-//! Prints the minimum of many rounds: the time when nothing else runs. A report, not a test: it asserts
-//! nothing about time.
+//! Prints the minimum of many rounds, the time when nothing else runs. A report, not a test: it asserts nothing about
+//! time.
 
 use hushed_math::RnsPoly;
 use hushed_math::cpu::Cpu;
@@ -41,7 +41,7 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     };
     let elements = params.interleave_elements(levels);
     let start = Instant::now();
-    // Ciphertexts are interleaved in two primes.
+    // Ciphertexts are interleaved over two primes.
     let key_limbs = params.q_len().min(2);
     let keys = KeySet::generate_for(&sk, &elements, key_limbs, &mut rng);
     let keys = keys.expect("elements of the preset");
@@ -122,7 +122,7 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     }
 }
 
-/// One of the three primes of batched evaluation, noise and hiding as an inference needs them.
+/// One of the three primes of batched evaluation, with an inference's noise and hiding.
 fn flooded(params: &Arc<RlweParams>) {
     let ok = "shapes of the preset";
     let mut rng = SecretRng::from_os("benchmark");

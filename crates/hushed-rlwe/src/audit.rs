@@ -1,9 +1,8 @@
-//! What is published, listed sample by sample, so that a test can check it against the security table.
+//! Lists what is published, sample by sample, so that a test can check it against the security table.
 //!
-//! An RLWE sample is (a, −a·s + e + …): its security is decided by the ring degree, the distribution of s and the
-//! modulus *of that sample*, which is read here from the polynomials that are actually sent and not from the
-//! parameters. A key published at too large a modulus, or two samples with the same uniform part, are the mistakes that
-//! this finds.
+//! An RLWE sample is (a, −a·s + e + …). Its security is decided by the ring degree, the distribution of s and the
+//! modulus *of that sample*, which is read here from the polynomials that are actually sent, not from the parameters.
+//! This finds keys published at too large a modulus, and samples that share a uniform part.
 
 use std::collections::HashMap;
 
@@ -23,20 +22,20 @@ pub enum Source {
     PublicKey,
     /// One digit of a Galois key.
     GaloisKey {
-        /// Galois element.
+        /// The Galois element.
         element: usize,
-        /// Index of the digit.
+        /// The index of the digit.
         digit: usize,
     },
     /// One digit of an evaluation key.
     EvalKey {
-        /// What the key is for.
+        /// The use of the key.
         key: KeyUse,
         /// Ciphertext primes of the key.
         limbs: usize,
         /// Special primes of the key.
         special: usize,
-        /// Index of the digit.
+        /// The index of the digit.
         digit: usize,
     },
     /// A symmetric ciphertext.
@@ -45,14 +44,14 @@ pub enum Source {
     PublicKeyHalf,
 }
 
-/// The distribution of the secret of a sample.
+/// The distribution of a sample's secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretDistribution {
-    /// Uniform on {-1, 0, 1}, long-lived: the secret key.
+    /// Uniform on {-1, 0, 1} and long-lived: the secret key.
     DenseTernaryKey,
-    /// Uniform on {-1, 0, 1}, used for one encryption only.
+    /// Uniform on {-1, 0, 1} and used for a single encryption.
     DenseTernaryOnce,
-    /// Ternary with [`crate::hybrid::SPARSE_WEIGHT`] nonzero coefficients, the ephemeral secret of bootstrapping.
+    /// Ternary with [`crate::hybrid::SPARSE_WEIGHT`] nonzero coefficients: bootstrapping's ephemeral secret.
     Sparse,
 }
 
@@ -61,29 +60,29 @@ pub enum SecretDistribution {
 pub struct PublishedSample {
     /// Where it comes from.
     pub source: Source,
-    /// What its secret is.
+    /// The distribution of its secret.
     pub secret: SecretDistribution,
     /// log2 of the ring degree.
     pub log_n: u32,
-    /// log2 of the modulus under which it is published.
+    /// log2 of the modulus at which it is published.
     pub log2_modulus: f64,
     /// Hash of the first limb, with its prime, of the part that must never repeat: the uniform part, or the sample
-    /// itself for public-key halves. One limb, because samples of different lengths must not share it either.
+    /// itself for public-key halves. Only one limb, because samples of different lengths must not share it either.
     pub fingerprint: [u8; 32],
 }
 
 /// A failed audit.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum AuditFailure {
-    /// A sample at a larger modulus than the table allows.
+    /// A sample exceeds the modulus that the table allows.
     #[error("{sample:?} exceeds the table's limit {limit:?}")]
     OverLimit {
         /// The sample.
         sample: PublishedSample,
-        /// The limit, none if the degree is outside the table.
+        /// The limit; `None` if the degree is outside the table.
         limit: Option<f64>,
     },
-    /// Two samples with one uniform part.
+    /// Two samples share a uniform part.
     #[error("{first:?} and {second:?} share their uniform part")]
     Repeated {
         /// The earlier one.
@@ -104,14 +103,14 @@ pub fn audit(samples: &[PublishedSample]) -> Result<(), AuditFailure> {
         .try_for_each(|sample| auditor.hold(sample.clone()))
 }
 
-/// An audit of samples that come one by one, before each is published: a set of keys is larger than memory.
+/// Audits samples one by one, before each is published: a set of keys is larger than memory.
 pub struct Auditor {
     seen: HashMap<[u8; 32], Source>,
     table: bool,
 }
 
 impl Auditor {
-    /// Nothing has been published yet.
+    /// An auditor for which nothing has been published yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -120,8 +119,8 @@ impl Auditor {
         }
     }
 
-    /// As [`Auditor::new`], but for rings that tests made without any limit: there samples are checked against each
-    /// other only.
+    /// As [`Auditor::new`], except that for test rings made without any limit, samples are only checked against each
+    /// other.
     #[must_use]
     pub fn of(params: &RlweParams) -> Self {
         Self {
@@ -130,13 +129,13 @@ impl Auditor {
         }
     }
 
-    /// Checks one more sample against the table and against those before it.
+    /// Checks one more sample against the table and the earlier ones.
     ///
     /// # Errors
-    /// [`AuditFailure`].
+    /// [`AuditFailure`] if it fails.
     pub fn hold(&mut self, sample: PublishedSample) -> Result<(), AuditFailure> {
         let limit = match sample.secret {
-            // One column of the table.
+            // One column of the table covers both.
             SecretDistribution::DenseTernaryKey | SecretDistribution::DenseTernaryOnce => {
                 security_limit(sample.log_n)
             }
@@ -194,10 +193,10 @@ impl EvalKeys {
 }
 
 impl SwitchKey {
-    /// Every sample published with this key, one a digit; expands one limb of the uniform half of each.
+    /// Every sample published with this key, one per digit; expands one limb of the uniform half of each.
     pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
         let spec = self.spec();
-        // The secret that masks the samples is the one that the key leads to; s(X^(1/g)) is as ternary as s.
+        // The masking secret is the one that the key leads to; s(X^(1/g)) is as ternary as s.
         let secret = match spec.key {
             KeyUse::ToSparse => SecretDistribution::Sparse,
             KeyUse::Relin | KeyUse::Galois(_) | KeyUse::FromSparse | KeyUse::Raised(_) => {
@@ -226,8 +225,8 @@ impl SeededCiphertext {
 }
 
 impl Ciphertext {
-    /// For a public-key encryption: the two samples of its ephemeral secret. (A response hides the b half
-    /// under a mask and truncates both, which publishes less.)
+    /// For a public-key encryption, the two samples of its ephemeral secret. (A response hides the b half under a mask
+    /// and truncates both halves, which publishes less.)
     pub fn published_zero(&self) -> [PublishedSample; 2] {
         [&self.b, &self.a].map(|half| {
             sample(
@@ -244,7 +243,7 @@ fn sample(source: Source, secret: SecretDistribution, part: &RnsPoly<Eval>) -> P
     sample_of(source, secret, part.basis(), part.ids(), first)
 }
 
-/// The sample under the primes `ids` whose uniform part has this first limb.
+/// The sample modulo the primes `ids` whose uniform part has this first limb.
 fn sample_of(
     source: Source,
     secret: SecretDistribution,

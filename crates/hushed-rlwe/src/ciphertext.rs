@@ -9,7 +9,7 @@ use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// What a public stream is for; one seed never serves two polynomials in the same domain.
+/// The purpose of a public stream; a seed never serves two polynomials in the same domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamDomain {
     Ciphertext,
@@ -47,7 +47,7 @@ impl Ciphertext {
         }
     }
 
-    /// Number of primes.
+    /// The number of primes.
     pub fn limbs(&self) -> usize {
         self.b.ids().len()
     }
@@ -64,7 +64,7 @@ impl Ciphertext {
         self.a.sub_assign(&other.a);
     }
 
-    /// self += ct·plain, the step of a product of matrices.
+    /// self += ct·plain, the step of a matrix product.
     pub fn mul_add_assign(&mut self, ct: &Self, plain: &RnsPoly<Eval>) {
         self.b.mul_add_assign(&ct.b, plain);
         self.a.mul_add_assign(&ct.a, plain);
@@ -87,7 +87,7 @@ impl Ciphertext {
         self.b.add_assign(plain);
     }
 
-    /// Whether both parts carry the same prefix of the primes of `params`.
+    /// Checks that both parts carry the same prefix of the primes of `params`.
     pub(crate) fn check(&self, params: &RlweParams) -> Result<(), RlweError> {
         let limbs = self.limbs();
         if limbs == 0 || limbs > params.q_len() {
@@ -101,10 +101,10 @@ impl Ciphertext {
     }
 }
 
-/// A fresh symmetric ciphertext whose uniform part is a seed: half the bytes.
+/// A fresh symmetric ciphertext whose uniform part is given by a seed, which halves its bytes.
 #[derive(Clone)]
 pub struct SeededCiphertext {
-    /// Seed of the uniform part.
+    /// The seed of the uniform part.
     pub seed: PublicSeed,
     /// The masked message.
     pub b: RnsPoly<Eval>,
@@ -133,8 +133,8 @@ pub(crate) fn uniform(
     RnsPoly::uniform(basis, ids, &mut PublicStream::new(seed, domain.word()))
 }
 
-/// Secret or noise coefficients under the primes `ids`: integers far smaller than any prime, so that adding the prime
-/// to the negative ones, by mask, is all the reduction there is.
+/// Secret or noise coefficients modulo the primes `ids`: integers far smaller than any prime, so the only reduction is
+/// adding the prime to the negative ones, by mask.
 pub(crate) fn small(basis: &Arc<RnsBasis>, ids: &[usize], coefficients: &[i64]) -> RnsPoly<Coeff> {
     assert_eq!(coefficients.len(), basis.n(), "every word is written");
     let mut poly = RnsPoly::scratch(basis, ids);

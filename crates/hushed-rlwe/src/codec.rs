@@ -10,10 +10,10 @@
 //! | 16 | hash of the parameters |
 //! | 8 | length of the payload |
 //!
-//! All numbers are little-endian. A polynomial is its limbs one after the other, each residue in as many bits as its
-//! prime has, each limb from a byte boundary. Reading checks in this order: total length against the expected one
-//! (before anything is allocated), header fields, every residue against its prime, zero padding, no bytes left. Seeds
-//! are expanded after all that.
+//! All numbers are little-endian. A polynomial is its limbs one after the other. Each residue takes as many bits as its
+//! prime has, and each limb starts at a byte boundary. Reading checks in this order: total length against the expected
+//! one (before anything is allocated), header fields, every residue against its prime, zero padding, no bytes left.
+//! Seeds are expanded after all that.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -52,17 +52,17 @@ pub enum Kind {
     CkksSeeded = 5,
     /// A secret key, which stays with its owner.
     SecretKey = 6,
-    /// A public key alone.
+    /// A public key on its own.
     PublicKey = 7,
-    /// The keys of a client, for a server that runs a model under CKKS.
+    /// A client's keys, for a server that runs a model under CKKS.
     FheKeys = 8,
-    /// Its encrypted texts.
+    /// A client's encrypted texts.
     FheRequest = 9,
     /// The encrypted answers.
     FheReply = 10,
     /// The columns between two layers.
     FheCheckpoint = 11,
-    /// A linear map of CKKS with its encoded diagonals.
+    /// A CKKS linear map with its encoded diagonals.
     LinearTransform = 12,
     /// A seeded ciphertext without the lowest bits of b.
     SeededTopBits = 13,
@@ -77,10 +77,10 @@ pub fn write_header(out: &mut Vec<u8>, kind: Kind, params: &RlweParams, length: 
     out.extend_from_slice(&(length as u64).to_le_bytes());
 }
 
-/// A reader over the payload of an artefact that must have exactly `length` bytes of payload.
+/// Opens an artefact whose payload must have exactly `length` bytes, and returns a reader over the payload.
 ///
 /// # Errors
-/// [`CodecError`]: another length, or a header that is not of this kind, version or parameter set.
+/// [`CodecError`] for another length, or a header with another kind, version or parameter set.
 pub fn open_artefact<'a>(
     bytes: &'a [u8],
     kind: Kind,
@@ -106,15 +106,15 @@ pub fn open_artefact<'a>(
     Ok(reader)
 }
 
-/// Reads the header that `bytes` begin with, and returns the length of the payload that it claims.
+/// Reads the header at the start of `bytes`, and returns the payload length it claims.
 ///
 /// # Errors
-/// [`CodecError`]: too few bytes, or a header that is not of this kind, version or parameter set.
+/// [`CodecError`] for too few bytes, or a header with another kind, version or parameter set.
 pub fn read_header(bytes: &[u8], kind: Kind, params: &RlweParams) -> Result<u64, CodecError> {
     open_header(&mut Reader::new(bytes), kind, params)
 }
 
-/// Reads a header and returns the length of the payload that it claims.
+/// Reads a header and returns the payload length it claims.
 pub(crate) fn open_header(
     reader: &mut Reader<'_>,
     kind: Kind,
@@ -143,7 +143,7 @@ pub(crate) fn open_header(
     Ok(u64::from_le_bytes(reader.array()?))
 }
 
-/// Bytes of a polynomial over the primes `ids`.
+/// The bytes of a polynomial over the primes `ids`.
 pub fn poly_bytes(basis: &RnsBasis, ids: &[usize]) -> usize {
     ids.iter().map(|&id| limb_bytes(basis, id)).sum()
 }
@@ -159,7 +159,7 @@ pub fn write_poly(out: &mut Vec<u8>, poly: &RnsPoly<Eval>) {
     }
 }
 
-/// Bytes not yet read; every step checks what is left.
+/// Bytes not yet read; every read checks how many are left.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         Ok(PublicSeed(self.array::<SEED_BYTES>()?))
     }
 
-    /// A polynomial over the primes `ids`, residues checked.
+    /// A polynomial over the primes `ids`, with its residues checked.
     ///
     /// # Errors
     /// [`CodecError::Length`], [`CodecError::Padding`], [`CodecError::Residue`].
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    /// Nothing may be left.
+    /// Checks that nothing is left.
     ///
     /// # Errors
     /// [`CodecError::Length`] if something is.
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
 }
 
 impl SeededCiphertext {
-    /// Bytes of `count` ciphertexts of the first `limbs` primes, with their header.
+    /// The bytes of `count` ciphertexts over the first `limbs` primes, including the header.
     pub fn list_bytes(params: &RlweParams, limbs: usize, count: usize) -> usize {
         HEADER_BYTES.saturating_add(count.saturating_mul(item_bytes(params, limbs)))
     }
@@ -250,7 +250,7 @@ impl SeededCiphertext {
     /// Encodes ciphertexts of the first `limbs` primes.
     ///
     /// # Errors
-    /// [`RlweError::Limbs`] or [`RlweError::IncompatibleParameters`] if one of them carries other primes.
+    /// [`RlweError::Limbs`] or [`RlweError::IncompatibleParameters`] if one of them has other primes.
     pub fn list_to_bytes(
         params: &RlweParams,
         limbs: usize,

@@ -10,7 +10,7 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::message::check_limbs;
 
 impl SecretKey {
-    /// Encrypts `message` under this key: phase = message + e, half the bytes of a public-key ciphertext. The
+    /// Encrypts `message` under this key: phase = message + e, at half the bytes of a public-key ciphertext. The
     /// ciphertext has the primes of the message, a prefix of the ciphertext primes.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl SecretKey {
         Ok(SeededCiphertext { seed, b })
     }
 
-    /// A seed and its uniform part under the primes of `message`.
+    /// A seed and its uniform part modulo the primes of `message`.
     fn uniform_for<D: Domain>(
         &self,
         message: &RnsPoly<D>,
@@ -78,7 +78,7 @@ impl SecretKey {
         Ok(phase.into_coeff())
     }
 
-    /// As [`SecretKey::decrypt_phase`] for parts in coefficient form, as a response carries them.
+    /// As [`SecretKey::decrypt_phase`], for parts in coefficient form, as in a response.
     pub(crate) fn phase(
         &self,
         b: RnsPoly<Coeff>,
@@ -104,7 +104,7 @@ impl SecretKey {
 }
 
 impl PublicKey {
-    /// A fresh encryption of zero modulo the first `limbs` primes: (u·b + e_1, u·a + e_2), u ternary.
+    /// A fresh encryption of zero modulo the first `limbs` primes: (u·b + e_1, u·a + e_2) with ternary u.
     ///
     /// # Errors
     /// [`RlweError::LimbCount`]; [`hushed_math::MathError::Forked`].
@@ -122,8 +122,8 @@ impl PublicKey {
         })
     }
 
-    /// `ct` plus a fresh encryption of zero, both parts in coefficient form: the errors are added there, which
-    /// saves their transforms.
+    /// `ct` plus a fresh encryption of zero, both parts in coefficient form: adding the errors there saves their
+    /// transforms.
     pub(crate) fn add_zero(
         &self,
         ct: Ciphertext,

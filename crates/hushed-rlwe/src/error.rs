@@ -1,11 +1,11 @@
-//! Errors of this crate: refused parameters, invalid bytes, and misuse.
+//! Errors of this crate: rejected parameters, invalid bytes, and misuse.
 
 use hushed_math::MathError;
 use thiserror::Error;
 
 use crate::hybrid::KeyUse;
 
-/// Why a parameter literal was refused.
+/// Why a parameter literal was rejected.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ParamsError {
     /// The ring degree is not one of the degrees of the security table.
@@ -58,17 +58,17 @@ pub enum ParamsError {
     Insecure {
         /// log2 of the degree.
         log_n: u32,
-        /// log2 of the product of all primes, special ones included.
+        /// log2 of the product of all primes, including special ones.
         log_qp: f64,
         /// The table's limit.
         limit: f64,
     },
-    /// The arithmetic layer refused.
+    /// An error of the arithmetic layer.
     #[error(transparent)]
     Math(#[from] MathError),
 }
 
-/// Why bytes were refused. Nothing in it depends on secret data.
+/// Why bytes were rejected. Nothing in it depends on secret data.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CodecError {
     /// The byte count differs from what the expected parameters imply.
@@ -90,10 +90,10 @@ pub enum CodecError {
     /// A chunk does not match its digest.
     #[error("chunk {chunk} is damaged")]
     Damaged {
-        /// Number of the chunk, from 0.
+        /// The number of the chunk, from 0.
         chunk: usize,
     },
-    /// The list of keys is invalid, or has keys that are not expected.
+    /// The list of keys is invalid, or has unexpected keys.
     #[error("keys that are not expected")]
     Keys,
     /// The artefact does not begin with this project's magic.
@@ -102,20 +102,20 @@ pub enum CodecError {
     /// Another kind of artefact.
     #[error("artefact of kind {given}, kind {expected} expected")]
     Kind {
-        /// Kind in the header.
+        /// The kind in the header.
         given: u16,
-        /// Kind that the reader wants.
+        /// The kind the reader expects.
         expected: u16,
     },
     /// Another version of the format.
     #[error("format version {given}, version {expected} supported")]
     Version {
-        /// Version in the header.
+        /// The version in the header.
         given: u16,
-        /// Version of this build.
+        /// The version of this build.
         expected: u16,
     },
-    /// Made under other parameters.
+    /// It was made with other parameters.
     #[error("made under other parameters")]
     Parameters,
     /// A residue is not below its modulus.
@@ -124,7 +124,7 @@ pub enum CodecError {
         /// Index of the limb in the polynomial.
         limb: usize,
     },
-    /// A truncated coefficient is larger than any that encoding makes.
+    /// A truncated coefficient is larger than any that the encoder produces.
     #[error("coefficient out of range")]
     Coefficient,
     /// Padding bits of the last byte are not zero.
@@ -135,19 +135,19 @@ pub enum CodecError {
 /// Errors of operations on keys and ciphertexts.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum RlweError {
-    /// Refused parameters.
+    /// Rejected parameters.
     #[error(transparent)]
     Params(#[from] ParamsError),
     /// Invalid bytes.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The arithmetic layer refused.
+    /// An error of the arithmetic layer.
     #[error(transparent)]
     Math(#[from] MathError),
     /// Two objects belong to different parameter sets.
     #[error("operands belong to different parameter sets")]
     IncompatibleParameters,
-    /// An object carries other primes than the operation needs.
+    /// An object has other primes than the operation needs.
     #[error("operand carries primes {given:?}, {expected:?} needed")]
     Limbs {
         /// Basis indices of the operand.
@@ -155,15 +155,15 @@ pub enum RlweError {
         /// Basis indices needed.
         expected: Vec<usize>,
     },
-    /// A number of primes outside 1..=available.
+    /// The number of primes is outside 1..=available.
     #[error("{given} primes requested, {available} available")]
     LimbCount {
-        /// Requested number.
+        /// The requested number.
         given: usize,
-        /// Number of ciphertext primes of the set.
+        /// The set's number of ciphertext primes.
         available: usize,
     },
-    /// No key for this automorphism.
+    /// There is no key for this automorphism.
     #[error("no Galois key for X -> X^{element}")]
     MissingGaloisKey {
         /// The Galois element.
@@ -177,31 +177,31 @@ pub enum RlweError {
         /// The ring degree.
         n: usize,
     },
-    /// Key switching was asked of a parameter set without special prime.
+    /// Key switching was requested for a parameter set without a special prime.
     #[error("the parameter set has no special prime for key switching")]
     NoSpecialPrime,
-    /// No gadget with these special primes: there are not as many, or one of the primes is larger than they carry.
+    /// No gadget with these special primes: there are too few, or one of the primes is too large for them.
     #[error("no gadget for {limbs} primes with {special} special primes")]
     Gadget {
-        /// Ciphertext primes asked for.
+        /// The requested number of ciphertext primes.
         limbs: usize,
-        /// Special primes asked for.
+        /// The requested number of special primes.
         special: usize,
     },
     /// Digits made for one key are multiplied by another, or a key is used for another purpose.
     #[error("digits and key are not of one gadget, or the key is for another use")]
     GadgetMismatch,
-    /// No evaluation key for ciphertexts of that length.
+    /// There is no evaluation key for ciphertexts of this length.
     #[error("no key {key:?} for {limbs} primes (the longest is for {longest})")]
     MissingKey {
         /// What the key is for.
         key: KeyUse,
         /// Primes of the ciphertext.
         limbs: usize,
-        /// Primes that the longest key of this use is for, 0 if there is none.
+        /// Primes of the longest key for this use, 0 if there is none.
         longest: usize,
     },
-    /// The keys to and from the sparse secret come together, the first of them modulo q_0·p_0 only.
+    /// The keys to and from the sparse secret come in pairs, the former modulo q_0·p_0 only.
     #[error(
         "the keys of the sparse secret come in pairs, the one to it for one prime and one special prime"
     )]
@@ -209,7 +209,7 @@ pub enum RlweError {
     /// Keys that are parts of others have no bytes of their own.
     #[error("keys without some primes are parts of others: write those")]
     PartsOfKeys,
-    /// The sparse secret would be published under a modulus that is too large at this degree.
+    /// The sparse secret would be published at a modulus too large for this degree.
     #[error(
         "a key to the sparse secret at N = 2^{log_n} and log2(q_0·p_0) = {bits:.1}: the limit there is {limit:?}"
     )]
@@ -218,22 +218,22 @@ pub enum RlweError {
         log_n: u32,
         /// log2 of q_0·p_0.
         bits: f64,
-        /// The limit, none at degrees for which none is published.
+        /// The limit; `None` at degrees for which none is published.
         limit: Option<f64>,
     },
-    /// Bits of a share outside 1..=64.
+    /// The bits of a share are outside 1..=64.
     #[error("shares of {ell} bits are not supported (1 to 64)")]
     RingBits {
-        /// Requested width.
+        /// The requested width.
         ell: u32,
     },
-    /// A plaintext modulus that divides into the ciphertext modulus.
+    /// The plaintext modulus shares a factor with the ciphertext modulus.
     #[error("plaintext modulus {t} shares a factor with the ciphertext modulus")]
     PlainModulus {
         /// The modulus.
         t: u64,
     },
-    /// A slice of the wrong length.
+    /// A slice has the wrong length.
     #[error("{given} values given, {expected} expected")]
     Count {
         /// Values given.
@@ -241,34 +241,34 @@ pub enum RlweError {
         /// Values expected.
         expected: usize,
     },
-    /// A coefficient position outside the ring, or positions out of order.
+    /// A coefficient position is outside the ring, or positions are out of order.
     #[error("positions must be strictly increasing and below {n}")]
     Positions {
         /// The ring degree.
         n: usize,
     },
-    /// Flooding to the hiding asked for leaves no room for residues of that modulus.
+    /// Flooding for the requested hiding leaves no room for residues modulo t.
     #[error(
         "noise of 2^{noise_bits} hidden to 2^-{hiding_bits} leaves no room for residues modulo {t}"
     )]
     NoRoomForFlood {
         /// The plaintext modulus.
         t: u64,
-        /// Bound on the noise of the answered ciphertext, log2.
+        /// log2 of the noise bound of the answered ciphertext.
         noise_bits: u32,
-        /// Statistical distance asked for, as its negative log2.
+        /// The requested statistical distance, as its negative log2.
         hiding_bits: u32,
     },
-    /// The noise leaves no room for a response of that ring.
+    /// The noise leaves no room for a response over that ring.
     #[error(
         "noise of 2^{noise_bits} leaves no room for {ell}-bit shares in {limbs} ciphertext primes"
     )]
     NoRoomForResponse {
-        /// Bits of a share.
+        /// The bits of a share.
         ell: u32,
-        /// Bound on the noise of the answered ciphertext, log2.
+        /// log2 of the noise bound of the answered ciphertext.
         noise_bits: u32,
-        /// Primes of the answered ciphertext.
+        /// The number of primes of the answered ciphertext.
         limbs: usize,
     },
 }

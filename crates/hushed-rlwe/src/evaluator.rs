@@ -1,5 +1,5 @@
-//! What a party without the secret does to ciphertexts: interleaving and modulus switching. Everything here is public
-//! to whoever computes it; nothing is erased.
+//! Operations on ciphertexts by a party without the secret: interleaving and modulus switching. Everything here is
+//! public to the computing party; nothing is erased.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,10 +13,10 @@ use crate::keys::GaloisKeys;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// The tree of one interleaved ciphertext (BumbleBee, NDSS 2025, Figure 6; [`crate::galois`] has its nodes). The a
-/// parts of leaves and nodes pass through [`Interleaving::combine`], by their coefficients; what key switches make of b
-/// gathers here. An automorphism acts on b without a key, so the b of a leaf need not pass: what is wanted of it is put
-/// where it ends.
+/// The tree of one interleaved ciphertext (BumbleBee, NDSS 2025, Figure 6; for its nodes see [`crate::galois`]). The a
+/// parts of leaves and nodes pass through [`Interleaving::combine`] as coefficients; what key switches contribute to b
+/// is accumulated here. An automorphism acts on b without a key, so a leaf's b need not pass through: its needed
+/// coefficients are put where they end up.
 pub struct Interleaving<'a> {
     keys: &'a GaloisKeys,
     plan: &'a SwitchPlan,
@@ -26,13 +26,13 @@ pub struct Interleaving<'a> {
 }
 
 impl<'a> Interleaving<'a> {
-    /// A tree of `size` leaves, a power of two up to N, of ciphertexts of `limbs` primes.
+    /// A tree of `size` leaves, a power of two up to N, for ciphertexts of `limbs` primes.
     ///
     /// # Errors
-    /// [`RlweError::LimbCount`] if the keys are for fewer primes, or there are none.
+    /// [`RlweError::LimbCount`] if the keys are for fewer primes, or there are no keys.
     ///
     /// # Panics
-    /// If `size` is no power of two or larger than N.
+    /// If `size` is not a power of two or exceeds N.
     pub fn new(keys: &'a GaloisKeys, size: usize, limbs: usize) -> Result<Self, RlweError> {
         let params = keys.params();
         assert!(
@@ -49,20 +49,19 @@ impl<'a> Interleaving<'a> {
         })
     }
 
-    /// How many children a node at distance `h` has, two or four: those of `children` are further apart by as much.
+    /// The number of children of a node at distance `h`, two or four; the children's own distance is `h` times that.
     pub fn children(&self, h: usize) -> usize {
         children(self.keys.params().n(), h, self.size)
     }
 
-    /// The a part of the node at distance `h` whose coefficient 0 ends at `slot`, below h. `parts` are those of its
-    /// children, at least one, in the order in which the tree meets them depth first: distances 0, h, or 0, 2h, h, 3h.
-    /// Absent ones are zero.
+    /// The a part of the node at distance `h` whose coefficient 0 ends up at `slot`, below h. `parts` are those of its
+    /// children, at least one, in the tree's depth-first order: distances 0, h, or 0, 2h, h, 3h. Absent ones are zero.
     ///
     /// # Errors
     /// [`RlweError::MissingGaloisKey`], [`RlweError::IncompatibleParameters`], [`RlweError::Limbs`].
     ///
     /// # Panics
-    /// If there is no such node, or more children than it has.
+    /// If there is no such node, or it has fewer children than given.
     pub fn combine(
         &self,
         parts: &[RnsPoly<Coeff>],
@@ -98,17 +97,17 @@ impl<'a> Interleaving<'a> {
             .with_workspace(|workspace| workspace.combine(params, &node, parts))
     }
 
-    /// What key switches add to b.
+    /// What the key switches add to b.
     pub fn into_b(self) -> RnsPoly<Coeff> {
         let sums = self.b.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.plan.divide(self.keys.params(), &sums)
     }
 }
 
-/// Drops primes from the end until `limbs` are left, rounding: the phase is divided by the dropped primes.
+/// Drops primes from the end until `limbs` are left, with rounding: the phase is divided by the dropped primes.
 ///
 /// # Errors
-/// [`RlweError::LimbCount`] unless 1 ≤ `limbs` ≤ those of `ct`, [`RlweError::Limbs`].
+/// [`RlweError::LimbCount`] unless 1 ≤ `limbs` ≤ the number of primes of `ct`; [`RlweError::Limbs`].
 pub fn modulus_switch(
     params: &RlweParams,
     ct: Ciphertext,

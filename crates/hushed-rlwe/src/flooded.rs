@@ -1,25 +1,25 @@
-//! Responses whose shares are exact: a ciphertext turned into additive shares modulo an odd t, its noise flooded
+//! Responses with exact shares: turns a ciphertext into additive shares modulo an odd t, with its noise flooded
 //! (BumbleBee, NDSS 2025, Algorithm 4, "SIMD").
 //!
-//! An error of one unit in a coefficient, which [`crate::response`] admits, would spoil every slot of a batch-encoded
-//! message. So the mask here is a multiple of Q/t, and a wide uniform noise hides the noise.
+//! An error of one unit in a coefficient, which [`crate::response`] allows, would spoil every slot of a batch-encoded
+//! message. So here the mask is a multiple of Q/t, and a wide uniform noise hides the ciphertext's noise.
 //!
-//! In: a ciphertext of phase Q/t·m + noise over all primes under the opener's key. Out: bytes for the opener, from
-//! which it gets u, and the answerer's share v, with u + v = m modulo t in every coefficient.
+//! Input: a ciphertext of phase Q/t·m + noise over all primes under the opener's key. Output: bytes from which the
+//! opener gets u, and the answerer's share v, with u + v = m modulo t in every coefficient.
 //!
 //! # Steps, in this order
-//! 1. add a fresh encryption of zero made under the opener's public key modulo Q, one for this ciphertext alone;
+//! 1. add a fresh encryption of zero made under the opener's public key modulo Q, used for this ciphertext only;
 //! 2. add ⌊Q/t·r⌉ to b, r uniform modulo t in all N coefficients, v = −r; add to b a flood, uniform in [−2^F, 2^F);
 //! 3. switch to the first k primes, modulus Q', and send the top bits of both parts.
 //!
 //! # What the opener sees
-//! Step 3 is a function of the pair after step 2 and of public sizes, so only that pair matters, and no rounding
-//! happens before it. Its a part is pseudo-random as in [`crate::response`]. Its phase is Q/t·(m + r) + noise + flood,
-//! where m + r is uniform and the noise (that of the ciphertext, that of the zero, which correlates with the a part,
-//! and the rounding of r's scale) is bounded by some B: replacing it by zero changes the distribution of a coefficient
-//! by at most B/2^(F+1). F is chosen so that this is 2^-hiding a coefficient; the caller adds log2 of the number of
-//! coefficients ever answered to the 40 bits that are to remain. Masking after the switch would need as many bits and
-//! would also have to hide the rounding of the switch from the secret key.
+//! Step 3 is a function of the pair after step 2 and of public sizes, so only that pair matters, and nothing is rounded
+//! before it. Its a part is pseudo-random as in [`crate::response`]. Its phase is Q/t·(m + r) + noise + flood, where m
+//! + r is uniform. The noise (that of the ciphertext, that of the zero, which correlates with the a part, and the
+//! rounding of r's scaling) is bounded by some B: replacing it by zero changes the distribution of a coefficient by at
+//! most B/2^(F+1). F is chosen so that this is 2^-hiding per coefficient; the caller adds log2 of the number of
+//! coefficients ever answered to the 40 bits that should remain. Masking after the switch would need as many bits and
+//! would also have to hide the switch's rounding from the secret key.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -36,16 +36,16 @@ use crate::noise::{NoiseBound, modulus};
 use crate::params::RlweParams;
 use crate::truncate::Truncation;
 
-/// Widest flood that the sampler draws, in bits.
+/// The widest flood that the sampler draws, in bits.
 const MAX_FLOOD_BITS: u32 = 126;
 
-/// Sizes of a flooded response, agreed by both parties from public figures.
+/// The sizes of a flooded response, which both parties derive from public figures.
 #[derive(Clone)]
 pub struct FloodedFormat {
     params: Arc<RlweParams>,
-    /// Modulo all primes, where the mask is added.
+    /// Modulo all primes, for adding the mask.
     masked: PrimeScale,
-    /// Modulo the response's primes, where the share is read.
+    /// Modulo the response's primes, for reading the share.
     opened: PrimeScale,
     flood_bits: u32,
     truncation: Truncation,
@@ -53,11 +53,11 @@ pub struct FloodedFormat {
 }
 
 impl FloodedFormat {
-    /// The smallest format for shares modulo `t` out of ciphertexts of all primes whose noise is at most
-    /// 2^`input_noise_bits`, hidden to a statistical distance of 2^-`hiding_bits` a coefficient.
+    /// The smallest format for shares modulo `t` from ciphertexts over all primes whose noise is at most
+    /// 2^`input_noise_bits`, hidden to a statistical distance of 2^-`hiding_bits` per coefficient.
     ///
     /// # Errors
-    /// [`RlweError::NoRoomForFlood`] if noise and flood leave no room for t; as [`PrimeScale::new`].
+    /// [`RlweError::NoRoomForFlood`] if noise and flood leave no room for t; otherwise as [`PrimeScale::new`].
     pub fn for_prime(
         params: &Arc<RlweParams>,
         t: u64,
@@ -104,12 +104,12 @@ impl FloodedFormat {
         Err(refused)
     }
 
-    /// Primes of the response's modulus.
+    /// The number of primes in the response's modulus.
     pub fn limbs(&self) -> usize {
         self.opened.limbs()
     }
 
-    /// Bits sent for a coefficient of a and of b.
+    /// Bits sent per coefficient of a and of b.
     pub fn coefficient_bits(&self) -> (u32, u32) {
         self.truncation.widths()
     }
@@ -119,12 +119,12 @@ impl FloodedFormat {
         self.flood_bits
     }
 
-    /// How the parts are cut; the same for every response of this format.
+    /// How the parts are truncated; the same for every response of this format.
     pub fn truncation(&self) -> &Truncation {
         &self.truncation
     }
 
-    /// Bytes of one response.
+    /// The bytes of one response.
     pub fn bytes(&self) -> usize {
         self.truncation.bytes(self.params.n())
     }
@@ -133,8 +133,8 @@ impl FloodedFormat {
     /// answerer's share of all N coefficients, modulo t.
     ///
     /// # Errors
-    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not belong
-    /// together.
+    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not match;
+    /// `RlweError::LimbCount` unless `ct` has all primes.
     pub fn answer(
         &self,
         ct: &Ciphertext,
@@ -166,17 +166,17 @@ impl FloodedFormat {
         Ok(std::mem::take(&mut *share))
     }
 
-    /// Opens one response of exactly [`FloodedFormat::bytes`] bytes: the opener's share of all coefficients, modulo t.
+    /// Opens a response of exactly [`FloodedFormat::bytes`] bytes: the opener's share of all coefficients, modulo t.
     ///
     /// # Errors
-    /// [`RlweError::Codec`] for bytes of another length or with values out of range.
+    /// [`RlweError::Codec`] for another length or values out of range.
     pub fn open(&self, bytes: &[u8], key: &SecretKey) -> Result<Vec<u64>, RlweError> {
         let (b, a) = self.truncation.read(bytes, &self.used)?;
         let phase = SecretPoly::new(key.phase(b, a)?);
         self.opened.scale_down(phase.expose())
     }
 
-    /// Uniform integers in [−2^F, 2^F) under all primes.
+    /// Uniform integers in [−2^F, 2^F), modulo all primes.
     pub(crate) fn flood(&self, rng: &mut SecretRng) -> SecretPoly<Coeff> {
         let n = self.params.n();
         let mut words = Zeroizing::new(vec![0; 2 * n]);

@@ -1,7 +1,7 @@
-//! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
+//! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. A test replays them over mutations.
 //!
-//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read. Rings are tiny
-//! (feature `insecure-test-parameters`), so that a round is short and lengths are easily right.
+//! The promises: no bytes cause a panic, and accepted bytes are the only encoding of what was read. Rings are tiny
+//! (feature `insecure-test-parameters`), so that a round is short and lengths are often right.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::params::{RlweLiteral, RlweParams};
 use crate::response::{Positions, ResponseFormat};
 use crate::truncate::SeededFormat;
 
-/// Galois elements of the key sets.
+/// The Galois elements of the key sets.
 pub const ELEMENTS: [usize; 2] = [5, 17];
 
-/// Ciphertexts in a list, and their primes.
+/// The number of ciphertexts in a list, and of their primes.
 pub const LIST: (usize, usize) = (2, 2);
 
 /// N = 2^4. Insecure.
 ///
 /// # Panics
-/// Never: the literal is a constant that tests build.
+/// Never: the literal is a constant that the tests build.
 pub fn params() -> Arc<RlweParams> {
     minute(RlweParams::olt_small())
 }
 
-/// The primes of a preset at N = 2^4.
+/// A preset's primes at N = 2^4.
 fn minute(preset: Result<Arc<RlweParams>, ParamsError>) -> Arc<RlweParams> {
     let literal = preset.map(|params| params.literal().clone());
     let minute =
@@ -38,8 +38,8 @@ fn minute(preset: Result<Arc<RlweParams>, ParamsError>) -> Arc<RlweParams> {
     minute.unwrap_or_else(|error| panic!("a constant literal: {error}"))
 }
 
-/// Runs a body over good bytes and 10,000 mutations of them: cut, repeated, with bytes gone or changed. `next` draws
-/// the words that choose.
+/// Runs a body on good bytes and on 10,000 mutations of them: truncated, repeated, with bytes removed or changed.
+/// `next` draws the random words.
 ///
 /// # Panics
 /// If the body does.
@@ -67,24 +67,24 @@ pub fn replay(mut next: impl FnMut() -> u64, good: &[u8], body: impl Fn(&[u8])) 
 /// A key set for [`ELEMENTS`].
 ///
 /// # Panics
-/// If accepted bytes are not what the set encodes to.
+/// If accepted bytes differ from the set's encoding.
 pub fn key_set(params: &Arc<RlweParams>, data: &[u8]) {
     if let Ok(set) = KeySet::from_bytes(params, &ELEMENTS, data) {
         assert_eq!(set.to_bytes(), data);
     }
 }
 
-/// Evaluation keys: a long and a short one, and those of the sparse secret.
+/// Evaluation keys: a long one, a short one, and those of the sparse secret.
 pub fn plan() -> EvalKeyPlan {
     let mut plan = EvalKeyPlan::new();
     plan.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
     plan
 }
 
-/// Evaluation keys of [`plan`], as they are and with repaired digests.
+/// Evaluation keys of [`plan`], as given and with repaired digests.
 ///
 /// # Panics
-/// If accepted bytes are not what the keys encode to, or are not what the artefact says it holds.
+/// If accepted bytes differ from the keys' encoding, or from what the artefact claims to hold.
 pub fn eval_keys(params: &Arc<RlweParams>, data: &[u8]) {
     let mut sealed = data.to_vec();
     assert_eq!(hybrid::reseal(params, &plan(), &mut sealed), Ok(()));
@@ -97,10 +97,10 @@ pub fn eval_keys(params: &Arc<RlweParams>, data: &[u8]) {
     }
 }
 
-/// A list of ciphertexts as [`LIST`] says.
+/// A list of ciphertexts with the sizes of [`LIST`].
 ///
 /// # Panics
-/// If accepted bytes are not what the list encodes to.
+/// If accepted bytes differ from the list's encoding.
 pub fn ciphertexts(params: &Arc<RlweParams>, data: &[u8]) {
     let (count, limbs) = LIST;
     if let Ok(list) = SeededCiphertext::list_from_bytes(params, limbs, count, data) {
@@ -113,7 +113,7 @@ pub fn ciphertexts(params: &Arc<RlweParams>, data: &[u8]) {
 /// A ciphertext without its lowest 30 bits.
 ///
 /// # Panics
-/// If the format of a constant shape is refused, or accepted bytes are of another length.
+/// If the format of a constant shape is refused, or bytes of another length are accepted.
 pub fn top_bits(params: &Arc<RlweParams>, data: &[u8]) {
     let Ok(format) = SeededFormat::new(params, LIST.1, 30) else {
         panic!("a constant shape")
@@ -124,10 +124,10 @@ pub fn top_bits(params: &Arc<RlweParams>, data: &[u8]) {
     }
 }
 
-/// A response of 64-bit shares with three used coefficients.
+/// A response with 64-bit shares and three used coefficients.
 ///
 /// # Panics
-/// If the format of a constant shape is refused, or shares of another count come out.
+/// If the format of a constant shape is refused, or the number of shares is wrong.
 pub fn response(params: &Arc<RlweParams>, data: &[u8]) {
     let mut rng = SecretRng::from_os("fuzz");
     let key = SecretKey::generate(params, &mut rng);
@@ -141,10 +141,10 @@ pub fn response(params: &Arc<RlweParams>, data: &[u8]) {
     }
 }
 
-/// A flooded format of exact shares modulo a prime of 43 bits. Insecure.
+/// A flooded format of exact shares modulo a 43-bit prime. Insecure.
 ///
 /// # Panics
-/// Never: the sizes are constants that tests build.
+/// Never: the sizes are constants that the tests build.
 pub fn flooded_format() -> (Arc<RlweParams>, FloodedFormat) {
     let params = minute(RlweParams::ole());
     let format = FloodedFormat::for_prime(&params, FLOODED_PRIME, 55, 64);
@@ -152,13 +152,13 @@ pub fn flooded_format() -> (Arc<RlweParams>, FloodedFormat) {
     (params, format)
 }
 
-/// The modulus of the shares of [`flooded`].
+/// The modulus of the shares in [`flooded`].
 const FLOODED_PRIME: u64 = 0x7ff_fffd_8001;
 
 /// A flooded response.
 ///
 /// # Panics
-/// If shares of another count come out, or one that is not below the prime, or bytes of another length are read.
+/// If the number of shares is wrong, a share is not below the prime, or bytes of another length are read.
 pub fn flooded((params, format): &(Arc<RlweParams>, FloodedFormat), data: &[u8]) {
     let key = SecretKey::generate(params, &mut SecretRng::from_os("fuzz"));
     match format.open(data, &key) {

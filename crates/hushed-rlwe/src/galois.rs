@@ -1,19 +1,19 @@
-//! The keys of automorphisms X → X^g: their shape, and which of them interleaving takes.
+//! Keys of automorphisms X → X^g: their shape, and which ones interleaving needs.
 //!
-//! A key switches s(X^g) to s. For ciphertexts of at most L primes it lives modulo those, Q, and special primes of
-//! product P: the parameters' first special prime, and of the ciphertext primes beyond L as many as make a digit
-//! longer, up to all of Q in one. With N = 2^13 and primes of 50 bits, L = 2 of three: one digit of 100 bits, P of 100
-//! bits, all below the table's limit at this degree.
+//! A key switches s(X^g) to s. For ciphertexts of at most L primes it lives modulo those, Q, and special primes with
+//! product P: the parameters' first special prime, and as many ciphertext primes beyond L as make a digit longer, up to
+//! all of Q in one digit. With N = 2^13 and 50-bit primes, L = 2 of three: one digit of 100 bits and P of 100 bits, all
+//! below the table's limit at this degree.
 //!
 //! # Nodes of interleaving
-//! InterLeave (BumbleBee, NDSS 2025, Figure 6) combines two polynomials a level, with one automorphism τ_h of element
-//! N/h + 1 for a distance h:
+//! InterLeave (BumbleBee, NDSS 2025, Figure 6) combines two polynomials per level with one automorphism τ_h of element
+//! N/h + 1, for a distance h:
 //!   R = e + X^h·o + τ_h(e − X^h·o) = (1 + τ_h)·e + X^h·(1 + τ_h)·o.
-//! Two levels are R = Σ_{j<4} X^{jh}·(1 + τ_h)(1 + τ_2h)·c_j, a sum over the four automorphisms σ of the product, and
-//! each acts on X^h as a power of I = X^{N/2} ([`AUTOMORPHISMS`]), so that
+//! Two levels are R = Σ_{j<4} X^{jh}·(1 + τ_h)(1 + τ_2h)·c_j, a sum over the four automorphisms σ of the product. Each
+//! acts on X^h as a power of I = X^{N/2} (`automorphisms`), so that
 //!   R = Σ_σ σ(u_σ),  u_σ = Σ_j I^{−kj}·X^{jh}·c_j  where σ(X^h) = I^k·X^h:
-//! a transform of length four, and three key switches whose results are added before they are divided by P. A node of
-//! two at a time would divide three times.
+//! a transform of length four, and three key switches whose results are added before the division by P. Nodes of two
+//! would divide three times.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,19 +35,19 @@ pub(crate) struct GaloisKey {
     pub(crate) digits: Vec<KeyDigit>,
 }
 
-/// Which primes a Galois key is under, and which of them share a digit.
+/// The primes of a Galois key, and which of them share a digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyShape {
-    /// Most primes of a ciphertext.
+    /// The most primes of a ciphertext.
     limbs: usize,
-    /// Primes of a digit, and special primes.
+    /// The number of primes per digit, and of special primes.
     digit: usize,
-    /// Indices of the special primes in the basis; none if the parameters have none.
+    /// Indices of the special primes in the basis; empty if the parameters have none.
     special: Vec<usize>,
 }
 
 impl KeyShape {
-    /// For ciphertexts of at most `limbs` primes, at least one.
+    /// The shape for ciphertexts of at most `limbs` primes, and at least one.
     pub(crate) fn new(params: &RlweParams, limbs: usize) -> Self {
         let q_len = params.q_len();
         let digit = limbs.min(1 + q_len.saturating_sub(limbs)).max(1);
@@ -63,7 +63,7 @@ impl KeyShape {
         }
     }
 
-    /// Most primes of a ciphertext.
+    /// The most primes of a ciphertext.
     pub(crate) fn limbs(&self) -> usize {
         self.limbs
     }
@@ -73,18 +73,18 @@ impl KeyShape {
         &self.special
     }
 
-    /// The primes of a product with a key, of a ciphertext of `limbs` primes: those, then the special ones.
+    /// The primes of a key's product with a ciphertext of `limbs` primes: those, then the special ones.
     pub(crate) fn ids(&self, limbs: usize) -> Vec<usize> {
         (0..limbs).chain(self.special.iter().copied()).collect()
     }
 
-    /// Where a polynomial of a key has prime `id`, one of [`KeyShape::ids`].
+    /// The position of prime `id`, one of [`KeyShape::ids`], in a polynomial of a key.
     pub(crate) fn place(&self, id: usize) -> usize {
         let special = self.special.iter().position(|&special| special == id);
         special.map_or(id, |place| self.limbs + place)
     }
 
-    /// The primes of each digit of a ciphertext of `limbs` primes.
+    /// The primes of each digit of a ciphertext with `limbs` primes.
     pub(crate) fn digits(&self, limbs: usize) -> Vec<Range<usize>> {
         let starts = (0..limbs).step_by(self.digit);
         starts
@@ -93,12 +93,12 @@ impl KeyShape {
     }
 }
 
-/// Greatest distance of a node of four: 2^9, which serves trees of 2^11 leaves whole. The nodes of larger ones that are
-/// further apart take two at a time.
+/// The greatest distance of a node of four: 2^9, enough for whole trees of 2^11 leaves. More distant nodes of larger
+/// trees combine two at a time.
 const FURTHEST_OF_FOUR: usize = 1 << 9;
 
-/// Children of a node at distance `h` in a tree of `size` leaves, degree `n`: four wherever the levels below can be
-/// taken two at a time. The node at the root takes the odd one, of which there is but one.
+/// The number of children of a node at distance `h` in a tree of `size` leaves, at degree `n`: four wherever the levels
+/// below can be taken two at a time. The root, of which there is only one, takes the odd level.
 pub fn children(n: usize, h: usize, size: usize) -> usize {
     let levels = (size / h).ilog2();
     if levels % 2 == 1 || !has_nodes_of_four(n, h) {
@@ -108,13 +108,13 @@ pub fn children(n: usize, h: usize, size: usize) -> usize {
     }
 }
 
-/// The automorphisms act on X^h as said in the header only if N/(8h) is an integer.
+/// Only if N/(8h) is an integer do the automorphisms act on X^h as described in the header.
 fn has_nodes_of_four(n: usize, h: usize) -> bool {
     h <= FURTHEST_OF_FOUR && 8 * h <= n
 }
 
-/// Elements of the automorphisms of a node at distance `h`, but for the identity: σ(X^h) = I^k·X^h for k = 2 of a node
-/// of two, k = 1, 2, 3 of one of four.
+/// The elements of a node's automorphisms at distance `h`, except the identity: σ(X^h) = I^k·X^h for k = 2 in a node of
+/// two, k = 1, 2, 3 in one of four.
 pub(crate) fn automorphisms(n: usize, h: usize, children: usize) -> Vec<usize> {
     let tau = |h: usize| n / h + 1;
     if children == 2 {
@@ -124,7 +124,7 @@ pub(crate) fn automorphisms(n: usize, h: usize, children: usize) -> Vec<usize> {
 }
 
 impl RlweParams {
-    /// The elements of all automorphisms of trees of up to 2^`levels` leaves, each once: N/h + 1 for h = 1, 2, …,
+    /// The elements of all automorphisms for trees of up to 2^`levels` leaves, each once: N/h + 1 for h = 1, 2, …,
     /// 2^(`levels`−1), and those of nodes of four.
     pub fn interleave_elements(&self, levels: u32) -> Vec<usize> {
         elements(self.n(), levels.min(self.log_n()))
@@ -142,7 +142,7 @@ fn elements(n: usize, levels: u32) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// The products of two levels, multiplied out.
+    /// Multiplies out the products of two levels.
     #[test]
     fn automorphisms_of_four_are_those_of_two_levels() {
         for n in [16, 256, 8192] {
@@ -152,7 +152,7 @@ mod tests {
                 }
                 let all = automorphisms(n, h, 4);
                 for (k, &g) in (1..).zip(&all) {
-                    // X^h → I^k·X^h, and I stays.
+                    // X^h → I^k·X^h, and I is fixed.
                     assert_eq!(h * g % (2 * n), (h + k * n / 2) % (2 * n), "{n} {h} {k}");
                     assert_eq!(n / 2 * g % (2 * n), n / 2, "{n} {h} {k}");
                 }

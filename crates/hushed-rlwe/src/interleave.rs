@@ -1,18 +1,18 @@
-//! A node of interleaving with its key switches, and the memory of one.
+//! An interleaving node with its key switches, and the memory it works in.
 //!
-//! Of its children only the a parts come here, by their coefficients. With d the digits of σ(u_σ) ([`crate::galois`]),
-//! a node makes
+//! Only the a parts of its children come in, as coefficients. With d the digits of σ(u_σ) ([`crate::galois`]), a node
+//! computes
 //!
 //! ```text
 //! a ← u_1 + ⌊ P^-1 · Σ_σ Σ_i d_{σ,i}·a_{σ,i} ⌉        b ← Σ_σ Σ_i d_{σ,i}·b_{σ,i}   modulo Q·P
 //! ```
 //!
-//! What the levels after it do to b keeps the coefficients at multiples of h, h times, and cancels the others. So these
-//! alone are taken, from the values, and added where they end: b is divided by P once, for the whole tree. Transforms
-//! for four children and one digit of two primes: 12 forward and 4 inverse, where three nodes of two made 36.
+//! The levels above keep b's coefficients at multiples of h, multiplied by h, and cancel the others. So only these are
+//! taken, from the values, and added where they end up: b is divided by P once, for the whole tree. For four children
+//! and one digit of two primes this takes 12 forward and 4 inverse transforms, where three nodes of two took 36.
 //!
-//! Leaves determine the multiplier for one who has the ciphertexts as well, as the party that computes them does.
-//! Nothing here is erased: it is in no memory but that party's, beside the multiplier itself.
+//! Leaves determine the multiplier for anyone who also has the ciphertexts, as the computing party does. Nothing here
+//! is erased: it is only in that party's memory, next to the multiplier itself.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -22,23 +22,22 @@ use hushed_math::{Automorphism, BaseConverter, Coeff, Eval, MathError, Pointwise
 use crate::galois::{GaloisKey, KeyShape};
 use crate::params::RlweParams;
 
-/// Coefficients of each child and half that a node takes at a time: all that it holds of them stays in a first-level
-/// cache.
+/// Coefficients of each child and half that a node takes at a time: everything it holds of them stays in the L1 cache.
 const STRIP: usize = 256;
 
-/// Key switches of ciphertexts of some number of primes, prepared.
+/// Prepared key switches for ciphertexts of some number of primes.
 pub(crate) struct SwitchPlan {
     limbs: usize,
-    /// The primes of products: those of ciphertexts, then the special ones.
+    /// The primes of products: those of the ciphertexts, then the special ones.
     ids: Vec<usize>,
     digits: Vec<Digit>,
-    /// From the special primes to those of ciphertexts.
+    /// From the special primes to those of the ciphertexts.
     down: BaseConverter,
-    /// P^-1 modulo the primes of ciphertexts.
+    /// P^-1 modulo the ciphertexts' primes.
     inverses: Vec<u64>,
 }
 
-/// The primes of a digit, and how it is brought to the others of a product.
+/// The primes of a digit, and its conversion to the other primes of a product.
 struct Digit {
     own: Range<usize>,
     others: Vec<usize>,
@@ -46,14 +45,14 @@ struct Digit {
 }
 
 impl Digit {
-    /// Where a lifted digit has prime `id`; none if the prime is one of its own.
+    /// The position of prime `id` in a lifted digit; `None` if it is one of the digit's own.
     fn other(&self, id: usize) -> Option<usize> {
         self.others.iter().position(|&other| other == id)
     }
 }
 
 impl SwitchPlan {
-    /// For ciphertexts of `limbs` primes and keys of `shape`, which has special primes.
+    /// Prepares switches for ciphertexts of `limbs` primes and keys of `shape`, which has special primes.
     pub(crate) fn new(
         params: &RlweParams,
         shape: &KeyShape,
@@ -73,7 +72,7 @@ impl SwitchPlan {
         let inverse = |&id: &usize| {
             let q = basis.modulus(id);
             let primes = special.iter().map(|&p| q.reduce(basis.modulus(p).value()));
-            // By Fermat: the primes are distinct.
+            // By Fermat's little theorem: the primes are distinct.
             q.pow(
                 primes.fold(1, |product, p| q.mul(product, p)),
                 q.value() - 2,
@@ -92,17 +91,17 @@ impl SwitchPlan {
         })
     }
 
-    /// Primes of ciphertexts.
+    /// The number of primes of the ciphertexts.
     pub(crate) fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// Primes of products.
+    /// The primes of products.
     pub(crate) fn ids(&self) -> &[usize] {
         &self.ids
     }
 
-    /// ⌊sum/P⌉ of a polynomial over the primes of products.
+    /// ⌊sum/P⌉ for a polynomial over the primes of products.
     pub(crate) fn divide(&self, params: &RlweParams, sum: &RnsPoly<Coeff>) -> RnsPoly<Coeff> {
         let (basis, (ciphertext, special)) = (params.basis(), self.ids.split_at(self.limbs));
         let dropped: Vec<&[u64]> = (0..special.len())
@@ -120,38 +119,38 @@ impl SwitchPlan {
     }
 }
 
-/// A node: its place in the tree, and what it takes.
+/// A node: its place in the tree and its inputs.
 pub(crate) struct Node<'a> {
     pub(crate) plan: &'a SwitchPlan,
     pub(crate) shape: &'a KeyShape,
-    /// Of the automorphisms of the node, one or three.
+    /// For the node's automorphisms, one or three.
     pub(crate) keys: Vec<&'a GaloisKey>,
     /// Its distance h.
     pub(crate) h: usize,
-    /// Where coefficient 0 of it ends in the result, below h.
+    /// Where its coefficient 0 ends up in the result, below h.
     pub(crate) slot: usize,
-    /// What key switches add to b of the result, over the primes of products.
+    /// What key switches add to the result's b, over the primes of products.
     pub(crate) b: &'a Mutex<RnsPoly<Coeff>>,
 }
 
-/// Memory of one node at a time: megabytes, which asked of the system anew for every node would cost as much as the
-/// arithmetic. Keys keep those that are not in use ([`crate::keys::GaloisKeys`]), at most one a thread.
+/// Memory for one node at a time: megabytes, and requesting them from the system for every node would cost as much as
+/// the arithmetic. Keys keep idle ones ([`crate::keys::GaloisKeys`]), at most one per thread.
 pub(crate) struct Workspace {
-    /// u_σ of the automorphisms but the identity, under the primes of ciphertexts.
+    /// u_σ for all automorphisms except the identity, modulo the ciphertexts' primes.
     turned: [RnsPoly<Coeff>; 3],
-    /// Their digits under the other primes, digit by digit.
+    /// Their digits modulo the other primes, digit by digit.
     lifted: Vec<RnsPoly<Coeff>>,
-    /// What is left of the a part under the primes of ciphertexts when it is divided by P.
+    /// The remainder of the a part, modulo the ciphertexts' primes, when it is divided by P.
     rests: RnsPoly<Coeff>,
-    /// Products with the keys: b under one prime, a under all.
+    /// Products with the keys: b modulo one prime, a modulo all.
     sums: [RnsPoly<Eval>; 2],
-    /// Coefficients of b that are wanted.
+    /// The needed coefficients of b.
     wanted: Vec<u64>,
     strips: Vec<u64>,
 }
 
 impl Workspace {
-    /// For ciphertexts of up to as many primes as `plan` is for.
+    /// Workspace for ciphertexts of up to as many primes as `plan` is for.
     pub(crate) fn new(params: &RlweParams, plan: &SwitchPlan) -> Self {
         let (basis, n) = (params.basis(), params.n());
         let others = || plan.digits.iter().map(|digit| &digit.others);
@@ -166,8 +165,7 @@ impl Workspace {
         }
     }
 
-    /// The a part of the node over `children`, at least one, in the order in which a tree meets them depth first; those
-    /// that are absent are zero.
+    /// The a part of the node over `children`, at least one, in the depth-first order of a tree; absent ones are zero.
     pub(crate) fn combine(
         &mut self,
         params: &RlweParams,
@@ -187,13 +185,13 @@ impl Workspace {
                 let sums = [unturned, first];
                 sums_of_two(pointwise, &children, node.h, &mut self.strips, sums);
             } else {
-                // For σ(X^h) = I^k·X^h with k = 1, 2, 3 the power −k of I.
+                // For σ(X^h) = I^k·X^h with k = 1, 2, 3: the power −k of I.
                 let sums = [unturned, third, second, first];
                 sums_of_four(pointwise, &children, node.h, &mut self.strips, sums);
             }
         }
         self.lift(node);
-        // The others need what there is under the special primes.
+        // The others need the results modulo the special primes.
         for place in (limbs..plan.ids.len()).chain(0..limbs) {
             self.multiply(params, node, place);
         }
@@ -211,7 +209,7 @@ impl Workspace {
         out
     }
 
-    /// The digits of all u_σ under the primes that are not their own.
+    /// Converts the digits of all u_σ to the primes that are not their own.
     fn lift(&mut self, node: &Node<'_>) {
         let digits = &node.plan.digits;
         let turned = self.turned.iter().take(node.keys.len());
@@ -225,7 +223,7 @@ impl Workspace {
         }
     }
 
-    /// The products under one prime: of a by their coefficients, of b what is wanted of it, where it ends.
+    /// The products modulo one prime: the coefficients of a, and the needed ones of b added where they end up.
     fn multiply(&mut self, params: &RlweParams, node: &Node<'_>, place: usize) {
         let digits = &node.plan.digits;
         let id = node.plan.ids[place];
@@ -255,7 +253,7 @@ impl Workspace {
         ntt.inverse(a);
         let wanted = &mut self.wanted[..params.n() / node.h];
         params.basis().every(id, node.h).times_step(b, wanted);
-        // Its contents are sums: a panic elsewhere leaves none half done but its own, and ends the run.
+        // It only holds sums: a panic elsewhere leaves no sum half done but its own, and ends the run.
         let mut all = node.b.lock().unwrap_or_else(PoisonError::into_inner);
         let placed = all.limb_mut(place)[node.slot..].iter_mut().step_by(node.h);
         for (sum, &wanted) in placed.zip(&*wanted) {
@@ -290,7 +288,7 @@ fn sums_of_two(
     }
 }
 
-/// `sums[k]` ← Σ_j I^{jk}·X^{jh}·c_j for I = X^{n/2}, the children in the order of a tree, 0, 2, 1, 3.
+/// `sums[k]` ← Σ_j I^{jk}·X^{jh}·c_j for I = X^{n/2}, with the children in tree order, 0, 2, 1, 3.
 fn sums_of_four(
     pointwise: &Pointwise,
     children: &[&[u64]],
@@ -318,7 +316,7 @@ fn sums_of_four(
     );
     let [zero, one, two, three] = sums;
     for start in (0..half).step_by(strip) {
-        // A strip and the one half the length further on, which multiplication by I makes of it.
+        // A strip, and the one half the length further on, into which multiplication by I takes it.
         let (low, high) = (start..start + strip, start + half..start + half + strip);
         let parts = [
             (low.clone(), &mut *low_even, &mut *low_odd),
@@ -338,7 +336,7 @@ fn sums_of_four(
     }
 }
 
-/// The first `COUNT` strips of the working memory.
+/// The first `COUNT` strips of the workspace.
 fn rooms<const COUNT: usize>(strips: &mut [u64], strip: usize) -> [&mut [u64]; COUNT] {
     let mut rooms = strips.chunks_exact_mut(strip);
     [(); COUNT].map(|()| rooms.next().unwrap_or_default())
@@ -356,8 +354,8 @@ impl<'a> Turned<'a> {
         Self { c, shift }
     }
 
-    /// As many coefficients as `room` has, from number `start` on: those of c where none of them wraps around, else in
-    /// `room`.
+    /// The coefficients from `start` on, as many as `room` holds: a slice of c if none of them wraps around, otherwise
+    /// in `room`.
     fn strip<'b>(&'b self, pointwise: &Pointwise, start: usize, room: &'b mut [u64]) -> &'b [u64] {
         let Some(c) = self.c else {
             room.fill(0);

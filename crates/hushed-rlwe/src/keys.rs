@@ -1,13 +1,12 @@
-//! Keys: the secret s, the public key for encryptions of zero, and the Galois keys of hybrid key switching.
+//! Keys: the secret s, the public key for encryptions of zero, and Galois keys for hybrid key switching.
 //!
 //! * s is dense ternary, kept in evaluation form over all primes.
 //! * Public key: (b, a) with b = −a·s + e modulo Q.
-//! * Galois key of g: for every digit, some consecutive ciphertext primes, a pair modulo Q·P with
-//!   b_i = −a_i·s + e_i + w_i·s(X^g), where w_i is P modulo the primes of the digit and 0 modulo every other
-//!   ([`crate::galois`]). Restricted to a prefix of the q primes (and P) it is a key for that prefix, so one key serves
-//!   ciphertexts of every length.
+//! * Galois key of g: for every digit, a few consecutive ciphertext primes, a pair modulo Q·P with b_i = −a_i·s + e_i +
+//!   w_i·s(X^g), where w_i is P modulo the primes of the digit and 0 modulo every other ([`crate::galois`]). Restricted
+//!   to a prefix of the q primes (and P) it is a key for that prefix, so one key serves ciphertexts of every length.
 //!
-//! Uniform parts are seeds on the wire and expanded in memory. s encrypts functions of itself in the Galois keys, the
+//! Uniform parts are seeds on the wire and expanded in memory. In the Galois keys s encrypts functions of itself, the
 //! usual circular-security assumption.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -31,13 +30,13 @@ use crate::params::RlweParams;
 /// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are only for its
 /// owner's file.
 ///
-/// It works in the process that made or read it: a process forked from that one would count its decryptions apart.
+/// It works only in the process that made or read it, because a forked process would count its decryptions separately.
 /// There, operations return [`hushed_math::MathError::Forked`], and those that return no error panic.
 pub struct SecretKey {
     origin: Origin,
     params: Arc<RlweParams>,
     s: SecretPoly<Eval>,
-    /// Decryptions that reveal something about the key, counted by their caller.
+    /// Decryptions that reveal something about the key, as counted by the caller.
     decryptions: AtomicU64,
 }
 
@@ -58,13 +57,13 @@ impl SecretKey {
         }
     }
 
-    /// Decryptions counted so far.
+    /// The number of decryptions counted so far.
     pub fn decryptions(&self) -> u64 {
         self.decryptions.load(Ordering::Relaxed)
     }
 
-    /// Counts a decryption, unless there were `limit` or more: then false. For schemes whose results reveal something
-    /// about the key (CKKS); exact messages do not and are not counted.
+    /// Counts a decryption and returns true, or returns false if there were already `limit` or more. For schemes whose
+    /// results reveal something about the key (CKKS); exact messages do not, and are not counted.
     #[must_use]
     pub fn count_decryption(&self, limit: u64) -> bool {
         let more = |count: u64| (count < limit).then(|| count + 1);
@@ -92,7 +91,7 @@ impl SecretKey {
         self.s.expose()
     }
 
-    /// e − a·s over the primes of `a`, e fresh: the masked part of every sample of this key.
+    /// e − a·s over the primes of `a`, with fresh e: the masked part of every sample under this key.
     pub(crate) fn mask(&self, a: &RnsPoly<Eval>, rng: &mut SecretRng) -> RnsPoly<Eval> {
         self.hide(self.error(a.ids(), rng), a)
     }
@@ -108,7 +107,7 @@ impl SecretKey {
         let mut b = message.into_eval();
         for (j, &id) in a.ids().iter().enumerate() {
             let plan = self.params.basis().plan(id).pointwise();
-            // Negated twice around the fused step instead of holding a copy of a.
+            // Negates before and after the fused step instead of holding a copy of a.
             let b = b.limb_mut(j);
             plan.neg_assign(b);
             plan.mul_add_assign(b, a.limb(j), self.s().limb(id));
@@ -118,7 +117,7 @@ impl SecretKey {
     }
 }
 
-/// The public key: an encryption of zero modulo Q whose uniform part is a seed.
+/// The public key: an encryption of zero modulo Q whose uniform part is given by a seed.
 pub struct PublicKey {
     params: Arc<RlweParams>,
     seed: PublicSeed,
@@ -172,7 +171,7 @@ impl PublicKey {
     }
 }
 
-/// Galois keys by element, expanded.
+/// Expanded Galois keys, by element.
 pub struct GaloisKeys {
     params: Arc<RlweParams>,
     shape: KeyShape,
@@ -180,12 +179,12 @@ pub struct GaloisKeys {
     keys: BTreeMap<usize, GaloisKey>,
     /// For ciphertexts of 1, 2, … primes.
     plans: Vec<SwitchPlan>,
-    /// Memory of nodes that are not being worked on now.
+    /// Memory of idle nodes.
     idle: Mutex<Vec<Workspace>>,
 }
 
 impl GaloisKeys {
-    /// Keys for the automorphisms X → X^g, g in `elements` (duplicates are ignored), of ciphertexts of any length.
+    /// Keys for the automorphisms X → X^g, g in `elements` (duplicates are ignored), for ciphertexts of any length.
     ///
     /// # Errors
     /// [`RlweError::NoSpecialPrime`], [`RlweError::NotAGaloisElement`].
@@ -197,11 +196,11 @@ impl GaloisKeys {
         Self::generate_for(sk, elements, sk.params().q_len(), rng)
     }
 
-    /// As [`GaloisKeys::generate`] for ciphertexts of at most `limbs` primes: the other primes then serve as special
-    /// ones, and digits are longer.
+    /// As [`GaloisKeys::generate`], for ciphertexts of at most `limbs` primes: the other primes then serve as special
+    /// primes, and digits are longer.
     ///
     /// # Errors
-    /// As there, and [`RlweError::LimbCount`].
+    /// As [`GaloisKeys::generate`]; [`RlweError::LimbCount`].
     pub fn generate_for(
         sk: &SecretKey,
         elements: &[usize],
@@ -275,7 +274,7 @@ impl GaloisKeys {
         &self.params
     }
 
-    /// Most primes of a ciphertext that these keys are for.
+    /// The most primes of a ciphertext that these keys serve.
     pub fn limbs(&self) -> usize {
         self.shape.limbs()
     }
@@ -295,7 +294,7 @@ impl GaloisKeys {
             .ok_or(RlweError::MissingGaloisKey { element })
     }
 
-    /// Key switches of ciphertexts of `limbs` primes.
+    /// The key switches for ciphertexts of `limbs` primes.
     pub(crate) fn plan(&self, limbs: usize) -> Result<&SwitchPlan, RlweError> {
         let plan = limbs.checked_sub(1).and_then(|place| self.plans.get(place));
         plan.ok_or(RlweError::LimbCount {
@@ -309,7 +308,7 @@ impl GaloisKeys {
         &self,
         f: impl FnOnce(&mut Workspace) -> T,
     ) -> Result<T, RlweError> {
-        // Its contents do not outlive a call, so leftovers of a panicking thread do no harm.
+        // Its contents do not outlive a call, so leftovers of a panicked thread do no harm.
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle().pop();
         let mut workspace = match kept {
@@ -371,16 +370,16 @@ impl GaloisKeys {
     }
 }
 
-/// Everything that the owner of a secret key publishes, once a session.
+/// Everything that the owner of a secret key publishes, once per session.
 pub struct KeySet {
-    /// For fresh encryptions of zero by the sender of a response.
+    /// For fresh encryptions of zero by the response's sender.
     pub public: PublicKey,
     /// For packing.
     pub galois: GaloisKeys,
 }
 
 impl KeySet {
-    /// The public key and the Galois keys for `elements` (none for parameters without special prime).
+    /// The public key and the Galois keys for `elements` (empty if the parameters have no special prime).
     ///
     /// # Errors
     /// As [`GaloisKeys::generate`].
@@ -411,7 +410,7 @@ impl KeySet {
         })
     }
 
-    /// Bytes of a key set for that many distinct elements.
+    /// Bytes of a key set for this many distinct elements.
     pub fn bytes(params: &RlweParams, elements: usize) -> usize {
         Self::bytes_for(params, elements, params.q_len())
     }
@@ -455,7 +454,7 @@ impl KeySet {
     /// As [`KeySet::from_bytes`] with Galois keys for ciphertexts of at most `limbs` primes.
     ///
     /// # Errors
-    /// As there, and [`RlweError::LimbCount`].
+    /// As [`KeySet::from_bytes`]; [`RlweError::LimbCount`].
     pub fn from_bytes_for(
         params: &Arc<RlweParams>,
         elements: &[usize],

@@ -1,16 +1,15 @@
-//! Noise bounds as formulas, so that decryption margins are computed, not guessed.
+//! Noise bounds as formulas, so that decryption margins are computed rather than guessed.
 //!
-//! A bound has two parts: `|e| ≤ bounded + TAIL·sqrt(variance)`, the first always true, the second
-//! the tail of a sub-Gaussian variable with that variance proxy. [`TAIL`] makes a coefficient exceed its bound
-//! with probability at most 2^-70, so that a ciphertext's noise and the noise of its response
-//! together stay below 2^-69 a coefficient, and below 2^-40 over half a billion of them.
+//! A bound has two parts: `|e| ≤ bounded + TAIL·sqrt(variance)`. The first always holds; the second is the tail of a
+//! sub-Gaussian variable with that variance proxy. With [`TAIL`], a coefficient exceeds its bound with probability at
+//! most 2^-70, so a ciphertext's noise and that of its response together stay below 2^-69 per coefficient, and below
+//! 2^-40 over half a billion coefficients.
 //!
-//! What is sub-Gaussian here: the centred binomial error (sum of 42 fair coins, each with proxy 1/4: proxy
-//! 10.5, equal to its variance); a uniform rounding error of width 1 (proxy 1/12); and any fixed linear
-//! combination of independent ones, with the squared coefficients as weights. A product of two random
-//! polynomials is bounded given one of them, with ‖ternary‖² ≤ N always. One assumption is heuristic and
-//! standard: rounding errors of pseudo-random `a` parts, and of fresh `b` parts of which the top bits are sent, are
-//! independent and uniform.
+//! Sub-Gaussian here are the centred binomial error (a sum of 42 fair coins, each with proxy 1/4: proxy 10.5, equal to
+//! its variance), a uniform rounding error of width 1 (proxy 1/12), and any fixed linear combination of independent
+//! ones, weighted by the squared coefficients. A product of two random polynomials is bounded given one of them, with
+//! ‖ternary‖² ≤ N always. One assumption is heuristic and standard: the rounding errors of pseudo-random `a` parts, and
+//! of fresh `b` parts of which the top bits are sent, are independent and uniform.
 //!
 //! Decisions that both parties must make identically use only `+ - × / sqrt`, which IEEE 754 rounds the same
 //! everywhere.
@@ -30,9 +29,9 @@ pub const TAIL: f64 = 9.93;
 /// A bound on the coefficients of a noise polynomial; see the module header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NoiseBound {
-    /// Part that holds always.
+    /// The part that always holds.
     pub bounded: f64,
-    /// Variance proxy of the rest.
+    /// The variance proxy of the rest.
     pub variance: f64,
 }
 
@@ -51,7 +50,7 @@ impl NoiseBound {
         }
     }
 
-    /// A fresh symmetric encryption of a message scaled into Z_Q: one error, and the rounding of the scale.
+    /// A fresh symmetric encryption of a message scaled into Z_Q: one error, plus the rounding of the scaling.
     pub fn fresh_secret() -> Self {
         Self {
             bounded: 0.5,
@@ -59,14 +58,14 @@ impl NoiseBound {
         }
     }
 
-    /// The same of whose b the lowest `drop` bits were not sent ([`crate::SeededFormat`]): b is uniform, and so is its
+    /// The same if the lowest `drop` bits of b were not sent ([`crate::SeededFormat`]): b is uniform, and so is its
     /// rounding error.
     pub fn fresh_top_bits(drop: u32) -> Self {
         let fresh = Self::fresh_secret();
         if drop == 0 {
             return fresh;
         }
-        // Ties go one way, so that the mean is 1/2 and not 0.
+        // Ties are rounded in one direction, so the mean is 1/2 and not 0.
         Self {
             bounded: fresh.bounded + 0.5,
             variance: fresh.variance + power_of_two(drop) * power_of_two(drop) * ROUNDING_VARIANCE,
@@ -82,7 +81,7 @@ impl NoiseBound {
         }
     }
 
-    /// Σ_i d_i·e_i / P of one key switch of a ciphertext of `limbs` primes, with a Galois key for at most `key_limbs`:
+    /// Σ_i d_i·e_i / P for one key switch of a ciphertext of `limbs` primes, with a Galois key for at most `key_limbs`:
     /// |d_i| is at most half the product of its primes.
     fn key_products(params: &RlweParams, key_limbs: usize, limbs: usize) -> Self {
         let shape = KeyShape::new(params, key_limbs);
@@ -101,7 +100,7 @@ impl NoiseBound {
         }
     }
 
-    /// Rounding of both parts of a ciphertext to integers: of b, and of a against the secret.
+    /// Rounding both parts of a ciphertext to integers: b itself, and a times the secret.
     pub fn rounding(params: &RlweParams) -> Self {
         Self {
             bounded: 0.5,
@@ -109,7 +108,7 @@ impl NoiseBound {
         }
     }
 
-    /// Dropping the low `bits` bits of both parts by rounding to nearest, `bits_b` of b and `bits_a` of a.
+    /// Dropping the lowest `bits_b` bits of b and `bits_a` bits of a by rounding to nearest.
     pub fn truncation(params: &RlweParams, bits_a: u32, bits_b: u32) -> Self {
         let half = |bits: u32| {
             if bits == 0 {
@@ -125,7 +124,7 @@ impl NoiseBound {
         }
     }
 
-    /// Sum of two independent noises.
+    /// The sum of two independent noises.
     #[must_use]
     pub fn add(&self, other: &Self) -> Self {
         Self {
@@ -134,9 +133,9 @@ impl NoiseBound {
         }
     }
 
-    /// Product with plaintext polynomials: every output coefficient is a sum of at most `terms` products of a
-    /// noise coefficient with a factor of magnitude ≤ `magnitude`. `terms` counts over all ciphertexts that are
-    /// added up, whose errors are independent.
+    /// Product with plaintext polynomials: every output coefficient is a sum of at most `terms` products of a noise
+    /// coefficient with a factor of magnitude ≤ `magnitude`. `terms` counts over all ciphertexts that are added, whose
+    /// errors are independent.
     #[must_use]
     pub fn plain_product(&self, magnitude: f64, terms: usize) -> Self {
         let terms = terms as f64;
@@ -149,9 +148,9 @@ impl NoiseBound {
     /// This noise after a tree of 2^`levels` leaves of `limbs` primes, with keys for at most `key_limbs`
     /// ([`crate::Interleaving`]).
     ///
-    /// Every output coefficient that is used comes from one coefficient of one node of each level, which the levels
-    /// after it multiply by the distance h; so the factor 2^-levels passes the input noise unchanged. A node rounds a
-    /// once, and switches keys once for each child but one. b is rounded once, at the end.
+    /// Every used output coefficient comes from one coefficient of one node per level, which the levels above multiply
+    /// by the distance h; so the factor 2^-levels passes the input noise unchanged. A node rounds a once, and switches
+    /// keys once for each child but one. b is rounded once, at the end.
     #[must_use]
     pub fn interleave(
         &self,
@@ -188,12 +187,12 @@ impl NoiseBound {
         })
     }
 
-    /// The bound itself, exceeded by a coefficient with probability at most 2^-70.
+    /// The bound itself: a coefficient exceeds it with probability at most 2^-70.
     pub fn value(&self) -> f64 {
         self.bounded + TAIL * self.variance.sqrt()
     }
 
-    /// Smallest integer b with [`NoiseBound::value`] ≤ 2^b.
+    /// The smallest integer b with [`NoiseBound::value`] ≤ 2^b.
     pub fn bits(&self) -> u32 {
         let value = self.value();
         (0..1023)
@@ -211,8 +210,8 @@ pub(crate) fn modulus(params: &RlweParams, limbs: usize) -> f64 {
         .fold(1.0, |acc, &q| acc * q as f64)
 }
 
-/// log2 of the probability that a decrypted coefficient is off by more than its declared error: the noise of the
-/// ciphertext and that of the response each leave their bound with at most 2^-70.
+/// log2 of the probability that a decrypted coefficient is off by more than its declared error: the noises of the
+/// ciphertext and of the response each exceed their bound with probability at most 2^-70.
 pub fn failure_log2() -> f64 {
     2.0 - TAIL * TAIL / 2.0 / std::f64::consts::LN_2
 }
@@ -241,13 +240,13 @@ mod tests {
         assert_eq!(NoiseBound::ZERO.bits(), 0);
     }
 
-    /// The figures that the presets were chosen with.
+    /// The figures the presets were chosen with.
     #[test]
     fn preset_figures() {
         let params = RlweParams::olt_small().unwrap();
         assert_eq!(NoiseBound::fresh_secret().bits(), 6);
         assert_eq!(NoiseBound::fresh_public(&params).bits(), 13);
-        // Weights of 20 bits over an inner dimension of 1536, then 13 levels of InterLeave.
+        // 20-bit weights over an inner dimension of 1536, then 13 levels of InterLeave.
         let product = NoiseBound::fresh_secret().plain_product(power_of_two(20), 1536);
         let packed = product.interleave(&params, 2, 2, 13);
         assert!(packed.bits() <= 34, "{}", packed.bits());

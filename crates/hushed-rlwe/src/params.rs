@@ -1,15 +1,13 @@
 //! Parameter sets: a literal with public fields is parsed once into checked, immutable parameters.
 //!
-//! The ring is R = `Z[X]/(X^N + 1)`. Ciphertexts live modulo Q = q_0·q_1·…, or modulo a prefix of
-//! that product; key-switching keys live modulo Q·P. Every secret is dense ternary (uniform on
-//! {-1, 0, 1}), but for the ephemeral one of bootstrapping ([`SPARSE_SECURITY_LIMITS`]), every error centred binomial
-//! with variance 10.5.
+//! The ring is R = `Z[X]/(X^N + 1)`. Ciphertexts live modulo Q = q_0·q_1·…, or modulo a prefix of that product;
+//! key-switching keys live modulo Q·P. Every secret is dense ternary (uniform on {-1, 0, 1}), except the ephemeral one
+//! of bootstrapping ([`SPARSE_SECURITY_LIMITS`]); every error is centred binomial with variance 10.5.
 //!
-//! 128-bit security: log2(QP) is held below the limits of the *Security Guidelines for
-//! Implementing Homomorphic Encryption* (Bossuat et al., IACR CiC 1(4):26, 2024, Table 5.2, ternary
-//! secrets) less a margin of about 3 %, because later runs of the lattice estimator moved some of the
-//! published figures by one or two bits. A literal outside the table is refused; smaller sets exist
-//! only in tests and say so in their name.
+//! 128-bit security: log2(QP) is kept below the limits of the *Security Guidelines for Implementing Homomorphic
+//! Encryption* (Bossuat et al., IACR CiC 1(4):26, 2024, Table 5.2, ternary secrets) minus a margin of about 3 %,
+//! because later runs of the lattice estimator moved some of the published figures by one or two bits. A literal
+//! outside the table is rejected; smaller sets exist only in tests and say so in their name.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{ParamsError, RlweError};
 use crate::hybrid;
 
-/// Largest log2(QP) for 128 bits with dense ternary secrets, as `(log2 N, limit)`.
+/// The largest log2(QP) for 128 bits with dense ternary secrets, as `(log2 N, limit)`.
 pub const SECURITY_LIMITS: [(u32, f64); 5] = [
     (12, 102.0),
     (13, 207.0),
@@ -30,10 +28,10 @@ pub const SECURITY_LIMITS: [(u32, f64); 5] = [
     (16, 1684.0),
 ];
 
-/// Most primes of a parameter set; bounds every allocation that a literal can cause.
+/// The most primes of a parameter set; bounds every allocation that a literal can cause.
 pub const MAX_PRIMES: usize = 40;
 
-/// Most special primes: with primes of 50 bits, digits of up to 600 bits.
+/// The most special primes: with 50-bit primes, digits of up to 600 bits.
 pub const MAX_SPECIAL_PRIMES: usize = 12;
 
 /// The table's limit on log2(QP) at ring degree 2^`log_n`, `None` outside the table.
@@ -44,13 +42,13 @@ pub fn security_limit(log_n: u32) -> Option<f64> {
         .map(|(_, limit)| *limit)
 }
 
-/// Largest log2 of the modulus of a sample under a ternary secret of 32 nonzero coefficients. The guidelines' tables
-/// have no row for sparse secrets: these are the largest q_0·p_0 under such an ephemeral secret (Bossuat,
-/// Troncoso-Pastoriza and Hubaux, ACNS 2022) in the sets that Lattigo v6 publishes for 128 bits, 60 and 61 bits at 2^16
+/// The largest log2 of the modulus of a sample under a ternary secret with 32 nonzero coefficients. The guidelines'
+/// tables have no row for sparse secrets: these are the largest q_0·p_0 under such an ephemeral secret (Bossuat,
+/// Troncoso-Pastoriza and Hubaux, ACNS 2022) in the sets that Lattigo v6 publishes for 128 bits: 60 and 61 bits at 2^16
 /// (N16QP1546H192H32), 40 and 56 at 2^15 (N15QP880H16384H32). Smaller rings have none.
 pub const SPARSE_SECURITY_LIMITS: [(u32, f64); 2] = [(15, 96.0), (16, 121.0)];
 
-/// The limit of [`SPARSE_SECURITY_LIMITS`] at ring degree 2^`log_n`, `None` where there is none.
+/// The limit of [`SPARSE_SECURITY_LIMITS`] at ring degree 2^`log_n`, `None` if there is none.
 pub fn sparse_security_limit(log_n: u32) -> Option<f64> {
     SPARSE_SECURITY_LIMITS
         .iter()
@@ -65,8 +63,8 @@ pub struct RlweLiteral {
     pub log_n: u32,
     /// Ciphertext primes, each ≡ 1 modulo 2N and below 2^50. Ciphertexts use prefixes of this list.
     pub q: Vec<u64>,
-    /// Special primes of hybrid key switching. [`crate::GaloisKeys`] use the first of them, [`crate::hybrid`] as many
-    /// as a gadget says. Empty: no key switching.
+    /// Special primes for hybrid key switching. [`crate::GaloisKeys`] uses the first one, [`crate::hybrid`] as many as
+    /// the gadget says. Empty: no key switching.
     pub p: Vec<u64>,
 }
 
@@ -76,7 +74,7 @@ pub struct RlweParams {
     basis: Arc<RnsBasis>,
     hash: [u8; 16],
     tables: hybrid::Tables,
-    /// Made for tests: no security limit holds.
+    /// Made for tests: no security limit applies.
     insecure: bool,
 }
 
@@ -84,7 +82,7 @@ impl RlweParams {
     /// Checks a literal against the table and builds its tables.
     ///
     /// # Errors
-    /// Every way in which a literal can be wrong has its own [`ParamsError`].
+    /// Every possible fault of a literal has its own [`ParamsError`].
     pub fn new(literal: RlweLiteral) -> Result<Arc<Self>, ParamsError> {
         let limit = security_limit(literal.log_n).ok_or(ParamsError::DegreeOutOfTable {
             log_n: literal.log_n,
@@ -109,13 +107,13 @@ impl RlweParams {
         Self::build(literal, true)
     }
 
-    /// Whether tests made them without a security limit.
+    /// Whether these were made for tests, without a security limit.
     pub(crate) fn is_insecure(&self) -> bool {
         self.insecure
     }
 
-    /// Refuses to publish a sample of the sparse secret modulo q_0·p_0 above the limit at this degree, or where there
-    /// is none.
+    /// Refuses to publish a sample of the sparse secret modulo q_0·p_0 above the limit at this degree, or if there is
+    /// no limit.
     pub(crate) fn check_sparse(&self) -> Result<(), RlweError> {
         let (log_n, limit) = (self.log_n(), sparse_security_limit(self.log_n()));
         let bits = log2_product(self.q().first().into_iter().chain(self.literal.p.first()));
@@ -148,10 +146,10 @@ impl RlweParams {
         })
     }
 
-    /// Batched oblivious linear evaluation: N = 2^13, Q ≈ 2^164 of four 41-bit primes, no key switching.
+    /// Batched oblivious linear evaluation: N = 2^13, Q ≈ 2^164 from four 41-bit primes, no key switching.
     ///
-    /// Three primes below 2^50 would leave 10 to 14 bits too few for flooding to 2^-40 after the
-    /// union over an inference.
+    /// Three primes below 2^50 would leave 10 to 14 bits too few for flooding to 2^-40 after the union bound over an
+    /// inference.
     pub fn ole() -> Result<Arc<Self>, ParamsError> {
         Self::new(RlweLiteral {
             log_n: 13,
@@ -160,8 +158,8 @@ impl RlweParams {
         })
     }
 
-    /// The same ring without the ciphertext primes of `gap`, sharing what was prepared for the others: a smaller
-    /// modulus, which is as secure. Keys of the whole set serve it ([`hybrid::EvalKeys::without`]).
+    /// The same ring without the ciphertext primes of `gap`, sharing the tables of the others: a smaller modulus is as
+    /// secure. Keys of the whole set also work for it ([`hybrid::EvalKeys::without`]).
     ///
     /// # Errors
     /// [`ParamsError::NoCiphertextPrimes`] if none are left.
@@ -187,7 +185,7 @@ impl RlweParams {
         }))
     }
 
-    /// Basis indices of all primes but the ciphertext primes of `gap`.
+    /// Basis indices of all primes except the ciphertext primes of `gap`.
     pub(crate) fn ids_without(&self, gap: &Range<usize>) -> Vec<usize> {
         let q_len = self.q_len();
         (0..q_len + self.p_len())
@@ -205,7 +203,7 @@ impl RlweParams {
         1 << self.literal.log_n
     }
 
-    /// The literal that these parameters were parsed from.
+    /// The literal that these parameters were built from.
     pub fn literal(&self) -> &RlweLiteral {
         &self.literal
     }
@@ -215,7 +213,7 @@ impl RlweParams {
         &self.literal.q
     }
 
-    /// Number of ciphertext primes.
+    /// The number of ciphertext primes.
     pub fn q_len(&self) -> usize {
         self.literal.q.len()
     }
@@ -225,7 +223,7 @@ impl RlweParams {
         self.literal.p.first().copied()
     }
 
-    /// Number of special primes.
+    /// The number of special primes.
     pub fn p_len(&self) -> usize {
         self.literal.p.len()
     }
@@ -235,12 +233,12 @@ impl RlweParams {
         &self.basis
     }
 
-    /// Basis indices of a ciphertext of `limbs` primes.
+    /// Basis indices of a ciphertext with `limbs` primes.
     pub fn ciphertext_ids(&self, limbs: usize) -> Vec<usize> {
         (0..limbs).collect()
     }
 
-    /// Basis indices of a digit of a ciphertext of `limbs` primes, extended by the first special prime, if there is
+    /// Basis indices of a digit of a ciphertext with `limbs` primes, extended by the first special prime if there is
     /// one.
     pub fn extended_ids(&self, limbs: usize) -> Vec<usize> {
         self.extended_ids_with(limbs, self.p_len().min(1))
@@ -252,17 +250,17 @@ impl RlweParams {
         (0..limbs).chain(q_len..q_len + special).collect()
     }
 
-    /// What hybrid key switching prepares once for each shape.
+    /// What hybrid key switching prepares once per shape.
     pub(crate) fn tables(&self) -> &hybrid::Tables {
         &self.tables
     }
 
-    /// log2 of the modulus of a ciphertext of `limbs` primes.
+    /// log2 of the modulus of a ciphertext with `limbs` primes.
     pub fn log2_q(&self, limbs: usize) -> f64 {
         log2_product(self.literal.q.iter().take(limbs))
     }
 
-    /// log2 of the product of all primes, the largest modulus that any sample is published under.
+    /// log2 of the product of all primes, the largest modulus at which any sample is published.
     pub fn log2_qp(&self) -> f64 {
         log2_product(self.literal.q.iter().chain(&self.literal.p))
     }

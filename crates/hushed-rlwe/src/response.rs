@@ -1,36 +1,36 @@
-//! The form in which a server answers: a ciphertext turned into additive shares, one part for each party
-//! (BumbleBee, NDSS 2025, Algorithm 4, "Coeff").
+//! A server's response: a ciphertext turned into additive shares, one for each party (BumbleBee, NDSS 2025, Algorithm
+//! 4, "Coeff").
 //!
-//! In: a ciphertext of phase ⌊Q/2^ℓ·m⌉ + noise under the opener's key. Out: bytes for the opener, from which it gets u,
+//! Input: a ciphertext of phase ⌊Q/2^ℓ·m⌉ + noise under the opener's key. Output: bytes from which the opener gets u,
 //! and the answerer's share v, with u + v = m + e modulo 2^ℓ and |e| ≤ 1.
 //!
 //! # Steps, in this order
 //! 1. switch to the first k primes, modulus Q', the fewest that keep the bound below;
-//! 2. add a fresh encryption of zero made under the opener's public key modulo Q', one for this ciphertext alone;
+//! 2. add a fresh encryption of zero made under the opener's public key modulo Q', used for this ciphertext only;
 //! 3. add r, uniform on all N coefficients modulo Q', to b; v = −⌊2^ℓ·r/Q'⌉;
-//! 4. keep the b coefficients that are asked for, and only the top bits of b and of a.
+//! 4. keep the requested b coefficients, and only the top bits of b and of a.
 //!
 //! # What the opener sees
-//! Let (a', b') be the pair after step 3. What is sent is a function of (a', b') and of public sizes alone: the
-//! truncations of step 4 round a' and b' and nothing else, and step 1 happens before any masking, so its rounding is a
+//! Let (a', b') be the pair after step 3. What is sent is a function of (a', b') and of public sizes only: the
+//! truncations of step 4 round a' and b' and nothing else, and step 1 happens before any masking, so its rounding is
 //! part of the pair that gets masked.
-//! * b' = … + r with r uniform on R_Q', independent of everything and used nowhere else: b' is uniform given a' and
-//!   all inputs of the answerer. Coefficients that are not asked for are dropped after masking.
-//! * a' = a + (u·pk_a + e_2) with u, e_2 fresh. The only other use of u is in b', which r hides. So
-//!   (pk_a, u·pk_a + e_2) is one RLWE sample with a dense ternary secret modulo Q', and a' is
-//!   pseudo-random given the opener's own secret key. Two responses that shared one zero would reveal a_1 − a_2, a
-//!   linear function of the answerer's plaintexts; therefore the zero is made inside [`ResponseFormat::answer_parts`]
-//!   and cannot be passed in. An encryption of zero supplied by the key's owner would hide nothing.
+//! * b' = … + r with r uniform on R_Q', independent of everything and used nowhere else: b' is uniform given a' and all
+//!   inputs of the answerer. Coefficients that are not requested are dropped after masking.
+//! * a' = a + (u·pk_a + e_2) with u, e_2 fresh. The only other use of u is in b', which r hides. So (pk_a, u·pk_a +
+//!   e_2) is one RLWE sample with a dense ternary secret modulo Q', and a' is pseudo-random given the opener's own
+//!   secret key. Two responses that shared one zero would reveal a_1 − a_2, a linear function of the answerer's
+//!   plaintexts; therefore the zero is made inside [`ResponseFormat::answer_parts`] and cannot be passed in. An
+//!   encryption of zero supplied by the key's owner would hide nothing.
 //!
 //! A simulator sends truncations of uniform polynomials. The error e is a function of b' and of the noise; it enters
-//! the shares as part of the functionality (H2A with an error of one unit) and is not sent to anyone.
+//! the shares as part of the functionality (H2A with an error of one unit) and is sent to no one.
 //!
 //! # The bound
-//! With t = 2^ℓ·r/Q' and δ = 2^ℓ·noise'/Q', u + v − m = ⌊t + δ⌉ − ⌊t⌉, which is −1, 0 or 1 when |δ| ≤ 1. noise'
-//! collects the switched input noise, the rounding of the switch, the fresh zero and both truncations, and is kept
-//! below Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-70 (plus what the caller's bound on the input
-//! noise admits). The bound assumes that the rounding errors of pseudo-random `a` parts are independent and uniform: a
-//! heuristic, as [`crate::noise`] says.
+//! With t = 2^ℓ·r/Q' and δ = 2^ℓ·noise'/Q', u + v − m = ⌊t + δ⌉ − ⌊t⌉, which is −1, 0 or 1 if |δ| ≤ 1. noise' collects
+//! the switched input noise, the rounding of the switch, the fresh zero and both truncations, and is kept below Q'/2^ℓ;
+//! a coefficient exceeds it with probability at most 2^-70 (plus what the caller's bound on the input noise allows).
+//! The bound assumes that the rounding errors of pseudo-random `a` parts are independent and uniform, a heuristic (see
+//! [`crate::noise`]).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ use crate::noise::{NoiseBound, modulus, power_of_two};
 use crate::params::RlweParams;
 use crate::truncate::Truncation;
 
-/// Which coefficients of a response are asked for; both parties know it from the shapes.
+/// The requested coefficients of a response; both parties know them from the shapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Positions(Vec<usize>);
 
@@ -75,18 +75,18 @@ impl Positions {
         &self.0
     }
 
-    /// How many there are.
+    /// The number of positions.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no positions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Sizes of a response, agreed by both parties from public figures.
+/// The sizes of a response, which both parties derive from public figures.
 #[derive(Clone)]
 pub struct ResponseFormat {
     params: Arc<RlweParams>,
@@ -97,11 +97,11 @@ pub struct ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// The smallest format for `ell`-bit shares out of ciphertexts of all primes whose noise is at most
+    /// The smallest format for `ell`-bit shares from ciphertexts over all primes whose noise is at most
     /// 2^`input_noise_bits`.
     ///
     /// # Errors
-    /// [`RlweError::NoRoomForResponse`] when even two primes leave no room, [`RlweError::RingBits`].
+    /// [`RlweError::NoRoomForResponse`] if even two primes leave no room; [`RlweError::RingBits`].
     pub fn for_ring(
         params: &Arc<RlweParams>,
         ell: u32,
@@ -110,10 +110,10 @@ impl ResponseFormat {
         Self::for_ring_at(params, params.q_len(), ell, input_noise_bits)
     }
 
-    /// As [`ResponseFormat::for_ring`], out of ciphertexts of the first `input_limbs` primes.
+    /// As [`ResponseFormat::for_ring`], from ciphertexts over the first `input_limbs` primes.
     ///
     /// # Errors
-    /// As there, and [`RlweError::LimbCount`].
+    /// As [`ResponseFormat::for_ring`]; [`RlweError::LimbCount`].
     pub fn for_ring_at(
         params: &Arc<RlweParams>,
         input_limbs: usize,
@@ -151,32 +151,32 @@ impl ResponseFormat {
         })
     }
 
-    /// Bits of a share.
+    /// The bits of a share.
     pub fn ell(&self) -> u32 {
         self.scale.ell()
     }
 
-    /// Primes of the response's modulus.
+    /// The number of primes in the response's modulus.
     pub fn limbs(&self) -> usize {
         self.scale.limbs()
     }
 
-    /// Bits sent for a coefficient of a and of b.
+    /// Bits sent per coefficient of a and of b.
     pub fn coefficient_bits(&self) -> (u32, u32) {
         self.truncation.widths()
     }
 
-    /// Noise of the opened response, at most Q'/2^ℓ.
+    /// The noise of the opened response, at most Q'/2^ℓ.
     pub fn noise(&self) -> NoiseBound {
         self.noise
     }
 
-    /// How the parts are cut; the same for every response of this format.
+    /// How the parts are truncated; the same for every response of this format.
     pub fn truncation(&self) -> &Truncation {
         &self.truncation
     }
 
-    /// Bytes of one response with `used` coefficients.
+    /// The bytes of one response with `used` coefficients.
     pub fn bytes(&self, used: usize) -> usize {
         self.truncation.bytes(used)
     }
@@ -185,8 +185,7 @@ impl ResponseFormat {
     /// the answerer's share of the coefficients at `used`.
     ///
     /// # Errors
-    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not belong
-    /// together.
+    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not match.
     pub fn answer(
         &self,
         ct: &Ciphertext,
@@ -199,10 +198,10 @@ impl ResponseFormat {
         self.answer_parts(parts, key, used, rng, out)
     }
 
-    /// As [`ResponseFormat::answer`], of the parts b and a by their coefficients, as interleaving leaves them.
+    /// As [`ResponseFormat::answer`], for the parts b and a in coefficient form, as interleaving returns them.
     ///
     /// # Errors
-    /// As there.
+    /// As [`ResponseFormat::answer`].
     pub fn answer_parts(
         &self,
         parts: [RnsPoly<Coeff>; 2],
@@ -214,7 +213,7 @@ impl ResponseFormat {
         for part in &parts {
             check_limbs(&self.params, part, self.input_limbs)?;
         }
-        // Both parts are switched, hidden and masked where they lie: no memory keeps them unmasked.
+        // Both parts are switched, hidden and masked in place: no memory keeps them unmasked.
         let [mut b, mut a] = parts.map(|mut part| {
             while part.ids().len() > self.limbs() {
                 part = part.divide_by_last_and_round();
@@ -233,10 +232,10 @@ impl ResponseFormat {
         Ok(std::mem::take(&mut *share))
     }
 
-    /// Opens one response of exactly [`ResponseFormat::bytes`] bytes: the opener's share of the coefficients at `used`.
+    /// Opens a response of exactly [`ResponseFormat::bytes`] bytes: the opener's share of the coefficients at `used`.
     ///
     /// # Errors
-    /// [`RlweError::Codec`] for bytes of another length or with values out of range.
+    /// [`RlweError::Codec`] for another length or values out of range.
     pub fn open(
         &self,
         bytes: &[u8],

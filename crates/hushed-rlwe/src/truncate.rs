@@ -1,11 +1,11 @@
 //! Polynomials over one or two primes as integers modulo Q' < 2^100, of which only the top bits are sent.
 //!
 //! A coefficient c is sent as ⌊(c + 2^(d-1))/2^d⌋ and read as that times 2^d modulo Q'; the error is at most 2^(d-1),
-//! also where the rounding wraps past Q'. Only coefficients that are public or already uniformly masked come here, and
-//! the time does not depend on them anyway.
+//! even if the rounding wraps past Q'. Only coefficients that are public or already uniformly masked come here, and the
+//! running time does not depend on them anyway.
 //!
 //! Layout: all N coefficients of a, then the chosen coefficients of b. A field wider than 64 bits is sent as two packed
-//! lists, the low words first. Each list starts at a byte.
+//! lists, low words first. Each list starts at a byte boundary.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod field;
@@ -24,7 +24,7 @@ use field::{Field, Integers};
 
 pub use seeded::SeededFormat;
 
-/// How many low bits of each part are dropped, with derived sizes.
+/// The number of low bits dropped from each part, with derived sizes.
 #[derive(Clone)]
 pub struct Truncation {
     integers: Integers,
@@ -33,14 +33,14 @@ pub struct Truncation {
 }
 
 impl Truncation {
-    /// Most primes that fit the integers used here.
+    /// The most primes that fit the integers used here.
     pub const MAX_LIMBS: usize = field::MAX_LIMBS;
 
     /// Drops `bits_a` bits of a and `bits_b` bits of b, both modulo the first `limbs` primes.
     ///
     /// # Errors
-    /// [`RlweError::LimbCount`] unless 1 ≤ limbs ≤ [`Truncation::MAX_LIMBS`]; [`RlweError::RingBits`] if more bits are
-    /// to be dropped than there are.
+    /// [`RlweError::LimbCount`] unless 1 ≤ limbs ≤ [`Truncation::MAX_LIMBS`]; [`RlweError::RingBits`] for dropping more
+    /// bits than there are.
     pub fn new(
         params: &Arc<RlweParams>,
         limbs: usize,
@@ -56,9 +56,9 @@ impl Truncation {
         })
     }
 
-    /// The truncation that drops most, such that it and the noise that has `arrived` stay below `capacity` together;
-    /// with that total noise. `None` if even the untruncated parts do not fit. Every bit dropped of either part saves
-    /// the same; of equal savings the one with the least noise is taken.
+    /// The truncation that drops the most bits while its error and the noise that has `arrived` together stay below
+    /// `capacity`; also returns that total noise. `None` if even the untruncated parts do not fit. Each bit dropped
+    /// from either part saves the same; among equal savings, the least noise wins.
     pub(crate) fn most(
         params: &Arc<RlweParams>,
         limbs: usize,
@@ -67,7 +67,7 @@ impl Truncation {
     ) -> Result<Option<(Self, NoiseBound)>, RlweError> {
         let bits: u32 = (0..limbs).map(|i| params.basis().modulus(i).bits()).sum();
         let total = |(a, b)| arrived.add(&NoiseBound::truncation(params, a, b));
-        // Where more of a is dropped, no more of b can be.
+        // The more of a is dropped, the less of b can be.
         let mut b = bits;
         let most = |a: u32| {
             while total((a, b.checked_sub(1)?)).value() > capacity {
@@ -86,12 +86,12 @@ impl Truncation {
         )))
     }
 
-    /// Bits sent for a coefficient of a and of b.
+    /// Bits sent per coefficient of a and of b.
     pub fn widths(&self) -> (u32, u32) {
         (self.a.width, self.b.width)
     }
 
-    /// Bytes for `used` coefficients of b.
+    /// The bytes for `used` coefficients of b.
     pub fn bytes(&self, used: usize) -> usize {
         self.a
             .bytes(self.integers.params.n())
@@ -101,7 +101,7 @@ impl Truncation {
     /// Appends the top bits of `a`, and of `b` at the positions `used`.
     ///
     /// # Errors
-    /// [`RlweError::Limbs`] if a part carries other primes, [`RlweError::Positions`].
+    /// [`RlweError::Limbs`] if a part has other primes; [`RlweError::Positions`].
     pub fn write(
         &self,
         b: &RnsPoly<Coeff>,
@@ -121,10 +121,10 @@ impl Truncation {
         Ok(())
     }
 
-    /// Reads (b, a); the coefficients of b that were not sent are zero.
+    /// Reads (b, a); coefficients of b that were not sent are zero.
     ///
     /// # Errors
-    /// [`RlweError::Codec`] for another length or values that no writer makes; [`RlweError::Positions`].
+    /// [`RlweError::Codec`] for another length or values that no writer produces; [`RlweError::Positions`].
     pub fn read(
         &self,
         bytes: &[u8],

@@ -1,5 +1,5 @@
-//! The key audit: every RLWE sample that key generation and encryption publish, read off the objects themselves, is
-//! checked against the security table, and no uniform part occurs twice.
+//! The key audit: checks every RLWE sample that key generation and encryption publish, read off the objects themselves,
+//! against the security table, and that no uniform part occurs twice.
 
 use hushed_math::RnsPoly;
 use hushed_math::primes::ntt_primes;
@@ -9,7 +9,7 @@ use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
 use hushed_rlwe::params::security_limit;
 use hushed_rlwe::{KeySet, RlweLiteral, RlweParams, SecretKey};
 
-/// Everything that one party publishes in a session under one preset, ciphertexts in small numbers; Galois keys are for
+/// Everything that one party publishes in a session under one preset, with a few ciphertexts; Galois keys are for
 /// ciphertexts of at most `key_limbs` primes.
 fn publish(
     params: &std::sync::Arc<RlweParams>,
@@ -40,7 +40,7 @@ fn every_published_sample_is_within_the_table() {
     for (params, levels, key_limbs) in [
         (RlweParams::olt_small().unwrap(), 4, 2),
         (RlweParams::olt_full().unwrap(), 2, 3),
-        // A session's keys: interleaving trees of up to 2^13 leaves, of at most two primes.
+        // A session's keys: interleaving trees of up to 2^13 leaves, over at most two primes.
         (RlweParams::olt_full().unwrap(), 13, 2),
         // Batched products: no Galois keys.
         (RlweParams::ole().unwrap(), 0, 4),
@@ -49,18 +49,18 @@ fn every_published_sample_is_within_the_table() {
         let samples = publish(&params, &elements, key_limbs);
         audit(&samples).unwrap();
 
-        // The list is complete: one public key, the digits of each element, three samples an encryption.
+        // The list is complete: one public key, the digits of each element, three samples per pair of encryptions.
         let count = |f: &dyn Fn(&Source) -> bool| samples.iter().filter(|s| f(&s.source)).count();
         assert_eq!(count(&|s| *s == Source::PublicKey), 1);
         let digits = count(&|s| matches!(s, Source::GaloisKey { .. }));
-        // Primes that ciphertexts do not use make digits longer.
+        // Primes that the ciphertexts do not use make digits longer.
         let special = 1 + params.q_len() - key_limbs;
         assert_eq!(digits, elements.len() * key_limbs.div_ceil(special));
         assert_eq!(count(&|s| *s == Source::Symmetric), 2 * params.q_len());
         assert_eq!(count(&|s| *s == Source::PublicKeyHalf), 4 * params.q_len());
 
-        // And says what is known of each: Galois keys live modulo P and their primes, here all there are, everything
-        // else modulo Q at most.
+        // Each has its known modulus: Galois keys live modulo P and their primes, here all there are, everything else
+        // modulo Q at most.
         for sample in &samples {
             let expected = match sample.source {
                 Source::GaloisKey { .. } => params.log2_qp(),
@@ -79,7 +79,7 @@ fn every_published_sample_is_within_the_table() {
 fn evaluation_keys_are_within_the_table() {
     let n = 1 << 15;
     let fifty = ntt_primes(50, n, 5);
-    // q_0·p_0 of 96 bits, all that the sparse secret may see here.
+    // q_0·p_0 of 96 bits, the most that the sparse secret may see here.
     let params = RlweParams::new(RlweLiteral {
         log_n: 15,
         q: fifty[..4].to_vec(),
@@ -93,13 +93,13 @@ fn evaluation_keys_are_within_the_table() {
         .galois(5, 4, 2)
         .galois(5, 1, 1)
         .encapsulation(4, 2)
-        // A bootstrap's way back: rotations of raised polynomials, of one digit.
+        // A bootstrap's way back: rotations of raised polynomials, with one digit.
         .insert(KeyUse::Raised(1), 4, 1)
         .insert(KeyUse::Raised(5), 4, 1);
     let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
     let samples: Vec<_> = keys.published().collect();
     audit(&samples).unwrap();
-    // The list is complete: as many samples as keys have digits, each at the modulus of its key.
+    // The list is complete: as many samples as the keys have digits, each at its key's modulus.
     let gadgets = plan.gadgets(&params).unwrap();
     let digits: usize = gadgets.iter().map(|gadget| gadget.digits().len()).sum();
     assert_eq!(samples.len(), digits);
@@ -124,7 +124,7 @@ fn evaluation_keys_are_within_the_table() {
     }
     assert_eq!((sparse, raised), (1, 2));
 
-    // A sample under the sparse secret at the modulus of the others is found, and so is one in a smaller ring.
+    // A sample under the sparse secret at the others' modulus is found, and so is one in a smaller ring.
     let place = samples
         .iter()
         .position(|s| s.secret == SecretDistribution::Sparse);

@@ -1,5 +1,5 @@
-//! Which function of the two-party run serves each step that was measured, and how near the measured values come to
-//! what it holds.
+//! Lists, for each measured step, the function of the two-party run that computes it and how close the measured values
+//! come to its bounds.
 
 use std::collections::HashMap;
 
@@ -20,11 +20,11 @@ use crate::sample::MAX_NOISE;
 pub struct Fit {
     /// The step.
     pub site: String,
-    /// What computes it.
+    /// The function that computes it.
     pub function: &'static str,
-    /// What is bounded.
+    /// The bounded quantity.
     pub what: &'static str,
-    /// The largest magnitude that was measured, or of [`Bound::Least`] the smallest.
+    /// The largest measured magnitude; for [`Bound::Least`] the smallest.
     pub measured: f64,
     /// The bound of the function.
     pub holds: f64,
@@ -36,9 +36,9 @@ pub struct Fit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// What is larger does not fit its ring, and an answer is wrong.
+    /// Larger values do not fit the ring: an answer is wrong.
     Most,
-    /// What is smaller is lost in roundings, and an answer is inexact.
+    /// Smaller values are lost to rounding: an answer is inexact.
     Least,
 }
 
@@ -52,13 +52,13 @@ impl Fit {
     }
 }
 
-/// What is bounded of the rows of a LayerNorm beside their variances.
+/// What is bounded in the rows of a LayerNorm besides their variances.
 pub(super) const ROW_MEANS: &str = "row means";
 
-/// Values of an attention head: their sums over 256 keys fit the product's ring.
+/// The bound for an attention head's values: sums of them over 256 keys fit the product's ring.
 const HEAD_VALUES: f64 = 16.0;
 
-/// The bounds of every measured step of a model.
+/// Returns the bounds of every measured step of a model.
 pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
     let (config, program) = (&model.public.config, model.program());
     let activation = Function::new(config.activation, config.tolerance);
@@ -81,14 +81,14 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
         match ranges {
             Ranges::Values { output } => {
                 let value = site.ends_with(".value");
-                // Two spare bits: a sign, and one for the rounding protocols.
+                // Two spare bits: one for the sign, one for the rounding protocols.
                 let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
-                // Of two logits the difference is in the ring too.
+                // The difference of two logits is in the ring too.
                 let logit = f64::from(LOGIT.ring.bits() - LOGIT.frac - 2).exp2();
                 let holds = match () {
                     () if value => HEAD_VALUES,
                     () if site == "head" => logit - MAX_NOISE - MAX_BIAS,
-                    // A norm that reads it has room for more.
+                    // A norm that reads it has more room.
                     () if site.ends_with(".product") && config.sub_norms => activation.most_gated(),
                     () if site.ends_with(".product") => activation.most_gated().min(ring),
                     () => ring,
@@ -97,7 +97,7 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
             }
             Ranges::Activation { input } => {
                 let (name, holds) = (activation.name(), activation.range());
-                // What is not above 0 has no square: the results before it bound it.
+                // Arguments at or below 0 are not squared; the preceding results bound them.
                 let measured = match config.activation {
                     Activation::Relu2 => input.max.max(0.0),
                     _ => input.magnitude(),
@@ -118,7 +118,7 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                 denominator,
             } => {
                 let difference = f64::from(SCORES.ring.bits() - 1 - SCORES.frac).exp2();
-                // Padding, which any text may have, is below all of them by MASKED, and must be by 16.
+                // Padding, which any text may have, lies below all scores by MASKED, and must lie at least 16 below.
                 let nats = (difference + MASKED - 16.0) / std::f64::consts::LOG2_E;
                 let function = "softmax by 2^-y";
                 add(
@@ -181,7 +181,7 @@ mod tests {
             };
             fits(&calibration, model).iter().all(super::Fit::fits)
         };
-        // 2^10 less 256 and 73.6.
+        // 2^10 − 256 − 73.6.
         assert!(of(694.0) && !of(695.0));
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let width = model.public.config.width as f64;
         let all = fits(&calibration, &model);
         assert!(all.len() > calibration.sites.len());
-        // Its rows are short, and those of its embedding small for that.
+        // The rows are short, which makes those of the embedding small.
         let small: Vec<&Fit> = all.iter().filter(|f| !f.fits()).collect();
         assert!(
             small

@@ -1,4 +1,4 @@
-//! The formats of a model's norms: those that hold what was measured, where the usual ones do not.
+//! Chooses the formats of a model's norms that hold the measured values where the usual ones do not.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use hushed_twopc::func::norm;
 
 use super::MARGIN;
 
-/// What is to be declared of a model's norms: of each whose rows are beyond the usual formats, in [`MARGIN`] times the
-/// largest that were measured or by rows too small for them; none where no format holds them, which
-/// [`fits`](super::fits::fits) then says.
+/// The formats to declare for a model's norms: one for each norm whose rows exceed the usual formats at [`MARGIN`]
+/// times the largest measured values, or are too small for them. A norm that no format holds gets none;
+/// [`fits`](super::fits::fits) then reports it.
 pub fn choose_norms(model: &Model, calibration: &Calibration) -> BTreeMap<String, NormReach> {
     let program = model.program();
     let mut chosen = BTreeMap::new();
@@ -26,7 +26,7 @@ pub fn choose_norms(model: &Model, calibration: &Calibration) -> BTreeMap<String
         let most = first_variance.max.max(variance.max);
         let least = first_variance.min.min(variance.min) + norm.epsilon;
         let largest = MARGIN * MARGIN * most * norm.width as f64;
-        // A fraction bit more takes a quarter of the mean square.
+        // One more fraction bit allows a quarter of the mean square.
         let usual = norm::NormReach::USUAL.least_mean_square(norm.width);
         let finer = (usual / least.max(1e-12)).log2() / 2.0;
         let reach = NormReach::of(largest, finer.ceil().max(0.0) as u32);

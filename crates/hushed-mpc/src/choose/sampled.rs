@@ -1,7 +1,7 @@
-//! Whether the activations of a model fit its formats, by one text of its own vocabulary or one image: found when a
-//! model is checked or served. Activations that are large for every text, as published decoders have them at their
-//! first tokens (Sun et al., arXiv 2402.17762), show there. A text to come may still have larger ones: `hushed
-//! calibrate` measures texts that are like those to come.
+//! Checks a model's activations against its formats with one text from its own vocabulary or one image, when a model is
+//! checked or served. Activations that are large for every text, as published decoders have them at their first tokens
+//! (Sun et al., arXiv 2402.17762), show up here. Later texts may still have larger ones: `hushed calibrate` measures
+//! texts like those to come.
 
 use hushed_model::{Item, Model, ModelError, Preprocess, Ranges, Task, calibrate};
 
@@ -9,20 +9,20 @@ use super::fits::{Bound, Fit, ROW_MEANS, fits};
 use crate::RunError;
 use crate::weights::ranges::OutOfRange;
 
-/// Tokens of the text, special ones aside.
+/// Tokens of the text, not counting special ones.
 const TOKENS: usize = 24;
 
-/// What a text of tokens from all over a model's vocabulary, or a made image, says of its formats.
+/// What a text of tokens from all over a model's vocabulary, or a synthetic image, shows about its formats.
 #[derive(Debug)]
 pub struct Sampled {
-    /// Norms and sums that are beyond them: the model is not to be served.
+    /// Norms and sums that exceed them: the model must not be served.
     pub beyond: Vec<OutOfRange>,
-    /// Norms of which a row is small enough that its roundings show in an answer. A model may have tokens that no text
-    /// has, with vectors as small as this.
+    /// Norms with a row so small that its rounding shows in an answer. A model may have tokens that occur in no text,
+    /// with vectors as small as this.
     pub inexact: Vec<Fit>,
 }
 
-/// The [`Sampled`] of a model, which runs in the clear.
+/// Runs the model in the clear and returns its [`Sampled`].
 ///
 /// # Errors
 /// [`RunError::Model`] if the model has shapes only.
@@ -37,7 +37,7 @@ pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
         Some(Ranges::Norm { .. }) if what == ROW_MEANS => Some("means of rows in a norm"),
         Some(Ranges::Norm { .. }) => Some("squares of a row in a norm"),
         Some(Ranges::Values { .. }) if decodes || !site.ends_with(".value") => Some("results"),
-        // First tokens of decoders are large for every text; encoders declare a reach for texts like theirs.
+        // A decoder's first tokens are large in every text; an encoder declares a reach for its own kind of text.
         Some(Ranges::Activation { .. }) if decodes => Some("arguments of an activation"),
         Some(Ranges::Softmax { .. } | Ranges::Sigmoid { .. }) if decodes => Some("scores"),
         _ => None,
@@ -54,7 +54,7 @@ pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
     let beyond = large.into_iter().filter_map(|fit| {
         let what = bounded(&fit.site, fit.what)?;
         Some(OutOfRange {
-            // Of the squares of a row.
+            // For the squares of a row.
             limit: match fit.what == ROW_MEANS {
                 true => fit.holds,
                 false => fit.holds * width(&fit.site),
@@ -69,7 +69,7 @@ pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
     })
 }
 
-/// Ordinary tokens at equal distances, behind what the tokenizer puts before a text.
+/// Evenly spaced ordinary tokens, after what the tokenizer puts before a text.
 fn text(model: &Model) -> Result<Item, ModelError> {
     let tokenizer = model.public.tokenizer()?;
     let ids = tokenizer.ordinary_ids();
@@ -79,15 +79,15 @@ fn text(model: &Model) -> Result<Item, ModelError> {
     Ok(tokenizer.surrounded(inside).into())
 }
 
-/// Slopes of all three channels with edges and noise over them, so that points of every brightness lie beside points of
-/// every other.
+/// Gradients in all three channels with edges and noise on top, so that points of every brightness lie next to points
+/// of every other.
 fn image(images: &Preprocess) -> Result<Item, ModelError> {
     let side = images.side;
     let point = |place: usize| {
         let (channel, y, x) = (place % 3, place / 3 / side, place / 3 % side);
         let slope = [x, y, x + y].map(|at| at * 255 / side)[channel] / 2;
         let edge = 128 * ((x * 8 / side + y * 8 / side) % 2);
-        // Multiples of the golden ratio are spread evenly.
+        // Multiples of the golden ratio are evenly distributed.
         let noise = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
         (slope + edge + noise).min(255) as u8
     };

@@ -1,4 +1,4 @@
-//! The whole way from a party's input to the client's answer.
+//! From a party's input to the client's answer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,23 +9,23 @@ use crate::circuit::token::{Adds, open_largest};
 use crate::circuit::{open, run};
 use crate::{Input, Protocol, RunError};
 
-/// Most places of largest numbers that are opened of a row.
+/// The most top indices that are opened per row.
 pub const MAX_TOP: u16 = 100;
 
-/// What is opened of a row of logits: more than the first place by the operator's word alone.
+/// What is opened of a row of logits: only the operator can allow more than the first index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answers {
-    /// The place of the largest.
+    /// The index of the largest.
     #[default]
     Label,
-    /// The places of so many of the largest, in order: from 1 to [`MAX_TOP`].
+    /// The indices of this many of the largest, in order: from 1 to [`MAX_TOP`].
     Top(u16),
-    /// All logits, of a classifier.
+    /// All logits of a classifier.
     Logits,
 }
 
 impl Answers {
-    /// How many places are opened; `None` where logits are.
+    /// The number of opened indices; `None` if logits are opened.
     pub fn top(self) -> Option<usize> {
         match self {
             Self::Label => Some(1),
@@ -34,7 +34,7 @@ impl Answers {
         }
     }
 
-    /// Whether so much tells what `other` would.
+    /// Whether this reveals at least as much as `other`.
     pub fn includes(self, other: Answers) -> bool {
         match (self.top(), other.top()) {
             (None, _) => true,
@@ -43,12 +43,12 @@ impl Answers {
         }
     }
 
-    /// What a row of this many logits counts as against a client's limit of texts: every place or logit that is opened.
+    /// What a row of this many logits counts against a client's limit of texts: every opened index or logit.
     pub fn charge(self, logits: usize) -> usize {
         self.top().unwrap_or(logits)
     }
 
-    /// Whether a model for this has so much to open, of rows of this many logits.
+    /// Whether a model for this task can open this much of a row of this many logits.
     pub fn suits(self, task: Task, logits: usize) -> bool {
         match (self, task) {
             (Self::Label, _) | (Self::Logits, Task::Classify) => true,
@@ -85,10 +85,10 @@ impl fmt::Display for Answers {
 }
 
 /// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has
-/// shapes only). The client gets one embedding a text, the server `None`.
+/// shapes only). The client gets one embedding per text, the server `None`.
 ///
 /// # Errors
-/// Those of the run; [`RunError::Unsupported`] for a model that does not embed, whose numbers are not to be opened.
+/// Those of the run; [`RunError::Unsupported`] for a model that does not embed, whose numbers must not be opened.
 pub fn embeddings(
     party: &mut Protocol,
     model: &Model,
@@ -106,11 +106,11 @@ pub fn embeddings(
     }))
 }
 
-/// As [`embeddings`], for a classifier: the client gets the numbers of the classes of the `top` largest logits of each
-/// text, from the largest. No logit is opened.
+/// As [`embeddings`], for a classifier: the client gets the classes of the `top` largest logits of each text, largest
+/// first. No logit is opened.
 ///
 /// # Errors
-/// Those of the run; [`RunError::Unsupported`] for a model that is no classifier, for no class or more than there are.
+/// Those of the run; [`RunError::Unsupported`] for a model that is no classifier, no class or more than there are.
 pub fn labels(
     party: &mut Protocol,
     model: &Model,
@@ -124,8 +124,8 @@ pub fn labels(
     open_largest(party, &logits, Adds::default(), top)
 }
 
-/// As [`labels`], with all logits of each text opened to the client, rounded to 2^−12: by the operator's word alone, as
-/// many of them describe the head.
+/// As [`labels`], but opens all logits of each text to the client, rounded to 2^−12. Only the operator can allow it, as
+/// many logits describe the head.
 ///
 /// # Errors
 /// As [`labels`].
@@ -188,8 +188,8 @@ mod tests {
         }
     }
 
-    /// Both kinds of answer, for a value in many sharings: the result depends on the value alone. A truncation by each
-    /// party would give one of two words, depending on the low bits of its share.
+    /// Both kinds of answer, for one value in many sharings: the result depends on the value alone. If each party
+    /// truncated locally, the result would be one of two words, depending on the low bits of its share.
     #[test]
     fn f5_answers_do_not_depend_on_the_shares() {
         for (from, to) in [(UNIT_ROW, ANSWER), (LINEAR, RAW_ANSWER)] {

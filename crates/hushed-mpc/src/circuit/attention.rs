@@ -1,13 +1,13 @@
-//! Scores and the product of their weights ([`weigh`](super::weigh)) with V: texts of equal length together, all heads
-//! of all of them as one batch.
+//! Attention scores, and the product of the weights ([`weigh`](super::weigh)) with V. Texts of equal length are
+//! processed together, with all their heads in one batch.
 //!
-//! Shapes: over all texts Q is rows × h·dh, K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the
-//! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. Where one
-//! row a text asks, Q is texts × h·dh and m is 1, with the same keys. The h/g heads that read the same keys lie one
-//! after another, so that they are one product of m·h/g rows.
+//! Shapes: over all texts Q is rows × h·dh, K and V are rows × g·dh. For a group of t texts of m rows with n keys each
+//! (the text's m and those of earlier passes, held in a [`Past`]), scores and weights are t·h × m × n. If one row per
+//! text asks, Q is texts × h·dh and m is 1, with the same keys. The h/g heads that share keys are adjacent, so that
+//! they form one product of m·h/g rows.
 //!
-//! Behind a [public prefix](super::prefix) of p rows, its p keys come before the n. Their scores, and their part of the
-//! product with V, are products with numbers of the server's.
+//! After a [public prefix](super::prefix) of p rows, its p keys come before the n. Their scores, and their part of the
+//! product with V, are products with numbers that the server knows.
 
 use std::ops::Range;
 
@@ -26,8 +26,8 @@ use crate::formats::{
 };
 use crate::shares::{Local, Shares};
 
-/// Q_j·K_jᵀ for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one share a group, in
-/// the format of [`Scores`]. The keys, turned where the block says so, become part of `past`.
+/// Q_j·K_jᵀ for every head j of every text, from `q` (already scaled) and `k` in [`LINEAR`]. Returns one share per
+/// group, in the format of [`Scores`]. The keys, rotated by position where the block has RoPE, are added to `past`.
 pub fn scores<S: Shares>(
     on: &mut S,
     [q, k]: [&S::Share; 2],
@@ -75,9 +75,8 @@ pub fn scores<S: Shares>(
     rows.groups().into_iter().map(product).collect()
 }
 
-/// Q and K in [`QUERY`], turned by their places: the rows of every text are at `before` and after it. Cosines and sines
-/// are public, so that turning is local; what one truncation of both gives has bits enough for it, and loses the last
-/// ones locally.
+/// Q and K in [`QUERY`] with RoPE applied: each text's rows start at position `before`. Cosines and sines are public,
+/// so the rotation is local. One truncation of both leaves enough bits for it; the last bits are then dropped locally.
 fn turned<S: Shares>(
     on: &mut S,
     qk: [&S::Share; 2],
@@ -93,14 +92,14 @@ fn turned<S: Shares>(
     let dh = heads.width;
     let places = |queries: Queries| {
         let lengths = rows.rows.blocks().map(|(block, _)| block.len());
-        // Where places turn rows, padding is in front: the last row is the last token to both parties.
+        // With RoPE, padding is in front, so both parties know that the last row is the last token.
         lengths.flat_map(move |length| match queries {
             Queries::All => before..before + length,
             Queries::First => before..before + 1,
             Queries::Last => before + length - 1..before + length,
         })
     };
-    // What every row of a head is multiplied by: one table a place, for the heads of Q and then for those of K.
+    // The factors for every row of a head: one table per position, for the heads of Q and then for those of K.
     let tables = |of: fn(f64, bool) -> f64| {
         let unit = f64::from(1u32 << TURN_FRAC);
         let row = |place: usize| {
@@ -143,9 +142,9 @@ fn turned<S: Shares>(
     Ok((part(0..queries), part(queries..elements)))
 }
 
-/// Σ_k p_ik·v_k for every head, p the weights: `e` as [`weigh`](super::weigh::weigh) gives it, `v` in [`LINEAR`]; the
-/// result in `to`, of [`MAIN`]. Softmax's weights are e_ik / Σ_k e_ik; a sigmoid's stand alone. The values become part
-/// of `past`.
+/// Σ_k p_ik·v_k for every head, p being the weights: `e` as returned by [`weigh`](super::weigh::weigh), `v` in
+/// [`LINEAR`]; the result is in `to`, in the ring [`MAIN`]. Softmax's weights are e_ik / Σ_k e_ik; a sigmoid's are used
+/// as they are. The values are added to `past`.
 pub fn attend<S: Shares>(
     on: &mut S,
     e: &[S::Share],
@@ -213,13 +212,13 @@ pub fn attend<S: Shares>(
     ))
 }
 
-/// Whether the weights over `n` keys are divided by their sums before the product with V, or the product after it:
+/// Whether to divide the weights over `n` keys by their sums before the product with V rather than divide the product:
 /// whichever has fewer numbers.
 fn divides_first(n: usize, heads: Heads) -> bool {
     n < heads.width
 }
 
-/// 1 / the row sums of `e` (rows × cols), which have so many bits.
+/// 1 / the row sums of `e` (rows × cols); the sums have `bits` bits.
 fn inverse_sums<S: Shares>(
     on: &mut S,
     e: &S::Share,
@@ -265,7 +264,7 @@ fn divide<S: Shares>(
     on.rescale(&y, attended.frac + inverse.frac - to.frac, MAIN)
 }
 
-/// The products of as many matrices, m × n from the right.
+/// The products of as many matrices, with right-hand sides m × n.
 fn with(shape: MatmulShape, m: usize, n: usize) -> MatmulShape {
     let k = shape.shape.k;
     MatmulShape {
@@ -274,7 +273,7 @@ fn with(shape: MatmulShape, m: usize, n: usize) -> MatmulShape {
     }
 }
 
-/// Matrices of `rows` rows as one, whose columns are those of each.
+/// Joins two matrices of `rows` rows side by side.
 fn side_by_side<S: Local>(parts: [S; 2], rows: usize) -> S {
     let [a, b] = parts.each_ref().map(|x| x.elements() / rows.max(1));
     let all = S::concat(parts[0].ring(), &parts);
@@ -284,7 +283,7 @@ fn side_by_side<S: Local>(parts: [S; 2], rows: usize) -> S {
     })
 }
 
-/// The first columns of a matrix of `rows` rows, and the others.
+/// Splits a matrix of `rows` rows into its first columns and the others.
 fn apart<S: Local>(x: &S, [a, b]: [usize; 2], rows: usize) -> [S; 2] {
     let columns = |first: usize, count: usize| {
         let row = move |r: usize| r * (a + b) + first..r * (a + b) + first + count;
@@ -327,7 +326,7 @@ fn by_heads_transposed<S: Local>(x: &S, group: &Group, (heads, dh): (usize, usiz
     })
 }
 
-/// The groups' t·h matrices of m × dh, one group after another, as the rows of the pass: total × h·dh.
+/// Reorders the groups' t·h matrices of m × dh, one group after another, into the rows of the pass: total × h·dh.
 fn by_rows<S: Local>(x: &S, groups: &[Group], total: usize, heads: Heads) -> S {
     let width = heads.count * heads.width;
     x.gather(total * width, || {

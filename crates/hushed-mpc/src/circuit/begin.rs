@@ -1,4 +1,4 @@
-//! The first step of a pass: token vectors by a private lookup, or the patches of images.
+//! The first step of a pass: token vectors by a private lookup, or patches of images.
 
 use hushed_model::{Embedding, Patches, Pixels, Step, here};
 use hushed_net::Party;
@@ -11,7 +11,7 @@ use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
 
 impl<S: Shares> Pass<'_, S> {
-    /// Token vectors and positions of the client's ids.
+    /// Token vectors plus positions for the client's ids.
     pub(super) fn embed(
         &mut self,
         step: &Step,
@@ -36,7 +36,7 @@ impl<S: Shares> Pass<'_, S> {
             true => Table::PublicTokens,
             false => Table::Tokens,
         };
-        // After padding the server does not know at which position a token stands.
+        // After padding, the server does not know a token's position.
         let hidden = e.placed && self.terms.padded && held > 0;
         let next = public + self.cache.as_ref().map_or(0, |cache| cache.tokens());
         let padding = self.padding;
@@ -53,7 +53,7 @@ impl<S: Shares> Pass<'_, S> {
                 x.add_assign(&on.lookup(&places, e, Table::Positions)?);
                 return Ok(Acts::new(x, EMBEDDING, rows, e.width));
             }
-            // The position vectors are the server's share.
+            // The position vectors are added to the server's share.
             let offsets = match on.knows(Party::Server) {
                 true => Some(here(step.id, &e.offsets)?),
                 false => None,
@@ -69,7 +69,7 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    /// The linear map of the client's patches. Class token and positions are the server's share.
+    /// The linear map of the client's patches. The server adds the class token and positions to its share.
     pub(super) fn patches(
         &mut self,
         step: &Step,
@@ -91,7 +91,7 @@ impl<S: Shares> Pass<'_, S> {
             let given = on.known(Party::Client, numbers, given);
             let x = on.shared(&given, ACTIVATION.ring);
             let x = on.product(step.id, &x, images * p.count, &product)?;
-            // A row of zeros is what the class token is added to.
+            // The class token is added to a row of zeros.
             let none = on.shared(&on.known(Party::Server, d, || vec![0; d]), LINEAR.ring);
             let x = S::Share::concat(LINEAR.ring, &[none, x]);
             let x = x.gather(images * length * d, || {
@@ -118,7 +118,7 @@ impl<S: Shares> Pass<'_, S> {
     }
 }
 
-/// The numbers of patches, in [`ACTIVATION`].
+/// The values of the patches, in [`ACTIVATION`].
 fn embedded_patches(images: &[Pixels]) -> Vec<i64> {
     let all = images.iter().flat_map(|image| image.patches().data());
     all.map(|&v| ACTIVATION.signed(f64::from(v))).collect()

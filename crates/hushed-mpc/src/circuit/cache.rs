@@ -1,8 +1,8 @@
-//! Keys and values of the rows that earlier passes over a text have run, on shares: a decoder's pass takes the new rows
-//! only.
+//! Shared keys and values of the rows that earlier passes over a text have processed: a decoder's pass takes only the
+//! new rows.
 //!
-//! Both parties hold the same numbers of rows. Rows of padding stay in the cache, where the client alone knows them: it
-//! hides them from every later row ([`weigh`](super::weigh::weigh)).
+//! Both parties hold the same number of rows. Rows of padding stay in the cache. Only the client knows which they are,
+//! and it masks them from every later row ([`weigh`](super::weigh::weigh)).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::circuit::prefix::Prefix;
 use crate::formats::{PREFIXED, SUMS, Sums};
 use crate::shares::Local;
 
-/// What the passes over one text have left for the next.
+/// What the passes over one text leave for the next.
 pub struct Cache<S> {
     prefix: Arc<Prefix>,
     rows: usize,
@@ -26,16 +26,16 @@ pub struct Cache<S> {
     steps: BTreeMap<StepId, Past<S>>,
 }
 
-/// A party's end of a text that is being continued.
+/// A party's cache for a text that is being continued.
 pub type TextCache = Cache<Share>;
 
 /// The keys and values of one attention block.
 pub struct Past<S> {
-    /// Rows before the text that are public.
+    /// Public rows before the text.
     prefix: Arc<Prefix>,
     /// Rows of earlier passes.
     rows: usize,
-    /// Those of them that are padding, as this party knows them.
+    /// Which of them are padding, as this party knows it.
     padding: Range<usize>,
     keys: Option<S>,
     values: Option<S>,
@@ -48,7 +48,7 @@ impl<S> Default for Cache<S> {
 }
 
 impl<S> Cache<S> {
-    /// Of a text that begins after a public prefix.
+    /// The empty cache of a text that begins after a public prefix.
     pub fn after(prefix: Arc<Prefix>) -> Cache<S> {
         Cache {
             prefix,
@@ -58,22 +58,22 @@ impl<S> Cache<S> {
         }
     }
 
-    /// Rows that it holds of the text, padding included.
+    /// The number of cached rows of the text, including padding.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Rows of the text that are tokens, as this party knows them.
+    /// The number of cached rows that are tokens, as this party knows it.
     pub fn tokens(&self) -> usize {
         self.rows - self.padding.len()
     }
 
-    /// Rows of the public prefix.
+    /// The number of rows of the public prefix.
     pub fn public(&self) -> usize {
         self.prefix.rows()
     }
 
-    /// What an attention block reads, which has to be [put back](Cache::put).
+    /// Takes out what an attention block reads; it has to be [put back](Cache::put).
     pub(crate) fn take(&mut self, step: StepId) -> Past<S> {
         let (rows, padding) = (self.rows, self.padding.clone());
         let Past { keys, values, .. } = self.steps.remove(&step).unwrap_or_default();
@@ -90,7 +90,7 @@ impl<S> Cache<S> {
         self.steps.insert(step, past);
     }
 
-    /// After a pass over `total` rows, of which `real` are tokens.
+    /// Records a pass over `total` rows, of which `real` are tokens.
     pub(crate) fn passed(&mut self, real: usize, total: usize, padding: Padding) {
         let end = self.rows + total;
         if real < total {
@@ -104,11 +104,11 @@ impl<S> Cache<S> {
 }
 
 impl<S: Local> Cache<S> {
-    /// Drops the last rows of the text, such as those of refused drafts: the first `rows` stay. Padding is of a text's
-    /// first pass, and stays.
+    /// Keeps the first `rows` rows of the text and drops the rest, such as those of rejected drafts. Padding is in a
+    /// text's first pass, and stays.
     ///
     /// # Errors
-    /// [`RunError::WrongInput`] for no rows, more than there are, or fewer than the padding.
+    /// [`RunError::WrongInput`] for no rows, more than there are, or fewer than the padding needs.
     pub fn keep(&mut self, rows: usize) -> Result<(), RunError> {
         if rows == 0 || rows > self.rows || rows < self.padding.end {
             return Err(RunError::WrongInput);
@@ -140,17 +140,17 @@ impl<S> Default for Past<S> {
 }
 
 impl<S: Local> Past<S> {
-    /// Where the next row comes.
+    /// The position of the next row.
     pub(crate) fn place(&self) -> usize {
         self.prefix.rows() + self.rows
     }
 
-    /// Rows before the text that are public.
+    /// The public rows before the text.
     pub(crate) fn prefix(&self) -> &Prefix {
         &self.prefix
     }
 
-    /// The formats of sums over its keys: one for all passes over a text, as values are held in one of them.
+    /// The formats of sums over its keys: the same for all passes over a text, as the cached values are in one of them.
     pub(crate) fn sums(&self) -> &'static Sums {
         match self.prefix.rows() {
             0 => &SUMS,
@@ -158,17 +158,17 @@ impl<S: Local> Past<S> {
         }
     }
 
-    /// All keys, of which these are the new ones.
+    /// Appends the new keys and returns all.
     pub(crate) fn with_keys(&mut self, new: S) -> S {
         after(&mut self.keys, new)
     }
 
-    /// All values, of which these are the new ones.
+    /// Appends the new values and returns all.
     pub(crate) fn with_values(&mut self, new: S) -> S {
         after(&mut self.values, new)
     }
 
-    /// A group with its earlier rows, those of the prefix not counted: there are some for a text alone only.
+    /// A group with its earlier rows, not counting the prefix. Only a text on its own has earlier rows.
     pub(crate) fn before(&self, group: &Group) -> Group {
         let texts = group.texts.iter().map(|text| Member {
             start: text.start,

@@ -1,5 +1,5 @@
-//! Feed-forward blocks: two wide layers with an activation between them, a gate or a norm where a model has them; one
-//! layer that stands for both; and the head of a classifier, which is such a block of one row.
+//! Feed-forward blocks: two wide layers with an activation between them, and a gate or norm where a model has one;
+//! blocks merged into a single linear layer; and the head of a classifier, a feed-forward block on one row.
 
 use hushed_model::{Classifier, FeedForward, Linear, Pool, Step};
 use hushed_twopc::func::Format;
@@ -27,7 +27,7 @@ impl<S: Shares> Pass<'_, S> {
         if residual {
             Self::leave(step, values, &x, (&wide, &product))?;
         }
-        // The gate comes first, where there is one.
+        // The gate comes first, if there is one.
         let (function, up) = (Function::of(f), part(0, hidden));
         let id = step.id.part("activation");
         let mut y = self.on.step(id, |on| on.apply(&function, &up))?;
@@ -43,7 +43,7 @@ impl<S: Shares> Pass<'_, S> {
             y = y.shift_left(to.frac - ACTIVATION.frac);
         }
         if f.sub_norm.is_some() {
-            // What is declared of a norm is of the model's own numbers.
+            // A norm's declared formats refer to the model's own numbers.
             y = y.times(function.back() as i64);
         }
         let y = Acts::new(y, to, x.rows, hidden);
@@ -52,7 +52,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(down, LINEAR, y.rows, f.down.outputs))
     }
 
-    /// A feed-forward that is one linear layer.
+    /// A feed-forward block that is one linear layer.
     pub(super) fn merged(
         &mut self,
         step: &Step,
@@ -69,7 +69,7 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(y, LINEAR, x.rows, w.outputs))
     }
 
-    /// A classifier's numbers, one a class, from the first row of each text: a feed-forward block of one row.
+    /// A classifier's logits, one per class, from the first row of each text: a feed-forward block on one row.
     pub(super) fn head(
         &mut self,
         step: &Step,

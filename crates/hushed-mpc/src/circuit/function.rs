@@ -1,11 +1,10 @@
-//! Which protocol computes a model's activation.
+//! Chooses the protocol for a model's activation.
 //!
-//! Smooth ones are curves by segments ([`curve`]); their error is the same at every argument, so what a model can
-//! choose is how wide the curve's domain is and, for GELU, how many segments it has. What is declared of the model
-//! ([`Tolerance`]) decides: the narrowest domain and the fewest segments that do. Without a declaration GELU has eight
-//! segments, because the roundings of the formats (2·10^−4 an element, at random) are then about as large as the
-//! approximation's error, and no order of sentence embeddings differs from what sixteen give; and every domain is the
-//! widest.
+//! Smooth activations are piecewise curves ([`curve`]). Their error bound is the same at every argument, so the choices
+//! are the width of the curve's domain and, for GELU, the number of segments. The model's declaration ([`Tolerance`])
+//! decides: the narrowest domain and the fewest segments that satisfy it. Without a declaration every domain is the
+//! widest, and GELU has eight segments: the rounding of the formats (2·10^−4 per element, at random) is then about as
+//! large as the approximation's error, and sentence embeddings rank the same as with sixteen.
 
 use hushed_model::{Activation, FeedForward, QUICK_GELU, Tolerance};
 use hushed_twopc::func::Format;
@@ -36,18 +35,18 @@ pub struct Function {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// f(x) = g(stretch·x)/stretch, with g the curve.
+    /// f(x) = g(stretch·x)/stretch, where g is the curve.
     Curve {
         curve: Curve,
         stretch: f64,
     },
     Relu,
-    /// Its square.
+    /// The square of ReLU.
     Relu2,
 }
 
 impl Function {
-    /// The cheapest that meets the request.
+    /// The cheapest function that meets the tolerance.
     pub fn new(activation: Activation, tolerance: Option<Tolerance>) -> Function {
         let (curve, stretch) = match activation {
             Activation::Relu => return Function { kind: Kind::Relu },
@@ -72,12 +71,12 @@ impl Function {
         }
     }
 
-    /// That of a feed-forward block.
+    /// The function of a feed-forward block.
     pub fn of(f: &FeedForward) -> Function {
         Function::new(f.activation, f.tolerance)
     }
 
-    /// s: what the layer before multiplies its result by, and the layer after divides by.
+    /// s: the preceding layer's result is multiplied by it, the following layer divides by it.
     pub fn scale(&self) -> f64 {
         match &self.kind {
             Kind::Curve { curve, stretch } => stretch * curve.kappa(),
@@ -85,7 +84,7 @@ impl Function {
         }
     }
 
-    /// Largest |x| that it holds.
+    /// The largest |x| it holds.
     pub fn range(&self) -> f64 {
         match &self.kind {
             Kind::Curve { curve, stretch } => curve.range() / stretch,
@@ -94,7 +93,7 @@ impl Function {
         }
     }
 
-    /// Greatest difference from the activation, roundings not counted.
+    /// The greatest difference from the activation, not counting rounding.
     pub fn error(&self) -> f64 {
         match &self.kind {
             Kind::Curve { curve, stretch } => curve.error() / stretch,
@@ -102,7 +101,7 @@ impl Function {
         }
     }
 
-    /// Formats of its result and of what it gates, in their product.
+    /// The formats, in their product, of its result and of the values it gates.
     pub(crate) fn gates(&self) -> [Format; 2] {
         match &self.kind {
             Kind::Curve { .. } | Kind::Relu => [GATE, GATED],
@@ -110,18 +109,18 @@ impl Function {
         }
     }
 
-    /// Largest product of its result and what it gates, without its scale.
+    /// The largest product of its result and the values it gates, without its scale.
     pub(crate) fn most_gated(&self) -> f64 {
         let [gate, gated] = self.gates();
         f64::from(gate.ring.bits() - gate.frac - gated.frac - 2).exp2() / self.scale()
     }
 
-    /// A whole number that brings what has its scale near its size again, and not above it.
+    /// A whole number that roughly undoes the scale, without exceeding the original size.
     pub(crate) fn back(&self) -> f64 {
         (1.0 / self.scale()).floor().max(1.0)
     }
 
-    /// What to call it.
+    /// Its name.
     pub fn name(&self) -> &'static str {
         match &self.kind {
             Kind::Curve { curve, .. } => curve.name(),
@@ -130,7 +129,7 @@ impl Function {
         }
     }
 
-    /// What the protocol computes, in the clear and without its roundings.
+    /// What the protocol computes, in the clear and without rounding.
     pub fn approximation(&self, x: f64) -> f64 {
         match &self.kind {
             Kind::Curve { curve, stretch } => curve.approximation(stretch * x) / stretch,
@@ -139,7 +138,7 @@ impl Function {
         }
     }
 
-    /// s·f(x) in [`ACTIVATION`] of s·x in [`LINEAR`].
+    /// Computes s·f(x) in [`ACTIVATION`] from s·x in [`LINEAR`].
     pub(crate) fn run(&self, ctx: &mut Ctx, x: &Share) -> Result<Share, TwopcError> {
         match &self.kind {
             Kind::Curve { curve, .. } => curve_scaled(ctx, curve, x, LINEAR.frac, ACTIVATION),
@@ -148,7 +147,7 @@ impl Function {
         }
     }
 
-    /// The cost of that for `n` elements.
+    /// The cost of running it on `n` elements.
     pub fn cost(&self, n: usize) -> Cost {
         match &self.kind {
             Kind::Curve { curve, .. } => curve_scaled_cost(n, curve, ACTIVATION),
@@ -158,16 +157,16 @@ impl Function {
     }
 }
 
-/// The curve of fewer segments where its error is tolerated, else the other.
+/// The curve with fewer segments if its error is tolerated, else the other.
 fn fewest(tolerance: Option<Tolerance>, [few, many]: [Curve; 2]) -> Curve {
     match tolerance {
-        // Its own error, read from a file, is enough.
+        // Its own error, read from a file, is good enough.
         Some(t) if t.error < 0.999 * few.error() => many,
         _ => few,
     }
 }
 
-/// The choice above, as text for the plan's hash: constants of the curves are in [`hushed_twopc::func::describe`].
+/// The choice above as text for the plan's hash; the curves' constants are in [`hushed_twopc::func::describe`].
 pub(crate) fn describe() -> String {
     let one = |a| {
         let f = Function::new(a, None);

@@ -1,13 +1,13 @@
-//! Texts of equal length in a pass: their attention runs as one batch of heads, so that rounds and part-empty
-//! ciphertexts are paid once a length instead of once a text.
+//! Texts of equal length in a pass: their attention runs as one batch of heads, so that rounds and partly empty
+//! ciphertexts are paid for once per length instead of once per text.
 
 use hushed_model::{Queries, Rows};
 
-/// The texts of a pass that have one number of rows, padding included: public to both parties.
+/// The texts of a pass that have the same number of rows, including padding: public to both parties.
 pub struct Group {
-    /// Rows of each of its texts.
+    /// The rows of each of its texts.
     pub rows: usize,
-    /// Its texts, in their order.
+    /// Its texts, in order.
     pub texts: Vec<Member>,
 }
 
@@ -15,20 +15,20 @@ pub struct Group {
 pub struct Member {
     /// Its first row in the pass.
     pub start: usize,
-    /// Rows that are tokens, as this party knows them: the server takes all of them for tokens.
+    /// Rows that are tokens, as this party knows it; the server assumes that all are.
     pub real: usize,
 }
 
-/// The rows of a pass, and which of them ask.
+/// The rows of a pass, and which of them have queries.
 pub struct Asking<'a> {
-    /// All rows: those of keys and values.
+    /// All rows: they give keys and values.
     pub rows: &'a Rows,
-    /// Those that queries are made of.
+    /// Which rows give queries.
     pub queries: Queries,
 }
 
 impl Asking<'_> {
-    /// The rows that ask.
+    /// The rows with queries.
     pub fn asking(&self) -> Rows {
         match self.queries {
             Queries::All => self.rows.clone(),
@@ -36,7 +36,7 @@ impl Asking<'_> {
         }
     }
 
-    /// The groups of a pass, and of each the same texts with the rows that ask, in the matrix of these.
+    /// The groups of a pass, each with the same texts' query rows, as placed in the matrix of queries.
     pub fn groups(&self) -> Vec<(Group, Group)> {
         let starts: Vec<usize> = self.rows.blocks().map(|(block, _)| block.start).collect();
         let one = |group: &Group| {
@@ -60,7 +60,7 @@ impl Asking<'_> {
     }
 }
 
-/// The groups of a pass, in the order of their first texts.
+/// The groups of a pass, ordered by their first texts.
 pub fn groups(rows: &Rows) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (block, real) in rows.blocks() {

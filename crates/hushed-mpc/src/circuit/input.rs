@@ -1,39 +1,39 @@
-//! What a pass over some texts or images begins with.
+//! The input of a pass over texts or images.
 
 use hushed_model::{Block, Item, Pixels, Program, Rows, Step, TextRows, TokenIds};
 
-/// The input of each party to a pass. Both give the same terms and the same numbers of rows.
+/// Each party's input to a pass. Both give the same terms and the same number of rows.
 pub enum Input {
-    /// The client: its texts, padding included.
+    /// The client's texts, including padding.
     Texts(Vec<TokenIds>, Terms),
-    /// The client: its images. There are no terms: all images of a model have the same rows, and there is no table.
+    /// The client's images. There are no terms: all images of a model have the same rows, and there is no table.
     Images(Vec<Pixels>),
-    /// The server: how many rows each text or image has, padding included.
+    /// For the server: the number of rows of each text or image, including padding.
     Lengths(Vec<usize>, Terms),
 }
 
-/// Terms of a pass that both parties have agreed on, beside the numbers of rows.
+/// What both parties have agreed on for a pass, besides the number of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// The last rows of a text may be padding, and only the client knows which are: the server learns the padded length
-    /// alone.
+    /// The last rows of a text may be padding, and only the client knows which: the server learns only the padded
+    /// length.
     pub padded: bool,
-    /// The table of token vectors is public, and the client looks its ids up alone.
+    /// The table of token vectors is public, and the client looks up its ids locally.
     pub public_table: bool,
 }
 
 /// Where the padding of a text's first pass is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Padding {
-    /// After the text: rows have their places by a table, and later ones by a lookup that the client makes.
+    /// After the text: positions come from a table, and those of later rows from a lookup by the client.
     Behind,
-    /// Before it: scores depend on the distance of two rows, so that a text may begin anywhere. Later rows then have
-    /// the distances that they would have without padding, and the last row is the same for both parties.
+    /// Before it: scores depend on the distance between rows, so a text may begin anywhere. Later rows then have the
+    /// same distances as without padding, and the last row is the same for both parties.
     InFront,
 }
 
 impl Padding {
-    /// What suits a program.
+    /// The side that suits a program.
     pub(crate) fn of(program: &Program) -> Padding {
         let turned = |step: &Step| matches!(&step.block, Block::Attention(a) if a.rope.is_some());
         match program.steps().iter().any(turned) && program.embedding().is_some_and(|e| !e.placed) {
@@ -43,14 +43,14 @@ impl Padding {
     }
 }
 
-/// Whether padding comes before a text: where positions are distances.
+/// Whether padding comes before a text, which is so if positions are relative.
 pub fn pads_in_front(program: &Program) -> bool {
     Padding::of(program) == Padding::InFront
 }
 
 impl Input {
-    /// The client's input of these texts, or of these images; what are of the other kind than the first is left out,
-    /// and so are terms where there are images.
+    /// The client's input for these texts or images. Items of the other kind than the images, if there are any, are
+    /// left out; images have no terms.
     pub fn of(items: Vec<Item>, terms: Terms) -> Input {
         let (mut texts, mut images) = (Vec::new(), Vec::new());
         for item in items {
@@ -65,7 +65,7 @@ impl Input {
         }
     }
 
-    /// Rows of each text, padding included.
+    /// The rows of each text, including padding.
     pub fn lengths(&self) -> Vec<usize> {
         match self {
             Input::Texts(texts, _) => texts.iter().map(|t| t.rows().total).collect(),
@@ -74,7 +74,7 @@ impl Input {
         }
     }
 
-    /// As agreed.
+    /// The agreed terms.
     pub fn terms(&self) -> Terms {
         match self {
             Input::Texts(_, terms) | Input::Lengths(_, terms) => *terms,
@@ -82,7 +82,7 @@ impl Input {
         }
     }
 
-    /// The rows of the pass as this party knows them: to the server all of them are tokens.
+    /// The rows of the pass as this party knows them: the server sees all as tokens.
     pub(crate) fn rows(&self) -> Rows {
         match self {
             Input::Texts(texts, _) => Rows::new(texts.iter().map(TokenIds::rows)),
@@ -91,7 +91,7 @@ impl Input {
         }
     }
 
-    /// The ids of all rows, padding included, at who has the texts.
+    /// The ids of all rows, including padding, for the party that has the texts.
     pub(crate) fn ids(&self, padding: Padding) -> Vec<i64> {
         match self {
             Input::Texts(texts, _) => {
@@ -108,7 +108,7 @@ impl Input {
         }
     }
 
-    /// The images, at who has them.
+    /// The images, for the party that has them.
     pub(crate) fn images(&self) -> &[Pixels] {
         match self {
             Input::Images(images) => images,
@@ -116,7 +116,7 @@ impl Input {
         }
     }
 
-    /// Whether a program that reads texts was given images, or the other way round.
+    /// Whether a program that reads texts was given images, or vice versa.
     pub(crate) fn is_of_another(&self, program: &Program) -> bool {
         match self {
             Input::Texts(..) => program.embedding().is_none(),
@@ -125,7 +125,7 @@ impl Input {
         }
     }
 
-    /// Whether padding is where none was agreed on: it would be taken for tokens.
+    /// Whether there is padding that was not agreed on: it would be treated as tokens.
     pub(crate) fn breaks_its_terms(&self) -> bool {
         let padded = |t: &TextRows| t.real < t.total;
         !self.terms().padded && self.rows().texts().iter().any(padded)

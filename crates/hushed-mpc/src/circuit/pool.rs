@@ -1,9 +1,9 @@
-//! One row a text, from shares of all its rows.
+//! Pools the shared rows of each text into one.
 //!
-//! Where both parties know which rows are tokens this costs nothing but a division by their number. Where only the
-//! client knows (padding up to a bucket), its choice is a row of coefficients, 2^16/real over the tokens and 0 over the
-//! padding, and the pooled row is that row times the text's matrix: the client multiplies its own share, and one
-//! oblivious linear transformation, with the coefficients encrypted, multiplies the server's.
+//! If both parties know which rows are tokens, this costs only a division by their number. If only the client knows
+//! (padding up to a bucket), its choice is a row of coefficients, 2^16/real for tokens and 0 for padding, and the
+//! pooled row is that row times the text's matrix: the client multiplies its own share, and one oblivious linear
+//! transformation with encrypted coefficients multiplies the server's.
 
 use hushed_model::{Pool, Rows};
 use hushed_net::Party;
@@ -16,7 +16,7 @@ use crate::shares::{Local, Shares};
 /// Fraction bits of 1/m.
 const SHARE_FRAC: u32 = 16;
 
-/// The pooled rows of `x` (rows × width over [`MAIN`]) in its format: texts × width.
+/// Pools the rows of `x` (rows × width over [`MAIN`]) in its format: texts × width.
 pub fn pool<S: Shares>(
     on: &mut S,
     x: &S::Share,
@@ -38,7 +38,7 @@ pub fn pool<S: Shares>(
     }
 }
 
-/// The largest of each column of `x` in [`LINEAR`], over each text: texts × width, in [`LINEAR`] again with
+/// The maximum of each column of `x` in [`LINEAR`] over each text: texts × width, in [`LINEAR`] again but with
 /// [`MAXIMUM`]'s precision. The client lowers its share of padding below every value.
 pub fn maximum<S: Shares>(
     on: &mut S,
@@ -52,7 +52,7 @@ pub fn maximum<S: Shares>(
     let groups = groups(rows);
     let mut done = Vec::with_capacity(groups.len());
     for group in &groups {
-        // A row of the tournament is a column of a text.
+        // A row of the tournament is one column of a text.
         let matches = group.texts.len() * width;
         let count = matches * group.rows;
         let mut columns = x.gather(count, || {
@@ -71,13 +71,13 @@ pub fn maximum<S: Shares>(
             columns = on.add_known(&columns, &lowered);
         }
         let top = on.maxima(&columns, matches, group.rows)?;
-        // 2^shift times a value modulo 2^bits is known modulo the ring of LINEAR: going up is free.
+        // A value modulo 2^bits times 2^shift is determined modulo LINEAR's ring: widening is free.
         done.push(top.lift(MAIN).shift_left(shift));
     }
     Ok(in_order(&done, &groups, width))
 }
 
-/// One row of each text, by the number of its tokens.
+/// Picks one row of each text, given the number of its tokens.
 fn pick<S: Local>(x: &S, rows: &Rows, width: usize, row: impl Fn(usize) -> usize) -> S {
     x.gather(rows.texts().len() * width, || {
         let places = rows.blocks().flat_map(|(block, real)| {
@@ -88,7 +88,7 @@ fn pick<S: Local>(x: &S, rows: &Rows, width: usize, row: impl Fn(usize) -> usize
     })
 }
 
-/// Sums over each text times 2^[`SHARE_FRAC`]/m.
+/// The sums over each text times 2^[`SHARE_FRAC`]/m.
 fn sums<S: Local>(x: &S, rows: &Rows, width: usize) -> S {
     let pooled = rows.blocks().map(|(block, _)| {
         let columns = x.gather(block.len() * width, || {
@@ -105,7 +105,7 @@ fn share_of(tokens: usize) -> i64 {
     (f64::from(1u32 << SHARE_FRAC) / tokens as f64).round() as i64
 }
 
-/// Coefficients times rows, with coefficients that the client alone knows; texts of one length at a time.
+/// Coefficients that only the client knows, times rows; one text length at a time.
 fn hidden<S: Shares>(
     on: &mut S,
     x: &S::Share,
@@ -129,7 +129,7 @@ fn hidden<S: Shares>(
     Ok(in_order(&done, &groups, width))
 }
 
-/// A coefficient for every row of a group's texts.
+/// One coefficient per row of a group's texts.
 fn coefficients(group: &Group, how: Pool) -> Vec<i64> {
     let text = |real: usize| {
         (0..group.rows).map(move |row| match how {
@@ -142,7 +142,7 @@ fn coefficients(group: &Group, how: Pool) -> Vec<i64> {
     group.texts.iter().flat_map(|t| text(t.real)).collect()
 }
 
-/// One row a text, group after group, in the order of the texts.
+/// Puts the rows, one per text and group after group, in the order of the texts.
 fn in_order<S: Local>(done: &[S], groups: &[Group], width: usize) -> S {
     let starts = groups.iter().flat_map(|g| g.texts.iter().map(|t| t.start));
     let starts: Vec<usize> = starts.collect();

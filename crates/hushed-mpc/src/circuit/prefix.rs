@@ -1,7 +1,7 @@
-//! A public prefix: rows before every text that are no secret, such as a system prompt. The server runs them in the
-//! clear, once, and their keys and values are its own numbers: private rows attend to them by products with a factor
-//! that one party knows. The client knows how many rows there are, and nothing of their keys and values, which tell of
-//! the weights.
+//! A public prefix: rows before every text that are not secret, such as a system prompt. The server runs them once in
+//! the clear. Their keys and values are its own numbers, and private rows attend to them through products with a factor
+//! that one party knows. The client knows how many rows there are, but not their keys and values, which reveal
+//! something of the weights.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,20 @@ use crate::RunError;
 use crate::formats::{KEY_BITS, MAX_KEYS, MAX_TOKENS, QUERY, VALUE, VALUE_BITS};
 use crate::weights::ranges::OutOfRange;
 
-/// The longest prefix: with the longest text after it, a row sees [`MAX_KEYS`] keys.
+/// The longest prefix: with the longest text after it, a row attends to [`MAX_KEYS`] keys.
 pub const MAX_PREFIX: usize = MAX_KEYS - MAX_TOKENS;
 
-/// Rows before a text, as a party has them.
+/// The rows before a text, as one party has them.
 #[derive(Default)]
 pub struct Prefix {
     rows: usize,
-    /// Of every attention block, at who has the weights: its keys, a matrix of dh × rows a head, in [`QUERY`], and its
-    /// values, rows × dh a head, with [`VALUE`]'s fraction bits.
+    /// For every attention block, at the party that has the weights: the keys, one dh × rows matrix per head in
+    /// [`QUERY`], and the values, rows × dh per head with [`VALUE`]'s fraction bits.
     steps: BTreeMap<StepId, [Zeroizing<Vec<i64>>; 2]>,
 }
 
 impl Prefix {
-    /// Of so many rows, at who has no weights.
+    /// A prefix of this many rows, for the party without weights.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] above [`MAX_PREFIX`].
@@ -46,10 +46,10 @@ impl Prefix {
         })
     }
 
-    /// The tokens of a prefix that a model takes.
+    /// Tokenizes a prefix for a model.
     ///
     /// # Errors
-    /// [`ModelError::NotAGenerator`]; [`ModelError::Text`] for one that is empty, or has more tokens than the model or
+    /// [`ModelError::NotAGenerator`]; [`ModelError::Text`] if it is empty, or has more tokens than the model or
     /// [`MAX_PREFIX`] allows.
     pub fn tokens(public: &Public, text: &str) -> Result<TokenIds, ModelError> {
         let ids = public.prefix(text)?;
@@ -63,8 +63,8 @@ impl Prefix {
     /// Runs a prefix in the clear.
     ///
     /// # Errors
-    /// [`RunError::Unsupported`] for one that is too long; [`RunError::Model`] for one that does not fit the model, or
-    /// a model of shapes; [`RunError::OutOfRange`] for keys and values that the formats do not hold.
+    /// [`RunError::Unsupported`] if it is too long; [`RunError::Model`] if it does not fit the model, or the model has
+    /// shapes only; [`RunError::OutOfRange`] if the formats do not hold its keys and values.
     pub fn run(program: &Program, text: TokenIds) -> Result<Prefix, RunError> {
         let mut prefix = Prefix::of_rows(text.rows().total)?;
         let mut cache = PlainCache::default();
@@ -99,17 +99,17 @@ impl Prefix {
         Ok(prefix)
     }
 
-    /// How many there are.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The keys of an attention block; nothing at who has no weights.
+    /// The keys of an attention block; empty for the party without weights.
     pub(crate) fn keys(&self, step: StepId) -> Vec<i64> {
         self.part(step, 0)
     }
 
-    /// Its values.
+    /// The values of an attention block, likewise.
     pub(crate) fn values(&self, step: StepId) -> Vec<i64> {
         self.part(step, 1)
     }
@@ -120,7 +120,7 @@ impl Prefix {
     }
 }
 
-/// A rows × g·dh matrix as one matrix a head, transposed or not.
+/// Splits a rows × g·dh matrix into one matrix per head, transposed or not.
 fn by_heads(
     x: &Matrix<f64>,
     heads: Heads,

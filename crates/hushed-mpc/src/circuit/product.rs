@@ -1,5 +1,4 @@
-//! The products of a run: linear layers that read one matrix, side by side, with all that stands around them multiplied
-//! in.
+//! The products of a run: linear layers that read the same matrix, side by side, with adjacent factors folded in.
 
 use hushed_math::round_scaled;
 use hushed_model::{
@@ -15,10 +14,10 @@ use crate::formats::{LINEAR, WEIGHT_BITS, WEIGHT_FRAC};
 use crate::weights::ranges;
 use hushed_lower::{affine, biases};
 
-/// A product that the circuit asks for: which layers, not yet their numbers.
+/// A product that the circuit asks for: its layers, but not yet their numbers.
 #[derive(Clone)]
 pub struct Product {
-    /// Gain and offset that the operand still has to get.
+    /// Gain and offset still to be applied to the operand.
     norm: Option<Norm>,
     parts: Vec<Part>,
     /// Columns of the operand.
@@ -30,51 +29,51 @@ pub struct Product {
 /// One layer of a product.
 #[derive(Clone)]
 enum Part {
-    /// The layer with factors of its weights and of its bias.
+    /// The layer, with factors for its weights and its bias.
     Layer {
         linear: Linear,
         weights: f64,
         bias: f64,
     },
-    /// The operand itself, with its gain and offset: what a residual sum reads.
+    /// The operand itself with its gain and offset, which a residual sum reads.
     Operand,
 }
 
-/// A product ready to be run: at who has the numbers the weights and the bias in [`LINEAR`].
+/// A product ready to run: weights, and bias in [`LINEAR`], at the party that has the numbers.
 pub struct Layer {
     pub(crate) numbers: Option<(PreparedWeights, Vec<i64>)>,
 }
 
 impl Layer {
-    /// The numbers, at who has them.
+    /// The numbers, for the party that has them.
     pub(crate) fn weights(&self, id: StepId) -> Result<&(PreparedWeights, Vec<i64>), RunError> {
         Ok(here(id, &self.numbers)?)
     }
 }
 
-/// The integers of a product.
+/// A product as integers.
 pub struct Integers {
     /// `outputs` × `inputs` with [`WEIGHT_FRAC`] fraction bits, row by row.
     pub weights: Vec<i32>,
     /// `outputs`, in [`LINEAR`].
     pub bias: Vec<i64>,
-    /// The largest weight in size.
+    /// The largest absolute weight.
     pub largest: u32,
 }
 
-/// The integers so far, and what stands before every row.
+/// The integers so far, and the gain and offset to fold into every row.
 struct Rows {
     gain: Vec<f64>,
     offset: Option<Vec<f64>>,
-    /// The next weight.
+    /// The index of the next weight.
     at: usize,
-    /// What no longer is used, to be written over.
+    /// Memory no longer in use, to be overwritten.
     room: Option<PreparedWeights>,
     all: Integers,
 }
 
 impl Rows {
-    /// For all rows, once it is known that there are numbers.
+    /// Allocates all rows, once it is known that there are numbers.
     fn make_room(&mut self, outputs: usize) {
         if self.all.weights.is_empty() {
             let count = outputs * self.gain.len();
@@ -85,7 +84,7 @@ impl Rows {
         }
     }
 
-    /// Adds a row of a layer with its bias, and factors of both.
+    /// Adds a row of a layer and its bias, each with a factor.
     fn add(&mut self, row: &[f32], mut b: f64, weights: f64, bias: f64) {
         if let Some(offset) = &self.offset {
             let products = row.iter().zip(offset);
@@ -123,7 +122,7 @@ impl Product {
         }
     }
 
-    /// Query (with the factor of the scores), key and value; and the operand for the residual sum.
+    /// Query (with the factor of the scores), key and value, and the operand for the residual sum.
     pub fn attention_input(norm: Option<&Norm>, a: &Attention, residual: bool) -> Self {
         let mut parts = vec![
             scaled(&a.query, Scores::of(a.weigh).factor * a.heads.scale),
@@ -134,21 +133,20 @@ impl Product {
         Product::new(norm, a.query.inputs, parts)
     }
 
-    /// Key and value alone, where [`Product::query`] reads fewer rows.
+    /// Only key and value, where [`Product::query`] reads fewer rows.
     pub fn keys_and_values(norm: Option<&Norm>, a: &Attention) -> Self {
         let parts = vec![scaled(&a.key, 1.0), scaled(&a.value, 1.0)];
         Product::new(norm, a.key.inputs, parts)
     }
 
-    /// Query alone, with the factor of the scores.
+    /// Only the query, with the factor of the scores.
     pub fn query(norm: Option<&Norm>, a: &Attention) -> Self {
         let factor = Scores::of(a.weigh).factor * a.heads.scale;
         Product::new(norm, a.query.inputs, vec![scaled(&a.query, factor)])
     }
 
-    /// The wide layer of a feed-forward block, scaled as its activation wants its argument, or the gate so and then the
-    /// layer; and the operand for the
-    /// residual sum.
+    /// The wide layer of a feed-forward block, scaled for its activation; with a gate, the gate is scaled and the layer
+    /// follows. Then the operand for the residual sum.
     pub fn up(norm: Option<&Norm>, f: &FeedForward, residual: bool) -> Self {
         let scale = Function::of(f).scale();
         let mut parts = match &f.gate {
@@ -159,14 +157,14 @@ impl Product {
         Product::new(norm, f.up.inputs, parts)
     }
 
-    /// The one layer of a feed-forward whose activation was pruned, and the operand for the residual sum.
+    /// The single layer of a feed-forward block whose activation was pruned, and the operand for the residual sum.
     pub fn merged(norm: Option<&Norm>, w: &Linear, residual: bool) -> Self {
         let mut parts = vec![scaled(w, 1.0)];
         parts.extend(residual.then_some(Part::Operand));
         Product::new(norm, w.inputs, parts)
     }
 
-    /// The layer back, which undoes the activation's scale; a norm before it has done so.
+    /// The layer back to the model's width, which undoes the activation's scale unless a norm before it has done so.
     pub fn down(f: &FeedForward) -> Self {
         let scale = match f.sub_norm {
             Some(_) => 1.0,
@@ -185,7 +183,7 @@ impl Product {
         Product::reading(None, linear)
     }
 
-    /// A layer whose operand still has to get a norm's gain and offset.
+    /// A layer whose operand still lacks a norm's gain and offset.
     pub fn reading(norm: Option<&Norm>, linear: &Linear) -> Self {
         Product::new(norm, linear.inputs, vec![scaled(linear, 1.0)])
     }
@@ -195,7 +193,7 @@ impl Product {
         Product::new(Some(norm), norm.width, vec![Part::Operand])
     }
 
-    /// The step that gives it for this many rows.
+    /// The shape of the linear step for this many rows.
     pub(crate) fn shape(&self, rows: usize) -> LinearShape {
         LinearShape {
             shape: OltShape {
@@ -207,11 +205,11 @@ impl Product {
         }
     }
 
-    /// The integers, rounded once, when all is multiplied in; in the memory of `room`, if they fit there.
+    /// The integers, rounded once after everything is multiplied in; in the memory of `room`, if they fit.
     ///
     /// # Errors
-    /// [`ModelError::ShapesOnly`] where there are no numbers; [`ModelError::Folder`] for stored ones that cannot be
-    /// read; [`ModelError::Mismatch`].
+    /// [`ModelError::ShapesOnly`] if there are no numbers; [`ModelError::Folder`] if stored ones cannot be read;
+    /// [`ModelError::Mismatch`].
     pub fn integers(
         &self,
         id: StepId,
@@ -222,7 +220,7 @@ impl Product {
             Some(norm) => {
                 let (gain, offset) = affine(id, norm)?;
                 same(id, "gains", gain.len(), self.inputs)?;
-                // RMSNorm has none.
+                // RMSNorm has no offset.
                 let offset = Some(offset).filter(|_| norm.kind == NormKind::LayerNorm);
                 (gain, offset)
             }
@@ -268,10 +266,10 @@ impl Product {
         Ok(rows.all)
     }
 
-    /// The product as a party runs it, in the memory of `room` if it fits there.
+    /// The product as a party runs it, in the memory of `room` if it fits.
     ///
     /// # Errors
-    /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
+    /// [`RunError::OutOfRange`] for numbers that the formats cannot hold.
     pub(crate) fn layer(
         &self,
         id: StepId,
@@ -317,7 +315,7 @@ mod tests {
     const INPUTS: usize = 37;
     const OUTPUTS: usize = 11;
 
-    /// Numbers of many sizes, of which some are ties once they have the fraction bits of weights.
+    /// Numbers of many sizes, some of which are ties at the fraction bits of weights.
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
         let word = |i: usize| {
             ((i + seed) as u32)
@@ -331,7 +329,7 @@ mod tests {
         (0..count).map(number).collect()
     }
 
-    /// As it is defined: a map in f64, folded step by step, and rounded at the end.
+    /// By definition: a map in f64, folded step by step and rounded at the end.
     fn slow(product: &Product, id: StepId) -> (Vec<i32>, Vec<i64>) {
         let (mut all, mut biases) = (Vec::new(), Vec::new());
         for part in &product.parts {

@@ -1,4 +1,4 @@
-//! How scores come to the function that weighs them: by the factor in the queries, in which format, with what addend
+//! How scores are passed to the function that weighs them: the factor in the queries, the format, and what is added
 //! where they are masked.
 
 use hushed_model::Weigh;
@@ -8,19 +8,19 @@ use hushed_twopc::func::softmax::SCORES;
 
 use crate::formats::{MASKED, QUERY};
 
-/// Bits by which queries of a sigmoid are larger than its argument: then they have about the size of those of a
-/// softmax, and their rounding does no more.
+/// Bits by which a sigmoid's queries are scaled above its argument: they are then about as large as a softmax's, and
+/// their rounding does no more harm.
 pub(crate) const LARGER: u32 = 4;
 
-/// How scores come to the function that weighs them.
+/// How scores are passed to the function that weighs them.
 pub(crate) struct Scores {
-    /// What queries are multiplied by, beside what the model multiplies scores by.
+    /// The factor of the queries, besides the model's own scale of the scores.
     pub factor: f64,
     /// The function's argument.
     pub format: Format,
-    /// Bits that a product of queries and keys has too many for it.
+    /// Excess bits of a product of queries and keys over this format.
     pub shift: u32,
-    /// Added to a score that is masked.
+    /// Added to a masked score.
     masked: f64,
 }
 

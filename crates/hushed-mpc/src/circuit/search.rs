@@ -1,9 +1,9 @@
-//! A private search: a query's embedding stays shared, its products with the server's documents too, and the client
-//! learns which documents are nearest, in order, and how near they are only where the operator allows it.
+//! A private search. A query's embedding stays shared, as do its products with the server's documents. The client
+//! learns which documents are nearest, in order, and their scores only if the operator allows it.
 //!
-//! Query and documents are vectors of length one, so a product is a cosine, and its order and its value need no further
-//! scale. The places of the nearest are opened one after another (`circuit/top.rs`); the server sees the same messages
-//! whichever they are. Scores are the cosines of these alone, rounded exactly.
+//! Query and documents are vectors of length one, so a product is a cosine and needs no further scaling. The indices of
+//! the nearest are opened one after another (`circuit/top.rs`); the server sees the same messages whichever they are.
+//! Scores are the cosines of these documents only, rounded exactly.
 
 use hushed_model::{Program, StepId};
 use hushed_net::Party;
@@ -17,39 +17,39 @@ use crate::index::{Index, RecordText};
 use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
 
-/// Records that are fetched at once.
+/// Records fetched at once.
 const TOGETHER: usize = 8;
 
-/// A document that was found. No `Debug`: it is private.
+/// A document found. No `Debug`: it is private.
 #[derive(Clone, PartialEq)]
 pub struct Hit {
-    /// Its place in the index, from 0.
+    /// Its index, from 0.
     pub place: u32,
-    /// Its record, where records were asked for.
+    /// Its record, if records were asked for.
     pub record: Option<String>,
-    /// Its cosine to the query, a multiple of 2^−12, where scores were asked for.
+    /// Its cosine to the query, a multiple of 2^−12, if scores were asked for.
     pub score: Option<f64>,
 }
 
-/// What a search asks of an index, beside the query; the server knows it.
+/// What a search asks of an index besides the query; the server knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Documents, from 1 to as many as there are.
+    /// The number of documents, from 1 to as many as there are.
     pub top: usize,
-    /// Their records as well.
+    /// Whether to fetch their records.
     pub records: bool,
-    /// Their scores as well.
+    /// Whether to open their scores.
     pub scores: bool,
 }
 
 impl Wanted {
-    /// What it counts as against a client's limit of texts: every place that is opened, every record and every score.
+    /// What it counts against a client's limit of texts: every opened index, every record and every score.
     pub fn charge(&self) -> usize {
         self.top * (1 + usize::from(self.records) + usize::from(self.scores))
     }
 }
 
-/// The documents nearest to one text, the nearest first, at the client; of equal ones any may come first.
+/// Returns to the client the documents nearest to one text, nearest first; ties come in any order.
 ///
 /// # Errors
 /// As [`run`](crate::run); [`RunError::Unsupported`] for several texts, an index of another width, or more documents
@@ -117,7 +117,7 @@ pub fn search<S: Shares>(
     Ok(places.map(|places| places.into_iter().map(hit).collect()))
 }
 
-/// The records at these places, opened to the client.
+/// Opens the records at these places to the client.
 fn records<S: Shares>(
     on: &mut S,
     places: Option<&[u32]>,

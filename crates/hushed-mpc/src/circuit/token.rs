@@ -1,13 +1,13 @@
-//! The next token of a text: a pass over its new rows, then the place of the largest logit, which alone is opened.
+//! The next token of a text: a pass over its new rows, then the index of the largest logit, which alone is opened.
 //!
-//! Or one after each of its new rows, of which the client has guessed all but the first (*drafts*; Leviathan et al.,
-//! ICML 2023): those that equal what is opened for the row before them are tokens of the text, as is what is opened for
-//! the last of these, and the parties [drop](Cache::keep) the rows of the others.
+//! Or one token after each new row, where the client has guessed all rows but the first (*drafts*; Leviathan et al.,
+//! ICML 2023). Drafts that equal the token opened for the row before them become tokens of the text, as does the token
+//! opened for the last of these; the parties [drop](Cache::keep) the remaining rows.
 //!
-//! No logit is opened. A token is drawn at temperature T by adding T times Gumbel noise to every logit before the
-//! largest is looked for, which draws exactly from softmax(logits/T) (Gumbel 1954; Maddison et al. 2014): the server
-//! adds it to its own share, so nothing more is sent, and the client never knows it. See [`Sampler`](crate::Sampler).
-//! The client adds its biases to its own share in the same way. See [`Penalties`](crate::Penalties).
+//! No logit is opened. To draw a token at temperature T, T times Gumbel noise is added to every logit before the
+//! argmax, which draws exactly from softmax(logits/T) (Gumbel 1954; Maddison et al. 2014). The server adds it to its
+//! own share, so nothing more is sent and the client never learns it: see [`Sampler`](crate::Sampler). The client adds
+//! its biases to its own share in the same way: see [`Penalties`](crate::Penalties).
 
 use hushed_model::{Block, Program};
 use hushed_net::Party;
@@ -22,18 +22,18 @@ use crate::sample::Draw;
 use crate::shares::{Local, Shares};
 use crate::{Input, RunError};
 
-/// What the parties add to their shares of the logits. Each has its own alone.
+/// What the parties add to their shares of the logits. Each knows only its own part.
 #[derive(Clone, Copy, Default)]
 pub struct Adds<'a> {
-    /// The server's noise; where every row gives a token, the draw is that of the first.
+    /// The server's noise; if every row gives a token, the draw is that of the first row.
     pub draw: Option<&'a Draw<'a>>,
-    /// The client's biases and penalties, with the tokens of the answer up to the last row, drafts included: the row
-    /// before it has one less, and so on.
+    /// The client's biases and penalties, with the answer's tokens up to the last row, including drafts: each row
+    /// before it has one token less.
     pub penalties: Option<(&'a Penalties, &'a [u32])>,
 }
 
-/// Runs the next rows of a text and opens the token that follows the last of them, to the client. `draw`: what the
-/// server adds to the logits; without it the likeliest token is taken. Of equal logits any may be.
+/// Runs the next rows of a text and opens the token that follows the last of them to the client. `draw` is what the
+/// server adds to the logits; without it the likeliest token is taken. Among equal logits any may win.
 ///
 /// # Errors
 /// As [`run_next`](crate::run_next); [`RunError::Unsupported`] for a model that gives no logits.
@@ -49,11 +49,11 @@ pub fn next_token<S: Shares>(
     Ok(tokens.and_then(|tokens| tokens.first().copied()))
 }
 
-/// As [`next_token`], with the `top` likeliest tokens, from the likeliest; with a draw as many without repetition, in
-/// the order in which they would be drawn (Kool et al. 2019). What the parties add counts in this order.
+/// As [`next_token`], with the `top` likeliest tokens, likeliest first; with a draw, as many without repetition, in the
+/// order in which they would be drawn (Kool et al. 2019). The order includes what the parties add.
 ///
 /// # Errors
-/// As [`next_token`]; [`RunError::Unsupported`] for none, or more than there are.
+/// As [`next_token`]; [`RunError::Unsupported`] for no token, or more than there are.
 pub fn next_tokens<S: Shares>(
     on: &mut S,
     program: &Program,
@@ -67,7 +67,7 @@ pub fn next_tokens<S: Shares>(
     Ok(tokens.and_then(|rows| rows.into_iter().next()))
 }
 
-/// As [`next_tokens`], with the tokens that follow each of the new rows, none of which is padding.
+/// As [`next_tokens`], for each of the new rows, none of which may be padding.
 ///
 /// # Errors
 /// As [`next_tokens`]; [`RunError::WrongInput`] for padding.
@@ -98,13 +98,13 @@ fn logits<S: Shares>(
     run_rows(on, program, cache, input, |_, _| ())
 }
 
-/// Whether a program ends in a number a token of its vocabulary.
+/// Whether a program ends in one number per token of its vocabulary.
 pub(crate) fn predicts_tokens(program: &Program) -> bool {
     let last = program.steps().last().map(|step| &step.block);
     matches!(last, Some(Block::Vocabulary(_)))
 }
 
-/// The places of the `top` largest logits of each row, opened to the client.
+/// Opens the indices of the `top` largest logits of each row to the client.
 pub(crate) fn open_largest<S: Shares>(
     on: &mut S,
     logits: &Acts<S::Share>,
@@ -142,7 +142,7 @@ pub(crate) fn open_largest<S: Shares>(
         }
         None => x,
     };
-    // Numbers of columns go with the logits, in their ring.
+    // Column indices are compared along with the logits, in the same ring.
     if top == 1 && columns as u64 <= LOGIT.ring.mask() {
         let places = open_largest_alone(on, &x, (rows, columns), "largest")?;
         return Ok(places.map(|places| places.into_iter().map(|place| vec![place]).collect()));

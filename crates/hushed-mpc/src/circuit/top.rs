@@ -1,11 +1,11 @@
-//! The places of the largest numbers of shared rows, opened to the client one after another.
+//! Opens the indices of the largest numbers of shared rows to the client, one after another.
 //!
-//! The largest is found by a tournament ([`Shares::tournament`]) and its place opened to the client. The second is
-//! among those that the largest has met there: one a level, at places that follow from its own, so that the client
-//! alone knows them ([`Shares::pick`]). The third is among these and those that the second had met before, and so on. A
-//! place costs the picking and a comparison of few numbers, instead of another tournament. The client picks as many
-//! every time, and lowers its share of what must not win: what has been found, and what it picked where there was
-//! nothing to pick. The server sees the same messages whichever won.
+//! The largest is found by a tournament ([`Shares::tournament`]) and its index opened to the client. The second is
+//! among those that lost to the largest: one per level, at places that follow from its index, so only the client knows
+//! them ([`Shares::pick`]). The third is among these and those that lost to the second earlier, and so on. Each further
+//! index costs a pick and a comparison of few numbers instead of another tournament. The client always picks the same
+//! number, and lowers its share of what must not win: numbers already found, and picks made where there was nothing to
+//! pick. The server sees the same messages whichever won.
 
 use hushed_model::StepId;
 use hushed_net::Party;
@@ -14,19 +14,19 @@ use hushed_twopc::share::Ring;
 use crate::RunError;
 use crate::shares::{Local, Shares};
 
-/// What has been found of shared rows, from the largest.
+/// The numbers found in shared rows, largest first.
 pub(crate) struct Top<T> {
-    /// The places of each row, at the client.
+    /// The indices for each row, at the client.
     pub places: Option<Vec<Vec<u32>>>,
-    /// The numbers there, still shared: for each rank one a row.
+    /// The numbers there, still shared: for each rank, one per row.
     pub values: Vec<T>,
-    /// A place was opened that no column has, or that cannot come next; 0 stands for it. The run goes on to its last
-    /// message and ends with this, so that its time shows less to a server that provoked it.
+    /// An opened index that no column has, or that cannot come next; 0 stands for it. The run goes on to its last
+    /// message and then ends with this error, so that its timing tells less to a server that provoked it.
     pub fault: Option<RunError>,
 }
 
-/// The place of the largest number of each row, as [`open_top`] with one gives it, in fewer messages and some more
-/// bytes: its last numbers are compared all at once, and nothing is kept for a second.
+/// The index of the largest number of each row, as from [`open_top`] with `top` 1, in fewer messages and slightly more
+/// bytes: the last numbers are compared all at once, and nothing is kept for a second.
 pub(crate) fn open_largest_alone<S: Shares>(
     on: &mut S,
     x: &S::Share,
@@ -47,7 +47,7 @@ pub(crate) fn open_largest_alone<S: Shares>(
         .transpose()
 }
 
-/// The column that was opened, if there is such a one.
+/// The opened column, if it exists.
 fn column(place: u64, columns: usize) -> Option<u32> {
     let column = u32::try_from(place).ok();
     column.filter(|&column| (column as usize) < columns)
@@ -57,13 +57,13 @@ fn no_such(place: u64, places: usize) -> RunError {
     RunError::NoSuchPlace { place, places }
 }
 
-/// The ring in which places of so many columns are opened.
+/// The ring in which indices of this many columns are opened.
 fn ring_of_places(columns: usize) -> Ring {
     Ring::new((usize::BITS - columns.saturating_sub(1).leading_zeros()).max(1))
 }
 
-/// The `top` largest numbers of each row, their places opened to the client; of equal ones any may come first. `top` is
-/// at most `columns`, and numbers of a row differ by less than 2^(ℓ−1) − 1. `site` names each place in costs.
+/// Finds the `top` largest numbers of each row and opens their indices to the client; ties come in any order. `top` is
+/// at most `columns`, and numbers of a row differ by less than 2^(ℓ−1) − 1. `site` names each step in costs.
 pub(crate) fn open_top<S: Shares>(
     on: &mut S,
     x: &S::Share,
@@ -105,13 +105,13 @@ pub(crate) fn open_top<S: Shares>(
     })
 }
 
-/// The numbers among which the next largest of each row is, rows × `width`, with their columns.
+/// The candidates for the next largest of each row, rows × `width`, with their columns.
 struct Pool<T> {
     values: T,
     columns: T,
     width: usize,
     /// What can be picked: the values of every level but the last, then the columns of every level but the first and
-    /// the last. Each level has a vector a row, of the `lengths`.
+    /// the last. Each level has one vector per row, with lengths in `lengths`.
     levels: T,
     lengths: Vec<usize>,
 }
@@ -133,7 +133,7 @@ impl<T: Local> Pool<T> {
             parts.push(values);
             of_places.push(columns);
         }
-        // A number's column in the first level is where it is.
+        // In the first level a number's column is its position.
         parts.extend(of_places.into_iter().skip(1));
         let lengths = |part: &T| std::iter::repeat_n(part.elements() / rows.max(1), rows);
         Ok(Pool {
@@ -145,7 +145,7 @@ impl<T: Local> Pool<T> {
         })
     }
 
-    /// With those that the last ones found have met.
+    /// Adds the numbers that lost to the last ones found.
     fn next<S: Shares<Share = T>>(
         on: &mut S,
         last: Pool<T>,
@@ -179,20 +179,20 @@ impl<T: Local> Pool<T> {
     }
 }
 
-/// What the client knows of the tournament of each row. Where others know nothing, it stays as it began.
+/// What the client knows of each row's tournament. A party that knows nothing keeps the initial state.
 struct Trees {
     rows: usize,
-    /// Of the levels, from all columns to 1.
+    /// The widths of the levels, from all columns down to 1.
     widths: Vec<usize>,
-    /// What is added to a number that must not win: it is the largest at most, so that this takes it below all others,
-    /// as far as the ring can tell from a number above.
+    /// Added to a number that must not win: as it is at most the largest, this takes it below all others, by as much as
+    /// the ring can still tell from a number above.
     below: i64,
-    /// For each row what each number of its pool stands for: level and number of a node below which nothing has been
-    /// found; none for one that must not win.
+    /// For each row, the node (level and number) of each number of its pool, below which nothing has been found; `None`
+    /// for a number that must not win.
     nodes: Vec<Vec<Option<(usize, usize)>>>,
-    /// For each row what is added to its next pool.
+    /// For each row, what is added to its next pool.
     lowered: Vec<Vec<i64>>,
-    /// For each row the numbers of the nodes that are picked next, one a level.
+    /// For each row, the nodes that are picked next, one per level.
     next: Vec<Vec<usize>>,
 }
 
@@ -210,16 +210,16 @@ impl Trees {
         }
     }
 
-    /// Levels with matches.
+    /// The number of levels with matches.
     fn depth(&self) -> usize {
         self.widths.len() - 1
     }
 
-    /// A place that has been opened of a row, if it can be the next: then what it has met is next to be picked.
+    /// Records an opened index of a row, if it can come next, and prepares to pick the numbers that lost to it.
     fn known_place(&mut self, row: usize, place: u64) -> Result<u32, RunError> {
         let columns = self.widths.first().copied().unwrap_or(0);
         let known = column(place, columns);
-        // The node of this column in every level.
+        // This column's node in every level.
         let mut node = known.unwrap_or(0) as usize;
         let mut path = Vec::with_capacity(self.widths.len());
         for width in &self.widths {
@@ -246,7 +246,7 @@ impl Trees {
                 n if n < width / 2 * 2 => Some(n - width / 2),
                 _ => None,
             };
-            // Where it has met nobody, or somebody larger, its own node, which is not below any that is left.
+            // If it met nobody, or a larger number: its own node, which is not below any that is left.
             self.next[row].push(met.unwrap_or(path[level]));
             lowered.push(met.map_or(self.below, |_| 0));
             nodes.push(met.map(|n| (level, n)));
@@ -258,12 +258,12 @@ impl Trees {
         }
     }
 
-    /// The nodes that are picked next of a level, one a row.
+    /// The nodes of a level that are picked next, one per row.
     fn of_level(&self, level: usize) -> Vec<i64> {
         self.next.iter().map(|nodes| nodes[level] as i64).collect()
     }
 
-    /// The nodes that are picked next, level by level, and again those of all levels but the first, for their columns.
+    /// The nodes that are picked next, level by level, then again those of all levels but the first, for their columns.
     fn picked(&self) -> Vec<i64> {
         let levels = (0..self.depth()).chain(1..self.depth());
         levels.flat_map(|level| self.of_level(level)).collect()
@@ -279,7 +279,7 @@ mod tests {
     use crate::formats::{COSINE, LOGIT};
     use crate::testing::run_pair;
 
-    /// All places of rows by falling numbers, as far apart as the rings take, equal ones included: each comes once.
+    /// All indices by descending numbers, as far apart as the rings allow, some of them equal: each comes once.
     #[test]
     fn places_come_in_the_order_of_their_numbers() {
         let mut rng = SecretRng::insecure_from_seed(11);
@@ -298,7 +298,7 @@ mod tests {
             };
             let (client, server) = run_pair(|party| top(party, &x0), |party| top(party, &x1));
             assert!(server.places.is_none());
-            // The numbers are those at the places.
+            // The values are those at the indices.
             let values = client.values.iter().zip(&server.values);
             let values: Vec<Vec<i64>> = values.map(|(a, b)| reveal_signed(a, b)).collect();
             for (r, (row, places)) in x.chunks(columns).zip(client.places.unwrap()).enumerate() {

@@ -1,7 +1,7 @@
-//! From scores to weights: softmax without its division, or a sigmoid of every score by itself.
+//! From scores to weights: softmax without its division, or a sigmoid of each score.
 //!
-//! Only what the mask lets a row see is weighed; which keys are padding the client alone knows. The bias of a sigmoid
-//! is public, and one party adds it.
+//! Only the scores that the mask lets a row see are weighed; only the client knows which keys are padding. The bias of
+//! a sigmoid is public, and one party adds it.
 
 use hushed_model::{Attention, Mask, Queries, Weigh};
 use hushed_net::Party;
@@ -14,8 +14,8 @@ use crate::circuit::input::Padding;
 use crate::circuit::scores::Scores;
 use crate::shares::{Local, Shares};
 
-/// Weights of scores. Keys that the mask hides get none, and take no part; nor get any, with `padding`, those that the
-/// client knows to be such: it adds [`Scores::masked`] to them.
+/// The weights of scores. Keys hidden by the mask are left out and get no weight. With `padding`, keys that the client
+/// knows to be padding get none either: it adds [`Scores::masked`] to their scores.
 pub fn weigh<S: Shares>(
     on: &mut S,
     scores: &[S::Share],
@@ -29,7 +29,7 @@ pub fn weigh<S: Shares>(
         let public = past.prefix().rows();
         let (m, n) = (asking.rows, public + past.before(&group).rows);
         let matrices = group.texts.len() * heads.count;
-        // One row is the last, or under no mask.
+        // A single row is the last one, or there is no mask.
         let seen = Seen {
             rows: m,
             keys: n,
@@ -66,11 +66,11 @@ pub fn weigh<S: Shares>(
     scores.iter().zip(rows.groups()).map(weights).collect()
 }
 
-/// The keys that rows see by the mask, which is public.
+/// The keys that rows see through the mask, which is public.
 struct Seen {
     rows: usize,
     keys: usize,
-    /// Row i of m sees the first n − m + i + 1 of n keys; else all.
+    /// Row i of m sees the first n − m + i + 1 of n keys; otherwise all.
     causal: bool,
 }
 
@@ -81,14 +81,14 @@ impl Seen {
         (0..self.rows).map(|row| self.keys - hidden(row)).collect()
     }
 
-    /// The places of these keys in so many matrices of rows × keys.
+    /// The places of these keys in this many matrices of rows × keys.
     fn places(&self, matrices: usize) -> impl Iterator<Item = usize> {
         let widths = self.widths().repeat(matrices);
         let (rows, keys) = (widths.into_iter().enumerate(), self.keys);
         rows.flat_map(move |(row, width)| row * keys..row * keys + width)
     }
 
-    /// What is at these places.
+    /// Gathers the elements at these places.
     fn of<S: Local>(&self, x: &S, matrices: usize) -> S {
         let count = matrices * self.widths().iter().sum::<usize>();
         match self.causal {
@@ -97,7 +97,7 @@ impl Seen {
         }
     }
 
-    /// Whole matrices again, with zeros elsewhere.
+    /// Restores whole matrices, with zeros elsewhere.
     fn spread<S: Shares>(&self, on: &S, x: S::Share, matrices: usize) -> S::Share {
         if !self.causal {
             return x;
@@ -116,8 +116,8 @@ impl Seen {
     }
 }
 
-/// For each text of a group `masked` at the keys that are padding to a row, 0 elsewhere. Which are is the client's
-/// secret: it adds these to its own share.
+/// For each text of a group, `masked` at the keys that are padding to a row, 0 elsewhere. Which keys these are is the
+/// client's secret: it adds these numbers to its own share.
 fn masked<S: Local>(
     past: &Past<S>,
     group: &Group,
@@ -133,8 +133,8 @@ fn masked<S: Local>(
                 true => key >= before + real,
                 false => in_front.contains(&key),
             };
-            // A row of padding in front of the text sees itself, as a first token does: with nothing to see it would
-            // get values that no calibration has measured.
+            // A row of padding in front of the text sees itself, as a first token does: with nothing to see, its values
+            // would be ones that no calibration has measured.
             let own = !behind && key == before + row && in_front.contains(&key);
             (padding || past.is_padding(key)) && !own
         };

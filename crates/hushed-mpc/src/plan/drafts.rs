@@ -1,4 +1,4 @@
-//! What drafts cost, and how often they must be right to pay.
+//! What drafts cost, and how often they must be right to pay off.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::folder::public_of;
 use super::{Before, Plan, PlanError, Request};
 
-/// Networks by their names: none, the two of the BumbleBee paper, and a way across a country.
+/// Networks by name: none, the two of the BumbleBee paper, and a cross-country link.
 pub const NETWORKS: [(&str, Shape); 4] = [
     (
         "loopback",
@@ -30,23 +30,23 @@ pub const NETWORKS: [(&str, Shape); 4] = [
     ),
 ];
 
-/// A pass that verifies drafts beside one that gives a token, both after the same rows.
+/// A pass that verifies drafts next to one that gives a token, both after the same rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Drafts {
-    /// Of one row.
+    /// The pass of one row.
     pub one: Plan,
-    /// Of one row and a row a draft.
+    /// The pass of one row plus one row per draft.
     pub all: Plan,
-    /// Products that are made ahead of rows, where they are, and of how many.
+    /// Products made ahead of the rows, if any, and for how many.
     #[serde(skip)]
     made: Option<(Plan, usize)>,
 }
 
 impl Drafts {
-    /// Of a folder's model, for the first later token. Reads the folder's public files.
+    /// For a folder's model, at the first later token. Reads the folder's public files.
     ///
     /// # Errors
-    /// [`PlanError::NotGenerated`] for a model that has no later passes; else as [`Plan::of_folder`].
+    /// [`PlanError::NotGenerated`] for a model without later passes; otherwise as [`Plan::of_folder`].
     pub fn of_folder(folder: &Path, request: &Request) -> Result<Drafts, PlanError> {
         let public = public_of(folder)?;
         if public.task() != Task::Generate {
@@ -80,16 +80,16 @@ impl Drafts {
         })
     }
 
-    /// Drafts of the pass.
+    /// The drafts of the pass.
     pub fn drafts(&self) -> usize {
         self.all.tokens.iter().sum::<usize>() - 1
     }
 
-    /// The share of right drafts, each as likely as any other, from which passes with drafts take less time for a token
-    /// than passes of one row; `None` if they never do. Times are those of one core a party and of the network, one
-    /// after the other, and of what is made ahead of the rows.
+    /// The share of right drafts, each equally likely, above which passes with drafts take less time per token than
+    /// passes of one row; `None` if they never do. Times are those of one core per party plus the network, one after
+    /// the other, and include what is made ahead of the rows.
     ///
-    /// Of n drafts that are right with probability p, a pass gives 1 + p + p² + … + pⁿ tokens.
+    /// With n drafts, each right with probability p, a pass gives 1 + p + p² + … + pⁿ tokens.
     pub fn pays_from(&self, network: &Shape) -> Option<f64> {
         let time = |plan: &Plan, rows: usize| {
             let made = self.made.as_ref();
@@ -101,14 +101,14 @@ impl Drafts {
     }
 }
 
-/// The time of a pass on a network.
+/// The time of a pass over a network.
 fn seconds(plan: &Plan, network: &Shape) -> f64 {
     let bytes = plan.bytes_up + plan.bytes_down + plan.ot_bytes;
     let waits = plan.rounds as f64 * network.one_way.as_secs_f64();
     plan.seconds + network.transmission(bytes).as_secs_f64() + waits
 }
 
-/// The p from which 1 + p + … + p^drafts reaches `tokens`.
+/// The p at which 1 + p + … + p^drafts reaches `tokens`.
 fn share(drafts: usize, tokens: f64) -> Option<f64> {
     let given = |p: f64| (0..drafts).fold(1.0, |sum, _| sum * p + 1.0);
     if given(1.0) <= tokens {

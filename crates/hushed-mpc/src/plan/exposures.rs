@@ -10,18 +10,18 @@ use crate::{Answers, Terms, Wanted};
 pub(super) enum Opened {
     /// Embeddings.
     Embeddings,
-    /// What is nearest to an embedding.
+    /// The documents nearest to an embedding.
     Nearest(Wanted),
-    /// Of a text's or image's classes.
+    /// The classes of a text or image.
     Classes {
-        /// What of them.
+        /// What is opened of them.
         answers: Answers,
-        /// How many there are.
+        /// The number of classes.
         classes: usize,
     },
-    /// Of a text's next tokens.
+    /// The next tokens of a text.
     Tokens {
-        /// What of them.
+        /// What is opened of them.
         answers: Answers,
         /// Whether a pass verifies drafts.
         drafts: bool,
@@ -32,7 +32,7 @@ pub(super) enum Opened {
     Nothing,
 }
 
-/// The list, for texts of these numbers of rows, or products made ahead for as many passes.
+/// The exposures, for texts with these numbers of rows, or for products made ahead for as many passes.
 pub(super) fn exposures(
     program: &Program,
     tokens: &[usize],
@@ -113,7 +113,7 @@ fn passes(opened: Opened, images: bool) -> &'static str {
     }
 }
 
-/// What the client gets, of so many texts or images.
+/// What the client gets for this many texts or images.
 fn answer(opened: Opened, texts: usize, images: bool) -> String {
     let input = if images { "image" } else { "text" };
     let (of, each, answers, numbers) = match opened {
@@ -150,7 +150,7 @@ fn answer(opened: Opened, texts: usize, images: bool) -> String {
     }
 }
 
-/// What the client gets of a search.
+/// What the client gets from a search.
 fn nearest(wanted: Wanted) -> String {
     format!(
         "the places of the {} documents nearest to its text, in order{}; {}",
@@ -184,7 +184,7 @@ fn public_part(terms: Terms, images: bool) -> &'static str {
     }
 }
 
-/// What the server sees of products that are made ahead.
+/// What the server sees of products made ahead.
 fn products(passes: &[usize], terms: Terms) -> String {
     format!(
         "for how many passes products are made ahead ({}), whether of padded texts ({}) and with the public table ({}), and when; nothing of any text, which need not exist yet",
@@ -194,7 +194,7 @@ fn products(passes: &[usize], terms: Terms) -> String {
     )
 }
 
-/// What the client sees of a public prefix of so many rows.
+/// What the client sees of a public prefix of this many rows.
 fn prefix(rows: usize) -> String {
     format!(
         "the number of tokens of the server's public prefix ({rows}) and its SHA-256, to check a file of it by; nothing of its keys and values"

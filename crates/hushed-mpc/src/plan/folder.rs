@@ -1,4 +1,4 @@
-//! The plans of a folder's model: what `hushed plan` prints.
+//! The plans for a folder's model, as printed by `hushed plan`.
 
 use std::path::Path;
 
@@ -8,29 +8,29 @@ use super::{Before, Memory, Plan};
 use crate::formats::MAX_TOKENS;
 use crate::{Answers, Prefix, RunError, Terms};
 
-/// The fewest tokens of a text between special ones: these two and one of its own.
+/// The fewest tokens of a text with special ones: those two and one of its own.
 const FEWEST: usize = 3;
 
-/// What a folder's plan is asked for.
+/// The request for a folder's plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Tokens of each text of a pass, the two special ones counted; none for a model of images.
+    /// The tokens of each text of a pass, including the two special ones; empty for an image model.
     pub tokens: Vec<usize>,
-    /// Images of a pass; 0 for a model of texts.
+    /// The images of a pass; 0 for a text model.
     pub images: usize,
-    /// Texts are padded to a multiple of this many tokens, at least 1, or to the longest that the model takes.
+    /// Texts are padded to a multiple of this many tokens, at least 1, or to the model's longest.
     pub bucket: Option<usize>,
     /// The table of token vectors is public.
     pub public_table: bool,
-    /// Tokens that a model of text adds, at least 1; with other models 1.
+    /// The tokens that a generating model adds, at least 1; 1 for other models.
     pub max_tokens: usize,
-    /// Passes of later tokens for which products are made ahead, together; 0 for none.
+    /// The number of passes for later tokens for which products are made ahead together; 0 for none.
     pub ahead: usize,
-    /// Drafts of a later pass; 0 for none.
+    /// The drafts of a later pass; 0 for none.
     pub draft: usize,
     /// What the operator opens of a row of logits.
     pub answers: Answers,
-    /// A public text before the prompt of a model of text.
+    /// A public text before the prompt of a generating model.
     pub prefix: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Request {
         }
     }
 
-    /// The rows of each text, and those of a public prefix, of a model of text that takes them.
+    /// The rows of each text and of a public prefix, if the model takes them.
     pub(super) fn rows(&self, public: &Public) -> Result<(Vec<usize>, usize), PlanError> {
         if self.images > 0 {
             return Err(PlanError::Texts);
@@ -87,10 +87,10 @@ impl Request {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The folder.
+    /// The model folder is faulty.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A length that the model does not take.
+    /// The model does not take a text of this length.
     #[error(
         "a text has {given} tokens, and this model takes {least} to {limit}, special ones and those of an answer counted"
     )]
@@ -102,45 +102,45 @@ pub enum PlanError {
         /// The model's limit.
         limit: usize,
     },
-    /// No text, a bucket or an answer of no tokens.
+    /// No text, or a bucket or answer of no tokens.
     #[error(
         "a plan is for at least one text, one token of answer and, where there is one, a bucket of at least 1"
     )]
     Nothing,
-    /// An answer of several tokens, or products ahead of them, from a model that gives none.
+    /// An answer of several tokens, or products made ahead for them, from a model that generates none.
     #[error("only models that generate text add tokens to it")]
     NotGenerated,
-    /// Texts for a model of images.
+    /// Texts for an image model.
     #[error("the model takes images, all of one size: give their number (--images) and no tokens")]
     Images,
-    /// Images for a model of texts.
+    /// Images for a text model.
     #[error("the model takes texts: give their numbers of tokens (--tokens) and no images")]
     Texts,
-    /// Padding or a table of images.
+    /// Padding or a public table for images.
     #[error("images are not padded, and have no table of token vectors")]
     NoTerms,
-    /// A public prefix for a model that generates nothing.
+    /// A public prefix for a model that does not generate.
     #[error("only models that generate text take a public prefix")]
     NoPrefix,
-    /// Something to open that the model does not have.
+    /// The model does not have what is to be opened.
     #[error(
-        "the model has nothing to open for {0}: logits are of classifiers, top:K of classifiers and of models that generate, with K at most their classes or tokens"
+        "the model cannot open {0}: logits needs a classifier, top:K a classifier or a generator with at least K classes or tokens"
     )]
     OtherAnswers(Answers),
     /// Several texts to continue.
     #[error("one text is continued at a time: give one number of tokens")]
     OneText,
-    /// A step without a protocol.
+    /// A step has no protocol.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
 impl Plan {
-    /// The plan of one pass over texts of these lengths, and with a model of text one of each token. Reads the folder's
+    /// The plan of one pass over texts of these lengths; for a generating model, one plan per token. Reads the folder's
     /// public files, not its weights.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError`] if there is no plan.
     pub fn of_folder(folder: &Path, request: &Request) -> Result<Vec<Plan>, PlanError> {
         let public = public_of(folder)?;
         if public.images.is_some() {
@@ -171,7 +171,7 @@ impl Plan {
     /// [`Plan::ahead`] of a folder's model. Reads the folder's public files.
     ///
     /// # Errors
-    /// [`PlanError::NotGenerated`] for a model that has no later passes.
+    /// [`PlanError::NotGenerated`] for a model without later passes.
     pub fn ahead_of_folder(folder: &Path, request: &Request) -> Result<Plan, PlanError> {
         let public = public_of(folder)?;
         match public.task() {
@@ -183,7 +183,7 @@ impl Plan {
         }
     }
 
-    /// The plan of a pass over images, which all have the same rows.
+    /// The plan of a pass over images, which all have the same number of rows.
     fn of_images(public: &Public, request: &Request) -> Result<Vec<Plan>, PlanError> {
         if !request.tokens.is_empty() || request.images == 0 {
             return Err(PlanError::Images);
@@ -207,12 +207,12 @@ impl Plan {
 }
 
 impl Memory {
-    /// What a server of a folder's model needs that takes texts as long as the model allows, passes of `pass` rows, and
-    /// as a request says the public prefix, drafts of a pass, and sets of products made ahead. Reads the folder's
+    /// The memory of a server of a folder's model that takes texts as long as the model allows and passes of `pass`
+    /// rows, with the request's public prefix, drafts per pass, and sets of products made ahead. Reads the folder's
     /// public files.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError`] if there is no plan.
     pub fn of_folder(folder: &Path, request: &Request, pass: usize) -> Result<Memory, PlanError> {
         let public = public_of(folder)?;
         let prefix = match &request.prefix {
@@ -234,7 +234,7 @@ pub(super) fn public_of(folder: &Path) -> Result<Public, ModelError> {
     })?)
 }
 
-/// That a model has this to open.
+/// Checks that a model has this to open.
 fn opens(public: &Public, answers: Answers) -> Result<(), PlanError> {
     let logits = Model::shapes_only(public).body.outputs();
     match answers.suits(public.task(), logits) {

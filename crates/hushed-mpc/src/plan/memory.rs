@@ -1,7 +1,6 @@
 //! How much memory the two parties of a run take.
 //!
-//! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its
-//! peak).
+//! Not a bound, but an estimate from the allocations that matter, with measured constants (peak resident memory).
 
 use hushed_model::{Block, Embedding, Mask, Program};
 use hushed_twopc::he::{LinearShape, OltShape};
@@ -9,39 +8,39 @@ use serde::Serialize;
 
 use crate::Entry;
 
-// Fitted to the peaks of MiniLM's two processes at 3, 16, 64 and 128 tokens: the client within 9 % there, the server
-// within 16 %. At 16 tokens it takes more than at 64, which nothing here says.
+// Fitted to the peaks of MiniLM's two processes at 3, 16, 64 and 128 tokens: there the client is within 9 %, the server
+// within 16 %. At 16 tokens the server takes more than at 64, which this estimate does not reproduce.
 
-/// The client's program, tokenizer, keys of both sides, state of the OT extensions.
+/// The client's program, tokenizer, both sides' keys and state of the OT extensions.
 const CLIENT: u64 = 52_000_000;
-/// The server's program, tokenizer, allocator.
+/// The server's program, tokenizer and allocator.
 const SERVER: u64 = 36_000_000;
-/// Keys of both sides and state of the OT extensions of a session, and buffers that wait for their next use.
+/// A session's keys of both sides, state of the OT extensions, and buffers kept for reuse.
 const SESSION: u64 = 60_000_000;
-/// Bytes alive at once for each correlated OT of the largest step.
+/// Bytes alive at once per correlated OT of the largest step.
 const CLIENT_COT: f64 = 5.7;
-/// As above, with the tables that the server offers.
+/// The same, with the tables that the server offers.
 const SERVER_COT: f64 = 12.0;
 
-/// Bytes that the parties of a run hold at their peaks.
+/// The peak memory of a run's parties, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// The client's process.
     pub client: u64,
-    /// The server's process without sessions: weights as they were read and as integers.
+    /// The server's process without sessions: weights as read and as integers.
     pub weights: u64,
     /// Each session at the server.
     pub session: u64,
-    /// The matrices in `weights`: what a server does not hold that reads them from disk in every pass.
+    /// The matrices in `weights`: a server that reads them from disk in every pass does not hold them.
     pub matrices: u64,
     /// What each of its sessions takes instead.
     pub stream: u64,
-    /// Of `session`, what is held of products that were made ahead.
+    /// The part of `session` that is held by products made ahead.
     pub stock: u64,
 }
 
 impl Memory {
-    /// Bytes of a text of this many rows that a session holds between passes.
+    /// The bytes that a session holds between passes for a text of this many rows.
     pub fn of_text(program: &Program, rows: usize) -> u64 {
         cached(program, rows)
     }
@@ -51,28 +50,28 @@ impl Memory {
         self.weights + sessions as u64 * self.session
     }
 
-    /// The same where weights are read from disk in every pass.
+    /// The same if weights are read from disk in every pass.
     pub fn streaming(&self, sessions: usize) -> u64 {
         self.weights - self.matrices + sessions as u64 * (self.session + self.stream)
     }
 
-    /// Whether a server that may take `limit` bytes reads its weights from disk in every pass: it cannot hold them, and
-    /// reading them takes less.
+    /// Whether a server limited to `limit` bytes reads its weights from disk in every pass: it cannot hold them, and
+    /// reading them takes less memory.
     pub fn streams(&self, sessions: usize, limit: u64) -> bool {
         let held = self.server(sessions);
         held > limit && self.streaming(sessions) < held
     }
 }
 
-/// Bytes of all matrices of the server: the numbers as they were read (f32) and as they are run (i32, norms and
-/// residual columns in them), token vectors included.
+/// Bytes of all the server's matrices: the numbers as read (f32) and as run (i32, including norms and residual
+/// columns), with token vectors.
 fn matrices(program: &Program) -> u64 {
     let table = |e: &Embedding| 2 * e.vocabulary * e.width;
     let mut numbers = program.embedding().map_or(0, table);
     for linear in program.linears() {
         numbers += 2 * linear.inputs * linear.outputs;
     }
-    // The diagonal of the residual, beside the first layer of every block.
+    // The diagonal of the residual, next to the first layer of every block.
     let blocks = program.steps().iter();
     let reads = |block: &Block| {
         matches!(
@@ -85,14 +84,14 @@ fn matrices(program: &Program) -> u64 {
     4 * numbers as u64
 }
 
-/// Bytes of the position vectors, as they were read.
+/// Bytes of the position vectors, as read.
 fn positions(program: &Program) -> u64 {
     let placed = program.embedding().filter(|e| e.placed);
     4 * placed.map_or(0, |e| e.positions * e.width) as u64
 }
 
-/// Bytes of what a pass reads at a time: one product in use as integers, and the next one as it was read and as
-/// integers, or the table before and after it is transposed.
+/// Bytes of what a pass reads at a time: one product in use as integers, plus the next one as read and as integers, or
+/// the table before and after it is transposed.
 fn stream(steps: &[Entry]) -> u64 {
     let mut sizes: Vec<u64> = steps.iter().map(|step| step.weights).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -100,7 +99,7 @@ fn stream(steps: &[Entry]) -> u64 {
     4 * (2 * most + sizes.get(1).copied().unwrap_or(0))
 }
 
-/// Bytes of the keys and values that a party holds of a text of this many rows, where the next pass reads them.
+/// Bytes of the keys and values that a party holds for a text of this many rows, if the next pass reads them.
 pub(crate) fn cached(program: &Program, rows: usize) -> u64 {
     let blocks = program.steps().iter().map(|step| match &step.block {
         Block::Attention(a) if a.mask == Mask::Causal => a.key.outputs + a.value.outputs,
@@ -109,20 +108,20 @@ pub(crate) fn cached(program: &Program, rows: usize) -> u64 {
     8 * (rows * blocks.sum::<usize>()) as u64
 }
 
-/// Bytes that client and server hold of products that were made ahead, of these shapes: their results, and the client
-/// what masks the rows.
+/// Bytes that client and server hold for products of these shapes made ahead: the results, and at the client the masks
+/// of the rows.
 pub(crate) fn stock(products: &[LinearShape]) -> (u64, u64) {
     let words = |of: fn(OltShape) -> usize| products.iter().map(|p| of(p.shape)).sum::<usize>();
     let (masks, results) = (words(|s| s.k * s.m), words(|s| s.k * s.n));
     (8 * (masks + results) as u64, 8 * results as u64)
 }
 
-/// Memory by a plan's steps and sizes: of rows that earlier passes have run, and of new ones.
+/// Memory from a plan's steps and sizes: rows that earlier passes have run, and new ones.
 ///
-/// Beside the constant parts, three things decide. At the server, the ciphertexts of one product: those of the
-/// operand, the sums that make one response, and what multiplies them ([`Entry::held`]); the lookup has most. At the
+/// Besides the constant parts, three things matter. At the server, the ciphertexts of one product: those of the
+/// operand, the sums that make one response, and their multipliers ([`Entry::held`]); the lookup has the most. At the
 /// client, its one-hot rows, or the public table as bytes and as numbers, or the numbers of its images. At both, the
-/// correlated OTs of the largest step, of which a part is alive at a time.
+/// correlated OTs of the largest step, a part of which is alive at a time.
 pub(crate) fn estimate(
     program: &Program,
     (earlier, rows): (usize, usize),
@@ -157,8 +156,8 @@ mod tests {
 
     use super::*;
 
-    /// The peaks of `hushed embed` and `hushed serve`, each anew, in MB: client, server with one session. Medians of
-    /// three; the server has taken 281 MB before the session.
+    /// The peaks of freshly started `hushed embed` and `hushed serve`, in MB: client, server with one session. Medians
+    /// of three; the server took 281 MB before the session.
     const MEASURED: [(usize, f64, f64); 4] = [
         (3, 55.0, 367.0),
         (16, 71.0, 459.0),
@@ -182,18 +181,18 @@ mod tests {
             assert!(off(found.client, client) < 0.1, "{tokens}: {found:?}");
             assert!(off(found.server(1), server) < 0.17, "{tokens}: {found:?}");
         }
-        // Two texts of a pass need more than one, and less than two alone.
+        // Two texts in a pass need more than one, and less than two separate ones.
         let one = Memory::largest(&program, (0, 64), 64).unwrap();
         let two = Memory::largest(&program, (0, 64), 128).unwrap();
         assert!(two.client > one.client && two.client < 2 * one.client);
-        // A public prefix takes memory at the server once, and scores against it in every session.
+        // A public prefix takes memory at the server once, and every session holds scores against it.
         let program = hushed_model::testing::published_generator();
         let of = |public| Memory::largest(&program, (public, 64), 64).unwrap();
         assert_eq!(of(512).weights - of(0).weights, 512 * 12 * 2 * 768 * 8);
         assert!(of(512).session > of(0).session);
     }
 
-    /// What sessions hold of products, and a pass of which every row gives a token.
+    /// What sessions hold of products, and a pass in which every row gives a token.
     #[test]
     fn products_ahead_and_drafts_take_memory() {
         let program = hushed_model::testing::published_generator();
@@ -206,7 +205,7 @@ mod tests {
         assert_eq!(with(0, 0), alone);
         let ahead = with(64, 0);
         assert!(ahead.stock > 0 && ahead.session >= alone.session + ahead.stock);
-        // Of a prompt of as many rows the last alone gives one.
+        // In a prompt of as many rows only the last one gives a token.
         let drafts = [with(0, 3), with(0, 15)].map(|memory| memory.session);
         assert!(
             alone.session <= drafts[0] && alone.session < drafts[1],
@@ -217,7 +216,7 @@ mod tests {
         assert_eq!((both.weights, both.stock), (alone.weights, ahead.stock));
     }
 
-    /// Each row waits with its result, and at the client with its mask.
+    /// Each row is stored with its result, and at the client with its mask.
     #[test]
     fn masks_and_results_wait() {
         let shape = |k, m, n| LinearShape {
@@ -238,7 +237,7 @@ mod tests {
         assert_eq!(memory.stream, 3 * 4 * 32_000 * 4096);
         assert!(memory.streaming(1) < 8_000_000_000, "{memory:?}");
         assert!(memory.streams(1, 8_000_000_000) && !memory.streams(1, 60_000_000_000));
-        // Many sessions that read a small model take more than its weights.
+        // Many sessions that stream a small model take more than its weights.
         let program = network_shapes(&NetworkConfig::large(), Pool::Mean).program();
         let memory = Memory::largest(&program, (0, 16), 16).unwrap();
         assert!(memory.streams(1, 0) && !memory.streams(1000, 0));

@@ -1,6 +1,6 @@
-//! The clear: both shares as one number, in the words of the rings. What overflows a ring in a run overflows here; what
-//! the protocols approximate is approximated by their formulas, and roundings go to the nearest where the shares' would
-//! go either way.
+//! Runs in the clear: both shares as one number, in the words of the rings. What overflows a ring in a run overflows
+//! here. What the protocols approximate is approximated by their formulas. Rounding is to nearest, where that of shares
+//! could go either way.
 
 use std::sync::Arc;
 
@@ -24,21 +24,21 @@ use crate::weights::embed;
 use crate::weights::held::Layers;
 use crate::{Input, RunError};
 
-/// Computes the result of two parties.
+/// Computes the two parties' result.
 #[derive(Default)]
 pub struct Clear {
-    /// With their integers.
+    /// With the integer weights.
     layers: Arc<Layers>,
 }
 
 impl Clear {
-    /// With layers that may be shared; an instance is for one model.
+    /// Uses layers that may be shared; an instance is for one model.
     pub fn new(layers: Arc<Layers>) -> Clear {
         Clear { layers }
     }
 }
 
-/// `x` to the nearest multiple of 2^−frac.
+/// Rounds `x` to the nearest multiple of 2^−frac.
 fn round(x: f64, frac: u32) -> f64 {
     let unit = f64::from(frac).exp2();
     (x * unit).round() / unit
@@ -57,7 +57,7 @@ fn encoded(x: &[f64], format: Format) -> Share {
     Share::new(format.ring, words)
 }
 
-/// x/2^shift to the nearest.
+/// x/2^shift, rounded to nearest.
 fn shifted(x: &Share, shift: u32, to: Ring) -> Share {
     let half = if shift == 0 { 0 } else { 1i64 << (shift - 1) };
     let ring = x.ring();
@@ -132,7 +132,7 @@ impl Shares for Clear {
         let table = here(StepId::outside("records"), index.records())?.columns();
         let mut words = Vec::with_capacity(places.len * index.record_columns());
         for &place in places.values.as_deref().into_iter().flatten() {
-            // The table is held by columns.
+            // The table is stored by columns.
             let column = |column: &[i32]| column.get(place as usize).copied();
             let row = table.chunks_exact(index.documents()).map(column);
             let row: Option<Vec<i32>> = row.collect();
@@ -310,11 +310,11 @@ impl Shares for Clear {
             }
             let frac = shape.reach.squared_frac();
             let squares = row.iter().map(|c| round(*c, frac).powi(2));
-            // A unit at least; a sum beyond its ring wraps around.
+            // At least one unit; a sum beyond its ring wraps around.
             let unit = f64::from(2 * frac).exp2().recip();
             let sum = squares.sum::<f64>() + (width * shape.epsilon).max(unit);
             let sum = sum % f64::from(shape.reach.squares + 1).exp2();
-            // The highest bit of a sum beyond its format is cut off, and the root is then zero.
+            // A sum beyond its format loses its highest bit; the root is then zero.
             let root = match sum < f64::from(shape.reach.squares).exp2() {
                 true => (width / sum.max(unit)).sqrt(),
                 false => 0.0,

@@ -29,13 +29,13 @@ use crate::index::Index;
 use crate::lookup::Table;
 use crate::{Input, RunError};
 
-/// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
+/// Single-core nanoseconds per correlated OT, including the work on it, for estimates.
 const COT_NANOSECONDS: f64 = 45.0;
 
-/// Nanoseconds of one core for a weight of a product with one row, for estimates.
+/// Single-core nanoseconds per weight of a one-row product, for estimates.
 const WEIGHT_NANOSECONDS: f64 = 0.6;
 
-/// Cost of one step of the model.
+/// The cost of one step of the model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
     /// The step.
@@ -46,25 +46,25 @@ pub struct Entry {
     pub bytes_down: u64,
     /// Messages in sequence: [`Cost::rounds`](hushed_twopc::Cost::rounds).
     pub rounds: u64,
-    /// Correlated OTs, both directions.
+    /// Correlated OTs, in both directions.
     pub cots: u64,
-    /// Key-switched automorphisms, of the party with most.
+    /// Key-switched automorphisms, of the party with more.
     pub automorphisms: u64,
-    /// Plaintext polynomials multiplied into ciphertexts, of the party with most.
+    /// Plaintext polynomials multiplied into ciphertexts, of the party with more.
     pub products: u64,
-    /// Coefficients that are decrypted.
+    /// Decrypted coefficients.
     pub opened: u64,
-    /// Bytes of ciphertexts that the party that answers holds at once: the encrypted operand, and the sums that make
-    /// one response.
+    /// Bytes of ciphertexts that the answering party holds at once: the encrypted operand, and the sums that make one
+    /// response.
     pub held: u64,
-    /// Numbers of the weights or the table that the server multiplies with, of the largest product.
+    /// The number of weights or table entries that the server multiplies by, in the largest product.
     #[serde(skip)]
     pub weights: u64,
-    /// Estimated seconds on one core a party, without the network.
+    /// Estimated seconds on one core per party, without the network.
     pub seconds: f64,
 }
 
-/// Shares of this many elements.
+/// The length of a shared vector.
 #[derive(Clone)]
 pub struct Length {
     ring: Ring,
@@ -78,17 +78,17 @@ type Visitor<'a> = Box<dyn FnMut(StepId, &Product) -> Result<(), RunError> + 'a>
 pub struct Counting<'a> {
     layouts: Layouts,
     visitor: Option<Visitor<'a>>,
-    /// Products of so many rows, the lookup's too, were made ahead; 0 for none.
+    /// Products of this many rows, including the lookup's, were made ahead; 0 for none.
     ahead: usize,
     steps: Vec<Entry>,
-    /// Of the current step.
+    /// The cost of the current step.
     cost: Cost,
     work: Work,
-    /// Correlated OTs that the client sends and that the server sends.
+    /// Correlated OTs sent by the client and by the server.
     cots: [u64; 2],
 }
 
-/// The work of a party for a step, for estimates of time and memory.
+/// A party's work for a step, for estimates of time and memory.
 #[derive(Clone, Copy, Default)]
 struct Work {
     automorphisms: u64,
@@ -100,10 +100,10 @@ struct Work {
 }
 
 impl<'a> Counting<'a> {
-    /// Nothing counted.
+    /// A count of zero.
     ///
     /// # Errors
-    /// Parameters that the security table refuses.
+    /// If the security table rejects the parameters.
     pub fn new() -> Result<Counting<'a>, RunError> {
         let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
         Ok(Counting {
@@ -117,7 +117,7 @@ impl<'a> Counting<'a> {
         })
     }
 
-    /// The same, which reports every product.
+    /// Also reports every product to `visitor`.
     #[must_use]
     pub fn telling(
         self,
@@ -129,7 +129,7 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// The same, where products of so many rows have been made ahead.
+    /// Assumes that products of this many rows have been made ahead.
     #[must_use]
     pub(crate) fn spending_ahead(self, rows: usize) -> Counting<'a> {
         Counting {
@@ -138,12 +138,12 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// The parameters of the products over RLWE.
+    /// The parameters of the RLWE products.
     pub fn params(&self) -> &Arc<RlweParams> {
         self.layouts.params()
     }
 
-    /// The steps in order, and the correlated OTs that the client sends and that the server sends.
+    /// The steps in order, and the correlated OTs sent by the client and by the server.
     pub fn into_steps(self) -> (Vec<Entry>, [u64; 2]) {
         (self.steps, self.cots)
     }
@@ -173,7 +173,7 @@ impl<'a> Counting<'a> {
         Ok(())
     }
 
-    /// Rows times weights or a table of the server's, which may have been made ahead.
+    /// Rows times the server's weights or table, which may have been made ahead.
     fn times_weights(&mut self, shape: &LinearShape) -> Result<(), RunError> {
         let OltShape { k, m, n } = shape.shape;
         let weights = (m * n) as u64;
@@ -191,7 +191,7 @@ impl<'a> Counting<'a> {
         Ok(())
     }
 
-    /// A product that is made ahead, as a step.
+    /// Counts a product that is made ahead, as a step.
     pub(crate) fn make(&mut self, id: StepId, shape: &LinearShape) -> Result<(), RunError> {
         self.step(id, |on| on.times_weights(shape))
     }
@@ -352,7 +352,7 @@ impl Shares for Counting<'_> {
         let layout = matmul.cheaper(x.ring, |spec| self.layouts.of(spec))?;
         self.add(layout.plan.cost().both_ways());
         let elements = matmul.batch * matmul.shape.k * matmul.shape.n;
-        // Both parties open one response each.
+        // Each party opens one response.
         self.work.add(Work::of(&layout, 2 * elements));
         Ok(Length::new(x.ring, elements))
     }

@@ -40,29 +40,29 @@ use crate::{Input, RunError};
 pub struct StepCost {
     /// The step.
     pub step: StepId,
-    /// Wall time, waiting for the peer included.
+    /// Wall time, including waiting for the peer.
     pub time: Duration,
     /// Bytes and rounds.
     pub stats: Stats,
 }
 
-/// Called with each step that has ended.
+/// Called with each finished step.
 type Observer = Box<dyn FnMut(StepId) + Send>;
 
-/// One of the two parties, over an established session: correlations and keys are ready.
+/// One of the two parties, over an established session with correlations and keys ready.
 pub struct Protocol {
     pub(super) ctx: Ctx,
     pub(super) he: HeContext,
     layers: Arc<Layers>,
-    /// Of layers that are made in every pass.
+    /// The next of the layers that are built in every pass.
     next: NextLayer,
-    /// Of products that are made before their rows are known.
+    /// The products made before their rows are known.
     pub(super) stock: Stock,
-    /// The public table, at a client that has it.
+    /// The public table, for a client that has it.
     table: Option<PublicTable>,
     costs: Vec<StepCost>,
     observer: Option<Observer>,
-    /// Raised to end the pass at its next step.
+    /// When set, the pass ends at its next step.
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -87,33 +87,33 @@ impl Protocol {
         self.observer = Some(Box::new(f));
     }
 
-    /// Ends a pass at its next step with [`RunError::Stopped`] once `flag` is raised. The session is then of no more
-    /// use: the other party waits for a step that does not come, until it sees that this one is gone.
+    /// Ends a pass at its next step with [`RunError::Stopped`] once `flag` is set. The session is then useless: the
+    /// other party waits for a step that does not come, until it notices that this one is gone.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
     }
 
-    /// The client's copy of a public table, for passes whose terms ask for it.
+    /// Sets the client's copy of a public table, for passes whose terms use it.
     pub fn set_table(&mut self, table: PublicTable) {
         self.table = Some(table);
     }
 
-    /// Whether there is one.
+    /// Whether a public table is set.
     pub fn has_table(&self) -> bool {
         self.table.is_some()
     }
 
-    /// What each step has cost so far, in order.
+    /// The cost of each step so far, in order.
     pub fn costs(&self) -> &[StepCost] {
         &self.costs
     }
 
-    /// Forgets them: of a long session there are many.
+    /// Forgets the costs, which pile up in a long session.
     pub fn forget_costs(&mut self) {
         self.costs.clear();
     }
 
-    /// The session and correlations back.
+    /// Returns the session and correlations.
     pub fn into_ctx(self) -> Ctx {
         self.ctx
     }
@@ -123,9 +123,8 @@ impl Protocol {
         &mut self.ctx
     }
 
-    /// One product of the client's one-hot rows, encrypted, or of rows that were made ahead, with a table of the
-    /// server's: the client knows its places, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B
-    /// discusses both).
+    /// One product of the client's one-hot rows, encrypted or made ahead, with a table of the server's. The client
+    /// knows its indices, so no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
     fn rows_at(
         &mut self,
         places: &Known,
@@ -154,7 +153,7 @@ impl Protocol {
         self.client_product(&Share::new(ring, hot), shape, ahead)
     }
 
-    /// The client's part of a product, which was made ahead or not.
+    /// The client's part of a product, whether or not it was made ahead.
     fn client_product(
         &mut self,
         x: &Share,
@@ -168,7 +167,7 @@ impl Protocol {
         })
     }
 
-    /// A table of the server's; where layers are read in every pass, the first one is begun.
+    /// A table of the server's. If layers are read in every pass, this starts building the first one.
     pub(super) fn server_table(
         &mut self,
         e: &Embedding,
@@ -177,14 +176,14 @@ impl Protocol {
         if table != Table::Tokens {
             return self.layers.table(e, table);
         }
-        // The memory of a layer is not held beside that of the table.
+        // A layer and the table are not held in memory together.
         self.next = NextLayer::default();
         let held = self.layers.table(e, table)?;
         self.next.begin(self.layers.streamed.first());
         Ok(held)
     }
 
-    /// A product as the server has it.
+    /// The server's form of a product.
     pub(super) fn layer(&mut self, id: StepId, product: &Product) -> Result<Arc<Layer>, RunError> {
         match self.layers.streamed.as_slice() {
             [] => self.layers.get(id, product),
@@ -192,7 +191,7 @@ impl Protocol {
         }
     }
 
-    /// The client's rows of a public table; the server's share is nothing.
+    /// The client's rows of a public table; the server's share is zero.
     fn public_rows(&self, ids: &Known, width: usize) -> Result<Share, RunError> {
         let Some(ids) = &ids.values else {
             return Ok(Share::zero(MAIN, ids.len * width));
@@ -311,8 +310,8 @@ impl Shares for Protocol {
         Ok(matmul_shared(&mut self.ctx, &self.he, x, y, shape)?)
     }
 
-    /// The client multiplies its own share; one oblivious linear transformation, with the coefficients encrypted, the
-    /// server's.
+    /// The client multiplies its own share; one oblivious linear transformation with encrypted coefficients multiplies
+    /// the server's.
     fn known_times(
         &mut self,
         coefficients: &Known,
@@ -334,7 +333,7 @@ impl Shares for Protocol {
         Ok(cross.add(&Share::new(MAIN, own)))
     }
 
-    /// The server multiplies its own share; the client's goes through one oblivious linear transformation.
+    /// The server multiplies its own share; one oblivious linear transformation multiplies the client's.
     fn times_known(
         &mut self,
         x: &Share,

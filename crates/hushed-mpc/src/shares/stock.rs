@@ -1,4 +1,4 @@
-//! Products by weights and tables that were made ahead, each for one row of a pass to come.
+//! Products with weights and tables that were made ahead, each for one row of a later pass.
 
 use std::collections::HashMap;
 
@@ -11,27 +11,27 @@ use crate::lookup::Table;
 use crate::weights::factors::{Factor, factors_of};
 use crate::{RunError, Terms};
 
-/// What a product is of.
+/// The server's factor of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Of {
     Table(Table),
     Weights(StepId),
 }
 
-/// What a row of a pass takes of each product. It moves from the stock into the pass, and out of it into the product.
+/// What a row of a pass takes of each product. It moves from the stock into the pass, and from there into the product.
 type Row = HashMap<Of, Ahead>;
 
 /// What a party holds; wiped when the session ends.
 #[derive(Default)]
 pub(super) struct Stock {
-    /// Of rows to come.
+    /// For later rows.
     rows: Vec<Row>,
-    /// Of the rows of the pass that runs.
+    /// For the rows of the current pass.
     current: Vec<Row>,
 }
 
 impl Stock {
-    /// The rows of a product, if it is of as many as the pass that runs has, and they have one each: once.
+    /// Takes a product's rows, once, if there are as many as the current pass has and each holds the product.
     pub(super) fn take(&mut self, of: Of, rows: usize) -> Option<Ahead> {
         let held = |row: &Row| row.contains_key(&of);
         if rows != self.current.len() || !self.current.iter().all(held) {
@@ -43,13 +43,13 @@ impl Stock {
 }
 
 impl Protocol {
-    /// Makes every product by weights, and by tables that are looked up, of this many rows of later passes, which are
-    /// not known yet. Both parties call it, on the terms of these passes: on others a pass takes what it needs of it,
-    /// and makes what is missing. Each row has a set of its own, which [`Protocol::spending_ahead`] takes; what is left
-    /// when the session ends is wiped.
+    /// Makes every product with weights, and with tables that are looked up, for this many rows of later passes, which
+    /// are not known yet. Both parties call it with the terms of these passes. A pass on other terms uses what it can
+    /// and makes the rest. Each row has its own set, which [`Protocol::spending_ahead`] takes; what is left when the
+    /// session ends is wiped.
     ///
     /// # Errors
-    /// As [`run`](crate::run); the session is then over.
+    /// As [`run`](crate::run); the session is then unusable.
     pub fn make_ahead(
         &mut self,
         program: &Program,
@@ -71,16 +71,16 @@ impl Protocol {
         Ok(())
     }
 
-    /// Rows of later passes for which products are held.
+    /// The number of later rows for which products are held.
     pub fn passes_ahead(&self) -> usize {
         self.stock.rows.len()
     }
 
-    /// Runs a pass of so many rows over the cache, each of which gives a token, with a set a row of what was made
-    /// ahead; what the pass leaves of it is wiped.
+    /// Runs a pass of this many rows over the cache, each of which gives a token, using one set of the products made
+    /// ahead per row. What the pass leaves of them is wiped.
     ///
     /// # Errors
-    /// [`RunError::NothingAhead`] for more rows than there are sets, before anything is sent; else those of the pass.
+    /// [`RunError::NothingAhead`] for more rows than sets, before anything is sent; otherwise those of the pass.
     pub fn spending_ahead<T>(
         &mut self,
         rows: usize,
@@ -94,7 +94,7 @@ impl Protocol {
         result
     }
 
-    /// A product for rows to come.
+    /// Makes a product for later rows.
     fn product_ahead(
         &mut self,
         id: StepId,

@@ -8,7 +8,7 @@ use crate::RunError;
 use crate::formats::EMBEDDING;
 use crate::lookup::Table;
 
-/// What `of` makes of the table's numbers, which are read now if they are stored.
+/// Applies `of` to the table's numbers, which are read now if they are stored.
 pub(crate) fn of_numbers<T>(
     e: &Embedding,
     table: Table,
@@ -25,8 +25,8 @@ pub(crate) fn of_numbers<T>(
         .unwrap_or(numbers)))
 }
 
-/// A number of the table with [`EMBEDDING`]'s fraction bits. One beyond 32 bits saturates, and is then refused as
-/// larger than [`TABLE_BITS`](crate::formats::TABLE_BITS) allow.
+/// A table entry with [`EMBEDDING`]'s fraction bits. Beyond 32 bits it saturates, and is then rejected as larger than
+/// [`TABLE_BITS`](crate::formats::TABLE_BITS) allow.
 pub(crate) fn integer(v: &f32) -> i32 {
     (f64::from(*v) * f64::from(1u32 << EMBEDDING.frac)).round() as i32
 }

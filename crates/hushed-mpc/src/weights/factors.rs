@@ -1,4 +1,4 @@
-//! The server's matrices that the row of a later token is multiplied by, and whose products can be made ahead of it.
+//! The server's matrices that a later token's row is multiplied by, and whose products can be made ahead.
 
 use hushed_model::{Block, Embedding, Program, StepId};
 use hushed_twopc::he::LinearShape;
@@ -10,14 +10,14 @@ use crate::{RunError, Terms};
 
 /// One of these matrices.
 pub(crate) enum Factor<'a> {
-    /// A table, by the one-hot row of a place.
+    /// A table, multiplied by the one-hot row of a place.
     Table(&'a Embedding, Table),
     /// The weights of a step.
     Weights(Product),
 }
 
 impl Factor<'_> {
-    /// The product of this many rows.
+    /// The shape of the product with this many rows.
     pub(crate) fn shape(&self, rows: usize) -> LinearShape {
         match self {
             Factor::Table(e, table) => table.shape(e, rows),
@@ -26,8 +26,8 @@ impl Factor<'_> {
     }
 }
 
-/// All that a later token on these terms is multiplied by, in the order of a pass. A public table is not: its lookup
-/// sends nothing. The table of positions is where the server does not know the row's position.
+/// All factors of a later token on these terms, in the order of a pass. A public table is not among them, as its lookup
+/// sends nothing. The table of positions is, if the server does not know the row's position.
 pub(crate) fn factors_of(
     program: &Program,
     terms: Terms,

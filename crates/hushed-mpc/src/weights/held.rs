@@ -1,5 +1,5 @@
-//! The linear layers of a model as a party has them: at the server as integers, transformed ahead as far as memory
-//! goes, or read from its folder in every pass.
+//! A model's linear layers as a party holds them: at the server as integers, transformed in advance as far as memory
+//! allows, or read from the model folder in every pass.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +15,11 @@ use crate::formats::{MAIN, TABLE_BITS};
 use crate::lookup::Table;
 use crate::weights::{embed, ranges};
 
-/// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by
-/// its sessions, or made again in every pass.
+/// A model's products as a party needs them, by step: at the server with integer weights, made once and shared by its
+/// sessions, or made again in every pass.
 #[derive(Default)]
 pub struct Layers {
-    /// Products that are made in every pass, in its order; then nothing else is here.
+    /// Products that are made in every pass, in pass order; if there are any, the other fields are empty.
     pub(crate) streamed: Vec<(StepId, Product)>,
     by_step: Mutex<HashMap<StepId, Arc<Layer>>>,
     table: Mutex<Option<Arc<PreparedWeights>>>,
@@ -31,17 +31,17 @@ pub struct Layers {
 pub struct Ready {
     /// Matrices whose transforms are held.
     pub held: usize,
-    /// Matrices there are.
+    /// All matrices.
     pub matrices: usize,
-    /// Bytes of what is held.
+    /// Bytes of the held transforms.
     pub bytes: u64,
-    /// Bytes of holding all.
+    /// Bytes that all transforms would take.
     pub bytes_of_all: u64,
 }
 
 impl Layers {
     pub(crate) fn get(&self, id: StepId, product: &Product) -> Result<Arc<Layer>, RunError> {
-        // A panic elsewhere cannot leave the map half written.
+        // A panic elsewhere cannot leave the map half-written.
         let mut map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(layer) = map.get(&id) {
             return Ok(layer.clone());
@@ -51,11 +51,11 @@ impl Layers {
         Ok(layer)
     }
 
-    /// Transforms the weights of as many layers as `budget` bytes hold, the tables of positions and token vectors last,
-    /// for texts of `rows` rows. Whatever a running session uses is left as it is.
+    /// Transforms the weights of as many layers as fit in `budget` bytes, for texts of `rows` rows; the tables of
+    /// positions and token vectors come last. Whatever a running session uses is left as it is.
     ///
     /// # Errors
-    /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.
+    /// [`RunError::Protocol`] if the parameters or shapes are impossible, which is a defect.
     pub fn make_ready(&self, rows: usize, budget: u64) -> Result<Ready, RunError> {
         let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
         let mut ready = Ready::default();
@@ -88,14 +88,14 @@ impl Layers {
         Ok(ready)
     }
 
-    /// How many layers there are so far, the table apart.
+    /// The number of layers so far, without the table.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         let map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
         map.len()
     }
 
-    /// A table of the server's as integers.
+    /// A table of the server's, as integers.
     pub(crate) fn table(
         &self,
         e: &Embedding,

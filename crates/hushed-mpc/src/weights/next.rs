@@ -1,5 +1,5 @@
-//! Layers that a server reads from the files of its folder in every pass: each is made when the pass asks for it, or
-//! before, by a thread, while the layer before it runs.
+//! Layers that a server reads from the files of its model folder in every pass: each is built when the pass asks for
+//! it, or earlier by a thread while the layer before it runs.
 
 use std::panic::resume_unwind;
 use std::thread::{Builder, JoinHandle};
@@ -10,19 +10,19 @@ use hushed_twopc::he::PreparedWeights;
 use crate::RunError;
 use crate::circuit::product::{Layer, Product};
 
-/// The products of a pass, in its order.
+/// The products of a pass, in order.
 pub(crate) type Order = [(StepId, Product)];
 
 /// The layer that a session will ask for next.
 #[derive(Default)]
 pub(crate) struct NextLayer {
     made: Option<(StepId, JoinHandle<Result<Layer, RunError>>)>,
-    /// One that the session has used: another is made in its memory.
+    /// The memory of a layer that the session has used, for building another.
     used: Option<PreparedWeights>,
 }
 
 impl NextLayer {
-    /// This layer; the one after it is begun.
+    /// Returns this layer, and starts building the one after it.
     pub(crate) fn layer(
         &mut self,
         order: &Order,
@@ -38,7 +38,7 @@ impl NextLayer {
         layer
     }
 
-    /// Begins to make a layer. Where no thread can be had it is made when it is asked for.
+    /// Starts building a layer. If no thread is available, it is built when it is asked for.
     pub(crate) fn begin(&mut self, next: Option<&(StepId, Product)>) {
         self.made = next.cloned().and_then(|(id, product)| {
             let (name, room) = ("next layer".to_owned(), self.used.take());
@@ -49,7 +49,7 @@ impl NextLayer {
         });
     }
 
-    /// A layer that was used. Sessions do not share it.
+    /// Takes back a used layer. Sessions do not share it.
     pub(crate) fn used(&mut self, layer: Layer) {
         self.used = layer.numbers.map(|(weights, _)| weights);
     }
@@ -68,7 +68,7 @@ mod tests {
     const PROMPT: [u32; 5] = [5, 40, 0, 17, 9];
     const TOKENS: usize = 3;
 
-    /// LLaMA, with a head of its own and with its table, and GPT-2, whose matrices are stored transposed.
+    /// LLaMA with its own head and with tied weights, and GPT-2, whose matrices are stored transposed.
     #[test]
     fn weights_read_in_every_pass_are_those_that_are_held() {
         for name in ["llama", "llama-tied", "gpt2", "gpt2-sharded"] {
@@ -89,7 +89,7 @@ mod tests {
             let shapes = Model::shapes_only(&held.1.public).program();
             let run = |program: &Program, layers| tokens(&shapes, program, Arc::new(layers));
             let (found, expected) = (run(&stored.0, streaming), run(&held.0, layers));
-            // Each step sends as much, in as many messages.
+            // Each step sends as many bytes in as many messages.
             assert_eq!(found.1, expected.1, "{name}");
             for tokens in [found.0, expected.0] {
                 assert_likely(&held.1, &tokens);
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// A text goes on between two parties: its tokens, and what each step cost.
+    /// Continues a text between two parties: returns its tokens and each step's cost.
     fn tokens(
         shapes: &Program,
         program: &Program,
@@ -132,7 +132,7 @@ mod tests {
         (client.0, server.1)
     }
 
-    /// Where the clear model is sure, its tokens.
+    /// Checks the tokens wherever the clear model is sure.
     fn assert_likely(model: &Model, tokens: &[u32]) {
         for length in PROMPT.len()..tokens.len() {
             let before = TokenIds::new(tokens[..length].to_vec());

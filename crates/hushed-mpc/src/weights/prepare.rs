@@ -12,12 +12,12 @@ use crate::weights::ranges::{self, OutOfRange};
 use crate::{Input, RunError, Terms};
 
 impl Layers {
-    /// Makes every product that a run of `model` will ask for; existing ones stay. A server calls this when it starts,
+    /// Makes every product that a run of `model` will ask for, keeping existing ones. A server calls this at start-up,
     /// so that its first text is as fast as the others.
     ///
     /// # Errors
     /// [`RunError::Model`] if the model has shapes only;
-    /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
+    /// [`RunError::OutOfRange`] for numbers that the formats cannot hold.
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
         let program = model.program();
         each_product(&program, |id, product| self.get(id, product).map(drop))?;
@@ -32,8 +32,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Layers that are made of stored matrices in every pass ([`Model::open`]); nothing is read yet, and
-    /// [`out_of_range`] tells what no format holds.
+    /// Layers that are made from stored matrices in every pass ([`Model::open`]). Nothing is read yet; [`out_of_range`]
+    /// reports what no format holds.
     ///
     /// # Errors
     /// As [`run`].
@@ -44,8 +44,8 @@ impl Layers {
     }
 }
 
-/// Every number of a model that exceeds the formats, at once: gains, offsets and factors are multiplied into the
-/// layers first, as they are in a run.
+/// Lists every number of a model that exceeds the formats. Gains, offsets and factors are multiplied into the layers
+/// first, as in a run.
 ///
 /// # Errors
 /// [`RunError::Model`] if the model has shapes only.
@@ -67,7 +67,7 @@ pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
     Ok(all)
 }
 
-/// Every product of a pass of one row, in its order.
+/// Every product of a one-row pass, in order.
 pub(crate) fn products_of(program: &Program) -> Result<Vec<(StepId, Product)>, RunError> {
     let mut all = Vec::new();
     each_product(program, |id, product| {
@@ -77,7 +77,7 @@ pub(crate) fn products_of(program: &Program) -> Result<Vec<(StepId, Product)>, R
     Ok(all)
 }
 
-/// Every product that a run asks for.
+/// Visits every product that a run asks for.
 fn each_product(
     program: &Program,
     visit: impl FnMut(StepId, &Product) -> Result<(), RunError>,
@@ -98,7 +98,7 @@ mod tests {
     use crate::testing::run_pair_with;
     use crate::{Input, Layers, Terms, embeddings};
 
-    /// Whatever memory is granted, the answers are the same.
+    /// The answers are the same whatever memory is granted.
     #[test]
     fn weights_are_held_ready_as_far_as_memory_goes() {
         let model = tiny_model();
@@ -140,7 +140,7 @@ mod tests {
         assert!(Layers::default().prepare(&shapes).is_err());
     }
 
-    /// One text between two threads, the server with these layers.
+    /// Runs one text between two threads, where the server has these layers.
     fn run(model: &Model, ids: TokenIds, layers: &Arc<Layers>) -> Vec<Vec<f64>> {
         let shapes = Model::shapes_only(&model.public);
         let lengths = Input::Lengths(vec![ids.rows().total], Terms::default());

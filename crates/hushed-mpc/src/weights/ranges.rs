@@ -1,4 +1,4 @@
-//! Whether a model's numbers fit the formats of a two-party run: found when a model is checked or loaded, never in a
+//! Whether a model's numbers fit the formats of a two-party run: checked when a model is checked or loaded, never in a
 //! session.
 
 use hushed_model::{Embedding, Matrix, Patches, StepId, here};
@@ -9,7 +9,7 @@ use crate::formats::{EMBEDDING, MAIN};
 use crate::lookup::Table;
 use crate::weights::embed::{integer, of_numbers};
 
-/// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.
+/// Numbers beyond the formats. Which ones is the model owner's secret: none is shown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
     "{site}: {what} above {limit} in magnitude; the formats of two-party inference do not hold them, and this model cannot be served{}",
@@ -18,7 +18,7 @@ use crate::weights::embed::{integer, of_numbers};
 pub struct OutOfRange {
     /// The step.
     pub site: String,
-    /// What they are, such as `biases`.
+    /// The kind of number, such as `biases`.
     pub what: &'static str,
     /// The limit.
     pub limit: f64,
@@ -32,7 +32,7 @@ fn advice(what: &str) -> &'static str {
     }
 }
 
-/// What is too large in a layer as it will be run, by its largest weight in size and its biases.
+/// What is too large in a layer as it will be run, given its largest absolute weight and its biases.
 pub(crate) fn layer(id: StepId, largest: u32, bias: &[i64]) -> Vec<OutOfRange> {
     let bias = bias.iter().map(|b| b.unsigned_abs());
     let most_bias = (BIAS_LIMIT * f64::from(LINEAR.frac).exp2()) as u64;
@@ -47,7 +47,7 @@ pub(crate) fn layer(id: StepId, largest: u32, bias: &[i64]) -> Vec<OutOfRange> {
     collect(&id.to_string(), found)
 }
 
-/// The same of the token vectors and of what positions add.
+/// The same for the token vectors and position vectors.
 pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
     let largest = of_numbers(e, Table::Tokens, |table| {
         table.iter().map(|v| integer(v).unsigned_abs()).max()
@@ -69,7 +69,7 @@ pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
     Ok(collect("embed", found))
 }
 
-/// The same of a class token and of what positions add to patches, which are added to results of a layer.
+/// The same for a class token and the positions of patches, which are added to a layer's results.
 pub(crate) fn patches(id: StepId, p: &Patches) -> Result<Vec<OutOfRange>, RunError> {
     let above = |v: &f32| f64::from(v.abs()) > POSITION_LIMIT;
     let (class, offsets) = (here(id, &p.class)?, here(id, &p.offsets)?);
@@ -94,7 +94,7 @@ fn collect(site: &str, found: [(&'static str, bool, f64); 2]) -> Vec<OutOfRange>
     beyond.map(error).collect()
 }
 
-// A bias and a product of the same size stay inside the ring with its sign.
+// A bias and a product of the same size stay inside the ring, including the sign.
 const _: () = assert!(MAIN.bits() == LINEAR.ring.bits() && LINEAR.ring.bits() - LINEAR.frac > 13);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The table of token vectors where its owner has made it public: the client looks its ids up alone, and the lookup
+//! The table of token vectors, if its owner has made it public: the client looks up its ids locally, and the lookup
 //! sends nothing.
 //!
-//! The rows are the same integers that the private lookup multiplies by, so both ways give the same shares' sum.
+//! The rows are the same integers that the private lookup multiplies by, so both give shares with the same sum.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ pub struct PublicTable {
     values: Arc<[i32]>,
 }
 
-/// Rows that travel together: about a mebibyte.
+/// Rows that are sent together: about one mebibyte.
 pub fn rows_in_chunk(width: usize) -> usize {
     ((1 << 20) / (4 * width.max(1))).max(1)
 }
 
 impl PublicTable {
-    /// Takes a table that has come in chunks.
+    /// Builds a table from chunks received.
     ///
     /// # Errors
-    /// [`RunError::WrongTable`] for another number of values than `vocabulary`·`width`, or a value above
+    /// [`RunError::WrongTable`] if the number of values is not `vocabulary`·`width`, or a value exceeds
     /// 2^[`TABLE_BITS`].
     pub fn new(vocabulary: usize, width: usize, values: Vec<i32>) -> Result<PublicTable, RunError> {
         let within = |v: &i32| v.unsigned_abs() <= 1 << TABLE_BITS;
@@ -40,10 +40,10 @@ impl PublicTable {
         })
     }
 
-    /// The bytes of one chunk of a server's table after another: integers, little-endian, row by row.
+    /// The bytes of a server's table, chunk by chunk: little-endian integers, row by row.
     ///
     /// # Errors
-    /// [`RunError::Model`] if the numbers are not here.
+    /// [`RunError::Model`] if the numbers are missing.
     pub fn chunks(e: &Embedding) -> Result<impl Iterator<Item = Vec<u8>> + use<>, RunError> {
         let size = (rows_in_chunk(e.width) * e.width).max(1);
         let numbers = e.numbers(StepId::outside("embed"))?;

@@ -22,7 +22,7 @@ pub fn backend(
     Ok(Protocol::new(Ctx::new(session, rng, ot), he, layers))
 }
 
-/// The tiny model with another activation, after `change` of its folder.
+/// The tiny model with another activation, after `change` was applied to its folder.
 pub fn tiny_of(activation: &str, change: impl FnOnce(&Path)) -> Model {
     tiny_model_with(|folder| {
         let path = folder.join("config.json");

@@ -1,4 +1,4 @@
-//! Folders of other architectures than BERT between two parties, and what a large one will take.
+//! Model folders of architectures other than BERT between two parties, and what a large one will take.
 
 use crate::tiny::{assert_close, assert_planned, run};
 use hushed_model::testing::tiny_golden;
@@ -28,7 +28,7 @@ fn embeddings_agree_with_the_clear_model() {
     }
 }
 
-/// XLM-RoBERTa base as published: 250,002 rows of 768 columns, of which a lookup reads one a token without saying
+/// XLM-RoBERTa base as published: 250,002 rows of 768 columns, of which a lookup reads one per token without revealing
 /// which.
 #[test]
 fn a_table_of_a_quarter_of_a_million_rows_is_planned() {

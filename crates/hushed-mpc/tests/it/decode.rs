@@ -31,8 +31,8 @@ pub fn shapes_of(model: &Model) -> Program {
     Model::shapes_only(&model.public).program()
 }
 
-/// One with a table of positions, and two that turn queries and keys by them and share keys between heads; and such
-/// with a sigmoid in place of softmax, with norms inside the blocks, with a gate of squares.
+/// One with a table of positions, and two with rotary positions and keys shared between heads; also with a sigmoid in
+/// place of softmax, with norms inside the blocks, with a gate of squares.
 pub fn models() -> [Model; 6] {
     let golden = |name| Model::load(&tiny_golden(name)).unwrap();
     let [squares, sigmoid, both] = tiny_ternary();
@@ -59,7 +59,7 @@ pub fn logits(program: &Program, ids: &[u32]) -> Vec<f64> {
     last.unwrap().values.data().to_vec()
 }
 
-/// The likeliest token, and by how much it leads.
+/// The likeliest token, and its lead.
 pub fn likeliest(logits: &[f64]) -> (u32, f64) {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
@@ -70,8 +70,8 @@ pub fn texts(ids: &[u32], terms: Terms) -> Input {
     Input::Texts(vec![TokenIds::new(ids.to_vec())], terms)
 }
 
-/// What a pass over all rows gives, passes over some rows at a time give too. Not word for word where softmax divides
-/// before or after the product with V, by the number of keys.
+/// Passes over some rows at a time give what a pass over all rows gives, but not word for word where softmax divides
+/// before or after the product with V depending on the number of keys.
 #[test]
 fn a_cached_pass_is_a_full_pass() {
     for model in models() {
@@ -79,7 +79,7 @@ fn a_cached_pass_is_a_full_pass() {
         let bound = match (config.weigh, config.sub_norms) {
             (Weigh::Sigmoid { .. }, _) => 0.0,
             (Weigh::Softmax, false) => 2e-3,
-            // The norm behind it makes all of it larger.
+            // The norm after it enlarges all of it.
             (Weigh::Softmax, true) => 1e-2,
         };
         cached(&model.program(), bound);
@@ -110,7 +110,7 @@ fn cached(program: &Program, bound: f64) {
         let worst = worst.fold(0.0, f64::max);
         assert!(worst <= bound, "{worst}");
     }
-    // Near the clear model.
+    // Close to the clear model.
     let clear = logits(program, &ids);
     let values = full.values();
     let worst = values.iter().zip(&clear).map(|(a, b)| (a - b).abs());
@@ -134,7 +134,7 @@ fn unseen(program: &Program) {
             program,
             &texts(&ids, Terms::default()),
             |step, x| {
-                // The last layer ends in the last row alone.
+                // The last layer ends in the last row only.
                 let before = prompt().len() * x.width();
                 if step.id.layer().is_some() && x.rows().total() > prompt().len() {
                     rows.extend_from_slice(&x.share().0.words()[..before]);
@@ -147,7 +147,7 @@ fn unseen(program: &Program) {
     assert_eq!(seen[0], seen[1]);
 }
 
-/// What the client's steps of a pass sent and received, without headers.
+/// What the client sent and received in the steps of a pass, without headers.
 pub fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
     let headers = |frames: u64| frames * FRAME_BYTES;
     let step = |c: &StepCost| {
@@ -165,8 +165,8 @@ pub fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Four tokens: those of the clear model wherever it is sure, and each pass as its plan says, bytes and rounds. With
-/// padding the client alone knows how long the prompt is, and so at which position each later token stands.
+/// Four tokens: those of the clear model wherever it is sure, and every pass as planned, in bytes and rounds. With
+/// padding, only the client knows the length of the prompt, and so the position of each later token.
 #[test]
 fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     for model in models() {
@@ -183,8 +183,8 @@ pub struct Ahead {
     pub public_table: bool,
 }
 
-/// The same where two of the later tokens have their products made ahead, and the last one not; with a public table as
-/// well, of which nothing is made.
+/// The same if two of the later tokens have their products made ahead and the last one does not; also with a public
+/// table, for which nothing is made.
 #[test]
 fn tokens_whose_products_were_made_ahead_are_the_same_and_cost_what_the_plan_says() {
     for public_table in [false, true] {
@@ -199,7 +199,7 @@ fn tokens_whose_products_were_made_ahead_are_the_same_and_cost_what_the_plan_say
     }
 }
 
-/// A pass of one row, with products that were made ahead or without, and that an empty stock sends nothing.
+/// A pass of one row, with products made ahead or without; checks that an empty stock sends nothing.
 fn later(
     on: &mut Protocol,
     mut pass: impl FnMut(&mut Protocol) -> Result<Option<u32>, RunError>,
@@ -217,7 +217,7 @@ fn later(
     }
 }
 
-/// A text after a public prefix, at who has the weights.
+/// A text after a public prefix, at the party that has the weights.
 pub fn after(program: &Program, prefix: &[u32]) -> TextCache {
     match prefix.is_empty() {
         true => Cache::default(),
@@ -228,7 +228,7 @@ pub fn after(program: &Program, prefix: &[u32]) -> TextCache {
     }
 }
 
-/// As many tokens after a public prefix, against the clear model and the plan; products of some later ones made ahead.
+/// Tokens after a public prefix, against the clear model and the plan; products of some later ones are made ahead.
 pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, ahead: Ahead) {
     let (server_program, client_program) = (model.program(), shapes_of(model));
     let (near, far, watch) = watched_pair();
@@ -310,7 +310,7 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
     });
 }
 
-/// By the operator's word the likeliest tokens in their order, and what the plan says.
+/// With the operator's permission: the likeliest tokens in order, as the plan says.
 #[test]
 fn the_likeliest_tokens_come_in_their_order() {
     const TOP: usize = 5;
@@ -369,7 +369,7 @@ fn the_likeliest_tokens_come_in_their_order() {
     }
 }
 
-/// The server alone adds noise: the client, which has none, gets what both together give in the clear.
+/// Only the server adds noise: the client, which has none, gets what both together give in the clear.
 #[test]
 fn noise_is_added_by_the_server() {
     let sampler = Sampler::from_os();
@@ -419,14 +419,14 @@ fn noise_is_added_by_the_server() {
         server.join().unwrap();
         found
     });
-    // The largest of the clear logits with that noise, but for what a private run errs by.
+    // The largest of the clear logits with that noise, up to a private run's error.
     for (seed, token) in seeds.zip(found) {
         let behind = behind(&logits(&program, &prompt()), &draw(seed), token);
         assert!(behind < 0.05, "seed {seed}: {token} {behind}");
     }
 }
 
-/// By how much a token's logit is behind the largest, with the noise of a draw.
+/// How far a token's logit is behind the largest, with the noise of a draw.
 pub fn behind(logits: &[f64], draw: &Draw<'_>, token: u32) -> f64 {
     let noise = draw.noise_of_rows(1, logits.len()).into_iter();
     let noisy = logits.iter().zip(noise).map(|(l, n)| l + n as f64 / 4096.0);
@@ -434,7 +434,7 @@ pub fn behind(logits: &[f64], draw: &Draw<'_>, token: u32) -> f64 {
     noisy[likeliest(&noisy).0 as usize] - noisy[token as usize]
 }
 
-/// Refused before anything is sent: too many rows for the position table, several texts, a late padding, an encoder.
+/// Refused before anything is sent: too many rows for the position table, several texts, late padding, an encoder.
 #[test]
 fn what_does_not_fit_is_refused() {
     let (program, mut cache) = (program(), Cache::default());
@@ -478,7 +478,7 @@ fn what_does_not_fit_is_refused() {
     assert!(on.takes(&input));
 }
 
-/// Of the last layer a prompt's rows make keys and values only, in a model of published size.
+/// In the last layer a prompt's rows only give keys and values, in a model of published size.
 #[test]
 fn the_last_layer_of_a_prompt_is_one_row() {
     let program = published_generator();
@@ -508,7 +508,7 @@ fn the_last_layer_of_a_prompt_is_one_row() {
     }
 }
 
-/// What passes of published sizes send, OTs included, must not grow: BumbleBee's are 2,970 and 7,100 MB for GPT-2, and
+/// What passes of published sizes send, including OTs, must not grow. BumbleBee sends 2,970 and 7,100 MB for GPT-2, and
 /// 12,400 MB for ViT (its Table VI).
 #[test]
 fn passes_of_published_sizes_send_no_more() {

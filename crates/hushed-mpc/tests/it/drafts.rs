@@ -27,7 +27,7 @@ const RIGHT: Wrong = |_| false;
 const WRONG: Wrong = |_| true;
 const HALF: Wrong = |draft| draft >= 1;
 
-/// What the clear model says after these ids, so many times.
+/// The clear model's next `count` tokens after these ids.
 fn continued(program: &Program, ids: &[u32], count: usize) -> Vec<u32> {
     let mut all = ids.to_vec();
     for _ in 0..count {
@@ -36,15 +36,15 @@ fn continued(program: &Program, ids: &[u32], count: usize) -> Vec<u32> {
     all.split_off(ids.len())
 }
 
-/// What the server learns of a pass: its rows, how many of the last ones go before it, whether it has products made
-/// ahead.
+/// What the server learns of a pass: its rows, how many of the last rows are dropped first, whether it has products
+/// made ahead.
 struct Asked {
     rows: usize,
     dropped: usize,
     ahead: bool,
 }
 
-/// A prompt, and then a pass for each of `passes`: so many drafts, and which are wrong.
+/// A prompt, and then one pass per entry of `passes`: the number of drafts, and which are wrong.
 fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[(usize, Wrong)]) {
     let (program, shapes) = (model.program(), shapes_of(model));
     let (near, far, watch) = watched_pair();
@@ -144,7 +144,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
             let plan = Plan::next_token(&shapes, before, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[seen..]), planned(&plan));
             rounds.extend(plan.steps.iter().map(|s| (s.site.clone(), Some(s.rounds))));
-            // Also what is said after a wrong draft.
+            // This includes what follows a wrong draft.
             for (row, &token) in said.iter().enumerate() {
                 let clear = logits(&program, &[&ids[..], &drafts[..row]].concat());
                 let (expected, _) = likeliest(&clear);
@@ -163,7 +163,7 @@ fn verify(model: &Model, prefix: &[u32], padding: usize, ahead: bool, passes: &[
     });
 }
 
-/// Each row is what the clear model says after the text and the drafts before it, with rows of wrong drafts dropped;
+/// Each row gives the clear model's token after the text and the drafts before it, with rows of wrong drafts dropped;
 /// each pass costs what its plan says.
 #[test]
 fn rows_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
@@ -186,8 +186,8 @@ fn rows_take_products_made_ahead() {
     verify(&tiny_generator(), &[3, 4, 50], 0, true, &passes[..2]);
 }
 
-/// With what the parties add: a row gets what a pass of one row at its place gets, which is the largest of the clear
-/// logits with noise and penalties, but for what functions and formats err by.
+/// With what the parties add: a row gets the token that a one-row pass at its position gets, which is the largest of
+/// the clear logits with noise and penalties, up to the error of functions and formats.
 #[test]
 fn noise_and_penalties_are_of_their_rows() {
     let sampler = Sampler::from_os();
@@ -199,7 +199,7 @@ fn noise_and_penalties_are_of_their_rows() {
     }
 }
 
-/// Nine tokens one by one, and again by drafts that are right, and one that is wrong.
+/// Nine tokens one by one, then again with right drafts and a wrong one.
 fn draws_alike(program: &Program, sampler: &Sampler, seed: u64) {
     let penalties = Penalties {
         presence: 1.5,
@@ -208,7 +208,7 @@ fn draws_alike(program: &Program, sampler: &Sampler, seed: u64) {
     };
     let mut on = Clear::default();
     let mut pass = |cache: &mut TextCache, new: &[u32], answer: &[u32]| {
-        // Of a prompt the last row alone.
+        // Only the last row of a prompt.
         let opened = if cache.rows() == 0 { 1 } else { new.len() };
         let draw = sampler.draw(1.0, seed, cache.rows() + new.len() - opened);
         let adds = Adds {
@@ -223,7 +223,7 @@ fn draws_alike(program: &Program, sampler: &Sampler, seed: u64) {
         };
         said.unwrap().unwrap()
     };
-    // Tokens that follow an answer, one after each of its last ones.
+    // Checks the tokens that follow an answer, one after each of its last tokens.
     let follow = |answer: &[u32], said: &[u32]| {
         for (row, &token) in said.iter().enumerate() {
             let before = &answer[..answer.len() + 1 - said.len() + row];
@@ -270,7 +270,7 @@ fn rows_that_cannot_stay_are_refused() {
     let refused = |result: Result<(), RunError>| matches!(result, Err(RunError::WrongInput));
     assert!(refused(cache.keep(0)) && refused(cache.keep(1)));
     let text = || Input::Texts(vec![TokenIds::with_padding(vec![1, 2], &[3, 4])], padded);
-    // Rows of padding say nothing.
+    // Rows of padding give no token.
     let adds = Adds::default();
     let rows = tokens_of_rows(&mut on, &program, &mut cache, &text(), adds, 1);
     assert!(refused(rows.map(drop)));
@@ -294,7 +294,7 @@ fn rows_that_cannot_stay_are_refused() {
     }
 }
 
-/// GPT-2 of its published size: four rows wait a quarter more than one at most, and send less than four times as much.
+/// Published-size GPT-2: four rows take at most a quarter more rounds than one, and less than four times the bytes.
 #[test]
 fn passes_of_published_size_wait_little_more() {
     let program = published_generator();

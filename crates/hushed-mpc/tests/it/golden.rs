@@ -1,7 +1,7 @@
-//! Transcripts that must not change: every payload of whole runs whose randomness is seeded, by its hash.
+//! Transcripts that must not change: the hash of every payload of whole runs with seeded randomness.
 //!
-//! A change of the protocol, of a format or of a rounding changes them on purpose, and then the table is replaced by
-//! what the failure prints; a change of how the program is written does not.
+//! A change of the protocol, a format or a rounding changes them on purpose; then the table is replaced by what the
+//! failure prints. A change in how the program is written does not.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::testing::{Heard, heard_pair};
 use sha2::{Digest, Sha256};
 
-/// Activation, pooling, terms, rows of each text (padding included); the hash of what both parties receive.
+/// Activation, pooling, terms, rows of each text (including padding); the hash of what both parties receive.
 type Case = (&'static str, Pool, Terms, &'static [usize], &'static str);
 
 const PLAIN: Terms = Terms {
@@ -78,19 +78,19 @@ const CASES: [Case; 5] = [
     ),
 ];
 
-/// Of two tokens behind a public prefix.
+/// Two tokens after a public prefix.
 const CONTINUED: &str = "cef3cae5061a5cc7e4be34bc20b0989709c2b91d34598a828582d023b01a2f32";
 
-/// The same, the second one with products that were made ahead.
+/// The same, where the second one has products made ahead.
 const AHEAD: &str = "f805978be8e5d0822dee0fe0ac057d708e92a786a3383304e541fa3434930234";
 
 /// Guesses of what follows the first token.
 const DRAFTS: [u32; 2] = [9, 22];
 
-/// Three tokens, the second one's pass with drafts that are dropped.
+/// Three tokens; the second one's pass has drafts that are dropped.
 const DRAFTED: &str = "d47c8a07c36a4f065201607291991c275a1cc422290cb31b8a55684ab30715e9";
 
-/// The same with products that were made ahead.
+/// The same with products made ahead.
 const DRAFTED_AHEAD: &str = "14625b78aef2d965c113311efef72aa0ac32c41b9179ac6d783b49a5f73538a1";
 
 #[test]
@@ -105,7 +105,7 @@ fn transcripts_of_whole_runs_do_not_change() {
     assert_eq!(found, CASES.map(|case| case.4));
 }
 
-/// Texts behind a public prefix; the server holds its weights, or reads them in every pass.
+/// Texts after a public prefix; the server holds its weights, or reads them in every pass.
 #[test]
 fn transcripts_of_continued_texts_do_not_change() {
     let found = [
@@ -118,13 +118,13 @@ fn transcripts_of_continued_texts_do_not_change() {
     assert_eq!(found, expected.map(|hash| [hash; 2]));
 }
 
-/// A prompt and the pass after it, with these drafts. Where it has some they are dropped again, and a pass follows
-/// without. With weights that are held, and with those that are read.
+/// A prompt and the pass after it, with these drafts. If there are any, they are dropped again, and a pass without
+/// drafts follows. Once with weights that are held, once with weights that are read.
 fn continued(drafts: &[u32], ahead: bool) -> [String; 2] {
     let folder = tiny_golden("llama");
     let (held, stored) = (Model::load(&folder).unwrap(), Model::open(&folder).unwrap());
     let streaming = Layers::streaming(&stored.program()).unwrap();
-    // Rows that each give a token.
+    // The rows of each later pass, all of which give a token.
     let later = match drafts.len() {
         0 => vec![1],
         drafts => vec![1 + drafts, 1],
@@ -150,7 +150,7 @@ fn continued(drafts: &[u32], ahead: bool) -> [String; 2] {
                     let new = [&ids[ids.len() - 1..], &drafts[..rows - 1]].concat();
                     let said = pass(on, &client, &mut cache, &text(&new), rows, ahead);
                     cache.keep(cache.rows() - (rows - 1)).unwrap();
-                    // What follows the last row is in the transcript; the text goes on after the first.
+                    // What follows the last row is in the transcript; the text continues after the first.
                     let said = said.unwrap();
                     ids.extend(said.iter().rev().map(|top| top[0]));
                 }
@@ -170,7 +170,7 @@ fn continued(drafts: &[u32], ahead: bool) -> [String; 2] {
     })
 }
 
-/// A pass of so many rows, each of which gives a token.
+/// A pass of this many rows, each of which gives a token.
 fn pass(
     on: &mut Protocol,
     program: &Program,
@@ -191,7 +191,7 @@ fn pass(
     said.unwrap()
 }
 
-/// The hash of a pass over texts of these rows.
+/// The hash of a pass over texts with these numbers of rows.
 fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
     let texts: Vec<TokenIds> = rows.iter().map(|&rows| text(model, terms, rows)).collect();
     let shapes = Model::shapes_only(&model.public);
@@ -213,7 +213,7 @@ fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
     )
 }
 
-/// The hash of all payloads of a run, keys included, and of the client's answer.
+/// The hash of all payloads of a run, including keys, and of the client's answer.
 fn hashed(
     layers: Arc<Layers>,
     client: impl FnOnce(&mut Protocol) -> Vec<u8>,
@@ -246,7 +246,7 @@ fn party(
     Protocol::new(Ctx::new(session, rng, ot), he, layers)
 }
 
-/// A text of so many rows; where rows are padded, one of them is padding.
+/// A text of this many rows; with padded terms, one of them is padding.
 fn text(model: &Model, terms: Terms, rows: usize) -> TokenIds {
     let real = if terms.padded { rows - 1 } else { rows };
     let id = |i: usize| ((i * 31 + rows) % model.public.config.vocabulary) as u32;

@@ -13,7 +13,7 @@ fn model() -> Model {
     Model::load(&tiny_golden("vit")).unwrap()
 }
 
-/// Images of noise, slopes and both.
+/// Images of noise, of gradients and of both.
 fn images(model: &Model, count: u64) -> Vec<Pixels> {
     let preprocess = model.public.images.as_ref().unwrap();
     let mut state = 7u64;
@@ -38,7 +38,7 @@ fn images(model: &Model, count: u64) -> Vec<Pixels> {
         .collect()
 }
 
-/// Stages up to the head, and logits that are nearly those of the clear model.
+/// Stages up to the head, and logits close to those of the clear model.
 #[test]
 fn logits_are_compared_three_ways() {
     let model = model();
@@ -54,8 +54,8 @@ fn logits_are_compared_three_ways() {
     }
 }
 
-/// The class of the clear model, wherever its first logit leads by more than a private run errs; bytes and rounds are
-/// the plan's, of one image and of many that share a pass.
+/// The class of the clear model, wherever its top logit leads by more than a private run's error; bytes and rounds
+/// match the plan, for one image and for many that share a pass.
 #[test]
 fn labels_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     let model = model();
@@ -87,7 +87,7 @@ fn labels_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     assert!(sure >= 35 && seen.len() >= 3, "{sure} {seen:?}");
 }
 
-/// The functions and formats of a run, in the clear: near the clear logits, image by image.
+/// The functions and formats of a run, in the clear: close to the clear logits, image by image.
 #[test]
 fn approximations_are_near() {
     let model = model();
@@ -125,7 +125,7 @@ fn what_does_not_fit_is_refused() {
     let smaller = Pixels::new(Matrix::zero(4, 192));
     let error = refused(&model, Input::Images(vec![smaller]));
     assert!(matches!(error, RunError::Unsupported { .. }));
-    // A client may ask for any number of rows, and for terms that images do not have.
+    // A client may ask for any number of rows, and for terms that do not exist for images.
     let program = model.program();
     for (rows, terms) in [
         (16, Terms::default()),
@@ -169,7 +169,7 @@ fn what_does_not_fit_is_refused() {
     assert!(exposures[0].sees.contains("images"), "{exposures:?}");
 }
 
-/// ViT-base/16: an image is planned, and the wrong decryptions of its whole pass stay rare.
+/// ViT-base/16: an image is planned, and wrong decryptions in its whole pass stay rare.
 #[test]
 fn the_published_size_is_planned() {
     let program = vit_shapes(&NetworkConfig::vit_base()).program();

@@ -1,4 +1,4 @@
-//! The real model, privately, with everything that a session uses: five sentences against their embeddings in the
+//! The real model, run privately with everything that a session uses: five sentences against their embeddings in the
 //! clear.
 
 use std::sync::Arc;

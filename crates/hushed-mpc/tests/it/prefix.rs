@@ -1,4 +1,4 @@
-//! A text behind a public prefix, which the server has run in the clear.
+//! A text after a public prefix, which the server has run in the clear.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ fn ids(count: usize, of: usize) -> Vec<u32> {
     (0..count).map(|i| ((i * i * of + 3) % 61) as u32).collect()
 }
 
-/// The formulas of the protocols, against the clear model over prefix and text: fewer keys than a head has columns and
-/// more, in one pass and in several.
+/// The protocols' formulas against the clear model over prefix and text: fewer keys than a head has columns and more,
+/// in one pass and in several.
 #[test]
 fn rows_see_the_prefix() {
     for model in models() {
@@ -45,8 +45,8 @@ fn rows_see_the_prefix() {
     }
 }
 
-/// A padded text behind a prefix that is longer than a text may be: its positions are looked up beyond those of a text
-/// that stands alone.
+/// A padded text after a prefix longer than a text may be: its positions are looked up beyond those of a standalone
+/// text.
 #[test]
 fn padded_texts_have_all_positions() {
     let config = NetworkConfig {
@@ -77,7 +77,7 @@ fn padded_texts_have_all_positions() {
     assert!(worst < 0.04, "{worst}");
 }
 
-/// Between two parties: tokens, bytes and rounds. Padding of a prompt with a table of positions does not move it.
+/// Between two parties: tokens, bytes and rounds. With a table of positions, padding does not move a prompt.
 #[test]
 fn tokens_behind_a_prefix_are_those_of_the_clear_model() {
     for (model, padding) in models().iter().zip([5, 0, 0, 0, 0, 0]) {
@@ -103,13 +103,13 @@ fn prefixes_that_do_not_fit_are_refused() {
         let mut cache = after(program, prefix);
         run_next(&mut Clear::default(), program, &mut cache, input, |_, _| ()).err()
     };
-    // More rows than there are positions after the prefix.
+    // More rows than positions left after the prefix.
     let positions = placed.public.max_tokens;
     let text = texts(&[1; 4], Terms::default());
     let program = placed.program();
     assert!(next(&vec![1; positions - 4], &program, &text).is_none());
     assert!(unsupported(next(&vec![1; positions - 3], &program, &text)));
-    // Padding in front of a text would stand between it and the prefix.
+    // Padding in front of a text would lie between it and the prefix.
     let terms = Terms {
         padded: true,
         ..Terms::default()
@@ -117,7 +117,7 @@ fn prefixes_that_do_not_fit_are_refused() {
     let padded = Input::Texts(vec![TokenIds::with_padding(vec![1], &[2])], terms);
     assert!(unsupported(next(&[1, 2], &turned.program(), &padded)));
     assert!(next(&[1, 2], &program, &padded).is_none());
-    // A party without the numbers of the prefix cannot compute.
+    // A party without the prefix's numbers cannot compute.
     let mut empty = Cache::after(Arc::new(Prefix::of_rows(2).unwrap()));
     let refused = run_next(
         &mut Clear::default(),
@@ -127,7 +127,7 @@ fn prefixes_that_do_not_fit_are_refused() {
         |_, _| (),
     );
     assert!(matches!(refused.err(), Some(RunError::WrongInput)));
-    // Values that the formats do not hold.
+    // Values that the formats cannot hold.
     let mut large = tiny_generator();
     let Body::Decoder(decoder) = &mut large.body else {
         panic!("a decoder");
@@ -138,7 +138,7 @@ fn prefixes_that_do_not_fit_are_refused() {
     assert!(matches!(refused.err(), Some(RunError::OutOfRange(_))));
 }
 
-/// GPT-2 of published size, by count: what a public prefix of 512 tokens adds to a private prompt of 64.
+/// GPT-2 at its published size, counted: what a public prefix of 512 tokens adds to a private prompt of 64.
 #[test]
 fn a_long_prefix_costs_less_than_a_long_prompt() {
     let program = published_generator();

@@ -10,8 +10,8 @@ use hushed_mpc::{Clear, Hit, Index, Input, Terms, Wanted, search};
 const DOCUMENTS: usize = 77;
 const RECORD: usize = 20;
 
-/// Documents whose scores are nearer may change places. The private embedding of the tiny model is some 10^−3 off, 16
-/// columns of a random network; a score is off by as much, and the roundings of shares differ from run to run.
+/// Documents with scores closer than this may change places. The tiny model's private embedding is some 10^−3 off, with
+/// 16 columns of a random network. A score is off by as much, and the rounding of shares differs from run to run.
 const NEAR: f64 = 5e-3;
 
 /// Random vectors of length one, documents × width.
@@ -26,7 +26,7 @@ fn vectors(width: usize) -> Vec<f32> {
     all
 }
 
-/// Of every length, with bytes of every kind.
+/// Records of every length, with bytes of every kind.
 fn record(place: usize) -> String {
     match place % 4 {
         0 => String::new(),
@@ -47,7 +47,7 @@ fn index(width: usize) -> Index {
     Index::new(DOCUMENTS, width, &vectors(width), (RECORD, &records)).unwrap()
 }
 
-/// Documents by falling cosine.
+/// The documents by descending cosine.
 fn expected(model: &Model, text: &str) -> Vec<(usize, f64)> {
     let ids = model.tokens(text, TooLong::Refuse).unwrap();
     let query = model.embed(vec![ids]).unwrap().remove(0);
@@ -89,7 +89,7 @@ fn agree(hits: &[Hit], clear: &[(usize, f64)]) {
     assert_eq!(places.len(), hits.len());
 }
 
-/// Both parties over ideal correlations; the hits and what the steps cost.
+/// Both parties over ideal correlations: the hits and the cost of the steps.
 fn between_two(model: &Model, text: &str, wanted: Wanted) -> (Vec<Hit>, Vec<Step>) {
     let ids = model.tokens(text, TooLong::Refuse).unwrap();
     let width = model.public.config.width;
@@ -129,7 +129,7 @@ fn the_nearest_documents_come_in_order_and_nothing_else_is_sent() {
     assert_is(&plan, &steps);
 }
 
-/// What comes after the embedding costs at most twice as much for five documents as for one.
+/// The steps after the embedding cost at most twice as much for five documents as for one.
 #[test]
 fn five_documents_cost_at_most_twice_as_much_as_one() {
     let model = tiny_model();
@@ -153,7 +153,7 @@ fn five_documents_cost_at_most_twice_as_much_as_one() {
         let (one, five) = (cost(1), cost(5));
         println!("{documents} documents: {one:?}, five {five:?}");
         assert!(five[0] <= 2 * one[0] && five[1] <= 2 * one[1]);
-        // All pairs of few numbers take more OTs, which weigh where the documents are few.
+        // Comparing all pairs of few numbers takes more OTs, which matters if there are few documents.
         assert!(five[2] <= if documents < 10_000 { 3 } else { 2 } * one[2]);
     }
 }

@@ -1,5 +1,5 @@
-//! Activations of 3·10^3, planted in tiny decoders as published ones have them: at the first token, or at every one.
-//! And rows too small for the usual formats.
+//! Activations of 3·10^3, planted in tiny decoders as in published ones: at the first token, or at every token. Also
+//! rows too small for the usual formats.
 
 use hushed_model::testing::{beyond_formats, small_rows, wide_decoders};
 use hushed_model::{Calibration, Model, NormReach, Ranges, TokenIds, calibrate};
@@ -17,7 +17,7 @@ fn measured(model: &Model) -> Calibration {
     calibrate(model, &texts, "").unwrap()
 }
 
-/// Largest difference of a run's functions and formats, in the clear, from the model.
+/// The largest difference between the model and a clear run with the protocols' functions and formats.
 fn off(model: &Model) -> f64 {
     let clear = logits(&model.program(), &text());
     let input = Input::Texts(vec![TokenIds::new(text())], Terms::default());
@@ -38,7 +38,7 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
         let largest = largest.fold(0.0, f64::max);
         assert!((2.9e3..8e3).contains(&largest), "{largest}");
 
-        // Undeclared: no weight is beyond its format, and yet the model is refused.
+        // Undeclared: no weight exceeds its format, and yet the model is refused.
         Layers::default().prepare(&model).unwrap();
         let beyond = sampled(&model).unwrap().beyond;
         assert!(!beyond.is_empty());
@@ -59,7 +59,7 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
         generate(&declared, &[], &text(), 0, Ahead::default());
         generate(&declared, &[], &text(), 2, Ahead::default());
     }
-    // Where only the first token is large its row becomes zeros, which later ones may hardly notice.
+    // If only the first token is large, its row becomes zeros, which later ones may hardly notice.
     assert!(worst > 0.1, "{worst}");
 }
 
@@ -91,7 +91,7 @@ fn small_rows_are_measured_declared_and_then_right() {
     assert!(after < 0.5 * before, "{before} before, {after} after");
 }
 
-/// Rows that no format holds get none, and stay refused.
+/// Rows that no format holds get no declaration, and stay refused.
 #[test]
 fn beyond_every_format() {
     let model = beyond_formats();
@@ -102,8 +102,8 @@ fn beyond_every_format() {
     assert!(beyond.iter().any(|o| o.site == "norm"), "{beyond:?}");
 }
 
-/// The rows of models that the usual formats hold are declared as before: not at all, but for those of this embedding,
-/// which are short and small.
+/// For models whose rows the usual formats hold, nothing is declared, except for this embedding, whose rows are short
+/// and small.
 #[test]
 fn usual_models_declare_nothing() {
     let encoder = hushed_model::testing::tiny_model();
@@ -118,7 +118,7 @@ fn usual_models_declare_nothing() {
     assert!(declared.is_empty(), "{declared:?}");
 }
 
-/// The crate of models and the protocol know the same limits.
+/// The model crate and the protocol have the same limits.
 #[test]
 fn one_set_of_limits() {
     assert_eq!(NormReach::MOST, norm::NormReach::MOST);

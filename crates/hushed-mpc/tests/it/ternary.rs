@@ -1,6 +1,6 @@
 //! Decoders with a sigmoid in place of softmax, with norms inside their blocks and with a gate of squares: what is
-//! refused, what is declared, what they cost, and a trained one. That they give the clear model's tokens, and cost what
-//! their plans say, is in `decode.rs`, `drafts.rs`, `prefix.rs` and `verify.rs`, over all decoders.
+//! refused and declared, what they cost, and a trained one. That they give the clear model's tokens at the planned cost
+//! is tested in `decode.rs`, `drafts.rs`, `prefix.rs` and `verify.rs`, over all decoders.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn they_are_served_as_they_are() {
     }
 }
 
-/// Numbers that no format holds are found when a model is checked, and by the step that has them.
+/// Numbers that no format holds are found when a model is checked, and reported with their step.
 #[test]
 fn what_no_format_holds_is_refused_by_its_step() {
     let [squares, sigmoid, both] = tiny_ternary();
@@ -56,7 +56,7 @@ fn what_no_format_holds_is_refused_by_its_step() {
     let has = |found: &[(String, f64)], site: &str, limit: f64| {
         assert!(found.contains(&(site.to_owned(), limit)), "{found:?}");
     };
-    // Scores that would leave the curve's domain, one way or the other.
+    // Scores beyond the curve's domain, in either direction.
     for model in [sigmoid.clone(), both.clone()] {
         let found = planted(model, |d| {
             scale(&mut d.layers[1].attention.query, 40.0);
@@ -64,12 +64,12 @@ fn what_no_format_holds_is_refused_by_its_step() {
         });
         has(&found, "layer.1.attention.weigh", RANGE);
     }
-    // Values: below their bound sums of them have room for as many keys as there are positions.
+    // Values: below their bound, sums over as many keys as there are positions fit.
     let found = planted(sigmoid, |d| {
         scale(&mut d.layers[0].attention.value, 60.0);
     });
     has(&found, "layer.0.attention.value", 16.0);
-    // Squares, and what they gate.
+    // Squares, and the values they gate.
     let wide = |d: &mut DecoderNetwork| {
         let f = d.layers[0].feed_forward.feed_forward_mut().unwrap();
         scale(f.gate.as_mut().unwrap(), 60.0);
@@ -86,7 +86,7 @@ fn what_no_format_holds_is_refused_by_its_step() {
     has(&found, "layer.0.feed_forward.sub_norm", usual);
 }
 
-/// Rows of a norm inside a block that are small or large are declared by its name, and then right.
+/// Small or large rows of a norm inside a block are declared by the norm's name, and are then right.
 #[test]
 fn norms_inside_blocks_are_measured_and_declared() {
     for (by, site) in [
@@ -125,7 +125,7 @@ fn norms_inside_blocks_are_measured_and_declared() {
     }
 }
 
-/// A norm that is wider than its formats is named before anything runs, in plans too.
+/// A norm wider than its formats is named before anything runs, also in plans.
 #[test]
 fn the_widest_norm() {
     assert!(supported(&ternary_generator(8192)).is_ok());
@@ -137,8 +137,8 @@ fn the_widest_norm() {
     assert!(Plan::twopc(&wider, &[8], Terms::default(), true).is_err());
 }
 
-/// A sigmoid has no maximum, no sum and no division. (Its OTs are some more of a prompt's, as the comparisons of a
-/// softmax are short.)
+/// A sigmoid has no maximum, no sum and no division. (For a prompt it needs slightly more OTs, as a softmax's
+/// comparisons are short.)
 #[test]
 fn a_sigmoid_costs_less_than_a_softmax() {
     let plan = |weigh, held, rows| {
@@ -164,7 +164,7 @@ fn a_sigmoid_costs_less_than_a_softmax() {
     }
 }
 
-/// Padding in front of a text has no weight, though nothing divides by the sum of a row's weights.
+/// Padding in front of a text has no weight, although nothing divides by a row's sum of weights.
 #[test]
 fn padding_has_no_weight() {
     let model = Model::load(&tiny_golden("bitnet-sigmoid")).unwrap();
@@ -185,12 +185,12 @@ fn padding_has_no_weight() {
     let padded = Input::Texts(vec![TokenIds::with_padding(prompt(), &noise)], terms);
     let padded = run(&mut Clear::default(), &program, &padded, |_, _| ());
     for ((a, b), c) in padded.unwrap().values().iter().zip(&alone).zip(clear) {
-        // Other places turn rows by other roundings. Sixty keys of weight σ(−2.75) would be most of a row.
+        // Rotations at other positions round differently. Sixty keys of weight σ(−2.75) would be most of a row.
         assert!((a - b).abs() < 0.04 && (a - c).abs() < 0.04, "{a} {b} {c}");
     }
 }
 
-/// The small decoder that was trained: its tokens after a text that it was not trained on.
+/// The small trained decoder: its tokens after a text that it was not trained on.
 #[test]
 fn a_trained_decoder_says_what_it_says_in_the_clear() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/decoder-small");

@@ -1,4 +1,4 @@
-//! A tiny model with random weights between two parties in two threads, against the same model in the clear.
+//! A tiny model with random weights, between two parties in two threads, against the same model in the clear.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const TEXTS: [&str; 5] = [
     "b",
 ];
 
-/// The tiny model with another activation, and what its owner declares of it, read from its folder.
+/// The tiny model with another activation, and its owner's declaration, read from its folder.
 fn tiny_with(hidden_act: &str, tolerance: Option<Tolerance>) -> Model {
     let model = tiny_of(hidden_act, |folder| {
         if let Some(tolerance) = tolerance {
@@ -45,14 +45,14 @@ fn tokens(model: &Model) -> Vec<TokenIds> {
     ids.to_vec()
 }
 
-/// What a step of a pass took: the client's counters, and the rounds of the pair.
+/// What a step of a pass took: the client's counters, and both parties' rounds.
 pub struct Step {
     pub site: String,
     stats: Stats,
     pub rounds: Option<u64>,
 }
 
-/// One party's end of one pass or several: its counters before, its steps, its counters after.
+/// One party's end of one or several passes: its counters before, its steps, its counters after.
 pub struct End {
     before: Stats,
     costs: Vec<StepCost>,
@@ -70,7 +70,7 @@ impl End {
         }
     }
 
-    /// The counters between steps, as far as they count frames: nothing is sent outside a step.
+    /// The frame counters between steps: nothing is sent outside a step.
     fn marks(&self) -> Vec<Stats> {
         let mut at = self.before;
         let mut marks = vec![at];
@@ -99,12 +99,12 @@ pub fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
     .collect()
 }
 
-/// One pass between two threads: the client's answers and what its steps took.
+/// One pass between two threads: the client's answers and the cost of its steps.
 pub fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<Step>) {
     pass(model, &Input::Texts(texts.to_vec(), terms), embeddings)
 }
 
-/// The same for any answer to any input of the client; `run` gives a party's answers.
+/// The same for any answer to any client input; `run` gives a party's answers.
 pub fn pass<T>(
     model: &Model,
     input: &Input,
@@ -134,7 +134,7 @@ pub fn pass<T>(
     })
 }
 
-/// The plan is the run: payload bytes of every step, each way, and its rounds.
+/// The plan matches the run: the payload bytes of every step, in each direction, and its rounds.
 pub fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[Step]) {
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     assert_planned_for(model, &lengths, terms, steps);
@@ -174,7 +174,7 @@ pub fn assert_close(private: &[Vec<f64>], clear: &[Vec<f64>]) {
     }
 }
 
-/// The private lookup adds the error of a response to table and positions: a unit at most, and not nothing.
+/// The private lookup adds a response's error to table and positions: at most one unit, but not zero.
 #[test]
 fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
     let model = tiny_model();
@@ -219,8 +219,8 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
     assert!((0.05..0.6).contains(&off), "{off} of the entries are off");
 }
 
-/// The class of the clear model, wherever its first logit leads by more than a private run errs; a plan that is the
-/// run; and no embedding of a model with a head.
+/// The label is the clear model's wherever its top logit leads by more than a private run's error; the plan matches the
+/// run; and a model with a head gives no embedding.
 #[test]
 fn classifiers_give_labels_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,7 +265,7 @@ fn classifiers_give_labels_and_nothing_else() {
     });
 }
 
-/// By the operator's word the largest classes in their order, and what the plan says.
+/// With the operator's permission: the largest classes in order, as the plan says.
 #[test]
 fn classifiers_give_the_largest_classes_in_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,7 +295,7 @@ fn classifiers_give_the_largest_classes_in_order() {
     assert!(matches!(more.err(), Some(RunError::Unsupported { .. })));
 }
 
-/// By the operator's word all logits: near those of the clear model, and what the plan says.
+/// With the operator's permission: all logits, close to those of the clear model, as the plan says.
 #[test]
 fn classifiers_give_logits_where_they_are_to() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,7 +320,7 @@ fn classifiers_give_logits_where_they_are_to() {
         assert_eq!(found.len(), TINY_LABELS.len());
         let worst = found.iter().zip(clear).map(|(a, b)| (a - b).abs());
         assert!(worst.fold(0.0, f64::max) < 0.01, "{found:?} {clear:?}");
-        // Nothing below the last place that is opened.
+        // There are no bits below the last opened place.
         assert!(found.iter().all(|logit| (logit * 4096.0).fract() == 0.0));
     }
     let encoder = tiny_model().program();
@@ -337,7 +337,7 @@ fn embeddings_agree_with_the_clear_model() {
     assert_close(&private, &clear);
 }
 
-/// A pruned feed-forward is one product, with the residual in it.
+/// A pruned feed-forward is one product that includes the residual.
 #[test]
 fn pruned_models_agree_with_the_clear_model() {
     let whole = tiny_model();
@@ -354,7 +354,7 @@ fn pruned_models_agree_with_the_clear_model() {
     }
 }
 
-/// Whatever the padding says, the answer is that of the text alone.
+/// Whatever the padding contains, the answer is that of the text alone.
 #[test]
 fn padding_leaves_no_trace_in_the_answer() {
     let mut model = tiny_model();
@@ -363,7 +363,7 @@ fn padding_leaves_no_trace_in_the_answer() {
         ..Terms::default()
     };
     let ids: Vec<Vec<u32>> = tokens(&model).iter().map(|t| t.ids().to_vec()).collect();
-    // The special tokens again, the text itself again, one token for ever.
+    // The special tokens again, the text itself again, one token forever.
     let hostile: [fn(usize, &[u32]) -> u32; 3] = [
         |i, _| [2, 3, 4][i % 3],
         |i, text| text[i % text.len()],
@@ -438,7 +438,7 @@ fn every_pooling_without_padding_and_with_a_public_table() {
     }
 }
 
-/// Every activation that a configuration may name, and GELU as a calibrated model has it.
+/// Every activation that a configuration may name, and GELU as calibrated.
 #[test]
 fn every_activation() {
     let declared = Tolerance {
@@ -452,8 +452,8 @@ fn every_activation() {
         let clear = model.embed(texts.clone()).unwrap();
         let (private, steps) = run(&model, &texts, Terms::default());
         assert_planned(&model, &texts, Terms::default(), &steps);
-        // The function's error and the formats' through two layers, in vectors of length one; the largest seen is
-        // 4.1e-3.
+        // The errors of the function and of the formats through two layers, in vectors of length one; the largest seen
+        // is 4.1e-3.
         for (private, clear) in private.iter().zip(&clear) {
             let error = private.iter().zip(clear).map(|(p, c)| (p - c).abs());
             let error = error.fold(0.0, f64::max);
@@ -465,7 +465,7 @@ fn every_activation() {
     }
 }
 
-/// The answers with the run's functions and formats, in the clear.
+/// The answers in the clear, with the run's functions and formats.
 fn approximated(model: &Model, texts: &[TokenIds]) -> Vec<Vec<f64>> {
     let input = Input::Texts(texts.to_vec(), Terms::default());
     let pooled = hushed_mpc::run(&mut Clear::default(), &model.program(), &input, |_, _| ());

@@ -1,4 +1,4 @@
-//! A party that is killed at any step of a pass: the other ends with an error that says so.
+//! A party is killed at any step of a pass: the other ends with an error that says so.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::testing::vanishing_pair;
 
-/// Frames that a party has sent at the end of every step of a pass, the exchange of keys first.
+/// The number of frames a party has sent by the end of every step of a pass, after the key exchange.
 fn marks(backend: &Protocol, before: u64) -> Vec<u64> {
     let steps = backend.costs().iter().map(|step| step.stats.frames_sent);
     let sums = steps.scan(before, |sum, frames| {
@@ -28,7 +28,7 @@ struct Ends {
     server: Result<Vec<u64>, RunError>,
 }
 
-/// A pass in which `victim` vanishes before its frame number `frames`.
+/// A pass in which `victim` vanishes before sending frame `frames`.
 fn pass(model: &Model, text: &TokenIds, victim: Party, frames: u64) -> Ends {
     let shapes = Model::shapes_only(&model.public);
     let (client, server) = vanishing_pair(victim, frames);
@@ -67,8 +67,7 @@ fn a_peer_that_vanishes_at_any_step_is_reported() {
         (Party::Client, whole.client.unwrap()),
         (Party::Server, whole.server.unwrap()),
     ] {
-        // The first frame of every step in which it sends any, and the first of all; after the last step nothing is
-        // sent.
+        // The first frame of every step in which it sends any, and the very first; after the last step nothing is sent.
         marks.insert(0, 0);
         marks.dedup();
         marks.pop();

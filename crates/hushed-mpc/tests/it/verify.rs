@@ -1,10 +1,10 @@
-//! The three-way comparison on the tiny model: its stages, its order of errors, its answers.
+//! The three-way comparison on the tiny model: its stages, its errors by size, its answers.
 
 use hushed_model::testing::tiny_model;
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_mpc::verify::verify;
 
-/// Every row of two texts gives the token of the clear model, and that of a text cut off after it.
+/// Every row of two texts gives the clear model's token, which is also that of a text cut off after the row.
 #[test]
 fn tokens_of_every_row_of_a_text() {
     for model in crate::decode::models() {
@@ -53,8 +53,7 @@ fn stages_and_answers_of_the_tiny_model() {
         assert!(s.total < 0.02, "{s:?}");
         assert!(s.total <= s.approximation + s.protocol + 1e-12, "{s:?}");
     }
-    // Functions and formats are the larger part of the error or at least of the same size: the protocols only round at
-    // random.
+    // Functions and formats are the larger part of the error, or at least as large: the protocols only round at random.
     for s in &report.stages {
         assert!(
             s.approximation > 0.0 && s.protocol < 4.0 * s.approximation,

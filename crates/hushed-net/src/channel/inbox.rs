@@ -1,8 +1,8 @@
 //! Frames on their way from the thread that reads them to a session.
 //!
-//! The reader runs ahead of the session up to a number of bytes, so that a peer's sending overlaps with our
-//! computing. Beyond that a frame waits until a step asks for it and says how long it may be, so that memory is
-//! bounded by the read-ahead plus what the session itself expects.
+//! The reader runs ahead of the session by up to a number of bytes, so that the peer's sending overlaps with our
+//! computing. Beyond that, a frame waits until a step asks for it and says how long it may be. Memory is thus bounded
+//! by the read-ahead plus what the session itself expects.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::VecDeque;
@@ -14,18 +14,18 @@ use super::Limits;
 use crate::frame::Frame;
 use crate::{NetError, PeerFault};
 
-/// Memory of a queued frame beside its payload: its entry, in a queue that may be half empty after it has grown, and
-/// what the allocator adds to a small payload. More than a header has on the wire, so that a peer's many empty frames
-/// are bounded in memory and not in traffic.
+/// The memory of a queued frame besides its payload: its entry, in a queue that may be half empty after growing, and
+/// the allocator's overhead for a small payload. More than a header takes on the wire, so that a peer's many empty
+/// frames are bounded by memory, not by traffic.
 const FRAME_COST: u64 = 128;
 const _: () = assert!(FRAME_COST >= 2 * size_of::<Frame>() as u64 + 32);
 
-/// The memory that a frame with `length` payload bytes counts for.
+/// The memory charged for a frame with `length` payload bytes.
 fn cost(length: u64) -> u64 {
     FRAME_COST.saturating_add(length)
 }
 
-/// A queue bounded in bytes, with one reader at its entry and one session at its exit.
+/// A queue bounded in bytes, with a reader at its entry and a session at its exit.
 pub(super) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
@@ -38,14 +38,14 @@ struct State {
     frames: VecDeque<Frame>,
     /// What the queued frames and the one being read cost.
     bytes: u64,
-    /// The session waits for a frame, which may have up to this many payload bytes.
+    /// The session is waiting for a frame of up to this many payload bytes.
     wanted: Option<u64>,
     /// The reader waits for room, so silence is not the peer's fault.
     paused: bool,
     limits: Limits,
-    /// The session is gone, or accepts no more.
+    /// The session is gone, or accepts nothing more.
     abandoned: bool,
-    /// No more frames come, and why.
+    /// Why no more frames come, once that is so.
     end: Option<NetError>,
     /// The reader has seen the peer's end.
     finished: bool,
@@ -82,7 +82,7 @@ impl Inbox {
             .0
     }
 
-    /// The next frame, of at most `max` payload bytes.
+    /// Takes the next frame, of at most `max` payload bytes.
     pub(super) fn pop(&self, max: u64) -> Result<Frame, NetError> {
         let mut state = self.lock();
         let result = loop {
@@ -113,8 +113,8 @@ impl Inbox {
         result
     }
 
-    /// Waits for the reader to leave, at the end of a session: `Ok` if the peer ended its direction and had sent
-    /// nothing that nobody asked for.
+    /// Waits for the reader to leave, at the end of a session: `Ok` if the peer ended its direction without sending
+    /// anything that was not asked for.
     pub(super) fn drained(&self) -> Result<(), NetError> {
         let mut state = self.lock();
         loop {
@@ -143,8 +143,8 @@ impl Inbox {
 
     /// Gives the peer until `give_up` to end its direction, after this side has ended its own.
     ///
-    /// A socket that is closed with unread bytes makes the system cut the connection, and the last data sent by this
-    /// side could be lost.
+    /// If a socket is closed with unread bytes, the system cuts the connection, and the last data sent by this side
+    /// could be lost.
     pub(super) fn linger(&self, give_up: Instant) {
         let mut state = self.lock();
         while !state.finished {
@@ -156,7 +156,7 @@ impl Inbox {
         }
     }
 
-    /// Takes no more frames.
+    /// Accepts no more frames.
     pub(super) fn abandon(&self) {
         self.lock().abandoned = true;
         self.changed.notify_all();
@@ -200,7 +200,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// For the reader: an admitted frame is here.
+    /// For the reader: adds an admitted frame.
     pub(super) fn push(&self, frame: Frame) {
         let mut state = self.lock();
         state.frames.push_back(frame);
@@ -217,7 +217,7 @@ impl Inbox {
         }
     }
 
-    /// For the reader: it leaves.
+    /// For the reader: it is leaving.
     pub(super) fn finished(&self) {
         self.lock().finished = true;
         self.changed.notify_all();

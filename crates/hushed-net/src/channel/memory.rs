@@ -1,7 +1,7 @@
-//! Two parties in one process. Frames move, they are not copied.
+//! Two parties in one process. Frames are moved, not copied.
 //!
-//! Each end belongs to one thread at a time, so when both wait for a frame and none is on its way, none will ever
-//! come: that is reported at once as [`NetError::BothReceiving`] instead of after a deadline.
+//! Each end belongs to one thread at a time, so if both wait for a frame and none is on its way, none will ever come.
+//! That is reported at once as [`NetError::BothReceiving`], not after a deadline.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,8 +24,8 @@ pub struct MemoryChannel {
 
 /// Two connected ends.
 ///
-/// The limits of memory are wide: a party that computes for long sends no heartbeat here, so only ten minutes of
-/// silence count as one.
+/// The limits are wide here: a party that computes for a long time sends no heartbeat, so only ten minutes of silence
+/// count as silence.
 #[must_use]
 pub fn pair() -> (MemoryChannel, MemoryChannel) {
     let shared = Arc::new(Shared {
@@ -61,9 +61,9 @@ struct Lanes {
 struct Lane {
     frames: VecDeque<(Frame, Option<Schedule>)>,
     link: Link,
-    /// Set once nothing more will be sent, and why.
+    /// Why nothing more will be sent, once that is so.
     end: Option<NetError>,
-    /// The sender of this lane is waiting for a frame itself.
+    /// The sender of this lane is itself waiting for a frame.
     sender_waits: bool,
 }
 
@@ -144,7 +144,7 @@ impl MemoryChannel {
             };
             mine.sender_waits = ready_at.is_none();
             if mine.sender_waits {
-                // The peer may be waiting as well, and must now find out.
+                // The peer may be waiting too, and must find out now.
                 self.shared.changed.notify_all();
             }
             let wait = wake.map_or(Duration::from_secs(1), |at| {

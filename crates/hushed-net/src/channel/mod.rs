@@ -16,21 +16,21 @@ use crate::{NetError, Shape, frame::Frame};
 
 /// An ordered, reliable carrier of frames to one peer.
 ///
-/// `send` hands the frame to a queue that is emptied in the background, so that two parties that send at the same
-/// time never wait for each other to read.
+/// `send` puts the frame into a queue that is emptied in the background, so two parties that send at the same time
+/// never wait for each other to read.
 pub trait Channel: Send {
     /// Queues a frame.
     ///
     /// # Errors
-    /// [`NetError::PeerGone`], [`NetError::PeerAborted`], or [`NetError::Timeout`] when the queue is full and does not
-    /// move for the deadline.
+    /// [`NetError::PeerGone`], [`NetError::PeerAborted`], or [`NetError::Timeout`] if the queue is full and does not
+    /// move within the deadline.
     fn send(&mut self, frame: Frame) -> Result<(), NetError>;
 
-    /// The next frame, whose payload may have at most `max` bytes.
+    /// Receives the next frame, whose payload may have at most `max` bytes.
     ///
     /// # Errors
-    /// [`NetError::Timeout`] when nothing at all came for the deadline; [`NetError::PeerMisbehaved`] on a longer or a
-    /// malformed frame; [`NetError::PeerGone`], [`NetError::PeerAborted`].
+    /// [`NetError::Timeout`] if nothing at all arrives within the deadline; [`NetError::PeerMisbehaved`] for a frame
+    /// that is longer or malformed; [`NetError::PeerGone`], [`NetError::PeerAborted`].
     fn recv(&mut self, max: u64) -> Result<Frame, NetError>;
 
     /// Waits until everything queued has been handed to the transport.
@@ -45,51 +45,51 @@ pub trait Channel: Send {
     /// As [`Channel::send`].
     fn abort(&mut self, code: u16) -> Result<(), NetError>;
 
-    /// Ends the sending direction and waits (within the deadline) until the peer has ended its own.
+    /// Ends the sending direction and waits (within the deadline) for the peer to end its own.
     ///
     /// # Errors
-    /// As [`Channel::flush`] and [`Channel::recv`]; a frame that nobody asked for is a fault.
+    /// As [`Channel::flush`] and [`Channel::recv`]; a frame that was not asked for is a fault.
     fn close(&mut self) -> Result<(), NetError>;
 
     /// Replaces the limits from now on.
     fn set_limits(&mut self, limits: Limits);
 
-    /// Makes what this end sends arrive as over a slower network; `None` ends that.
+    /// Delays what this end sends as on a slower network; `None` ends that.
     fn shape(&mut self, shape: Option<Shape>);
 
-    /// Bytes that the channel itself has added to the frames of protocol steps.
+    /// Bytes that the channel itself added to the frames of protocol steps.
     fn overhead(&self) -> Overhead;
 
-    /// 32 bytes that only the two ends of this secure channel know (RFC 8446, §7.5), or `None` where the channel is
-    /// not secure.
+    /// 32 bytes known only to the two ends of this secure channel (RFC 8446, §7.5); `None` if the channel is not
+    /// secure.
     fn exporter(&self, label: &[u8]) -> Option<[u8; 32]>;
 }
 
-/// Bytes beside those of protocol steps.
+/// Bytes besides those of protocol steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
     /// Bytes of heartbeat frames sent.
     pub heartbeat_bytes_sent: u64,
     /// Bytes of heartbeat frames received.
     pub heartbeat_bytes_received: u64,
-    /// Bytes written to the socket, all included.
+    /// Bytes written to the socket, everything included.
     pub wire_bytes_sent: u64,
-    /// Bytes read from the socket, all included.
+    /// Bytes read from the socket, everything included.
     pub wire_bytes_received: u64,
 }
 
 /// How long and how much a channel tolerates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest silence of the peer before [`NetError::Timeout`]. Heartbeats break the silence.
+    /// The longest silence of the peer before [`NetError::Timeout`]. Heartbeats break the silence.
     pub silence: Duration,
-    /// When a receive fails ([`NetError::OutOfTime`]) however active the peer is; bounds everything before
+    /// When a receive fails ([`NetError::OutOfTime`]) however active the peer is; this bounds everything before
     /// authentication.
     pub until: Option<Instant>,
-    /// Bytes of frames that may wait to be written. One frame is admitted however long it is.
+    /// Bytes of frames that may wait to be written. A single frame is admitted whatever its length.
     pub send_queue: usize,
-    /// Memory of frames that may be read before a step asks for them, an empty one counting as 128 bytes. A longer
-    /// frame waits for its step, which says how long it may be.
+    /// Memory for frames that may be read before a step asks for them; an empty one counts as 128 bytes. A longer frame
+    /// waits for its step, which says how long it may be.
     pub read_ahead: usize,
 }
 
@@ -105,7 +105,7 @@ impl Limits {
         }
     }
 
-    /// For a peer that is not yet authenticated: 10 s in all, queues of 64 KiB.
+    /// For a peer not yet authenticated: 10 s in total, queues of 64 KiB.
     #[must_use]
     pub fn before_authentication() -> Self {
         let whole = Duration::from_secs(10);
@@ -123,7 +123,7 @@ impl Limits {
         self.silence / 4
     }
 
-    /// Remaining wait if nothing has moved since `since`.
+    /// The remaining wait if nothing has moved since `since`.
     pub(crate) fn left(&self, since: Instant) -> Result<Duration, NetError> {
         let now = Instant::now();
         let silent = self
@@ -139,7 +139,7 @@ impl Limits {
         }
     }
 
-    /// The session's time is over.
+    /// Whether the session's time is over.
     pub(crate) fn expired(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }

@@ -9,7 +9,7 @@ use super::shaped::{Link, Schedule};
 use crate::frame::Frame;
 use crate::{NetError, Shape};
 
-/// A queue bounded in bytes, with one session at its entry and one writer at its exit.
+/// A queue bounded in bytes, with a session at its entry and a writer at its exit.
 pub(super) struct Outbox {
     state: Mutex<State>,
     changed: Condvar,
@@ -19,9 +19,9 @@ struct State {
     items: VecDeque<Item>,
     /// Bytes of frames that are queued or being written.
     bytes: u64,
-    /// The writer holds an item that it has not finished.
+    /// The writer holds an unfinished item.
     writing: bool,
-    /// When the writer last got something out.
+    /// When the writer last made progress.
     moved: Instant,
     limits: Limits,
     link: Link,
@@ -29,7 +29,7 @@ struct State {
     closing: bool,
     /// The queue is abandoned.
     abandoned: bool,
-    /// Nothing goes out any more, and why.
+    /// Why nothing goes out any more, once that is so.
     end: Option<NetError>,
     /// The writer has left.
     left: bool,
@@ -75,7 +75,7 @@ impl Outbox {
             .0
     }
 
-    /// Queues a frame once there is room; a frame longer than the whole queue waits until it is alone.
+    /// Queues a frame once there is room; a frame longer than the whole queue waits until the queue is empty.
     pub(super) fn push(&self, frame: Frame) -> Result<(), NetError> {
         let length = frame.wire_bytes();
         let mut state =
@@ -87,7 +87,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Queues an abort, which needs no room, and takes nothing after it.
+    /// Queues an abort, which needs no room, and accepts nothing after it.
     pub(super) fn push_abort(&self, code: u16) {
         let mut state = self.lock();
         if !state.closing {
@@ -103,13 +103,13 @@ impl Outbox {
             .map(drop)
     }
 
-    /// Takes nothing more.
+    /// Accepts nothing more.
     pub(super) fn close(&self) {
         self.lock().closing = true;
         self.changed.notify_all();
     }
 
-    /// Gives the writer some time to empty the queue of a channel that is being dropped, then gives up.
+    /// Gives the writer some time to empty the queue of a channel being dropped, then gives up.
     pub(super) fn linger(&self, give_up: Instant) {
         let mut state = self.lock();
         state.closing = true;
@@ -125,7 +125,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Waits for `ready`, as long as the writer lives and moves.
+    /// Waits for `ready` while the writer is alive and making progress.
     fn wait_until(
         &self,
         ready: impl Fn(&State) -> bool,
@@ -153,7 +153,7 @@ impl Outbox {
         self.lock().link.set(shape);
     }
 
-    /// For the writer: the next item; a heartbeat when there was none for long.
+    /// For the writer: the next item, or a heartbeat after a long idle time.
     pub(super) fn next(&self) -> Item {
         let idle_since = Instant::now();
         let mut state = self.lock();
@@ -182,7 +182,7 @@ impl Outbox {
         }
     }
 
-    /// For the writer: this many bytes of a frame are out.
+    /// For the writer: this many bytes of a frame have been written.
     pub(super) fn written(&self, bytes: u64) {
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_sub(bytes);
@@ -190,7 +190,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// For the writer: sleeps until a shaped link has carried what comes next.
+    /// For the writer: sleeps until a shaped link has carried the next bytes.
     pub(super) fn sleep_until(&self, at: Instant) {
         let mut state = self.lock();
         while !state.abandoned {
@@ -202,8 +202,8 @@ impl Outbox {
         }
     }
 
-    /// For the reader: the peer has stopped and reads no more. A thread that waits for room learns it now, not when the
-    /// transport notices.
+    /// For the reader: the peer has stopped and reads nothing more. A thread waiting for room learns it now, not when
+    /// the transport notices.
     pub(super) fn refused(&self, why: NetError) {
         let mut state = self.lock();
         state.items.clear();
@@ -212,7 +212,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// For the writer: it leaves.
+    /// For the writer: it is leaving.
     pub(super) fn ended(&self, why: NetError) {
         let mut state = self.lock();
         state.items.clear();

@@ -1,9 +1,9 @@
 //! A slower network than the real one: a bandwidth and a one-way latency imposed by the sender.
 //!
-//! A frame of `n` bytes that is sent at time `t` starts to leave at `s = max(t, when the link is free)`, keeps the link
-//! busy for `n / bandwidth`, and its byte `i` arrives at `s + i / bandwidth + latency`. Both ends must be shaped for a
-//! symmetric link. Heartbeats and TLS records (about 0.14 % of long frames) are not counted. The system's timer adds
-//! some 0.1 ms to each wait, so figures over a shaped link err on the slow side.
+//! A frame of `n` bytes sent at time `t` starts to leave at `s = max(t, when the link is free)`, occupies the link for
+//! `n / bandwidth`, and its byte `i` arrives at `s + i / bandwidth + latency`. For a symmetric link both ends must be
+//! shaped. Heartbeats and TLS records (about 0.14 % of long frames) are not counted. The system's timer adds about 0.1
+//! ms to each wait, so figures over a shaped link err on the slow side.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub struct Shape {
     /// Bits per second in each direction; 0 means no limit.
     pub bits_per_second: u64,
-    /// Time from one end to the other: half of what `ping` shows.
+    /// The time from one end to the other: half of what `ping` shows.
     pub one_way: Duration,
 }
 
@@ -28,7 +28,7 @@ impl Shape {
         one_way: Duration::from_millis(2),
     };
 
-    /// How long the link is busy with `bytes`.
+    /// How long `bytes` occupy the link.
     #[must_use]
     pub fn transmission(&self, bytes: u64) -> Duration {
         if self.bits_per_second == 0 {
@@ -104,7 +104,7 @@ mod tests {
         let mut link = Link::default();
         assert!(link.schedule(1).is_none());
         link.set(Some(Shape::WAN));
-        // A gigabyte keeps the link busy for 20 s, far longer than this test runs.
+        // A gigabyte occupies the link for 20 s, far longer than this test runs.
         let (first, second) = (link.schedule(1 << 30).unwrap(), link.schedule(50).unwrap());
         assert_eq!(second.arrival(0), first.arrival(1 << 30));
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Frames over a byte stream: one thread writes what the session queues, one reads ahead of it.
 //!
-//! Because the peer's bytes are always being read (up to the read-ahead), two parties that send at the same time do not
-//! wait for each other. What remains is bounded: when both have queued and read ahead all that their limits
-//! allow, and neither receives, both get [`NetError::Timeout`].
+//! The peer's bytes are always being read (up to the read-ahead), so two parties that send at the same time do not wait
+//! for each other. What remains is bounded: if both have queued and read ahead all that their limits allow, and neither
+//! receives, both get [`NetError::Timeout`].
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{self, BufReader, Read};
@@ -20,16 +20,16 @@ use crate::frame::{Frame, HEADER_BYTES, Header, io_error, read_header, read_payl
 use crate::process::Origin;
 use crate::{NetError, Shape};
 
-/// Bytes handed to the transport at once: four TLS records, and small enough to pace a shaped link.
+/// Bytes passed to the transport at once: four TLS records, and small enough to pace a shaped link.
 const CHUNK_BYTES: usize = 64 << 10;
-/// How long a dropped channel tries to get out what was already sent, and to see the peer's end.
+/// How long a dropped channel keeps trying to write out what was sent, and to see the peer's end.
 const LINGER: Duration = Duration::from_secs(1);
-/// The reader and the writer keep their buffers on the heap.
+/// Reader and writer keep their buffers on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
 /// The sending half of a transport.
 pub(super) trait Sink: Send + 'static {
-    /// Puts all bytes on the transport.
+    /// Writes all bytes to the transport.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Ends the direction in the transport's own way.
     fn close(&mut self);
@@ -70,7 +70,7 @@ pub(super) struct Halves<R, W> {
     pub(super) source: R,
     pub(super) sink: W,
     pub(super) security: Option<Box<dyn Security>>,
-    /// Bytes that the transport's handshake took: (sent, received).
+    /// Bytes of the transport's handshake: (sent, received).
     pub(super) handshake: (u64, u64),
 }
 
@@ -96,7 +96,7 @@ impl Meter {
 }
 
 impl StreamChannel {
-    /// Starts the two threads; `halves` gets the meter that its halves report to.
+    /// Starts the two threads. `halves` gets the meter to report to.
     pub(super) fn start<R, W>(
         limits: Limits,
         halves: impl FnOnce(Meter) -> Halves<R, W>,
@@ -155,13 +155,13 @@ impl StreamChannel {
         Ok(())
     }
 
-    /// SHA-256 of the certificate that the peer has proved to own, where it has.
+    /// SHA-256 of the certificate that the peer proved to own, if it did.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<[u8; 32]> {
         self.security.as_ref()?.peer_certificate()
     }
 
-    /// A broken connection is often the echo of the peer's abort or fault, which says more.
+    /// A broken connection often echoes the peer's abort or fault, which says more.
     fn explain(&self, why: NetError) -> NetError {
         if matches!(why, NetError::PeerGone | NetError::Closed) {
             self.shared.inbox.end().unwrap_or(why)
@@ -226,7 +226,7 @@ impl Channel for StreamChannel {
 impl Drop for StreamChannel {
     fn drop(&mut self) {
         if !self.origin.is_here() {
-            // A forked process has neither the threads nor, to itself, the socket: the parent goes on with both.
+            // A forked process has no threads and must not touch the socket: the parent goes on using both.
             std::mem::forget(std::mem::take(&mut self.threads));
             return;
         }
@@ -238,10 +238,10 @@ impl Drop for StreamChannel {
             self.shared.inbox.linger(give_up);
         }
         self.shared.outbox.linger(Instant::now());
-        // Ends a read or a write that is still blocked; an error means that the connection is gone already.
+        // Ends a read or write that is still blocked; an error means that the connection is already gone.
         let _ = self.socket.shutdown(Shutdown::Both);
         for thread in self.threads.drain(..) {
-            // A panic in there has been reported by the panic hook; there is nobody to return it to.
+            // A panic in the thread was reported by the panic hook; there is nobody to return it to.
             let _ = thread.join();
         }
     }
@@ -270,7 +270,7 @@ fn write_loop(shared: &Shared, sink: &mut impl Sink) -> NetError {
     }
 }
 
-/// Header and first bytes go out together: a small frame is one packet.
+/// Sends the header and the first bytes together: a small frame is one packet.
 fn write_frame(
     shared: &Shared,
     sink: &mut impl Sink,
@@ -307,7 +307,7 @@ fn read_loop(shared: &Shared, source: impl Read) {
         shared.outbox.refused(why.clone());
     }
     shared.inbox.ended(why);
-    // Whatever still comes is thrown away, until the peer has ended its direction or the socket is shut down.
+    // Discards whatever still comes, until the peer ends its direction or the socket is shut down.
     let _ = io::copy(&mut source, &mut io::sink());
 }
 

@@ -1,4 +1,4 @@
-//! Plain TCP: for loopback, for tests, and underneath TLS. It protects nothing.
+//! Plain TCP: for loopback, for tests, and underneath TLS. It gives no protection.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -10,13 +10,13 @@ use super::Limits;
 use super::stream::{Halves, Meter, Sink, StreamChannel};
 use crate::NetError;
 
-/// How often a listener looks whether it should stop.
+/// How often a listener checks whether to stop.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Connects to `address` (`host:port`), trying each address that the name stands for.
+/// Connects to `address` (`host:port`), trying each address that the name resolves to.
 ///
 /// # Errors
-/// [`NetError::Connect`] with the last refusal.
+/// [`NetError::Connect`] with the last failure.
 pub fn connect(address: &str, within: Duration) -> Result<TcpStream, NetError> {
     let failed = |e: &io::Error| NetError::Connect {
         address: address.to_owned(),
@@ -28,7 +28,7 @@ pub fn connect(address: &str, within: Duration) -> Result<TcpStream, NetError> {
         kind: io::ErrorKind::NotFound,
     };
     for resolved in address.to_socket_addrs().map_err(|e| failed(&e))? {
-        // A zero timeout is an error to the system; a millisecond ends as quickly.
+        // The system rejects a zero timeout; one millisecond ends as quickly.
         let left = give_up
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1));
@@ -43,7 +43,7 @@ pub fn connect(address: &str, within: Duration) -> Result<TcpStream, NetError> {
 /// A channel over a connected socket.
 ///
 /// # Errors
-/// [`NetError::Io`] when the system refuses the socket options or the two threads.
+/// [`NetError::Io`] if the system refuses the socket options or the two threads.
 pub fn channel(socket: TcpStream, limits: Limits) -> Result<StreamChannel, NetError> {
     prepare(&socket)?;
     let socket = Arc::new(socket);
@@ -62,7 +62,7 @@ pub fn channel(socket: TcpStream, limits: Limits) -> Result<StreamChannel, NetEr
     })
 }
 
-/// Rounds are many and small: nothing may wait for more bytes to come.
+/// Rounds are many and small, so nothing may wait for more bytes.
 pub(super) fn prepare(socket: &TcpStream) -> Result<(), NetError> {
     let set = || {
         socket.set_nonblocking(false)?;
@@ -102,7 +102,7 @@ impl Sink for TcpSink {
     }
 
     fn close(&mut self) {
-        // Fails only where the connection is gone, which the reader reports.
+        // Fails only if the connection is gone, which the reader reports.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 }
@@ -117,7 +117,7 @@ impl Listener {
     /// Listens on `address` (`host:port`; port 0 lets the system choose).
     ///
     /// # Errors
-    /// [`NetError::Listen`], for instance when the port is in use.
+    /// [`NetError::Listen`], for instance if the port is in use.
     pub fn bind(address: &str) -> Result<Self, NetError> {
         let failed = |e: io::Error| NetError::Listen {
             address: address.to_owned(),
@@ -129,17 +129,17 @@ impl Listener {
         Ok(Self { inner, address })
     }
 
-    /// The address that was bound, with the port that the system chose.
+    /// The bound address, with the port that the system chose.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next connection, or `None` soon after `stop` began to say so.
+    /// The next connection, or `None` soon after `stop` returns true.
     ///
     /// # Errors
-    /// [`NetError::Io`] when the system cannot give a connection now, for instance because this process has too many
-    /// open; the listener itself goes on.
+    /// [`NetError::Io`] if the system cannot give a connection now, for instance because this process has too many
+    /// open. The listener itself continues.
     pub fn accept(
         &self,
         stop: impl Fn() -> bool,

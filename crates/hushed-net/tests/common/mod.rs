@@ -1,4 +1,4 @@
-//! Pairs of connected sessions of every sort.
+//! Pairs of connected sessions of every kind.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::net::TcpStream;
@@ -51,7 +51,7 @@ pub fn shaped((mut client, mut server): (Session, Session)) -> (Session, Session
     (client, server)
 }
 
-/// A self-signed certificate for `localhost` between two years.
+/// A self-signed certificate for `localhost`, valid between two years.
 pub fn certificate(from: i32, until: i32) -> Identity {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -88,7 +88,7 @@ pub fn shake_hands(client: &TlsClient, server: &TlsServer, host: &str) -> (Shake
     })
 }
 
-/// Runs both parties; a test that would hang is ended by the deadlines of its sessions.
+/// Runs both parties; the sessions' deadlines end a test that would hang.
 pub fn both<A: Send, B: Send>(
     (client, server): (Session, Session),
     at_client: impl FnOnce(Session) -> A + Send,

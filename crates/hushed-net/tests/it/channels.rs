@@ -1,4 +1,4 @@
-//! One suite of promises, held by every sort of channel.
+//! One suite of promises, kept by every kind of channel.
 
 use crate::common;
 use hushed_net::{Expect, Kind, NetError, PeerFault, Session};
@@ -17,7 +17,7 @@ fn bytes(length: usize, salt: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Lengths around every boundary inside: header, hashed payload, chunk, record, first piece.
+/// Lengths around every internal boundary: header, hashed payload, chunk, record, first piece.
 fn every_length_arrives(pair: Pair) {
     let lengths = [
         0,
@@ -137,7 +137,7 @@ fn transcripts_differ_when_a_payload_does(pair: Pair) {
     assert_ne!(run(b"one"), run(b"two"));
 }
 
-/// What the client sends, what the server expects, what the server is told.
+/// What the client sends, what the server expects, and what error the server gets.
 fn a_wrong_step_is_refused(pair: Pair) {
     let fault = |kind: Kind, length: usize, expect: Expect| {
         both(
@@ -151,7 +151,7 @@ fn a_wrong_step_is_refused(pair: Pair) {
             |mut s| {
                 s.recv(K, Expect::AtMost(0)).unwrap();
                 let first = s.recv(K, expect);
-                // What is wrong stays wrong.
+                // An error stays the same.
                 assert_eq!(s.recv(K, expect), first);
                 assert_eq!(s.send(K, &[]), first.clone().map(drop));
                 first
@@ -232,7 +232,7 @@ fn a_clean_end_is_clean_on_both_sides(pair: Pair) {
     assert_eq!((a, b), (Ok(()), Ok(())));
 }
 
-/// The last frame of a party that ends right after must still arrive.
+/// The last frame of a party that ends right after it must still arrive.
 fn what_was_sent_before_the_end_arrives(pair: Pair) {
     const N: usize = 2 << 20;
     both(
@@ -245,7 +245,7 @@ fn what_was_sent_before_the_end_arrives(pair: Pair) {
     );
 }
 
-/// The peer vanishes before each of the steps of a small protocol, on either side.
+/// The peer vanishes before each step of a small protocol, on either side.
 fn a_peer_that_vanishes_at_any_step_is_noticed(pair: Pair) {
     const STEPS: usize = 5;
     let play = |mut s: Session, steps: usize| {

@@ -1,9 +1,9 @@
-//! The frame decoder on every kind of damage.
+//! The frame decoder against every kind of damage.
 
 use hushed_net::frame::{HEADER_BYTES, Header, MAX_PAYLOAD};
 use hushed_net::{Kind, fuzz};
 
-/// Small streams of frames from which the damage starts.
+/// Small streams of frames to be damaged.
 fn corpus() -> Vec<Vec<u8>> {
     let step = |step, payload: &[u8]| {
         [
@@ -41,7 +41,7 @@ fn corpus() -> Vec<Vec<u8>> {
     ]
 }
 
-/// xorshift64*: enough to choose damage, and the same on every machine.
+/// xorshift64*: good enough to choose damage, and the same on every machine.
 struct Dice(u64);
 
 impl Dice {

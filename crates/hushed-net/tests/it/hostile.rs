@@ -44,7 +44,7 @@ fn header(version: u8, class: u8, kind: u16, step: u32, length: u64) -> Vec<u8> 
     .concat()
 }
 
-/// What a session says that expects up to `max` bytes and gets these.
+/// The result of a session that expects up to `max` bytes and gets these.
 fn answer_to(bytes: &[u8], max: usize) -> Result<Vec<u8>, NetError> {
     let (mut peer, mut session) = bare(Limits::session());
     peer.write_all(bytes).unwrap();
@@ -144,10 +144,10 @@ fn a_frame_cut_anywhere_is_a_peer_gone() {
 
 #[test]
 fn a_lying_length_costs_no_memory() {
-    // A gigabyte is announced and even allowed; a kilobyte comes.
+    // A gigabyte is announced and even allowed; a kilobyte arrives.
     let lie = [header(1, 0, 7, 0, 1 << 30), vec![1; 1024]].concat();
     assert_eq!(answer_to(&lie, 1 << 30), Err(NetError::PeerGone));
-    // The bound on memory itself is held by `fuzz::frame`, which sees the buffer.
+    // `fuzz::frame`, which sees the buffer, checks the memory bound itself.
     hushed_net::fuzz::frame(&lie);
 }
 
@@ -239,7 +239,7 @@ fn a_peer_that_never_reads_stops_the_sender_in_time() {
     drop(peer);
 }
 
-/// The session is busy for longer than its own patience, while more comes in than it reads ahead.
+/// The session is busy for longer than its own patience, while more arrives than it reads ahead.
 #[test]
 fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
     let limits = Limits {
@@ -257,7 +257,7 @@ fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
         for step in 0..24_u8 {
             if step % 12 == 0 {
                 thread::sleep(GENEROUS + SOON);
-                // Nothing was asked for, so no frame is here, only the buffers of the reader and the system.
+                // Nothing was asked for, so no frame is here, only what the reader and the system buffer.
                 assert!(session.stats().wire_bytes_received < (u64::from(step) << 20) + (1 << 18));
             }
             assert!(
@@ -272,7 +272,7 @@ fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
     drop(peer);
 }
 
-/// A frame costs memory also where it has no payload.
+/// A frame takes memory even without a payload.
 #[test]
 fn empty_frames_fill_the_read_ahead_by_what_they_cost() {
     const FRAMES: u32 = 60_000;
@@ -302,7 +302,7 @@ fn empty_frames_fill_the_read_ahead_by_what_they_cost() {
 fn both_parties_waiting_in_memory_is_noticed_at_once() {
     let wait = |mut s: Session| s.recv(K, Expect::AtMost(1));
     let (a, b) = common::both(hushed_net::memory_pair(), wait, wait);
-    // One of them notices; the other sees the noticing one leave, or notices as well.
+    // One of them notices; the other sees that one leave, or notices too.
     assert!(
         a == Err(NetError::BothReceiving) || b == Err(NetError::BothReceiving),
         "{a:?} {b:?}"
@@ -324,7 +324,7 @@ fn frames_after_the_last_step_are_a_fault() {
     assert_eq!(closed, Err(NetError::PeerMisbehaved(PeerFault::Unasked)));
 }
 
-/// A party that says its last word and leaves while the other still talks must be heard.
+/// A party that says its last word and leaves while the other is still sending must be heard.
 #[test]
 fn a_last_word_survives_unread_bytes() {
     for _ in 0..20 {
@@ -335,7 +335,7 @@ fn a_last_word_survives_unread_bytes() {
                 session.abort(1);
                 drop(session);
             });
-            // Unasked bytes, before and after the session ends; a refusal to take them is fine.
+            // Unasked bytes, before and after the session ends; they need not be accepted.
             let _ = peer.write_all(&header(1, 0, 7, 0, 0).repeat(1000));
             let mut heard = Vec::new();
             let mut piece = vec![0; 1 << 16];

@@ -1,5 +1,5 @@
 //! Tests of the crate from outside, in one binary: linking it costs more than most of them. `leaks` counts what its
-//! whole process holds, and `fork` copies its process: both are alone in theirs.
+//! whole process holds and `fork` copies its process, so each has its own binary.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Who is let in, who is not, and what both are told.
+//! Who is admitted, who is not, and what both are told.
 
 use crate::common;
 use std::fs;
@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 const K: Kind = Kind(7);
 
-/// A directory that is removed at the end of its test.
+/// A directory that is removed when its test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -92,7 +92,7 @@ fn refusal(shaken: Result<StreamChannel, NetError>) -> TlsFault {
     }
 }
 
-/// What a client with this trust says of a server with this identity; the server must be told as well.
+/// The error of a client with this trust facing a server with this identity; the server must be told too.
 fn client_refuses(trust: Trust, identity: Identity, host: &str) -> TlsFault {
     let (client, server) = shake_hands(&client_of(trust), &server_of(identity), host);
     assert!(matches!(refusal(server), TlsFault::Refused { .. }));
@@ -114,7 +114,7 @@ fn a_signed_server_is_trusted_by_name_and_by_pin() {
         let (client, server) = (client.unwrap(), server.unwrap());
         assert_eq!(client.peer_certificate(), Some(pin));
         assert_eq!(server.peer_certificate(), None);
-        // Equal at both ends, different by label, and of the channel: another one has others.
+        // Equal at both ends, different for each label, and specific to the channel.
         let key = client.exporter(b"transcript").unwrap();
         assert_eq!(server.exporter(b"transcript"), Some(key));
         assert_ne!(server.exporter(b"other"), Some(key));
@@ -143,7 +143,7 @@ fn a_wrong_pin_is_refused() {
     );
 }
 
-/// The pinned certificate shown by somebody who lacks its key: the pin fits, the signature must not.
+/// Someone shows the pinned certificate without having its key: the pin matches, the signature must not.
 #[test]
 fn a_stolen_certificate_without_its_key_is_refused() {
     let honest = certificate(2020, 4000);
@@ -252,7 +252,7 @@ fn clients_without_the_right_certificate_are_refused() {
     ] {
         let (client, server) = attempt(identity);
         assert_eq!(refusal(server), fault);
-        // In TLS 1.3 the client is done before the server has judged it: it learns at its first step.
+        // In TLS 1.3 the client finishes before the server has judged it, so it learns at its first step.
         let mut client = Session::new(Party::Client, Box::new(client.unwrap()));
         let told = client.recv(K, Expect::AtMost(1));
         assert!(
@@ -264,7 +264,7 @@ fn clients_without_the_right_certificate_are_refused() {
 
 #[test]
 fn what_is_not_tls_is_refused() {
-    // Our own plain frames at a TLS server.
+    // Our own plain frames sent to a TLS server.
     let (near, far) = common::sockets();
     let server = server_of(certificate(2020, 4000));
     thread::scope(|scope| {
@@ -274,7 +274,7 @@ fn what_is_not_tls_is_refused() {
             Box::new(tcp::channel(near, Limits::session()).unwrap()),
         );
         plain.send(K, b"in the clear").unwrap();
-        // What comes back is a TLS alert, which is no frame.
+        // The response is a TLS alert, which is not a frame.
         let told = plain.recv(K, Expect::AtMost(9));
         let gone = Err(NetError::PeerGone);
         assert!(
@@ -284,7 +284,7 @@ fn what_is_not_tls_is_refused() {
         assert_eq!(refusal(accepted.join().unwrap()), TlsFault::NotTls);
     });
 
-    // A plain server at a TLS client.
+    // A plain server facing a TLS client.
     let (near, mut far) = common::sockets();
     far.write_all(b"220 mail.example.org ESMTP ready\r\n")
         .unwrap();
@@ -311,7 +311,7 @@ fn a_handshake_that_stalls_times_out_and_one_that_ends_is_gone() {
     let (near, far) = common::sockets();
     drop(near);
     assert_eq!(server.accept(far, limits).err(), Some(NetError::PeerGone));
-    // A peer that trickles does not stretch it: a record header, then a byte at a time.
+    // A peer that trickles does not stretch the limit: a record header, then one byte at a time.
     let (mut near, far) = common::sockets();
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -327,7 +327,7 @@ fn a_handshake_that_stalls_times_out_and_one_that_ends_is_gone() {
     });
 }
 
-/// A TLS peer with the stock settings of rustls, classical key exchange only: it must not get in.
+/// A TLS peer with the stock settings of rustls and only classical key exchange must not be admitted.
 #[test]
 fn a_peer_without_the_hybrid_exchange_is_refused() {
     let server = server_of(certificate(2020, 4000));
@@ -350,7 +350,7 @@ fn a_peer_without_the_hybrid_exchange_is_refused() {
     });
 }
 
-/// A connection cut without TLS's farewell, or altered on the way, is never a clean end.
+/// A connection cut without close_notify, or altered on the way, is never a clean end.
 #[test]
 fn records_that_are_cut_or_altered_are_noticed() {
     for alter in [false, true] {
@@ -367,7 +367,7 @@ fn records_that_are_cut_or_altered_are_noticed() {
             );
             scope.spawn(move || std::io::copy(&mut back.0, &mut back.1));
             let relay = scope.spawn(move || {
-                // The client's handshake passes; of its first long record the end is altered or lost.
+                // The client's handshake passes; the end of its first long record is altered or lost.
                 let mut passed = 0;
                 let mut piece = vec![0; 1 << 14];
                 loop {
@@ -477,10 +477,10 @@ fn certificates_that_cannot_be_read_say_why() {
                 path: path.clone()
             })
         );
-        // A broken identity is not silently replaced: clients have pinned it.
+        // A broken identity is not silently replaced, as clients have pinned it.
         assert!(load_or_create_dev_certificate(&scratch.0).is_err());
     }
-    // PEM around bytes that are no certificate.
+    // PEM around bytes that are not a certificate.
     fs::write(
         &path,
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
@@ -491,7 +491,7 @@ fn certificates_that_cannot_be_read_say_why() {
         TlsClient::new(trust, None).err(),
         Some(NetError::Tls(_))
     ));
-    // A directory that cannot be made, because a file is in the way.
+    // A directory that cannot be created, because a file is in the way.
     assert!(matches!(
         load_or_create_dev_certificate(&path.join("under")).err(),
         Some(CertificateError::File { .. })

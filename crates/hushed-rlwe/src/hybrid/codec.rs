@@ -1,14 +1,15 @@
-//! Bytes of evaluation keys: one artefact, written and read key by key.
+//! The bytes of evaluation keys: one artefact, written and read key by key.
 //!
 //! | chunk | content |
 //! |---|---|
-//! | first | header of [`crate::codec`]; number of keys (4 bytes); for each key its use (1), special primes (1), primes (2), Galois element (4); digest |
-//! | one a key | seed (16), the masked halves digit by digit as [`crate::codec`] packs them, digest |
+//! | first | header of [`crate::codec`]; number of keys (4 bytes); |
+//! | | for each key its use (1), special primes (1), primes (2), Galois element (4); digest |
+//! | one per key | seed (16), the masked halves digit by digit as [`crate::codec`] packs them, digest |
 //! | last | digest of the digests of all other chunks: the name of the key set |
 //!
-//! A digest is SHA-256 over the digest of the chunk before and the chunk, so that chunks can neither be reordered nor
-//! mixed between files. Keys are in the order of [`EvalKeyPlan`]. A reader is told which keys to expect, and nothing in
-//! the bytes decides what is allocated: first the list of keys must be the one expected, then every chunk has one
+//! A digest is SHA-256 over the previous chunk's digest and the chunk, so chunks can be neither reordered nor mixed
+//! between files. Keys are in the order of [`EvalKeyPlan`]. The reader is told which keys to expect, and nothing in the
+//! bytes decides what is allocated: the list of keys must be the expected one, and then every chunk has only one
 //! possible length.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -34,13 +35,13 @@ const DIGEST: usize = 32;
 /// Bytes of a key's descriptor in the list.
 const LINE: usize = 8;
 
-/// Most keys of an artefact.
+/// The most keys of an artefact.
 pub const MAX_KEYS: usize = 4096;
 
 type Hash = [u8; DIGEST];
 
 impl EvalKeyPlan {
-    /// Bytes of the artefact of these keys.
+    /// The size in bytes of these keys' artefact.
     ///
     /// # Errors
     /// As [`EvalKeyPlan::gadgets`].
@@ -49,12 +50,11 @@ impl EvalKeyPlan {
         Ok(self.first_bytes() + payload(params, &gadgets) + DIGEST)
     }
 
-    /// The keys that an artefact holds, from its beginning: for a reader that wants to see them before it decides what
-    /// to expect.
+    /// The keys that an artefact holds, read from its beginning: for a reader that wants to see them before deciding
+    /// what to expect.
     ///
     /// # Errors
-    /// [`RlweError::Codec`] for bytes that do not begin an artefact of these parameters, or end within its list of
-    /// keys.
+    /// [`RlweError::Codec`] if the bytes do not begin an artefact of these parameters, or end within its list of keys.
     pub fn offered(params: &RlweParams, bytes: &[u8]) -> Result<Self, RlweError> {
         let mut reader = Reader::new(bytes);
         let claimed = open_header(&mut reader, Kind::EvalKeys, params)?;
@@ -66,7 +66,7 @@ impl EvalKeyPlan {
         let mut last = None;
         for _ in 0..count {
             let spec = read_line(reader.array()?)?;
-            // Ascending, hence distinct: each plan has one encoding.
+            // Ascending, hence distinct: each plan has only one encoding.
             if last.is_some_and(|last| last >= spec) {
                 return Err(CodecError::Keys.into());
             }
@@ -84,10 +84,10 @@ impl EvalKeyPlan {
         Ok(plan)
     }
 
-    /// Whether all keys of this plan are among those of another.
+    /// Checks that all keys of this plan are in another.
     ///
     /// # Errors
-    /// [`RlweError::MissingKey`] that names the first that is not.
+    /// [`RlweError::MissingKey`] with the first one that is not.
     pub fn check_among(&self, offered: &Self) -> Result<(), RlweError> {
         let missing = self.iter().find(|spec| !offered.iter().any(|o| o == *spec));
         missing.map_or(Ok(()), |spec| {
@@ -118,11 +118,11 @@ impl EvalKeyPlan {
 }
 
 impl EvalKeys {
-    /// The chunks of the artefact, made one at a time: the first, one a key, the last.
+    /// The chunks of the artefact, made one at a time: the first, one per key, the last.
     ///
     /// # Errors
-    /// [`RlweError::PartsOfKeys`] for keys without some primes. None for keys that were made or read: their plan is
-    /// good.
+    /// [`RlweError::PartsOfKeys`] for keys without some primes. Keys that were made or read cause no other error: their
+    /// plan is valid.
     pub fn chunks(&self) -> Result<impl Iterator<Item = Vec<u8>> + '_, RlweError> {
         if self.iter().any(SwitchKey::is_part) {
             return Err(RlweError::PartsOfKeys);
@@ -153,8 +153,7 @@ impl EvalKeys {
     /// Reads a whole artefact that must hold exactly the keys of `plan`.
     ///
     /// # Errors
-    /// As [`EvalKeysReader::push`], and [`CodecError::Truncated`] or [`CodecError::Length`] for bytes that end early or
-    /// late.
+    /// As [`EvalKeysReader::push`]; [`CodecError::Truncated`] or [`CodecError::Length`] if the bytes end early or late.
     pub fn from_bytes(
         params: &Arc<RlweParams>,
         plan: &EvalKeyPlan,
@@ -173,7 +172,7 @@ impl EvalKeys {
     }
 }
 
-/// Makes the chunks of an artefact out of keys that come one by one, so that no two of them need be in memory.
+/// Writes an artefact's chunks from keys that come one by one, so that no two keys need be in memory.
 pub struct EvalKeysWriter {
     left: std::collections::VecDeque<KeySpec>,
     chain: Hash,
@@ -181,7 +180,7 @@ pub struct EvalKeysWriter {
 }
 
 impl EvalKeysWriter {
-    /// A writer of the keys of `plan`, and the first chunk.
+    /// Creates a writer for the keys of `plan`; also returns the first chunk.
     ///
     /// # Errors
     /// As [`EvalKeyPlan::gadgets`]; [`CodecError::Keys`] for more than [`MAX_KEYS`].
@@ -199,10 +198,10 @@ impl EvalKeysWriter {
         Ok((writer, first))
     }
 
-    /// The chunk of the next key.
+    /// Returns the chunk of the next key.
     ///
     /// # Errors
-    /// [`CodecError::Keys`] if it is another one than the plan's next.
+    /// [`CodecError::Keys`] if it is not the plan's next key.
     pub fn push(&mut self, key: &SwitchKey) -> Result<Vec<u8>, RlweError> {
         if self.left.front() != Some(&key.spec()) {
             return Err(CodecError::Keys.into());
@@ -211,7 +210,7 @@ impl EvalKeysWriter {
         Ok(self.seal(body(key)))
     }
 
-    /// The last chunk, which names the key set.
+    /// Returns the last chunk, which names the key set.
     ///
     /// # Errors
     /// [`CodecError::Keys`] if keys are missing.
@@ -234,16 +233,16 @@ impl EvalKeysWriter {
     }
 }
 
-/// Reads an artefact chunk by chunk. A refused chunk changes nothing: the reader continues where it was.
+/// Reads an artefact chunk by chunk. A refused chunk changes nothing: the reader continues from where it was.
 pub struct EvalKeysReader {
     params: Arc<RlweParams>,
     plan: EvalKeyPlan,
-    /// What is still to come after the first chunk, in order.
+    /// What follows the first chunk, in order.
     gadgets: Vec<Gadget>,
     /// Keys read and checked so far.
     done: usize,
     keys: BTreeMap<KeySpec, SwitchKey>,
-    /// Each key is checked and dropped.
+    /// Whether each key is dropped once it is checked.
     forgets: bool,
     offset: u64,
     chain: Hash,
@@ -252,7 +251,7 @@ pub struct EvalKeysReader {
 }
 
 impl EvalKeysReader {
-    /// A reader that expects the keys of `plan`, all of them and no others.
+    /// Creates a reader that expects exactly the keys of `plan`.
     ///
     /// # Errors
     /// As [`EvalKeyPlan::gadgets`]; [`CodecError::Keys`] for more than [`MAX_KEYS`].
@@ -274,15 +273,15 @@ impl EvalKeysReader {
         })
     }
 
-    /// A reader that checks as [`EvalKeysReader::new`] does and keeps no key: it takes the memory of one, and has none
-    /// to give at its end.
+    /// Creates a reader that checks as [`EvalKeysReader::new`] does but keeps no key: it takes the memory of one key,
+    /// and returns none at the end.
     pub fn checking(params: &Arc<RlweParams>, plan: &EvalKeyPlan) -> Result<Self, RlweError> {
         let mut reader = Self::new(params, plan)?;
         reader.forgets = true;
         Ok(reader)
     }
 
-    /// Bytes of the next chunk, none when all have been read.
+    /// The size of the next chunk; `None` once all have been read.
     pub fn next_bytes(&self) -> Option<usize> {
         if self.offset == 0 {
             return Some(self.plan.first_bytes());
@@ -295,7 +294,7 @@ impl EvalKeysReader {
         }
     }
 
-    /// Bytes read so far: where in the artefact the next chunk begins.
+    /// Bytes read so far, which is where the next chunk begins in the artefact.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -305,27 +304,26 @@ impl EvalKeysReader {
         self.plan.iter().take(self.done)
     }
 
-    /// The keys that are still to come.
+    /// The keys still to come.
     pub fn missing(&self) -> impl Iterator<Item = &KeySpec> {
         self.plan.iter().skip(self.done)
     }
 
-    /// The name of the key set, once everything is read.
+    /// The name of the key set, once everything has been read.
     pub fn content_hash(&self) -> Option<[u8; 32]> {
         self.name
     }
 
-    /// Reads the next chunk, whole.
+    /// Reads one whole chunk.
     ///
     /// # Errors
-    /// [`RlweError::MissingKey`] if the list lacks a key of the plan; [`RlweError::Codec`] with
-    /// [`CodecError::Truncated`] or [`CodecError::Length`] for another length, [`CodecError::Damaged`] for a digest
-    /// that is not that of the chunk, [`CodecError::Keys`] for keys that are not expected, or what the header or a
-    /// residue has wrong.
+    /// [`RlweError::MissingKey`] if the list lacks a key of the plan. [`RlweError::Codec`] with
+    /// [`CodecError::Truncated`] or [`CodecError::Length`] for another length, [`CodecError::Damaged`] if the digest
+    /// does not match the chunk, [`CodecError::Keys`] for unexpected keys, or the error in the header or a residue.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), RlweError> {
         let number = self.done + usize::from(self.offset != 0);
         if self.offset == 0 {
-            // A list of other keys has another length, but its own error says more.
+            // A list of other keys also has another length, but its own error says more.
             let offered = EvalKeyPlan::offered(&self.params, chunk)?;
             self.plan.check_among(&offered)?;
             if offered.len() != self.plan.len() {
@@ -357,11 +355,11 @@ impl EvalKeysReader {
         Ok(())
     }
 
-    /// Reads as many whole chunks as `bytes` begins with, and returns how many bytes they were: after an interruption,
-    /// what was stored is pushed again, and the artefact is asked for from [`EvalKeysReader::offset`] on.
+    /// Reads all whole chunks at the start of `bytes` and returns how many bytes they were. After an interruption, the
+    /// stored bytes are pushed again, and the artefact is requested from [`EvalKeysReader::offset`] on.
     ///
     /// # Errors
-    /// As [`EvalKeysReader::push`] for the first chunk that is refused; those before it are read.
+    /// As [`EvalKeysReader::push`] for the first refused chunk; those before it have been read.
     pub fn push_all(&mut self, bytes: &[u8]) -> Result<usize, RlweError> {
         let mut rest = bytes;
         while let Some(expected) = self.next_bytes() {
@@ -380,10 +378,10 @@ impl EvalKeysReader {
         Ok(bytes.len() - rest.len())
     }
 
-    /// The keys.
+    /// Returns the keys.
     ///
     /// # Errors
-    /// [`CodecError::Truncated`] unless all chunks have been read; [`CodecError::Keys`] from a reader that keeps none.
+    /// [`CodecError::Truncated`] unless all chunks have been read; [`CodecError::Keys`] if the reader keeps none.
     pub fn finish(self) -> Result<EvalKeys, RlweError> {
         if self.next_bytes().is_some() {
             return Err(CodecError::Truncated {
@@ -442,8 +440,8 @@ impl EvalKeysReader {
     }
 }
 
-/// Replaces the digests of an artefact of `plan` by those of its chunks, as a malicious sender would, so that tests get
-/// past the digests. Bytes of another length are left as they are.
+/// Replaces the digests of an artefact of `plan` by matching ones, as a malicious sender would, so that tests get past
+/// them. Bytes of another length are left alone.
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 pub(crate) fn reseal(
     params: &RlweParams,
@@ -469,7 +467,7 @@ pub(crate) fn reseal(
     Ok(())
 }
 
-/// The chunk of a key, without its digest.
+/// A key's chunk, without its digest.
 fn body(key: &SwitchKey) -> Vec<u8> {
     let mut out = Vec::with_capacity(key_bytes(&key.params, &key.gadget) + DIGEST);
     out.extend_from_slice(&key.seed.0);
@@ -493,7 +491,7 @@ fn digest(before: &Hash, body: &[u8]) -> Hash {
     hash.finalize().into()
 }
 
-/// Bytes of the chunks of all keys.
+/// The total bytes of all keys' chunks.
 fn payload(params: &RlweParams, gadgets: &[Gadget]) -> usize {
     let keys = gadgets
         .iter()

@@ -1,4 +1,4 @@
-//! Digits of a polynomial under all primes of the extended modulus: what rotations of one ciphertext share.
+//! The digits of a polynomial modulo all primes of the extended modulus, which rotations of one ciphertext share.
 
 use hushed_math::{Coeff, Eval, RnsPoly};
 use rayon::prelude::*;
@@ -13,7 +13,7 @@ use crate::params::RlweParams;
 pub struct Decomposed {
     pub(super) gadget: Gadget,
     pub(super) limbs: usize,
-    /// Digit i over the `limbs` primes, then the special ones of the gadget.
+    /// Digit i modulo the `limbs` primes, then modulo the gadget's special ones.
     pub(super) digits: Vec<RnsPoly<Eval>>,
 }
 
@@ -31,13 +31,13 @@ impl Decomposed {
         self.digits.iter().map(|digit| digit.limb(j)).collect()
     }
 
-    /// The gadget of the keys that it can be multiplied by.
+    /// The gadget of the keys that can be applied to it.
     pub fn gadget(&self) -> &Gadget {
         &self.gadget
     }
 }
 
-/// The digits of `a`, a polynomial over a prefix of the ciphertext primes that is no longer than the gadget.
+/// Decomposes `a`, a polynomial over a prefix of the ciphertext primes that is no longer than the gadget.
 ///
 /// # Errors
 /// [`RlweError::LimbCount`], [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`].
@@ -65,7 +65,7 @@ pub fn decompose(
     drop(rows);
     work.into_par_iter().for_each(|(tile, mut limbs)| {
         raised.write(tile, &mut limbs);
-        // Under its own primes a digit is `a` itself.
+        // Modulo its own primes a digit is `a` itself.
         for (range, limbs) in raised.ranges().iter().zip(&mut limbs) {
             for (id, limb) in raised.ids(tile).iter().zip(limbs) {
                 if range.contains(id) {
@@ -81,11 +81,11 @@ pub fn decompose(
     })
 }
 
-/// `low`, residues modulo q_0 of coefficients, as the integers of (−q_0/2, q_0/2), under `limbs` ciphertext primes and
-/// the special ones of a raised gadget: ModRaise, and the only digit of the result.
+/// ModRaise: takes `low`, residues of coefficients modulo q_0, as integers in (−q_0/2, q_0/2), to `limbs` ciphertext
+/// primes and the special ones of a raised gadget. The result has a single digit.
 ///
 /// # Errors
-/// [`RlweError::GadgetMismatch`] for another gadget; [`RlweError::LimbCount`], [`RlweError::Limbs`],
+/// [`RlweError::GadgetMismatch`] if the gadget is not raised; [`RlweError::LimbCount`], [`RlweError::Limbs`],
 /// [`RlweError::IncompatibleParameters`].
 pub fn decompose_raised(
     params: &RlweParams,

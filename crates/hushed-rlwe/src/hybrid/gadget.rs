@@ -6,12 +6,12 @@ use crate::error::RlweError;
 use crate::noise::{ERROR_VARIANCE, NoiseBound};
 use crate::params::RlweParams;
 
-/// Least ratio of P to a digit of several primes: switching noise then stays below the rounding by P.
+/// The least ratio of P to a digit of several primes: it keeps switching noise below the rounding by P.
 const MARGIN: f64 = 16.0;
 
-/// Largest ratio of one prime to one special prime: the key to the sparse secret is under q_0·p_0 only, which has to be
-/// small. The noise of such a switch is up to 32 times that of a prime of its own size, some 2^12 a coefficient at N =
-/// 2^15 for q_0/p_0 = 2^4, where a message of a bootstrap has 2^40.
+/// The largest ratio of one prime to one special prime. The key to the sparse secret is modulo q_0·p_0 only, which has
+/// to be small. Such a switch has up to 32 times the noise of one with a prime of P's size: some 2^12 per coefficient
+/// at N = 2^15 for q_0/p_0 = 2^4, where a bootstrap's message has 2^40.
 const ALONE: f64 = 32.0;
 
 /// The shape of a key: for ciphertexts of at most `limbs` primes, with the first `special` special primes, and digits
@@ -21,22 +21,22 @@ pub struct Gadget {
     limbs: usize,
     special: usize,
     digits: Vec<Range<usize>>,
-    /// The one digit is the integer itself, which is at most q_0/2.
+    /// The only digit is the integer itself, which is at most q_0/2.
     raised: bool,
 }
 
 impl Gadget {
-    /// The gadget of as few digits as possible, each at most 1/16 of P, the largest of them as small as possible. A
-    /// digit of one prime may be as large as 2·P: its noise is still that of one prime ([`Gadget::noise`]). One prime
-    /// under one special prime may be 32 times as large: the modulus of a sparse secret is bounded more tightly than
+    /// The gadget with as few digits as possible, each at most 1/16 of P, and the largest as small as possible. A
+    /// single-prime digit may be as large as 2·P: its noise is still that of one prime ([`Gadget::noise`]). One prime
+    /// with one special prime may be 32 times as large: the modulus of a sparse secret is bounded more tightly than
     /// that.
     ///
-    /// Sizes are products of floating-point numbers, which IEEE 754 rounds the same everywhere, so all parties get the
-    /// same digits.
+    /// Sizes are floating-point products, which IEEE 754 rounds the same everywhere, so all parties get the same
+    /// digits.
     ///
     /// # Errors
-    /// [`RlweError::LimbCount`] for `limbs`, [`RlweError::Gadget`] if there are not as many special primes, none are
-    /// asked for, or a prime exceeds 2·P, or 32·P if it is alone.
+    /// [`RlweError::LimbCount`] for `limbs`. [`RlweError::Gadget`] if there are fewer special primes than asked for,
+    /// none is asked for, or a prime exceeds 2·P, or 32·P if it is alone.
     pub fn new(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
         if limbs == 0 || limbs > params.q_len() {
             return Err(RlweError::LimbCount {
@@ -59,7 +59,7 @@ impl Gadget {
             return Err(refused);
         }
         let fewest = cut(q, p / MARGIN).len();
-        // The least size that needs no more digits is the product of some run of primes.
+        // The least size that needs no more digits is the product of a run of primes.
         let sizes =
             (0..limbs).flat_map(|from| (from + 1..=limbs).map(move |to| product(&q[from..to])));
         let balanced = sizes
@@ -76,13 +76,13 @@ impl Gadget {
         })
     }
 
-    /// The gadget for polynomials that were raised from the modulus q_0 to `limbs` primes: as integers they are at most
-    /// q_0/2, so each is its own only digit, whatever the modulus.
+    /// The gadget for polynomials raised from the modulus q_0 to `limbs` primes: as integers they are at most q_0/2, so
+    /// each is its own single digit, whatever the modulus.
     ///
     /// # Errors
     /// As [`Gadget::new`] for q_0 alone.
     pub fn raised(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
-        // The first prime alone decides.
+        // Only the first prime matters.
         let first = Self::new(params, 1, special)?;
         if limbs == 0 || limbs > params.q_len() {
             return Err(RlweError::LimbCount {
@@ -98,10 +98,10 @@ impl Gadget {
         })
     }
 
-    /// The gadget without the primes of `gap`, and which of the digits here each of its digits was: those that lose all
-    /// their primes are gone.
+    /// The gadget without the primes of `gap`, and the original number of each of its digits. Digits that lose all
+    /// their primes are dropped.
     pub fn without(&self, gap: &Range<usize>) -> (Self, Vec<usize>) {
-        // Primes below `id` that stay.
+        // Remaining primes below `id`.
         let place = |id: usize| match id {
             id if id <= gap.start => id,
             id => id.max(gap.end) - gap.len(),
@@ -122,12 +122,12 @@ impl Gadget {
         self.raised
     }
 
-    /// Most primes of a ciphertext.
+    /// The most primes of a ciphertext.
     pub fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// Number of special primes.
+    /// The number of special primes.
     pub fn special(&self) -> usize {
         self.special
     }
@@ -137,21 +137,21 @@ impl Gadget {
         &self.digits
     }
 
-    /// The primes of the digits of a ciphertext of `limbs` primes: the last one cut, those beyond it gone.
+    /// The primes of each digit of a ciphertext with `limbs` primes: the last digit is cut, those beyond are dropped.
     pub fn digits_for(&self, limbs: usize) -> impl ExactSizeIterator<Item = Range<usize>> + '_ {
         let used = self.digits.iter().take_while(|d| d.start < limbs).count();
         let digits = self.digits.iter().take(used);
         digits.map(move |d| d.start..d.end.min(limbs))
     }
 
-    /// Transforms of one key switch of `limbs` primes, the measure of its cost.
+    /// The number of transforms in one key switch with `limbs` primes, a measure of its cost.
     pub fn transforms(&self, limbs: usize) -> usize {
-        // All digits under all primes but their own; then both parts down.
+        // All digits modulo all primes but their own; then both parts mod down.
         self.digits_for(limbs).len() * (limbs + self.special) + 2 * (limbs + self.special)
     }
 
-    /// Noise of one key switch of `limbs` primes: Σ_i d_i·e_i / P with |d_i| ≤ D_i/2, and the rounding of both parts by
-    /// P.
+    /// The noise of one key switch with `limbs` primes: Σ_i d_i·e_i / P with |d_i| ≤ D_i/2, and the rounding of both
+    /// parts by P.
     pub fn noise(&self, params: &RlweParams, limbs: usize) -> NoiseBound {
         let p = product(&params.literal().p[..self.special]);
         let digits: f64 = self
@@ -168,7 +168,7 @@ impl Gadget {
     }
 }
 
-/// Digits as long as `size` allows, at least one prime each.
+/// Cuts digits as long as `size` allows, with at least one prime each.
 fn cut(q: &[u64], size: f64) -> Vec<Range<usize>> {
     let mut digits: Vec<Range<usize>> = Vec::new();
     let mut so_far = 0.0;

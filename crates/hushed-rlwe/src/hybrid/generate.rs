@@ -1,5 +1,5 @@
-//! Evaluation keys made one by one: a set for a whole model takes gigabytes, and writing it to a file holds one key at
-//! a time.
+//! Makes evaluation keys one by one: a set for a whole model takes gigabytes, and writing it to a file this way holds
+//! one key at a time.
 
 use hushed_math::rng::SecretRng;
 use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
@@ -15,7 +15,7 @@ use crate::params::RlweParams;
 /// Nonzero coefficients of the ephemeral sparse secret.
 pub const SPARSE_WEIGHT: usize = 32;
 
-/// The keys of a plan, in its order, each made on demand. The sparse secret, if the plan has one, lives as long as this
+/// The keys of a plan, in order, each made on demand. The sparse secret, if the plan has one, lives as long as this
 /// value.
 pub struct KeyGenerator<'a> {
     sk: &'a SecretKey,
@@ -25,10 +25,10 @@ pub struct KeyGenerator<'a> {
 }
 
 impl<'a> KeyGenerator<'a> {
-    /// The keys of `plan` under `sk`.
+    /// Generates the keys of `plan` for `sk`.
     ///
     /// # Errors
-    /// As [`EvalKeyPlan::gadgets`]; [`hushed_math::MathError::Forked`] now or for any key.
+    /// As [`EvalKeyPlan::gadgets`]; [`hushed_math::MathError::Forked`] now or at any key.
     pub fn new(
         sk: &'a SecretKey,
         plan: &EvalKeyPlan,
@@ -88,9 +88,9 @@ impl Iterator for KeyGenerator<'_> {
 
 impl ExactSizeIterator for KeyGenerator<'_> {}
 
-/// A ternary secret of [`SPARSE_WEIGHT`] nonzero coefficients over all primes.
+/// A ternary secret with [`SPARSE_WEIGHT`] nonzero coefficients, over all primes.
 fn sparse_secret(params: &RlweParams, rng: &mut SecretRng) -> SecretPoly<Eval> {
-    // Insecure rings of tests may be smaller than the weight.
+    // Insecure test rings may be smaller than the weight.
     let weight = SPARSE_WEIGHT.min(params.n() / 8).max(1);
     let coefficients = sample::sparse_ternary(rng, params.n(), weight);
     let all: Vec<usize> = (0..params.basis().len()).collect();

@@ -1,4 +1,4 @@
-//! One switching key: the masked halves of its digits, and the seed of the uniform ones.
+//! A switching key: the masked halves of its digits, and the seed of the uniform halves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::plan::{KeySpec, KeyUse};
 use crate::error::RlweError;
 use crate::params::RlweParams;
 
-/// Words of a limb that are multiplied at a time: the uniform words of four digits stay in the first-level cache until
-/// they are used.
+/// Words of a limb that are multiplied at a time: the uniform words of four digits stay in the L1 cache until they are
+/// used.
 const STRIP: usize = 1 << 10;
 
 /// A key from one secret to another; see [`super`] for its digits.
@@ -24,23 +24,23 @@ pub struct SwitchKey {
     pub(super) key: KeyUse,
     pub(super) gadget: Gadget,
     pub(super) seed: PublicSeed,
-    /// Digit by digit, over the primes of the gadget, then its special ones; of a part those of the whole key.
+    /// Digit by digit, over the gadget's primes, then its special ones; in a part, those of the whole key.
     pub(super) b: Arc<Vec<RnsPoly<Eval>>>,
-    /// Of a key without some primes, where it lies in the whole one.
+    /// For a key without some primes, its position in the whole key.
     part: Option<Part>,
 }
 
-/// Where the digits and primes of a part lie in the whole key.
+/// The position of a part's digits and primes in the whole key.
 struct Part {
-    /// Of each digit its number.
+    /// The original number of each digit.
     digits: Vec<usize>,
-    /// Of each prime of the basis its number in that of the whole key, and the limb.
+    /// For each prime of the basis, its number in the whole key's basis, and the limb.
     places: Arc<[(usize, usize)]>,
 }
 
 impl SwitchKey {
-    /// The key of `spec` from the secret `from` to the secret `to`, both over all primes of `params`. Both must be kept
-    /// secret and erased by the caller.
+    /// Generates the key from the secret `from` to the secret `to`, both over all primes of `params`. The caller must
+    /// keep both secret and erase them.
     pub(super) fn generate(
         params: &Arc<RlweParams>,
         key: KeyUse,
@@ -52,7 +52,7 @@ impl SwitchKey {
         let basis = params.basis();
         let ids = params.extended_ids_with(gadget.limbs(), gadget.special());
         let digit = |(digit, range): (usize, &Range<usize>)| {
-            // One error a digit, drawn here, so that the key does not depend on threads.
+            // One error per digit, drawn here, so that the key does not depend on threading.
             let error = sample::centred_binomial(rng, params.n());
             let mut b = RnsPoly::scratch(basis, &ids);
             let limbs: Vec<_> = b.limbs_mut().collect();
@@ -69,7 +69,7 @@ impl SwitchKey {
                     plan.pointwise().mul_scalar_assign(limb, weight);
                     plan.pointwise().add_assign(b, limb);
                 }
-                // −a·s + …: negate twice around the fused step.
+                // −a·s + …: negates before and after the fused step.
                 plan.pointwise().neg_assign(b);
                 let mut stream = uniform(&seed, digit, id);
                 let mut a = vec![0; STRIP.min(b.len())];
@@ -92,7 +92,7 @@ impl SwitchKey {
         }
     }
 
-    /// A key read from bytes: its masked halves over the primes of the gadget.
+    /// A key read from bytes, given its masked halves over the gadget's primes.
     pub(super) fn from_parts(
         params: &Arc<RlweParams>,
         key: KeyUse,
@@ -110,10 +110,10 @@ impl SwitchKey {
         }
     }
 
-    /// The key without the primes of `gap`, under the parameters without them; its words are shared.
+    /// The key without the primes of `gap`, for the parameters without them; it shares the words.
     ///
     /// # Errors
-    /// [`RlweError::PartsOfKeys`] for a part.
+    /// [`RlweError::PartsOfKeys`] if this is already a part.
     pub(super) fn without(
         &self,
         params: &Arc<RlweParams>,
@@ -137,7 +137,7 @@ impl SwitchKey {
         })
     }
 
-    /// Whether it is a part of another key.
+    /// Whether this is a part of another key.
     pub(super) fn is_part(&self) -> bool {
         self.part.is_some()
     }
@@ -157,7 +157,7 @@ impl SwitchKey {
         &self.gadget
     }
 
-    /// Its descriptor.
+    /// The key's descriptor.
     pub fn spec(&self) -> KeySpec {
         KeySpec {
             key: self.key,
@@ -175,7 +175,7 @@ impl SwitchKey {
         polys.map(|poly| 8 * poly.ids().len() * poly.n()).sum()
     }
 
-    /// Of a digit the primes under which its masked half lies, and the first limb of the uniform one.
+    /// The primes of a digit's masked half, and the first limb of its uniform half.
     pub(crate) fn published_part(&self, digit: usize) -> (Vec<usize>, Vec<u64>) {
         let ids = match (&self.part, self.b.get(digit)) {
             (None, Some(b)) => b.ids().to_vec(),
@@ -192,13 +192,13 @@ impl SwitchKey {
         (ids, limb)
     }
 
-    /// For limb `j` of the digits of several polynomials: both inner products with the key, written to `sums`.
+    /// Writes both inner products of the key with limb `j` of several polynomials' digits to `sums`.
     ///
-    /// The limb goes strip by strip: the uniform words of a strip are expanded once and used for every polynomial while
-    /// they are in the cache.
+    /// It works in strips: the uniform words of a strip are expanded once and used for every polynomial while in the
+    /// cache.
     ///
     /// # Panics
-    /// If the digits are of another gadget or length, or `sums` has fewer pairs of limbs than there are polynomials.
+    /// If the digits have another gadget or length, or `sums` has fewer pairs of limbs than there are polynomials.
     pub fn multiply_limb(&self, many: &[&Decomposed], j: usize, sums: &mut [[&mut [u64]; 2]]) {
         let Some(first) = many.first() else { return };
         let ids = first.digits.first().map_or(&[][..], |digit| digit.ids());
@@ -210,8 +210,8 @@ impl SwitchKey {
         self.multiply(id, &many, sums);
     }
 
-    /// Both inner products of the key with digits under prime `id`: `many[m][i]` is digit i of polynomial m, `sums[m]`
-    /// where its products go.
+    /// Both inner products of the key with digits modulo prime `id`: `many[m][i]` is digit i of polynomial m, and its
+    /// products go to `sums[m]`.
     pub(super) fn multiply(&self, id: usize, many: &[Vec<&[u64]>], sums: &mut [[&mut [u64]; 2]]) {
         let plan = self.params.basis().plan(id);
         let count = many.first().map_or(0, Vec::len);
@@ -225,7 +225,7 @@ impl SwitchKey {
             let range = start..start + strip;
             key_b.clear();
             key_b.extend((0..count).map(|digit| &self.limb(digit, id)[range.clone()]));
-            // This half comes from memory while the other is expanded.
+            // This half is loaded from memory while the other is expanded.
             key_b.iter().for_each(|words| prefetch(words));
             for (stream, words) in streams.iter_mut().zip(expanded.chunks_mut(strip)) {
                 stream.uniform_mod(plan.modulus(), words);
@@ -240,8 +240,8 @@ impl SwitchKey {
         }
     }
 
-    /// Both halves of the first `count` digits of the key under prime `id`, strip by strip from the first value on: for
-    /// a pass that uses several keys on one strip of digits while that is in the cache.
+    /// Both halves of the key's first `count` digits modulo prime `id`, strip by strip from the first value: for a pass
+    /// that uses several keys on one strip of digits while it is in the cache.
     pub fn strips(&self, id: usize, count: usize) -> KeyStrips<'_> {
         let count = count.min(self.gadget.digits().len());
         let streams = (0..count).map(|digit| self.stream(digit, id));
@@ -254,13 +254,13 @@ impl SwitchKey {
         }
     }
 
-    /// Limb `id` of a digit of the masked half.
+    /// Limb `id` of a digit's masked half.
     fn limb(&self, digit: usize, id: usize) -> &[u64] {
         let digit = self.part.as_ref().map_or(digit, |part| part.digits[digit]);
         self.b[digit].limb(self.place(id))
     }
 
-    /// The uniform words of a digit under prime `id`.
+    /// The uniform words of a digit modulo prime `id`.
     fn stream(&self, digit: usize, id: usize) -> PublicStream {
         match &self.part {
             None => uniform(&self.seed, digit, id),
@@ -268,7 +268,7 @@ impl SwitchKey {
         }
     }
 
-    /// Where the key has its limb of a prime.
+    /// The position of a prime's limb in the key.
     fn place(&self, id: usize) -> usize {
         if let Some(part) = &self.part {
             return part.places[id].1;
@@ -282,7 +282,7 @@ impl SwitchKey {
     }
 }
 
-/// A key under one prime, strip by strip; made by [`SwitchKey::strips`].
+/// A key modulo one prime, strip by strip; made by [`SwitchKey::strips`].
 pub struct KeyStrips<'k> {
     key: &'k SwitchKey,
     id: usize,
@@ -292,11 +292,11 @@ pub struct KeyStrips<'k> {
 }
 
 impl<'k> KeyStrips<'k> {
-    /// The masked and the uniform halves of the next `length` values: of each digit a slice. The uniform ones are
-    /// expanded into `rooms`.
+    /// The masked and uniform halves of the next `length` values: one slice per digit. The uniform ones are expanded
+    /// into `rooms`.
     ///
     /// # Panics
-    /// If there are not as many values left.
+    /// If fewer values are left.
     pub fn next_strip<'r>(&mut self, length: usize, rooms: &'r mut Vec<Room>) -> [Vec<&'r [u64]>; 2]
     where
         'k: 'r,
@@ -307,11 +307,11 @@ impl<'k> KeyStrips<'k> {
         let limbs = (0..self.count).map(|digit| key.limb(digit, id));
         let b: Vec<&[u64]> = limbs.map(|limb| &limb[range.clone()]).collect();
         let modulus = key.params.basis().modulus(id);
-        // A buffer each: those of whole limbs are what polynomials have.
+        // One buffer each; buffers of whole limbs are used by polynomials.
         rooms.resize_with(rooms.len().max(self.count), Room::new);
         let mut a: Vec<&[u64]> = Vec::with_capacity(self.count);
         for ((stream, room), b) in self.streams.iter_mut().zip(rooms).zip(&b) {
-            // The masked half comes from memory while the uniform one is computed.
+            // The masked half is loaded from memory while the uniform one is computed.
             prefetch(b);
             let words = room.words(length);
             stream.uniform_mod(modulus, words);
@@ -321,8 +321,8 @@ impl<'k> KeyStrips<'k> {
     }
 }
 
-/// The uniform words of one digit under one prime: a stream of its own, so that limbs can be expanded apart.
+/// The uniform words of one digit modulo one prime: a separate stream, so that limbs can be expanded separately.
 fn uniform(seed: &PublicSeed, digit: usize, id: usize) -> PublicStream {
-    // Digits and primes are fewer than 2^8 (`MAX_PRIMES`); 4: see `StreamDomain`.
+    // There are fewer than 2^8 digits and primes (`MAX_PRIMES`). For the 4 see `StreamDomain`.
     PublicStream::new(seed, 4 << 56 | (digit as u64) << 8 | id as u64)
 }

@@ -1,8 +1,8 @@
 //! A whole key switch in one pass over the primes: digits, products, division and sum stay in the cache.
 //!
-//! The special primes come first, because all others need the products under them; then each ciphertext prime is
-//! finished before the next one. Digits and products modulo Q·P are never whole in memory: none of the 60 megabytes
-//! that they take at N = 2^16 and a thousand bits are written or read. Several keys for one polynomial share its digits
+//! The special primes come first, because all others need the products modulo them; then each ciphertext prime is
+//! finished before the next. Digits and products modulo Q·P are never stored whole: none of the 60 megabytes they take
+//! at N = 2^16 and a thousand bits is written or read. Several keys applied to one polynomial share its digits
 //! (hoisting).
 
 use std::sync::Arc;
@@ -27,18 +27,18 @@ pub(super) struct Pass<'a> {
     pub(super) switched: &'a RnsPoly<Eval>,
     /// What is added to each result.
     pub(super) added: [Option<&'a RnsPoly<Eval>>; 2],
-    /// Whether the results are divided by the last prime as well.
+    /// Whether the results are also divided by the last prime.
     pub(super) rescale: bool,
 }
 
-/// One result: its key, and how it is permuted.
+/// One result: its key and its permutation.
 pub(super) struct Step<'a> {
     pub(super) key: &'a SwitchKey,
     pub(super) turn: Option<Arc<Automorphism>>,
 }
 
 impl Pass<'_> {
-    /// A result for each step; the keys have one gadget.
+    /// One result per step; the keys share one gadget.
     ///
     /// # Errors
     /// [`RlweError::GadgetMismatch`], [`RlweError::LimbCount`], [`RlweError::Limbs`],
@@ -98,14 +98,14 @@ struct Work<'a> {
     steps: &'a [Step<'a>],
     raised: &'a Raised<'a>,
     down: &'a Down,
-    /// Ciphertext primes of the results.
+    /// The ciphertext primes of the results.
     stay: usize,
     /// P modulo each ciphertext prime.
     weights: Vec<u64>,
 }
 
 impl Work<'_> {
-    /// The terms of the division: products under the primes that are divided by, two polynomials a step.
+    /// The terms of the division: products modulo the primes that are divided out, two polynomials per step.
     fn dropped(&self, ids: &[usize]) -> Vec<RnsPoly<Coeff>> {
         let params = self.pass.params;
         let mut dropped: Vec<RnsPoly<Coeff>> = (0..2 * self.steps.len())
@@ -114,7 +114,7 @@ impl Work<'_> {
         let mut limbs = by_limb(&mut dropped, ids.len());
         let [ciphertext, special] = self.raised.tiles();
         let last = ciphertext.end - 1;
-        // With rescaling the last ciphertext prime, which is in the last of their tiles, is divided by as well.
+        // With rescaling, the last ciphertext prime, in the last ciphertext tile, is divided out too.
         let tiles = if self.pass.rescale {
             last
         } else {
@@ -141,7 +141,7 @@ impl Work<'_> {
         dropped
     }
 
-    /// The results under the primes that stay.
+    /// The results modulo the remaining primes.
     fn kept(&self, dropped: &[RnsPoly<Coeff>]) -> Vec<Parts> {
         let params = self.pass.params;
         let ids: Vec<usize> = (0..self.stay).collect();
@@ -170,7 +170,7 @@ impl Work<'_> {
         std::iter::from_fn(|| Some((out.next()?, out.next()?))).collect()
     }
 
-    /// The results under those primes of a tile that stay: `out[k]` has two limbs a step.
+    /// The results modulo a tile's remaining primes: `out[k]` has two limbs per step.
     fn finish(&self, tile: usize, rows: &[Vec<&[u64]>], out: &mut [Vec<&mut [u64]>]) {
         let basis = self.pass.params.basis();
         let ids = &self.raised.ids(tile)[..out.len()];
@@ -204,7 +204,7 @@ impl Work<'_> {
         }
     }
 
-    /// Both inner products of each step under one prime, and P times what is added: `limbs` has two a step.
+    /// Both inner products of each step modulo one prime, plus P times what is added: `limbs` has two per step.
     fn products(&self, digits: &TileDigits<'_>, k: usize, id: usize, limbs: &mut [&mut [u64]]) {
         let digits = [digits.under(k)];
         let pointwise = self.pass.params.basis().plan(id).pointwise();
@@ -212,7 +212,7 @@ impl Work<'_> {
             if let [b, a] = limbs {
                 step.key.multiply(id, &digits, &mut [[b, a]]);
             }
-            // P is zero under the special primes.
+            // P is zero modulo the special primes.
             if let Some(&weight) = self.weights.get(id) {
                 for (limb, added) in limbs.iter_mut().zip(self.pass.added) {
                     if let Some(added) = added {
@@ -224,7 +224,7 @@ impl Work<'_> {
     }
 }
 
-/// Transposed: for each of the first `count` limbs, that limb of all polynomials.
+/// Transposes: for each of the first `count` limbs, that limb of all polynomials.
 fn by_limb<D: hushed_math::poly::Domain>(
     polys: &mut [RnsPoly<D>],
     count: usize,

@@ -1,4 +1,4 @@
-//! Which evaluation keys a computation needs.
+//! The evaluation keys that a computation needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use crate::params::RlweParams;
 /// What a key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyUse {
-    /// From s² to s, after a product.
+    /// From s² to s, after a multiplication.
     Relin,
-    /// For X → X^g: from s to s(X^(1/g)), the result to be permuted.
+    /// For X → X^g: from s to s(X^(1/g)), with the result to be permuted.
     Galois(usize),
     /// From s to the ephemeral sparse secret of bootstrapping, modulo q_0·p_0 only.
     ToSparse,
     /// From the ephemeral sparse secret to s.
     FromSparse,
-    /// From the ephemeral sparse secret to s(X^(1/g)), the result to be permuted, for polynomials raised from q_0
+    /// From the ephemeral sparse secret to s(X^(1/g)), with the result to be permuted, for polynomials raised from q_0
     /// ([`Gadget::raised`]): a rotation and the switch back to s in one, with one digit.
     Raised(usize),
 }
@@ -27,20 +27,20 @@ pub enum KeyUse {
 pub struct KeySpec {
     /// What it is for.
     pub key: KeyUse,
-    /// Most primes of the ciphertexts that it serves.
+    /// The most primes of the ciphertexts it serves.
     pub limbs: usize,
-    /// Special primes.
+    /// The number of special primes.
     pub special: usize,
 }
 
-/// A set of keys to be made, in the order in which they are written.
+/// A set of keys to make, in the order in which they are written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EvalKeyPlan {
     keys: BTreeSet<KeySpec>,
 }
 
 impl EvalKeyPlan {
-    /// No keys.
+    /// An empty plan.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,7 +61,7 @@ impl EvalKeyPlan {
         self.insert(KeyUse::FromSparse, limbs, special)
     }
 
-    /// Adds a key; once is enough.
+    /// Adds a key, unless it is already there.
     pub fn insert(&mut self, key: KeyUse, limbs: usize, special: usize) -> &mut Self {
         self.keys.insert(KeySpec {
             key,
@@ -82,17 +82,17 @@ impl EvalKeyPlan {
         self.keys.iter()
     }
 
-    /// Number of keys.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Bytes of all keys in memory, uniform halves not expanded.
+    /// Bytes of all keys in memory, without expanding the uniform halves.
     ///
     /// # Errors
     /// As [`EvalKeyPlan::gadgets`].
@@ -101,12 +101,12 @@ impl EvalKeyPlan {
         Ok(self.gadgets(params)?.iter().map(|g| 8 * words(g)).sum())
     }
 
-    /// The gadget of each key, in order, after a check of the whole plan.
+    /// Checks the whole plan and returns the gadget of each key, in order.
     ///
     /// # Errors
-    /// [`RlweError::NotAGaloisElement`]; [`RlweError::Encapsulation`] if one of the keys of the sparse secret lacks the
-    /// other, or the key to it is for more than q_0·p_0; [`RlweError::SparseModulus`] if q_0·p_0 is too large for it at
-    /// this degree; else as [`Gadget::new`].
+    /// [`RlweError::NotAGaloisElement`]. [`RlweError::Encapsulation`] if only one direction of the sparse secret's keys
+    /// is there, or the key to it is for more than q_0·p_0. [`RlweError::SparseModulus`] if q_0·p_0 is too large for it
+    /// at this degree. Otherwise as [`Gadget::new`].
     pub fn gadgets(&self, params: &RlweParams) -> Result<Vec<Gadget>, RlweError> {
         let (mut to_sparse, mut from_sparse) = (false, false);
         for spec in &self.keys {
@@ -131,7 +131,7 @@ impl EvalKeyPlan {
         if to_sparse != from_sparse {
             return Err(RlweError::Encapsulation);
         }
-        // Made once for each shape, of which there are few whatever the number of keys: a list may come from outside.
+        // Made once per shape; there are few shapes whatever the number of keys, which may come from outside.
         let gadgets = self
             .shapes()
             .into_iter()
@@ -147,13 +147,13 @@ impl EvalKeyPlan {
         Ok(found.cloned().collect())
     }
 
-    /// The distinct gadgets that the keys need, as [`shape`] says them.
+    /// The distinct gadgets that the keys need, in the form of [`shape`].
     fn shapes(&self) -> BTreeSet<(bool, usize, usize)> {
         self.keys.iter().map(shape).collect()
     }
 }
 
-/// Whether it is raised, primes, special primes.
+/// Whether the key is raised, its primes and its special primes.
 fn shape(spec: &KeySpec) -> (bool, usize, usize) {
     let raised = matches!(spec.key, KeyUse::Raised(_));
     (raised, spec.limbs, spec.special)

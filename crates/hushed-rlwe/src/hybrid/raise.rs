@@ -1,8 +1,8 @@
-//! The digits of a polynomial under one tile of primes after the other.
+//! The digits of a polynomial modulo one tile of primes after the other.
 //!
-//! Memory decides the order of the work. A conversion reads all primes of a digit to write one limb, so a few targets,
-//! a tile, are converted together; the transforms of one prime follow each other, whose tables are as large as a limb;
-//! and the limbs are used at once, by a [`super::pass`], or stored, by [`super::decompose()`].
+//! Memory decides the order of work. A conversion reads all primes of a digit to write one limb, so a few targets, a
+//! tile, are converted together. The transforms of one prime follow each other, because its tables are as large as a
+//! limb. The limbs are used at once by a [`super::pass`], or stored by [`super::decompose()`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// Limbs that a tile has in all digits together: eight megabytes at N = 2^16, which stay in the third-level cache,
-/// while the terms of the conversions are read once for four primes in a usual shape.
+/// Limbs of a tile in all digits together: eight megabytes at N = 2^16, which stay in the L3 cache, while the
+/// conversion terms are read once for four primes in a typical shape.
 const TILE_LIMBS: usize = 16;
 
-/// Most primes of a tile.
+/// The most primes of a tile.
 const LONGEST_TILE: usize = 8;
 
-/// Words of the strips that several threads prepare.
+/// Words per strip when several threads prepare.
 const STRIP: usize = 1 << 13;
 
 /// A polynomial ready for the conversion of its digits.
@@ -32,11 +32,11 @@ pub(super) struct Raised<'a> {
     a: &'a RnsPoly<Eval>,
     ranges: Vec<Range<usize>>,
     lifts: Vec<Arc<Lift>>,
-    /// Of each digit the terms of its conversions.
+    /// For each digit, the terms of its conversions.
     terms: Vec<RnsPoly<Coeff>>,
     tile: usize,
     tiles: Vec<Vec<usize>>,
-    /// Number of the first tile of special primes.
+    /// The index of the first tile of special primes.
     special: usize,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Raised<'a> {
         })
     }
 
-    /// Primes of a tile, but for the last ones.
+    /// Primes per tile, except the last tiles.
     pub(super) fn tile(&self) -> usize {
         self.tile
     }
@@ -113,8 +113,8 @@ impl<'a> Raised<'a> {
         &self.ranges
     }
 
-    /// Writes the digits under the primes of a tile: `limbs[i][k]` is digit i under prime k. Under its own primes a
-    /// digit is the polynomial itself, and nothing is written.
+    /// Writes the digits modulo a tile's primes: `limbs[i][k]` is digit i modulo prime k. Modulo its own primes a digit
+    /// is the polynomial itself, and nothing is written.
     pub(super) fn write(&self, tile: usize, limbs: &mut [Vec<&mut [u64]>]) {
         let ids = &self.tiles[tile];
         let digits = self.ranges.iter().zip(&self.lifts).zip(&self.terms);
@@ -136,7 +136,7 @@ impl<'a> Raised<'a> {
         }
     }
 
-    /// The digits under the primes of a tile.
+    /// The digits modulo the primes of a tile.
     pub(super) fn digits(&self, tile: usize) -> TileDigits<'_> {
         let ids = &self.tiles[tile];
         let scratch = |_| RnsPoly::scratch(self.params.basis(), ids);
@@ -155,7 +155,7 @@ impl<'a> Raised<'a> {
     }
 }
 
-/// The digits of a polynomial under the primes of one tile.
+/// The digits of a polynomial modulo the primes of one tile.
 pub(super) struct TileDigits<'a> {
     ids: &'a [usize],
     ranges: &'a [Range<usize>],
@@ -164,7 +164,7 @@ pub(super) struct TileDigits<'a> {
 }
 
 impl TileDigits<'_> {
-    /// All digits under prime number `k` of the tile.
+    /// All digits modulo prime `k` of the tile.
     pub(super) fn under(&self, k: usize) -> Vec<&[u64]> {
         let id = self.ids[k];
         let digits = self.ranges.iter().zip(&self.written);
@@ -180,17 +180,17 @@ impl TileDigits<'_> {
     }
 }
 
-/// Memory for the terms of conversions from the primes `ids`, which are its first limbs; the last one is for the
+/// Memory for the terms of conversions from the primes `ids`, which are its first limbs; the last limb holds the
 /// quotients.
 pub(super) fn terms(params: &RlweParams, ids: impl Iterator<Item = usize>) -> RnsPoly<Coeff> {
     let mut ids: Vec<usize> = ids.collect();
-    // Named by any other prime: quotients are no residues, but small.
+    // Labelled with any other prime: quotients are not residues, but small.
     let other = (0..params.basis().len()).find(|id| !ids.contains(id));
     ids.extend(other);
     RnsPoly::scratch(params.basis(), &ids)
 }
 
-/// Residues to terms, in place, strip by strip.
+/// Turns residues into terms, in place, strip by strip.
 pub(super) fn prepare<'a>(pairs: impl Iterator<Item = (&'a Lift, &'a mut RnsPoly<Coeff>)>) {
     let mut work = Vec::new();
     for (lift, terms) in pairs {

@@ -13,15 +13,15 @@ use crate::error::RlweError;
 use crate::keys::SecretKey;
 use crate::params::RlweParams;
 
-/// Evaluation keys by use. Several keys may serve one use: shorter ones make short ciphertexts cheap.
+/// Evaluation keys by use. A use may have several keys: shorter ones make short ciphertexts cheap.
 pub struct EvalKeys {
     params: Arc<RlweParams>,
     keys: BTreeMap<KeySpec, SwitchKey>,
 }
 
 impl EvalKeys {
-    /// Makes the keys of a plan, all in memory; [`KeyGenerator`] makes them one by one. The sparse secret, if the plan
-    /// has one, exists in this call only.
+    /// Makes all keys of a plan in memory; [`KeyGenerator`] makes them one by one. The sparse secret, if the plan has
+    /// one, exists only during this call.
     ///
     /// # Errors
     /// As [`EvalKeyPlan::gadgets`].
@@ -44,13 +44,13 @@ impl EvalKeys {
         Self { params, keys }
     }
 
-    /// The keys for ciphertexts that reach beyond the primes of `gap`, without those primes, under `params`
-    /// ([`RlweParams::without`]): the same words, shared. A digit of fewer primes and an inner product under fewer are
-    /// those of the whole key, as its digits are multiplied by P under their own primes, each for itself.
+    /// The keys for ciphertexts longer than the primes of `gap`, without those primes, under `params`
+    /// ([`RlweParams::without`]). They share the same words: a shorter digit and an inner product modulo fewer primes
+    /// are those of the whole key, because each digit is multiplied by P separately modulo its own primes.
     ///
     /// # Errors
     /// [`RlweError::IncompatibleParameters`] unless `params` are those of the keys without `gap`;
-    /// [`RlweError::PartsOfKeys`] for keys that lack primes already.
+    /// [`RlweError::PartsOfKeys`] for keys that already lack primes.
     pub fn without(&self, params: &Arc<RlweParams>, gap: &Range<usize>) -> Result<Self, RlweError> {
         let kept = self.params.ids_without(gap);
         let (whole, part) = (self.params.basis(), params.basis());
@@ -79,7 +79,7 @@ impl EvalKeys {
         &self.params
     }
 
-    /// What there is.
+    /// The plan of the keys that are here.
     pub fn plan(&self) -> EvalKeyPlan {
         let mut plan = EvalKeyPlan::new();
         for spec in self.keys.keys() {
@@ -101,7 +101,7 @@ impl EvalKeys {
         self.get(KeyUse::Relin, limbs)
     }
 
-    /// The cheapest key of X → X^`element` for ciphertexts of `limbs` primes.
+    /// The cheapest key for X → X^`element` and ciphertexts of `limbs` primes.
     ///
     /// # Errors
     /// [`RlweError::MissingKey`].
@@ -109,7 +109,7 @@ impl EvalKeys {
         self.get(KeyUse::Galois(element), limbs)
     }
 
-    /// The cheapest key of a use for ciphertexts of `limbs` primes: the one with the fewest transforms.
+    /// The cheapest key for a use and ciphertexts of `limbs` primes: the one with the fewest transforms.
     ///
     /// # Errors
     /// [`RlweError::MissingKey`].

@@ -1,4 +1,4 @@
-//! Inner products of digits with keys, division by the special primes, and key switches made of the two.
+//! Inner products of digits with keys, division by the special primes, and key switches built from the two.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::tables::tile_length;
 use crate::error::RlweError;
 use crate::params::RlweParams;
 
-/// Most limbs of a division that are converted together.
+/// The most limbs of a division that are converted together.
 const TILE: usize = 4;
 
-/// Both parts of a ciphertext modulo Q·P, its phase P times the message.
+/// Both parts of a ciphertext modulo Q·P, whose phase is P times the message.
 #[derive(Clone)]
 pub struct Extended {
-    /// Number of special primes, which are the last limbs.
+    /// The number of special primes, which are the last limbs.
     pub special: usize,
     /// The masked message.
     pub b: RnsPoly<Eval>,
@@ -29,7 +29,7 @@ pub struct Extended {
 }
 
 impl Extended {
-    /// Zero, over the first `limbs` ciphertext primes and the first `special` special ones.
+    /// Zero, over the first `limbs` ciphertext primes and the first `special` special primes.
     pub fn zero(params: &RlweParams, limbs: usize, special: usize) -> Self {
         let ids = params.extended_ids_with(limbs, special);
         Self {
@@ -39,12 +39,12 @@ impl Extended {
         }
     }
 
-    /// Number of ciphertext primes.
+    /// The number of ciphertext primes.
     pub fn limbs(&self) -> usize {
         self.b.ids().len() - self.special
     }
 
-    /// Divides both parts by P, with rounding: (b, a) modulo Q.
+    /// Divides both parts by P with rounding, giving (b, a) modulo Q.
     ///
     /// # Errors
     /// As [`mod_down`].
@@ -59,10 +59,10 @@ impl Extended {
     }
 }
 
-/// Σ_i d_i·(b_i, a_i) for the digits of one polynomial, over its primes and the special ones of the gadget.
+/// Σ_i d_i·(b_i, a_i) for the digits of one polynomial, over its primes and the gadget's special ones.
 ///
 /// # Errors
-/// [`RlweError::GadgetMismatch`] if the digits are those of another gadget, [`RlweError::IncompatibleParameters`].
+/// [`RlweError::GadgetMismatch`] if the digits have another gadget; [`RlweError::IncompatibleParameters`].
 pub fn inner_product(digits: &Decomposed, key: &SwitchKey) -> Result<Extended, RlweError> {
     let mut products = inner_product_many(&[digits], key)?;
     products.pop().ok_or(RlweError::Count {
@@ -71,7 +71,7 @@ pub fn inner_product(digits: &Decomposed, key: &SwitchKey) -> Result<Extended, R
     })
 }
 
-/// Inner products of several polynomials of equal length with one key, whose uniform half is expanded once for all.
+/// Inner products of several polynomials of equal length with one key, whose uniform half is expanded only once.
 ///
 /// # Errors
 /// As [`inner_product`]; [`RlweError::LimbCount`] if lengths differ.
@@ -125,7 +125,7 @@ pub fn inner_product_many(
     Ok(sums)
 }
 
-/// ⌊poly / P⌉ for P the first `special` special primes, `poly` over a prefix of the ciphertext primes and those.
+/// ⌊poly / P⌉, P being the first `special` special primes, for `poly` over a prefix of the ciphertext primes and those.
 ///
 /// # Errors
 /// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`].
@@ -137,11 +137,11 @@ pub fn mod_down(
     divide(params, &poly, special, 0)
 }
 
-/// ⌊poly / (P·q)⌉ for q the last ciphertext prime of `poly`: a key switch and a rescaling in one division.
+/// ⌊poly / (P·q)⌉, where q is the last ciphertext prime of `poly`: a key switch and a rescaling in one division.
 ///
 /// # Errors
-/// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`] if there is but one ciphertext
-/// prime.
+/// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`] if there is only one
+/// ciphertext prime.
 pub fn mod_down_rescale(
     params: &RlweParams,
     poly: RnsPoly<Eval>,
@@ -206,7 +206,7 @@ fn divide(
     Ok(out)
 }
 
-/// Switches `a`, a component under the key's source, to its target: what is added to b, and the new a.
+/// Switches `a`, a component under the key's source, to its target. Returns what to add to b, and the new a.
 ///
 /// # Errors
 /// As [`decompose`](super::decompose()) and [`inner_product`].
@@ -214,7 +214,7 @@ pub fn switch(a: &RnsPoly<Eval>, key: &SwitchKey) -> Result<Parts, RlweError> {
     one(a, [None, None], false, key, None)
 }
 
-/// (b, a) + the switched `c`, a component under the key's source: relinearisation.
+/// (b, a) plus the switched `c`, a component under the key's source: relinearisation.
 ///
 /// # Errors
 /// As [`switch`].
@@ -226,10 +226,10 @@ pub fn switch_add(
     one(c, [Some(b), Some(a)], false, key, None)
 }
 
-/// As [`switch_add`], divided by the last prime with rounding: one division does for both.
+/// As [`switch_add`], divided by the last prime with rounding; a single division does both.
 ///
 /// # Errors
-/// As [`switch`], and [`RlweError::LimbCount`] if there is but one prime.
+/// As [`switch`]; [`RlweError::LimbCount`] if there is only one prime.
 pub fn switch_add_rescale(
     [b, a]: [&RnsPoly<Eval>; 2],
     c: &RnsPoly<Eval>,
@@ -258,10 +258,10 @@ fn one(
     })
 }
 
-/// The ciphertext of m(X^g) from the one (b, a) of m, with the Galois key of g.
+/// The ciphertext of m(X^g) from the ciphertext (b, a) of m, with the Galois key of g.
 ///
 /// # Errors
-/// [`RlweError::GadgetMismatch`] for a key that is no Galois key, else as [`switch`].
+/// [`RlweError::GadgetMismatch`] if the key is not a Galois key; otherwise as [`switch`].
 pub fn automorphism(
     b: &RnsPoly<Eval>,
     a: &RnsPoly<Eval>,
@@ -270,10 +270,10 @@ pub fn automorphism(
     one(a, [Some(b), None], false, key, Some(turn(key)?))
 }
 
-/// [`automorphism`] with each of several keys of one gadget, whose digits are made once (hoisting).
+/// [`automorphism`] with each of several keys that share one gadget; the digits are made once (hoisting).
 ///
 /// # Errors
-/// As [`automorphism`], and [`RlweError::GadgetMismatch`] if gadgets differ.
+/// As [`automorphism`]; [`RlweError::GadgetMismatch`] if gadgets differ.
 pub fn automorphisms(
     b: &RnsPoly<Eval>,
     a: &RnsPoly<Eval>,

@@ -1,4 +1,4 @@
-//! What key switching prepares once for each shape, kept with the parameters.
+//! What key switching prepares once per shape; kept with the parameters.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,35 +9,35 @@ use hushed_math::{BaseConverter, MathError};
 
 use crate::params::RlweParams;
 
-/// The conversions of all shapes used so far.
+/// The conversions for all shapes used so far.
 #[derive(Default)]
 pub(crate) struct Tables {
     up: Cache<(Range<usize>, usize, usize, usize), Lift>,
     down: Cache<(usize, usize, usize, usize), Down>,
 }
 
-/// From some primes to others, a tile of targets at a time.
+/// Converts from some primes to others, one tile of targets at a time.
 pub(crate) struct Lift {
-    /// For each tile its conversion, to those of its primes that are not converted from; none if there are none.
+    /// Each tile's conversion to those of its primes that are not sources; `None` if there are none.
     pub(crate) tiles: Vec<Option<BaseConverter>>,
 }
 
-/// Division by some primes.
+/// Division by some of the primes.
 pub(crate) struct Down {
     pub(crate) lift: Lift,
-    /// 1 over the product of the dropped primes, for each prime that stays.
+    /// 1 over the product of the dropped primes, for each remaining prime.
     pub(crate) inverses: Vec<u64>,
 }
 
-/// Primes of a tile, at most `longest`: as many tiles as threads at least, and tiles of about one length. Results do
-/// not depend on it.
+/// Primes per tile, at most `longest`: at least as many tiles as threads, of roughly equal length. Results do not
+/// depend on it.
 pub(super) fn tile_length(limbs: usize, longest: usize) -> usize {
     let threads = rayon::current_num_threads();
     let tiles = limbs.div_ceil(longest).next_multiple_of(threads);
     limbs.div_ceil(tiles).max(1)
 }
 
-/// How the primes of an extended polynomial are worked on: ciphertext primes a tile at a time, then special primes.
+/// Splits the primes of an extended polynomial into tiles: ciphertext primes first, then special primes.
 pub(super) fn tiles(
     params: &RlweParams,
     limbs: usize,
@@ -51,8 +51,8 @@ pub(super) fn tiles(
 }
 
 impl Tables {
-    /// For the digit of the primes `digit` of a ciphertext of `limbs` primes, extended by `special` special primes, in
-    /// [`tiles`] of `tile` primes.
+    /// The lift of the digit with the primes `digit` of a ciphertext of `limbs` primes, extended by `special` special
+    /// primes, in [`tiles`] of `tile` primes.
     pub(crate) fn up(
         &self,
         params: &RlweParams,
@@ -65,8 +65,8 @@ impl Tables {
         })
     }
 
-    /// For dividing by the first `special` special primes and the last `rescaled` of `limbs` primes, in tiles of `tile`
-    /// primes.
+    /// The tables for dividing by the first `special` special primes and the last `rescaled` of `limbs` primes, in
+    /// tiles of `tile` primes.
     pub(crate) fn down(
         &self,
         params: &RlweParams,
@@ -82,7 +82,7 @@ impl Tables {
                 let product = from.iter().fold(1, |product, &p| {
                     q.mul(product, q.reduce(basis.modulus(p).value()))
                 });
-                // By Fermat: the primes are distinct.
+                // By Fermat's little theorem: the primes are distinct.
                 q.pow(product, q.value() - 2)
             };
             let tiles = to.chunks(tile).map(<[usize]>::to_vec).collect();
@@ -105,7 +105,7 @@ impl Lift {
         Ok(Self { tiles })
     }
 
-    /// Makes the terms of the conversion in place; see [`BaseConverter::prepare`]. Strips may go to several threads.
+    /// Computes the conversion terms in place; see [`BaseConverter::prepare`]. Strips may go to several threads.
     pub(super) fn prepare(&self, terms: &mut [&mut [u64]]) {
         if let Some(converter) = self.tiles.iter().flatten().next() {
             converter.prepare(terms);
@@ -127,7 +127,7 @@ impl<K: Eq + Hash, V> Cache<K, V> {
         key: K,
         make: impl FnOnce() -> Result<V, MathError>,
     ) -> Result<Arc<V>, MathError> {
-        // A panic while the lock is held leaves the map as it was.
+        // A panic while the lock is held leaves the map unchanged.
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = known.get(&key) {
             return Ok(value.clone());

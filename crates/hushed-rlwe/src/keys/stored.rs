@@ -1,13 +1,13 @@
-//! The bytes of a secret key, for the file of its owner, and of a public key.
+//! The bytes of a secret key, for its owner's file, and of a public key.
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 32 | header of [`crate::codec`] |
 //! | N/4 | coefficients of s, two bits each: 0, 1, and 2 for −1 |
-//! | 32 | SHA-256 of all before it |
+//! | 32 | SHA-256 of everything before it |
 //!
-//! The number of decryptions is not in it: a count changes, and a key is written once. The owner of the key keeps the
-//! count beside it.
+//! The number of decryptions is not included: it changes, whereas a key is written once. The key's owner stores the
+//! count next to it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl SecretKey {
         HEADER_BYTES + params.n() / 4 + DIGEST
     }
 
-    /// The key as bytes, erased on drop: for a file that nobody else can read.
+    /// The key as bytes, erased on drop: for a file that only the owner can read.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let params = self.params();
         let total = Self::stored_bytes(params);
@@ -42,7 +42,7 @@ impl SecretKey {
         let minus_one = params.basis().modulus(0).value() - 1;
         for four in s.expose().limb(0).chunks(4) {
             let digits = four.iter().enumerate().map(|(i, &value)| {
-                // No branch depends on a coefficient.
+                // Branch-free in the coefficient.
                 (u8::from(value == 1) | u8::from(value == minus_one) << 1) << (2 * i)
             });
             out.push(digits.fold(0, |byte, digit| byte | digit));
@@ -52,10 +52,10 @@ impl SecretKey {
         out
     }
 
-    /// The key of these bytes, which has made `decryptions` decryptions.
+    /// Reads a key from bytes; it has already made `decryptions` decryptions.
     ///
     /// # Errors
-    /// [`RlweError::Codec`]: another length, another header, [`CodecError::Damaged`], or coefficients that are not
+    /// [`RlweError::Codec`] for another length or header, [`CodecError::Damaged`], or coefficients that are not
     /// ternary.
     pub fn from_bytes(
         params: &Arc<RlweParams>,
@@ -77,7 +77,7 @@ impl SecretKey {
         // Allocated in full from the start: memory that a vector outgrows is not erased.
         let mut coefficients = Zeroizing::new(Vec::with_capacity(params.n()));
         coefficients.extend(digits.map(|digit| i64::from(digit & 1) - i64::from(digit >> 1)));
-        // Digit 3 and digit 0 are both the coefficient 0: only one of them is written.
+        // Digits 3 and 0 both decode to the coefficient 0: only 0 is ever written.
         let known = packed
             .iter()
             .fold(0, |both, byte| both | (byte & byte >> 1 & 0x55));
@@ -111,7 +111,7 @@ impl PublicKey {
         out
     }
 
-    /// The key of these bytes.
+    /// Reads a key from bytes.
     ///
     /// # Errors
     /// [`RlweError::Codec`].

@@ -1,6 +1,6 @@
 //! C/Q modulo 1 in fixed point, from the residues of C: the core of scaling down.
 //!
-//! C/Q ≡ Σ_i y_i/q_i modulo 1 with y_i = [C·(Q/q_i)^-1] mod q_i. Every y_i/q_i is taken as y_i·⌊2^(64w)/q_i⌋ in w
+//! C/Q ≡ Σ_i y_i/q_i modulo 1 with y_i = [C·(Q/q_i)^-1] mod q_i. Each y_i/q_i is computed as y_i·⌊2^(64w)/q_i⌋ in w
 //! words, too small by less than 2^(50-64w).
 
 use hushed_math::poly::Domain;
@@ -12,7 +12,7 @@ use crate::params::RlweParams;
 pub(super) const MAX_WORDS: usize = 6;
 const MIN_WORDS: usize = 3;
 
-/// Conversion of residues to fractions, for the first primes of a parameter set.
+/// Converts residues to fractions, for the first primes of a parameter set.
 #[derive(Clone)]
 pub(super) struct Fractions {
     limbs: Vec<Limb>,
@@ -28,9 +28,9 @@ struct Limb {
 }
 
 impl Fractions {
-    /// Fractions exact enough to round m·C/Q to the nearest integer for every C and every m below 2^`bits`: the
-    /// distance of m·C/Q + 1/2 to the integer below is at least 1/(2Q) (Q odd, so its numerator over 2Q never
-    /// vanishes), and the error stays below it when 64w ≥ bits + 51 + log2(primes) + log2(Q).
+    /// Fractions precise enough to round m·C/Q to the nearest integer for every C and every m below 2^`bits`. The
+    /// distance of m·C/Q + 1/2 from the integer below is at least 1/(2Q) (Q is odd, so its numerator over 2Q never
+    /// vanishes), and the error stays below that if 64w ≥ bits + 51 + log2(primes) + log2(Q).
     pub(super) fn new(params: &RlweParams, limbs: usize, bits: u32) -> Result<Self, RlweError> {
         let bad_count = || RlweError::LimbCount {
             given: limbs,
@@ -56,7 +56,7 @@ impl Fractions {
                 .enumerate()
                 .filter(|(j, _)| *j != i);
             let cofactor = others.fold(1, |acc, (_, &q)| m.mul(acc, m.reduce(q)));
-            // Distinct primes: the inverse exists.
+            // The primes are distinct, so the inverse exists.
             let garner = m.inv(cofactor).ok_or_else(bad_count)?;
             Ok(Limb {
                 garner,
@@ -77,7 +77,7 @@ impl Fractions {
         self.words
     }
 
-    /// For every position i, in order: `finish` of the words of start + C_i/Q modulo 1, least significant first.
+    /// Calls `finish` for each position i, in order, with the words of start + C_i/Q modulo 1, least significant first.
     /// W is [`Fractions::words`].
     pub(super) fn for_each<D: Domain, const W: usize>(
         &self,
@@ -108,7 +108,7 @@ impl Fractions {
                     *sum = t as u64;
                     carry = t >> 64;
                 }
-                // The carry out of the top word is an integer: nothing modulo 1.
+                // The carry out of the top word is an integer, which is zero modulo 1.
             }
             finish(sum);
         }

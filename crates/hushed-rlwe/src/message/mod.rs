@@ -1,14 +1,14 @@
 //! Coefficient encoding modulo 2^ℓ, exact in both directions, for 1 ≤ ℓ ≤ 64.
 //!
-//! A share x modulo 2^ℓ is carried as ⌊Q/2^ℓ · x⌉ modulo Q, so that sums and products with integers act
-//! modulo 2^ℓ without any slot structure (BumbleBee, NDSS 2025, Appendix C; t = 2^ℓ with the scaling done here,
-//! not by a BFV plaintext modulus). Rounding is half up throughout; since Q is odd there are no ties when scaling down.
+//! A share x modulo 2^ℓ is represented by ⌊Q/2^ℓ · x⌉ modulo Q, so that sums and products with integers act modulo 2^ℓ
+//! without any slot structure (BumbleBee, NDSS 2025, Appendix C; t = 2^ℓ with the scaling done here, not by a BFV
+//! plaintext modulus). Rounding is half up throughout; Q is odd, so there are no ties when scaling down.
 //!
 //! *Up.* With r = (Q·x + 2^(ℓ-1)) mod 2^ℓ, ⌊Q·x/2^ℓ + 1/2⌋ = (Q·x + 2^(ℓ-1) − r)/2^ℓ, and Q ≡ 0 modulo q_i, so the
-//! residue is (2^(ℓ-1) − r)·2^-ℓ mod q_i: one word product for r, one modular product a prime.
+//! residue is (2^(ℓ-1) − r)·2^-ℓ mod q_i: one word product for r, and one modular product per prime.
 //!
-//! *Down.* The fraction C/Q in fixed point (`message::fraction`), in as many words as make the rounding exact; its top
-//! ℓ bits.
+//! *Down.* The top ℓ bits of the fraction C/Q in fixed point (`message::fraction`), in as many words as make the
+//! rounding exact.
 //!
 //! Shares are secret: no branch and no index depends on them.
 
@@ -27,7 +27,7 @@ pub use prime::PrimeScale;
 use crate::error::RlweError;
 use crate::params::RlweParams;
 
-/// Conversion between Z modulo 2^ℓ and the first primes of a parameter set.
+/// Converts between Z modulo 2^ℓ and the first primes of a parameter set.
 #[derive(Clone)]
 pub struct RingScale {
     params: Arc<RlweParams>,
@@ -44,7 +44,7 @@ impl RingScale {
     ///
     /// # Errors
     /// [`RlweError::RingBits`], [`RlweError::LimbCount`] for values out of range (also for a modulus beyond 2^260,
-    /// where no share is carried).
+    /// which carries no shares).
     pub fn new(params: &Arc<RlweParams>, limbs: usize, ell: u32) -> Result<Self, RlweError> {
         if !(1..=64).contains(&ell) {
             return Err(RlweError::RingBits { ell });
@@ -57,7 +57,7 @@ impl RingScale {
             .fold(1u64, |acc, &q| acc.wrapping_mul(q));
         let inverses = (0..limbs)
             .map(|i| params.basis().modulus(i))
-            // Odd primes: the inverse exists.
+            // The primes are odd, so the inverse exists.
             .map(|m| {
                 m.inv(m.reduce_u128(1u128 << ell))
                     .ok_or(RlweError::RingBits { ell })
@@ -72,12 +72,12 @@ impl RingScale {
         })
     }
 
-    /// Bits of a share.
+    /// The bits of a share.
     pub fn ell(&self) -> u32 {
         self.ell
     }
 
-    /// Primes of the ciphertexts.
+    /// The number of primes of the ciphertexts.
     pub fn limbs(&self) -> usize {
         self.fractions.limbs()
     }
@@ -125,10 +125,10 @@ impl RingScale {
         Ok(self.scale_down_unchecked(c, 0..self.params.n()))
     }
 
-    /// As [`RingScale::scale_down`], only for the coefficients at `positions`, in their order.
+    /// As [`RingScale::scale_down`], for only the coefficients at `positions`, in that order.
     ///
     /// # Errors
-    /// [`RlweError::Limbs`] as there; [`RlweError::Positions`] for a position outside the ring.
+    /// [`RlweError::Limbs`] likewise; [`RlweError::Positions`] for a position outside the ring.
     pub fn scale_down_at(
         &self,
         c: &RnsPoly<Coeff>,
@@ -161,7 +161,7 @@ impl RingScale {
     }
 }
 
-/// Whether `c` carries exactly the first `limbs` primes of `params`.
+/// Checks that `c` is over exactly the first `limbs` primes of `params`.
 pub(crate) fn check_limbs<D: Domain>(
     params: &RlweParams,
     c: &RnsPoly<D>,

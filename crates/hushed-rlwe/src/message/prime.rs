@@ -1,4 +1,4 @@
-//! Coefficients modulo an odd t, exact in both directions: what batch encoding modulo a prime is carried by.
+//! Coefficients modulo an odd t, exact in both directions: they carry the batch encoding modulo a prime.
 //!
 //! *Up*: with h = (t-1)/2 and r = (Q·x + h) mod t, ⌊Q·x/t⌉ = (Q·x + h − r)/t, so the residue is (h − r)·t^-1 mod q_i.
 //! *Down*: the fraction C/Q times t, rounded, modulo t. Neither has ties: Q and t are odd and coprime.
@@ -13,7 +13,7 @@ use super::fraction::{Fractions, with_words};
 use crate::error::RlweError;
 use crate::params::RlweParams;
 
-/// Conversion between Z modulo an odd t and the first primes of a parameter set.
+/// Converts between Z modulo an odd t and the first primes of a parameter set.
 #[derive(Clone)]
 pub struct PrimeScale {
     params: Arc<RlweParams>,
@@ -54,7 +54,7 @@ impl PrimeScale {
         &self.t
     }
 
-    /// Primes of the ciphertexts.
+    /// The number of primes of the ciphertexts.
     pub fn limbs(&self) -> usize {
         self.fractions.limbs()
     }

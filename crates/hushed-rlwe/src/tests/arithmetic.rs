@@ -1,4 +1,4 @@
-//! Encryption, products, automorphisms and modulus switching against clear polynomials, with the noise they predict.
+//! Encryption, products, automorphisms and modulus switching against clear polynomials, with their predicted noise.
 
 use super::*;
 use crate::error::RlweError;
@@ -71,7 +71,7 @@ fn public_zeros_are_zeros() {
             let ct = key.encrypt_zero(&mut s.rng, limbs).unwrap();
             let noise = s.noise(&ct, &vec![0; params.n()], 20);
             let bound = NoiseBound::fresh_public(&params).value();
-            // The bound is for the worst ternary weights and a tail of 2^-70: some slack, but not much.
+            // The bound is for the worst ternary weights and a tail of 2^-70: there is some slack, but not much.
             assert!(noise <= bound && noise > bound / 8.0, "{noise} {bound}");
         }
         assert!(key.encrypt_zero(&mut s.rng, 0).is_err());
@@ -146,7 +146,7 @@ fn modulus_switching_keeps_the_message() {
     for limbs in (1..=3).rev() {
         let switched = modulus_switch(&s.params, ct.clone(), limbs).unwrap();
         let noise = s.noise(&switched, &expected, 32);
-        // Half a unit more: the scale of the message is rounded anew.
+        // Half a unit more, because the message's scaling is rounded again.
         let bound = bound.modulus_switch(&s.params, 3, limbs).value() + 0.5;
         assert!(
             noise <= bound && (limbs == 3 || noise < 200.0),
@@ -161,7 +161,7 @@ fn modulus_switching_keeps_the_message() {
 #[test]
 fn ciphertexts_of_another_set_are_refused() {
     let (mut s, x) = (setting(tiny(), 9), vec![0; 256]);
-    // Same numbers, another set: keys and ciphertexts do not mix.
+    // The same numbers in another set: keys and ciphertexts do not mix.
     let mut other = setting(tiny(), 9);
     let stranger = other.encrypt(&x, 2, 64).expand();
     assert_eq!(

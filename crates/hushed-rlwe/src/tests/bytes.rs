@@ -8,7 +8,7 @@ use crate::keys::{KeySet, SecretKey};
 
 type Read<'a> = dyn Fn(&[u8]) -> Result<(), RlweError> + 'a;
 
-/// A reader and its good input.
+/// A reader and valid input for it.
 struct Case<'a> {
     bytes: Vec<u8>,
     read: Box<Read<'a>>,
@@ -70,7 +70,7 @@ fn round_trips() {
             })
             .collect();
         let bytes = SeededCiphertext::list_to_bytes(&params, limbs, &list).unwrap();
-        // 50 bits a residue and 16 bytes of seed: the byte count that protocols declare.
+        // 50 bits per residue and 16 bytes of seed: the byte count that protocols declare.
         assert_eq!(bytes.len(), HEADER_BYTES + 2 * (16 + limbs * 256 * 50 / 8));
         assert_eq!(bytes.len(), SeededCiphertext::list_bytes(&params, limbs, 2));
         let read = SeededCiphertext::list_from_bytes(&params, limbs, 2, &bytes).unwrap();
@@ -146,7 +146,7 @@ fn residues_must_be_reduced() {
 fn other_parameters_kinds_and_shapes_are_refused() {
     let params = minute();
     let [set, list] = cases(&params);
-    // Another parameter set of the same sizes.
+    // Another parameter set with the same sizes.
     let mut literal = params.literal().clone();
     literal.q.swap(0, 1);
     let swapped = RlweParams::insecure_for_tests(literal).unwrap();
@@ -156,7 +156,7 @@ fn other_parameters_kinds_and_shapes_are_refused() {
         KeySet::from_bytes(&swapped, &[5, 17], &set.bytes).err(),
         Some(CodecError::Parameters.into())
     );
-    // A key set where a list of as many bytes is expected cannot arise; a wrong kind in the header can.
+    // A key set of the same size as an expected list cannot arise; a wrong kind in the header can.
     let mut other = list.bytes.clone();
     other[4] = 1;
     assert_eq!(
@@ -176,7 +176,7 @@ fn other_parameters_kinds_and_shapes_are_refused() {
         }
         .into())
     );
-    // Counts come from the protocol, and absurd ones overflow nothing.
+    // Counts come from the protocol, and absurd ones cause no overflow.
     for count in [0, 2, 4, usize::MAX] {
         assert!(SeededCiphertext::list_from_bytes(&params, 2, count, &list.bytes).is_err());
     }

@@ -1,4 +1,4 @@
-//! The artefact of evaluation keys: round trips, interruption, and what a hostile or broken sender can do.
+//! The artefact of evaluation keys: round trips, interruptions, and what a hostile or broken sender can do.
 
 use super::*;
 use crate::codec::HEADER_BYTES;
@@ -32,10 +32,10 @@ fn keys_are_read_as_they_were_written() {
     assert_eq!(EvalKeyPlan::offered(&params, &bytes).as_ref(), Ok(&plan));
     let read = EvalKeys::from_bytes(&params, &plan, &bytes).unwrap();
     assert_eq!(read.to_bytes().unwrap(), bytes);
-    // 50 bits a residue: the keys on disk are 50/64 of those in memory.
+    // 50 bits per residue: the keys on disk are 50/64 of those in memory.
     let overhead = HEADER_BYTES + 4 + 8 * plan.len() + 32 * (plan.len() + 2) + 16 * plan.len();
     assert_eq!(bytes.len(), keys.memory_bytes() * 50 / 64 + overhead);
-    // Equal bytes are equal halves; that the uniform ones are expanded alike is seen in a product.
+    // Equal bytes mean equal masked halves; a product shows that the uniform ones are expanded alike.
     let a = RnsPoly::uniform(
         params.basis(),
         &[0, 1, 2],
@@ -54,8 +54,8 @@ fn keys_are_read_as_they_were_written() {
     );
 }
 
-/// Seeded keys are these bytes on every machine, kernel and number of threads: what is stored today can be read
-/// tomorrow.
+/// Seeded keys have these bytes on every machine, with every kernel and number of threads: what is stored today can be
+/// read tomorrow.
 #[test]
 fn seeded_keys_are_known() {
     let keys = made(&tiny(), &fuzz::plan());

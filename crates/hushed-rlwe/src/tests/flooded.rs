@@ -29,7 +29,7 @@ fn shares_add_up_exactly() {
     for t in plain_primes() {
         let scale = PrimeScale::new(&params, 4, t).unwrap();
         let format = FloodedFormat::for_prime(&params, t, noise, hiding).unwrap();
-        // x times a constant and a shift, both of full size: the clear product is cheap, the noise is not.
+        // x times a constant and a shift, both of full size: the clear product is cheap, but the noise is not small.
         let m = scale.modulus();
         let x: Vec<u64> = (0..params.n()).map(|_| rng.next_u64() % t).collect();
         let mut w = vec![0; params.n()];
@@ -67,7 +67,7 @@ fn format_sizes() {
     let (a, b) = format.coefficient_bits();
     assert_eq!(format.bytes(), (a + b) as usize * 1024);
     assert!(a + b <= 100, "{a} {b}");
-    // No room: more hiding, a wider plaintext.
+    // No room for more hiding or a wider plaintext.
     for (t, hiding) in [(t, hiding + 3), (t, u32::MAX), ((1 << 49) - 1, hiding)] {
         let refused = FloodedFormat::for_prime(&params, t, noise, hiding).err();
         assert!(matches!(refused, Some(RlweError::NoRoomForFlood { .. })));
@@ -79,7 +79,7 @@ fn format_sizes() {
     assert!(FloodedFormat::for_prime(&params, 1 << 43, noise, hiding).is_err());
 }
 
-/// Equal ciphertexts answered twice: another a part, another share, and a phase whose noise is as wide as the flood.
+/// Equal ciphertexts answered twice: the a parts and shares differ, and the phase's noise is as wide as the flood.
 #[test]
 fn responses_differ_and_are_flooded() {
     let params = tiny();

@@ -1,4 +1,4 @@
-//! A secret key in a process that was forked from its own.
+//! A secret key in a process forked from its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -35,17 +35,17 @@ fn fork_ends_a_key_in_the_child() {
             forked(GaloisKeys::generate(&sk, &[], &mut fresh)),
             forked(KeySet::generate(&sk, &[], &mut fresh)),
             forked(KeyGenerator::new(&sk, &EvalKeyPlan::new(), &mut fresh)),
-            // The parent's stream, under a key that is public.
+            // The parent's stream, with a key that is public.
             forked(pk.encrypt_zero(&mut ours, 1)),
         ];
-        // Nothing else reaches the coefficients either.
+        // Nothing else gets at the coefficients either.
         refused.push(catch_unwind(AssertUnwindSafe(|| sk.to_bytes())).is_err());
         refused
             .push(catch_unwind(AssertUnwindSafe(|| PublicKey::generate(&sk, &mut fresh))).is_err());
         if let Some(wrong) = refused.iter().position(|refused| !refused) {
             return 1 + wrong as u8;
         }
-        // A key that the child reads is its own, and what is public is anyone's.
+        // A key that the child reads is its own, and public data may be used by anyone.
         let read = SecretKey::from_bytes(&params, &bytes, 0);
         let opened = read.and_then(|key| key.decrypt_phase(&ct));
         u8::from(opened.is_err() || pk.encrypt_zero(&mut fresh, 1).is_err()) * 100

@@ -1,4 +1,4 @@
-//! Hybrid key switching: against the secret, against integers, against itself.
+//! Hybrid key switching, checked against the secret, against integers, and against itself.
 
 use hushed_math::Eval;
 use hushed_math::primes::ntt_primes;
@@ -39,7 +39,7 @@ pub(super) fn random(params: &RlweParams, ids: &[usize], seed: u64) -> RnsPoly<E
     )
 }
 
-/// Σ parts·secrets − wanted, in coefficients.
+/// Σ parts·secrets − wanted, as coefficients.
 pub(super) fn error(
     sk: &SecretKey,
     (b, a): &(RnsPoly<Eval>, RnsPoly<Eval>),
@@ -54,7 +54,7 @@ pub(super) fn error(
 pub(super) fn assert_within(error: &RnsPoly<Coeff>, bound: &NoiseBound) {
     let found = largest(error);
     assert!(found <= bound.value(), "{found} > {}", bound.value());
-    // And not far below: a bound that says nothing would hide a wrong key.
+    // But not far below it either: a bound that is too loose would hide a wrong key.
     let n = error.n() as f64;
     let typical = bound.variance.sqrt();
     assert!(found >= typical / 8.0 || n < 64.0, "{found} for {typical}");
@@ -146,7 +146,7 @@ fn the_sparse_secret_is_passed_through() {
         .noise(&params, 1)
         .add(&from.gadget().noise(&params, 1));
     assert_within(&error(&sk, &(b, a), &phase), &bound);
-    // Sparse it is: the weight is that of the sampler, and no two keys are equal.
+    // The sampler ensures the weight, and no two keys are equal.
     let again = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
     assert_ne!(again.to_bytes(), keys.to_bytes());
 }
@@ -223,7 +223,7 @@ fn forms_agree_and_threads_do_not_matter() {
                 let part = |part| mod_down_rescale(&params, part, both.special).unwrap();
                 (part(both.b), part(both.a))
             };
-            // The fused forms: the same bytes as their parts.
+            // The fused forms give the same bytes as their parts.
             let mut sum = down.clone();
             sum.0.add_assign(&b);
             sum.1.add_assign(&a);
@@ -256,7 +256,7 @@ fn forms_agree_and_threads_do_not_matter() {
     }
 }
 
-/// The coefficients as integers of (−M/2, M/2), M the product of all moduli.
+/// The coefficients as integers in (−M/2, M/2), where M is the product of all moduli.
 fn integers(poly: RnsPoly<Eval>) -> (Vec<BigInt>, BigInt) {
     let poly = poly.into_coeff();
     let moduli: Vec<_> = poly
@@ -302,7 +302,7 @@ fn division_rounds_to_nearest() {
         for (divisor, quotient) in cases {
             let (quotients, modulus) = integers(quotient);
             for (value, found) in values.iter().zip(quotients) {
-                // |value − found·divisor| ≤ divisor/2, modulo the modulus of the quotient.
+                // |value − found·divisor| ≤ divisor/2, modulo the quotient's modulus times the divisor.
                 let mut off = (value - &found * &divisor) % (&modulus * &divisor);
                 let whole = &modulus * &divisor;
                 if off.sign() == Sign::Minus {
@@ -490,7 +490,7 @@ fn what_does_not_fit_is_refused() {
     );
 }
 
-/// Real degree and primes: one key, one switch.
+/// At a secure degree with real primes: one key, one switch.
 #[test]
 fn switching_at_a_secure_degree() {
     let params = RlweParams::new(literal(15)).unwrap();

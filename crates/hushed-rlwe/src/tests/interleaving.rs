@@ -1,4 +1,4 @@
-//! Trees of ciphertexts against clear polynomials, with the noise that they predict.
+//! Trees of ciphertexts against clear polynomials, with their predicted noise.
 
 use super::*;
 use crate::error::RlweError;
@@ -49,9 +49,9 @@ fn node(
 }
 
 impl Setting {
-    /// Interleaves `count` random leaves of `limbs` primes in a tree of `size`: leaf i goes to the coefficients at slot
-    /// i reversed, and slots without a leaf stay zero. Asserts that and the bound, of which it returns the part that
-    /// is used.
+    /// Interleaves `count` random leaves of `limbs` primes in a tree of `size`: leaf i goes to the coefficients at
+    /// bit-reversed slot i, and slots without a leaf stay zero. Asserts that and the noise bound, and returns the used
+    /// fraction of the bound.
     fn check(&mut self, keys: &GaloisKeys, limbs: usize, size: usize, count: usize) -> f64 {
         let (n, ell) = (self.params.n(), if limbs == 1 { 24 } else { 64 });
         let scale = RingScale::new(&self.params, limbs, ell).unwrap();
@@ -104,14 +104,14 @@ impl Setting {
     }
 }
 
-/// Digits of one prime under one special prime; one digit of two primes under two; one prime alone.
+/// Single-prime digits with one special prime; one two-prime digit with two; one prime alone.
 #[test]
 fn trees_of_every_size() {
     let mut s = setting(tiny(), 4);
     let elements = s.params.interleave_elements(8);
     for key_limbs in 1..=3 {
         let keys = GaloisKeys::generate_for(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
-        // The memory of nodes carries nothing over from one length to the next.
+        // The nodes' workspace carries nothing over from one length to the next.
         for limbs in (1..=key_limbs).chain([1]) {
             for size in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
                 let counts = if size < 8 { 1 } else { 5 * size / 8 };
@@ -123,7 +123,7 @@ fn trees_of_every_size() {
     }
 }
 
-/// The presets' sizes, where the transforms use the widest kernels; nodes of two are the furthest ones of 2^12 leaves.
+/// The presets' sizes, where transforms use the widest kernels; the furthest nodes of 2^12 leaves are nodes of two.
 #[test]
 fn trees_at_the_size_of_the_presets() {
     for (params, key_limbs) in [
@@ -135,13 +135,13 @@ fn trees_at_the_size_of_the_presets() {
         let keys = GaloisKeys::generate_for(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
         for (limbs, size, count) in [(2, 16, 16), (2, 32, 20), (1, 8, 8), (2, 1 << 12, 3)] {
             let used = s.check(&keys, limbs, size, count);
-            // A bound that is met by luck alone would be missed elsewhere; one that is far off costs bits.
+            // A bound met only by luck would be missed elsewhere; one that is too loose costs bits.
             assert!(used > 1.0 / 16.0, "{limbs} {size}: {used}");
         }
     }
 }
 
-/// Keys of the full preset, and keys for two of three primes, after their bytes.
+/// Keys of the full preset, and keys for two of three primes, after an encoding round trip.
 #[test]
 fn keys_serve_every_prefix_of_the_primes() {
     let mut s = setting(tiny(), 6);
@@ -189,7 +189,7 @@ fn misuse_is_refused() {
         let made = GaloisKeys::generate(&s.sk, &[element], &mut s.rng);
         assert!(matches!(made, Err(RlweError::NotAGaloisElement { .. })));
     }
-    // Same numbers, another set: keys and polynomials do not mix.
+    // The same numbers in another set: keys and polynomials do not mix.
     let other = setting(tiny(), 9);
     assert_eq!(
         tree.combine(&[zero(&other.params, 2)], 1, 0).err(),
@@ -200,7 +200,7 @@ fn misuse_is_refused() {
         tree.combine(&[part, zero(&s.params, 1)], 1, 0),
         Err(RlweError::Limbs { .. })
     ));
-    // No special prime, no key switching.
+    // No key switching without a special prime.
     let ole = setting(RlweParams::ole().unwrap(), 10);
     let made = GaloisKeys::generate(&ole.sk, &[5], &mut s.rng);
     assert!(matches!(made, Err(RlweError::NoSpecialPrime)));

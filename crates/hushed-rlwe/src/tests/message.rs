@@ -23,7 +23,7 @@ fn to_poly(params: &Arc<RlweParams>, limbs: usize, values: &[BigUint]) -> RnsPol
     poly
 }
 
-/// Values of shares where something can go wrong, then random ones.
+/// Share values at the edge cases, then random ones.
 fn edges(ell: u32, n: usize, rng: &mut SecretRng) -> Vec<u64> {
     let top = u64::MAX >> (64 - ell);
     let half = 1u64 << (ell - 1);

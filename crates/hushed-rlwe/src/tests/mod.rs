@@ -1,4 +1,4 @@
-//! Tests against clear polynomial arithmetic, and what they share.
+//! Tests against clear polynomial arithmetic, and their shared helpers.
 
 mod arithmetic;
 mod bytes;
@@ -56,7 +56,7 @@ fn small(rng: &mut SecretRng, n: usize, bits: u32) -> Vec<i64> {
         .collect()
 }
 
-/// Integers as a polynomial over the first `limbs` primes, unscaled: what multiplies a ciphertext.
+/// Integers as an unscaled polynomial over the first `limbs` primes, to multiply a ciphertext by.
 fn plain_signed(params: &RlweParams, limbs: usize, values: &[i64]) -> RnsPoly<Eval> {
     RnsPoly::from_signed(params.basis(), &params.ciphertext_ids(limbs), values).into_eval()
 }
@@ -83,7 +83,7 @@ fn reduce(v: u64, ell: u32) -> u64 {
     v & (u64::MAX >> (64 - ell))
 }
 
-/// Largest |coefficient| of a polynomial whose coefficients are small integers, which is asserted.
+/// The largest |coefficient| of a polynomial; asserts that its coefficients are small integers.
 fn largest(poly: &RnsPoly<Coeff>) -> f64 {
     let centred = |j: usize, i: usize| poly.basis().modulus(poly.ids()[j]).centre(poly.limb(j)[i]);
     let mut largest = 0;

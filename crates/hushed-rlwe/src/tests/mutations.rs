@@ -1,4 +1,4 @@
-//! The fuzz bodies over good bytes and 10,000 seeded mutations of them.
+//! The fuzz bodies on good bytes and 10,000 seeded mutations of them.
 
 use super::*;
 use crate::SeededCiphertext;
@@ -76,7 +76,7 @@ fn flooded_responses() {
     let made = fuzz::flooded_format();
     let mut good = vec![0; made.1.bytes()];
     rng(9).fill_bytes(&mut good);
-    // Residues above the modulus are refused: small ones are within.
+    // Residues above the modulus are refused; small ones are in range.
     replay(10, &good, |data| fuzz::flooded(&made, data));
     let zeros = vec![0; good.len()];
     let key = SecretKey::generate(&made.0, &mut rng(11));

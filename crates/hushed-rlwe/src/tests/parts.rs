@@ -1,4 +1,4 @@
-//! Keys without some primes: against the secret, and against what they are parts of.
+//! Keys without some primes: against the secret, and against the whole keys they are parts of.
 
 use super::hybrid::{assert_within, error, params, random};
 use super::*;
@@ -19,11 +19,11 @@ fn keys_without_some_primes_switch_without_them() {
         let part = whole.without(&gap).unwrap();
         assert_eq!(part.q_len(), 6 - gap.len());
         let without = keys.without(&part, &gap).unwrap();
-        // Shorter ones stay with the whole.
+        // Shorter keys stay with the whole.
         let long = plan.iter().filter(|spec| spec.limbs >= gap.end);
         assert_eq!(without.iter().len(), long.count());
         assert_eq!(without.memory_bytes(), 0);
-        // Numbers of the primes in the whole basis.
+        // The indices of the primes in the whole basis.
         let kept: Vec<usize> = (0..6).filter(|id| !gap.contains(id)).collect();
         for used in 1..=kept.len() {
             let ids = part.ciphertext_ids(used);

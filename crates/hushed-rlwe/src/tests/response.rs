@@ -1,4 +1,4 @@
-//! Responses: shares add up, the sizes are those of the format, nothing repeats and nothing else leaves.
+//! Responses: shares add up, sizes match the format, nothing repeats and nothing else is sent.
 
 use super::*;
 use crate::Ciphertext;
@@ -40,7 +40,7 @@ fn noisy(s: &mut Setting, x: &[u64], limbs: usize, ell: u32, bits: u32) -> Ciphe
     s.sk.encrypt_seeded(message, &mut s.rng).unwrap().expand()
 }
 
-/// The largest |error| of the shares of one answered ciphertext.
+/// The largest |error| of the shares from one answered ciphertext.
 fn answer_and_open(s: &mut Setting, ell: u32, limbs: usize, bits: u32, used: &Positions) -> u64 {
     let format = ResponseFormat::for_ring_at(&s.params, limbs, ell, bits + 1).unwrap();
     let x = shares(&mut s.rng, s.params.n(), ell);
@@ -68,7 +68,7 @@ fn shares_add_up_to_the_message() {
     let mut s = setting(tiny(), 1);
     for ell in 1..=64 {
         for limbs in 1..=3 {
-            // All the noise that the modulus carries, short of the response's own.
+            // All the noise that the modulus can carry, minus the response's own.
             let bits = 34.min((50 * limbs as u32).saturating_sub(ell + 1));
             if bits < 12 {
                 continue;
@@ -125,7 +125,7 @@ fn only_the_used_coefficients_are_sent() {
     );
 }
 
-/// The sizes that the byte formulas of the protocols rest on.
+/// The sizes that the protocols' byte formulas rely on.
 #[test]
 fn format_sizes() {
     let small = RlweParams::olt_small().unwrap();
@@ -150,7 +150,7 @@ fn format_sizes() {
     assert!(ResponseFormat::for_ring_at(&small, 3, 8, 10).is_err());
 }
 
-/// The opened phase without the mask, against the bound that the format was chosen by.
+/// The opened phase without the mask, against the bound that determined the format.
 #[test]
 fn noise_is_within_the_format_s_bound() {
     for (ell, limbs, bits) in [(64, 2, 30), (32, 2, 60), (37, 2, 40), (64, 3, 80)] {
@@ -181,8 +181,8 @@ fn noise_is_within_the_format_s_bound() {
     }
 }
 
-/// Equal ciphertexts, answered twice in a run and again in another: no uniform part, no mask, no difference of
-/// uniform parts repeats. Public code adds one encryption of zero to several responses.
+/// Equal ciphertexts, answered twice in one run and again in another: no uniform part, mask or difference of uniform
+/// parts repeats. Published code adds the same encryption of zero to several responses.
 #[test]
 fn every_response_has_its_own_zero_and_mask() {
     let mut s = setting(tiny(), 5);
@@ -216,7 +216,7 @@ fn every_response_has_its_own_zero_and_mask() {
     };
     assert!(difference(&one, 1) != difference(&two, 1));
     assert!(difference(&one, 2) != difference(&two, 2));
-    // Two answers to one ciphertext differ by two zeros: far more than rounding.
+    // Two answers to one ciphertext differ by two zeros, which is far more than rounding.
     assert!(
         difference(&one, 1)
             .limb(0)
@@ -227,7 +227,7 @@ fn every_response_has_its_own_zero_and_mask() {
     );
 }
 
-/// What is sent has uniform top bits, whatever the message.
+/// The sent values have uniform top bits, whatever the message.
 #[test]
 fn sent_coefficients_look_uniform() {
     let mut s = setting(RlweParams::olt_small().unwrap(), 6);

@@ -1,4 +1,4 @@
-//! Keys in files: what is read is what was written, and nothing else is read.
+//! Keys in files: what is read is what was written, and nothing else is accepted.
 
 use super::*;
 use crate::codec::HEADER_BYTES;

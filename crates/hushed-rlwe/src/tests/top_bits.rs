@@ -22,7 +22,7 @@ fn encrypted(
     (message, ct)
 }
 
-/// What is read is off by the error of b's rounding, in full and no more; and so is a product.
+/// The decoded ciphertext is off by b's full rounding error and no more; so is a product.
 #[test]
 fn the_noise_is_that_of_the_bits_that_were_not_sent() {
     let params = tiny();
@@ -50,7 +50,7 @@ fn the_noise_is_that_of_the_bits_that_were_not_sent() {
             found <= bound && found > bound / 16.0,
             "{drop}: {found} {bound}"
         );
-        // A step of 2^drop in all.
+        // At most half a step of 2^drop, plus the fresh error.
         assert!(drop == 0 || found <= power_of_two(drop) / 2.0 + 30.0);
 
         if drop + 12 < 48 {
@@ -75,7 +75,7 @@ fn every_bit_less_is_a_bit_less_a_coefficient() {
     let bytes = |drop| SeededFormat::new(&params, 2, drop).unwrap().bytes();
     let none = SEED_BYTES + HEADER_BYTES;
     for drop in 1..100 {
-        // Rounding may reach one bit more.
+        // Rounding may take one bit more.
         let bits = 100 - drop as usize;
         let bytes = bytes(drop) - none;
         assert!(
@@ -101,12 +101,12 @@ fn other_bytes_and_shapes_are_refused() {
         let length = matches!(error, Some(RlweError::Codec(CodecError::Length { .. })));
         assert!(length, "{error:?}");
     }
-    // The last coefficient above every integer modulo Q'.
+    // The last coefficient exceeds every integer modulo Q'.
     let mut bytes = good.clone();
     let end = bytes.len();
     bytes[end - 8..].fill(0xff);
     assert!(matches!(format.read(&bytes), Err(RlweError::Codec(_))));
-    // Another format's bytes, and a ciphertext of other primes.
+    // Another format's bytes, and a ciphertext with other primes.
     assert!(
         SeededFormat::new(&params, 2, 0)
             .unwrap()

@@ -10,10 +10,10 @@ use crate::codec::Reader;
 use crate::error::{CodecError, RlweError};
 use crate::params::RlweParams;
 
-/// Most primes that fit the integers used here.
+/// The most primes that fit the integers used here.
 pub(super) const MAX_LIMBS: usize = 2;
 
-/// One kind of coefficient: `drop` bits dropped, values up to `max` sent in `width` bits.
+/// A kind of coefficient: `drop` bits are dropped, and values up to `max` are sent in `width` bits.
 #[derive(Clone, Copy)]
 pub(super) struct Field {
     drop: u32,
@@ -23,7 +23,7 @@ pub(super) struct Field {
 
 impl Field {
     /// # Errors
-    /// [`RlweError::RingBits`] if more bits are to be dropped than there are.
+    /// [`RlweError::RingBits`] for dropping more bits than there are.
     pub(super) fn new(modulus: u128, drop: u32) -> Result<Self, RlweError> {
         if modulus >> drop.min(127) == 0 {
             return Err(RlweError::RingBits { ell: drop });
@@ -55,7 +55,7 @@ impl Field {
         }
     }
 
-    /// The integers that `write` rounded, not yet reduced modulo Q': their low and high words.
+    /// The low and high words of the integers that `write` rounded, not yet reduced modulo Q'.
     pub(super) fn read(
         &self,
         bytes: &mut Reader<'_>,
@@ -83,7 +83,7 @@ impl Field {
     }
 }
 
-/// Polynomials over the first primes as integers modulo their product, and the way back.
+/// Converts polynomials over the first primes to integers modulo their product, and back.
 #[derive(Clone)]
 pub(super) struct Integers {
     pub(super) params: Arc<RlweParams>,
@@ -113,7 +113,7 @@ impl Integers {
         primes.fold(1, |product, &q| product * u128::from(q))
     }
 
-    /// The integers in [0, Q') that the residues stand for.
+    /// The integers in [0, Q') that the residues represent.
     pub(super) fn of(&self, poly: &RnsPoly<Coeff>) -> Vec<u128> {
         let low = poly.limb(0);
         let Some((m0, inverse)) = self.pair().filter(|_| self.limbs == 2) else {

@@ -1,9 +1,9 @@
 //! Fresh seeded ciphertexts of which only the top bits of b are sent.
 //!
-//! b is uniform to everyone but the key's owner, so that its rounding error is uniform as well, one of 2^`drop`
-//! values, and independent from coefficient to coefficient: noise beside the fresh error
-//! ([`NoiseBound::fresh_top_bits`](crate::NoiseBound::fresh_top_bits)), which a product multiplies as it does that.
-//! Where a product leaves the modulus room, it is cheaper than to send all bits: of 100 bits a coefficient a product by
+//! b is uniform to everyone but the key's owner, so its rounding error is uniform too: one of 2^`drop` values,
+//! independent for each coefficient. It is noise in addition to the fresh error
+//! ([`NoiseBound::fresh_top_bits`](crate::NoiseBound::fresh_top_bits)), and a product multiplies both alike. If a
+//! product leaves the modulus room, this is cheaper than sending all bits: of 100 bits per coefficient, a product with
 //! weights needs some 80. What is sent is a function of the ciphertext alone, and so hides what the ciphertext hides.
 //!
 //! Layout: a header, the seed, the top bits of b.
@@ -18,21 +18,21 @@ use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// How ciphertexts over the first primes are sent, agreed by both parties from public figures.
+/// How ciphertexts over the first primes are sent; both parties derive it from public figures.
 #[derive(Clone)]
 pub struct SeededFormat {
     limbs: usize,
     params: Arc<RlweParams>,
-    /// None where all bits are sent.
+    /// `None` if all bits are sent.
     top: Option<(Integers, Field)>,
 }
 
 impl SeededFormat {
-    /// Ciphertexts of the first `limbs` primes without the lowest `drop` bits of b. Bits can be dropped under at most
+    /// Ciphertexts over the first `limbs` primes without the lowest `drop` bits of b. Bits can be dropped with at most
     /// [`Truncation::MAX_LIMBS`](super::Truncation::MAX_LIMBS) primes.
     ///
     /// # Errors
-    /// [`RlweError::LimbCount`], [`RlweError::RingBits`] if more bits are to be dropped than there are.
+    /// [`RlweError::LimbCount`]; [`RlweError::RingBits`] for dropping more bits than there are.
     pub fn new(params: &Arc<RlweParams>, limbs: usize, drop: u32) -> Result<Self, RlweError> {
         let available = params.q_len();
         if limbs == 0 || limbs > available {
@@ -56,7 +56,7 @@ impl SeededFormat {
         })
     }
 
-    /// Bytes of one ciphertext.
+    /// The bytes of one ciphertext.
     pub fn bytes(&self) -> usize {
         match &self.top {
             None => SeededCiphertext::list_bytes(&self.params, self.limbs, 1),
@@ -68,10 +68,10 @@ impl SeededFormat {
         SEED_BYTES.saturating_add(field.bytes(self.params.n()))
     }
 
-    /// The bytes of `ct`.
+    /// Encodes `ct`.
     ///
     /// # Errors
-    /// [`RlweError::Limbs`] or [`RlweError::IncompatibleParameters`] if it carries other primes.
+    /// [`RlweError::Limbs`] or [`RlweError::IncompatibleParameters`] if it has other primes.
     pub fn write(&self, ct: SeededCiphertext) -> Result<Vec<u8>, RlweError> {
         let Some((integers, field)) = &self.top else {
             return SeededCiphertext::list_to_bytes(&self.params, self.limbs, &[ct]);
@@ -89,7 +89,7 @@ impl SeededFormat {
         Ok(out)
     }
 
-    /// The ciphertext of exactly [`SeededFormat::bytes`] bytes, its b rounded.
+    /// Decodes a ciphertext from exactly [`SeededFormat::bytes`] bytes; its b is rounded.
     ///
     /// # Errors
     /// [`RlweError::Codec`] for any other bytes.

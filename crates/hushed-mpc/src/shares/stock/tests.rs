@@ -25,19 +25,19 @@ const PUBLIC: Terms = Terms {
     public_table: true,
 };
 
-/// The same model at the client, as shapes, and at the server.
+/// The same model at the client (as shapes) and at the server.
 fn programs(model: &Model) -> [Program; 2] {
     [Model::shapes_only(&model.public).program(), model.program()]
 }
 
-/// Looks places up; the server gives their number.
+/// Looks up places; the server gives only their number.
 fn look(on: &mut Protocol, e: &Embedding, table: Table, places: &[u32]) -> Result<Share, RunError> {
     let values = || places.iter().map(|&p| i64::from(p)).collect();
     let places: Known = on.known(Party::Client, places.len(), values);
     on.lookup(&places, e, table)
 }
 
-/// Bytes that this party sends and receives meanwhile.
+/// Runs something and counts the bytes that this party sends and receives meanwhile.
 fn counted<T>(on: &mut Protocol, run: impl FnOnce(&mut Protocol) -> T) -> (T, u64) {
     let before = on.ctx().session.stats();
     let result = run(on);
@@ -45,7 +45,7 @@ fn counted<T>(on: &mut Protocol, run: impl FnOnce(&mut Protocol) -> T) -> (T, u6
     (result, stats.bytes_sent + stats.bytes_received)
 }
 
-/// That shares are rows of a table, off by a unit at most.
+/// Checks that shares are rows of a table, off by at most one unit.
 fn assert_rows(e: &Embedding, table: Table, places: &[u32], shares: [&Share; 2]) {
     let rows = embed::of_numbers(e, table, |all| {
         let rows = places.iter().map(|&p| all.chunks(e.width).nth(p as usize));
@@ -59,8 +59,8 @@ fn assert_rows(e: &Embedding, table: Table, places: &[u32], shares: [&Share; 2])
     }
 }
 
-/// What was made for a pass is taken by the first lookup of one place, once, and gives the row that the lookup without
-/// it gives; both send what they declare. The other tables and other numbers of places have nothing of it.
+/// What was made for a pass is used once, by the first lookup of one place, and gives the same row as an ordinary
+/// lookup; both send what they declare. Other tables and other numbers of places get nothing from it.
 #[test]
 fn a_row_is_looked_up_with_what_was_made_ahead_once() {
     let model = tiny_generator();
@@ -117,7 +117,7 @@ fn a_row_is_looked_up_with_what_was_made_ahead_once() {
     }
 }
 
-/// What a pass leaves is not the next one's; a place beyond the table is refused before anything is sent.
+/// What one pass leaves is not kept for the next; a place beyond the table is refused before anything is sent.
 #[test]
 fn what_a_pass_does_not_take_is_gone() {
     let programs = programs(&tiny_generator());
@@ -146,8 +146,8 @@ fn what_a_pass_does_not_take_is_gone() {
     run_pair(|on| go(on, &programs[0]), |on| go(on, &programs[1]));
 }
 
-/// Of which tables products are made: none of a public one, and none of positions that the server knows or that are
-/// none.
+/// Products are made only for some tables: not for a public one, nor for positions that the server knows or that do not
+/// exist.
 #[test]
 fn tables_that_are_not_looked_up_have_nothing_made() {
     let (placed, turned) = (
@@ -175,7 +175,7 @@ fn tables_that_are_not_looked_up_have_nothing_made() {
     assert_eq!(made(&turned, PUBLIC), [false, false, false]);
 }
 
-/// Made for passes with a public table, and taken by one without: the lookup is made at once.
+/// Products made for passes with a public table, in a pass without one: the lookup is made on the spot.
 #[test]
 fn a_lookup_on_other_terms_is_made_at_once() {
     let model = tiny_generator();

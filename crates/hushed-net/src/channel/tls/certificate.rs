@@ -1,4 +1,4 @@
-//! Certificates and keys on disk, and the development certificate that a server makes on first use.
+//! Certificates and keys on disk, and the development certificate that a server creates on first use.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,33 +14,33 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
-/// Certificate and key of the development identity, readable by the owner alone.
+/// Certificate and key of the development identity, readable only by the owner.
 const DEV_IDENTITY: &str = "dev-identity.pem";
-/// Its certificate, for `--ca`.
+/// The identity's certificate, for `--ca`.
 const DEV_CERTIFICATE: &str = "dev-certificate.pem";
-/// Years before a development certificate has to be deleted and made again.
+/// Years until a development certificate has to be deleted and created again.
 const DEV_YEARS: i32 = 5;
 
 /// Why a certificate or a key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
-    /// The system refuses the file.
+    /// The system refused access to the file.
     #[error("could not {operation} {path:?}: {kind}")]
     File {
         /// What was attempted.
         operation: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// The system's answer.
         kind: io::ErrorKind,
     },
-    /// The file is not PEM, or lacks what it should hold.
+    /// The file is not PEM, or lacks the expected content.
     #[error("{path:?} holds no {what} in PEM form")]
     Missing {
-        /// What it lacks.
+        /// What is missing.
         what: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// The text is not a SHA-256.
@@ -87,7 +87,7 @@ impl Identity {
         })
     }
 
-    /// SHA-256 of the certificate: what a client pins.
+    /// SHA-256 of the certificate, which clients pin.
     #[must_use]
     pub fn fingerprint(&self) -> [u8; 32] {
         self.fingerprint
@@ -134,7 +134,7 @@ pub fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     Sha256::digest(certificate).into()
 }
 
-/// The certificates in a PEM file, at least one.
+/// Reads the certificates in a PEM file, at least one.
 ///
 /// # Errors
 /// [`CertificateError`] with the file.
@@ -153,13 +153,13 @@ pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, Cer
     Ok(all)
 }
 
-/// The development identity kept in `dir`, made there on first use.
+/// The development identity kept in `dir`, created there on first use.
 ///
-/// It is self-signed for `localhost`, 127.0.0.1 and ::1; clients pin it, or take `dev-certificate.pem` as `--ca`. Two
-/// servers that start at once end up with the same one.
+/// It is self-signed for `localhost`, 127.0.0.1 and ::1; clients pin it, or pass `dev-certificate.pem` as `--ca`. Two
+/// servers that start at the same time end up with the same one.
 ///
 /// # Errors
-/// [`CertificateError`], for instance on a full or read-only disk; nothing half-written is left behind.
+/// [`CertificateError`], for instance on a full or read-only disk; no partial file is left behind.
 pub fn load_or_create_dev_certificate(dir: &Path) -> Result<Identity, CertificateError> {
     let identity = dir.join(DEV_IDENTITY);
     if !identity
@@ -200,7 +200,7 @@ fn create(dir: &Path, identity: &Path) -> Result<(), CertificateError> {
     publish(identity, &(certificate.pem() + &key.serialize_pem()), 0o600)
 }
 
-/// From the start of the year to that of a later one: the two dates need no clock finer than that.
+/// From the start of this year to that of a later one: no finer clock is needed.
 fn validity() -> (time::OffsetDateTime, time::OffsetDateTime) {
     let year = time::OffsetDateTime::now_utc().year();
     (
@@ -209,9 +209,9 @@ fn validity() -> (time::OffsetDateTime, time::OffsetDateTime) {
     )
 }
 
-/// Writes a file that is either whole or not there, and never replaces one that another process made first.
+/// Writes a file that is either complete or absent, and never replaces one that another process created first.
 fn publish(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
-    // Unique among threads and processes; left-overs of a crash are never opened again (`create_new`).
+    // Unique among threads and processes; leftovers of a crash are never opened again (`create_new`).
     static DRAFTS: AtomicU32 = AtomicU32::new(0);
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let nanos = UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos());
@@ -224,7 +224,7 @@ fn publish(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
     publish_by(path, text, &draft, opened)
 }
 
-/// [`publish`] by way of this draft, which is gone afterwards.
+/// [`publish`] through this draft, which is removed afterwards.
 fn publish_by(
     path: &Path,
     text: &str,

@@ -1,7 +1,7 @@
 //! One `rustls` connection under a reader and a writer thread.
 //!
 //! The connection is a state machine over bytes. It is locked only while it seals or opens records in memory; the
-//! socket is read and written outside the lock, so neither thread ever waits for the other's network.
+//! socket is read and written outside the lock, so neither thread ever waits for the other's I/O.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{self, Read, Write};
@@ -23,18 +23,18 @@ const READ_BYTES: usize = 64 << 10;
 type Shared = Arc<Mutex<Connection>>;
 
 fn lock(connection: &Shared) -> MutexGuard<'_, Connection> {
-    // A panic inside rustls leaves a connection that answers errors at worst.
+    // After a panic inside rustls, the connection at worst returns errors.
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shakes hands, then starts the threads.
+/// Runs the handshake, then starts the threads.
 pub(super) fn establish(
     mut connection: Connection,
     socket: TcpStream,
     limits: Limits,
 ) -> Result<StreamChannel, NetError> {
     tcp::prepare(&socket)?;
-    // Each chunk is sealed and taken away at once, so what rustls would bound stays as small as a chunk.
+    // Each chunk is sealed and taken out at once, so the buffer that rustls would bound never exceeds a chunk.
     connection.set_buffer_limit(None);
     let handshake = handshake(&mut connection, &socket, limits)?;
     tcp::prepare(&socket)?;
@@ -67,9 +67,9 @@ pub(super) fn establish(
     })
 }
 
-/// Runs the handshake to its end within the limits; returns the bytes it took, (sent, received).
+/// Runs the handshake to its end within the limits; returns its bytes (sent, received).
 ///
-/// rustls itself bounds a handshake message (64 KiB) and what may come before it is done.
+/// rustls itself bounds a handshake message (64 KiB) and what may arrive before the handshake is done.
 fn handshake(
     connection: &mut Connection,
     socket: &TcpStream,
@@ -97,7 +97,7 @@ fn handshake(
         }
         received += got as u64;
         if let Err(fault) = connection.process_new_packets() {
-            // Tell the peer why (an alert), as far as it still listens.
+            // Tell the peer why (an alert), if it still listens.
             while connection.wants_write() && connection.write_tls(&mut timed).is_ok_and(|n| n > 0)
             {
             }
@@ -114,7 +114,7 @@ fn handshake_error(error: &io::Error, limits: Limits) -> NetError {
     }
 }
 
-/// A socket each of whose calls ends when the limits do.
+/// A socket whose every call ends when the limits do.
 struct Timed<'a> {
     socket: &'a TcpStream,
     began: Instant,
@@ -122,7 +122,7 @@ struct Timed<'a> {
 }
 
 impl Timed<'_> {
-    /// The whole handshake counts as one silence, so that a peer cannot stretch it byte by byte.
+    /// The whole handshake counts as one silence, so a peer cannot stretch it byte by byte.
     fn left(&self) -> io::Result<Duration> {
         self.limits
             .left(self.began)
@@ -153,7 +153,7 @@ struct TlsSource {
     socket: Arc<TcpStream>,
     meter: Meter,
     sealed: Vec<u8>,
-    /// Which part of `sealed` has been read but not opened.
+    /// The part of `sealed` that has been read but not opened.
     range: std::ops::Range<usize>,
 }
 
@@ -167,7 +167,7 @@ impl Read for TlsSource {
             self.meter.received(got);
             self.range = 0..got;
             if got == 0 {
-                // The peer's end came without its farewell: whatever it was sending is cut off.
+                // The peer ended without close_notify: whatever it was sending is cut off.
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
@@ -175,14 +175,14 @@ impl Read for TlsSource {
 }
 
 impl TlsSource {
-    /// Opens what has arrived, as far as `into` goes; `None` if more must arrive first.
+    /// Opens what has arrived, up to the size of `into`; `None` if more must arrive first.
     fn open(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         let mut connection = lock(&self.connection);
         let mut filled = 0;
         loop {
             let rest = into.get_mut(filled..).unwrap_or_default();
             match connection.reader().read(rest) {
-                // Either `into` is full, or the peer said farewell: the clean end of its direction.
+                // Either `into` is full, or the peer sent close_notify: the clean end of its direction.
                 Ok(0) => return Ok(Some(filled)),
                 Ok(got) => {
                     filled += got;
@@ -215,7 +215,7 @@ impl TlsSink {
         {
             let mut connection = lock(&self.connection);
             act(&mut connection)?;
-            // Also carries what the reader's side of TLS wants to answer (key updates).
+            // This also carries what the reader's side of TLS wants to send (key updates).
             while connection.wants_write() {
                 connection.write_tls(&mut self.sealed)?;
             }
@@ -232,7 +232,7 @@ impl Sink for TlsSink {
     }
 
     fn close(&mut self) {
-        // Fails only where the connection is gone, which the reader reports.
+        // Fails only if the connection is gone, which the reader reports.
         let _ = self.seal(|connection| {
             connection.send_close_notify();
             Ok(())

@@ -1,9 +1,9 @@
-//! TLS 1.3 by `rustls`: a secure channel whose server is always verified.
+//! TLS 1.3 with `rustls`: a secure channel whose server is always verified.
 //!
-//! * Key exchange: X25519MLKEM768 and nothing else, so that recorded traffic stays secret from a later quantum
-//!   computer. Both ends are this program, so there is no older peer to support.
-//! * No resumption, no early data: every session is fresh.
-//! * The client trusts a certificate authority or one pinned certificate ([`Trust`]); there is no third way.
+//! * Key exchange: only X25519MLKEM768, so that recorded traffic stays secret from a later quantum computer. Both ends
+//!   are this program, so there is no older peer to support.
+//! * No resumption and no early data: every session is fresh.
+//! * The client trusts a certificate authority or one pinned certificate ([`Trust`]); there is no third option.
 //! * The server may ask for client certificates.
 
 mod certificate;
@@ -35,12 +35,12 @@ const PROTOCOL: &[u8] = b"hushed/1";
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsFault {
-    /// The pinned certificate is not the one shown.
+    /// The certificate shown is not the pinned one.
     #[error(
         "the server's certificate is not the pinned one; compare the pin with the SHA-256 that the server prints"
     )]
     WrongPin,
-    /// No trusted authority has signed the certificate.
+    /// The certificate is not signed by a trusted authority.
     #[error("the certificate is not signed by a trusted authority")]
     UnknownIssuer,
     /// The certificate is for another host.
@@ -52,13 +52,13 @@ pub enum TlsFault {
     /// The certificate is not valid yet (or this machine's clock is wrong).
     #[error("the certificate is not valid yet, or this machine's clock is wrong")]
     NotYetValid,
-    /// A certificate that is refused for another reason.
+    /// The certificate is refused for another reason.
     #[error("the certificate is refused: {reason:?}")]
     BadCertificate {
         /// The reason as `rustls` states it.
         reason: rustls::CertificateError,
     },
-    /// The peer did not show a certificate where one is required.
+    /// The peer showed no certificate where one is required.
     #[error("the peer showed no certificate")]
     NoCertificate,
     /// The peer sent a TLS alert.
@@ -67,7 +67,7 @@ pub enum TlsFault {
         /// The alert.
         alert: rustls::AlertDescription,
     },
-    /// The bytes that came are not TLS.
+    /// The received bytes are not TLS.
     #[error("the peer does not speak TLS")]
     NotTls,
     /// The ends share no version, cipher suite, key exchange or protocol name.
@@ -108,26 +108,26 @@ impl From<rustls::Error> for NetError {
     }
 }
 
-/// How a client knows its server.
+/// How a client verifies its server.
 #[derive(Clone)]
 pub enum Trust {
-    /// A chain to one of these authorities, the server's name in the certificate, and its dates.
+    /// The certificate must chain to one of these authorities, name the server, and be within its dates.
     Authorities(Vec<CertificateDer<'static>>),
-    /// Exactly the certificate with this SHA-256, and its dates.
+    /// The certificate must have this SHA-256 and be within its dates.
     Pin([u8; 32]),
 }
 
-/// Makes secure channels to servers.
+/// Creates secure channels to servers.
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
 }
 
 impl TlsClient {
-    /// A client with this trust, which shows `identity` to servers that ask for one.
+    /// A client with this trust that shows `identity` to servers that ask for one.
     ///
     /// # Errors
-    /// [`NetError::Tls`] when an authority or the identity is unusable.
+    /// [`NetError::Tls`] if an authority or the identity is unusable.
     pub fn new(trust: Trust, identity: Option<Identity>) -> Result<Self, NetError> {
         let provider = provider();
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -149,8 +149,8 @@ impl TlsClient {
         })
     }
 
-    /// Makes a connected socket secure. `host` is the server's name or address, which a certificate from an authority
-    /// must carry. The handshake runs under `limits`, and so does the channel.
+    /// Secures a connected socket. `host` is the server's name or address, which a certificate from an authority must
+    /// carry. Both the handshake and the channel run under `limits`.
     ///
     /// # Errors
     /// [`NetError::Tls`] with the reason; [`NetError::Timeout`]; [`NetError::PeerGone`].
@@ -167,18 +167,18 @@ impl TlsClient {
     }
 }
 
-/// Makes secure channels to clients.
+/// Creates secure channels to clients.
 #[derive(Clone)]
 pub struct TlsServer {
     config: Arc<ServerConfig>,
 }
 
 impl TlsServer {
-    /// A server with this identity. With `client_authorities` only clients whose certificate one of them has signed
-    /// are let in.
+    /// A server with this identity. With `client_authorities`, only clients with a certificate signed by one of them
+    /// are admitted.
     ///
     /// # Errors
-    /// [`NetError::Tls`] when an authority or the identity is unusable.
+    /// [`NetError::Tls`] if an authority or the identity is unusable.
     pub fn new(
         identity: Identity,
         client_authorities: Option<Vec<CertificateDer<'static>>>,
@@ -207,7 +207,7 @@ impl TlsServer {
         })
     }
 
-    /// Makes an accepted socket secure. The handshake runs under `limits`, and so does the channel.
+    /// Secures an accepted socket. Both the handshake and the channel run under `limits`.
     ///
     /// # Errors
     /// As [`TlsClient::connect`].

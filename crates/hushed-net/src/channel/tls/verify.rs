@@ -1,4 +1,4 @@
-//! A server known by the SHA-256 of its certificate.
+//! Identifies a server by the SHA-256 of its certificate.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 use super::fingerprint;
 
 /// Checks the pin, then that the certificate is valid now and meant for a server, then (through the handshake's
-/// signature) that the peer holds its key. The name in it is not looked at: the pin says more than a name.
+/// signature) that the peer holds its key. The name in it is ignored: the pin says more than a name.
 #[derive(Debug)]
 pub(super) struct PinVerifier {
     pin: [u8; 32],
@@ -47,8 +47,8 @@ impl ServerCertVerifier for PinVerifier {
         if !bool::from(fingerprint(end_entity).ct_eq(&self.pin)) {
             return Err(CertificateError::ApplicationVerificationFailure.into());
         }
-        // The pin replaces the issuer but not the dates. The path builder checks everything about the certificate
-        // itself before it looks for an issuer, so with no authorities "unknown issuer" means that all else is well.
+        // The pin replaces the issuer but not the dates. The path builder checks the certificate itself completely
+        // before it looks for an issuer, so with no authorities "unknown issuer" means that all else is fine.
         let parsed = ParsedCertificate::try_from(end_entity)?;
         let anchors = &self.no_authorities;
         match verify_server_cert_signed_by_trust_anchor(
