@@ -1,6 +1,6 @@
-//! What is chosen for a model before it runs under CKKS: intervals, degrees and constants of every approximation, fixed
-//! heads and frozen rows. Found by `hushed calibrate --protocol fhe` over sample texts. A secret of the server, as it
-//! follows from the weights.
+//! The choices made for a model before it runs under CKKS: intervals, degrees and constants of every approximation,
+//! fixed heads and frozen rows. `hushed calibrate --protocol fhe` finds them from sample texts. They are a secret of
+//! the server, as they depend on the weights.
 
 pub mod decoder;
 pub mod fits;
@@ -23,11 +23,11 @@ pub struct Choices {
     pub sample_sha256: String,
     /// SHA-256 of the model's weights file, in hexadecimal.
     pub model_sha256: String,
-    /// Texts measured.
+    /// Number of texts measured.
     pub texts: usize,
-    /// Rows a text, padding included, at which intervals were measured.
+    /// Rows per text, padding included, at which intervals were measured.
     pub rows: usize,
-    /// Layer by layer.
+    /// The layers of an encoder.
     pub layers: Vec<LayerChoice>,
     /// The head, if the model is a classifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct Choices {
     /// The layers, if the model is a decoder; then `layers` is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder: Option<DecoderChoice>,
-    /// How they were found.
+    /// How the choices were found.
     #[serde(default)]
     pub report: Report,
 }
@@ -72,13 +72,13 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Half of its width.
+    /// Half the width.
     #[must_use]
     pub fn half(self) -> f64 {
         (self.high - self.low) / 2.0
     }
 
-    /// The point between its ends.
+    /// The midpoint.
     #[must_use]
     pub fn middle(self) -> f64 {
         f64::midpoint(self.low, self.high)
@@ -101,9 +101,9 @@ impl From<Interval> for [f64; 2] {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// Required cosine to the exact embedding, the least over texts.
+    /// Required minimum over texts of the cosine to the exact embedding.
     pub wanted: f64,
-    /// Number of held-out texts, on which candidates were compared.
+    /// Number of held-out texts on which candidates were compared.
     pub held_out: usize,
     /// Candidates, in the order of the search.
     pub candidates: Vec<Candidate>,
@@ -113,17 +113,17 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
-    /// Its degrees, in words.
+    /// Description of its degrees.
     pub name: String,
-    /// Most levels of the attention half of a layer.
+    /// Maximum levels of the attention half of a layer.
     pub attention_levels: usize,
-    /// Most levels of the feed-forward half.
+    /// Maximum levels of the feed-forward half.
     pub feed_forward_levels: usize,
-    /// Least cosine to the exact embedding, without errors of ciphertexts; 0 where an answer is not finite.
+    /// Minimum cosine to the exact embedding without ciphertext errors; 0 if an answer is not finite.
     pub cosine_min: f64,
-    /// Its mean.
+    /// Mean cosine.
     pub cosine_mean: f64,
-    /// Least cosine with errors of rescales and refreshes, where that was simulated.
+    /// Minimum cosine with errors of rescales and refreshes, if simulated.
     pub cosine_min_with_errors: Option<f64>,
     /// Whether it was chosen: the cheapest that reaches the required cosine, with errors too.
     pub chosen: bool,
@@ -133,21 +133,21 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerChoice {
-    /// Scores, softmax.
+    /// Scores and softmax.
     pub attention: AttentionChoice,
     /// The norm after attention.
     pub attention_norm: NormChoice,
-    /// The activation of the feed-forward block; of no columns where one linear layer stands for the block.
+    /// The activation of the feed-forward block; without columns if one linear layer replaces the block.
     pub activation: ActivationChoice,
     /// The norm after feed-forward.
     pub feed_forward_norm: NormChoice,
     /// If present, row 0 of every text is replaced by these d constants after the layer: its mean over texts, gain and
-    /// offset included. For a row that hardly depends on the text and lies far from all other rows. The norm after
-    /// attention then sets that row to 0, so that no interval of the feed-forward has to contain it.
+    /// offset included. This is for a row that hardly depends on the text and lies far from all other rows. The norm
+    /// after attention then sets that row to 0, so that no interval of the feed-forward has to contain it.
     pub frozen_row: Option<Vec<f64>>,
 }
 
-/// The softmax of all heads of a layer. Degree and steps are the same for all heads, and so are the operations.
+/// The softmax of all heads of a layer. All heads have the same degree and steps, and hence the same operations.
 ///
 /// For a row of scores s (with the factor 1/√dh, keys without bias): p = e^{(s − high)/2}, y = p·(1/Σp), e = y²,
 /// weights = e·(1/Σe).
@@ -160,7 +160,7 @@ pub struct AttentionChoice {
     pub first_steps: usize,
     /// Steps of the inverse of Σe.
     pub second_steps: usize,
-    /// Head by head.
+    /// One entry per head.
     pub heads: Vec<HeadChoice>,
 }
 
@@ -172,28 +172,28 @@ pub enum HeadChoice {
     Softmax {
         /// Interval of the scores of all queries, padding included, with real keys; margins included.
         scores: Interval,
-        /// The least row maximum: exponentials of scores far below it need no relative accuracy.
+        /// The minimum over rows of the row maximum: exponentials of scores far below it need no relative accuracy.
         least_maximum: f64,
         /// Interval of Σ e^{(s − high)/2} over a row, margins included. The exponential is divided by its upper end, so
         /// that the refreshed sum is within [low/high, 1].
         first: Interval,
-        /// Interval of Σe, with y = p·(1/Σp) by an approximate first inverse: about [1/m, 1]. The upper end may be a
-        /// little above 1.
+        /// Interval of Σe, with y = p·(1/Σp) from an approximate first inverse: about [1/m, 1]. The upper end may be
+        /// slightly above 1.
         second: Interval,
     },
     /// A fixed pattern for every text: row i attends to row i − 1, and row 0 to itself. It takes fewer operations, so
-    /// the plan lists the heads that have it.
+    /// the plan lists the heads that use it.
     Previous,
 }
 
-/// A LayerNorm: columns c = κ·(x − mean), v = Σ c² within [low, 1], result (x̂/bound) = c·v^{−1/2}·√d/bound, gain and
-/// offset folded into the next map.
+/// A LayerNorm: columns c = κ·(x − mean), v = Σ c² within [low, 1], result (x̂/bound) = c·v^{−1/2}·√d/bound; gain and
+/// offset are folded into the next map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NormChoice {
-    /// κ: √(1/(d·greatest variance)), margins included.
+    /// κ: √(1/(d·maximum variance)), margins included.
     pub scale: f64,
-    /// The least v, margins included.
+    /// The minimum of v, margins included.
     pub low: f64,
     /// Bound on |x̂| (at most √d, for a row of d numbers of variance 1).
     pub bound: f64,
@@ -203,13 +203,13 @@ pub struct NormChoice {
     pub steps: usize,
 }
 
-/// An activation: one polynomial for each hidden column, all of one degree.
+/// An activation: one polynomial per hidden column, all of the same degree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActivationChoice {
     /// Degree.
     pub degree: usize,
-    /// The arguments of each hidden column.
+    /// The argument range of each hidden column.
     pub columns: Vec<Column>,
 }
 
@@ -219,12 +219,12 @@ pub struct ActivationChoice {
 pub struct ClassifierChoice {
     /// Degree, odd.
     pub degree: usize,
-    /// Bound on the size of arguments, those of an empty row (the biases) included; with margins.
+    /// Bound on the magnitude of arguments, including those of an empty row (the biases); margins included.
     pub reach: f64,
 }
 
-/// The arguments of one hidden column; in JSON four numbers in brackets. The accuracy of a fit depends on where most
-/// arguments are, so mean and deviation are part of it: at degree 15 a fit without them has ten times the error.
+/// The argument range of one hidden column; in JSON four numbers in brackets. The accuracy of a fit depends on where
+/// most arguments are, so mean and deviation are part of it: at degree 15 a fit without them has ten times the error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[f64; 4]", into = "[f64; 4]")]
 pub struct Column {
@@ -232,9 +232,9 @@ pub struct Column {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Their mean.
+    /// Mean of the arguments.
     pub mean: f64,
-    /// Their standard deviation, above 0.
+    /// Standard deviation of the arguments, above 0.
     pub deviation: f64,
 }
 
@@ -249,7 +249,7 @@ impl Column {
     }
 }
 
-/// The extremes of some thousands of normal numbers are 3.5 deviations from the mean, and a margin adds one.
+/// The extremes of some thousands of normal numbers are 3.5 deviations from the mean; a margin adds one.
 impl From<Interval> for Column {
     fn from(x: Interval) -> Self {
         Self {
@@ -287,7 +287,7 @@ pub enum ChoicesError {
         "not a calibration for fhe ({0}); make one with `hushed calibrate DIR --input FILE --protocol fhe`"
     )]
     NotJson(#[from] serde_json::Error),
-    /// Another version, another model, or numbers that are not valid.
+    /// Another version, another model, or invalid numbers.
     #[error("{what}; make it again with `hushed calibrate DIR --input FILE --protocol fhe`")]
     Unusable {
         /// The problem, and where it is.
@@ -295,10 +295,10 @@ pub enum ChoicesError {
     },
 }
 
-/// The shipped choices of MiniLM are below 300 KiB; those of BERT-large below 2 MiB.
+/// Maximum bytes of a file. The shipped choices of MiniLM are below 300 KiB; those of BERT-large below 2 MiB.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// Most rows of a text: the most slots of any ring.
+/// Maximum rows per text: the most slots of any ring.
 pub const MAX_ROWS: usize = 1 << 15;
 
 #[cfg(test)]

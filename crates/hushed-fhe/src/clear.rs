@@ -1,15 +1,15 @@
-//! What a reply says, computed in the clear from the published model.
+//! The contents of a reply, computed in the clear from the published model.
 
 use hushed_model::{Block, Model, Program, StepId, TokenIds, here, plain};
 
 use crate::error::FheError;
 use crate::plan::public_plan::AnswerRows;
 
-/// The answer to a text as a reply has it, the model's own end included: an embedding, logits of a classifier, or of a
-/// decoder what it is read at ([`last_row`], [`all_rows`], or the logits of the last row).
+/// Returns the answer to a text as a reply holds it, including the model's own last step: an embedding, a classifier's
+/// logits, or for a decoder whatever `read` selects ([`last_row`], [`all_rows`], or the logits of the last row).
 ///
 /// # Errors
-/// Those of the model.
+/// The model's errors.
 pub fn answer_in_clear(
     model: &Model,
     text: &TokenIds,
@@ -27,10 +27,10 @@ pub fn answer_in_clear(
     }
 }
 
-/// The rows of a text before the head of a decoder, one after another: normalised.
+/// Returns the normalised rows of a text before a decoder's head, concatenated.
 ///
 /// # Errors
-/// Those of the model.
+/// The model's errors.
 pub fn all_rows(program: &Program, text: &TokenIds) -> Result<Vec<f64>, FheError> {
     let (mut residual, at) = (None, StepId::outside("norm"));
     plain::run(program, vec![text.clone()], |step, x| {
@@ -45,10 +45,10 @@ pub fn all_rows(program: &Program, text: &TokenIds) -> Result<Vec<f64>, FheError
     Ok(rows)
 }
 
-/// The last row of a text before the head of a decoder: normalised.
+/// Returns the normalised last row of a text before a decoder's head.
 ///
 /// # Errors
-/// Those of the model.
+/// The model's errors.
 pub fn last_row(program: &Program, text: &TokenIds) -> Result<Vec<f64>, FheError> {
     let mut row = Vec::new();
     plain::run(program, vec![text.clone()], |step, x| {

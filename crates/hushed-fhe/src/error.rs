@@ -1,4 +1,4 @@
-//! What can go wrong in a run under CKKS.
+//! Errors of a run under CKKS.
 
 use hushed_ckks::CkksError;
 use hushed_ckks::gemm::GemmError;
@@ -14,93 +14,93 @@ use crate::plan::public_plan::PlanFileError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FheError {
-    /// The engine.
+    /// An error of the engine.
     #[error(transparent)]
     Ckks(#[from] CkksError),
-    /// A matrix product of the engine.
+    /// An error of the engine's matrix products.
     #[error(transparent)]
     Gemm(#[from] GemmError),
-    /// A polynomial.
+    /// An error of a polynomial.
     #[error(transparent)]
     Poly(#[from] PolyError),
-    /// The packing.
+    /// An error of the packing.
     #[error(transparent)]
     Packing(#[from] PackingError),
-    /// The model.
+    /// An error of the model.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The calibration.
+    /// An error of the calibration.
     #[error(transparent)]
     Choices(#[from] ChoicesError),
-    /// The public plan.
+    /// An error of the public plan.
     #[error(transparent)]
     Plan(#[from] PlanFileError),
-    /// A file of a run.
+    /// An error of a run's file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A chain that is too short for a step.
+    /// The chain of primes is too short for a step.
     #[error(
         "{step} needs {needed} levels and has {available}; start it with more primes, or choose lower degrees or fewer steps"
     )]
     Levels {
         /// The step.
         step: StepId,
-        /// Levels that it needs.
+        /// Levels it needs.
         needed: usize,
-        /// Levels that there are.
+        /// Levels available.
         available: usize,
     },
-    /// A value beyond what a refresh can take: found where values are visible, in a simulation.
+    /// A value is larger than a refresh can take. Only a simulation, where values are visible, reports this.
     #[error("at {site}, a value of {value} would be refreshed; at most {bound} can be")]
     Range {
-        /// Where.
+        /// The step.
         site: String,
         /// The value.
         value: f64,
         /// The bound.
         bound: f64,
     },
-    /// A plan that bounds inputs more tightly than the public model's numbers are. Which input is beyond it is not
-    /// said.
+    /// The plan bounds inputs more tightly than the public model allows. The error does not say which input exceeds the
+    /// bound.
     #[error(
         "the plan's bound of inputs is below what the public model gives; ask the server's operator for a plan made from this model"
     )]
     InputBound,
-    /// A reply that is less precise than its plan declares, so that the noise that covers it would not cover its error.
-    /// Nothing was written.
+    /// The reply is less precise than its plan declares, so that the noise meant to hide its error would not. Nothing
+    /// was written.
     #[error(
         "the reply would err by a deviation of {found:.1e}, and its plan declares {declared:.1e}; make the plan again from this model"
     )]
     ReplyError {
-        /// What it errs by.
+        /// The deviation of the reply's error.
         found: f64,
-        /// What the plan declares.
+        /// The deviation declared by the plan.
         declared: f64,
     },
-    /// Asked to stop: it goes on from the checkpoint of its last layer.
+    /// The run was asked to stop; it resumes from the checkpoint of its last layer.
     #[error("the run was stopped between two layers")]
     Stopped,
-    /// A step that this backend does not have.
+    /// This backend does not support a step.
     #[error("{what} cannot run under encryption: {remedy}")]
     Unsupported {
         /// The step.
         what: String,
-        /// What to do.
+        /// What to do instead.
         remedy: &'static str,
     },
-    /// A file of vectors put away, a checkpoint.
+    /// An I/O error of a file of spilled vectors or a checkpoint.
     #[error("{what}: {source}")]
     Io {
         /// Which file.
         what: String,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl FheError {
-    /// Vectors are to be put on disk, and there is no folder for them.
+    /// The error of a plan that spills vectors to disk when no folder is given for them.
     #[must_use]
     pub fn no_spill_folder() -> FheError {
         FheError::Unsupported {
@@ -109,14 +109,14 @@ impl FheError {
         }
     }
 
-    /// The same error of a step: levels that its arithmetic lacks are the step's.
+    /// Attributes the error to `step`: missing levels become `FheError::Levels`, other errors stay as they are.
     #[must_use]
     pub(crate) fn lacking_at(self, step: StepId) -> FheError {
         let (needed, available) = match self {
             FheError::Poly(PolyError::LevelsTooFew {
                 needed, available, ..
             }) => (needed, available),
-            // A vector that has not even the primes that a refresh takes, or a sum.
+            // A vector without even the primes that a refresh or a sum takes.
             FheError::Ckks(CkksError::LevelTooLow { .. }) => (1, 0),
             other => return other,
         };

@@ -1,26 +1,26 @@
-//! What a client may send: the bound of its columns, from public numbers alone.
+//! The bound on a client's columns, from public numbers alone.
 
 use hushed_model::{Embedding, ModelError, Norm, Program, StepId, here};
 use rayon::prelude::*;
 
-/// Room above the greatest number that a client can send.
+/// Margin above the largest number that a client can send.
 const MARGIN: f64 = 1.0 + 1e-6;
 
 /// [`input_bound`] of a program.
 ///
 /// # Errors
-/// [`ModelError::ShapesOnly`], also for a model that reads no texts.
+/// [`ModelError::ShapesOnly`] if the model has no numbers, or reads no texts.
 pub fn bound_of_inputs(program: &Program, rows: usize) -> Result<f64, ModelError> {
     let table = program.embedding();
     let table = *here(StepId::outside("embed"), &table)?;
     input_bound(table, program.embedding_norm(), rows)
 }
 
-/// No number that a client sends is larger: the greatest of all token vectors at all positions, after the first norm.
-/// All three are public. Where layers begin with norms of their own, token vectors are sent as they are.
+/// Bounds every number that a client sends by the largest entry of all token vectors at all positions, after the first
+/// norm. All three are public. Where layers begin with norms of their own, token vectors are sent as they are.
 ///
 /// # Errors
-/// [`ModelError::ShapesOnly`].
+/// [`ModelError::ShapesOnly`] if the model has no numbers.
 pub fn input_bound(e: &Embedding, norm: Option<&Norm>, rows: usize) -> Result<f64, ModelError> {
     let at = StepId::outside("embed");
     let tokens = here(at, &e.tokens)?;

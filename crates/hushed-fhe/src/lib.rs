@@ -1,10 +1,10 @@
-//! A model under CKKS, without interaction (MOAI): the client encrypts a batch of texts and disconnects, and the server
-//! computes alone.
+//! Non-interactive model inference under CKKS (MOAI): the client encrypts a batch of texts and disconnects, and the
+//! server computes alone.
 //!
-//! Every step is written once, over [`Slots`], the operations on vectors of slots. Ciphertexts implement it. So do
-//! numbers in the clear with levels, scales and errors, which predict the accuracy and the operations of a run.
+//! Every step is written once, over [`Slots`], the operations on vectors of slots. It is implemented by ciphertexts,
+//! and by numbers in the clear with levels, scales and errors, which predict the accuracy and the operations of a run.
 //!
-//! Levels of a layer, from one refresh to the next (`m` rows, `d` columns, one vector a column; a chain of 14 levels):
+//! Levels of a layer, from one refresh to the next (`m` rows, `d` columns, one per vector; a chain of 14 levels):
 //!
 //! ```text
 //! attention                    level after      feed-forward                    level after
@@ -21,13 +21,13 @@
 //! × inverse root of the variance  ≤ 1
 //! ```
 //!
-//! A number outside its interval belongs to one text, in one slot, and harms no other unless it wraps around the
-//! modulus; a refresh bounds it again. How far outside a number may be at each step is measured in
+//! A number outside its interval belongs to one text, in one slot, and harms no other text unless it wraps around the
+//! modulus; a refresh bounds it again. How far out of range a number may be at each step is measured in
 //! `run/encrypted/contained.rs` and stated in docs/fhe-circuit.md.
 //!
-//! A layer refreshes all its columns twice, two columns to a bootstrap; sums and variances are refreshed separately.
-//! Keys and values have no biases: a softmax is unchanged by the first, and the second is folded into the output's
-//! bias, as weights sum to 1. Gains and offsets of a norm are folded into the next linear layers.
+//! A layer refreshes all its columns twice, two columns per bootstrap; sums and variances are refreshed separately.
+//! Keys and values have no biases: a key bias does not change the softmax, and the value bias is folded into the output
+//! bias, as weights sum to 1. The gain and offset of a norm are folded into the next linear layers.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;

@@ -1,7 +1,7 @@
 //! A program over [`Slots`], layer by layer, so that a run can stop and resume between layers.
 //!
-//! A layer takes and returns refreshed columns. The norm that follows a block is found in the program, and its κ and
-//! centring are folded into the block's last linear layer. The client computes everything before the first layer.
+//! A layer takes and returns refreshed columns. The program tells which norm follows a block; its κ and centring are
+//! folded into the block's last linear layer. The client computes everything before the first layer.
 //!
 //! | step | result |
 //! |---|---|
@@ -10,12 +10,11 @@
 //! | norm | x̂/bound by columns, refreshed to the level at which the next block begins; not after the last layer |
 //! | pooling or head | the declared outputs, packed |
 //!
-//! Where the placement spills vectors, a block drops the columns once it has read them, and leaves on disk the primes
-//! that the residual sum needs.
+//! If the placement spills vectors, a block drops the columns once it has read them, and keeps on disk the primes that
+//! the residual sum needs.
 //!
-//! Each norm sets rows of padding to 0. Where the first row of a layer is replaced by a constant (`frozen_row`), both
-//! of its norms mask it, and the second adds the constant. Before a classifier's head the last norm keeps only first
-//! rows.
+//! Each norm sets padding rows to 0. If a layer's first row is replaced by a constant (`frozen_row`), both of its norms
+//! mask the row, and the second adds the constant. Before a classifier's head the last norm keeps only first rows.
 
 mod decoder;
 mod packed;
@@ -57,15 +56,15 @@ pub use shape::{can_run, head_is_public};
 
 /// Levels of a feed-forward without its activation: two maps and the norm.
 const FEED_FORWARD: usize = 3;
-/// Of one that is a linear layer: the map and the norm.
+/// Levels of a feed-forward that is a single linear layer: the map and the norm.
 const MERGED: usize = 2;
 /// Levels of pooling.
 const POOLING: usize = 1;
 
-/// The result of a step, as a [`Viewer`] sees it.
+/// The result of a step, passed to a [`Viewer`].
 #[derive(Clone, Copy)]
 pub enum Look<'a, V> {
-    /// The refreshed result of a norm; of a decoder, that of a sum.
+    /// The refreshed result of a norm; in a decoder, that of a sum.
     Columns(&'a Acts<V>),
     /// The result of a step before a norm: κ·(y − mean of y).
     Centred {
@@ -79,12 +78,12 @@ pub enum Look<'a, V> {
 /// Called with the results of attention, feed-forward, sums and norms; an error it returns ends the run.
 pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheError> + 'a>;
 
-/// The texts of a run, by the layout of its plan.
+/// The texts of a run, in the layout of its plan.
 pub enum Texts<V> {
-    /// A batch, a vector a column.
+    /// A batch, one vector per column.
     Columns(RowsKnown<V>),
-    /// A batch of texts that end in row m − 1, a vector a column, answered with these rows; where attention is a
-    /// softmax, with the rows of tokens.
+    /// A batch of texts that end in row m − 1, one vector per column, answered with these rows; for softmax attention,
+    /// with the mask of real rows.
     Last(Interleave, AnswerRows, Option<V>),
     /// Packed rows.
     Packed(PackedRows<V>),
@@ -92,15 +91,15 @@ pub enum Texts<V> {
     PackedLast(Layout, AnswerRows),
 }
 
-/// A pass in either layout.
+/// A pass in any layout.
 pub enum AnyPass<'a, S: Slots> {
-    /// Of a batch.
+    /// A batch.
     Columns(Box<Pass<'a, S>>),
-    /// In packed rows.
+    /// Packed rows.
     Packed(Box<PackedPass<'a, S>>),
-    /// Of a batch through a decoder.
+    /// A batch through a decoder.
     Decoder(Box<DecoderPass<'a, S>>),
-    /// In packed rows through a decoder.
+    /// Packed rows through a decoder.
     PackedDecoder(Box<PackedDecoderPass<'a, S>>),
 }
 
@@ -139,7 +138,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         })
     }
 
-    /// The same, with a viewer of its results; packed rows show none.
+    /// Sets a viewer of its results; packed rows show none.
     #[must_use]
     pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
         match self {
@@ -159,10 +158,10 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
-    /// As [`Pass::start`].
+    /// See [`Pass::start`].
     ///
     /// # Errors
-    /// Its own.
+    /// As there.
     pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         match self {
             AnyPass::Columns(pass) => pass.start(vectors),
@@ -172,10 +171,10 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
-    /// As [`Pass::resume`].
+    /// See [`Pass::resume`].
     ///
     /// # Errors
-    /// Its own.
+    /// As there.
     pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         match self {
             AnyPass::Columns(pass) => pass.resume(next, vectors),
@@ -185,10 +184,10 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
-    /// As [`Pass::layer`].
+    /// See [`Pass::layer`].
     ///
     /// # Errors
-    /// Its own.
+    /// As there.
     pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         match self {
             AnyPass::Columns(pass) => pass.layer(i, x),
@@ -198,10 +197,10 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
-    /// The vectors of the answer: as [`Pass::finish`].
+    /// The vectors of the answer: see [`Pass::finish`].
     ///
     /// # Errors
-    /// Its own.
+    /// As there.
     pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
         match self {
             AnyPass::Packed(pass) => pass.finish(x),
@@ -210,10 +209,10 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
-    /// The answer of a batch: as [`Pass::finish`].
+    /// The answer of a batch: see [`Pass::finish`].
     ///
     /// # Errors
-    /// Its own; [`FheError::Unsupported`] for packed rows.
+    /// As there; [`FheError::Unsupported`] for packed rows.
     pub fn pooled(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         match self {
             AnyPass::Columns(pass) => pass.finish(x),
@@ -222,7 +221,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
-    /// Where the columns are in packed rows; none in a batch.
+    /// Where the columns lie in packed rows; `None` for a batch.
     pub fn packed_columns(&self) -> Option<&Spread> {
         match self {
             AnyPass::Packed(pass) => Some(pass.columns()),
@@ -231,7 +230,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
-    /// Where the numbers of an answer are in packed rows; none in a batch.
+    /// Where the numbers of an answer lie in packed rows; `None` for a batch.
     pub fn packed_answers(&self) -> Option<&Spread> {
         match self {
             AnyPass::Packed(pass) => Some(pass.answers()),
@@ -239,7 +238,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         }
     }
 
-    /// From the client's vectors to the answer.
+    /// Runs from the client's vectors to the answer.
     ///
     /// # Errors
     /// Those of the layers.
@@ -257,7 +256,7 @@ impl<'a, S: Slots> AnyPass<'a, S> {
 pub struct Pass<'a, S: Slots> {
     on: &'a S,
     program: &'a Program,
-    /// The steps of each layer, and the half of its layer of each step.
+    /// The steps of each layer, and for each step the half of its layer.
     layers: Vec<Range<usize>>,
     halves: Vec<Option<Half>>,
     choices: &'a Choices,
@@ -275,7 +274,7 @@ enum Value<S: Slots> {
     Columns(Acts<S::Value>),
     /// Spilled columns, for the residual sum.
     Stored(StoredActs<S>),
-    /// κ·(y − mean of y), for a norm.
+    /// κ·(y − mean of y), the input of a norm.
     Centred(Vec<S::Value>),
 }
 
@@ -296,7 +295,7 @@ impl<S: Slots> Value<S> {
 }
 
 impl<'a, S: Slots> Pass<'a, S> {
-    /// A pass over texts with these rows. Encrypted ones are refreshed if they have fewer primes than the first
+    /// A pass over texts with these rows. An encrypted mask is refreshed if it has fewer primes than the first
     /// attention and the statistics of norms read. The client divided its columns by `input_bound`.
     ///
     /// # Errors
@@ -315,7 +314,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         for layer in &layers {
             supported(program, layer.clone())?;
         }
-        // Norms read them beside statistics, and a constant row one level lower: they must bind neither.
+        // Norms read the mask beside statistics, and a constant row one level lower: it must limit neither.
         let limbs = placement.attention.max(placement.statistics + 1);
         let rows = rows.lifted(on, limbs.min(on.top()))?;
         Ok(Pass {
@@ -333,7 +332,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         })
     }
 
-    /// The same, with a viewer of its results.
+    /// Sets a viewer of its results.
     #[must_use]
     pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
         Pass {
@@ -350,7 +349,7 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// The client's columns as the first layer reads them: refreshed if they have fewer primes.
     ///
     /// # Errors
-    /// Those of a refresh; another number of columns than the program's width.
+    /// Errors of the refresh; fails if the number of columns is not the program's width.
     pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let width = self.program.width();
         same(StepId::outside("input"), "columns", columns.len(), width)?;
@@ -364,11 +363,11 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(x)
     }
 
-    /// The columns that layer `next` reads, from a checkpoint before it; gains and offsets are the model's. After the
-    /// last layer `next` is the number of layers.
+    /// The columns that layer `next` reads, from a checkpoint before it; gains and offsets come from the model. After
+    /// the last layer `next` is the number of layers.
     ///
     /// # Errors
-    /// A layer that the model or the choices do not have, another number of columns.
+    /// Fails if the model or the choices lack the layer, or the number of columns is wrong.
     pub fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
             return self.start(columns);
@@ -401,7 +400,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         }
     }
 
-    /// From the client's columns to the packed result.
+    /// Runs from the client's columns to the packed result.
     ///
     /// # Errors
     /// Those of the layers.
@@ -440,7 +439,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         range.ok_or_else(|| no_layer(self.layers.len(), i))
     }
 
-    /// Drops columns to the level at which a layer begins: a client's may be higher.
+    /// Drops columns to the level at which a layer begins: those from a client may be higher.
     fn cut(&self, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let limbs = self.placement.attention;
         let high = |v: &S::Value| self.on.limbs(v) > limbs;
@@ -623,7 +622,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(x)
     }
 
-    /// The last norm, of centred columns.
+    /// The last norm, applied to centred columns.
     #[cfg(test)]
     pub(crate) fn last_norm(&mut self, centred: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let number = self.range(self.layers.len() - 1)?.end - 1;
@@ -646,7 +645,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         layer.ok_or_else(|| absent(id))
     }
 
-    /// The half of a step, and the norm of that half.
+    /// The half a step belongs to, and the norm of that half.
     fn norm_of(&self, step: &Step, number: usize) -> Result<(Half, &'a NormChoice), FheError> {
         let layer = self.choice(step.id)?;
         match self.halves.get(number).copied().flatten() {
@@ -667,7 +666,7 @@ fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, Fhe
     let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
     let numbers = row.iter().zip(gain.iter()).zip(offset.iter());
     let inside = |((x, &g), &o): ((&f64, &f32), &f32)| {
-        // A column with gain 0 is its offset, whatever the vector holds.
+        // A column with gain 0 equals its offset, whatever the vector holds.
         let v = (x - f64::from(o)) / (f64::from(g) * bound);
         if v.is_finite() { v } else { 0.0 }
     };

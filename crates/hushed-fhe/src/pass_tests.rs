@@ -1,4 +1,4 @@
-//! A whole small BERT in the simulator against the model in the clear.
+//! A whole small BERT in the simulator compared with the model in the clear.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn embedded(network: &Network, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
     texts.iter().map(start).collect()
 }
 
-/// The pooled rows by the simulator.
+/// The pooled rows from the simulator.
 fn run(
     on: &Simulator,
     network: &Network,
@@ -79,7 +79,7 @@ fn run_bounded(
     run_padded(on, network, choices, x, private, bound, |_, _, _| 0.0)
 }
 
-/// The same with `garbage` in rows of padding.
+/// The same with `garbage` in padding rows.
 fn run_padded(
     on: &Simulator,
     network: &Network,
@@ -116,7 +116,7 @@ fn measured(network: &Network, x: &[Matrix<f64>], structure: &Structure) -> Meas
     measure(network, x, structure, M, (15, 15))
 }
 
-/// The model in the clear, by `hushed-model`.
+/// The model in the clear, from `hushed-model`.
 fn plain(network: &Network, texts: &[TokenIds]) -> Vec<Vec<f64>> {
     let one = |text: &TokenIds| {
         let pooled = clear::run(&network.program(), vec![text.clone()], |_, _| ()).unwrap();
@@ -166,13 +166,13 @@ fn merged_feed_forwards_agree_with_the_clear_model() {
         let terms = |on: &Simulator| on.tally().counts().total(Op::LinearTerm);
         let (d, hidden) = (config.width as u64, config.hidden as u64);
         assert_eq!(terms(&whole) - terms(&on), count * (2 * d * hidden - d * d));
-        // No polynomial of hidden columns: fewer products of vectors.
+        // There are no polynomials of hidden columns: fewer products of vectors.
         let products = |on: &Simulator| on.tally().counts().total(Op::Tensor);
         assert!(products(&on) < products(&whole));
     }
 }
 
-/// The model folders in the repository, with tokens of their own.
+/// The model folders in the repository, with their own tokens.
 #[test]
 fn other_architectures_agree_with_the_clear_model() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
@@ -214,8 +214,8 @@ fn a_text_alone_is_the_text_in_a_batch() {
     }
 }
 
-/// A client fills rows of padding with zeros ([`crate::ops::key_mask`] needs it in the first layer). One that does not
-/// spoils its own text: no other of the batch changes, and a text without padding is not affected.
+/// A client fills padding rows with zeros (the first layer's [`crate::ops::key_mask`] needs this). One that does not
+/// spoils its own text: no other text of the batch changes, and a text without padding is not affected.
 #[test]
 fn hostile_padding_reaches_no_other_text() {
     const HOSTILE: usize = 1;
@@ -240,7 +240,7 @@ fn hostile_padding_reaches_no_other_text() {
         for (text, (clean, hostile)) in clean.iter().zip(&hostile).enumerate() {
             let off = clean.iter().zip(hostile).map(|(a, b)| (a - b).abs());
             let off = off.fold(0.0, f64::max);
-            // The padding has an effect, so it is read at all.
+            // The padding has an effect, which shows that it is read.
             assert_eq!(off > 1e-3, text == HOSTILE, "{private} {text}: {off:e}");
             assert!(text == HOSTILE || off < 1e-9, "{private} {text}: {off:e}");
         }
@@ -305,8 +305,7 @@ fn operations_depend_on_shapes_alone() {
                 _ => {}
             }
         }
-        // Three wide refreshes for two layers, 32 columns each, two a bootstrap; besides them four variances and the
-        // sums.
+        // Three wide refreshes for two layers, 32 columns each, two per bootstrap; plus four variances and the sums.
         let wide = 3 * 32;
         let sums = 2 * 4 * 2;
         assert_eq!(on.total(Op::Refreshed), wide + 4 + sums);
@@ -397,12 +396,12 @@ fn refusals() {
     let mut narrow = choices.clone();
     narrow.layers[0].activation.columns.pop();
     assert!(run(&on, &network, &narrow, &x, false).is_err());
-    // A value that a refresh does not take is found where numbers are visible.
+    // A value that a refresh cannot take is detected where numbers are visible.
     let mut tight = choices.clone();
     tight.layers[0].attention_norm.scale *= 4.0;
     let refused = run(&on, &network, &tight, &x, false).err().unwrap();
     assert!(matches!(refused, FheError::Range { .. }), "{refused}");
-    // Poolings that only 2pc has.
+    // Poolings that only 2pc supports.
     let mut last = network.clone();
     last.pool = Pool::Last;
     let refused = run(&on, &last, &choices, &x, false).err().unwrap();

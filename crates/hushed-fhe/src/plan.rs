@@ -1,9 +1,9 @@
-//! What a run under CKKS will cost and show, computed before it: the same code on shapes, with prices of this machine.
+//! The cost and exposure of a run under CKKS, computed in advance: the same code on shapes, with this machine's prices.
 //!
-//! [`FhePlanReport::new`] runs the model in a simulation that only counts ([`Simulator::counting`]) and adds up by
-//! step: levels (the ledger of MOAI's Table 3), bootstraps, key switches, products, seconds, memory. Counts are those
-//! of a run, exactly; seconds are counts times prices ([`Prices`]); memory is what vectors take at the worst moment of
-//! a step, with keys and matrices. A search ([`search`]) places refreshes and sizes what is held at once.
+//! [`FhePlanReport::new`] runs the model in a simulation that only counts ([`Simulator::counting`]) and totals per
+//! step: levels (the ledger of MOAI's Table 3), bootstraps, key switches, products, seconds, memory. Counts equal those
+//! of a run exactly; seconds are counts times prices ([`Prices`]); memory is that of vectors at the worst moment of a
+//! step, plus keys and matrices. A search ([`search`]) places refreshes and decides how much is held at once.
 
 mod assumed;
 mod curve;
@@ -62,29 +62,29 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths, ReplyForm};
 use search::Bounds;
 
-/// What a plan is asked for, besides the model.
+/// What a plan is made for, besides the model.
 #[derive(Clone, Debug)]
 pub struct FheOptions {
-    /// Rows a text, padding included: a power of two.
+    /// Rows per text, padding included: a power of two.
     pub rows: usize,
-    /// Texts of the batch, the canary among them; more than there is room for are cut.
+    /// Texts of the batch, the canary included; capped at the number of places.
     pub texts: usize,
     /// What the server learns of lengths.
     pub lengths: Lengths,
-    /// Which rows of a text a decoder is read at.
+    /// The rows of a text at which a decoder is read.
     pub answer: AnswerRows,
-    /// Bytes of memory that the server may take: what needs more goes to disk, and what cannot is refused.
+    /// Bytes of memory the server may use: what does not fit is spilled, and a plan that cannot fit is refused.
     pub max_memory: Option<u64>,
-    /// Bytes a second from the client to the server: decides whether an upload at the lowest level and a refresh are
-    /// quicker than one at the level at which the columns are read.
+    /// Upload rate in bytes per second. It decides whether uploading at the lowest level and refreshing is quicker than
+    /// uploading at the level at which the columns are read.
     pub uplink: f64,
-    /// What operations cost here.
+    /// The cost of each operation here.
     pub prices: Prices,
-    /// A placement that is taken as it is, without a search.
+    /// A placement to use as it is, without a search.
     pub placement: Option<Placement>,
 }
 
-/// What a run will cost and show.
+/// What a run will cost and reveal.
 #[derive(Clone, Debug, Serialize)]
 pub struct FhePlanReport {
     /// `fhe`.
@@ -97,58 +97,58 @@ pub struct FhePlanReport {
     pub layers: usize,
     /// Columns of the model.
     pub width: usize,
-    /// Logits that a text is answered with, if there are any.
+    /// Logits per answer, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits: Option<usize>,
-    /// What a text is answered with, if the model is a decoder.
+    /// The rows a decoder is read at; none for an encoder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerRows>,
-    /// Rows a text.
+    /// Rows per text.
     pub rows: usize,
     /// Texts of the batch.
     pub texts: usize,
-    /// Texts that there is room for: the batch costs the same with fewer.
+    /// Texts that fit: a batch costs the same with fewer.
     pub places: usize,
-    /// Whether degrees and steps were assumed, not calibrated.
+    /// Whether degrees and steps are assumed instead of calibrated.
     pub assumed: bool,
-    /// What was chosen.
+    /// The chosen placement.
     pub placement: Placement,
-    /// What else was looked at.
+    /// The placements that were tried.
     pub alternatives: Vec<Alternative>,
     /// The ledger, step by step.
     pub steps: Vec<Step>,
-    /// The same visit by visit, as a run comes to them.
+    /// The same per visit, in the order of a run.
     #[serde(skip)]
     pub timetable: Arc<Timetable>,
-    /// All steps.
+    /// The sum over all steps.
     pub work: Work,
-    /// By the text, as if `places` were full or not: of all texts of the batch.
+    /// Costs per text: the totals divided by `texts`, whether or not all places are full.
     pub per_text: PerText,
-    /// Rotations that keys are made for.
+    /// Rotations with keys of their own, besides those of bootstraps.
     pub rotation_keys: usize,
-    /// Bytes of all evaluation keys as they are uploaded, once for all batches of a client.
+    /// Bytes of all evaluation keys as uploaded, once for all batches of a client.
     pub key_bytes: u64,
-    /// Bytes of a batch to the server.
+    /// Bytes of a batch's upload.
     pub bytes_up: u64,
     /// Bytes of its reply.
     pub bytes_down: u64,
-    /// What a reply is: how large its numbers may be, and how wrong.
+    /// The form of a reply: how large its numbers may be, and how wrong.
     pub reply: ReplyForm,
-    /// Bits after the binary point that a client keeps of them.
+    /// Bits after the binary point that a client keeps of the reply.
     pub reply_bits: u32,
-    /// Of the server.
+    /// Memory of the server.
     pub memory: FheMemory,
-    /// Bytes that it has on disk at the worst moment, besides keys, checkpoint and reply.
+    /// Bytes on the server's disk at the worst moment, besides keys, checkpoint and reply.
     pub disk: u64,
     /// log2 of the probability that a bootstrap of this batch fails.
     pub failure_log2: f64,
     /// Who sees what.
     pub exposures: Vec<FheExposure>,
-    /// What seconds follow from.
+    /// The prices that the seconds follow from.
     pub prices: Prices,
 }
 
-/// Of one text of a batch.
+/// Costs per text of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PerText {
     /// Seconds, with the threads that the prices are for.
@@ -157,15 +157,15 @@ pub struct PerText {
     pub core_seconds: f64,
     /// Bootstraps.
     pub bootstraps: f64,
-    /// Key switches outside of bootstraps.
+    /// Key switches outside bootstraps.
     pub key_switches: f64,
-    /// Bytes to the server.
+    /// Bytes uploaded.
     pub bytes_up: f64,
-    /// Bytes back.
+    /// Bytes of the reply.
     pub bytes_down: f64,
 }
 
-/// A dry run: what was counted, and what leaves the server.
+/// The result of a dry run: its counts, and the form of what leaves the server.
 #[derive(Clone, Debug)]
 pub struct DryRun {
     /// The counters.
@@ -174,24 +174,24 @@ pub struct DryRun {
     pub upload: usize,
     /// Ciphertexts of the reply.
     pub reply: usize,
-    /// Primes of each.
+    /// Primes of each of them.
     pub reply_limbs: usize,
     /// Their scale.
     pub reply_scale: f64,
 }
 
-/// Seconds of a placement, its upload among them, and bytes of the server.
+/// Seconds of a placement, upload included, and bytes of the server's memory.
 #[derive(Clone, Copy, Debug)]
 struct Dry {
     seconds: f64,
     memory: u64,
 }
 
-/// Runs a model on shapes and counts. Columns that are sent with fewer primes than the first layer reads are refreshed
+/// Runs a model on shapes and counts. Columns uploaded with fewer primes than the first layer reads are refreshed
 /// first.
 ///
 /// # Errors
-/// A placement without enough levels, choices of another model, layers without numbers.
+/// Fails if a placement lacks levels, the choices belong to another model, or layers have no numbers.
 pub fn dry_run(
     program: &Program,
     choices: &Choices,
@@ -268,8 +268,8 @@ fn counted(
     })
 }
 
-/// The evaluation keys of a run, those of its bootstraps, and the conjugation that parts the two columns of an uploaded
-/// ciphertext.
+/// The evaluation keys of a run, those of its bootstraps, and the conjugation that splits an uploaded ciphertext into
+/// its two columns.
 ///
 /// # Errors
 /// As [`KeyDemand::plan`].
@@ -287,7 +287,7 @@ impl FhePlanReport {
     /// The plan of a batch. `assumed`: the choices are [`assumed_choices`]. `bootstrap`: the keys of a bootstrap.
     ///
     /// # Errors
-    /// No placement that runs, or none that fits; choices of another model; layers without numbers.
+    /// Fails if no placement runs or none fits, the choices belong to another model, or layers have no numbers.
     pub fn new(
         program: &Program,
         choices: &Choices,
@@ -300,7 +300,7 @@ impl FhePlanReport {
         let layout = Layout::new(params.slots(), options.rows, columns)?;
         let (width, texts) = (program.width(), options.texts.min(layout.texts()));
         let upload = |placement: &Placement| {
-            // Two columns a ciphertext or a vector of packed rows, and the rows of tokens.
+            // Two columns per ciphertext, or vectors of packed rows; and the mask of real rows.
             let vectors = width.div_ceil(2 * placement.columns);
             let sent = vectors + usize::from(options.lengths.masks(program));
             SeededCiphertext::list_bytes(params, placement.upload, sent) as u64
@@ -317,7 +317,7 @@ impl FhePlanReport {
         };
         let priced = |program: &Program, choices: &Choices, placement: &Placement| {
             let run = dry_run(program, choices, params, options, placement)?;
-            // Vectors that are refreshed together where columns are.
+            // How many vectors are refreshed together when columns are.
             let wide = match placement.columns {
                 1 => width,
                 columns => 2 * width.div_ceil(2 * columns),
@@ -332,7 +332,7 @@ impl FhePlanReport {
             Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
             None => {
                 let all = (program, choices);
-                // Layers are alike: one that has a feed-forward, and the last, decide as well as all.
+                // Layers are alike: one with a feed-forward, and the last one, decide as well as all of them.
                 let mut layers = program.feed_forwards();
                 let first = layers.position(|f| f.is_some()).unwrap_or(0);
                 let (program, choices) = shortened(program, choices, first + 2);
@@ -346,7 +346,7 @@ impl FhePlanReport {
                 };
                 let on = Simulator::new(params, params.slots())?.counting();
                 let (thin_program, thin_choices) = match program.vocabulary() {
-                    // Levels follow from which maps are ternary, and from the steps of each layer's norms.
+                    // Levels depend on which maps are ternary and on the steps of each layer's norms.
                     Some(_) => (all.0.clone(), all.1.clone()),
                     None => thin(all.0, all.1),
                 };
@@ -376,7 +376,7 @@ impl FhePlanReport {
                     Ok::<_, FheError>((placement, tried, found))
                 };
                 let mut found = search(&bounds)?;
-                // Of all layers keys may be more: those of rotations that are many enough for a quicker one.
+                // All layers may need more keys: a rotation done often enough gets another, quicker key.
                 let more = found.2.2.total().saturating_sub(chosen_memory(&found.1));
                 if let Some(room) = options.max_memory.filter(|&room| found.2.2.total() > room) {
                     bounds.room = Some(room.saturating_sub(more));
@@ -441,7 +441,7 @@ impl FhePlanReport {
         })
     }
 
-    /// The ledger of one layer as MOAI's Table 3 has it, or of what is around the layers for `None`: a line a step.
+    /// The ledger of one layer as in MOAI's Table 3, one line per step; `None` gives the steps outside the layers.
     #[must_use]
     pub fn ledger(&self, layer: Option<usize>) -> Vec<&Step> {
         let of = |step: &&Step| step.site.layer() == layer;
@@ -449,7 +449,7 @@ impl FhePlanReport {
     }
 }
 
-/// Bytes that the search found for what it chose.
+/// Memory in bytes that the search found for its choice.
 fn chosen_memory(tried: &[Alternative]) -> u64 {
     let chosen = tried.iter().filter(|alternative| alternative.chosen);
     chosen.filter_map(|a| a.memory).max().unwrap_or(0)
@@ -461,7 +461,7 @@ fn key_bytes(keys: &EvalKeyPlan, params: &CkksParams) -> Result<u64, FheError> {
     Ok(bytes.map_err(hushed_ckks::CkksError::from)? as u64)
 }
 
-/// Rotations that a run has keys for besides those of its bootstraps.
+/// Number of rotations that have a key besides those of bootstraps.
 fn rotations(keys: &EvalKeyPlan, bootstrap: &EvalKeyPlan) -> usize {
     let own = keys
         .iter()
@@ -491,11 +491,11 @@ fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
     }
 }
 
-/// Rows a text of a run that only asks for levels.
+/// Rows per text of a run that only asks for levels.
 const THIN_ROWS: usize = 2;
 
-/// A model of one head and a few columns, with levels as many: those follow from degrees and steps alone, which the
-/// heads of a layer share.
+/// A model with one head and a few columns that needs as many levels: levels depend only on degrees and steps, which
+/// the heads of a layer share.
 fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
     let labels = program.classifier().map(|_| vec![String::new(); 2]);
     let config = NetworkConfig {
@@ -512,7 +512,7 @@ fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
     let mut choices = choices.clone();
     for layer in &mut choices.layers {
         let heads = &mut layer.attention.heads;
-        // One that has a softmax, if any has.
+        // A head with a softmax, if there is one.
         heads.sort_by_key(|head| *head == HeadChoice::Previous);
         heads.truncate(1);
         layer.activation.columns.truncate(1);
@@ -529,7 +529,7 @@ fn merged_layers(program: &Program) -> Vec<usize> {
     merged.map(|(layer, _)| layer).collect()
 }
 
-/// The pooling that a program ends in.
+/// The pooling at the end of a program.
 fn pool_of(program: &Program) -> Option<Pool> {
     match program.steps().last()?.block {
         Block::Pool(pool) => Some(pool),
@@ -537,7 +537,7 @@ fn pool_of(program: &Program) -> Option<Pool> {
     }
 }
 
-/// The first layers of a model and of its choices.
+/// The first layers of a model and their choices.
 pub(crate) fn shortened(program: &Program, choices: &Choices, layers: usize) -> (Program, Choices) {
     let mut choices = choices.clone();
     choices.layers.truncate(layers.max(1));

@@ -1,4 +1,4 @@
-//! A run on ciphertexts: what a client sends, what a server computes from it layer by layer, and what goes back.
+//! A run on ciphertexts: the client's request, the server's computation layer by layer, and the reply.
 
 #[cfg(any(feature = "client", test))]
 pub mod client;

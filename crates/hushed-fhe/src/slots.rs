@@ -10,29 +10,29 @@ use hushed_model::StepId;
 use crate::error::FheError;
 use crate::ops::functions::Function;
 
-/// A 0/1 mask over slots, encrypted where lengths are private.
+/// A 0/1 mask over slots, encrypted if lengths are private.
 #[derive(Clone)]
 pub enum OwnedMask<V> {
-    /// Numbers.
+    /// A plaintext vector.
     Public(Vec<f64>),
-    /// Encrypted.
+    /// An encrypted vector.
     Private(V),
 }
 
-/// Arithmetic on vectors of slots, with levels and scales ([`SlotArithmetic`]), and the other operations of a
-/// transformer: plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
+/// Arithmetic on vectors of slots with levels and scales ([`SlotArithmetic`]), and the other operations of a
+/// transformer: plaintext vectors, rotations, sums of products over two lists, scalar matrices, refreshes.
 ///
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
-/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors, those of
-/// pairs included, and, in [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs`
+/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors (including
+/// vectors of pairs) and, in [`Slots::dot_grid`], with each other; nothing else. A *level* is one rescale; `limbs`
 /// counts primes. Operands of a sum have the same scale, so each operation that rescales takes the scale of its result;
 /// none is chosen implicitly.
 pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
-    /// A vector prepared for several rotations (hoisting: decomposed once).
+    /// A vector prepared for several rotations (hoisting: it is decomposed once).
     type Hoisted<'a>: Send + Sync
     where
         Self: 'a;
-    /// Sums of a linear map that do not have all their terms yet.
+    /// Partial sums of a linear map.
     type Partial: Send;
     /// Spilled vectors: on disk, not in memory.
     type Stored: Send;
@@ -43,13 +43,13 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         let _ = id;
     }
 
-    /// Whether only shapes count and nothing is computed: then maps have no weights, and every column may have the same
+    /// Whether only shapes count and nothing is computed. Maps then have no weights, and every column may have the same
     /// polynomial. The operations are the same, as they never depend on numbers.
     fn only_shapes(&self) -> bool {
         false
     }
 
-    /// The numbers of a plaintext vector, one a slot; empty where only shapes count.
+    /// The numbers of a plaintext vector, one per slot; empty if only shapes count.
     fn plain(&self, numbers: impl FnOnce() -> Vec<f64>) -> Vec<f64> {
         match self.only_shapes() {
             true => Vec::new(),
@@ -57,11 +57,11 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         }
     }
 
-    /// `f` of every slot of `x`, at scale `target`, `levels` below x: `compute` approximates it by polynomials; an
-    /// interpretation may use the exact function instead.
+    /// Applies `f` to every slot of `x`: the result is at scale `target`, `levels` below x. `compute` approximates `f`
+    /// by polynomials; an implementation may use the exact function instead.
     ///
     /// # Errors
-    /// Those of `compute`: too few levels.
+    /// The errors of `compute`: too few levels.
     fn apply(
         &self,
         f: &Function,
@@ -73,7 +73,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         compute()
     }
 
-    /// [`Slots::apply`] for one number `t` that the server knows in the clear.
+    /// [`Slots::apply`] for a single number `t` that the server knows in the clear.
     fn value(&self, f: &Function, t: f64, compute: impl FnOnce() -> f64) -> f64 {
         let _ = (f, t);
         compute()
@@ -82,17 +82,17 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// Number of slots of a vector.
     fn slots(&self) -> usize;
 
-    /// The scale at which a refresh takes and returns vectors, of numbers within 1.
+    /// The scale of a refresh's input and output, for numbers within 1.
     fn default_scale(&self) -> Scale;
 
-    /// The fewest primes with which a vector can be refreshed: level 0.
+    /// The fewest primes a vector can be refreshed with: level 0.
     fn floor(&self) -> usize;
 
     /// The most primes of a refreshed vector.
     fn top(&self) -> usize;
 
-    /// The same vector, of which only slots where the mask is 1 are used later: others may exceed what a refresh takes.
-    /// Where values are visible, those are clamped to the bound.
+    /// The same vector, declaring that only slots where the mask is 1 are used later; others may exceed what a refresh
+    /// takes. Where values are visible, those are clamped to the bound.
     fn used(&self, x: Self::Value, rows: &OwnedMask<Self::Value>) -> Self::Value {
         let _ = rows;
         x
@@ -101,7 +101,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// The first `limbs` primes of a vector.
     ///
     /// # Errors
-    /// If it has fewer.
+    /// If the vector has fewer.
     fn drop_to(&self, x: &Self::Value, limbs: usize) -> Result<Self::Value, FheError>;
 
     /// acc += x, over the fewer primes of the two.
@@ -116,22 +116,22 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// If the scales differ.
     fn sub_assign(&self, acc: &mut Self::Value, x: &Self::Value) -> Result<(), FheError>;
 
-    /// x + v, v one number a slot, encoded at the scale of x.
+    /// x + v, with one number of v per slot, encoded at the scale of x.
     ///
     /// # Errors
-    /// Unless there is a number for every slot.
+    /// Unless v has a number for every slot.
     fn add_vector(&self, x: Self::Value, v: &[f64]) -> Result<Self::Value, FheError>;
 
-    /// x + v, v one pair a slot, encoded at the scale of x.
+    /// x + v, with one pair of v per slot, encoded at the scale of x.
     ///
     /// # Errors
-    /// Unless there is a pair for every slot.
+    /// Unless v has a pair for every slot.
     fn add_pairs(&self, x: Self::Value, v: &[Complex64]) -> Result<Self::Value, FheError>;
 
     /// x ⊗ v (slot by slot) at scale `target`, one level below x.
     ///
     /// # Errors
-    /// Unless there is a number for every slot, and a level.
+    /// Unless v has a number for every slot and x has a level.
     fn mul_vector(
         &self,
         x: &Self::Value,
@@ -139,7 +139,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         target: Scale,
     ) -> Result<Self::Value, FheError>;
 
-    /// The pairs of a plaintext vector, one a slot; empty where only shapes count.
+    /// The pairs of a plaintext vector, one per slot; empty if only shapes count.
     fn plain_pairs(&self, pairs: impl FnOnce() -> Vec<Complex64>) -> Vec<Complex64> {
         match self.only_shapes() {
             true => Vec::new(),
@@ -150,7 +150,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// x ⊗ v (slot by slot, complex numbers) at scale `target`, one level below x.
     ///
     /// # Errors
-    /// Unless there is a pair for every slot, and a level.
+    /// Unless v has a pair for every slot and x has a level.
     fn mul_pairs(
         &self,
         x: &Self::Value,
@@ -161,7 +161,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// Prepares `x` for rotations.
     ///
     /// # Errors
-    /// Only the engine's.
+    /// Only those of the engine.
     fn hoist<'a>(&'a self, x: &'a Self::Value) -> Result<Self::Hoisted<'a>, FheError>;
 
     /// Slot i of the result is slot i + `by` of x, modulo the number of slots.
@@ -208,11 +208,11 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// As [`Slots::real`].
     fn conjugate(&self, x: &Self::Value) -> Result<Self::Value, FheError>;
 
-    /// The outputs of a grid of linear maps at scale `target`, one level below the shortest of the inputs, which have
-    /// one scale. `split` says which rotations of inputs and of sums; each input is decomposed once.
+    /// The outputs of a grid of linear maps at scale `target`, one level below the input with the fewest primes. All
+    /// inputs have the same scale. `split` chooses the rotations of inputs and of sums; each input is decomposed once.
     ///
     /// # Errors
-    /// For another number of slots or inputs than the grid's, scales that differ, a level or a key that is missing.
+    /// For a different number of slots or inputs than the grid's, scales that differ, or a missing level or key.
     fn maps(
         &self,
         grid: &MapGrid,
@@ -221,8 +221,8 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         target: Scale,
     ) -> Result<Vec<Self::Value>, FheError>;
 
-    /// `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`: each sum is relinearised once and rescaled once. Operands are
-    /// dropped to the fewest primes among them; all of `left` have the same scale, and all of `right`.
+    /// `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`; each sum is relinearised once and rescaled once. Operands are
+    /// dropped to the fewest primes among them; all of `left` have the same scale, and so do all of `right`.
     ///
     /// # Errors
     /// If lengths or scales differ within a side, or there is no level.
@@ -232,8 +232,8 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         right: &[Vec<Self::Value>],
     ) -> Result<Vec<Vec<Self::Value>>, FheError>;
 
-    /// Adds the products of a block of columns to `partial`; the finished results are at scale `target`. The first
-    /// block's map holds the biases, if any.
+    /// Adds the products of a block of columns to `partial`; the finished results are at scale `target`. The map of the
+    /// first block holds the biases, if any.
     ///
     /// # Errors
     /// If blocks differ in rows, primes or scales.
@@ -251,7 +251,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// If there is no level.
     fn linear_finish(&self, partial: Self::Partial) -> Result<Vec<Self::Value>, FheError>;
 
-    /// The whole map at once, of operands with the same scale and primes: results at `target`, one level below.
+    /// The whole map at once, of operands with the same scale and primes: results are at `target`, one level below.
     ///
     /// # Errors
     /// As [`Slots::linear_add`].
@@ -264,11 +264,11 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         self.linear_finish(self.linear_add(map, x, target, None)?)
     }
 
-    /// Adds the products of a block of columns to sums of weights −1, 0 and 1, without biases: integers, which keep the
-    /// scale of the operands. A partial sum is of one kind.
+    /// As [`Slots::linear_add`], for weights −1, 0 and 1 without biases: integers, which keep the scale of the
+    /// operands. A partial sum is of one kind.
     ///
     /// # Errors
-    /// If blocks differ in rows, primes or scales, or for any other weight.
+    /// If blocks differ in rows, primes or scales, or a weight is another number.
     fn ternary_add(
         &self,
         map: &LinearMap,
@@ -279,11 +279,11 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// The results, with the primes and the scale of the operands.
     ///
     /// # Errors
-    /// Only the engine's.
+    /// Only those of the engine.
     fn ternary_finish(&self, partial: Self::Partial) -> Result<Vec<Self::Value>, FheError>;
 
-    /// The same vectors with `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`];
-    /// two share a bootstrap, and an odd one out takes less than one. Every slot must be within 1, or comes out wrong.
+    /// Refreshes vectors to `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`].
+    /// Two vectors share a bootstrap; an odd one out costs less than a full one. A slot beyond 1 comes out wrong.
     ///
     /// # Errors
     /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for a value above 1, naming `id`.
@@ -294,14 +294,14 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         limbs: usize,
     ) -> Result<Vec<Self::Value>, FheError>;
 
-    /// Spills vectors to disk until [`Slots::load`] reads them back, and frees their memory. Dropping the handle
+    /// Spills vectors to disk and frees their memory, until [`Slots::load`] reads them back. Dropping the handle
     /// deletes them.
     ///
     /// # Errors
     /// [`FheError::File`] if the disk is full, [`FheError::Unsupported`] if there is no folder for them.
     fn store(&self, x: Vec<Self::Value>) -> Result<Self::Stored, FheError>;
 
-    /// The same vectors, to the bit.
+    /// Reads spilled vectors back, bit for bit.
     ///
     /// # Errors
     /// [`FheError::File`] if the file is not what was written.

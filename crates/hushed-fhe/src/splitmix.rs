@@ -1,4 +1,4 @@
-//! SplitMix64 (Steele, Lea, Flood 2014): numbers for simulations and orders, none of them secret.
+//! SplitMix64 (Steele, Lea, Flood 2014), for simulations and orderings. Nothing secret comes from it.
 
 /// The increment of the generator's state.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -23,14 +23,14 @@ pub(crate) struct Structure {
     pub frozen_layers: usize,
 }
 
-/// A model's run in the clear: its pooled rows, and choices from what was measured.
+/// A model's run in the clear: its pooled rows, and choices from the measurements.
 pub(crate) struct Measured {
     pub pooled: Vec<Vec<f64>>,
     pub choices: Choices,
 }
 
-/// Runs `texts` (rows of tokens × d, embedded and normalised), with `rows` rows a text in the packing, `degrees` those
-/// of exponential and activation.
+/// Runs `texts` (token rows × d, embedded and normalised), with `rows` rows per text in the packing; `degrees` are
+/// those of exponential and activation.
 pub(crate) fn measure(
     network: &Network,
     texts: &[Matrix<f64>],
@@ -89,7 +89,7 @@ fn linear(w: &Linear, x: &[f64]) -> Vec<f64> {
     (0..w.outputs).map(dot).collect()
 }
 
-/// The least and the greatest number so far.
+/// The minimum and maximum so far.
 #[derive(Clone, Copy)]
 struct Seen(f64, f64);
 
@@ -146,7 +146,7 @@ impl NormSeen {
     }
 }
 
-/// Scores of a text's head, without the keys' bias and offset: a row for each query, the last that of padding.
+/// Scores of a text's head, without the keys' bias and offset: one row per query, the last that of padding.
 fn scores(a: &Attention, x: &Matrix<f64>, offset: &[f64], head: usize) -> Vec<Vec<f64>> {
     let dh = a.heads.width;
     let part = |v: Vec<f64>| v[head * dh..(head + 1) * dh].to_vec();
@@ -171,7 +171,7 @@ fn scores(a: &Attention, x: &Matrix<f64>, offset: &[f64], head: usize) -> Vec<Ve
         .collect()
 }
 
-/// Weights of a text's rows and of one of padding.
+/// Weights of a text's rows and of one padding row.
 fn weights(scores: &[Vec<f64>], fixed: bool) -> Vec<Vec<f64>> {
     let row = |(i, row): (usize, &Vec<f64>)| -> Vec<f64> {
         if fixed {
@@ -227,7 +227,7 @@ fn measure_layer(
 ) -> (LayerChoice, Vec<Matrix<f64>>) {
     let (a, f) = (&layer.attention, layer.feed_forward.feed_forward());
     let mut heads = Vec::new();
-    // Text by text, row by row, the last that of padding.
+    // By text and row, the last row that of padding.
     let mut attended: Vec<Vec<Vec<f64>>> = texts
         .iter()
         .map(|x| vec![Vec::new(); x.rows() + 1])
@@ -250,7 +250,7 @@ fn measure_layer(
     }
     let (mut first, mut second) = (NormSeen::NOTHING, NormSeen::NOTHING);
     let mut columns = vec![Seen::NOTHING; f.map_or(0, |f| f.up.outputs)];
-    // After each norm, rows of padding are its offset; so is a frozen first row inside the layer.
+    // After each norm, padding rows equal its offset; so does a frozen first row inside the layer.
     let pad = numbers(&layer.attention_norm.offset);
     if let Some(f) = f {
         let seen = linear(&f.up, &pad).into_iter().zip(&mut columns);
@@ -323,7 +323,7 @@ fn measure_layer(
     (choice, out)
 }
 
-/// The vectors that a client sends, divided by the bound; `garbage` fills rows of padding.
+/// The vectors that a client sends, divided by the bound; `garbage` fills padding rows.
 pub(crate) fn packed(
     layout: Interleave,
     texts: &[Matrix<f64>],
@@ -350,7 +350,7 @@ pub(crate) fn largest(texts: &[Matrix<f64>]) -> f64 {
     all.fold(0.0, |m, v| m.max(v.abs()))
 }
 
-/// A pass over all layers, resumed after each from what a checkpoint has; `padding` fills rows of padding.
+/// A pass over all layers, resumed after each from the contents of a checkpoint; `padding` fills padding rows.
 pub(crate) fn resumed(
     on: &Simulator,
     network: &Network,
@@ -376,7 +376,7 @@ pub(crate) fn resumed(
     let mut x = pass.start(columns.collect())?;
     for i in 0..network.layers.len() {
         x = pass.layer(i, x)?;
-        // A checkpoint has the columns and the number of the layer; the rest is the model's.
+        // A checkpoint has the columns and the number of the layer; the rest comes from the model.
         x = pass.resume(i + 1, x.columns)?;
     }
     pass.finish(&x)

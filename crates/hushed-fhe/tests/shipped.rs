@@ -1,5 +1,5 @@
-//! The calibration for CKKS that the repository ships: it can be read, it is for the model that
-//! `scripts/fetch_model.sh` fetches, and texts that nobody measured come out as they should.
+//! The CKKS calibration shipped with the repository: it can be read, it belongs to the model that
+//! `scripts/fetch_model.sh` fetches, and texts that were not measured give correct answers.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn it_says_what_was_chosen_and_why() {
     assert!(chosen[0].cosine_min >= choices.report.wanted);
     assert!(chosen[0].cosine_min_with_errors.unwrap() >= choices.report.wanted);
     for layer in &choices.layers {
-        // What a chain of 14 levels has room for.
+        // The most that a chain of 14 levels has room for.
         assert!(layer.attention.degree <= 31 && layer.attention.first_steps <= 8);
         assert!(layer.activation.degree <= 31 && layer.attention.second_steps <= 11);
         assert!(layer.attention.heads.len() == 12 && layer.activation.columns.len() == 1536);
@@ -70,7 +70,7 @@ fn texts_that_were_not_measured_come_out_right() {
     }
 }
 
-/// The texts of `data/unseen.txt`, of which nothing was ever fitted to: how far they go, and what comes of them.
+/// The texts of `data/unseen.txt`, to which nothing was ever fitted: how far they reach, and their results.
 #[test]
 fn texts_that_nobody_calibrated_with() {
     let (folder, choices) = (model_folder(), shipped());

@@ -12,18 +12,18 @@ use crate::plan::public_plan::Lengths;
 use crate::simulate::{Batch, Vector, embedded, those_within};
 use crate::{Choices, FheError, Placement, Simulator, Slots, Viewer};
 
-/// Most slots of a batch: its vectors fit a cache.
+/// Maximum slots of a batch: its vectors fit a cache.
 const SLOTS: usize = 4096;
 
-/// Texts with the same number of rows a text.
+/// Texts that have the same number of rows.
 struct Group {
     rows: usize,
     /// Their indices among all texts.
     texts: Vec<usize>,
 }
 
-/// By length: an answer does not depend on padding, and every row costs time. Where there is room, a text gets two rows
-/// of padding: the first may take the last token's row by a rotation, all others are alike.
+/// Groups texts by length: an answer does not depend on padding, and every row costs time. If there is room, a text
+/// gets two padding rows: the first may receive the last token's row by a rotation, all others are alike.
 fn groups(texts: &[TokenIds], most: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let rows_of = |text: &TokenIds| (text.rows().real + 2).min(most).next_power_of_two();
@@ -45,12 +45,12 @@ fn groups(texts: &[TokenIds], most: usize) -> Vec<Group> {
 pub(super) struct Clear<'a> {
     pub model: &'a Model,
     pub params: &'a Arc<CkksParams>,
-    /// Most rows a text.
+    /// Maximum rows per text.
     pub rows: usize,
 }
 
 impl Clear<'_> {
-    /// Adds the arguments of exact functions to what was seen, and returns the answers, not yet of unit length.
+    /// Adds the arguments of exact functions to `seen`, and returns the answers, not yet of unit length.
     pub fn measured(
         &self,
         structure: &Structure,
@@ -86,8 +86,8 @@ impl Clear<'_> {
         Ok(seen)
     }
 
-    /// Runs one group of `texts` with exact functions: adds to `seen`, of all texts or of each, and returns the
-    /// answers.
+    /// Runs one group of `texts` with exact functions: adds to `seen`, which is of all texts or of each, and returns
+    /// the answers.
     fn group(
         &self,
         structure: &Structure,
@@ -109,8 +109,8 @@ impl Clear<'_> {
         Ok((measure.seen(), found))
     }
 
-    /// The answers of texts by polynomials, not yet of unit length; `None` for a text that leaves an interval. With
-    /// simulated errors drawn from `seed`, if there is one.
+    /// The answers of texts computed with polynomials, not yet of unit length; `None` for a text that leaves an
+    /// interval. Includes simulated errors drawn from `seed`, if there is one.
     pub fn answers(
         &self,
         choices: &Choices,

@@ -1,12 +1,12 @@
-//! The intervals of a decoder, measured in the clear: every quantity that an encrypted run bounds is one that the
-//! published model has, so that the oracle itself is watched.
+//! The intervals of a decoder, measured in the clear: every quantity that an encrypted run bounds also occurs in the
+//! published model, so the clear model itself is observed.
 //!
 //! | what | margin |
 //! |---|---|
-//! | scores of a sigmoid, 0 (of padding) among them | a tenth of their width on each side |
-//! | scores and sums of a softmax | as of encoders |
+//! | scores of a sigmoid, including 0 (of padding) | a tenth of their width on each side |
+//! | scores and sums of a softmax | as for encoders |
 //! | residual stream after each half of a layer | a half |
-//! | mean squares of norms, x̂, arguments of activations | as of encoders ([`super::margins`]) |
+//! | mean squares of norms, x̂, arguments of activations | as for encoders ([`super::margins`]) |
 
 use std::collections::HashMap;
 
@@ -19,9 +19,9 @@ use crate::choices::{DecoderChoice, DecoderLayerChoice, ScoresChoice, SigmoidCho
 use crate::ops::decoder::rms::row_of;
 use crate::{ActivationChoice, FheError, Interval, NormChoice};
 
-/// Margin of scores, of their width.
+/// Margin of scores, as a fraction of their width.
 const SCORES: f64 = 0.1;
-/// Factor of the largest number of the residual stream.
+/// Factor on the largest number of the residual stream.
 const RESIDUAL: f64 = 1.5;
 
 /// Measurements of a decoder.
@@ -37,13 +37,13 @@ pub(crate) struct DecoderSeen {
 /// Degrees of a decoder's polynomials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Degrees {
-    /// Of the sigmoid or the exponential of scores.
+    /// Degree for the sigmoid or the exponential of scores.
     pub scores: usize,
-    /// Of the gate's activation.
+    /// Degree for the gate's activation.
     pub activation: usize,
 }
 
-/// Runs texts in the clear. Intervals hold both kinds; mean and deviation are those of `ordinary` texts.
+/// Runs texts in the clear. Intervals cover all texts; mean and deviation are those of `ordinary` texts.
 ///
 /// # Errors
 /// Those of the model.
@@ -112,7 +112,7 @@ impl DecoderSeen {
     fn activation(&mut self, id: StepId, x: &PlainActs, ordinary: bool) {
         let columns = self.arguments.entry(id).or_default();
         columns.resize(x.values.cols(), ColumnSeen::default());
-        // Rows before a text, and places without one, have the argument 0.
+        // Rows before a text, and places without a text, have the argument 0.
         columns.iter_mut().for_each(|column| column.span.add(0.0));
         for row in x.values.data().chunks_exact(x.values.cols().max(1)) {
             for (column, &v) in columns.iter_mut().zip(row) {
@@ -121,10 +121,10 @@ impl DecoderSeen {
         }
     }
 
-    /// Choices from the measurements. `sizes`: rows a text, and levels of a chain after a refresh.
+    /// Choices from the measurements. `sizes`: rows per text, and levels of a chain after a refresh.
     ///
     /// # Errors
-    /// A program without measurements, and what a fit refuses.
+    /// Fails if a program was not measured, or a fit is refused.
     pub(crate) fn choice(
         &self,
         program: &Program,
@@ -200,7 +200,7 @@ impl DecoderSeen {
     }
 }
 
-/// Scores with their margin, 0 among them, rounded outwards to eighths.
+/// Scores including 0, with their margin, rounded outwards to eighths.
 fn interval(mut seen: Span) -> Interval {
     seen.add(0.0);
     let margin = SCORES * (seen.greatest - seen.least) + 0.125;

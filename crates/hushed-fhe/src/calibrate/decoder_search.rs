@@ -1,5 +1,5 @@
-//! The calibration of a decoder: intervals of all texts, and the cheapest degrees with which the last rows of held-out
-//! texts are near enough to the exact ones, with simulated errors.
+//! The calibration of a decoder: intervals over all texts, and the cheapest degrees with which the last rows of
+//! held-out texts are close enough to the exact ones, with simulated errors.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::simulate::{Batch, Simulator, embedded, those_within};
 use crate::slots::Slots;
 use crate::{Candidate, Choices, FheError, Report, VERSION};
 
-/// Degrees that are tried, by their levels.
+/// Degrees to try, ordered by their levels.
 const TRIED: [Degrees; 6] = [
     Degrees {
         scores: 15,
@@ -46,12 +46,12 @@ const TRIED: [Degrees; 6] = [
     },
 ];
 
-/// Levels of attention besides its sigmoid: norm, map, turn, scores, P·V; the last map is ternary, or one more, and a
-/// norm inside the block is one more.
+/// Levels of attention without its sigmoid: norm, map, RoPE, scores, P·V; the last map is ternary, or takes one more,
+/// and a norm inside the block takes one more.
 const ATTENTION: usize = 5;
-/// Of a softmax besides its exponential: × 1/Σp, square, × 1/Σe.
+/// Levels of a softmax without its exponential: × 1/Σp, square, × 1/Σe.
 const SOFTMAX: usize = 3;
-/// Of feed-forward: norm, maps, gate.
+/// Levels of a feed-forward: norm, maps, gate.
 const FEED_FORWARD: usize = 3;
 
 impl Search<'_> {
@@ -81,7 +81,7 @@ impl Search<'_> {
                 candidates: Vec::new(),
             },
         };
-        // Degrees are chosen by texts that were not measured; what is kept is measured over all of them.
+        // Degrees are chosen on texts that were not measured; the final intervals are measured over all texts.
         progress("measuring the model");
         let mut seen = measure(&program, &self.measured, sample.hostile)?;
         let mut tried = TRIED.into_iter();
@@ -111,7 +111,7 @@ impl Search<'_> {
         refuse(no_candidate(self.options))
     }
 
-    /// How far the answers of held-out texts are from `exact`, with errors if they are near enough without.
+    /// Compares the answers of held-out texts with `exact`, with errors if they are close enough without.
     fn candidate(
         &self,
         program: &Program,
@@ -154,7 +154,7 @@ impl Search<'_> {
     }
 }
 
-/// What is tried from `degrees` on.
+/// The degrees to try, from `degrees` on.
 fn from(degrees: Degrees) -> std::array::IntoIter<Degrees, { TRIED.len() }> {
     let mut tried = TRIED.into_iter();
     let place = TRIED.iter().position(|d| *d == degrees).unwrap_or(0);
@@ -164,8 +164,8 @@ fn from(degrees: Degrees) -> std::array::IntoIter<Degrees, { TRIED.len() }> {
     tried
 }
 
-/// Last rows by the approximations of a calibration, in a simulation at the levels of a parameter set; `None` for a
-/// text that leaves an interval too far for a refresh.
+/// Last rows computed with the approximations of a calibration, in a simulation at the levels of a parameter set;
+/// `None` for a text that leaves an interval too far for a refresh.
 ///
 /// # Errors
 /// As [`super::embed`].

@@ -1,4 +1,4 @@
-//! The head of a classifier: the largest arguments of its tanh, and the degree that they need.
+//! The head of a classifier: the largest arguments of its tanh, and the degree they need.
 
 use hushed_model::{Matrix, Network, PlainActs, Rows, StepId, here, plain};
 
@@ -7,9 +7,9 @@ use crate::{ClassifierChoice, FheError};
 
 /// Margin as a factor of the largest measured argument; tanh is flat there, so a wide margin costs little.
 const MARGIN: f64 = 1.5;
-/// An error of tanh that no logit shows.
+/// An error of tanh that does not show in any logit.
 const ENOUGH: f64 = 2.0e-5;
-/// Degrees, tried in turn. Depth is cheap for few vectors: the last is taken if none is enough.
+/// Degrees, tried in turn. Depth is cheap for few vectors: the last is used if none suffices.
 const DEGREES: [usize; 4] = [7, 15, 31, 63];
 
 /// The arguments of a classifier's tanh over texts.
@@ -33,7 +33,7 @@ pub(super) fn choice(
         return Ok(None);
     };
     let mut seen = *seen;
-    // Places without a text hold an empty row: the offset of the last norm alone.
+    // Places without a text hold an empty row: only the offset of the last norm.
     seen.see(&empty(network)?);
     let reach = MARGIN * seen.largest + 0.25;
     let mut choice = ClassifierChoice {
@@ -52,7 +52,7 @@ pub(super) fn choice(
     Ok(Some(choice))
 }
 
-/// The arguments of an empty row: the last norm's offset alone.
+/// The arguments of an empty row: only the last norm's offset.
 fn empty(network: &Network) -> Result<Vec<f64>, FheError> {
     let at = StepId::outside("head").part("dense");
     let (Some(classifier), Some(layer)) = (&network.classifier, network.layers.last()) else {

@@ -1,13 +1,16 @@
-//! Choices from what was measured: intervals with margins, rounded, and the steps that the required precision needs.
+//! Choices from measurements: intervals with margins, rounded, and the steps that the required precision needs.
 //!
 //! | what | margin |
 //! |---|---|
 //! | scores | 2 on each side |
-//! | Σ e^{s/2} | a factor of e below, of e^{3/2} above: a longer text of similar scores has larger sums, and an inverse soon diverges there |
+//! | Σ e^{s/2} | a factor of e below and of e^{3/2} above |
 //! | Σe | a factor of e^{1/2}, not below 1/rows (the exact minimum), and the square of the first inverse's error |
 //! | variances of norms | a factor of 2 on each side |
 //! | x̂ | a quarter |
-//! | arguments of activations | 0.75 and 15 % of the width on each side, then half of that again, where a polynomial is only bounded ([`fits`]); rounded outwards to quarters |
+//! | arguments of activations | 0.75 and 15 % of the width on each side, then half of that again; rounded to quarters |
+//!
+//! The margin of Σ e^{s/2} is wider above, as a longer text of similar scores has larger sums, and an inverse soon
+//! diverges there. In the second margin of activations the polynomial is only bounded ([`fits`]); they round outwards.
 
 use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
 use hushed_model::Layer;
@@ -42,34 +45,34 @@ impl Degrees {
             ..self
         });
         let both = activation.into_iter().chain(exponential);
-        // The first of equals.
+        // The first in case of a tie.
         both.min_by_key(|degrees| {
             let (attention, feed_forward) = degrees.levels();
             attention + feed_forward
         })
     }
 
-    /// Levels of the two halves of a layer: of attention, query and key, scores, exponential, × 1/Σp, square, P·V, ×
-    /// 1/Σe, output, norm; of feed-forward, up, activation, down, norm.
+    /// Levels of the two halves of a layer. Attention: query and key, scores, exponential, × 1/Σp, square, P·V, × 1/Σe,
+    /// output, norm. Feed-forward: up, activation, down, norm.
     pub fn levels(self) -> (usize, usize) {
         let [exponential, activation] = [self.exponential, self.activation].map(activation::levels);
         (2 + exponential + AFTER_EXPONENTIAL, 3 + activation)
     }
 }
 
-/// Degrees that are tried: 3, 4, 4, 5, 5, 6 and 6 levels, and 4, 5, 7, 8, 10, 11 and 15 relinearisations
-/// ([`hushed_ckks::poly::Schedule`]). The last few degrees before a power of two cost most for what they add: 12 and 28
-/// save what 15 and 31 spend there.
+/// Degrees to try: 3, 4, 4, 5, 5, 6 and 6 levels, and 4, 5, 7, 8, 10, 11 and 15 relinearisations
+/// ([`hushed_ckks::poly::Schedule`]). The last few degrees before a power of two cost the most for what they add: 12
+/// and 28 save what 15 and 31 spend there.
 pub(super) const DEGREES: [usize; 7] = [7, 12, 15, 28, 31, 44, 63];
-/// × 1/Σp, square, P·V, × 1/Σe, output, norm.
+/// Levels of × 1/Σp, square, P·V, × 1/Σe, output, norm.
 const AFTER_EXPONENTIAL: usize = 6;
-/// × 1/Σe, output, norm.
+/// Levels of × 1/Σe, output, norm.
 const AFTER_SQUARES: usize = 3;
 
-/// Nats on each side of the scores.
+/// Margin in nats on each side of the scores.
 const SCORES: f64 = 2.0;
 
-/// Factor of the margin on each side of the variances of a norm.
+/// Factor of the margin on each side of a norm's variances.
 const VARIANCES: f64 = 2.0;
 
 /// The error of the first inverse multiplies all quotients of a row, and the second inverse cancels it.
@@ -78,8 +81,8 @@ const SECOND_ERROR: f64 = 1.0 / 4096.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
 
-/// A layer's choice, from its fixed heads and x̂ of its frozen row, if any. `sizes`: rows a text, and levels of a chain
-/// after a refresh.
+/// A layer's choice, from its fixed heads and x̂ of its frozen row, if any. `sizes`: rows per text, and levels of a
+/// chain after a refresh.
 pub(super) fn layer(
     layer: &Layer,
     seen: &LayerSeen,
@@ -105,7 +108,7 @@ pub(super) fn layer(
     })
 }
 
-/// The softmaxes of a decoder's layer. `sizes`: rows a text, and levels of a chain after a refresh.
+/// The softmaxes of a decoder's layer. `sizes`: rows per text, and levels of a chain after a refresh.
 pub(super) fn softmax(
     seen: &[HeadSeen],
     degree: usize,
@@ -121,7 +124,7 @@ fn attention(
     (rows, levels): (usize, usize),
 ) -> Result<AttentionChoice, FheError> {
     let rows = rows as f64;
-    // Scores, least maximum, Σp.
+    // Scores, minimum of the row maxima, Σp.
     let parts: Vec<Option<(Interval, f64, Interval)>> = seen
         .iter()
         .zip(fixed)
@@ -218,12 +221,12 @@ pub(super) fn argument(seen: &ColumnSeen) -> Column {
     }
 }
 
-/// Three significant digits, towards 0.
+/// Rounds to three significant digits, towards 0.
 fn down(x: f64) -> f64 {
     digits(x, 3, f64::floor)
 }
 
-/// Three significant digits, away from 0.
+/// Rounds to three significant digits, away from 0.
 pub(super) fn up(x: f64) -> f64 {
     digits(x, 3, f64::ceil)
 }
@@ -232,7 +235,7 @@ fn digits(x: f64, count: i32, round: fn(f64) -> f64) -> f64 {
     if x <= 0.0 || !x.is_finite() {
         return x;
     }
-    // Dividing by a power of ten, which is exact, gives the number nearest to the decimal one, which prints short.
+    // Dividing by an exact power of ten gives the number nearest to the decimal one, which prints short.
     let places = count - 1 - x.log10().floor() as i32;
     if places >= 0 {
         round(x * 10f64.powi(places)) / 10f64.powi(places)

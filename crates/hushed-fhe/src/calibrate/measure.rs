@@ -17,7 +17,7 @@ use crate::{
     Interval, LayerChoice, Look, NormChoice, Viewer,
 };
 
-/// The least and the greatest of some numbers.
+/// The minimum and maximum of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     pub least: f64,
@@ -56,7 +56,7 @@ pub(super) struct HeadSeen {
 }
 
 impl HeadSeen {
-    /// A row's scores with the keys that it sees.
+    /// Adds a row's scores with the keys that it sees.
     pub fn row(&mut self, scores: &[f64]) {
         let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if scores.is_empty() {
@@ -71,7 +71,7 @@ impl HeadSeen {
         self.second.add(squares.sum());
     }
 
-    /// The mean weight of a row on the one before.
+    /// The mean weight of a row on the row before.
     pub fn previous(&self) -> f64 {
         self.previous.0 / self.previous.1.max(1) as f64
     }
@@ -108,9 +108,9 @@ impl ColumnSeen {
 /// Measurements of one norm.
 #[derive(Clone, Default)]
 pub(super) struct NormSeen {
-    /// Variances of rows whose results are used, row 0 apart.
+    /// Variances of rows whose results are used, except row 0.
     pub later: Span,
-    /// Variances of row 0, where it is used.
+    /// Variances of row 0, if it is used.
     pub first: Span,
     /// Variances of all other rows, whose results are masked.
     pub masked: Span,
@@ -122,16 +122,16 @@ pub(super) struct NormSeen {
 #[derive(Clone, Default)]
 pub(super) struct LayerSeen {
     pub heads: Vec<HeadSeen>,
-    /// Arguments of the activation, column by column, in all rows.
+    /// Arguments of the activation in all rows, one entry per column.
     pub columns: Vec<ColumnSeen>,
     /// The norms after attention and after feed-forward.
     pub norms: [NormSeen; 2],
-    /// x̂ of row 0 after the layer, text by text.
+    /// x̂ of row 0 after the layer, one entry per text.
     first_rows: Vec<Vec<f64>>,
 }
 
 impl LayerSeen {
-    /// The mean of row 0 over texts (x̂), and the greatest distance of a text's row from it, relative to the mean's
+    /// The mean of row 0 over texts (x̂), and the maximum distance of a text's row from it, relative to the mean's
     /// length.
     pub fn first_row(&self) -> (Vec<f64>, f64) {
         let width = self.first_rows.first().map_or(0, Vec::len);
@@ -153,7 +153,7 @@ impl LayerSeen {
 /// The parts of a model that an encrypted run replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Structure {
-    /// x̂ of row 0 after each of the first layers, in which it is replaced by these constants.
+    /// x̂ of row 0 after each of the first layers, which replace it by these constants.
     pub frozen: Vec<Vec<f64>>,
     /// For each layer and head, whether it has the fixed pattern.
     pub fixed: Vec<Vec<bool>>,
@@ -194,7 +194,7 @@ impl Seen {
     }
 }
 
-/// Columns between the layers of a feed-forward; none where one layer stands for it.
+/// Columns between the layers of a feed-forward; 0 if one layer replaces it.
 fn hidden_columns(block: &Block) -> usize {
     block.feed_forward().map_or(0, |f| f.up.outputs)
 }
@@ -203,7 +203,7 @@ fn hidden_columns(block: &Block) -> usize {
 /// is negligible.
 const SCORES: f64 = 512.0;
 
-/// Choices that cover everything, with the least degrees: where functions are exact, no polynomial is evaluated. x̂ is
+/// Choices that cover everything, with the lowest degrees: with exact functions, no polynomial is evaluated. x̂ is
 /// within √d, and κ makes v the variance.
 pub(super) fn open(
     network: &Network,
@@ -261,7 +261,7 @@ pub(super) fn open(
     Ok(Choices::unnamed(rows, layers, classifier))
 }
 
-/// x̂ of a row of values after a norm. A column with gain 0 has its offset as value for every x̂.
+/// x̂ of a row of values after a norm. A column with gain 0 has its offset as its value for every x̂.
 pub(super) fn hats(row: &[f64], norm: &Norm) -> Result<Vec<f64>, FheError> {
     let (gain, offset) = numbers(norm)?;
     let hat = |((v, &g), &b): ((&f64, &f32), &f32)| match g {
@@ -298,7 +298,7 @@ pub(super) struct Measure {
 
 #[derive(Default)]
 struct State {
-    /// Of all texts, or of each.
+    /// One entry for all texts, or one per text.
     seen: Vec<Seen>,
     /// Heads between p and e of their softmax.
     heads: HashMap<(usize, usize), Rows>,
@@ -306,9 +306,9 @@ struct State {
     half: usize,
 }
 
-/// Per slot, which is per row, of one head.
+/// Values of one head per slot, which is per row.
 struct Rows {
-    /// The greatest score.
+    /// The maximum score.
     maxima: Vec<f64>,
     /// p of the row before.
     before: Vec<f64>,
@@ -354,7 +354,7 @@ impl Measure {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Text, row and slot of the rows of tokens and of at most two rows of padding: all others equal the second.
+    /// Text, row and slot of the token rows and of at most two padding rows: all others equal the second.
     fn rows(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let rows = self.layout.rows();
         let texts = self.lengths.iter().enumerate();
@@ -462,7 +462,7 @@ impl Measure {
 }
 
 impl State {
-    /// The measurements that a text counts among.
+    /// The measurements that a text is counted in.
     fn of(&mut self, text: usize) -> &mut Seen {
         let last = self.seen.len() - 1;
         &mut self.seen[text.min(last)]

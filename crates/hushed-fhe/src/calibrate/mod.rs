@@ -1,18 +1,18 @@
 //! Calibration: the intervals that a model's approximations under CKKS must cover, measured in the clear over sample
 //! texts, and the cheapest degrees that are accurate enough.
 //!
-//! 1. [`clear`]: texts run through the circuit of an encrypted run in the clear, rows of padding included.
-//! 2. [`measure`]: intervals, with exact functions. First of the model as it is; then with replacements (rows that
+//! 1. [`clear`]: texts run through the circuit of an encrypted run in the clear, padding rows included.
+//! 2. [`measure`]: intervals, with exact functions. First for the model as it is; then with replacements (rows that
 //!    hardly depend on the text become constants, heads that always attend to the row before become fixed), as these
 //!    change the numbers in later layers.
 //! 3. [`margins`]: choices from intervals, for given degrees.
 //! 4. Here: candidates are compared with the exact model on held-out texts, in a simulation of the run
-//!    ([`crate::simulate`]): the least degree of the exponential that is accurate enough, then that of the activation,
+//!    ([`crate::simulate`]): the lowest degree of the exponential that is accurate enough, then that of the activation,
 //!    finally with simulated errors. Intervals are then measured over all texts.
 //!
-//! The cost of a candidate is its levels, and relinearisations at a level: of the 128 diagonals of every head in the
-//! attention half of a layer, of the hidden columns in the other. Inverses and inverse roots take single vectors, so
-//! they are as precise as levels allow.
+//! The cost of a candidate is its levels, and then its relinearisations: of the 128 diagonals of every head in the
+//! attention half of a layer, of the hidden columns in the other half. Inverses and inverse roots take single vectors,
+//! so they are as precise as levels allow.
 //!
 //! Outside its interval an approximation is wrong, and so is the answer of that text; far outside it grows until it
 //! harms the other texts of a batch (docs/fhe-circuit.md states how far for each step). Texts made to leave intervals
@@ -51,13 +51,13 @@ pub use vocabulary::vocabulary;
 /// The goal of a calibration, and the limits of its search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Rows a text, padding included.
+    /// Rows per text, padding included.
     pub rows: usize,
-    /// Required cosine to the exact embedding, the least over held-out texts.
+    /// Required minimum over held-out texts of the cosine to the exact embedding.
     pub wanted: f64,
     /// Of every this many texts, the last is held out.
     pub hold_out: usize,
-    /// Most layers whose first row may be replaced by a constant.
+    /// Maximum number of layers whose first row may be replaced by a constant.
     pub most_frozen: usize,
     /// The parameter set whose levels and errors the candidates are simulated with.
     pub parameters: String,
@@ -92,20 +92,20 @@ pub struct Sample<'a> {
     pub model_sha256: &'a str,
 }
 
-/// A head whose mean weight on the row before is at least this becomes fixed.
+/// A head with at least this mean weight on the row before becomes fixed.
 const ALWAYS: f64 = 0.9;
 /// Width of ln Σ e^{s/2} within a head, in nats, above which no inverse is worth its steps.
 const WIDEST: f64 = 8.0;
 /// A first row that is never farther from its mean than this, relative to the mean's length, is replaced by the mean.
 const NEARLY_CONSTANT: f64 = 0.12;
-/// Most ordinary texts that are measured, and held out, while structures and degrees are compared.
+/// Maximum ordinary texts that are measured, and held out, while structures and degrees are compared.
 const COMPARED: (usize, usize) = (64, 24);
 
 /// Measures and searches. `progress` is called with a line about each stage.
 ///
 /// # Errors
-/// Texts longer than the rows, or too few; what the model refuses; [`FheError::Choices`] if no candidate reaches the
-/// required cosine.
+/// Fails if texts are longer than the rows, or too few; with errors of the model; with [`FheError::Choices`] if no
+/// candidate reaches the required cosine.
 pub fn calibrate(
     model: &Model,
     sample: &Sample<'_>,
@@ -131,7 +131,7 @@ pub fn calibrate(
         held_out: search.held_out.len(),
         candidates: Vec::new(),
     };
-    // First replacements, at ample degrees; then degrees.
+    // Replacements are chosen first, at ample degrees; then degrees.
     let mut best: Option<(f64, Structure, Seen)> = None;
     for structure in structures {
         let seen = search.measure(&structure, &search.measured)?;
@@ -160,7 +160,7 @@ pub fn calibrate(
             exponential,
             ..Degrees::AMPLE
         };
-        // No smaller degree than one that is enough beside an ample activation can be chosen.
+        // A degree that is not enough with an ample activation cannot be chosen.
         if found.is_none() && tried(degrees, false)? {
             for activation in DEGREES {
                 let degrees = Degrees {
@@ -180,7 +180,7 @@ pub fn calibrate(
     progress("measuring all texts");
     let seen = search.measure(&structure, sample.texts)?;
     let seen = search.measure_more(&structure, sample.broad, seen)?;
-    // These intervals are wider than those that degrees were chosen with.
+    // These intervals are wider than those used to choose degrees.
     loop {
         let mut candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
         candidate.name = format!("intervals of all texts; {}", candidate.name);
@@ -195,7 +195,7 @@ pub fn calibrate(
         };
         degrees = next;
     }
-    // The last was chosen.
+    // The last candidate is the chosen one.
     let last = report.candidates.len() - 1;
     for candidate in &mut report.candidates[..last] {
         candidate.chosen = false;
@@ -214,11 +214,11 @@ fn no_candidate(options: &Options) -> String {
     )
 }
 
-/// Answers by the approximations of a calibration, in a simulation at the levels of a parameter set; with simulated
+/// Answers computed with the approximations of a calibration, in a simulation at the levels of a parameter set; with
 /// errors drawn from `seed`, if there is one. `None` for a text that leaves an interval too far for a refresh.
 ///
 /// # Errors
-/// Choices of another model or with too few levels, texts longer than their rows.
+/// Fails if the choices belong to another model or need more levels, or texts are longer than their rows.
 pub fn embed(
     model: &Model,
     choices: &Choices,
@@ -243,10 +243,10 @@ pub fn embed(
 }
 
 /// The SHA-256 of a model's weights files in the order of their names, in hexadecimal, by which a calibration
-/// identifies it.
+/// identifies the model.
 ///
 /// # Errors
-/// Those of reading the file.
+/// Those of reading the files.
 pub fn weights_sha256(folder: &Path) -> io::Result<String> {
     let (mut digest, mut block) = (Sha256::new(), vec![0; 1 << 20]);
     for path in weight_files(folder).map_err(io::Error::other)? {
@@ -265,12 +265,12 @@ impl Options {
     /// The parameter set.
     ///
     /// # Errors
-    /// An unknown name.
+    /// Fails if the name is unknown.
     pub fn params(&self) -> Result<Arc<CkksParams>, FheError> {
         Ok(named(&self.parameters).map_err(CkksError::from)?)
     }
 
-    /// A classifier reads the first row of the last layer, so that one is not replaced.
+    /// A classifier reads the first row of the last layer, so that row is not replaced.
     fn most_frozen(&self, network: &Network) -> usize {
         let readable = network.layers.len() - usize::from(network.classifier.is_some());
         self.most_frozen.min(readable)
@@ -351,7 +351,7 @@ impl<'a> Search<'a> {
         Ok(self.model.embed(self.held_out.clone())?)
     }
 
-    /// Least and mean cosine of the held-out texts to the exact answers; 0 where there are too few levels.
+    /// Minimum and mean cosine of the held-out texts to the exact answers; 0 if there are too few levels.
     fn judged(
         &self,
         choices: &Choices,
@@ -366,7 +366,7 @@ impl<'a> Search<'a> {
         Ok(compared(exact, &found, classifies))
     }
 
-    /// Rows a text, and levels of a chain after a refresh.
+    /// Rows per text, and levels of a chain after a refresh.
     fn sizes(&self) -> (usize, usize) {
         let levels = self.params.chain().eval_mod.start - self.params.bootstrap_limbs();
         (self.options.rows, levels)
@@ -404,7 +404,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// One set of degrees on the held-out texts; with errors too, if it is accurate enough without.
+    /// Tries one set of degrees on the held-out texts; with errors too, if it is accurate enough without.
     fn try_out(
         &self,
         structure: &Structure,
@@ -440,7 +440,7 @@ impl<'a> Search<'a> {
 }
 
 /// Possible replacements: the fixed heads, with the first row constant after all layers where it is nearly so, or after
-/// one or two fewer. With them, the number of fixed heads.
+/// one or two fewer. Also returns the number of fixed heads.
 fn structures(none: &Structure, seen: &[LayerSeen], most_frozen: usize) -> (Vec<Structure>, usize) {
     let mut fixed = none.fixed.clone();
     for (layer, fixed) in seen.iter().zip(&mut fixed) {
@@ -473,8 +473,8 @@ fn thin(texts: &mut Vec<TokenIds>, most: usize) {
     }
 }
 
-/// Least and mean cosine; 0 for a missing answer. For logits, their nearness relative to the root mean
-/// square instead: a single logit has no angle, and that of small logits means nothing.
+/// Minimum and mean cosine; 0 for a missing answer. For logits, their nearness relative to the root mean square
+/// instead: a single logit has no angle, and the angle of small logits means nothing.
 fn compared(exact: &[Vec<f64>], found: &[Option<Vec<f64>>], logits: bool) -> (f64, f64) {
     let squares: f64 = exact.iter().map(|x| length(x).powi(2)).sum();
     let size = (squares / exact.len().max(1) as f64).sqrt();
@@ -522,7 +522,7 @@ fn refuse<T>(what: String) -> Result<T, FheError> {
     Err(ChoicesError::Unusable { what }.into())
 }
 
-/// The intervals alone, for fixed degrees and without replacements: to try a model on few texts.
+/// Only the intervals, for fixed degrees and without replacements: to try a model on few texts.
 ///
 /// # Errors
 /// As [`calibrate`].

@@ -1,4 +1,4 @@
-//! How much of a calibration's intervals other texts use: the sample says nothing about text outside it. Measured with
+//! How much of a calibration's intervals other texts use: the sample says nothing about texts outside it. Measured with
 //! exact functions, text by text.
 
 use std::fmt;
@@ -53,15 +53,15 @@ pub struct Reach {
     pub layer: usize,
     /// Head, hidden column, or which norm of the layer.
     pub index: usize,
-    /// Distance from the middle of the interval over half its width, so that 1 is its end; for sums and variances,
-    /// whose margins are factors, the factor by which they pass the nearer end, below 1 inside.
+    /// Distance from the middle of the interval divided by half its width, so that 1 is an end. For sums and variances,
+    /// whose margins are factors: the factor by which they pass the nearer end, below 1 inside.
     pub reach: f64,
 }
 
-/// For each text, its reach in every [`Quantity`].
+/// The reach of each text in every [`Quantity`].
 ///
 /// # Errors
-/// Choices of another model, texts longer than their rows.
+/// Fails if the choices belong to another model, or texts are longer than their rows.
 pub fn reaches(
     model: &Model,
     choices: &Choices,

@@ -54,7 +54,7 @@ fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Biases of keys and values are folded elsewhere, rows of padding are included, and the answer is the model's.
+/// Biases of keys and values are folded elsewhere, padding rows are included, and the answer is the model's.
 #[test]
 fn the_circuit_with_exact_functions_is_the_model() {
     let (_folder, model, texts) = tiny();
@@ -70,7 +70,7 @@ fn the_circuit_with_exact_functions_is_the_model() {
         let (seen, answers) = clear.measured(&none, &texts, nothing, true).unwrap();
         let answers = answers.into_iter().map(|row| model.public.finish(row));
         assert!(furthest(&answers.collect::<Vec<_>>(), &exact) < 1e-8);
-        // Every quantity was measured, in rows of padding too.
+        // Every quantity was measured, in padding rows too.
         for layer in &seen.layers {
             assert!(
                 layer
@@ -109,14 +109,14 @@ fn a_calibration_reports_the_accuracy_it_reaches() {
         assert!(compared(&exact, &found, false).0 > 0.999);
         let all: Vec<Vec<f64>> = found.iter().flatten().cloned().collect();
         assert!(furthest(&all, &exact) > 1e-9, "polynomials are not exact");
-        // Alone or in a batch, and with the same errors for the same seed.
+        // The same alone or in a batch, and the same errors for the same seed.
         let alone: Vec<Vec<f64>> = embed(&texts[..1]).into_iter().flatten().collect();
         assert!(seed.is_some() || furthest(&alone, &all[..1]) < 1e-8);
         assert_eq!(embed(&texts), found);
     }
 }
 
-/// A classifier is calibrated with its head, and judged by the distance of logits.
+/// A classifier's calibration includes its head, and is judged by the distance of logits.
 #[test]
 fn a_classifier_has_its_head_calibrated() {
     let folder = tempfile::tempdir().unwrap();
@@ -244,7 +244,7 @@ fn outside_its_interval_an_approximation_is_as_large_as_documented() {
         let f = hushed_model::Activation::Gelu;
         let activation = fits::activation(f, interval, degree).unwrap();
         for polynomial in [exponential, activation] {
-            // For the activation, a little more than twice its interval.
+            // For the activation, slightly more than twice its interval.
             let values = (0..=400).map(|i| polynomial.eval(f64::from(i) / 100.0 - 2.0));
             let largest = values.fold(0.0_f64, |m, v| m.max(v.abs()));
             assert!(largest < 2f64.powi(most), "{degree}: 2^{}", largest.log2());

@@ -1,6 +1,6 @@
-//! Texts of a whole vocabulary: every token once, in random order. A sample has some thousands of the tokens, and
-//! columns of an activation respond to single ones: a text with a token that no sample had can leave intervals that
-//! hundreds of texts did not.
+//! Texts of a whole vocabulary: every token once, in random order. A sample contains some thousands of the tokens, and
+//! columns of an activation can respond to a single token: a text with a token that no sample had can leave intervals
+//! that hundreds of texts stayed in.
 
 use hushed_model::{TokenIds, Tokenizer};
 

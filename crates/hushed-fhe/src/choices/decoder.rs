@@ -1,4 +1,4 @@
-//! What is chosen for a decoder: intervals of scores, bounds of the residual stream, norms and activations.
+//! The choices for a decoder: intervals of scores, bounds of the residual stream, norms and activations.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::{ActivationChoice, AttentionChoice, Interval, NormChoice};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecoderChoice {
-    /// Layer by layer.
+    /// One entry per layer.
     pub layers: Vec<DecoderLayerChoice>,
     /// The norm after the last layer.
     pub norm: NormChoice,
@@ -20,9 +20,9 @@ pub struct DecoderChoice {
 pub struct DecoderLayerChoice {
     /// The norm before attention.
     pub attention_norm: NormChoice,
-    /// From scores to weights.
+    /// The map from scores to weights.
     pub scores: ScoresChoice,
-    /// The norm of what attention's output map reads, if the model has one.
+    /// The norm of the input of attention's output map, if the model has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention_sub_norm: Option<NormChoice>,
     /// Bound on the residual stream after attention.
@@ -31,25 +31,25 @@ pub struct DecoderLayerChoice {
     pub feed_forward_norm: NormChoice,
     /// The activation of the gate.
     pub activation: ActivationChoice,
-    /// The norm of what the feed-forward's last map reads, if the model has one.
+    /// The norm of the input of the feed-forward's last map, if the model has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feed_forward_sub_norm: Option<NormChoice>,
     /// Bound on the residual stream after feed-forward.
     pub feed_forward_bound: f64,
 }
 
-/// From scores to weights, of all heads of a layer.
+/// The map from scores to weights, for all heads of a layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ScoresChoice {
     /// A sigmoid of each score.
     Sigmoid(SigmoidChoice),
-    /// A softmax of each row, of scores of keys up to it. No head has a fixed pattern.
+    /// A softmax of each row over the scores of keys up to that row. No head has a fixed pattern.
     Softmax(AttentionChoice),
 }
 
 impl ScoresChoice {
-    /// Heads of the layer.
+    /// Number of heads of the layer.
     #[must_use]
     pub fn heads(&self) -> usize {
         match self {
@@ -68,12 +68,12 @@ impl ScoresChoice {
     }
 }
 
-/// The sigmoid of all heads of a layer, of one degree.
+/// The sigmoid of all heads of a layer, all of the same degree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SigmoidChoice {
     /// Degree.
     pub degree: usize,
-    /// Head by head, the scores with the factor 1/√dh and without the bias, 0 among them; margins included.
+    /// Scores per head, with the factor 1/√dh and without the bias, including 0; margins included.
     pub heads: Vec<Interval>,
 }

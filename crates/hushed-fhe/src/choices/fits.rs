@@ -1,19 +1,19 @@
-//! The polynomials of choices: the only fits, for encrypted runs, for simulations and for the search.
+//! The polynomials of choices: the only fits, used by encrypted runs, simulations and the search.
 //!
-//! | function | argument | fit | error that counts |
+//! | function | argument | fit | relevant error |
 //! |---|---|---|---|
-//! | [`exponential`], [`masked_exponential`] | t in [−1, 1], scores mapped to it | weighted minimax (Remez) | relative to the largest of its row, of e^{s/2} |
-//! | [`activation`] | t in [−1, 1], arguments mapped to it ([`domain`]) | least squares, weighted by the normal density of its mean and deviation, and a little everywhere | mean square over the arguments that occur |
+//! | [`exponential`], [`masked_exponential`] | t in [−1, 1], from scores | weighted Remez | over the row's largest |
+//! | [`activation`] | t in [−1, 1] ([`domain`]) | weighted least squares | mean square over the arguments that occur |
 //! | [`root`] | v | minimax in relative error, then relaxed Newton | relative |
 //!
-//! (Inverses need only their ranges and steps: `Inverse::with_steps`.)
+//! Errors of exponentials are those of e^{s/2}. Weights of activations: the normal density of the column's mean and
+//! deviation, and a little everywhere. (Inverses need only their ranges and steps: `Inverse::with_steps`.) Degrees and
+//! steps are inputs, not derived from intervals: intervals depend on weights, and operations must not.
 //!
-//! Degrees and steps are inputs, not derived from intervals: intervals depend on weights, and operations must not.
-//!
-//! *Outside the intervals* each of these is wrong, and far outside it grows until it overflows the ciphertexts that
-//! texts share. Two measures cost no level: activations are bounded on a wider interval than their column's ([`OUTER`],
-//! [`BEYOND`]), and a root is fitted on a wider range than the calibrated one, as far as its steps and the error allow
-//! ([`root`]). An inverse has no such room: its steps multiply scales, and a much wider range outgrows the primes.
+//! *Outside the intervals* each is wrong, and far outside it grows until it overflows the ciphertexts that texts share.
+//! Two remedies cost no level: activations are bounded beyond their interval ([`OUTER`], [`BEYOND`]), and a root is
+//! fitted beyond its calibrated range as far as steps and error allow ([`root`]). An inverse has no such room: its
+//! steps multiply scales, and a much wider range would exceed the primes.
 
 use hushed_ckks::poly::{InverseSqrt, PolyError, Polynomial};
 use hushed_math::fit::{least_squares_points, minimax, minimax_over};
@@ -23,38 +23,38 @@ use hushed_model::plain::activation as exact;
 use crate::choices::{ChoicesError, Column, HeadChoice, Interval, NormChoice};
 use crate::error::FheError;
 
-/// Nats below the least row maximum down to which exponentials keep their relative accuracy. Three nats of score are a
-/// factor of e^{−1.5} in e^{s/2}: squaring damps an error as large as the largest one's by that.
+/// How many nats below the least row maximum exponentials keep their relative accuracy. Three nats of score are a
+/// factor of e^{−1.5} in e^{s/2}: squaring damps an error as large as that of the largest exponential by this factor.
 const RELATIVE_BELOW: f64 = 3.0;
 
 /// Weight everywhere else, so that the fit stays close at rare arguments.
 const UNIFORM: f64 = 0.01;
 
-/// Width of a column's interval over the width of the part in which arguments are expected.
+/// Width of a column's interval divided by the width of the part in which arguments are expected.
 pub const OUTER: f64 = 1.5;
 
-/// Weight of the rest of the interval, where the polynomial need only be bounded: with [`UNIFORM`] there, the error in
-/// the expected part would double.
+/// Weight of the rest of the interval, where the polynomial only has to be bounded: with [`UNIFORM`] there, the error
+/// in the expected part would double.
 const BOUNDED: f64 = 1e-4;
 
-/// A polynomial is bounded on this many times the column's interval, so that a number a little outside does not grow.
+/// A polynomial is bounded on this many times the column's interval, so that a number slightly outside does not grow.
 pub const BEYOND: f64 = 1.1;
 
 /// Weight outside the interval: polynomials of the shipped calibration stay below 20 there. Ten times the weight does
 /// not make them smaller.
 const OUTSIDE: f64 = 1e-7;
 
-/// Points of a fit per coefficient.
+/// Points per coefficient of a fit.
 const POINTS: usize = 7;
 
-/// Upper ends of the range of a root, tried in this order; the calibrated end is 1.
+/// Upper ends of a root's range, tried in this order; the calibrated end is 1.
 const REACHES: [f64; 5] = [4.0, 3.0, 2.0, 1.5, 1.2];
 
-/// A relative error of a root that no answer shows: a calibration takes the steps that reach it.
+/// A relative error of a root that does not show in answers: calibration chooses the steps that reach it.
 pub const ROOT_ERROR: f64 = 1.0 / 16384.0;
 
-/// The polynomial in t = (2s − low − high)/(high − low) for e^{(s − high)/2}/`first.high`: its sums over a row are
-/// within 1.
+/// The polynomial in t = (2s − low − high)/(high − low) for e^{(s − high)/2}/`first.high`: its sums over a row are at
+/// most 1.
 ///
 /// # Errors
 /// [`FheError::Choices`] for a head without a softmax, [`FheError::Poly`] if the fit is refused.
@@ -65,11 +65,11 @@ pub fn exponential(head: &HeadChoice, degree: usize) -> Result<Polynomial, FheEr
     Ok(Polynomial::from_fit(&fit)?)
 }
 
-/// The same for s in [`masked`] mapped to [−1, 1], and exactly 0 at t = −1, where masked scores are: (1 + t)·q(t), with
-/// q fitted where scores are calibrated.
+/// As [`exponential`], for s in [`masked`] mapped to [−1, 1], and exactly 0 at t = −1, where masked scores lie: (1 +
+/// t)·q(t), with q fitted where scores are calibrated.
 ///
-/// The pole of e^{…}/(1 + t) is [`APART`] of their interval away from them, so that its error falls by a factor of 2
-/// with each degree.
+/// The pole of e^{…}/(1 + t) is [`APART`] of their interval away from them, so the error of q falls by a factor of 2
+/// per degree.
 ///
 /// # Errors
 /// As [`exponential`].
@@ -90,11 +90,11 @@ pub fn masked_exponential(head: &HeadChoice, degree: usize) -> Result<Polynomial
     Ok(Polynomial::chebyshev(product, -1.0, 1.0)?)
 }
 
-/// What the exponential of a head is to be, and how much its errors count.
+/// The target of an exponential's fit, and the weight of its errors.
 struct Exponential {
     /// The interval that is mapped to [−1, 1].
     scores: Interval,
-    /// Below it no relative accuracy is needed.
+    /// No relative accuracy is needed below it.
     least: f64,
     divisor: f64,
 }
@@ -131,7 +131,7 @@ impl Exponential {
     }
 }
 
-/// The interval that is mapped to [−1, 1] for a column: [`BEYOND`] times its own.
+/// The interval mapped to [−1, 1] for a column: [`BEYOND`] times its own.
 #[must_use]
 pub fn domain(column: impl Into<Column>) -> Interval {
     let interval = column.into().interval();
@@ -142,8 +142,8 @@ pub fn domain(column: impl Into<Column>) -> Interval {
     }
 }
 
-/// The polynomial in t for an activation of x, t in [−1, 1] for x in the column's [`domain`]. (An interval stands for a
-/// column with its mean in the middle.)
+/// The polynomial in t for an activation of x, with t in [−1, 1] for x in the column's [`domain`]. (An interval stands
+/// for a column with its mean in the middle.)
 ///
 /// # Errors
 /// [`PolyError::Fit`] if the column's deviation is 0.
@@ -157,7 +157,7 @@ pub fn activation(
     let count = POINTS * (degree + 1);
     let points: Vec<(f64, f64, f64)> = (0..=count)
         .map(|i| {
-            // Points are dense at the ends, where polynomials oscillate, and weighted by the width around them.
+            // Points are dense at the ends, where polynomials oscillate, and weighted by their spacing.
             let angle = std::f64::consts::PI * i as f64 / count as f64;
             let t = -angle.cos();
             let x = wide.middle() + wide.half() * t;
@@ -174,11 +174,11 @@ pub fn activation(
     Polynomial::from_fit(&least_squares_points(&points, degree)?)
 }
 
-/// Share of an interval of scores, at its lower end, that only separates masked scores from calibrated ones.
+/// Fraction of an interval of scores, at its lower end, that only separates masked scores from calibrated ones.
 pub const APART: f64 = 0.125;
 
-/// The polynomial in t, for s in [`masked`] mapped to [−1, 1], of the logistic function of s + `bias`, and exactly 0 at
-/// t = −1, where masked scores are.
+/// The polynomial in t for the logistic function of s + `bias`, with s in [`masked`] mapped to [−1, 1], and exactly 0
+/// at t = −1, where masked scores lie.
 ///
 /// # Errors
 /// [`PolyError::Fit`] for an empty interval.
@@ -195,20 +195,20 @@ pub fn sigmoid(scores: Interval, bias: f64, degree: usize) -> Result<Polynomial,
             false => 1.0,
         };
         match i {
-            // As much as all others together.
+            // As heavy as all others together.
             0 => (t, 0.0, count as f64),
             _ => (t, 1.0 / (1.0 + (-s - bias).exp()), width * weight),
         }
     };
     let points: Vec<_> = (0..=count).map(point).collect();
     let near = Polynomial::from_fit(&least_squares_points(&points, degree)?)?;
-    // What is left at −1, a thousandth of the error elsewhere, is taken off everywhere.
+    // The residual at −1, a thousandth of the error elsewhere, is subtracted everywhere.
     let left = near.eval(-1.0);
     let moved: Vec<_> = (points.iter().map(|&(t, ..)| (t, near.eval(t) - left, 1.0))).collect();
     Polynomial::from_fit(&least_squares_points(&moved, degree)?)
 }
 
-/// The interval that scores are mapped from: wider at the lower end, which is where masked scores are put.
+/// The interval that scores are mapped from: extended at the lower end, where masked scores are placed.
 #[must_use]
 pub fn masked(scores: Interval) -> Interval {
     Interval {
@@ -217,15 +217,15 @@ pub fn masked(scores: Interval) -> Interval {
     }
 }
 
-/// 1/√x on [low, 1] alone: of one shape with [`root`].
+/// 1/√x on [low, 1] only, with the same shape as [`root`].
 pub fn root_within(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
     InverseSqrt::with_steps(choice.low, 1.0, choice.seed, choice.steps)
 }
 
-/// 1/√x for the variances of a norm: on [low, 1], and as far above as its steps allow.
+/// 1/√x for the variances of a norm: on [low, 1], and as far above 1 as its steps allow.
 ///
 /// # Errors
-/// [`PolyError`] for a range, degree or steps that are not valid.
+/// [`PolyError`] for an invalid range, degree or number of steps.
 pub fn root(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
     let on = |reach: f64| InverseSqrt::with_steps(choice.low, reach, choice.seed, choice.steps);
     let plain = root_within(choice)?;

@@ -57,7 +57,7 @@ fn activations_are_accurate_where_arguments_are() {
     assert!(activation(Activation::Gelu, empty, 15).is_err());
 }
 
-/// An interval is wider than the part in which arguments are expected: a fit of any degree stays bounded in the rest.
+/// An interval is wider than the part in which arguments are expected: fits of all degrees stay bounded in the rest.
 #[test]
 fn activations_stay_bounded_in_the_margin() {
     for degree in [15, 31, 63] {
@@ -80,7 +80,7 @@ fn activations_stay_bounded_in_the_margin() {
     }
 }
 
-/// As accurate as without it, and 0 where masked scores are, whatever the interval.
+/// As accurate as the unmasked ones, and 0 at masked scores, whatever the interval.
 #[test]
 fn masked_exponentials_vanish_at_their_end() {
     let narrow = HeadChoice::Softmax {
@@ -122,7 +122,7 @@ fn masked_exponentials_vanish_at_their_end() {
         }
         println!("degree {degree}: {worst:.1e}");
         assert!(worst < most, "{degree} {worst:e}");
-        // Between masked scores and calibrated ones nothing grows.
+        // Nothing grows between masked scores and calibrated ones.
         for i in 0..=100 {
             let t = -1.0 + 0.22 * f64::from(i) / 100.0;
             assert!(p.eval(t).abs() < 0.1, "{t} {}", p.eval(t));

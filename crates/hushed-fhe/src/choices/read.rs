@@ -1,4 +1,4 @@
-//! Choices as bytes: reads them, writes them, and checks their numbers and that they are for a model.
+//! Reads and writes choices as bytes, and checks their numbers and that they match a model.
 
 use hushed_model::{Attention, FeedForward, Program, Weigh};
 use serde::Deserialize;
@@ -8,14 +8,14 @@ use super::{
     HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, ScoresChoice, VERSION,
 };
 
-/// Highest degree for which a chain has levels.
+/// Maximum degree for which a chain has levels.
 const MAX_DEGREE: usize = 63;
-/// Most steps for which a chain has levels.
+/// Maximum steps for which a chain has levels.
 const MAX_STEPS: usize = 20;
 
 impl Choices {
-    /// Reads `calibration-fhe.json`. Every number is finite, no interval is empty, and a chain could have levels for
-    /// the degrees and steps. [`Choices::check`] checks it against a model.
+    /// Reads `calibration-fhe.json`. Checks that every number is finite, no interval is empty, and a chain could have
+    /// levels for the degrees and steps. [`Choices::check`] checks the choices against a model.
     ///
     /// # Errors
     /// [`ChoicesError`].
@@ -30,7 +30,7 @@ impl Choices {
                 bytes.len()
             ));
         }
-        // The version is read first: another version may have other fields.
+        // The version is read first: other versions may have other fields.
         let Versioned { version } = serde_json::from_slice(bytes)?;
         if version != VERSION {
             return unusable(format!(
@@ -42,10 +42,10 @@ impl Choices {
         Ok(choices)
     }
 
-    /// As the bytes of `calibration-fhe.json`.
+    /// The bytes of `calibration-fhe.json`.
     ///
     /// # Errors
-    /// As [`Choices::from_json`]: what it would refuse is not written.
+    /// As [`Choices::from_json`]: what that would refuse is not written.
     pub fn to_json(&self) -> Result<Vec<u8>, ChoicesError> {
         self.validate()?;
         let mut bytes = serde_json::to_vec(self)?;
@@ -124,7 +124,7 @@ impl Choices {
         Ok(())
     }
 
-    /// Checks that they were made for the weights with this SHA-256.
+    /// Checks that the choices were made for the weights with this SHA-256.
     ///
     /// # Errors
     /// [`ChoicesError::Unusable`].
@@ -302,7 +302,7 @@ impl NormChoice {
                 self.scale, self.low, self.bound
             ));
         }
-        // The inverse root takes these degrees for its first polynomial.
+        // The inverse root accepts these degrees for its first polynomial.
         within(&format!("{what}: first degree"), self.seed, 1, 15)?;
         within(&format!("{what}: steps"), self.steps, 0, MAX_STEPS)
     }
@@ -331,7 +331,7 @@ fn within(what: &str, value: usize, least: usize, most: usize) -> Result<(), Cho
 }
 
 fn proper(what: &str, x: Interval) -> Result<(), ChoicesError> {
-    // Not `>=`: this refuses a NaN too.
+    // Not `>=`: this also refuses NaN.
     if x.low.is_finite() && x.high.is_finite() && x.low < x.high {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all, whatever ends the process that writes them.
+//! Files that exist whole or not at all, no matter how the process that writes them ends.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -8,18 +8,18 @@ use tempfile::{Builder, TempPath};
 
 use super::FileError;
 
-/// What drafts end with. A draft that a killed process left is never read, and may be deleted.
+/// Suffix of drafts. A draft left by a killed process is never read, and may be deleted.
 pub const DRAFT: &str = ".draft";
 
-/// A file under a passing name. Dropped without [`AtomicFile::commit`], it is gone.
+/// A file under a temporary name. Dropping it without [`AtomicFile::commit`] deletes it.
 pub struct AtomicFile {
     path: PathBuf,
     draft: TempPath,
     file: Option<BufWriter<File>>,
 }
 
-/// Where an artefact is written: a file, which is there whole or not at all, or memory (`&mut Vec<u8>`), or any other
-/// `&mut` writer, where what was written before an error is the caller's to discard.
+/// Where an artefact is written: a file, which exists whole or not at all, or memory (`&mut Vec<u8>`), or any other
+/// `&mut` writer, where the caller discards what was written before an error.
 pub trait Target: Write {
     /// Called once, after the last byte. Errors call the target `path`.
     ///
@@ -43,14 +43,14 @@ impl<W: Write + ?Sized> Target for &mut W {
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// As the process makes files.
+    /// The default for files of this process.
     Usual,
-    /// Its owner alone.
+    /// Its owner only.
     Private,
 }
 
 impl AtomicFile {
-    /// Begins the file `path`; until it is committed, what was there stays.
+    /// Begins the file `path`; an existing file stays until the new one is committed.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -73,10 +73,10 @@ impl AtomicFile {
         })
     }
 
-    /// Synchronises the file, gives it its name, and synchronises its folder: it survives a crash from then on.
+    /// Synchronises the file, gives it its name, and synchronises its folder; it then survives a crash.
     ///
     /// # Errors
-    /// [`FileError::Io`]: what was there before is untouched.
+    /// [`FileError::Io`]: the previous file is untouched.
     pub fn commit(mut self) -> Result<(), FileError> {
         let synchronised = self.synchronise();
         let AtomicFile { path, draft, .. } = self;
@@ -87,8 +87,8 @@ impl AtomicFile {
         done.map_err(FileError::io("write", &path))
     }
 
-    /// As [`AtomicFile::commit`] if there is no file of this name; otherwise that one stays, whoever made it and
-    /// whenever, and this one is gone. Whether it was taken.
+    /// As [`AtomicFile::commit`] if no file of this name exists; otherwise that file stays, whoever made it and
+    /// whenever, and this one is deleted. Returns whether this one was kept.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -103,7 +103,7 @@ impl AtomicFile {
         done.map_err(FileError::io("write", &path))
     }
 
-    /// All of the draft on disk.
+    /// Writes all of the draft to disk.
     fn synchronise(&mut self) -> io::Result<()> {
         let Some(file) = self.file.take() else {
             return Ok(());
@@ -126,7 +126,7 @@ impl Write for AtomicFile {
     }
 }
 
-/// Writes a small file whole.
+/// Writes a whole small file.
 ///
 /// # Errors
 /// [`FileError::Io`].
@@ -137,7 +137,7 @@ pub fn write(path: &Path, access: Access, bytes: &[u8]) -> Result<(), FileError>
     file.commit()
 }
 
-/// Removes the drafts of `path` that killed processes left. Only for who knows that no other process writes it.
+/// Removes drafts of `path` left by killed processes. Call it only if no other process writes the file.
 pub fn clear_drafts(path: &Path) {
     let mut start = path.file_name().unwrap_or_default().to_owned();
     start.push(".");
@@ -149,16 +149,16 @@ pub fn clear_drafts(path: &Path) {
     {
         let found = entry.file_name().to_string_lossy().into_owned();
         if found.starts_with(&start) && found.ends_with(DRAFT) {
-            // One that cannot be removed is harmless.
+            // A draft that cannot be removed is harmless.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// [`FileError::Exists`] if there is something.
+/// Returns [`FileError::Exists`] if there is anything at `path`.
 ///
 /// # Errors
-/// As said.
+/// As stated.
 pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
     match path.symlink_metadata() {
         Ok(_) => Err(FileError::Exists {
@@ -168,10 +168,10 @@ pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// [`FileError::NotPrivate`] if others than the owner can read a file.
+/// Returns [`FileError::NotPrivate`] if anyone but the owner can read a file.
 ///
 /// # Errors
-/// As said.
+/// As stated.
 #[cfg(unix)]
 pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), FileError> {
     use std::os::unix::fs::PermissionsExt;
@@ -185,7 +185,7 @@ pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), Fi
     })
 }
 
-/// Without such permissions there is nothing to check.
+/// This system has no such permissions to check.
 ///
 /// # Errors
 /// None.
@@ -194,8 +194,7 @@ pub fn check_private(_: &Path, _: &std::fs::Metadata) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The folder of `path` on disk, so that a rename in it survives. A folder that cannot be opened is no failure of the
-/// file.
+/// Synchronises the folder of `path`, so that a rename in it survives. Failing to open the folder is not an error.
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder_of(path)).map_or(Ok(()), |folder| folder.sync_all())
 }
@@ -205,7 +204,7 @@ fn folder_of(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// As the process makes files: a temporary one is its owner's alone.
+/// The default permissions of this process: a temporary file would be its owner's only.
 #[cfg(unix)]
 fn usual(builder: &mut Builder<'_, '_>) {
     use std::os::unix::fs::PermissionsExt;
@@ -215,7 +214,7 @@ fn usual(builder: &mut Builder<'_, '_>) {
 #[cfg(not(unix))]
 fn usual(_: &mut Builder<'_, '_>) {}
 
-/// A disk without room, for tests: everything that this thread writes goes where nothing can be written.
+/// A full disk, for tests: everything that this thread writes goes where nothing can be written.
 #[cfg(all(test, target_os = "linux"))]
 pub(super) mod full_disk {
     use std::cell::Cell;
@@ -225,7 +224,7 @@ pub(super) mod full_disk {
         static FULL: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// What `work` does while the disk is full.
+    /// Runs `work` with a full disk.
     pub fn during<T>(work: impl FnOnce() -> T) -> T {
         FULL.set(true);
         let done = work();

@@ -1,16 +1,16 @@
-//! The columns between two layers, so that a run that was ended goes on there, with identical bytes.
+//! The columns between two layers, so that an interrupted run resumes there, with identical bytes.
 //!
 //! | bytes | head |
 //! |---|---|
 //! | 32 | hash of the plan |
 //! | 32 | id of the key set |
-//! | 32 | what names the request's content |
-//! | 4 | the layer that comes next |
+//! | 32 | hash of the request's content |
+//! | 4 | the next layer |
 //! | 4, 4 | columns; primes of each |
 //! | 8 | their scale, an f64 |
 //!
-//! A column is what is known of its error (two f64) and the ciphertext. Gains and offsets are not in there: they follow
-//! from the weights, which stay where they are.
+//! A column is its error estimate (two f64) and the ciphertext. Gains and offsets are not stored: they follow from the
+//! weights, which stay where they are.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -26,20 +26,20 @@ use super::fault::same;
 const HEAD: usize = 3 * DIGEST + 20;
 const NOISE: usize = 16;
 
-/// Which run it is: a checkpoint of another one is refused.
+/// Identifies a run: a checkpoint of another run is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Hash of the plan.
     pub plan: Hash,
     /// Id of the key set.
     pub keys: Hash,
-    /// What names the request's content.
+    /// Hash of the request's content.
     pub request: Hash,
 }
 
-/// Where a run goes on.
+/// Where a run resumes.
 pub struct Checkpoint {
-    /// The layer that comes next, from 0.
+    /// The next layer, counted from 0.
     pub layer: usize,
     /// The columns that it reads.
     pub columns: Vec<Ciphertext>,
@@ -51,7 +51,7 @@ pub fn bytes(params: &CkksParams, width: usize, limbs: usize) -> u64 {
     pieces(params, width, limbs).total()
 }
 
-/// Writes a checkpoint: the one before stays until this one is whole.
+/// Writes a checkpoint; the previous one stays until this one is whole.
 ///
 /// # Errors
 /// [`FileError::Unusable`] without columns or with columns that differ in scale, [`FileError::Content`],
@@ -94,7 +94,7 @@ pub fn write(
     Ok(())
 }
 
-/// Reads a checkpoint, none if there is no file. It must be of this run, of a model of so many columns and layers.
+/// Reads a checkpoint; `None` if there is no file. It must be of this run, for a model of this many columns and layers.
 ///
 /// # Errors
 /// [`FileError::Other`], [`FileError::Codec`], [`FileError::Content`], [`FileError::Unusable`], [`FileError::Io`].

@@ -1,15 +1,15 @@
-//! Artefacts of many pieces of one size, written and read piece by piece: to and from files, or anything else that
-//! takes and gives bytes ([`Target`], [`Read`]).
+//! Artefacts of many pieces of one size, written and read piece by piece, to and from files or other targets and
+//! sources ([`Target`], [`Read`]).
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 32 | header of [`hushed_rlwe::codec`] |
 //! | given by the kind | head |
 //! | 32 | digest of header and head |
-//! | piece by piece: given, 32 | the piece, its digest |
-//! | 32 | digest of all digests before: what names the content |
+//! | per piece: given, 32 | the piece, its digest |
+//! | 32 | digest of all earlier digests: the content hash |
 //!
-//! A digest is SHA-256 over the digest before it and what it is of, so that neither order nor origin can be mixed up.
+//! A digest is SHA-256 over the previous digest and the data, so that neither order nor origin can be mixed up.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -27,7 +27,7 @@ use super::atomic::{Access, AtomicFile, Target};
 /// Bytes of a digest.
 pub const DIGEST: usize = 32;
 
-/// A SHA-256.
+/// A SHA-256 digest.
 pub type Hash = [u8; DIGEST];
 
 /// Sizes of a file's parts.
@@ -35,9 +35,9 @@ pub type Hash = [u8; DIGEST];
 pub struct Pieces {
     /// Bytes of the head.
     pub head: usize,
-    /// Pieces.
+    /// Number of pieces.
     pub count: usize,
-    /// Bytes of each.
+    /// Bytes per piece.
     pub bytes: usize,
 }
 
@@ -77,7 +77,7 @@ impl ChunkWriter<AtomicFile> {
 }
 
 impl<W: Target> ChunkWriter<W> {
-    /// Begins at `out`, which errors call `path`.
+    /// Begins writing to `out`, which errors call `path`.
     ///
     /// # Errors
     /// [`FileError::Io`]; [`FileError::Unusable`] for a head of another size.
@@ -119,7 +119,7 @@ impl<W: Target> ChunkWriter<W> {
         self.put(piece)
     }
 
-    /// Ends it (a file has its name from then on), and says what names its content.
+    /// Ends the artefact (a file gets its name only now) and returns the content hash.
     ///
     /// # Errors
     /// [`FileError::Io`]; [`FileError::Unusable`] if pieces are missing.
@@ -143,7 +143,7 @@ impl<W: Target> ChunkWriter<W> {
             .map_err(FileError::io("write", &self.path))
     }
 
-    /// What errors call it.
+    /// The name used in errors.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -160,7 +160,7 @@ impl<W: Target> ChunkWriter<W> {
 pub struct ChunkReader<R> {
     path: PathBuf,
     source: R,
-    /// As the header states it and the source has it.
+    /// Stated in the header and equal to that of the source.
     length: u64,
     head: usize,
     left: usize,
@@ -169,7 +169,7 @@ pub struct ChunkReader<R> {
     seal: Seal,
 }
 
-/// A file, and how long it is.
+/// A file and its length.
 pub type Opened = (BufReader<File>, u64);
 
 /// Opens a regular file.
@@ -187,7 +187,7 @@ pub fn open_file(path: &Path) -> Result<Opened, FileError> {
 }
 
 impl<R: Read> ChunkReader<R> {
-    /// Begins with `source`, which has `given` bytes, is to be of this kind, and is called `path` by errors. Reads its
+    /// Begins with `source`, which has `given` bytes, must be of this kind, and is called `path` in errors. Reads its
     /// head of `head` bytes.
     ///
     /// # Errors
@@ -228,7 +228,7 @@ impl<R: Read> ChunkReader<R> {
         Ok((reader, first.split_off(HEADER_BYTES)))
     }
 
-    /// Says which pieces must follow: from then on they can be read.
+    /// Sets which pieces must follow; they can be read afterwards.
     ///
     /// # Errors
     /// [`FileError::Codec`] if the source has another length.
@@ -264,10 +264,10 @@ impl<R: Read> ChunkReader<R> {
         Ok(&self.buffer)
     }
 
-    /// What names the content, once all pieces have been read.
+    /// The content hash, once all pieces have been read.
     ///
     /// # Errors
-    /// As [`ChunkReader::next_piece`], also if there are pieces left.
+    /// As [`ChunkReader::next_piece`]; also fails if pieces are left.
     pub fn finish(mut self) -> Result<Hash, FileError> {
         if self.left != 0 {
             return Err(FileError::codec(&self.path, lengths(self.left as u64, 0)));
@@ -281,7 +281,7 @@ impl<R: Read> ChunkReader<R> {
         }
     }
 
-    /// What errors call it.
+    /// The name used in errors.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,16 +1,16 @@
-//! Requests and replies: lists of ciphertexts with what they belong to. Their bytes are the same in files and in
-//! memory.
+//! Requests and replies: lists of ciphertexts, with a head that says what they belong to. Their bytes are the same in
+//! files and in memory.
 //!
 //! | bytes | head of a request | head of a reply |
 //! |---|---|---|
 //! | 32 | hash of the plan | hash of the plan |
 //! | 32 | id of the key set | id of the key set |
 //! | 16 | id of the request, random | id of the request |
-//! | 2 a place | the length that is declared of the text there; 0 if none is | – |
-//! | 32 | – | what names the request's content |
+//! | 2 per place | the declared length of the text there; 0 if none is declared | – |
+//! | 32 | – | hash of the request's content |
 //!
-//! A request has a seeded ciphertext a column, after them the vector of real rows if lengths are encrypted; a reply has
-//! what the plan says.
+//! A request has one seeded ciphertext per two columns or per vector of packed rows, followed by the vector of real
+//! rows if the plan wants one; a reply has the ciphertexts stated in the plan.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -27,19 +27,19 @@ use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces, open_file};
 use super::fault::same;
 use crate::plan::public_plan::{FhePlan, Lengths, PlanFileError};
 
-/// Bytes of the id of a request.
+/// Bytes of a request's id.
 pub const REQUEST_ID: usize = 16;
 
-/// What a request belongs to, and what it declares.
+/// What a request belongs to, and the lengths it declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
     /// Hash of the plan.
     pub plan: Hash,
     /// Id of the key set.
     pub keys: Hash,
-    /// Random, drawn by the client.
+    /// Chosen at random by the client.
     pub id: [u8; REQUEST_ID],
-    /// Of each place of the batch the length that is declared; 0 where none is.
+    /// The declared length for each place of the batch; 0 if none is declared.
     pub lengths: Vec<u16>,
 }
 
@@ -52,7 +52,7 @@ pub struct ReplyHead {
     pub keys: Hash,
     /// Id of the request.
     pub id: [u8; REQUEST_ID],
-    /// What names the request's content.
+    /// Hash of the request's content.
     pub request: Hash,
 }
 
@@ -78,7 +78,7 @@ impl RequestHead {
         })
     }
 
-    /// The lengths that this plan lets a client declare.
+    /// Checks that the plan lets a client declare these lengths.
     fn check(&self, path: &Path, plan: &FhePlan) -> Result<(), FileError> {
         let good = |&length: &u16| {
             let length = usize::from(length);
@@ -141,7 +141,7 @@ impl<'a> RequestWriter<'a, AtomicFile> {
     /// Begins the file.
     ///
     /// # Errors
-    /// [`FileError::Unusable`] for a head that is none of this plan; [`FileError::Io`].
+    /// [`FileError::Unusable`] for a head that does not belong to this plan; [`FileError::Io`].
     pub fn create(
         path: &Path,
         plan: &FhePlan,
@@ -154,7 +154,7 @@ impl<'a> RequestWriter<'a, AtomicFile> {
 }
 
 impl<'a, W: Target> RequestWriter<'a, W> {
-    /// Begins at `out`, which errors call `path`.
+    /// Begins writing to `out`, which errors call `path`.
     ///
     /// # Errors
     /// As [`RequestWriter::create`].
@@ -185,7 +185,7 @@ impl<'a, W: Target> RequestWriter<'a, W> {
         self.out.push(&bytes)
     }
 
-    /// Ends it, and says what names its content.
+    /// Ends the request and returns the hash of its content.
     ///
     /// # Errors
     /// [`FileError::Unusable`] if ciphertexts are missing; [`FileError::Io`].
@@ -204,7 +204,7 @@ pub struct RequestReader<'a, R> {
 }
 
 impl<'a> RequestReader<'a, BufReader<File>> {
-    /// Opens a file, which must be for this plan and of these keys.
+    /// Opens a file, which must belong to this plan and these keys.
     ///
     /// # Errors
     /// [`FileError::Codec`], [`FileError::Other`], [`FileError::Unusable`], [`FileError::Io`].
@@ -219,7 +219,7 @@ impl<'a> RequestReader<'a, BufReader<File>> {
 }
 
 impl<'a, R: Read> RequestReader<'a, R> {
-    /// Begins with a source and the bytes that it has; errors call it `path`.
+    /// Begins with a source and its number of bytes; errors call it `path`.
     ///
     /// # Errors
     /// As [`RequestReader::open`].
@@ -250,12 +250,12 @@ impl<'a, R: Read> RequestReader<'a, R> {
         })
     }
 
-    /// What it belongs to.
+    /// The head of the request.
     pub fn head(&self) -> &RequestHead {
         &self.head
     }
 
-    /// The next ciphertext, none after the last.
+    /// The next ciphertext; `None` after the last.
     ///
     /// # Errors
     /// [`FileError::Codec`], [`FileError::Content`], [`FileError::Io`].
@@ -272,7 +272,7 @@ impl<'a, R: Read> RequestReader<'a, R> {
         Ok(list.into_iter().next())
     }
 
-    /// What names its content, when all has been read.
+    /// The hash of the content, once everything has been read.
     ///
     /// # Errors
     /// [`FileError::Codec`], [`FileError::Io`].
@@ -288,7 +288,7 @@ fn pieces_of(path: &Path, plan: &FhePlan, params: &CkksParams) -> Result<Pieces,
     })
 }
 
-/// Writes a reply whole, into a file.
+/// Writes a whole reply to a file.
 ///
 /// # Errors
 /// As [`write_reply_to`].
@@ -303,11 +303,11 @@ pub fn write_reply(
     write_reply_to(file, path, plan, params, head, list)
 }
 
-/// Writes a reply whole, to `out`, which errors call `path`.
+/// Writes a whole reply to `out`, which errors call `path`.
 ///
 /// # Errors
-/// [`FileError::Content`] for ciphertexts that are not the plan's; [`FileError::Unusable`] for another number of them;
-/// [`FileError::Io`].
+/// [`FileError::Content`] for ciphertexts that do not match the plan; [`FileError::Unusable`] for a wrong number of
+/// them; [`FileError::Io`].
 pub fn write_reply_to(
     out: impl Target,
     path: &Path,
@@ -328,7 +328,7 @@ pub fn write_reply_to(
     out.finish()
 }
 
-/// Reads a reply from a file; it must be for this plan and these keys.
+/// Reads a reply from a file; it must belong to this plan and these keys.
 ///
 /// # Errors
 /// [`FileError`].
@@ -341,7 +341,7 @@ pub fn read_reply(
     read_reply_from(open_file(path)?, path, plan, params, keys)
 }
 
-/// Reads a reply from a source and the bytes that it has; errors call it `path`.
+/// Reads a reply from a source with its number of bytes; errors call it `path`.
 ///
 /// # Errors
 /// As [`read_reply`].

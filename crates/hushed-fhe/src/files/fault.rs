@@ -1,4 +1,4 @@
-//! What can be wrong with a file of a run.
+//! Errors of a run's files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,49 +8,49 @@ use hushed_rlwe::RlweError;
 use hushed_rlwe::audit::AuditFailure;
 use hushed_rlwe::error::CodecError;
 
-/// Why a file was not written, or is not used. Nothing in it depends on what is encrypted.
+/// Why a file was not written or is not used. Nothing in it depends on encrypted data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The system refuses: no such file, no room, no permission.
+    /// A system error: no such file, no room, no permission.
     #[error("could not {operation} {path:?}: {source}")]
     Io {
         /// What was attempted.
         operation: &'static str,
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// Not what is written there, or damaged.
+    /// Another kind of file, or damaged.
     #[error("{path:?} cannot be used: {fault}")]
     Codec {
         /// Which file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         fault: CodecError,
     },
-    /// The engine refuses what it holds: a key that is not there, a scale that is not the plan's.
+    /// The engine refuses the content: a missing key, a scale that is not the plan's.
     #[error("{path:?} cannot be used: {source}")]
     Content {
         /// Which file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: CkksError,
     },
-    /// It belongs to something else.
+    /// The file belongs to something else.
     #[error("{path:?} belongs to another {what}: it says {theirs}, and {ours} was expected")]
     Other {
         /// Which file.
         path: PathBuf,
         /// `plan`, `key set`, `request`.
         what: &'static str,
-        /// Its hash of it, in hexadecimal.
+        /// The hash stated in the file, in hexadecimal.
         theirs: String,
-        /// The one expected.
+        /// The expected hash.
         ours: String,
     },
-    /// Numbers in it that cannot be.
+    /// A number in the file is invalid.
     #[error("{path:?} cannot be used: its {what} cannot be")]
     Unusable {
         /// Which file.
@@ -63,12 +63,12 @@ pub enum FileError {
         "{path:?} was not written: a key was made that must not be published ({failure}); please report it"
     )]
     Audit {
-        /// What would have been written.
+        /// The file that would have been written.
         path: PathBuf,
         /// What was found.
         failure: Box<AuditFailure>,
     },
-    /// It is there already.
+    /// The file exists already.
     #[error("{path:?} is there already, and is not written over")]
     Exists {
         /// Which file.
@@ -84,20 +84,20 @@ pub enum FileError {
         /// Its permissions.
         mode: u32,
     },
-    /// Too little room for what is to be written.
+    /// Not enough room for a file.
     #[error("{path:?} needs {needed} bytes, and its disk has {free} free")]
     NoRoom {
-        /// What would be written.
+        /// The file that would be written.
         path: PathBuf,
-        /// Bytes.
+        /// Bytes needed.
         needed: u64,
-        /// Bytes.
+        /// Bytes free.
         free: u64,
     },
 }
 
 impl FileError {
-    /// An error of the system at `path`.
+    /// A system error at `path`.
     pub fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError + use<> {
         let path = path.to_owned();
         move |source| FileError::Io {
@@ -107,7 +107,7 @@ impl FileError {
         }
     }
 
-    /// Bytes that were refused.
+    /// An error of refused bytes.
     pub fn codec(path: &Path, fault: CodecError) -> FileError {
         FileError::Codec {
             path: path.to_owned(),
@@ -115,7 +115,7 @@ impl FileError {
         }
     }
 
-    /// What the engine refused.
+    /// An error of the engine.
     pub fn content(path: &Path, source: impl Into<CkksError>) -> FileError {
         match source.into() {
             CkksError::Rlwe(RlweError::Codec(fault)) | CkksError::Codec(fault) => {
@@ -129,7 +129,7 @@ impl FileError {
     }
 }
 
-/// [`FileError::Other`] unless the two are equal.
+/// Returns [`FileError::Other`] unless the two are equal.
 pub(super) fn same(
     path: &Path,
     what: &'static str,

@@ -1,16 +1,16 @@
-//! What a server needs of a client's keys, in one artefact: the public key and the evaluation keys.
+//! The part of a client's keys that a server needs, in one artefact: the public key and the evaluation keys.
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 32 | header |
 //! | 8, 8 | when they were made and when they expire, in seconds since 1970 |
-//! | as the parameters say | the public key ([`PublicKey::to_bytes`]) |
-//! | 32 | SHA-256 of all before |
-//! | as the plan says | the evaluation keys ([`hushed_rlwe::hybrid`]), key by key |
+//! | given by the parameters | the public key ([`PublicKey::to_bytes`]) |
+//! | 32 | SHA-256 of everything before |
+//! | given by the plan | the evaluation keys ([`hushed_rlwe::hybrid`]), key by key |
 //! | 32 | their id: SHA-256("hushed keys 1" ‖ the digest above ‖ the name of the evaluation keys) |
 //!
-//! A key has tens of megabytes and a model's set gigabytes: they are made and read one by one, and a file that was cut
-//! is refused before the first is read. The bytes are the same in files and in memory.
+//! A key has tens of megabytes and a model's set gigabytes, so keys are generated and read one by one, and a truncated
+//! file is refused before its first key is read. The bytes are the same in files and in memory.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -31,22 +31,22 @@ use super::chunked::{DIGEST, Hash, lengths, open_file, truncated};
 /// Bytes of the two times.
 const TIMES: usize = 16;
 
-/// What is called with keys done and keys in all.
+/// Called with the number of keys done and the total.
 pub type KeyProgress<'a> = &'a mut dyn FnMut(usize, usize);
 
-/// When keys were made, and until when they may be used; seconds since 1970.
+/// When keys were made, and until when they may be used; in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyTimes {
-    /// Made.
+    /// When they were made.
     pub created: u64,
-    /// Not used from then on.
+    /// When they expire; they are not used from then on.
     pub expires: u64,
 }
 
 /// Bytes of these keys; errors call them `path`.
 ///
 /// # Errors
-/// [`FileError::Content`] if they are no keys of the parameters.
+/// [`FileError::Content`] if they are not keys of the parameters.
 pub fn file_bytes(path: &Path, params: &RlweParams, plan: &EvalKeyPlan) -> Result<u64, FileError> {
     let keys = plan
         .artefact_bytes(params)
@@ -60,7 +60,7 @@ mod make;
 #[cfg(any(feature = "client", test))]
 pub use make::{write, write_to};
 
-/// Keys whose list, times, public part and length are good, and which are still to be read.
+/// Keys whose list, times, public part and length have been checked, and which are still to be read.
 pub struct KeyReader<R> {
     path: PathBuf,
     source: R,
@@ -79,8 +79,8 @@ impl KeyFile {
     /// Opens a file that must hold exactly the keys of `plan`.
     ///
     /// # Errors
-    /// [`FileError::Content`] with the first key that is missing; [`FileError::Codec`] for keys too many, other
-    /// parameters, damage, another length; [`FileError::Io`].
+    /// [`FileError::Content`] with the first missing key; [`FileError::Codec`] for extra keys, other parameters,
+    /// damage, or another length; [`FileError::Io`].
     pub fn open(
         path: &Path,
         params: &Arc<RlweParams>,
@@ -91,7 +91,7 @@ impl KeyFile {
 }
 
 impl<R: Read + Seek> KeyReader<R> {
-    /// Begins with a source, of bytes in memory a [`std::io::Cursor`]; errors call it `path`.
+    /// Begins with a source (a [`std::io::Cursor`] for bytes in memory); errors call it `path`.
     ///
     /// # Errors
     /// As [`KeyFile::open`].
@@ -105,7 +105,7 @@ impl<R: Read + Seek> KeyReader<R> {
         let codec = |fault| FileError::codec(path, fault);
         let first = read_first(&mut source, path, params)?;
 
-        // The list of keys: what is missing says more than that the length is another.
+        // The list of keys comes first: a missing key is a more helpful error than another length.
         let mut list = vec![0; HEADER_BYTES + 4];
         source.read_exact(&mut list).map_err(failed())?;
         let count = list
@@ -143,7 +143,7 @@ impl<R: Read + Seek> KeyReader<R> {
         })
     }
 
-    /// The id that is stated: checked when all is read.
+    /// The stated id, checked once everything has been read.
     pub fn id(&self) -> Hash {
         self.stated
     }
@@ -156,7 +156,7 @@ impl<R: Read + Seek> KeyReader<R> {
     /// Reads the keys.
     ///
     /// # Errors
-    /// [`FileError::Io`], [`FileError::Codec`], [`FileError::Other`] if the keys are not those of the id.
+    /// [`FileError::Io`], [`FileError::Codec`], [`FileError::Other`] if the keys do not match the id.
     pub fn read(mut self, progress: KeyProgress<'_>) -> Result<(PublicKey, EvalKeys), FileError> {
         let reader = EvalKeysReader::new(&self.params, &self.plan);
         let reader = reader.map_err(|error| FileError::content(&self.path, error))?;
@@ -166,7 +166,7 @@ impl<R: Read + Seek> KeyReader<R> {
         Ok((self.public, keys))
     }
 
-    /// Checks the keys as [`KeyReader::read`] does and keeps none: it takes the memory of one.
+    /// Checks the keys as [`KeyReader::read`] does without keeping them: it takes the memory of one key.
     pub fn check(mut self, progress: KeyProgress<'_>) -> Result<(), FileError> {
         let reader = EvalKeysReader::checking(&self.params, &self.plan);
         let reader = reader.map_err(|error| FileError::content(&self.path, error))?;
@@ -195,7 +195,7 @@ impl<R: Read + Seek> KeyReader<R> {
     }
 }
 
-/// What a file of keys says of itself: id and times. Neither is checked against the keys.
+/// Id and times as stated in a file of keys. Neither is checked against the keys.
 ///
 /// # Errors
 /// [`FileError::Io`], [`FileError::Codec`].
@@ -210,7 +210,7 @@ struct First {
     times: KeyTimes,
     public: PublicKey,
     digest: Hash,
-    /// Length of the whole by its header.
+    /// Length of the whole file, stated in its header.
     claimed: u64,
 }
 

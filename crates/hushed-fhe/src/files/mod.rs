@@ -1,18 +1,18 @@
-//! What a run under CKKS leaves in files: keys, requests, replies, checkpoints.
+//! The files of a run under CKKS: keys, requests, replies, checkpoints.
 //!
-//! Every file begins with the header of all artefacts ([`hushed_rlwe::codec`]: magic, kind, version, hash of the
-//! parameters, length) and is written under another name, synchronised and renamed, so that it is there whole or not at
-//! all. What the reader expects decides every size, and is compared with the header and with the file's length before
-//! anything is allocated; every piece has a digest, and nothing that does not match one is used.
+//! Every file begins with the header common to all artefacts ([`hushed_rlwe::codec`]: magic, kind, version, hash of the
+//! parameters, length). It is written under another name, synchronised and renamed, so that it exists whole or not at
+//! all. The reader's expectations determine every size, and are compared with the header and the file's length before
+//! anything is allocated; every piece has a digest, and nothing that does not match its digest is used.
 //!
-//! | file | who writes it | content |
+//! | file | written by | content |
 //! |---|---|---|
 //! | `secret` | client | the secret key |
-//! | [`keys`] | client | public key and evaluation keys, known by their id |
+//! | [`keys`] | client | public key and evaluation keys, identified by their id |
 //! | [`exchange`] | client, server | request and reply: lists of ciphertexts |
 //! | [`checkpoint`] | server | the columns between two layers |
 //!
-//! Besides them, and unlike them: [`spill`], what a run puts away for a moment.
+//! [`spill`] is different: temporary storage of a run.
 
 pub mod atomic;
 pub mod checkpoint;

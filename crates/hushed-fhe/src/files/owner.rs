@@ -1,8 +1,8 @@
-//! What the owner of a secret key does: make keys, encrypt a batch, open a reply.
+//! Operations of the owner of a secret key: makes keys, encrypts a batch, opens a reply.
 //!
-//! A key is opened a limited number of times, and nobody but its owner counts across processes: what stores a secret
-//! key stores its count of decryptions with it, raised before each, and reads the key with that count. `hushed-serve`
-//! does so for key folders and for keys in memory.
+//! A key may decrypt a limited number of times, and only its owner can count across processes: a store of a secret key
+//! also stores its number of decryptions, incremented before each, and passes it when it reads the key. `hushed-serve`
+//! does this for key folders and for keys in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::FheError;
 use crate::plan::public_plan::FhePlan;
 use crate::run::client::{FheClient, Upload};
 
-/// Makes a secret key and the keys of a plan, each in a new file, and returns the id of the set. What was written is
-/// removed if the rest fails.
+/// Makes a secret key and the keys of a plan, each in a new file, and returns the id of the set. If a later step fails,
+/// the files already written are removed.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Plan`].
@@ -37,14 +37,14 @@ pub fn make_keys(
     let key_plan = plan.key_plan(params)?;
     let made = super::keys::write(keys, &sk, &key_plan, times, &mut rng, progress);
     if made.is_err() {
-        // A secret key without its public part is of no use.
+        // A secret key without its public part is useless.
         let _ = std::fs::remove_file(secret);
     }
     Ok(made?)
 }
 
-/// Makes a secret key, which is returned with the id of the set, and the keys of a plan, which go to `out`; errors call
-/// them `path`.
+/// Makes a secret key and the keys of a plan, and returns the secret key and the id of the set. The keys of the plan go
+/// to `out`; errors call it `path`.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Plan`].
@@ -67,8 +67,8 @@ fn new_secret(params: &Arc<CkksParams>) -> (SecretKey, SecretRng) {
     (SecretKey::generate(params.rlwe(), &mut rng), rng)
 }
 
-/// Encrypts a packed batch to `out`, which errors call `path`, and returns the request's id and what names its content.
-/// `progress` is called with ciphertexts done and in all.
+/// Encrypts a packed batch to `out`, which errors call `path`, and returns the request's id and the hash of its
+/// content. `progress` is called with the number of ciphertexts done and the total.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Ckks`].
@@ -91,7 +91,7 @@ pub fn encrypt(
         plan: plan.hash(),
         keys,
         id,
-        // At most as many rows as a text has: within 16 bits, or refused by the writer.
+        // At most the rows of a text: fits in 16 bits, or is refused by the writer.
         lengths: lengths
             .map(|l| u16::try_from(l).unwrap_or(u16::MAX))
             .collect(),
@@ -105,7 +105,7 @@ pub fn encrypt(
 }
 
 /// Opens a reply that was read ([`super::exchange::read_reply`]): the pooled row of each place that has a text, rounded
-/// to what is certified. The key counts it.
+/// to the certified bits. The key counts the decryptions.
 ///
 /// # Errors
 /// [`FheError::Ckks`], also if the key was opened too often.

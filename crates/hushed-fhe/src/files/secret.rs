@@ -1,4 +1,4 @@
-//! A secret key: in a file of its owner's alone, or in memory.
+//! A secret key, in a file that only its owner can read, or in memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -41,8 +41,8 @@ pub fn read(
     from_bytes(&bytes, path, params, decryptions)
 }
 
-/// The secret key of these bytes ([`SecretKey::to_bytes`]), which was opened `decryptions` times: whoever keeps the
-/// bytes keeps that number with them. Errors call them `path`.
+/// The secret key of these bytes ([`SecretKey::to_bytes`]), which was opened `decryptions` times: this number must be
+/// kept with the bytes. Errors call them `path`.
 ///
 /// # Errors
 /// [`FileError::Codec`].

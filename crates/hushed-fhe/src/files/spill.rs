@@ -1,13 +1,13 @@
-//! Ciphertexts that a run puts away while it needs its memory for others: the working space of one process, not an
+//! Ciphertexts spilled by a run while it needs its memory for others: temporary storage of one process, not an
 //! artefact.
 //!
 //! A file holds ciphertexts one after another, packed as in every other file ([`Ciphertext::list_to_bytes`]).
-//! Everything else about them stays in memory: primes, scale, what is known of the error, and the SHA-256 of each, so
-//! that a file that was cut or changed is found when it is read, and nothing of it is used.
+//! Everything else about them stays in memory: primes, scale, noise estimate, and the SHA-256 of each, so that a
+//! truncated or changed file is detected when it is read, and nothing of it is used.
 //!
-//! Only its owner can read a file; it has no name where the system allows that (it is removed as soon as it is open),
-//! so that nothing is left of a process that was killed. Where it does not, the name goes with the value, or when the
-//! folder is next opened.
+//! Only its owner can read a file. It has no name if the system allows that (it is unlinked as soon as it is open), so
+//! that a killed process leaves nothing behind. Otherwise the name is removed with the value, or when the folder is
+//! next opened.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::{self, File};
@@ -25,21 +25,21 @@ use tempfile::{Builder, TempPath};
 use super::FileError;
 use super::chunked::Hash;
 
-/// What names of these files begin and end with.
+/// Prefix and suffix of the names of these files.
 const PREFIX: &str = ".hushed-spill-";
 const SUFFIX: &str = ".draft";
 
-/// Ciphertexts that are packed, or unpacked, at a time: what a plan counts of them follows from no machine.
+/// Ciphertexts that are packed or unpacked together; a constant, so that a plan counts the same on every machine.
 const TOGETHER: usize = 4;
 
-/// Where vectors are put away.
+/// Where vectors are spilled.
 #[derive(Clone, Debug)]
 pub struct SpillFolder {
     path: PathBuf,
     moved: Arc<Moved>,
 }
 
-/// Bytes that went to a disk and came back.
+/// Bytes written to disk and read back.
 #[derive(Debug, Default)]
 struct Moved {
     written: AtomicU64,
@@ -48,19 +48,19 @@ struct Moved {
     peak: AtomicU64,
 }
 
-/// Bytes that a run put away.
+/// Bytes spilled by a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpillUse {
     /// Written so far.
     pub written: u64,
     /// Read back so far.
     pub read: u64,
-    /// On disk at the worst moment.
+    /// Maximum on disk at any time.
     pub peak: u64,
 }
 
 impl SpillFolder {
-    /// A folder that is there and can be written to. What killed processes left in it is removed.
+    /// Opens an existing writable folder. Removes files left in it by killed processes.
     ///
     /// # Errors
     /// [`FileError::Io`] with the folder's name.
@@ -73,8 +73,7 @@ impl SpillFolder {
             let Ok(entry) = entry else { continue };
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
-                // One that a living process made this moment is open already, and only loses its name, as it would
-                // anyway.
+                // A file just created by a living process is open already, and only loses its name, as it would anyway.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -91,7 +90,7 @@ impl SpillFolder {
         &self.path
     }
 
-    /// What was written and read, by all that share this folder.
+    /// Bytes written and read by all users of this folder.
     pub fn used(&self) -> SpillUse {
         SpillUse {
             written: self.moved.written.load(Ordering::Relaxed),
@@ -100,10 +99,10 @@ impl SpillFolder {
         }
     }
 
-    /// Writes ciphertexts, and lets go of each as soon as it is written.
+    /// Writes ciphertexts, freeing each as soon as it is written.
     ///
     /// # Errors
-    /// [`FileError::Io`] with the folder's name: a full disk among others. [`FileError::Content`] for ciphertexts of
+    /// [`FileError::Io`] with the folder's name, for example for a full disk. [`FileError::Content`] for ciphertexts of
     /// other parameters.
     pub fn store(
         &self,
@@ -152,13 +151,13 @@ impl SpillFolder {
         let (file, name) = made
             .map_err(FileError::io("write", &self.path))?
             .into_parts();
-        // Where an open file keeps its content without a name, nothing can be left of it. A name that cannot be removed
-        // now is when the folder is next opened.
+        // Where an open file keeps its content without a name, nothing can be left behind. A name that cannot be
+        // removed now is removed when the folder is next opened.
         Ok((file, (!cfg!(unix)).then_some(name)))
     }
 }
 
-/// Ciphertexts on a disk. Dropped, they are gone.
+/// Ciphertexts on disk, deleted when dropped.
 pub struct Spilled {
     file: File,
     entries: Vec<Entry>,
@@ -166,7 +165,7 @@ pub struct Spilled {
 }
 
 impl Spilled {
-    /// Reads all of them, which are gone from the disk after it.
+    /// Reads all of them and deletes them from disk.
     ///
     /// # Errors
     /// [`FileError::Codec`] with [`CodecError::Truncated`] or [`CodecError::Damaged`] if they are not what was written,
@@ -210,7 +209,7 @@ impl Spilled {
     }
 }
 
-/// What is kept of a ciphertext that is on disk.
+/// What is kept in memory of a ciphertext on disk.
 #[derive(Clone, Copy)]
 struct Entry {
     limbs: usize,
@@ -254,7 +253,7 @@ impl Entry {
     }
 }
 
-/// The bytes of a file, as long as it is there.
+/// The bytes of a file, while it exists.
 struct Place {
     folder: SpillFolder,
     #[expect(dead_code, reason = "removes the file, where that has a name")]

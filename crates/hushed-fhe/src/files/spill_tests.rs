@@ -41,7 +41,7 @@ fn what_is_put_away_comes_back_to_the_bit() {
     let sent = ciphertexts(&params, 11);
     let stored = spill.store(&params, sent.clone()).unwrap();
     if cfg!(unix) {
-        // Nothing that a kill could leave behind.
+        // Nothing that a killed process could leave behind.
         assert!(names(folder.path()).is_empty());
     }
     let bytes: u64 = sent
@@ -59,7 +59,7 @@ fn what_is_put_away_comes_back_to_the_bit() {
     assert_eq!(used.read, bytes);
     assert_eq!(used.written, used.peak);
     assert!(used.peak > bytes);
-    // What is gone makes room.
+    // Dropped values free their space.
     drop(other);
     drop(spill.store(&params, ciphertexts(&params, 2)).unwrap());
     assert_eq!(spill.used().peak, used.peak);
@@ -111,7 +111,7 @@ fn a_file_that_was_cut_or_changed_is_refused() {
     }
 }
 
-/// A file of a system that is full: what is written to it is refused.
+/// On a full disk: writes are refused.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_names_the_folder() {
@@ -145,7 +145,7 @@ fn a_folder_is_looked_at_before_and_cleared() {
         SpillFolder::open(&absent).err(),
         Some(FileError::Io { path, .. }) if path == absent
     ));
-    // It may go while a run goes.
+    // The folder may disappear during a run.
     let gone = folder.path().join("gone");
     fs::create_dir(&gone).unwrap();
     let spill = SpillFolder::open(&gone).unwrap();

@@ -1,5 +1,5 @@
-//! Files come back as they were written; every other length and every flipped byte is refused, and so is what belongs
-//! to something else.
+//! Files read back as written; every other length, every flipped byte and everything that belongs to something else is
+//! refused.
 
 use std::fs;
 use std::io::{Cursor, Read};
@@ -83,7 +83,7 @@ impl Bench {
     }
 }
 
-/// Tries `read` on every truncation of a file and on every flipped byte of it; all must fail, and only as files do.
+/// Tries `read` on every truncation of a file and on every flipped byte; all must fail, with errors of files.
 fn refuses_all_damage(path: &Path, read: impl Fn() -> Option<FileError>) {
     let good = fs::read(path).unwrap();
     assert!(read().is_none());
@@ -110,7 +110,7 @@ fn refuses_all_damage(path: &Path, read: impl Fn() -> Option<FileError>) {
     assert!(read().is_none());
 }
 
-/// What is refused of a file is refused of the same bytes in memory, for the same reason.
+/// What is refused in a file is refused in memory, for the same reason.
 fn refuses_alike(
     path: &Path,
     file: impl Fn() -> Option<FileError>,
@@ -134,7 +134,7 @@ fn refuses_alike(
     fs::write(path, &good).unwrap();
 }
 
-/// Keys, requests and replies in memory: the bytes of the files, read by the same rules.
+/// Keys, requests and replies in memory have the bytes of the files and are read by the same rules.
 #[test]
 fn memory_is_as_files() {
     let mut b = Bench::new();
@@ -201,7 +201,7 @@ fn memory_is_as_files() {
             whole(RequestReader::begin(source, &path, &plan, &params, of_keys)).err()
         },
     );
-    // A source that ends before it said that it would.
+    // A source that ends before its stated end.
     let short = (&bytes[..bytes.len() - 1], bytes.len() as u64);
     let ended = whole(RequestReader::begin(short, &path, &plan, &params, of_keys));
     assert!(matches!(
@@ -238,7 +238,7 @@ fn memory_is_as_files() {
     );
 }
 
-/// A writer that has no room says so, as a full disk does.
+/// A writer without room returns an error, like a full disk.
 #[test]
 fn memory_without_room() {
     let mut b = Bench::new();
@@ -282,7 +282,7 @@ fn keys() {
     refuses_all_damage(&path, || {
         open(&plan).and_then(|file| file.read(&mut |_, _| {})).err()
     });
-    // What is missing is named, before anything is read.
+    // A missing key is named, before anything is read.
     let mut more = plan.clone();
     more.galois(3, 1, 1);
     let error = open(&more).err().unwrap();
@@ -299,7 +299,7 @@ fn keys() {
         }
     );
     assert!(unexpected, "{error}");
-    // Written once.
+    // Keys are written only once.
     let again = keys::write(&path, &b.key, &plan, times, &mut b.rng, &mut |_, _| {});
     assert!(matches!(again, Err(FileError::Exists { .. })));
 }
@@ -359,7 +359,7 @@ fn requests() {
     other(read(&plan, [7; 32]).err().unwrap(), "plan");
 }
 
-/// Whole files, digests and all, of another shape than the plan's: more primes, fewer ciphertexts.
+/// Whole files with valid digests but another shape than the plan's: more primes, fewer ciphertexts.
 #[test]
 fn requests_and_replies_of_another_shape() {
     let b = Bench::new();
@@ -385,12 +385,12 @@ fn requests_and_replies_of_another_shape() {
     written_by(&deeper, &list);
     assert!(matches!(read(), Some(FileError::Codec { .. })), "primes");
     let mut narrower = b.plan.clone();
-    // Two columns a ciphertext.
+    // Two columns per ciphertext.
     narrower.width -= 2;
     let list = vec![two.clone(); b.plan.request_ciphertexts() - 1];
     written_by(&narrower, &list);
     assert!(matches!(read(), Some(FileError::Codec { .. })), "count");
-    // The same by the plan: it is the shape that was refused.
+    // In the plan's shape the same is accepted: it was the shape that was refused.
     let list = vec![two; b.plan.request_ciphertexts()];
     written_by(&b.plan, &list);
     assert!(read().is_none());
@@ -405,8 +405,8 @@ fn requests_and_replies_of_another_shape() {
     assert!(matches!(error, Some(FileError::Codec { .. })), "reply");
 }
 
-/// Every kind of file that a run writes, on a disk that fills while it does: a typed error with the name, and what was
-/// there before is there.
+/// Every kind of file that a run writes, on a disk that fills up meanwhile: a typed error with the name, and the
+/// previous content stays.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_loses_nothing() {
@@ -535,7 +535,7 @@ fn checkpoints() {
     assert_eq!((found.layer, found.columns.len()), (1, 2));
     for (one, other) in found.columns.iter().zip(&columns) {
         assert!(one.b() == other.b() && one.a() == other.a());
-        // The estimate comes back; a bound never comes with bytes.
+        // The estimate is read back; a bound is never stored.
         let estimated = other.noise().with_norm(f64::INFINITY);
         assert_eq!((one.scale(), one.noise()), (other.scale(), estimated));
     }
@@ -573,7 +573,7 @@ fn what_is_not_committed_was_never_there() {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    // Only the first of two takes a name that is to be new.
+    // Only the first of two gets a name that must be new.
     let new = folder.path().join("new");
     let drafts = [b"a", b"b"].map(|byte| {
         let mut file = AtomicFile::create(&new, Access::Private).unwrap();
@@ -584,12 +584,12 @@ fn what_is_not_committed_was_never_there() {
     fs::write(&other, b"").unwrap();
     assert_eq!(drafts.map(|file| file.commit_new().unwrap()), [true, false]);
     assert_eq!(fs::read(&new).unwrap(), b"a");
-    // What a killed process left goes, and nothing of another file.
+    // Files left by a killed process are removed, and no others.
     fs::write(folder.path().join("new.0.draft"), b"half").unwrap();
     atomic::clear_drafts(&new);
     assert!(other.exists());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
-    // A folder that is not there.
+    // A missing folder.
     let nowhere = folder.path().join("no/such/folder/file");
     let error = atomic::write(&nowhere, Access::Usual, b"new").unwrap_err();
     assert!(matches!(

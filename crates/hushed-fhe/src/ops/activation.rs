@@ -1,23 +1,23 @@
-//! Activations of hidden columns: a polynomial a column, all of one degree.
+//! Activations of hidden columns: one polynomial per column, all of the same degree.
 //!
-//! In column packing each hidden column is its own vector, so its own interval and coefficients cost nothing. The map
-//! of the interval to [−1, 1] is folded into the weights of the layer before ([`unit_map`]), and a column loses
-//! ⌈log2(degree + 1)⌉ levels. All columns have the same degree, so the operations do not depend on weights. Fits are in
-//! [`crate::choices::fits`].
+//! In column packing each hidden column is a vector of its own, so its own interval and coefficients cost nothing. The
+//! map of the interval to [−1, 1] is folded into the weights of the layer before ([`unit_map`]), and a column loses
+//! ⌈log2(degree + 1)⌉ levels. All columns have the same degree, so the operations do not depend on weights. The fits
+//! are in [`crate::choices::fits`].
 //!
 //! Outside its interval a polynomial is wrong. Up to [`fits::BEYOND`] times the interval it is bounded, within what the
 //! next norm accepts; further out a polynomial of degree 28 grows like t^28, and the whole batch is lost.
 //!
-//! GELU(x) − x/2 is even, and an even polynomial takes fewer products for its degree, but needs a symmetric interval.
-//! Measured on every fortieth column of the shipped calibration, fitted in the clear, against degree 28 of any parity
+//! GELU(x) − x/2 is even, and an even polynomial takes fewer products for its degree but needs a symmetric interval.
+//! Measured on every fortieth column of the shipped calibration, fitted in the clear, against degree 28 without parity
 //! (eight relinearisations): an even polynomial of degree 30 is as accurate in three layers, has two to two and a half
 //! times the error in the others, and also takes eight relinearisations; one of degree 28 takes seven and has up to
 //! four times the error.
 //!
-//! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), P of degree 23 for the tanh of GELU's cubic on [−20, 10]
+//! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), with P of degree 23 for the tanh of GELU's cubic on [−20, 10]
 //! (§4), and with domain extension ([`extended_tanh`], appendix C.2). Both are measured in the clear as baselines. The
 //! first has an error of up to 0.25 on its interval. A least-squares fit of GELU itself, of the same degree and
-//! interval, has 0.22 at two levels fewer, and 6·10^−5 on [−6, 4], which may be the interval of a single column.
+//! interval, has 0.22 with two levels fewer, and 6·10^−5 on [−6, 4], which may be the interval of a single column.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +43,7 @@ pub struct Polynomials(Mutex<HashMap<Key, Arc<Polynomial>>>);
 type Key = (String, usize, [u64; 4]);
 
 impl Polynomials {
-    /// The polynomial in t, for x in `column` mapped to [−1, 1].
+    /// Returns the polynomial in t, for x in `column` mapped to [−1, 1].
     ///
     /// # Errors
     /// [`FheError::Poly`] if the interval is empty or the degree has no fit.
@@ -62,7 +62,7 @@ impl Polynomials {
         if let Some(found) = held().get(&key) {
             return Ok(Arc::clone(found));
         }
-        // Fitted outside the lock, so that threads fit at once; two may fit the same polynomial.
+        // Fitted outside the lock, so threads fit in parallel; two may fit the same polynomial.
         let fitted = Arc::new(fits::activation(f, column, degree)?);
         held().insert(key, Arc::clone(&fitted));
         Ok(fitted)
@@ -75,10 +75,10 @@ pub fn levels(degree: usize) -> usize {
     (degree + 1).next_power_of_two().trailing_zeros() as usize
 }
 
-/// The same map with each row's result mapped from the [`fits::domain`] of its column to [−1, 1]; one column a row.
+/// The same map with each row's result mapped from the [`fits::domain`] of its column to [−1, 1]; one column per row.
 ///
 /// # Errors
-/// [`PolyError::Range`] for an empty interval, or unless there is one a row.
+/// [`PolyError::Range`] for an empty interval, or unless there is one per row.
 pub fn unit_map(mut map: LinearMap, intervals: &[Column]) -> Result<LinearMap, FheError> {
     let sound = |i: &Column| i.low < i.high && (i.high - i.low).is_finite();
     if intervals.len() != map.rows || !intervals.iter().all(sound) {
@@ -107,11 +107,11 @@ pub fn argument_scale<S: Slots>(on: &S, limbs: usize) -> Result<hushed_ckks::Sca
     scale_of(2.0 * Ladder::new(on, limbs, 1)?.divisor(0))
 }
 
-/// f of every column, each already mapped from its domain to [−1, 1]; `first` is the number of the first. The results
-/// are at [`Slots::default_scale`], [`levels`] below.
+/// Applies f to every column, each already mapped from its domain to [−1, 1]; `first` is the index of the first column.
+/// The results are at [`Slots::default_scale`], [`levels`] below.
 ///
 /// # Errors
-/// Too few levels, a fit that is refused, or what the arithmetic refuses.
+/// Too few levels, a refused fit, or what the arithmetic refuses.
 pub fn activation<S: Slots>(
     on: &S,
     f: Activation,
@@ -152,10 +152,10 @@ fn cubic(x: f64) -> f64 {
     (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
 }
 
-/// tanh on [−L^s·B, L^s·B] by domain extension (appendix C.2, after Cheon, Kim and Park): P∘B_0∘…∘B_(s−1), P the best
-/// polynomial of `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The paper prints
-/// x/L^r − 4x³/(27B²L^(3r)), without the factor L^r; composed like that, each step shrinks values near zero by L.) Each
-/// step takes three levels, or two with the coefficient folded into the factors before.
+/// tanh on [−L^s·B, L^s·B] by domain extension (appendix C.2, after Cheon, Kim and Park): P∘B_0∘…∘B_(s−1), with P the
+/// best polynomial of `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The paper
+/// prints x/L^r − 4x³/(27B²L^(3r)), without the factor L^r; composed like that, each step shrinks values near zero by
+/// L.) Each step takes three levels, or two with the coefficient folded into the preceding factors.
 ///
 /// # Errors
 /// [`PolyError::Fit`]; [`PolyError::Parameter`] unless 1 < L ≤ 1.5·√3, where B_0 maps into [−B, B].
@@ -185,7 +185,7 @@ pub fn extended_tanh(
     })
 }
 
-/// Greatest difference between `p` and `f` on [low, high], by sampling.
+/// The largest difference between `p` and `f` on [low, high], by sampling.
 pub fn greatest_error(p: impl Fn(f64) -> f64, f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     const SAMPLES: u32 = 8192;
     let at = |i: u32| low + (high - low) * f64::from(i) / f64::from(SAMPLES);

@@ -90,8 +90,8 @@ fn the_papers_forms_measured() {
     let paper = tanh_form(23, -20.0, 10.0).unwrap();
     let error = greatest_error(paper, gelu, -20.0, 10.0);
     assert!((0.24..0.27).contains(&error), "{error}");
-    // Degree, interval, greatest error where arguments are expected, up to its ends, up to where it is bounded, and on
-    // twice its width.
+    // Degree, interval, and the largest error where arguments are expected, on the interval, where the fit is bounded,
+    // and on twice the interval's width.
     for (degree, (low, high), expected, within, bounded, beyond) in [
         (23, (-20.0, 10.0), 6e-2, 0.7, 12.0, 2e11),
         (31, (-20.0, 10.0), 2e-2, 0.2, 4.0, 1e15),
@@ -111,7 +111,7 @@ fn the_papers_forms_measured() {
             );
         }
     }
-    // Domain extension: L, steps, greatest error on [−L^s·5, L^s·5].
+    // Domain extension: L, steps, largest error on [−L^s·5, L^s·5].
     for (factor, steps, most) in [
         (2.0, 0, 1e-3),
         (2.0, 1, 6e-3),

@@ -1,5 +1,5 @@
-//! The activations between two steps of a model: a vector of slots for each column of a batch, with the gain and offset
-//! of the norm before.
+//! The activations between two steps of a model: one vector of slots per column of a batch, with the gain and offset of
+//! the preceding norm.
 
 use std::borrow::Borrow;
 
@@ -11,21 +11,21 @@ use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
 /// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, where v
-/// is vector j. Refreshed vectors are within 1, and 0 in rows of padding.
+/// is vector j. Refreshed vectors are within 1, and 0 in padding rows.
 ///
-/// Gains and offsets are those of the norm before (MOAI folds them as well). They are weights, so there is no `Debug`.
+/// Gains and offsets come from the preceding norm (MOAI folds them as well). They are weights, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Acts<V> {
-    /// One vector a column, all with the same scale and number of primes.
+    /// One vector per column, all with the same scale and number of primes.
     pub columns: Vec<V>,
-    /// Factor of each column.
+    /// The factor of each column.
     pub gain: Vec<f64>,
-    /// Added to it then, in rows of tokens.
+    /// Added after the factor, in rows of tokens.
     pub offset: Vec<f64>,
 }
 
 impl<V> Acts<V> {
-    /// What a client sends: embedded and normalised columns, divided by the public `bound`.
+    /// A client's upload: embedded and normalised columns, divided by the public `bound`.
     pub fn from_client(columns: Vec<V>, bound: f64) -> Acts<V> {
         let width = columns.len();
         Acts {
@@ -39,8 +39,8 @@ impl<V> Acts<V> {
     /// offset.
     ///
     /// # Errors
-    /// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers, [`hushed_model::ModelError::Mismatch`]
-    /// for another number of columns.
+    /// [`hushed_model::ModelError::ShapesOnly`] if the norm has no numbers, [`hushed_model::ModelError::Mismatch`] for
+    /// a wrong number of columns.
     pub fn from_norm(
         at: StepId,
         columns: Vec<V>,
@@ -56,13 +56,13 @@ impl<V> Acts<V> {
         })
     }
 
-    /// Columns.
+    /// The number of columns.
     pub fn width(&self) -> usize {
         self.columns.len()
     }
 
-    /// The layer `w` as a map of the vectors, `outputs × inputs`, by rows: gains multiplied into its weights, offsets
-    /// into its bias.
+    /// The layer `w` as a map of the vectors, `outputs × inputs`, by rows: gains and offsets are folded into its
+    /// weights and bias.
     ///
     /// # Errors
     /// As [`Acts::from_norm`].
@@ -79,21 +79,21 @@ impl<V> Acts<V> {
     }
 }
 
-/// Spilled columns, dropped to the primes that the residual sum needs once a block has read them.
+/// Spilled columns, dropped to the primes that the residual sum needs after a block has read them.
 pub struct StoredActs<S: Slots> {
     blocks: Vec<S::Stored>,
     gain: Vec<f64>,
     offset: Vec<f64>,
 }
 
-/// Columns that are copied to fewer primes and spilled at once.
+/// Columns copied to fewer primes and spilled at a time.
 const STORED_BLOCK: usize = 32;
 
 impl<S: Slots> StoredActs<S> {
     /// Spills the first `limbs` primes of the columns, and drops the columns block by block.
     ///
     /// # Errors
-    /// If they have fewer, and as [`Slots::store`].
+    /// If the columns have fewer, and as [`Slots::store`].
     pub fn new(on: &S, x: Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
         Ok(StoredActs {
             blocks: Self::blocks(on, x.columns.into_iter(), limbs)?,
@@ -102,10 +102,10 @@ impl<S: Slots> StoredActs<S> {
         })
     }
 
-    /// As [`StoredActs::new`], of columns that are still read.
+    /// As [`StoredActs::new`], for columns that are still needed.
     ///
     /// # Errors
-    /// Its own.
+    /// As [`StoredActs::new`].
     pub fn copy(on: &S, x: &Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
         Ok(StoredActs {
             blocks: Self::blocks(on, x.columns.iter(), limbs)?,
@@ -128,7 +128,7 @@ impl<S: Slots> StoredActs<S> {
         Ok(blocks)
     }
 
-    /// The columns.
+    /// Reads the columns back.
     ///
     /// # Errors
     /// As [`Slots::load`].
@@ -143,10 +143,10 @@ impl<S: Slots> StoredActs<S> {
     }
 }
 
-/// A layer whose results a norm reads next: κ·(y − mean of y) instead of y, which is κ·(I − 11ᵀ/d) times the layer.
+/// The map of a layer that feeds a norm: κ·(y − mean of y) instead of y, which is κ·(I − 11ᵀ/d) times the layer.
 ///
 /// # Errors
-/// [`hushed_model::ModelError::ShapesOnly`] where the layer has no numbers.
+/// [`hushed_model::ModelError::ShapesOnly`] if the layer has no numbers.
 pub fn centred<S: Slots>(
     on: &S,
     at: StepId,

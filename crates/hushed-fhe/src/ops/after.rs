@@ -1,4 +1,4 @@
-//! What reads the result of a block, and so what is folded into its last map; and that map, scalar or ternary.
+//! The reader of a block's result, which decides what is folded into its last map; and that map, scalar or ternary.
 
 use hushed_ckks::Scale;
 use hushed_lower::LinearMap;
@@ -17,13 +17,13 @@ use crate::slots::Slots;
 pub enum After<'a> {
     /// A residual sum and a norm: κ·(y − mean of y).
     Norm(&'a NormChoice),
-    /// A residual sum of numbers within this bound, which is refreshed: y/bound.
+    /// A residual sum of numbers within this bound, refreshed afterwards: y/bound.
     Sum(f64),
 }
 
 /// The last map of a block.
 pub enum Last {
-    /// With all folded in: one level.
+    /// With everything folded in: one level.
     Scalar {
         /// The map.
         map: LinearMap,
@@ -33,15 +33,15 @@ pub enum Last {
     /// Weights −1, 0 and 1, for operands at `factor` times the default scale: no level. The result, read as `factor`
     /// times itself, is at the default scale.
     Ternary {
-        /// The signs.
+        /// The signs of the weights.
         map: LinearMap,
-        /// The layer's scale over the bound.
+        /// The layer's scale divided by the bound.
         factor: f64,
     },
 }
 
 impl After<'_> {
-    /// Levels that the last map of a block takes; `ternary` as [`After::last`].
+    /// The levels of a block's last map; `ternary` as in [`After::last`].
     #[must_use]
     pub fn levels(&self, w: &Linear, ternary: bool) -> usize {
         match self {
@@ -50,8 +50,8 @@ impl After<'_> {
         }
     }
 
-    /// The last map of a block, of operands with `limbs` primes. `ternary`: whether their scale can be chosen, so that
-    /// a layer which is declared ternary takes no level.
+    /// The last map of a block, for operands with `limbs` primes. `ternary` says whether their scale can be chosen, so
+    /// that a layer declared ternary takes no level.
     ///
     /// # Errors
     /// As [`centred`]; too few levels.
@@ -88,9 +88,9 @@ impl After<'_> {
         }
         map.bias = None;
         let size = map.weights.iter().fold(0.0_f64, |s, w| s.max(w.abs()));
-        // A layer of zeros, or one of which only the shape is known.
+        // A layer of zeros, or one with only a known shape.
         let size = if size > 0.0 { size } else { bound };
-        // Exact for ternary weights; others are refused where they are added up.
+        // Exact for ternary weights; others are refused when they are added up.
         map.weights.iter_mut().for_each(|w| *w /= size);
         map.bound = 1.0;
         let factor = size / bound;
@@ -99,13 +99,13 @@ impl After<'_> {
 }
 
 impl Last {
-    /// Levels that it takes.
+    /// The levels it takes.
     #[must_use]
     pub fn levels(&self) -> usize {
         usize::from(matches!(self, Last::Scalar { .. }))
     }
 
-    /// The scale that its operands have, over the default one.
+    /// The scale of its operands, relative to the default one.
     #[must_use]
     pub fn operands(&self) -> f64 {
         match self {
@@ -122,7 +122,7 @@ impl Last {
         }
     }
 
-    /// Adds the products of a part of its columns.
+    /// Adds the products of some of its columns.
     ///
     /// # Errors
     /// As [`Slots::linear_add`].
@@ -139,7 +139,7 @@ impl Last {
         }
     }
 
-    /// The results, at the scale that their reader takes.
+    /// The results, at the scale their reader takes.
     ///
     /// # Errors
     /// If there is no level.

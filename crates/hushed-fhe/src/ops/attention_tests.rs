@@ -58,7 +58,7 @@ fn layer() -> Attention {
     }
 }
 
-/// Row `row` of text `text` in the vectors that a layer reads.
+/// Row `row` of text `text`, in the vectors that a layer reads.
 fn entry(text: usize, row: usize, column: usize) -> f64 {
     number(text * 100 + row, column + 300)
 }
@@ -71,7 +71,7 @@ fn offset() -> Vec<f64> {
     (0..D).map(|j| 0.3 * number(j, 8)).collect()
 }
 
-/// The rows of a text in the model, gain and offset included.
+/// The rows of a text in the model, including gain and offset.
 fn text(text: usize, length: usize) -> Matrix<f64> {
     let (gain, offset) = (gain(), offset());
     let data = (0..length).flat_map(|row| {
@@ -129,7 +129,7 @@ fn centre(y: &[f64]) -> Vec<f64> {
     y.iter().map(|y| KAPPA * (y - mean)).collect()
 }
 
-/// Intervals of these texts with margins, queries of padding included.
+/// The intervals of these texts with margins, including queries of padding.
 fn choice(texts: &[Matrix<f64>], fixed: &[usize]) -> AttentionChoice {
     let layer = layer();
     let (gain, offset) = (gain(), offset());
@@ -243,7 +243,7 @@ impl Case {
         attention(on, &self.columns(on), &layer).unwrap()
     }
 
-    /// The greatest error over κ, in rows of tokens.
+    /// The largest error divided by κ, in token rows.
     fn error(&self, found: &[Vector], fixed: &[usize]) -> f64 {
         let mut worst = 0.0_f64;
         for (t, &length) in self.lengths.iter().enumerate() {
@@ -417,7 +417,7 @@ fn spilling_changes_nothing() {
     }
 }
 
-/// All of MiniLM's sizes, counted: levels suffice, and operations and memory are as in the tables of the modules.
+/// Counts with all of MiniLM's sizes: levels suffice, and operations and memory match the tables of the modules.
 #[test]
 fn a_layer_of_a_real_size_is_within_its_budget() {
     let least = budget(4, false);
@@ -516,6 +516,6 @@ fn budget(b: usize, stored: bool) -> f64 {
     let exponentials = counts.total_in(Op::Relinearise, "layer.0.attention.weigh");
     // Degree 15, the product, the square; the inverses of two sums, and one square of the first.
     assert_eq!(exponentials, heads * (9 * m as u64 + 14 + 10 + 1));
-    // Residues of 2^16 words of 8 bytes.
+    // A residue is 2^16 words of 8 bytes.
     counts.peak() as f64 / 2048.0
 }

@@ -1,16 +1,16 @@
-//! The feed-forward block on columns: hidden columns are computed, used and dropped block by block, so that they are
-//! never all in memory.
+//! The feed-forward block on columns: hidden columns are computed, used and dropped block by block, so they are never
+//! all in memory.
 //!
 //! | step | levels |
 //! |---|---|
-//! | up: gains and offsets of the norm before, and the map of each column's interval to [−1, 1], folded into its weights | 1 |
-//! | the activation, a polynomial a column ([`crate::ops::activation`]) | ⌈log2(degree + 1)⌉ |
-//! | with a gate: its product with what `up` gives, relinearised column by column | 1 |
-//! | with a gate, a down map that is declared ternary: products at its scale | 0 |
-//! | down: κ and the centring of the norm after folded into its weights; products are summed over all blocks and rescaled once | 1 |
+//! | up: gain and offset of the norm before, and the map of each column's interval to [−1, 1], are folded in | 1 |
+//! | the activation, a polynomial per column ([`crate::ops::activation`]) | ⌈log2(degree + 1)⌉ |
+//! | with a gate: its product with the result of `up`, relinearised column by column | 1 |
+//! | with a gate, if down is declared ternary: products are at the scale it takes | 0 |
+//! | down: κ and centring of the norm after are folded in; products of all blocks are summed, then rescaled once | 1 |
 //!
-//! [`feed_forward_stored`] holds the columns first and the sums of the second map afterwards, never both: hidden
-//! columns are spilled in between.
+//! [`feed_forward_stored`] holds first the columns and then the sums of the second map, never both: hidden columns are
+//! spilled in between.
 //!
 //! There are no rotations. MOAI holds all hidden columns (3072 ciphertexts); a block of 64 takes at most 0.8 GiB at N =
 //! 2^16.
@@ -35,26 +35,26 @@ use crate::ops::norm::product;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// A feed-forward block of a run: the model's layer, what was calibrated for it, and how it is cut up.
+/// A feed-forward block of a run: the model's layer, its calibration, and how it is split into blocks.
 pub struct FeedForwardLayer<'a> {
-    /// The step that plans, counters and progress name it by.
+    /// The step that plans, counters and progress show.
     pub at: StepId,
     /// Weights and shapes of the model.
     pub block: &'a FeedForward,
-    /// Degree of the activation and the interval of each hidden column.
+    /// The degree of the activation and the interval of each hidden column.
     pub choice: &'a ActivationChoice,
     /// A decoder's norm before the second map, if it has one.
     pub sub_norm: Option<SubNorm<'a>>,
-    /// What reads it.
+    /// The reader of its result.
     pub after: After<'a>,
-    /// Hidden columns at a time.
+    /// Hidden columns per block.
     pub hidden_block: usize,
-    /// Fits that layers share.
+    /// Fits shared by all layers.
     pub polynomials: &'a Polynomials,
 }
 
-/// What [`After`] makes of y = down(f(up(x))), or of down(f(gate(x)) ∘ up(x)), [`FeedForwardLayer::hidden_block`]
-/// hidden columns at a time; for a norm, κ·(y − mean of y) by columns.
+/// The form that [`After`] takes of y = down(f(up(x))), or of down(f(gate(x)) ∘ up(x)),
+/// [`FeedForwardLayer::hidden_block`] hidden columns at a time; for a norm, κ·(y − mean of y) by columns.
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
@@ -72,9 +72,9 @@ pub fn feed_forward<S: Slots>(
     run.finish(read)
 }
 
-/// As [`feed_forward`], bit for bit, with less in memory: hidden columns are spilled, so that the columns they are made
-/// of are dropped before the sums of the second map are held. Returned beside the result: the primes of the columns
-/// that the residual sum reads, spilled as well.
+/// As [`feed_forward`], bit for bit, with less memory: hidden columns are spilled, so the columns they are made of are
+/// dropped before the sums of the second map are held. Also returns, spilled, the primes of the columns that the
+/// residual sum reads.
 ///
 /// # Errors
 /// As [`feed_forward`] and [`Slots::store`].
@@ -89,10 +89,10 @@ pub fn feed_forward_stored<S: Slots>(
     })
 }
 
-/// As [`feed_forward_stored`], of columns that no residual sum reads.
+/// As [`feed_forward_stored`], for columns that no residual sum reads.
 ///
 /// # Errors
-/// Its own.
+/// As [`feed_forward_stored`].
 pub fn feed_forward_spilled<S: Slots>(
     on: &S,
     x: Acts<S::Value>,
@@ -102,7 +102,7 @@ pub fn feed_forward_spilled<S: Slots>(
     Ok(y)
 }
 
-/// Hidden columns spilled; what `keep` keeps of the columns and takes the primes of the results for; the second map.
+/// Spills hidden columns, calls `keep` with the columns and the primes of the results, then applies the second map.
 fn stored<S: Slots, K>(
     on: &S,
     x: Acts<S::Value>,
@@ -132,13 +132,13 @@ struct Run<'a, S: Slots> {
     up_at: StepId,
     activation_at: StepId,
     down_at: StepId,
-    /// Of the activation's arguments: the gate, where there is one.
+    /// For the activation's arguments: the gate, if there is one.
     up: LinearMap,
-    /// Of what a gate multiplies.
+    /// For what a gate multiplies.
     factor: Option<LinearMap>,
     limbs: Limbs,
     down: Last,
-    /// Scale of the activations' arguments.
+    /// The scale of the activation's arguments.
     argument: Scale,
 }
 
@@ -146,7 +146,7 @@ struct Run<'a, S: Slots> {
 struct Limbs {
     /// Of the activation's results.
     activated: usize,
-    /// Of what the last map reads.
+    /// Of the last map's operands.
     products: usize,
     result: usize,
 }
@@ -172,7 +172,7 @@ impl Limbs {
     }
 }
 
-/// Primes of the result, of columns with `columns` primes.
+/// The primes of the result for columns with `columns` primes.
 ///
 /// # Errors
 /// Too few levels.
@@ -232,7 +232,7 @@ impl<'a, S: Slots> Run<'a, S> {
         })
     }
 
-    /// Ranges of hidden columns, a block each.
+    /// The ranges of hidden columns, one per block.
     fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<'a, S> {
         let (hidden, block) = (self.layer.block.up.outputs, self.layer.hidden_block.max(1));
         (0..hidden)
@@ -240,7 +240,7 @@ impl<'a, S: Slots> Run<'a, S> {
             .map(move |from| from..hidden.min(from + block))
     }
 
-    /// A block of hidden columns.
+    /// Computes a block of hidden columns.
     fn hidden_columns(
         &self,
         x: &[S::Value],
@@ -269,11 +269,11 @@ impl<'a, S: Slots> Run<'a, S> {
     ) -> Result<Vec<S::Value>, FheError> {
         let on = self.on;
         on.at(self.up_at);
-        // Made at the level of the activation's results, where a product of the map costs least.
+        // Computed at the level of the activation's results, where a product of the map costs least.
         let from = above(on, self.limbs.activated)?;
         let low = x.par_iter().map(|v| on.drop_to(v, from));
         let low = low.collect::<Result<Vec<_>, FheError>>()?;
-        // The products are at the scale that the last map takes.
+        // The products are at the scale the last map takes.
         let target = scale_of(self.down.operands() * divisor(on, self.limbs.activated)?)?;
         let factors = on.linear(factor, &low, target)?;
         on.at(self.layer.at.part("product"));
@@ -311,7 +311,7 @@ impl<'a, S: Slots> Run<'a, S> {
     }
 }
 
-/// Sums of the second map over some hidden columns, and of their squares.
+/// Sums of the second map over some hidden columns, and sums of their squares.
 type Read<S> = (
     Option<<S as Slots>::Partial>,
     Option<<S as Arithmetic>::Sum>,

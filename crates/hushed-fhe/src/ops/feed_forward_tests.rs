@@ -26,7 +26,7 @@ fn number(i: usize, j: usize) -> f64 {
     2.0 * x - 1.0
 }
 
-/// Blocks of any size give the result of the definition with the same operations, and smaller ones hold less.
+/// Blocks of any size give the result of the definition with the same operations; smaller ones hold less.
 #[test]
 fn blocks_of_hidden_columns_agree() {
     let network = random_network(&tiny_config(), Pool::Mean, 3);

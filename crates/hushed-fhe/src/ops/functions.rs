@@ -1,5 +1,5 @@
-//! The functions that polynomials and iterations of a run approximate. The circuit names the function at each call
-//! ([`Slots::apply`](crate::Slots::apply)), so that an interpretation may compute it exactly and record its arguments.
+//! The functions that the polynomials and iterations of a run approximate. The circuit names the function at each call
+//! ([`Slots::apply`](crate::Slots::apply)), so that an implementation may compute it exactly and record its arguments.
 
 use hushed_model::Activation;
 use hushed_model::plain::activation;
@@ -7,63 +7,63 @@ use hushed_model::plain::activation;
 use crate::choices::fits;
 use crate::choices::{Column, Interval};
 
-/// Arguments up to here are those of masked scores, at −1 but for rounding; calibrated ones are farther from it.
+/// Arguments up to this value are masked scores, which are −1 up to rounding; calibrated scores are farther from it.
 pub(crate) const MASKED: f64 = -1.0 + 1e-6;
 
-/// A function of each slot of a vector. Arguments and results are the numbers in the slots: mapped to [−1, 1], divided
-/// by bounds.
+/// A function of each slot of a vector. Arguments and results are the numbers in the slots: mapped to [−1, 1] or
+/// divided by bounds.
 #[derive(Clone, Copy, Debug)]
 pub enum Function {
-    /// e^{(s − high)/2}/`divisor`, of t, the score s mapped from its interval to [−1, 1]; 0 at −1, where padding and
-    /// masked scores are.
+    /// e^{(s − high)/2}/`divisor` as a function of t, the score s mapped from its interval to [−1, 1]; 0 at −1, the
+    /// value of padding and masked scores.
     Exponential {
-        /// Which head of its layer.
+        /// The head in its layer.
         head: usize,
         /// The interval of its scores.
         scores: Interval,
-        /// Upper end of the sums of exponentials.
+        /// The upper end of the sums of exponentials.
         divisor: f64,
-        /// Number j of the diagonal: row i and key i + j, modulo the rows; of a decoder in the frame of its giant step.
+        /// Diagonal j: row i and key i + j, modulo the rows; in a decoder, in the frame of its giant step.
         diagonal: usize,
     },
     /// The inverse of a head's Σp.
     FirstInverse {
-        /// Which head of its layer.
+        /// The head in its layer.
         head: usize,
         /// The interval of its scores.
         scores: Interval,
     },
     /// The inverse of a head's Σe.
     SecondInverse {
-        /// Which head of its layer.
+        /// The head in its layer.
         head: usize,
     },
-    /// The logistic function of s + `bias`, of t, the score s mapped from its interval to [−1, 1]; 0 at −1, where
-    /// masked scores are.
+    /// The logistic function of s + `bias` as a function of t, the score s mapped from its interval to [−1, 1]; 0 at
+    /// −1, the value of masked scores.
     Sigmoid {
-        /// Which head of its layer.
+        /// The head in its layer.
         head: usize,
         /// The interval of its scores.
         scores: Interval,
         /// Added to every score.
         bias: f64,
     },
-    /// An activation, of t, its argument mapped from the column's domain to [−1, 1].
+    /// An activation as a function of t, its argument mapped from the column's domain to [−1, 1].
     Activation {
-        /// Which function.
+        /// The function.
         f: Activation,
         /// The hidden column.
         index: usize,
-        /// Interval of its arguments.
+        /// The interval of its arguments.
         column: Column,
     },
-    /// v^(−1/2) of a norm.
+    /// v^(−1/2) in a norm.
     Root,
-    /// The pooler's activation in a classifier's head, of t, its argument divided by `reach`.
+    /// The pooler's activation in a classifier's head, as a function of t, its argument divided by `reach`.
     Head {
-        /// Which function.
+        /// The function.
         f: Activation,
-        /// Greatest size of its argument.
+        /// The largest absolute value of its argument.
         reach: f64,
     },
 }

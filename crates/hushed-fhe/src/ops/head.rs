@@ -1,28 +1,28 @@
-//! The head of a classifier: BERT's pooler, which is tanh of a linear map of the first row, and a number a class.
+//! The head of a classifier: BERT's pooler, which is tanh of a linear map of the first row, then one number per class.
 //!
-//! Only first rows are used, 1/m of the slots. So the d columns of arguments are packed before anything deep, and ⌈d/m⌉
+//! Only first rows are used, 1/m of the slots. So the d columns of arguments are packed before any deep step, and ⌈d/m⌉
 //! vectors are refreshed instead of d: three bootstraps for BERT-base and texts of 128 rows instead of 384.
 //!
 //! | step | levels |
 //! |---|---|
 //! | the last norm, masked to first rows: every other row is 0 | 0 |
 //! | `dense`: gains and offsets of that norm and 1/reach folded into its weights; d columns, valid in row 0 | 1 |
-//! | `pack`: column j to row j mod m of vector j/m, m − 1 rotations a vector, all by one row; then the biases | 0 |
+//! | `pack`: column j to row j mod m of vector j/m, m − 1 rotations per vector, all by one row; then the biases | 0 |
 //! | `refresh` | |
-//! | `activation`: to the scale of polynomials; the fold; one odd polynomial for all of a vector, its argument within ±reach | 4 + ⌈log2(degree + 1)⌉ |
-//! | `classes`: times a row of the weights, summed over rows by log2(m) rotations a class | 1 |
-//! | times a mask that leaves row c mod m of class c in texts, nothing elsewhere | 1 |
+//! | `activation`: to polynomial scale; the fold; one odd polynomial per vector, on ±reach | 4 + ⌈log2(degree + 1)⌉ |
+//! | `classes`: times a row of the weights, summed over rows by log2(m) rotations per class | 1 |
+//! | times a mask that keeps row c mod m of class c in texts, nothing elsewhere | 1 |
 //!
-//! MOAI takes a polynomial and a ciphertext for each column here. One interval for all columns costs nothing here: high
+//! MOAI takes a polynomial and a ciphertext for each column here. One interval for all columns costs nothing: high
 //! degrees are cheap for few vectors, and tanh is flat where its argument is large. An interval for each column would
 //! also reveal something about the weights.
 //!
 //! *Outside the reach.* A refresh returns 1.5 as 1.5 (its sine is nearly linear up to about a hundred), so such an
-//! argument gets to the polynomial. One of degree 63 on [−1, 1] is 2^22 at 1.1 and 2^38 at 1.2: the ciphertext wraps
-//! around, and all texts of its vector are lost. So arguments are *folded* first, by y = −T_7(t/7), t in units of the
-//! reach: y is within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a bijection onto ±0.84,
-//! undone by the polynomial, which is that of tanh(reach·7·sin(asin(y)/7)). (Domain extension as in
-//! [`crate::ops::activation::extended_tanh`], in one step of degree 7: three levels where two of degree 3 take four.)
+//! argument reaches the polynomial. One of degree 63 on [−1, 1] is 2^22 at 1.1 and 2^38 at 1.2: the ciphertext wraps
+//! around, and all texts of its vector are lost. So arguments are first *folded* by y = −T_7(t/7), with t in units of
+//! the reach: y is within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a bijection onto
+//! ±0.84. The polynomial undoes the fold: it approximates tanh(reach·7·sin(asin(y)/7)). (This is domain extension as in
+//! [`crate::ops::activation::extended_tanh`], in one step of degree 7: three levels, where two of degree 3 take four.)
 //! An argument between the reach and seven times the reach makes the answer of its own text wrong, and no other: every
 //! result is within [`LARGEST`].
 
@@ -45,7 +45,7 @@ use crate::packing::{Interleave, PackingError};
 use crate::slots::{OwnedMask, Slots};
 use hushed_lower::bound_of;
 
-/// Bound on the approximated tanh, for arguments up to [`EXTENDED`] times the reach.
+/// The bound on the approximated tanh, for arguments up to [`EXTENDED`] times the reach.
 const LARGEST: f64 = 1.0 + 1.0 / 64.0;
 
 /// Arguments up to this many times the reach stay bounded. An odd number n; the fold is ±T_n(t/n), and the sign is − if
@@ -55,10 +55,10 @@ pub const EXTENDED: usize = 7;
 /// Levels of the fold.
 const FOLD_LEVELS: usize = (EXTENDED + 1).ilog2() as usize;
 
-/// Points of a fit per coefficient.
+/// Fit points per coefficient.
 const POINTS: usize = 8;
 
-/// Weight of points to which only arguments outside the reach fold: there the polynomial need only be bounded.
+/// The weight of points that only arguments outside the reach fold to: there the polynomial need only be bounded.
 const BOUNDED: f64 = 1e-3;
 
 /// Levels between the refresh and the answer.
@@ -67,7 +67,7 @@ pub fn levels(choice: &ClassifierChoice) -> usize {
     FOLD_LEVELS + activation::levels(choice.degree) + 3
 }
 
-/// Primes that the packed arguments are refreshed to: as many as [`levels`] consume.
+/// The primes that packed arguments are refreshed to: as many as [`levels`] consume.
 ///
 /// # Errors
 /// [`PolyError::LevelsTooFew`] if a refresh returns fewer.
@@ -75,7 +75,7 @@ pub fn refreshed_limbs<S: Slots>(on: &S, choice: &ClassifierChoice) -> Result<us
     (0..levels(choice)).try_fold(on.floor(), |limbs, _| above(on, limbs))
 }
 
-/// The activation of the classifier head, an odd function of x, by two odd polynomials: the fold, of t = x/reach, and
+/// The activation of the classifier head, an odd function of x, as two odd polynomials: the fold, of t = x/reach, and
 /// one of its result.
 pub struct HeadActivation {
     /// The first takes t/[`EXTENDED`].
@@ -84,11 +84,11 @@ pub struct HeadActivation {
 }
 
 impl HeadActivation {
-    /// The fold, and a least-squares fit: on the image of [−1, 1] under the fold with weight 1, elsewhere with
-    /// [`BOUNDED`].
+    /// The fold, and a least-squares fit: with weight 1 on the image of [−1, 1] under the fold, and weight [`BOUNDED`]
+    /// elsewhere.
     ///
     /// # Errors
-    /// [`PolyError`] for a function that is not odd, or a fit that is refused.
+    /// [`PolyError`] for a function that is not odd, or a refused fit.
     pub fn new(f: Activation, choice: &ClassifierChoice) -> Result<HeadActivation, PolyError> {
         let times = EXTENDED as f64;
         let mut fold = vec![0.0; EXTENDED + 1];
@@ -123,10 +123,10 @@ impl HeadActivation {
         self.parts.iter().fold(t / EXTENDED as f64, fold)
     }
 
-    /// Of a vector of t, at [`Slots::default_scale`].
+    /// Its values on a vector of t, at [`Slots::default_scale`].
     pub(crate) fn evaluate<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
         let (times, target) = (EXTENDED as f64, on.default_scale());
-        // One level for the change to the scale of polynomials.
+        // One level to change to the scale of polynomials.
         let levels = 1 + self.parts.iter().map(Polynomial::depth).sum::<usize>();
         let compute = || {
             let u = to_unit_interval(on, t, -times, times)?;
@@ -137,10 +137,10 @@ impl HeadActivation {
     }
 }
 
-/// Bound on the logits, a power of two: each number of the pooler is within [`LARGEST`].
+/// A bound on the logits, a power of two: each number of the pooler is within [`LARGEST`].
 ///
 /// # Errors
-/// [`FheError::Model`] without numbers.
+/// [`FheError::Model`] if the model has no numbers.
 pub fn magnitude(at: StepId, c: &Classifier) -> Result<f64, FheError> {
     let (weights, bias) = (here(at, &c.classes.weights)?, here(at, &c.classes.bias)?);
     let logit = |(row, &b): (&[f32], &f32)| {
@@ -152,12 +152,12 @@ pub fn magnitude(at: StepId, c: &Classifier) -> Result<f64, FheError> {
     Ok(bound_of(&[most]))
 }
 
-/// The logits of each text, packed as [`crate::ops::pool::pool`] packs. The columns have a level, and are 0 in all rows
+/// The logits of each text, packed as by [`crate::ops::pool::pool`]. The columns have a level, and are 0 in all rows
 /// but the first; `first` is the mask of first rows.
 ///
 /// # Errors
-/// Shapes that differ, layers without numbers, too few levels, no key for a rotation; [`FheError::Unsupported`] for a
-/// function that is not tanh.
+/// Shapes that differ, layers without numbers, too few levels, a missing rotation key; [`FheError::Unsupported`] for a
+/// function other than tanh.
 pub fn head<S: Slots>(
     on: &S,
     at: StepId,
@@ -183,7 +183,7 @@ pub fn head<S: Slots>(
     logits(on, site, &pooled?, c, layout, first)
 }
 
-/// That the function is tanh.
+/// Checks that the function is tanh.
 pub(crate) fn supported(at: StepId, c: &Classifier) -> Result<(), FheError> {
     match c.activation {
         Activation::Tanh => Ok(()),
@@ -208,7 +208,7 @@ fn arguments<S: Slots>(
     let mut map = x.folded(on, site, &c.dense)?;
     map.weights.iter_mut().for_each(|w| *w /= choice.reach);
     map.bound = bound_of(&map.weights);
-    // Biases are added after packing, when only rows of arguments are left.
+    // Biases are added after packing, when only rows of arguments remain.
     let bias = map.bias.take().unwrap_or_default();
     let limbs = above(on, on.floor())?;
     let cut = x.columns.par_iter().map(|v| on.drop_to(v, limbs));
@@ -280,7 +280,7 @@ fn logits<S: Slots>(
     })
 }
 
-/// Masks: 1 in row r of each text, for the rows that logits take.
+/// Masks with 1 in row r of each text, for the rows that hold logits.
 enum Masks<'a, V> {
     Public(&'a [f64]),
     Private(Vec<V>),
@@ -305,7 +305,7 @@ impl<'a, V> Masks<'a, V> {
         Ok(Self::Private(masks))
     }
 
-    /// The scale of logits of `limbs` primes before they are masked.
+    /// The scale of logits with `limbs` primes before they are masked.
     fn target<S: Slots<Value = V>>(&self, on: &S, limbs: usize) -> Result<Scale, FheError> {
         match self {
             Self::Public(_) => Ok(on.default_scale()),
@@ -316,7 +316,7 @@ impl<'a, V> Masks<'a, V> {
         }
     }
 
-    /// Row r of each text, at the default scale.
+    /// Keeps row r of each text, at the default scale.
     fn keep<S: Slots<Value = V>>(
         &self,
         on: &S,

@@ -1,4 +1,4 @@
-//! A whole small classifier in the simulator against the model in the clear: the reply, its cost, and refusals.
+//! A whole small classifier in the simulator, compared with the model in the clear: the reply, its cost, and refusals.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_is_sent() {
     }
 }
 
-/// The last norm and the head, from columns whose rows other than the first are `garbage` times their bound.
+/// Runs the last norm and the head on columns whose rows other than the first are `garbage` times their bound.
 fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) -> Vec<Vec<f64>> {
     let network = network();
     let rows = match private {
@@ -138,7 +138,7 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement, rows, 1.0).unwrap();
     let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);
-    // Over 32 columns their squares sum to a half, and they to zero.
+    // Over 32 columns the squares sum to a half, and the numbers to zero.
     let number = |t: usize, j: usize| {
         if (j * 7 + t * j + t) % 2 == (j / 16) {
             0.125
@@ -159,8 +159,8 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     answer.vectors.iter().map(|v| v.values().to_vec()).collect()
 }
 
-/// Contents of other rows, padding or tokens, inside a norm's range or outside, change no logit and reach no slot of
-/// the reply.
+/// The contents of other rows, padding or tokens, inside a norm's range or outside, change no logit and reach no slot
+/// of the reply.
 #[test]
 fn other_rows_do_not_leak() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
@@ -175,7 +175,7 @@ fn other_rows_do_not_leak() {
     }
 }
 
-/// Counters of the head's steps: rotations and bootstraps depend on shapes alone.
+/// Counts the head's steps: rotations and bootstraps depend on shapes alone.
 #[test]
 fn operations_of_the_head() {
     let on = Simulator::new(&params(), SLOTS).unwrap().counting();
@@ -206,8 +206,8 @@ fn operations_of_the_head() {
     }
 }
 
-/// The function is odd, more accurate with its degree up to the reach, and bounded up to seven times the reach: a
-/// refresh does not reduce such arguments.
+/// The function is odd, gets more accurate with its degree up to the reach, and is bounded up to seven times the reach:
+/// a refresh does not reduce such arguments.
 #[test]
 fn tanh_is_odd_and_bounded_outside_its_reach() {
     for reach in [1.25, 9.0] {
@@ -233,7 +233,7 @@ fn tanh_is_odd_and_bounded_outside_its_reach() {
     assert_eq!(FOLD_LEVELS, activation::levels(EXTENDED));
 }
 
-/// A plan of a classifier has the number of logits, and the head's steps last.
+/// A classifier's plan has the number of logits, and the head's steps last.
 #[test]
 fn a_plan_declares_its_outputs() {
     let (params, network) = (CkksParams::n16_boot().unwrap(), network());
@@ -279,7 +279,7 @@ fn refusals() {
     assert_eq!(refused(even), (false, true));
     let nowhere = |c: &mut Choices| c.classifier.as_mut().unwrap().reach = 0.0;
     assert_eq!(refused(nowhere), (false, true));
-    // An argument outside the reach is found where numbers are visible.
+    // An argument outside the reach is reported where numbers are visible.
     let mut narrow = good.clone();
     narrow.classifier.as_mut().unwrap().reach /= 8.0;
     let error = run(&on, &network, &narrow, false).err().unwrap();
@@ -287,7 +287,7 @@ fn refusals() {
         matches!(&error, FheError::Range { site, .. } if site == "head.refresh"),
         "{error}"
     );
-    // A chain without levels for the polynomial is refused before anything is computed.
+    // A chain with too few levels for the polynomial is refused before anything is computed.
     let mut deep = good.clone();
     deep.classifier.as_mut().unwrap().degree = 63;
     let short = CkksParams::insecure_test(10, 8).unwrap();
@@ -297,7 +297,7 @@ fn refusals() {
     other.classifier.as_mut().unwrap().activation = Activation::Relu;
     let error = run(&on, &other, &good, false).err().unwrap();
     assert!(matches!(error, FheError::Unsupported { .. }));
-    // Choices with a head and without one are written and read back.
+    // Choices with and without a head survive writing and reading.
     let read = Choices::from_json(&good.to_json().unwrap()).unwrap();
     assert_eq!(read, good);
 }

@@ -1,9 +1,9 @@
 //! Masks the keys of padding in a softmax: padding gets the least exponential, and its share is subtracted from the
 //! sums. So it has no weight at all, and a text's answer does not depend on its padding.
 //!
-//! A key of padding is zero (columns are, and keys have no bias), so its scores are 0 for every query: the client fills
-//! rows of padding with zeros (one that does not spoils its own text), and norms mask those of every later layer. With
-//! t = s + c the argument of the exponential on [−1, 1], and R_j the rows i whose key i + j is a token:
+//! A key of padding is zero (its columns are, and keys have no bias), so its scores are 0 for every query: the client
+//! fills padding rows with zeros (one that does not spoils its own text), and norms mask those of every later layer.
+//! With t = s + c the argument of the exponential on [−1, 1], and R_j the rows i for which key i + j is a token:
 //!
 //! ```text
 //! diagonal j of t  =  s − 1 + (1 + c)·R_j        −1 for padding
@@ -12,14 +12,14 @@
 //! ```
 //!
 //! With public lengths, R_j and n are plaintext vectors. With private lengths, R_j is one more column of Q (the
-//! constant 1 + c) and of K (the rows of tokens), which costs each head b rotations of a column and no level; n takes
-//! log2(m) rotations, once a layer.
+//! constant 1 + c) and of K (the token rows), which costs each head b rotations of a column and no level; n takes
+//! log2(m) rotations, once per layer.
 //!
-//! Places without a text: their first sum is set to 1 where lengths are public. With private lengths it is 0, where
-//! inverses stay bounded; their values are 0 in both cases.
+//! The first sum of a place without a text is set to 1 if lengths are public. With private lengths it is 0, where
+//! inverses stay bounded. The values of such places are 0 in both cases.
 //!
-//! A decoder's diagonals stay in the frames of their giant steps ([`KeyMask::Turned`]). There the two columns carry the
-//! causal mask too, p is 0 at −1, so that nothing is subtracted, and the sums of rows before a text, which see no key,
+//! A decoder's diagonals stay in the frames of their giant steps ([`KeyMask::Turned`]). There the two columns also
+//! carry the causal mask; p is 0 at −1, so nothing is subtracted; and the sums of rows before a text, which see no key,
 //! are set to 1:
 //!
 //! ```text
@@ -38,47 +38,46 @@ use crate::packing::Interleave;
 use crate::packing::products::rotations;
 use crate::slots::Slots;
 
-/// An inverse is computed at no smaller part of its scale: its factors would lose too many bits.
+/// The smallest fraction of its scale at which an inverse is computed: below it, its factors would lose too many bits.
 const LEAST_SCALE: f64 = 1.0 / (1 << 16) as f64;
 
-/// p(−1) is taken to be at least this. Inverses are at most about 2^16, so that with n = 128 a share is off by 2^-21 at
-/// most.
+/// The least value assumed for p(−1). Inverses are at most about 2^16, so with n = 128 a share is off by 2^-21 at most.
 const LEAST_SHARE: f64 = 1.0 / (1 << 30) as f64;
 
-/// The rows of tokens, as the softmaxes of a layer use them.
+/// The token rows, as the softmaxes of a layer use them.
 pub enum KeyMask<'a, V> {
     /// With public lengths.
     Public {
         /// The packing.
         layout: Interleave,
-        /// Tokens of each text.
+        /// The number of tokens of each text.
         lengths: &'a [usize],
     },
     /// With private lengths.
     Private {
         /// The packing.
         layout: Interleave,
-        /// Rows of tokens.
+        /// Token rows.
         real: &'a V,
-        /// Number of tokens of the slot's text, divided by m.
+        /// The number of tokens of the slot's text, divided by m.
         part: V,
     },
-    /// Of a decoder: lengths are private.
+    /// For a decoder; lengths are private.
     Turned {
         /// The packing.
         layout: Interleave,
-        /// Rows of tokens.
+        /// Token rows.
         real: &'a V,
-        /// b of the frames: diagonal j is rotated by −⌊j/b⌋·b.
+        /// The b of the frames: diagonal j is rotated by −⌊j/b⌋·b.
         baby: usize,
     },
 }
 
 impl<'a, V: Clone> KeyMask<'a, V> {
-    /// Computed once a layer: with private lengths, by log2(m) rotations.
+    /// Computes the mask, once per layer; with private lengths, by log2(m) rotations.
     ///
     /// # Errors
-    /// If there is no key for a rotation.
+    /// If a rotation key is missing.
     pub fn new<S: Slots<Value = V>>(on: &S, rows: &'a RowsKnown<V>) -> Result<Self, FheError> {
         match rows {
             RowsKnown::Public { layout, lengths } => Ok(Self::Public {
@@ -103,11 +102,11 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// Columns of Q and K that add (1 + c)·R_j to their product; none with public lengths. They take the primes of `k`
-    /// and the scales of `q` and `k`.
+    /// The columns of Q and K that add (1 + c)·R_j to their product; none with public lengths. They take the primes of
+    /// `k` and the scales of `q` and `k`.
     ///
     /// # Errors
-    /// If the encrypted rows have no level above them.
+    /// If the encrypted rows have no level above `k`.
     pub fn columns<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -116,7 +115,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         c: f64,
     ) -> Result<Option<(V, V)>, FheError> {
         let Self::Private { real, .. } = self else {
-            // Of a decoder they are made with the turns ([`super::decoder`]).
+            // A decoder's are made with the rotary turns ([`super::decoder`]).
             return Ok(None);
         };
         let limbs = on.limbs(k);
@@ -125,7 +124,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(Some((constant, on.within(rows, 1.0))))
     }
 
-    /// Diagonal `j` of t, from diagonal `j` of the product of Q and K with [`KeyMask::columns`] appended.
+    /// Computes diagonal `j` of t from diagonal `j` of the product of Q and K with [`KeyMask::columns`] appended.
     ///
     /// # Errors
     /// Only the engine's.
@@ -158,8 +157,8 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(on.within(t, 1.0))
     }
 
-    /// `sum` − n·`each`: the first sum of a head without padding. Places without a text get 1 where lengths are public;
-    /// of a decoder all rows do that see no key, and `each` is 0.
+    /// `sum` − n·`each`: a head's first sum without padding. Places without a text get 1 if lengths are public; in a
+    /// decoder all rows that see no key get 1, and `each` is 0.
     ///
     /// # Errors
     /// If `sum` has no level above it.
@@ -193,13 +192,13 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head without padding. `inverse` is that of the first sum,
-    /// which `again` computes at another scale. Places without a text are unchanged where lengths are public.
+    /// `sum` − n·(`each`·`inverse`)²: a head's second sum without padding. `inverse` is that of the first sum, which
+    /// `again` computes at another scale. Places without a text are unchanged if lengths are public.
     ///
     /// The inverse of a short text's sum is large and `each` is small, so their product, which is neither, is squared:
-    /// an error of n·`each`² would be multiplied by the square of the inverse. With public lengths √n is a factor of it
-    /// too. With private lengths the inverse is computed at a scale that is smaller by `each`, and read as the product:
-    /// a product with a constant would take one level too many.
+    /// an error of n·`each`² would be multiplied by the square of the inverse. With public lengths √n is included in
+    /// the product. With private lengths the inverse is computed at a scale that is smaller by the factor `each` and
+    /// read as the product: a product with a constant would take one level too many.
     ///
     /// # Errors
     /// If the inverse has fewer than two levels.
@@ -243,10 +242,10 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(sum)
     }
 
-    /// Σ over the diagonals, of each row.
+    /// Sums each row over the diagonals.
     ///
     /// # Errors
-    /// If there is no key for a rotation.
+    /// If a rotation key is missing.
     pub fn total<S: Slots<Value = V>>(&self, on: &S, diagonals: &[V]) -> Result<V, FheError>
     where
         V: Send + Sync,
@@ -262,10 +261,10 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         total(on, &frames.collect::<Result<Vec<_>, FheError>>()?)
     }
 
-    /// A number of each row as each frame of the diagonals has it, the first as it is.
+    /// A number per row, in each frame of the diagonals; the first is unchanged.
     ///
     /// # Errors
-    /// If there is no key for a rotation.
+    /// If a rotation key is missing.
     pub fn frames<S: Slots<Value = V>>(&self, on: &S, x: V) -> Result<Vec<V>, FheError>
     where
         V: Send + Sync,
@@ -280,7 +279,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(frames.into_iter().flatten().collect())
     }
 
-    /// The frame of diagonal `j` among [`KeyMask::frames`].
+    /// The index of diagonal `j`'s frame in [`KeyMask::frames`].
     pub fn frame(&self, j: usize) -> usize {
         match self {
             Self::Turned { baby, .. } => j / baby.max(&1),
@@ -298,7 +297,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     }
 }
 
-/// Σ over the vectors.
+/// Sums the vectors.
 pub(crate) fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
     let Some((first, rest)) = vectors.split_first() else {
         let limbs = on.floor();

@@ -11,7 +11,7 @@ pub(crate) fn divisor<S: Slots>(on: &S, limbs: usize) -> Result<f64, FheError> {
     Ok(Ladder::new(on, limbs, 1)?.divisor(0))
 }
 
-/// Primes after `levels` rescales.
+/// The primes left after `levels` rescales.
 pub(crate) fn below<S: Slots>(on: &S, limbs: usize, levels: usize) -> Result<usize, FheError> {
     Ok(Ladder::new(on, limbs, levels)?.limbs(levels))
 }
@@ -27,12 +27,12 @@ pub(crate) fn above<S: Slots>(on: &S, limbs: usize) -> Result<usize, FheError> {
     Ok(found.ok_or_else(none)?)
 }
 
-/// The fewest primes from which so many rescales lead to `limbs`.
+/// The fewest primes from which `levels` rescales lead to `limbs`.
 pub(crate) fn above_by<S: Slots>(on: &S, limbs: usize, levels: usize) -> Result<usize, FheError> {
     (0..levels).try_fold(limbs, |limbs, _| above(on, limbs))
 }
 
-/// A scale of this value.
+/// The scale with this value.
 pub(crate) fn scale_of(value: f64) -> Result<Scale, FheError> {
     Scale::new(value).map_err(|e: CkksError| e.into())
 }

@@ -1,7 +1,7 @@
-//! Which rows of a batch are tokens, and whether the server knows it.
+//! Which rows of a batch are tokens, and whether the server knows.
 //!
 //! With public lengths the masks are plaintext vectors. With private lengths the client sends one more vector, 1 in
-//! rows of tokens and 0 in rows of padding; all other masks are computed from it.
+//! token rows and 0 in padding rows; all other masks are computed from it.
 
 use hushed_model::StepId;
 
@@ -12,27 +12,27 @@ use crate::slots::{OwnedMask, Slots};
 /// The rows of the texts of a batch.
 #[derive(Clone)]
 pub enum RowsKnown<V> {
-    /// The server knows them.
+    /// Known to the server.
     Public {
         /// The packing.
         layout: Interleave,
-        /// Number of tokens of each text; 0 for places without a text.
+        /// The number of tokens of each text; 0 for places without a text.
         lengths: Vec<usize>,
     },
     /// The server knows only m.
     Private {
         /// The packing.
         layout: Interleave,
-        /// 1 in rows of tokens, 0 elsewhere, encrypted.
+        /// 1 in token rows, 0 elsewhere, encrypted.
         real: V,
     },
 }
 
 impl<V> RowsKnown<V> {
-    /// Texts with these numbers of tokens.
+    /// Rows of texts with these numbers of tokens.
     ///
     /// # Errors
-    /// [`PackingError`] for too many texts, or one longer than m.
+    /// [`PackingError`] for too many texts, or a text longer than m.
     pub fn public(layout: Interleave, lengths: Vec<usize>) -> Result<Self, PackingError> {
         if lengths.len() > layout.texts() {
             return Err(PackingError::TooMany {
@@ -52,12 +52,12 @@ impl<V> RowsKnown<V> {
         }
     }
 
-    /// Rows given by an encrypted vector, 1 in rows of tokens.
+    /// Rows given by an encrypted vector, 1 in token rows.
     pub fn private(layout: Interleave, real: V) -> Self {
         Self::Private { layout, real }
     }
 
-    /// The same, encrypted rows with at least so many primes: refreshed if they have fewer.
+    /// The same, with encrypted rows refreshed if they have fewer than `limbs` primes.
     ///
     /// # Errors
     /// Those of a refresh.
@@ -80,10 +80,10 @@ impl<V> RowsKnown<V> {
     }
 }
 
-/// The step that refreshes encrypted rows of tokens, before the columns of an upload are parted.
+/// The step that refreshes encrypted token rows, before the columns of an upload are split.
 pub(crate) const REAL_ROWS: &str = "input.rows";
 
-/// Rows of tokens with at least so many primes: refreshed if they have fewer.
+/// Refreshes encrypted token rows if they have fewer than `limbs` primes.
 ///
 /// # Errors
 /// Those of a refresh.
@@ -97,14 +97,14 @@ pub(crate) fn lifted<S: Slots>(on: &S, real: S::Value, limbs: usize) -> Result<S
     Ok(refreshed.pop().ok_or(PackingError::Mismatch)?)
 }
 
-/// The vector that a client encrypts with private lengths, in the clear: 1 in rows of tokens, 0 elsewhere.
+/// The vector that a client encrypts with private lengths, in the clear: 1 in token rows, 0 elsewhere.
 pub fn token_rows(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
     layout.vector(lengths.len().min(layout.texts()), |text, row| {
         f64::from(u8::from(row < lengths[text]))
     })
 }
 
-/// The same for texts that end in row m − 1, as a decoder takes them.
+/// The same for texts that end in row m − 1, as in a decoder.
 pub(crate) fn token_rows_to_last(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
     layout.vector(lengths.len().min(layout.texts()), |text, row| {
         f64::from(u8::from(row + lengths[text] >= layout.rows()))
@@ -114,16 +114,16 @@ pub(crate) fn token_rows_to_last(layout: Interleave, lengths: &[usize]) -> Vec<f
 /// The masks that norms and poolings use.
 #[derive(Clone)]
 pub struct RowMasks<V> {
-    /// Rows of tokens.
+    /// Token rows.
     pub tokens: OwnedMask<V>,
-    /// The same without the first row of each text, whose results some layers replace by constants.
+    /// The same without the first row of each text, whose result some layers replace by a constant.
     pub later: OwnedMask<V>,
-    /// The first row of each text; none of places without a text.
+    /// The first row of each text; nothing in places without a text.
     pub first: OwnedMask<V>,
 }
 
 impl<V> RowMasks<V> {
-    /// Computes them; with private lengths, by two products with plaintext vectors.
+    /// Computes the masks; with private lengths, by two products with plaintext vectors.
     ///
     /// # Errors
     /// If the encrypted vector has no level.

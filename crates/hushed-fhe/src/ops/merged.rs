@@ -1,5 +1,5 @@
 //! A feed-forward block whose activation was pruned and whose maps were merged (the Orion kernels paper, §III-D), on
-//! columns: one map, one level. The norm after it is folded in, as into the last map of any block.
+//! columns: one map, one level. The norm after it is folded in, as for the last map of any block.
 
 use hushed_lower::LinearMap;
 use hushed_model::{Linear, StepId, same};
@@ -11,7 +11,7 @@ use crate::ops::levels::below;
 use crate::ops::norm::centred_scale;
 use crate::slots::Slots;
 
-/// κ·(y − mean of y) of y = W·x + b by columns, one level below x.
+/// Returns κ·(y − mean of y) for y = W·x + b, by columns, one level below x.
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers, too few levels.
@@ -28,7 +28,7 @@ pub fn merged<S: Slots>(
     on.linear(&map, &x.columns, target)
 }
 
-/// The same as a map of the vectors of `x`.
+/// The same, as a map of the vectors of `x`.
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers.

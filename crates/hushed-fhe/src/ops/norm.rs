@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | c, by the linear layer before; the residual joins it | l | |
 //! | v = Σ c², relinearised and rescaled once; κ²·d·ε | l | l − 1, then refreshed to the statistics' level s |
-//! | v ← 1 + mask·(v − 1): rows of padding, and a row whose result is a constant, get v = 1 | l | s − 1 |
+//! | v ← 1 + mask·(v − 1): padding rows, and a row whose result is a constant, get v = 1 | l | s − 1 |
 //! | v^{−1/2}: a polynomial and Newton steps | l | s − 1 − levels of the root |
 //! | × mask·√d/bound | l | s − 2 − levels of the root ≥ l |
 //! | × c, + a row of constants | l − 1 | |
@@ -39,16 +39,16 @@ use crate::slots::{OwnedMask, Slots};
 
 /// The rows of a norm, and the level of its statistic.
 pub struct NormPlan<'a, V> {
-    /// Mask of rows that get a result; the others get 0.
+    /// The mask of rows that get a result; the others get 0.
     pub rows: &'a OwnedMask<V>,
-    /// Primes of the refreshed variance; `None` for the paper's own form without that refresh, where the columns are
-    /// high enough for the inverse root.
+    /// The primes of the refreshed variance; `None` for the paper's own form without that refresh, where the columns
+    /// are high enough for the inverse root.
     pub statistics: Option<usize>,
-    /// Constants instead of results, in rows that `rows` masks.
+    /// Constants in place of results, in rows that `rows` masks.
     pub constant: Option<ConstantRow<'a, V>>,
 }
 
-/// Rows of a norm that are replaced by constants.
+/// Rows of a norm that constants replace.
 pub struct ConstantRow<'a, V> {
     /// The constant of each column, within 1.
     pub numbers: &'a [f64],
@@ -56,7 +56,7 @@ pub struct ConstantRow<'a, V> {
     pub rows: &'a OwnedMask<V>,
 }
 
-/// The scale of centred columns with `limbs` primes: their squares are at [`Slots::default_scale`].
+/// The scale of centred columns with `limbs` primes, which puts their squares at [`Slots::default_scale`].
 ///
 /// # Errors
 /// [`FheError::Poly`] if they have no level.
@@ -68,7 +68,7 @@ pub fn centred_scale<S: Slots>(on: &S, limbs: usize) -> Result<Scale, FheError> 
 /// dropped to one level above the block, and loses that level.
 ///
 /// # Errors
-/// If x has no level above the block's, or another number of columns.
+/// If x has no level above the block's, or a different number of columns.
 pub fn residual<S: Slots>(
     on: &S,
     at: StepId,
@@ -101,7 +101,7 @@ pub fn residual<S: Slots>(
     (0..x.width()).into_par_iter().map(column).collect()
 }
 
-/// The norm of columns κ·(x − mean of x), as [`residual`] returns them: the [`Acts`] of this norm at
+/// The norm of columns κ·(x − mean of x) as returned by [`residual`]: the [`Acts`] of this norm at
 /// [`Slots::default_scale`], one level below, not refreshed.
 ///
 /// # Errors
@@ -145,7 +145,7 @@ pub fn norm<S: Slots>(
     let limbs = arrives.min(on.limbs(first));
     let v = statistic(on, at, &centred, norm, choice, plan)?;
     let factor = (norm.width as f64).sqrt() / choice.bound;
-    // So that the columns are at the default scale.
+    // This puts the columns at the default scale.
     let target = scale_of(on.default_scale().value() * divisor(on, limbs)? / scale.value())?;
     let inverse = masked_root(on, &v, choice, plan.rows, factor, limbs, target)?;
     let column = |(j, c): (usize, S::Value)| -> Result<S::Value, FheError> {
@@ -193,7 +193,7 @@ fn statistic<S: Slots>(
     }
 }
 
-/// Refreshes one vector of any scale: it is read as another message at the scale that a refresh takes, and read back
+/// Refreshes one vector of any scale: it is read as another message at the scale a refresh takes, and read back
 /// afterwards.
 pub(crate) fn refreshed<S: Slots>(
     on: &S,
@@ -235,7 +235,7 @@ fn masked_root<S: Slots>(
         let compute = || root.evaluate(on, &v, target);
         on.apply(&Function::Root, &v, (root.levels(), target), compute)
     };
-    // The result is needed one level above the columns, and no higher.
+    // The result is needed one level above the columns, no higher.
     let end = above(on, limbs)?;
     match rows {
         OwnedMask::Public(mask) => {
@@ -245,7 +245,7 @@ fn masked_root<S: Slots>(
             on.mul_vector(&y, &scaled, target)
         }
         OwnedMask::Private(mask) => {
-            // (y read as factor·y)·mask is rescaled by the divisor, and then has the scale `target`.
+            // (y read as factor·y)·mask is rescaled by the divisor and then has the scale `target`.
             let left = below(on, on.limbs(&v), root.levels())?
                 .min(on.limbs(mask))
                 .min(end);
@@ -256,7 +256,7 @@ fn masked_root<S: Slots>(
     }
 }
 
-/// a·b, over the primes of the shorter, one level below it.
+/// a·b, over the primes of the shorter operand, one level below it.
 pub(crate) fn product<S: Slots>(on: &S, a: &S::Value, b: &S::Value) -> Result<S::Value, FheError> {
     let limbs = on.limbs(a).min(on.limbs(b));
     let mut sum = on.sum(limbs, on.scale(a).times(on.scale(b)))?;
@@ -264,8 +264,8 @@ pub(crate) fn product<S: Slots>(on: &S, a: &S::Value, b: &S::Value) -> Result<S:
     on.finish(sum)
 }
 
-/// Levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the map to
-/// its interval, and two a Newton step. They follow from degrees and steps alone, so that a search need not fit
+/// The levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the map
+/// to its interval, and two per Newton step. They depend on degrees and steps alone, so a search need not fit
 /// polynomials.
 #[must_use]
 pub fn statistic_levels(choice: &NormChoice) -> usize {

@@ -49,7 +49,7 @@ fn choice() -> NormChoice {
     }
 }
 
-/// Columns of a block and of its residual: gains and offsets, and v within 1, zero in padding.
+/// The columns of a block and of its residual, with gains and offsets, v within 1, and zeros in padding.
 struct Case {
     x: Acts<Vector>,
     block: Vec<Vector>,
@@ -65,7 +65,7 @@ fn case(on: &Simulator, real: &[f64], limbs: usize, c: &NormChoice) -> Case {
         .collect();
     let gain: Vec<f64> = (0..D).map(|j| 1.0 + number(j, 77)).collect();
     let offset: Vec<f64> = (0..D).map(|j| number(j, 99)).collect();
-    // In padding a block's output is not masked.
+    // A block's output is not masked in padding.
     let outputs: Vec<Vec<f64>> = (0..D)
         .map(|j| (0..SLOTS).map(|s| 1.5 * number(s + 1000, j)).collect())
         .collect();
@@ -138,7 +138,7 @@ fn run(on: &Simulator, limbs: usize, masks: &RowMasks<Vector>, statistics: Optio
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
     let counts = on.tally().counts();
     assert!(counts.rotations.is_empty(), "a norm rotates");
-    // Relinearisations: one a column, one for the variance, those of the root, and two for an encrypted mask.
+    // Relinearisations: one per column, one for the variance, those of the root, and two for an encrypted mask.
     let root = fits::root(&c).unwrap();
     let private = matches!(masks.tokens, OwnedMask::Private(_));
     let expected = D + 1 + root.report().cost.relinearisations + 2 * usize::from(private);
@@ -174,7 +174,7 @@ fn one_statistic_is_refreshed_and_the_columns_lose_one_level() {
     }
 }
 
-/// In the paper's form the columns come from above the levels of the root: eleven levels instead of one.
+/// In the paper's form the columns start above the levels of the root: eleven levels instead of one.
 #[test]
 fn the_papers_form_is_the_same_function() {
     let on = simulator();
@@ -220,12 +220,12 @@ fn constant_rows(private: bool) {
             match (s < layout().texts(), mask[s] == 1.0) {
                 (true, true) => assert!((v - number(j, 5)).abs() < 1e-6),
                 (false, true) => assert!((is - expected[j][s]).abs() < 4e-3),
-                // Places without a text too.
+                // So do places without a text.
                 (_, false) => assert!(v.abs() < 1e-6),
             }
         }
     }
-    // Where those rows are used, they are refused.
+    // If those rows are used, they are refused.
     plan.rows = &masks.tokens;
     plan.constant = None;
     let refused = norm(&on, at, centred, &n, &c, &plan).err().unwrap();

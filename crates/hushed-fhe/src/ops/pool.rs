@@ -1,4 +1,4 @@
-//! Pooling: one row of each text of a batch, the mean of its rows or the first, packed for the reply.
+//! Pooling: one row per text of a batch, the mean of its rows or the first row, packed for the reply.
 //!
 //! ```text
 //! mean     s_j = Σ over rows, by log2(m) rotations     column j, times gain_j/m', is kept in row j mod m of vector j/m
@@ -6,10 +6,10 @@
 //! ```
 //!
 //! d columns become ⌈d/m⌉ vectors, one level below, and nothing else of the columns leaves the server. Rows of padding
-//! are 0. Where the server knows m', the number of rows of the text, the result is the answer, with the offsets of the
-//! norm before added. Where it does not, it divides by m instead, adds the offsets times m'/m (from the sum of the
-//! encrypted mask), and the client divides by m'/m: for a short text that multiplies the reply's rounding error by
-//! m/m'. MOAI takes the first row only.
+//! are 0. If the server knows m', the number of rows of a text, the result is the answer, with the offsets of the norm
+//! before added. If not, it divides by m instead and adds the offsets times m'/m (from the sum of the encrypted mask),
+//! and the client divides by m'/m: for a short text that multiplies the reply's rounding error by m/m'. MOAI takes the
+//! first row only.
 
 use hushed_model::{Pool, StepId};
 use rayon::prelude::*;
@@ -20,12 +20,12 @@ use crate::ops::levels::{above, below};
 use crate::packing::{Interleave, PackingError};
 use crate::slots::{OwnedMask, Slots};
 
-/// What leaves the server.
+/// The pooled rows that leave the server.
 #[derive(Clone)]
 pub struct Pooled<V> {
     /// ⌈width/m⌉ vectors: column j of text t in row j mod m of vector j/m.
     pub vectors: Vec<V>,
-    /// Columns.
+    /// The number of columns.
     pub width: usize,
     /// How the client gets the answer from the packed numbers.
     pub factor: Factor,
@@ -34,16 +34,16 @@ pub struct Pooled<V> {
 /// How a packed number depends on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Factor {
-    /// It is the answer.
+    /// The answer itself.
     One,
-    /// It is the answer times m'/m, m' the rows of the text: a mean where the server does not know m'.
+    /// The answer times m'/m, with m' the rows of the text: a mean where the server does not know m'.
     Rows,
 }
 
-/// The factor of a pooling; `known` if the server knows how many rows a text has.
+/// The factor of a pooling; `known` says whether the server knows how many rows a text has.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for the last row and for maxima.
+/// [`FheError::Unsupported`] for last-row and max pooling.
 pub fn factor(pool: Pool, known: bool) -> Result<Factor, FheError> {
     match pool {
         Pool::Mean if !known => Ok(Factor::Rows),
@@ -55,7 +55,7 @@ pub fn factor(pool: Pool, known: bool) -> Result<Factor, FheError> {
     }
 }
 
-/// Rotations that [`pool`] needs keys for.
+/// The rotations that [`pool`] needs keys for.
 #[must_use]
 pub fn rotations(layout: Interleave, pool: Pool) -> Vec<usize> {
     let m = layout.rows();
@@ -66,11 +66,11 @@ pub fn rotations(layout: Interleave, pool: Pool) -> Vec<usize> {
     }
 }
 
-/// Pools columns that have at least one level; higher ones are dropped to it. `rows` is the mask of rows of tokens,
-/// rows that a norm replaced by constants included.
+/// Pools columns with at least one level; higher ones are dropped to one. `rows` is the mask of token rows, including
+/// rows that a norm replaced by constants.
 ///
 /// # Errors
-/// Too few levels, no key for a rotation, and [`factor`]'s.
+/// Too few levels, a missing rotation key, and the errors of [`factor`].
 pub fn pool<S: Slots>(
     on: &S,
     at: StepId,
@@ -102,7 +102,7 @@ pub fn pool<S: Slots>(
     })
 }
 
-/// The number of rows of a text, in each of its slots.
+/// The number of token rows of a text, in each of its slots.
 enum Counts<V> {
     Public(Vec<f64>),
     Private(V),
@@ -127,7 +127,7 @@ fn counts<S: Slots>(
     }
 }
 
-/// The sum over the rows of each text, in every row of it.
+/// Sums the rows of each text into every row of it.
 pub(crate) fn row_sums<S: Slots>(
     on: &S,
     layout: Interleave,
@@ -155,7 +155,7 @@ fn mean_block<S: Slots>(
         let mut kept = on.plain(|| row(layout, r, x.gain[from + r]));
         match count {
             Counts::Public(counts) => {
-                // A place without a text has count 0 and only zeros.
+                // A place without a text has count 0 and holds only zeros.
                 let divided = kept.iter_mut().zip(counts);
                 divided.for_each(|(v, c)| *v /= c.max(1.0));
             }
@@ -220,14 +220,14 @@ fn first_block<S: Slots>(
     on.add_vector(packed, &offsets)
 }
 
-/// Row 0 of column r in row r, for at most m columns that are 0 in all other rows.
+/// Packs row 0 of column r into row r, for at most m columns that are 0 in all other rows.
 pub(crate) fn packed<S: Slots>(
     on: &S,
     layout: Interleave,
     columns: Vec<S::Value>,
 ) -> Result<S::Value, FheError> {
     let by = layout.rotation(layout.rows() - 1);
-    // The last column first: each step rotates the sum by one row, and adds a column in row 0.
+    // From the last column: each step rotates the sum by one row and adds a column in row 0.
     let mut packed: Option<S::Value> = None;
     for v in columns.into_iter().rev() {
         packed = Some(match packed {
@@ -272,11 +272,11 @@ fn fill(v: &mut [f64], layout: Interleave, r: usize, value: f64) {
     v[r * texts..(r + 1) * texts].fill(value);
 }
 
-/// The pooled rows of texts of `lengths` rows from decrypted vectors, as the client computes them in the clear. Not
-/// scaled to unit length.
+/// Unpacks the pooled rows of texts of `lengths` rows from decrypted vectors, as the client computes them in the clear.
+/// They are not scaled to unit length.
 ///
 /// # Errors
-/// [`PackingError`] for another number of vectors or slots, or too many texts.
+/// [`PackingError`] for a wrong number of vectors or slots, or too many texts.
 pub fn unpack(
     layout: Interleave,
     lengths: &[usize],
@@ -308,10 +308,10 @@ pub fn unpack(
     Ok(lengths.iter().enumerate().map(text).collect())
 }
 
-/// Primes of what [`pool`] returns.
+/// The primes of [`pool`]'s results.
 ///
 /// # Errors
-/// If a vector has no level at all.
+/// If vectors have no level at all.
 pub fn pooled_limbs<S: Slots>(on: &S) -> Result<usize, FheError> {
     below(on, above(on, on.floor())?, 1)
 }

@@ -30,7 +30,7 @@ fn acts(on: &Simulator) -> Acts<Vector> {
     }
 }
 
-/// The answer of a text by its definition.
+/// The answer of a text by definition.
 fn exact(x: &Acts<Vector>, text: usize, how: Pool) -> Vec<f64> {
     let at = |j: usize, row: usize| {
         x.gain[j] * x.columns[j].values()[layout().slot(text, row)] + x.offset[j]
@@ -78,7 +78,7 @@ fn pooled_packed_and_unpacked() {
             {
                 assert!(v.iter().all(|v| v.abs() < 1e-9), "row {row}");
             }
-            // A place without a text is 0: it does not show the offsets of the norm, which are weights.
+            // A place without a text is 0: it does not reveal the offsets of the norm, which are weights.
             let empty = LENGTHS.len();
             for v in &vectors {
                 for r in 0..8 {

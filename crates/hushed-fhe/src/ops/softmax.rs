@@ -1,6 +1,6 @@
-//! Softmax of diagonals (MOAI, Algorithm 9), repaired for wide ranges of scores: normalise e^{s/2}, then square. No
-//! rotation: the entries of a row are in the same slot of all diagonals, so that a sum over a row is a sum of vectors
-//! (lemma 4.1). Only sums are refreshed.
+//! Softmax of diagonals (MOAI, Algorithm 9), repaired for wide ranges of scores: normalise e^{s/2}, then square. It
+//! takes no rotation: the entries of a row are in the same slot of all diagonals, so the sum over a row is a sum of
+//! vectors (lemma 4.1). Only sums are refreshed.
 //!
 //! ```text
 //! p = e^{(s − high)/2}/first.high      a polynomial in t = (2s − low − high)/(high − low), accurate where weights are large
@@ -18,11 +18,11 @@
 //! | e | min(l − 4, s − k) − 2 | the same, then refreshed |
 //! | 1/Σe by k' steps | | s − k' |
 //!
-//! The range of the first inverse is the root of that of an inverse of Σ e^s; the range of the second is at most m. A
-//! head takes 9 relinearisations for each of m diagonals (7 for the polynomial, 1 for the product, 1 for the square), 2
-//! refreshed vectors with a conjugation each, and 4k of a sum.
+//! The range of the first inverse is the square root of that of an inverse of Σ e^s; the range of the second is at most
+//! m. A head takes 9 relinearisations for each of m diagonals (7 for the polynomial, 1 for the product, 1 for the
+//! square), 2 refreshed vectors with a conjugation each, and 4k relinearisations of a sum.
 //!
-//! [`softmax_by_limit`] is the paper's own softmax: (1 + x/2^r)^(2^r), one inverse.
+//! [`softmax_by_limit`] is the paper's own softmax: (1 + x/2^r)^(2^r) and one inverse.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial, evaluate};
@@ -41,18 +41,18 @@ use crate::slots::Slots;
 
 /// The polynomials and inverses of a head's softmax.
 pub struct Softmax {
-    /// A polynomial of t.
+    /// The polynomial in t.
     exponential: Polynomial,
     first: Inverse,
     second: Inverse,
     scores: Interval,
-    /// Divisor of the exponential: the upper end of its sums.
+    /// The divisor of the exponential: the upper end of its sums.
     divisor: f64,
     head: usize,
 }
 
 impl Softmax {
-    /// The functions of a head's choice.
+    /// The functions for a head's choice.
     ///
     /// # Errors
     /// [`FheError::Choices`] for a head with a fixed pattern; [`FheError::Poly`] for intervals without a fit.
@@ -70,7 +70,7 @@ impl Softmax {
         Softmax::masked_of(exponential, head, choice)
     }
 
-    /// As [`Softmax::masked`], with the exponential of another head.
+    /// As [`Softmax::masked`], with another head's exponential.
     pub(crate) fn masked_of(
         exponential: Polynomial,
         head: &HeadChoice,
@@ -83,7 +83,7 @@ impl Softmax {
         })
     }
 
-    /// The same with the exponential of another head: where only shapes count, one stands for all.
+    /// As [`Softmax::new`], with another head's exponential: where only shapes count, one stands for all.
     pub(crate) fn of(
         exponential: Polynomial,
         head: &HeadChoice,
@@ -163,7 +163,7 @@ impl Softmax {
         (1.0 / half, -self.scores.middle() / half)
     }
 
-    /// Levels of p below t.
+    /// The levels from t to p.
     pub fn exponential_levels(&self) -> usize {
         self.exponential.depth()
     }
@@ -178,7 +178,7 @@ impl Softmax {
         &self.second
     }
 
-    /// The polynomial of t.
+    /// The polynomial in t.
     pub(crate) fn polynomial(&self) -> &Polynomial {
         &self.exponential
     }
@@ -212,8 +212,8 @@ pub struct Weights<V> {
     pub sum: V,
 }
 
-/// From p to e and Σe, for heads of a layer whose sums share bootstraps. The scale of e is [`Slots::default_scale`]
-/// over the largest upper end of the second intervals, if that is above 1.
+/// Computes e and Σe from p, for heads of a layer whose sums share bootstraps. The scale of e is
+/// [`Slots::default_scale`] divided by the largest upper end of the second intervals, if that is above 1.
 ///
 /// # Errors
 /// Too few levels; where values are visible, [`FheError::Range`] for sums above 1.
@@ -245,7 +245,7 @@ pub fn weights<S: Slots>(
         .collect())
 }
 
-/// Sums refreshed, at twice their scale, with the imaginary part of the refresh's error removed. The error in the real
+/// Refreshes sums, to twice their scale, with the imaginary part of the refresh's error removed. The error in the real
 /// part of Σp multiplies all weights of a row, and so Σe too, where it cancels. An imaginary part would be removed from
 /// Σe by its own refresh but stay in e, and mix the two columns of a pair in P·V, most where Σp is smallest.
 pub(crate) fn refreshed<S: Slots>(
@@ -258,10 +258,10 @@ pub(crate) fn refreshed<S: Slots>(
     sums.par_iter().map(|sum| on.real(sum)).collect()
 }
 
-/// The scale of e for heads that [`weights`] takes together, before e is computed.
+/// The scale of e for heads that [`weights`] takes together, known before e is computed.
 ///
 /// # Errors
-/// None for intervals of a calibration.
+/// None for calibrated intervals.
 pub fn weight_scale<'a, S: Slots>(
     on: &S,
     heads: impl Iterator<Item = &'a Softmax>,
@@ -325,7 +325,7 @@ impl<V: Clone + Send + Sync> Weights<V> {
         head.second_inverse(on, &self.sum, target)
     }
 
-    /// The attention weights with their last factor: one level and one product a diagonal more than in
+    /// The attention weights with their last factor: one more level, and one more product per diagonal, than in
     /// [`crate::ops::attention::attention`], which multiplies by V first.
     ///
     /// # Errors
@@ -343,14 +343,14 @@ pub struct ByLimit {
     pub top: f64,
     /// (1 + x/2^r)^(2^r).
     pub exponential: ExpByLimit,
-    /// Interval of the sum of exponentials over a row.
+    /// The interval of the sum of exponentials over a row.
     pub sums: Interval,
-    /// Relative error of its inverse.
+    /// The relative error of its inverse.
     pub error: f64,
 }
 
-/// Softmax as in the paper: exponentials of s − `top` by (1 + x/2^r)^(2^r), one sum refreshed and inverted, multiplied
-/// with every diagonal. For texts without padding.
+/// Softmax as in the paper: exponentials of s − `top` by (1 + x/2^r)^(2^r), and one sum, refreshed, inverted and
+/// multiplied with every diagonal. For texts without padding.
 ///
 /// # Errors
 /// Too few levels; where values are visible, [`FheError::Range`] for sums outside their interval.

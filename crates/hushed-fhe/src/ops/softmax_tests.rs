@@ -12,7 +12,7 @@ fn simulator() -> Simulator {
     Simulator::new(&CkksParams::insecure_test(8, 14).unwrap(), SLOTS).unwrap()
 }
 
-/// Scores like those of a trained head: most far below, one of a row between −0.5 and 8.
+/// Scores like those of a trained head: most are far below, one per row is between −0.5 and 8.
 fn score(text: usize, row: usize, key: usize) -> f64 {
     let i = ((text * ROWS + row) * ROWS + key) as u64 + 1;
     let x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i << 40);
@@ -34,7 +34,7 @@ fn diagonals(on: &Simulator, f: impl Fn(f64) -> f64) -> Vec<Vector> {
     (0..ROWS).map(diagonal).collect()
 }
 
-/// The greatest difference to the exact softmax.
+/// The largest difference from the exact softmax.
 fn error(found: &[Vector]) -> f64 {
     let layout = Interleave::new(SLOTS, ROWS).unwrap();
     let mut worst = 0.0_f64;
@@ -97,7 +97,7 @@ fn normalising_before_squaring_is_a_softmax_and_rotates_nothing() {
             let error = error(&found);
             assert!(error < 2e-3, "{error}");
         }
-        // Two sums a head are refreshed, and their imaginary errors removed.
+        // Two sums per head are refreshed, and their imaginary errors removed.
         let counts = on.tally().counts();
         assert_eq!(counts.total(Op::Rotate), 0);
         assert_eq!(
@@ -123,7 +123,7 @@ fn the_papers_form_is_a_softmax_and_rotates_nothing() {
     let at = StepId::outside("weigh");
     let found = softmax_by_limit(&on, at, scores, &functions, on.top()).unwrap();
     let error = error(&found);
-    // (1 + x/2^r)^(2^r) is short by a factor of e^{−x²/2^(r+1)}.
+    // (1 + x/2^r)^(2^r) is too small by a factor of e^{−x²/2^(r+1)}.
     assert!(error < 5e-2, "{error}");
     let counts = on.tally().counts();
     assert_eq!((counts.total(Op::Rotate), counts.total(Op::Hoist)), (0, 0));

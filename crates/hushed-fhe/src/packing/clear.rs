@@ -1,11 +1,11 @@
-//! Matrices in the clear as they are packed, for tests.
+//! Packed matrices in the clear, for tests.
 
 use hushed_model::Matrix;
 
 use super::{Columns, Diagonals, Interleave};
 
 impl Columns<Vec<f64>> {
-    /// One matrix a text, each with the m rows of `layout`.
+    /// One matrix per text, each with the m rows of `layout`.
     pub(crate) fn pack(layout: Interleave, texts: &[Matrix<f64>]) -> Self {
         let width = texts.first().map_or(0, Matrix::cols);
         let column = |c| layout.vector(texts.len(), |text, row| texts[text].row(row)[c]);
@@ -19,7 +19,7 @@ impl Columns<Vec<f64>> {
 }
 
 impl Diagonals<Vec<f64>> {
-    /// One square matrix a text.
+    /// One square matrix per text.
     pub(crate) fn pack(layout: Interleave, texts: &[Matrix<f64>]) -> Self {
         let m = layout.rows();
         let diagonal =
@@ -35,7 +35,7 @@ impl Diagonals<Vec<f64>> {
     }
 }
 
-/// Matrices of `cols` columns, whose entry (row, c) is in vector `place(row, c)`.
+/// Matrices of `cols` columns, with entry (row, c) in vector `place(row, c)`.
 fn unpacked(
     layout: Interleave,
     texts: usize,

@@ -25,12 +25,12 @@ impl<V> Columns<V> {
         self.vectors.len()
     }
 
-    /// One vector a column.
+    /// One vector per column.
     pub fn vectors(&self) -> &[V] {
         &self.vectors
     }
 
-    /// The same packing of other vectors: encrypted, decrypted, or the result of a function of each entry.
+    /// The same packing with other vectors: encrypted, decrypted, or a function applied to each entry.
     pub fn map<W, E>(&self, f: impl FnMut(&V) -> Result<W, E>) -> Result<Columns<W>, E> {
         let vectors = self.vectors.iter().map(f).collect::<Result<_, _>>()?;
         Ok(Columns {

@@ -1,8 +1,8 @@
-//! Diagonal packing (MOAI, definitions 3.2 and D.2): vector j holds the upper diagonal j, entries (t, t + j mod m), of
+//! Diagonal packing (MOAI, definitions 3.2 and D.2): vector j holds upper diagonal j, the entries (t, t + j mod m), of
 //! every text's square matrix.
 //!
-//! The entries of one row are in the same slot of all m vectors, so the sum over a row is the sum of the vectors (lemma
-//! 4.1): softmax needs no rotation.
+//! The entries of a row are in the same slot of all m vectors, so the sum over a row is the sum of the vectors (lemma
+//! 4.1), and a softmax needs no rotation.
 
 use super::{Interleave, PackingError};
 
@@ -30,12 +30,12 @@ impl<V> Diagonals<V> {
         self.layout
     }
 
-    /// One vector a diagonal.
+    /// One vector per diagonal.
     pub fn vectors(&self) -> &[V] {
         &self.vectors
     }
 
-    /// The same packing of other vectors: encrypted, decrypted, or the result of a function of each entry.
+    /// The same packing with other vectors: encrypted, decrypted, or a function applied to each entry.
     pub fn map<W, E>(&self, f: impl FnMut(&V) -> Result<W, E>) -> Result<Diagonals<W>, E> {
         let vectors = self.vectors.iter().map(f).collect::<Result<_, _>>()?;
         Ok(Diagonals {

@@ -1,9 +1,8 @@
-//! Attention's two products for all heads of a text at once, in packed rows ([`Layout`]; docs/one-text.md has the
-//! derivation and the counts). MOAI's diagonals, with the columns of a head in places beside each other.
+//! The two products of attention for all heads of a text at once, in packed rows ([`Layout`]; docs/one-text.md has the
+//! derivation and the counts). They use MOAI's diagonals, with the columns of a head in adjacent places.
 //!
-//! A head has p places, p = J·E. For both products one operand is copied J times, its copies sheared by rows, so that a
-//! product of copies holds J diagonals; E of those fit into one vector once the places that they are summed over are
-//! free.
+//! A head has p places, p = J·E. For both products one operand is copied J times, with the copies sheared by rows, so a
+//! product of copies holds J diagonals. E of these fit into one vector once the places they are summed over are free.
 //!
 //! ```text
 //! Q_a at place (j, e) = q[r, E·a + e],   K_a at place (j, e) = k[r + j, E·a + e]        place E·j + e, j, a < J
@@ -12,13 +11,13 @@
 //!     = the score of row r with row r + p·v + J·e + j
 //! ```
 //!
-//! The sums over g are split into baby and giant steps as those of a batch ([`super::products`]).
+//! The sums over g are split into baby and giant steps as for a batch ([`super::products`]).
 //!
-//! *Causal* heads ([`Heads::causal`]) count diagonals backwards: number δ of row r is key r − δ. With T = J·B·(giant
-//! step) and t = J·(baby step) + j, a product of copies in the frame of its giant step has in row u query u + T with
-//! key u − t, δ = T + t. The key is not after the query exactly where neither wraps around: u + T < R and u ≥ t. That
-//! is a factor of the queries times one of the keys, so both masks join the plaintexts that turn them by their places,
-//! and no diagonal is apart. Scores stay in these frames: functions work slot by slot, and P·V wants them there.
+//! *Causal* heads ([`Heads::causal`]) count diagonals backwards: diagonal δ of row r is key r − δ. With T = J·B·(giant
+//! step) and t = J·(baby step) + j, row u of a product of copies in the frame of its giant step has query u + T and key
+//! u − t, so δ = T + t. The key is not after the query exactly when neither wraps around: u + T < R and u ≥ t. This is
+//! a factor of the queries times a factor of the keys, so both masks join the plaintexts of the rotary turns, and no
+//! diagonal is special. Scores stay in these frames: functions work slot by slot, and P·V takes them there.
 
 use hushed_ckks::lintrans::LinTransError;
 use hushed_ckks::maps::{GridSplit, MapGrid};
@@ -31,7 +30,7 @@ use super::{Layout, PackingError};
 use crate::ops::levels::{divisor, scale_of};
 use crate::{FheError, Slots};
 
-/// The heads of a matrix in packed rows: pairs p of columns a head, head after head, and how products are split.
+/// The heads of a matrix in packed rows, p pairs of columns per head, head after head, and how products are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heads {
     layout: Layout,
@@ -41,31 +40,31 @@ pub struct Heads {
     causal: bool,
 }
 
-/// A copy of an operand of causal scores, in a step of their sums.
+/// A copy of an operand of causal scores in one step of their sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
     /// Queries of a giant step.
     Query {
-        /// Number of the copy.
+        /// The copy.
         copy: usize,
-        /// Number of the step.
+        /// The step.
         giant: usize,
     },
     /// Keys of a baby step.
     Key {
-        /// Number of the copy.
+        /// The copy.
         copy: usize,
-        /// Number of the step.
+        /// The step.
         baby: usize,
     },
 }
 
 impl Heads {
-    /// Heads of `pairs` pairs, copied `copies` (J) times, with `baby` (B) baby steps of the R/J groups of rows.
+    /// Heads of `pairs` pairs, copied `copies` (J) times, with `baby` (B) baby steps for the R/J groups of rows.
     ///
     /// # Errors
-    /// [`PackingError::Mismatch`] unless the pairs divide the places of a row, J the pairs, J·B the rows, and E = p/J
-    /// the baby steps.
+    /// [`PackingError::Mismatch`] unless the pairs divide the places of a row, J divides the pairs, J·B the rows, and E
+    /// = p/J the baby steps.
     pub fn new(
         layout: Layout,
         pairs: usize,
@@ -89,7 +88,7 @@ impl Heads {
         })
     }
 
-    /// The same with diagonals of earlier rows, for [`causal_scores`] and [`attend`]: number δ of row r is key r − δ.
+    /// The same with diagonals of earlier rows, for [`causal_scores`] and [`attend`]: diagonal δ of row r is key r − δ.
     #[must_use]
     pub fn causal(self) -> Heads {
         Heads {
@@ -103,13 +102,13 @@ impl Heads {
         self.layout
     }
 
-    /// Vectors of all scores: R/p.
+    /// The number of vectors of scores: R/p.
     pub fn vectors(&self) -> usize {
         self.layout.rows() / self.pairs
     }
 
-    /// The slot of the score of row `row` of a text with row `row + diagonal`: (vector, slot). Of causal heads, of that
-    /// with row `row − diagonal`.
+    /// The (vector, slot) of the score of row `row` of a text with row `row + diagonal`; for causal heads, with row
+    /// `row − diagonal`.
     pub fn score(&self, [text, row]: [usize; 2], head: usize, diagonal: usize) -> (usize, usize) {
         let (vector, rest) = (diagonal / self.pairs, diagonal % self.pairs);
         let (e, j) = (rest / self.copies, rest % self.copies);
@@ -119,18 +118,18 @@ impl Heads {
         (vector, self.layout.slot(text, row, place))
     }
 
-    /// Heads in use or not: all that a row has places for.
+    /// All heads that a row has places for, used or not.
     pub fn count(&self) -> usize {
         self.layout.columns() / self.pairs
     }
 
-    /// Pairs of a head.
+    /// Pairs per head.
     pub fn pairs(&self) -> usize {
         self.pairs
     }
 
-    /// The diagonal that `place` of vector `vector` of the scores holds: row r has that of key r plus it, modulo R; of
-    /// causal heads see [`Heads::sees`].
+    /// The diagonal at place `place` of vector `vector` of the scores: row r holds the score with key r + diagonal,
+    /// modulo R. For causal heads see [`Heads::sees`].
     pub fn diagonal(&self, vector: usize, place: usize) -> usize {
         let within = place % self.pairs;
         let (j, e) = (within / self.inner(), within % self.inner());
@@ -144,7 +143,7 @@ impl Heads {
         row >= rest && row + frame < self.layout.rows()
     }
 
-    /// The row of a text and the pair of its head that a turned copy holds in a slot; none where it is masked.
+    /// The row of a text and the pair of its head that a slot of a turned copy holds; none if it is masked.
     pub fn source(&self, which: Turned, row: usize, place: usize) -> Option<(usize, usize)> {
         let within = place % self.pairs;
         let (j, e) = (within / self.inner(), within % self.inner());
@@ -158,7 +157,7 @@ impl Heads {
         Some((row?, self.inner() * copy + e))
     }
 
-    /// Rows by which the frame of vector `vector` of causal scores is behind the queries; 0 of others.
+    /// Rows by which the frame of vector `vector` of causal scores lags behind the queries; 0 for other heads.
     fn frame(&self, vector: usize) -> usize {
         let giant = vector * self.inner() / self.baby;
         if self.causal {
@@ -168,7 +167,7 @@ impl Heads {
         }
     }
 
-    /// The rotation, in slots, by which row r holds what was in row r + `rows`; of causal heads, in row r − `rows`.
+    /// The rotation, in slots, that brings row r + `rows` to row r; for causal heads, row r − `rows`.
     fn rotation(&self, rows: usize) -> usize {
         let (by, slots) = (self.layout.rotation(rows), self.layout.slots());
         if self.causal {
@@ -183,17 +182,17 @@ impl Heads {
         self.pairs / self.copies
     }
 
-    /// Giant steps of a product.
+    /// The number of giant steps of a product.
     fn giants(&self) -> usize {
         self.layout.rows() / (self.copies * self.baby)
     }
 
-    /// The rotation of giant step number `giant`, in slots.
+    /// The rotation of giant step `giant`, in slots.
     fn turn(&self, giant: usize) -> usize {
         self.rotation(giant * self.baby * self.copies)
     }
 
-    /// The rotation of a giant step's sums that scores have, and P·V takes away: none of causal heads.
+    /// The rotation of a giant step's sums that scores apply and P·V undoes; 0 for causal heads.
     fn home(&self, giant: usize) -> usize {
         if self.causal { 0 } else { self.turn(giant) }
     }
@@ -205,7 +204,7 @@ impl Heads {
             .collect()
     }
 
-    /// 1 at the places (j, e) of every head that are to be kept, 0 elsewhere: one row.
+    /// One row: 1 at the places (j, e) of every head to keep, 0 elsewhere.
     fn mask(&self, keep: impl Fn(usize, usize) -> bool) -> Vec<Complex64> {
         let places = (0..self.layout.columns()).map(|place| place % self.pairs);
         places
@@ -217,8 +216,8 @@ impl Heads {
         MapGrid::new(self.layout.slots(), self.layout.columns(), inputs, outputs)
     }
 
-    /// One vector to its J copies: number a has places E·a … E·a + E − 1 of each head in all j, from row r + j if
-    /// sheared.
+    /// Maps one vector to its J copies: copy a holds places E·a … E·a + E − 1 of each head at every j, from row r + j
+    /// if sheared.
     fn copied(&self, sheared: bool) -> Result<(MapGrid, GridSplit), LinTransError> {
         let mut grid = self.grid(1, self.copies)?;
         for a in 0..self.copies {
@@ -232,7 +231,7 @@ impl Heads {
         Ok((grid, split))
     }
 
-    /// E vectors to one: place (j, e) is the sum of vector e over the places (j, ·), all rotated by `turn`.
+    /// Maps E vectors to one: place (j, e) is the sum of vector e over the places (j, ·), all rotated by `turn`.
     fn gathered(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
         let mut grid = self.grid(self.inner(), 1)?;
         for e in 0..self.inner() {
@@ -245,7 +244,7 @@ impl Heads {
         Ok((grid, split))
     }
 
-    /// One vector to E: number e has what is at place (j, e) at all places (j, ·), rotated back by `turn`.
+    /// Maps one vector to E: vector e holds the entry of place (j, e) at all places (j, ·), rotated back by `turn`.
     fn expanded(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
         let mut grid = self.grid(1, self.inner())?;
         for e in 0..self.inner() {
@@ -258,7 +257,7 @@ impl Heads {
         Ok((grid, split))
     }
 
-    /// J vectors to one: place (a, e) is the sum of vector a over the places (·, e), all rotated by `turn`.
+    /// Maps J vectors to one: place (a, e) is the sum of vector a over the places (·, e), all rotated by `turn`.
     fn summed(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
         let mut grid = self.grid(self.copies, 1)?;
         for a in 0..self.copies {
@@ -272,9 +271,9 @@ impl Heads {
     }
 }
 
-/// Q·Kᵀ of all heads: [`Heads::vectors`] real vectors at scale `target`, whose places are as [`Heads::score`] says.
-/// `q` holds pairs a + i·b, `k` pairs a − i·b. Three levels below the lower of the two; places of heads that are not
-/// in use hold what these operands make of them.
+/// Q·Kᵀ of all heads: [`Heads::vectors`] real vectors at scale `target`, laid out as in [`Heads::score`]. `q` holds
+/// pairs a + i·b, `k` pairs a − i·b. Three levels below the lower of the two; places of unused heads hold whatever
+/// these operands give there.
 ///
 /// # Errors
 /// Too few levels, and those of the arithmetic.
@@ -289,9 +288,9 @@ pub fn scores<S: Slots>(
     summed_products(on, heads, queries, keys, target)
 }
 
-/// Q·Kᵀ of causal heads: as [`scores`], with each copy in each step of the sums turned by `turn`, which masks it as
-/// [`Heads::source`] says and takes a level. Slots are those of [`Heads::score`]; where [`Heads::sees`] is false they
-/// are 0. Four levels below the lower of the two.
+/// Q·Kᵀ of causal heads: as [`scores`], with `turn` applied to each copy in each step of the sums. It masks the copy as
+/// in [`Heads::source`] and takes a level. Slots are those of [`Heads::score`], and are 0 where [`Heads::sees`] is
+/// false. Four levels below the lower operand.
 ///
 /// # Errors
 /// As [`scores`], and those of `turn`; [`PackingError::Mismatch`] for heads that are not causal.
@@ -313,7 +312,7 @@ pub fn causal_scores<S: Slots>(
     summed_products(on, heads, queries, keys, target)
 }
 
-/// Copies of Q by giant steps, and of K by baby steps.
+/// The copies of Q by giant step, and those of K by baby step.
 #[expect(clippy::type_complexity, reason = "two lists by copy and step")]
 fn operands<S: Slots>(
     on: &S,
@@ -329,7 +328,7 @@ fn operands<S: Slots>(
     Ok((rotations(on, queries, &back)?, keys))
 }
 
-/// `turn` of every copy and step.
+/// Applies `turn` to every copy and step.
 fn turned<V: Send + Sync>(
     copies: Vec<Vec<V>>,
     which: impl Fn(usize, usize) -> Turned + Sync,
@@ -342,7 +341,7 @@ fn turned<V: Send + Sync>(
     copies.into_par_iter().enumerate().map(of).collect()
 }
 
-/// The sums of products of copies, gathered, and their real parts.
+/// Sums products of copies, gathers the sums and takes their real parts.
 fn summed_products<S: Slots>(
     on: &S,
     heads: &Heads,
@@ -366,11 +365,11 @@ fn summed_products<S: Slots>(
     Ok(done)
 }
 
-/// For each vector of scores, not causal, 1 where the key of a slot is a row in which `rows` is 1: one level below
+/// For each vector of scores that are not causal, 1 where the key of a slot is a row with `rows` = 1. One level below
 /// `rows`, which is the same in all places of a row.
 ///
 /// # Errors
-/// A level or a key that is missing.
+/// Fails if a level or a key is missing.
 pub fn keys_of_scores<S: Slots>(
     on: &S,
     heads: &Heads,
@@ -381,7 +380,7 @@ pub fn keys_of_scores<S: Slots>(
     let copies = copies.into_iter().flatten().collect::<Vec<_>>();
     let (limbs, scale) = (on.limbs(rows), on.default_scale());
     let wide = scale_of(scale.value() * divisor(on, limbs)?)?;
-    // Of the first vector: diagonal J·e + j at place (j, e). Masks of places are the same in every row.
+    // The first vector: diagonal J·e + j at place (j, e). Masks of places are the same in every row.
     let mut first: Option<S::Value> = None;
     for e in 0..heads.inner() {
         let mut sum = on.sum(limbs, wide)?;
@@ -404,7 +403,7 @@ pub fn keys_of_scores<S: Slots>(
         }
     }
     let first = first.ok_or(PackingError::Mismatch)?;
-    // Of vector v: p·v rows on, by the steps that products have.
+    // Vector v: p·v rows on, by the steps that products use.
     let babies: Vec<usize> = heads.babies().into_iter().step_by(heads.inner()).collect();
     let giants: Vec<usize> = (0..heads.giants()).map(|giant| heads.turn(giant)).collect();
     let near = rotations(on, vec![first], &babies)?;
@@ -418,11 +417,11 @@ pub fn keys_of_scores<S: Slots>(
     keys.ok_or_else(|| PackingError::Mismatch.into())
 }
 
-/// P·V of all heads: `p` as [`scores`] gives it, `v` and the result pairs in their own places, at scale `target`.
-/// Three levels below the lower operand.
+/// P·V of all heads, with `p` laid out as by [`scores`], and pairs `v` and the result in their own places, at scale
+/// `target`. Three levels below the lower operand.
 ///
 /// # Errors
-/// As [`scores`], and [`PackingError::Mismatch`] for another number of vectors.
+/// As [`scores`], and [`PackingError::Mismatch`] for a wrong number of vectors.
 pub fn attend<S: Slots>(
     on: &S,
     heads: &Heads,
@@ -444,9 +443,9 @@ pub fn attend<S: Slots>(
     total.ok_or_else(|| PackingError::Mismatch.into())
 }
 
-/// P·V times a factor of each slot that is the same in all places of a head: the inverse of the sum of `p`. `masked`
-/// multiplies it by the mask that it is given. The product takes the place of the mask of [`attend`], so that it costs
-/// no level: three below the lower of `p` and `v`; one below what `masked` gives, if that is the lower.
+/// P·V times a factor that is the same in all places of a head: the inverse of the sum of `p`. `masked` multiplies the
+/// factor by the mask it is given. This product replaces the mask of [`attend`], so it costs no extra level: the result
+/// is three levels below the lower of `p` and `v`, or one below the result of `masked` if that is lower.
 ///
 /// # Errors
 /// As [`attend`].
@@ -475,7 +474,7 @@ pub fn attend_times<S: Slots>(
             }
         }
         let sum = sum.ok_or(PackingError::Mismatch)?;
-        // Over the places (·, e), right at place (a, e).
+        // Summed over the places (·, e), correct at place (a, e).
         let mut total = sum.clone();
         let hoisted = on.hoist(&sum)?;
         for j in (0..heads.copies).filter(|&j| j != a) {
@@ -494,7 +493,7 @@ pub fn attend_times<S: Slots>(
     product.ok_or_else(|| PackingError::Mismatch.into())
 }
 
-/// `[giant][a]`: O_a of each giant step, before the sums over j and its rotation.
+/// `[giant][a]`: O_a of each giant step, before the sum over j and its rotation.
 fn inner<S: Slots>(
     on: &S,
     heads: &Heads,
@@ -504,11 +503,11 @@ fn inner<S: Slots>(
     if p.len() != heads.vectors() {
         return Err(PackingError::Mismatch.into());
     }
-    // Copies and rotations cost by primes, and V has more than P.
+    // Copies and rotations cost more with more primes, and V has more than P.
     let limbs = p.iter().chain([&v]).map(|x| on.limbs(x)).min();
     let v = on.drop_to(&v, limbs.unwrap_or(on.floor()))?;
     let values = rotations(on, spread(on, heads.copied(true), v)?, &heads.babies())?;
-    // Indexed by the baby step, then by the giant one.
+    // Indexed by baby step, then by giant step.
     let mut weights: Vec<Vec<S::Value>> = (0..heads.baby).map(|_| Vec::new()).collect();
     for (vector, p) in p.into_iter().enumerate() {
         let first = vector * heads.inner();

@@ -1,5 +1,5 @@
-//! Attention's products in packed rows, beside their definition in f64; all slots random, those of heads that a model
-//! would not use among them. The encrypted run has the same circuit (`run/encrypted/heads_tests.rs`).
+//! Attention's products in packed rows, compared with their definition in f64; all slots are random, including heads
+//! that a model would not use. The encrypted run has the same circuit (`run/encrypted/heads_tests.rs`).
 
 use hushed_ckks::maps::GridSplit;
 use hushed_ckks::poly::Arithmetic;
@@ -13,7 +13,7 @@ use crate::{FheError, Slots};
 /// Both columns of Q, K and V; weights P follow.
 pub(crate) const COLUMNS: usize = 6;
 
-/// A map of pairs that uses less than all places.
+/// A map of pairs that uses fewer than all places.
 pub(crate) struct Map {
     pub(crate) rows: Spread,
     pub(crate) columns: Spread,
@@ -23,7 +23,7 @@ impl Map {
     pub(crate) fn new(layout: Layout) -> Map {
         let places = layout.columns();
         Map {
-            // Three vectors, one vector: places are left over in all of them.
+            // Three vectors and one vector, with unused places in all of them.
             rows: layout.spread(6 * places - 10, 1).unwrap(),
             columns: layout.spread(2 * places - 5, 1).unwrap(),
         }
@@ -58,7 +58,7 @@ pub(crate) fn circuit<S: Slots>(
     Ok(out)
 }
 
-/// The same by its definition.
+/// The same by definition.
 pub(crate) fn expected(heads: &Heads, pairs: usize, x: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let layout = heads.layout();
     let (rows, slots) = (layout.rows(), layout.slots());
@@ -119,7 +119,7 @@ fn simulated(on: &Simulator, heads: &Heads, pairs: usize) -> f64 {
     let mut most = 0.0_f64;
     for (found, expected) in found.iter().zip(&expected) {
         for (a, b) in found.values().iter().zip(expected) {
-            // A NaN is a slot that no score is in.
+            // NaN marks a slot without a score.
             let error = (a - b).abs();
             most = if error <= most { most } else { error };
         }
@@ -127,8 +127,8 @@ fn simulated(on: &Simulator, heads: &Heads, pairs: usize) -> f64 {
     most
 }
 
-/// MiniLM's heads, twelve of sixteen that there are places for: one text of 128 rows, two of 64, eight of 16. Of twice
-/// the width those of BERT-base, eight that there are places for.
+/// MiniLM's heads, twelve where sixteen fit: one text of 128 rows, two of 64, eight of 16; and BERT-base's, of twice
+/// the width, where eight fit.
 #[test]
 fn products_of_all_heads_are_exact_in_the_clear() {
     let params = CkksParams::n16_boot().unwrap();
@@ -143,8 +143,8 @@ fn products_of_all_heads_are_exact_in_the_clear() {
     }
 }
 
-/// Causal scores of turned queries and keys, and P·V, against their definition: all slots random, every head a head.
-/// Whatever is after its query is exactly 0.
+/// Causal scores of turned queries and keys, and P·V, against their definition: all slots are random and every head is
+/// used. Scores of keys after their query are exactly 0.
 #[test]
 fn causal_products_are_exact_in_the_clear() {
     let params = CkksParams::insecure_test(11, 6).unwrap();
@@ -270,13 +270,13 @@ fn heads_that_do_not_fit_are_refused() {
     let vector = || on.vector(vec![0.0; 1 << 10], on.top()).unwrap();
     let none = attend(&on, &heads, Vec::new(), vector(), on.default_scale());
     assert!(none.is_err());
-    // Of another number of slots.
+    // A different number of slots.
     let on = Simulator::new(&params, 1 << 9).unwrap();
     let vector = || on.vector(vec![0.0; 1 << 9], on.top()).unwrap();
     assert!(scores(&on, &heads, vector(), vector(), on.default_scale()).is_err());
 }
 
-/// A vector of rows that is the same in all places, as the keys of each vector of scores see it.
+/// A vector with one number per row, in all its places, becomes the number of the key for each vector of scores.
 #[test]
 fn keys_of_scores_are_the_rows_that_they_are_of() {
     let params = CkksParams::insecure_test(12, 6).unwrap();

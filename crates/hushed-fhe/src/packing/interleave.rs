@@ -1,6 +1,6 @@
 //! Interleaved batching (MOAI, §5, equation 2): entry t of text r lies in slot t·B + r, B = slots / rows.
 //!
-//! A rotation by j·B then rotates every text's vector by j (lemma 5.1). With texts one after another it would take a
+//! A rotation by j·B then rotates every text's vector by j (lemma 5.1). With texts one after another that would take a
 //! second rotation and two masks.
 
 use super::PackingError;
@@ -13,7 +13,7 @@ pub struct Interleave {
 }
 
 impl Interleave {
-    /// `rows` rows of each text in `slots` slots.
+    /// `rows` rows per text in `slots` slots.
     ///
     /// # Errors
     /// [`PackingError::Rows`] unless both are powers of two and `rows` ≤ `slots`.
@@ -50,7 +50,7 @@ impl Interleave {
         (rows % self.rows) * self.texts()
     }
 
-    /// The vector of slots of `entry(text, row)`, 0 where there is no text.
+    /// Packs `entry(text, row)` into a vector of slots, with 0 where there is no text.
     pub fn vector(&self, texts: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<f64> {
         let mut slots = vec![0.0; self.slots];
         for (row, block) in slots.chunks_exact_mut(self.texts()).enumerate() {

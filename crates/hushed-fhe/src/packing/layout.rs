@@ -1,7 +1,6 @@
-//! How the matrices of one text, or of a few, lie in slots (docs/one-text.md): a place is a pair of a text and a
-//! column.
+//! How the matrices of one text, or of a few, lie in slots (docs/one-text.md): by row, then by text, then by place.
 //!
-//! Slots are complex and columns are real, so a place holds a pair of columns, a + i·b. With one column this is
+//! Slots are complex and columns are real, so a place holds a pair of columns, a + i·b. With one place per row this is
 //! [`super::Interleave`].
 
 use hushed_ckks::Complex64;
@@ -10,7 +9,7 @@ use hushed_ckks::maps::MapGrid;
 
 use super::PackingError;
 
-/// Rows of a text, texts, and places for pairs of columns that share a vector of slots, all powers of two.
+/// The rows of a text, the texts, and the places for pairs of columns that share a vector of slots, all powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     rows: usize,
@@ -18,7 +17,7 @@ pub struct Layout {
     columns: usize,
 }
 
-/// The places of the columns of a matrix: pairs of columns, [`Spread::used`] in each of [`Spread::vectors`] vectors.
+/// The places of the columns of a matrix: [`Spread::used`] pairs of columns in each of [`Spread::vectors`] vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     width: usize,
@@ -30,7 +29,7 @@ pub struct Spread {
 pub type Weight<'a> = dyn Fn(usize, usize) -> f64 + 'a;
 
 impl Layout {
-    /// `rows` rows and `columns` places a text, as many texts as there is room for in `slots` slots.
+    /// `rows` rows per text and `columns` places per row, for as many texts as fit in `slots` slots.
     ///
     /// # Errors
     /// [`PackingError::Rows`] unless all are powers of two and rows times columns is at most `slots`.
@@ -77,11 +76,11 @@ impl Layout {
         (rows % self.rows) * self.texts * self.columns
     }
 
-    /// The places of `width` columns, over as few vectors as hold them, evenly, in whole groups of `group` pairs (those
-    /// of a head).
+    /// Spreads `width` columns evenly over as few vectors as hold them, in whole groups of `group` pairs (those of a
+    /// head).
     ///
     /// # Errors
-    /// [`PackingError::Mismatch`] if there is no column, or a group is no whole number of pairs or longer than a row.
+    /// [`PackingError::Mismatch`] if there is no column, or `group` is 0, exceeds a row, or does not divide the pairs.
     pub fn spread(&self, width: usize, group: usize) -> Result<Spread, PackingError> {
         let pairs = width.div_ceil(2);
         let fits = group > 0 && pairs > 0 && group <= self.columns;
@@ -96,8 +95,8 @@ impl Layout {
         })
     }
 
-    /// Y = X·Wᵀ on pairs, W given by `weight(row, column)`: the inputs are the vectors of X and then their conjugates,
-    /// because a real map of pairs is complex-linear in both (docs/one-text.md).
+    /// Y = X·Wᵀ on pairs, with W given by `weight(row, column)`. The inputs are the vectors of X followed by their
+    /// conjugates, as a real map of pairs is complex-linear in both (docs/one-text.md).
     ///
     /// # Errors
     /// As [`MapGrid::set_block`].
@@ -109,8 +108,8 @@ impl Layout {
         self.sum_of_maps(rows, &[(*columns, &weight)])
     }
 
-    /// Y = Σ_k X_k·W_kᵀ: as [`Layout::map`] of several matrices, each with its weights. The inputs are the vectors of
-    /// the first and their conjugates, then those of the next.
+    /// Y = Σ_k X_k·W_kᵀ: as [`Layout::map`] for several matrices, each with its weights. The inputs are the vectors of
+    /// the first matrix and their conjugates, then those of the next.
     ///
     /// # Errors
     /// As [`MapGrid::set_block`].
@@ -129,7 +128,7 @@ impl Layout {
         Ok(grid)
     }
 
-    /// One term of a sum, whose inputs begin with number `first`.
+    /// Sets one term of a sum, with inputs numbered from `first`.
     fn set_map(
         &self,
         grid: &mut MapGrid,
@@ -167,10 +166,10 @@ impl Spread {
         self.width
     }
 
-    /// The places of `count` such matrices, the vectors of one after those of another.
+    /// The places of `count` such matrices, each after the vectors of the one before.
     ///
     /// # Errors
-    /// [`PackingError::Mismatch`] where the last vector is not full: columns of the next would come before its end.
+    /// [`PackingError::Mismatch`] if the last vector is not full: the next matrix's columns would start before its end.
     pub fn repeated(&self, count: usize) -> Result<Spread, PackingError> {
         match self.is_even() {
             true => Ok(Spread {
@@ -187,19 +186,19 @@ impl Spread {
         self.width == 2 * self.used * self.vectors
     }
 
-    /// The place of a column: vector, place, and which part of the pair.
+    /// The place of a column: vector, place, and part of the pair.
     pub fn place(&self, column: usize) -> (usize, usize, usize) {
         let pair = column / 2;
         (pair / self.used, pair % self.used, column % 2)
     }
 
-    /// The pair of columns at a place, those beyond the last included; none at a place that is not in use.
+    /// The pair of columns at a place, including columns beyond the last; none at an unused place.
     pub fn columns_at(&self, vector: usize, place: usize) -> Option<[usize; 2]> {
         let first = 2 * (vector * self.used + place);
         (place < self.used && vector < self.vectors).then_some([first, first + 1])
     }
 
-    /// Places in use in every vector.
+    /// Places used in every vector.
     pub fn used(&self) -> usize {
         self.used
     }
@@ -209,7 +208,7 @@ impl Spread {
         self.vectors
     }
 
-    /// The vector of slots number `vector` of the matrices `entry(text, row, column)`, zero where there is no column.
+    /// Packs vector number `vector` of the matrices `entry(text, row, column)`, with zeros where there is no column.
     pub fn pack(
         &self,
         layout: Layout,
@@ -273,7 +272,7 @@ mod tests {
         assert!(layout.spread(384, 512).is_err() && layout.spread(384, 9).is_err());
     }
 
-    /// Two vectors in, three out, places left over in all of them, and an odd width.
+    /// Two input vectors, three output vectors, unused places in all of them, and an odd width.
     #[test]
     fn a_map_of_pairs_is_the_matrix_in_the_clear() {
         let layout = Layout::new(256, 8, 16).unwrap();

@@ -1,10 +1,10 @@
 //! How the matrices of a batch of texts lie in the slots of ciphertexts (MOAI, §3, §5 and appendix D).
 //!
-//! A vector of slots holds one column, or one diagonal, of *every* matrix of a batch, row by row, and within a row text
-//! by text ([`Interleave`]). Columns times columns give diagonals, diagonals times columns give columns, and nothing is
-//! repacked. [`Columns`], [`Pairs`] of them and [`Diagonals`] are types, so a product of operands packed wrongly does
-//! not compile. The products ([`products`]) are written over [`crate::Slots`], which ciphertexts and a simulation both
-//! implement.
+//! A vector of slots holds one column, or one diagonal, of *every* matrix of a batch, row by row, and text by text
+//! within a row ([`Interleave`]). Columns times columns give diagonals, diagonals times columns give columns, and
+//! nothing is repacked. [`Columns`], [`Pairs`] of them and [`Diagonals`] are types, so a product of wrongly packed
+//! operands does not compile. The products ([`products`]) are written over [`crate::Slots`], which ciphertexts and a
+//! simulation both implement.
 
 #[cfg(test)]
 mod clear;

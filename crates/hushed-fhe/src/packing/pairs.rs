@@ -1,4 +1,4 @@
-//! Columns in pairs: slots are complex and columns are real, so one vector holds two.
+//! Columns in pairs: slots are complex and columns are real, so one vector holds two columns.
 //!
 //! ```text
 //! (a + i·b)·(c − i·d) = (a·c + b·d) + i·(b·c − a·d)
@@ -6,16 +6,16 @@
 //! ```
 //!
 //! The first halves the rotations and products of Q·Kᵀ: sums of products are the real parts of sums over pairs, and one
-//! conjugation a diagonal removes the imaginary parts. The second halves all of P·V: results are pairs as well, and one
-//! conjugation separates the columns of a pair. (MOAI and similar schemes hold one real column a ciphertext.)
+//! conjugation per diagonal removes the imaginary parts. The second halves all of P·V: results are pairs as well, and
+//! one conjugation separates the columns of a pair. (MOAI and similar schemes hold one real column per ciphertext.)
 
 use rayon::prelude::*;
 
 use super::{Columns, Interleave};
 use crate::{FheError, Slots};
 
-/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b for the right operand of a product of pairs. The
-/// last of an odd number of columns is alone, as a + 0·i.
+/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b for the right operand of a product of pairs. With
+/// an odd number of columns the last stands alone, as a + 0·i.
 #[derive(Clone, Debug)]
 pub struct Pairs<V> {
     pub(super) layout: Interleave,
@@ -24,7 +24,7 @@ pub struct Pairs<V> {
 }
 
 impl<V: Send> Pairs<V> {
-    /// a + i·b. Takes no level and no key.
+    /// Packs columns as a + i·b. Takes no level and no key.
     ///
     /// # Errors
     /// If scales or primes differ.
@@ -32,7 +32,7 @@ impl<V: Send> Pairs<V> {
         Self::joined(columns, |a, b| on.pair(a, b))
     }
 
-    /// a − i·b: the right operand of [`super::products::scores`].
+    /// Packs columns as a − i·b: the right operand of [`super::products::scores`].
     ///
     /// # Errors
     /// As [`Pairs::new`].
@@ -68,17 +68,17 @@ impl<V: Send> Pairs<V> {
         self.width
     }
 
-    /// One vector a pair.
+    /// One vector per pair.
     pub fn vectors(&self) -> &[V] {
         &self.vectors
     }
 
-    /// One vector a pair.
+    /// One vector per pair.
     pub fn into_vectors(self) -> Vec<V> {
         self.vectors
     }
 
-    /// The columns of a + i·b, at twice the scale: one conjugation a pair.
+    /// Separates pairs into columns, at twice the scale, with one conjugation per pair.
     ///
     /// # Errors
     /// If there is no key for conjugations.

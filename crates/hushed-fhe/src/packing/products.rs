@@ -8,35 +8,35 @@
 //! col_i(P·V)   = Σ_a Rot_{ab}( Σ_r Rot_{−ab}(Diag_{ab+r}(P)) ⊗ Rot_r(v_i) )        (algorithm 8)
 //! ```
 //!
-//! Each inner sum of products is relinearised and rescaled once. Columns are in pairs ([`Pairs`]). Key switches besides
-//! relinearisations, for d' columns a head in p = d'/2 pairs:
+//! Each inner sum of products is relinearised and rescaled once. Columns are in pairs ([`Pairs`]). Key switches other
+//! than relinearisations, for d' columns per head in p = d'/2 pairs:
 //!
 //! | | hoisted | not hoisted | m = 128, d' = 64 |
 //! |---|---|---|---|
 //! | [`scores`] | p·(b + g − 2) pairs | m − b diagonals, and m conjugations | 944 at b = 16 |
 //! | the paper's algorithm 7 (`hushed-bench/src/baselines/packing.rs`) | d'·(m − 1) columns | | 8,128 |
-//! | texts one after the other (D.1; there too) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
-//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once for a head; p·(g − 1) sums | 816, and 32 conjugations to part the pairs |
-//! | the paper's algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once for every column; d'·(g − 1) sums | 8,576 |
+//! | texts one after another (D.1; there too) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
+//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once per head; p·(g − 1) sums | 816, 32 conjugations of pairs |
+//! | the paper's algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once per column; d'·(g − 1) sums | 8,576 |
 //!
 //! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each
-//! pair of Q; it hands diagonals to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 +
-//! 0.6 + 0.6 GiB. [`attend`] holds its diagonals, b rotations of [`PAIRS`] pairs, and their g·[`PAIRS`] sums: at 8
-//! primes and b = 16, 1 + 1 + 0.5 GiB.
+//! pair of Q; it hands diagonals to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16 this
+//! is 2.1 + 0.6 + 0.6 GiB. [`attend`] holds its diagonals, b rotations of [`PAIRS`] pairs, and their g·[`PAIRS`] sums:
+//! at 8 primes and b = 16, 1 + 1 + 0.5 GiB.
 
 use rayon::prelude::*;
 
 use super::{Columns, Diagonals, Interleave, PackingError, Pairs};
 use crate::{FheError, Slots};
 
-/// Giant steps of Q·Kᵀ that share a read of the rotated keys.
+/// Giant steps of Q·Kᵀ that share one read of the rotated keys.
 pub const GIANTS: usize = 2;
 
-/// Pairs of columns of V that share a read of the diagonals.
+/// Pairs of columns of V that share one read of the diagonals.
 pub const PAIRS: usize = 8;
 
-/// b of the split m = b·g with the fewest rotations of `columns` columns in pairs, a power of two. Of two within a
-/// fiftieth it is the smaller, which holds fewer rotated pairs.
+/// The baby steps b of the split m = b·g, a power of two, with the fewest rotations for `columns` columns in pairs.
+/// Among values within a fiftieth of the least it takes the smallest, which holds the fewest rotated pairs.
 pub fn baby_steps(m: usize, columns: usize) -> usize {
     let cost = |b: usize| columns.div_ceil(2) * (b + m / b - 2) + (m - b);
     let powers = (0..=m.trailing_zeros()).map(|k| 1usize << k);
@@ -45,11 +45,11 @@ pub fn baby_steps(m: usize, columns: usize) -> usize {
     powers.into_iter().find(enough).unwrap_or(1)
 }
 
-/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps. One level below the operands; its scale is
-/// twice the product of theirs over the divisor of that level.
+/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, with `baby` baby steps. One level below the operands; the scale
+/// is twice the product of theirs divided by the divisor of that level.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`], and those of the arithmetic.
+/// [`PackingError::Mismatch`] for packings or widths that differ, and those of the arithmetic.
 pub fn scores<S: Slots>(
     on: &S,
     q: &Columns<S::Value>,
@@ -61,8 +61,8 @@ pub fn scores<S: Slots>(
     Ok(Diagonals::from_vectors(q.layout(), diagonals)?)
 }
 
-/// As [`scores`], of pairs and conjugate pairs, with the results of `each(j, [diagonal j, diagonal j + 1, …])` instead
-/// of the diagonals: the caller's next step frees their memory early.
+/// As [`scores`], for pairs and conjugate pairs, returning the results of `each(j, [diagonal j, diagonal j + 1, …])`
+/// instead of the diagonals: the caller's next step frees their memory early.
 ///
 /// # Errors
 /// As [`scores`], and those of `each`.
@@ -101,7 +101,7 @@ pub fn scores_with<S: Slots, T>(
     Ok(done)
 }
 
-/// P·V of every text: m × m by m × d', in pairs of columns, `baby` baby steps. One level below the operands.
+/// P·V of every text: m × m by m × d', in pairs of columns, with `baby` baby steps. One level below the operands.
 ///
 /// # Errors
 /// As [`scores`].
@@ -119,8 +119,8 @@ pub fn attend<S: Slots>(
     attend_turned(on, rotated.collect::<Result<_, FheError>>()?, v, baby)
 }
 
-/// As [`attend`], of diagonals in the frame of their giant step: diagonal ab + r rotated by −ab, in the order of the
-/// diagonals. A function of each slot may be taken there as well as anywhere, so that none has to be rotated.
+/// As [`attend`], for diagonals in the frame of their giant step: diagonal ab + r rotated by −ab, in the order of the
+/// diagonals. A function of each slot can be applied there as well as anywhere, so no diagonal has to be rotated.
 ///
 /// # Errors
 /// As [`scores`].
@@ -164,7 +164,7 @@ pub fn attend_turned<S: Slots>(
     Ok(Pairs::from_vectors(layout, pairs, width))
 }
 
-/// `x` rotated by `rows` rows; as it is, for a whole turn.
+/// `x` rotated by `rows` rows; unchanged for a whole turn.
 fn rotated_by<S: Slots>(
     on: &S,
     layout: Interleave,
@@ -177,7 +177,7 @@ fn rotated_by<S: Slots>(
     }
 }
 
-/// Every vector rotated by each of `by`, the first of which is 0.
+/// Every vector rotated by each of `by`, of which the first is 0.
 pub(crate) fn rotations<S: Slots>(
     on: &S,
     vectors: Vec<S::Value>,

@@ -1,22 +1,22 @@
-//! Sums over the places and the rows of a text in packed rows: statistics (docs/one-text.md).
+//! Sums over the places and over the rows of a text in packed rows, for statistics (docs/one-text.md).
 //!
-//! Adding rotations by 1, 2, 4 … sums each aligned block of places at its first place; the others have mixed in the
-//! next block. A mask removes those, and rotations the other way copy the sum to the whole block, without mixing
-//! anything, as there are zeros.
+//! Adding rotations by 1, 2, 4 … sums each aligned block of places at its first place; the other places mix in the next
+//! block. A mask removes those, and rotations the other way copy the sum over the whole block; they mix nothing in, as
+//! all other places are zero.
 
 use super::{Layout, PackingError};
 use crate::{FheError, Slots};
 
-/// Which places sums are right at: 1 there, 0 elsewhere.
+/// 1 at places where sums are correct, 0 elsewhere.
 pub type Firsts<'a> = dyn Fn(usize) -> f64 + 'a;
 
-/// The sums of each aligned block of `length` places, in all places of the block; one level below `x`. Twice
-/// log2(`length`) rotations. `masked` multiplies sums by the mask that it is given, and by any factor of each slot that
-/// is the same in all of a block.
+/// Sums each aligned block of `length` places into all places of the block, one level below `x`, with twice
+/// log2(`length`) rotations. `masked` multiplies the sums by the mask it is given, and may include a factor per slot
+/// that is the same throughout a block.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`] unless `length` is a power of two up to the places of a row; too few levels, and those of
-/// the arithmetic.
+/// [`PackingError::Mismatch`] unless `length` is a power of two and at most the places of a row; too few levels, and
+/// those of the arithmetic.
 pub fn over_places<S: Slots>(
     on: &S,
     layout: Layout,
@@ -34,7 +34,7 @@ pub fn over_places<S: Slots>(
     doubled(on, masked, steps.map(|step| layout.slots() - step))
 }
 
-/// The sum of all rows of a text, in all of its rows; no level. log2 of the rows rotations.
+/// Sums all rows of a text into each of them, with log2(rows) rotations and no level.
 ///
 /// # Errors
 /// Those of the arithmetic.
@@ -43,12 +43,12 @@ pub fn over_rows<S: Slots>(on: &S, layout: Layout, x: &S::Value) -> Result<S::Va
     doubled(on, x.clone(), steps)
 }
 
-/// The sum of the squares of all columns of a row, in all places of the row; two levels below the vectors of pairs `x`,
-/// which are zero in places without columns. The variance of centred columns, for a norm. `masked` as in
+/// Sums the squares of all columns of a row into all its places, two levels below the vectors of pairs `x`, which are
+/// zero in places without columns. For centred columns this gives the variance of a norm. `masked` is as in
 /// [`over_places`].
 ///
 /// # Errors
-/// [`PackingError::Mismatch`] without vectors, and as [`over_places`].
+/// [`PackingError::Mismatch`] if there are no vectors, and as [`over_places`].
 pub fn squares<S: Slots>(
     on: &S,
     layout: Layout,
@@ -61,12 +61,12 @@ pub fn squares<S: Slots>(
     let mut grid = on.dot_grid(&x, &conjugates)?;
     let sum = grid.pop().and_then(|mut row| row.pop());
     let sum = sum.ok_or(PackingError::Mismatch)?;
-    // A real part has twice the scale; what it takes off is the imaginary part of the errors.
+    // Taking real parts doubles the scale and removes the imaginary part of the errors.
     let sum = on.real(&sum)?;
     over_places(on, layout, &sum, layout.columns(), masked)
 }
 
-/// x plus its rotation by the first step, that plus its rotation by the next, and so on.
+/// x plus its rotation by the first step, then that plus its rotation by the next step, and so on.
 fn doubled<S: Slots>(
     on: &S,
     mut x: S::Value,
@@ -94,7 +94,7 @@ mod tests {
         (0..count).map(one).collect()
     }
 
-    /// A quarter of the sums, at the places where they are right.
+    /// A quarter of the sums, at the places where they are correct.
     fn quarter(on: &Simulator) -> impl Fn(&Vector, &Firsts<'_>) -> Result<Vector, FheError> {
         move |sum, first| {
             let mask: Vec<f64> = (0..on.slots())

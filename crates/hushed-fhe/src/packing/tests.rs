@@ -12,7 +12,7 @@ fn simulator(slots: usize) -> Simulator {
     Simulator::new(&CkksParams::insecure_test(7, 4).unwrap(), slots).unwrap()
 }
 
-/// The same packing of vectors of a simulation.
+/// The same packing with simulated vectors.
 fn raised(on: &Simulator, packed: &Columns<Vec<f64>>) -> Columns<Vector> {
     packed.map(|v| on.vector(v.clone(), on.top())).unwrap()
 }
@@ -21,7 +21,7 @@ fn rotations(on: &Simulator) -> u64 {
     on.tally().counts().total(Op::Rotate)
 }
 
-/// Entries that differ at all places of a batch, so that a wrong place shows.
+/// Entries that differ at all places of a batch, so that a wrong place is noticed.
 fn matrices(texts: usize, rows: usize, cols: usize, seed: u64) -> Vec<Matrix<f64>> {
     let entry = |i: usize| ((i as u64 + 1).wrapping_mul(seed | 1) % 10_007) as f64 / 1000.0 - 5.0;
     let one = |t| {
@@ -90,7 +90,7 @@ fn baby_steps_of_a_real_head() {
     assert_eq!((baby_steps(1, 5), baby_steps(2, 5)), (1, 2));
 }
 
-/// MOAI's Table 5, by counter: a head of BERT-base, m = 128, d' = 64, and every key switch of a rotation or
+/// MOAI's Table 5, by counters: a head of BERT-base, m = 128, d' = 64, and every key switch of a rotation or
 /// conjugation.
 #[test]
 fn key_switches_of_a_real_head() {
@@ -175,7 +175,7 @@ proptest! {
         }
     }
 
-    /// Lemma 3.1 and algorithm 8, whole: attention without its softmax, and the rotations that it declares.
+    /// Lemma 3.1 and algorithm 8 together: attention without its softmax, and the rotations it declares.
     #[test]
     fn products_agree_with_the_clear(log_rows in 0u32..4, log_baby in 0u32..4, width in 1usize..4, seed in any::<u64>()) {
         prop_assume!(log_baby <= log_rows);

@@ -1,10 +1,10 @@
 //! A decoder over [`Slots`], layer by layer: see [`crate::ops::decoder`].
 //!
-//! Columns between halves of a layer are the residual stream, refreshed. After the last layer they are not: the last
-//! norm and the packing of last rows take the levels that are left.
+//! Columns between halves of a layer are the refreshed residual stream. After the last layer they are not refreshed:
+//! the last norm and the packing of last rows use the remaining levels.
 //!
-//! Where the placement spills vectors, the primes of the residual stream that a half's sum reads are on disk from
-//! before its norm, and the norm's result takes the place of the columns.
+//! If the placement spills vectors, the primes of the residual stream that a half's sum reads go to disk before its
+//! norm, and the norm's result takes the place of the columns.
 
 use hushed_model::{
     Attention, Block, FeedForward, Linear, ModelError, Norm, Pool, Program, Step, StepId, same,
@@ -47,7 +47,7 @@ pub struct DecoderPass<'a, S: Slots> {
     width: usize,
     polynomials: Polynomials,
     answer: AnswerRows,
-    /// Rows of tokens, which a softmax needs.
+    /// The mask of real rows, which a softmax needs.
     real: Option<S::Value>,
     viewer: Option<Viewer<'a, S::Value>>,
 }
@@ -56,7 +56,7 @@ pub struct DecoderPass<'a, S: Slots> {
 enum Beside<S: Slots> {
     /// In memory.
     Columns(Acts<S::Value>),
-    /// On disk, the primes that the sum reads.
+    /// On disk, with the primes that the sum reads.
     Stored(StoredActs<S>),
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Parts<'a> {
     pub head: (StepId, &'a Linear),
 }
 
-/// The blocks of a layer, with their names.
+/// The blocks of a layer, with their ids.
 pub(super) struct Layer<'a> {
     pub attention_norm: (StepId, &'a Norm),
     pub attention: (StepId, &'a Attention),
@@ -112,8 +112,8 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         })
     }
 
-    /// The same with the rows of tokens, 1 there and 0 elsewhere: attention by a softmax needs them. They are refreshed
-    /// where they have fewer primes than a layer begins with.
+    /// Sets the mask of real rows, 1 on tokens and 0 elsewhere, which softmax attention needs. It is refreshed if it
+    /// has fewer primes than a layer begins with.
     ///
     /// # Errors
     /// Those of a refresh.
@@ -123,13 +123,13 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(DecoderPass { real, ..self })
     }
 
-    /// The same, answered with these rows or logits: without it, with the last row.
+    /// Sets the rows or logits to answer with; the default is the last row.
     #[must_use]
     pub fn answering(self, answer: AnswerRows) -> Self {
         DecoderPass { answer, ..self }
     }
 
-    /// The same, with a viewer of the residual stream after each sum.
+    /// Sets a viewer of the residual stream after each sum.
     #[must_use]
     pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
         DecoderPass {
@@ -146,7 +146,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     /// The client's columns as the first layer reads them.
     ///
     /// # Errors
-    /// Those of a refresh; another number of columns than the model's width.
+    /// Errors of the refresh; fails if the number of columns is not the model's width.
     pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         same(
             StepId::outside("input"),
@@ -161,7 +161,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     /// The columns that layer `next` reads, from a checkpoint before it.
     ///
     /// # Errors
-    /// A layer that the model does not have, another number of columns.
+    /// Fails if the model lacks the layer, or the number of columns is wrong.
     pub fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
             return self.start(columns);
@@ -242,10 +242,10 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(x)
     }
 
-    /// The normalised rows that are asked for, or their logits, packed.
+    /// The requested normalised rows, or their logits, packed.
     ///
     /// # Errors
-    /// Too few levels.
+    /// Fails if there are too few levels.
     pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, (id, norm)) = (self.on, self.parts.norm);
         on.at(id);
@@ -267,7 +267,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         answer.map_err(|error| error.lacking_at(id))
     }
 
-    /// From the client's columns to the packed result.
+    /// Runs from the client's columns to the packed result.
     ///
     /// # Errors
     /// Those of the layers.
@@ -279,7 +279,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         self.finish(&x)
     }
 
-    /// The norm inside the block `at`, if it has one.
+    /// The norm inside block `at`, if it has one.
     fn sub_norm(
         &self,
         at: StepId,
@@ -298,8 +298,8 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         }
     }
 
-    /// The normalised columns for the block `at`, and the columns for the sum after it: with `result`, which has the
-    /// primes of the block's result from those of its columns, on disk.
+    /// The normalised columns for block `at`, and the columns for the sum after it. The latter go to disk if there is a
+    /// `result`, which maps the primes of the block's columns to those of its result.
     fn normed(
         &self,
         at: StepId,
@@ -340,7 +340,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         sum(self.on, id, &x, y, bound).map_err(|error| error.lacking_at(id))
     }
 
-    /// Refreshed to `limbs` primes, unless they have as many.
+    /// Refreshes columns with fewer than `limbs` primes to that many.
     fn lifted(
         &self,
         mut x: Acts<S::Value>,
@@ -355,7 +355,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(x)
     }
 
-    /// Drops columns to the level at which a layer begins: a client's may be higher.
+    /// Drops columns to the level at which a layer begins: those from a client may be higher.
     fn cut(&self, mut x: Acts<S::Value>, limbs: usize) -> Result<Acts<S::Value>, FheError> {
         let high = |v: &S::Value| self.on.limbs(v) > limbs;
         if x.columns.first().is_some_and(high) {
@@ -366,7 +366,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(x)
     }
 
-    /// Primes at which the feed-forward of a layer begins: after the last, a norm and the packing follow.
+    /// Primes at which the feed-forward of a layer begins: after the last layer, a norm and the packing follow.
     fn feed_forward_limbs(
         &self,
         layer: &DecoderLayerChoice,

@@ -33,7 +33,7 @@ use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
 
-/// Levels of a feed-forward that is a linear layer: a norm, the map, squares, the mask of their sums.
+/// Levels of a feed-forward that is a single linear layer: a norm, the map, squares, the mask of their sums.
 const MERGED: usize = 4;
 
 /// Runs a program over vectors of pairs in packed rows.
@@ -60,12 +60,12 @@ struct Layer<'a> {
 }
 
 impl<'a, S: Slots> PackedPass<'a, S> {
-    /// A pass over texts with these rows; encrypted ones are refreshed if they have fewer primes than statistics. The
+    /// A pass over texts with these rows; an encrypted mask is refreshed if it has fewer primes than statistics. The
     /// client divided its columns by `input_bound`, and by 2.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads do not fit the layout: pairs
-    /// of columns a head that are no power of two, or more than rows; vectors that do not hold equally many heads.
+    /// [`FheError::Unsupported`] for a program of another shape, and for one whose heads do not fit the layout: if the
+    /// pairs of columns per head are not a power of two, or more than rows, or vectors do not hold equally many heads.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -86,7 +86,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
                 let heads = heads_of(a, layout).map_err(|_| unfit())?;
                 let spread = layout.spread(program.width(), heads.pairs());
                 columns = spread.ok().filter(Spread::is_even).ok_or_else(unfit)?;
-                // Masks of keys are of one kind of heads.
+                // Masks of keys are made for heads of one kind.
                 if *all.get_or_insert(heads) != heads {
                     return Err(unfit());
                 }
@@ -118,12 +118,12 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         self.layers.len()
     }
 
-    /// Where the columns are.
+    /// Where the columns lie.
     pub fn columns(&self) -> &Spread {
         &self.columns
     }
 
-    /// Where the numbers of an answer are.
+    /// Where the numbers of an answer lie.
     pub fn answers(&self) -> &Spread {
         &self.answers
     }
@@ -131,7 +131,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
     ///
     /// # Errors
-    /// Those of a refresh; another number of vectors than the layout has.
+    /// Errors of the refresh; fails if the number of vectors is not the layout's.
     pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, limbs) = (self.on, self.placement.attention);
         let id = StepId::outside("input.refresh");
@@ -153,7 +153,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
     /// The vectors that layer `next` reads, from a checkpoint before it, as [`super::Pass::resume`].
     ///
     /// # Errors
-    /// A layer that the model or the choices do not have, another number of vectors.
+    /// Fails if the model or the choices lack the layer, or the number of vectors is wrong.
     pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
             return self.start(vectors);
@@ -221,7 +221,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         let centred = centred.map_err(|error| error.lacking_at(at))?;
         let mut second = norm(layer.feed_forward_norm, &layer.choice.feed_forward_norm);
         if i + 1 == self.layers.len() && self.choices.classifier.is_some() {
-            // A head reads first rows only: others may be beyond its reach.
+            // A head reads first rows only: others may be outside its range.
             second.kept = Kept::First;
         }
         let x = second.at_level(on, centred);
@@ -258,7 +258,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         }
     }
 
-    /// The constant row, and the refresh before the next layer.
+    /// Adds the constant row, and refreshes for the next layer.
     fn ended(
         &self,
         i: usize,
@@ -295,7 +295,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         Ok(x)
     }
 
-    /// From the client's vectors to the answer.
+    /// Runs from the client's vectors to the answer.
     ///
     /// # Errors
     /// Those of the layers.
@@ -334,7 +334,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         let range = self.layers.get(i).cloned().ok_or_else(none)?;
         let steps = self.program.steps().get(range).ok_or_else(none)?;
         let choice = self.choices.layers.get(i);
-        // The order that `supported` has checked.
+        // In the order checked by `supported`.
         let blocks: Vec<(StepId, &'a Block)> =
             steps.iter().map(|s: &Step| (s.id, &s.block)).collect();
         match blocks.as_slice() {

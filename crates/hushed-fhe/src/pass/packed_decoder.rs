@@ -1,4 +1,4 @@
-//! A decoder in packed rows, layer by layer: one prompt, or a few. As [`super::DecoderPass`], with the steps of
+//! A decoder in packed rows, layer by layer, for one prompt or a few: like [`super::DecoderPass`], with the steps of
 //! [`crate::ops::packed`].
 
 use hushed_model::{Attention, ModelError, Norm, Program, StepId, same};
@@ -26,7 +26,7 @@ use crate::slots::Slots;
 /// Levels of a feed-forward besides its activation: norm, gate, product, map.
 const FEED_FORWARD: usize = 4;
 
-/// Levels of the norm after the last layer, and of the rows.
+/// Levels of the norm after the last layer, and of selecting the rows.
 const ANSWER: usize = 2;
 
 /// Runs a decoder over right-aligned texts in packed rows.
@@ -42,7 +42,7 @@ pub struct PackedDecoderPass<'a, S: Slots> {
     answer: AnswerRows,
 }
 
-/// Levels of the two halves of a layer, the deepest of all.
+/// Levels of the two halves of a layer, each the maximum over layers.
 pub(crate) fn halves(choices: &DecoderChoice) -> [usize; 2] {
     let most = |of: fn(&DecoderLayerChoice) -> usize| {
         let degrees = choices.layers.iter().map(of);
@@ -118,7 +118,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         self.parts.layers.len()
     }
 
-    /// Where the columns are.
+    /// Where the columns lie.
     pub fn columns(&self) -> &Spread {
         &self.columns
     }
@@ -126,7 +126,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
     ///
     /// # Errors
-    /// Those of a refresh; another number of vectors than the layout has.
+    /// Errors of the refresh; fails if the number of vectors is not the layout's.
     pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let on = self.on;
         let halves = vectors.into_iter().map(|v| on.read_as(v, 2.0));
@@ -137,7 +137,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     /// The vectors that layer `next` reads, from a checkpoint before it.
     ///
     /// # Errors
-    /// A layer that the model does not have, another number of vectors.
+    /// Fails if the model lacks the layer, or the number of vectors is wrong.
     pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         match next.checked_sub(1) {
             None => self.start(vectors),
@@ -199,10 +199,10 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         }
     }
 
-    /// The normalised rows that are asked for.
+    /// The requested normalised rows.
     ///
     /// # Errors
-    /// Too few levels.
+    /// Fails if there are too few levels.
     pub fn finish(&self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let norm = self.norm(self.parts.norm, &self.choices.norm);
         let x = norm.of_low_stream(self.on, x);
@@ -212,7 +212,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         answer.map_err(|error| error.lacking_at(at))
     }
 
-    /// From the client's vectors to the answer.
+    /// Runs from the client's vectors to the answer.
     ///
     /// # Errors
     /// Those of the layers.
@@ -234,14 +234,14 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
             norm,
             choice,
             rows: &self.rows,
-            // Rows of padding are zeros, and stay so.
+            // Padding rows are zeros and stay zeros.
             kept: Kept::All,
             columns: self.columns,
             statistics: self.placement.statistics,
         }
     }
 
-    /// Vectors of the residual stream over `bound`.
+    /// Vectors of the residual stream divided by `bound`.
     fn stream(&self, columns: Vec<S::Value>, bound: f64) -> Result<Acts<S::Value>, FheError> {
         let (id, vectors) = (StepId::outside("input"), self.columns.vectors());
         same(id, "vectors", columns.len(), vectors)?;
@@ -253,7 +253,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         })
     }
 
-    /// What a block made added to the columns that it read, over `bound`.
+    /// A block's result added to the columns it read, divided by `bound`.
     fn added(
         &self,
         at: StepId,
@@ -266,7 +266,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         x.map_err(|error| error.lacking_at(at))
     }
 
-    /// Refreshed to `limbs` primes, unless they have as many; those of a client may be more.
+    /// Vectors at `limbs` primes: refreshed if they have fewer; those from a client may have more and are cut.
     fn lifted(
         &self,
         at: StepId,
@@ -299,7 +299,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         Ok(norm.refreshed_to(self.on, self.placement.attention))
     }
 
-    /// Primes that the feed-forward of layer `i` begins with: after the last, the answer follows.
+    /// Primes that the feed-forward of layer `i` begins with: after the last layer, the answer follows.
     fn feed_forward_limbs(&self, i: usize) -> Result<usize, FheError> {
         let limbs = self.placement.feed_forward;
         if i + 1 < self.layers() {
@@ -316,7 +316,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     }
 }
 
-/// Where the columns are, heads whole.
+/// Where the columns lie, with whole heads per vector.
 fn spread(at: StepId, block: &Attention, layout: Layout) -> Result<Spread, FheError> {
     let heads = heads_of(block, layout);
     let width = block.heads.query_columns();

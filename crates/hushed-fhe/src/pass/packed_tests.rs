@@ -1,4 +1,4 @@
-//! Whole models in packed rows, in simulation, beside the model in the clear.
+//! Whole models in packed rows, simulated, compared with the model in the clear.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn run(
     run_knowing(on, program, choices, shape, bound, texts)
 }
 
-/// The same, and what the server knows of lengths.
+/// The same, with what the server knows of lengths.
 fn run_knowing(
     on: &Simulator,
     program: &Program,
@@ -76,7 +76,7 @@ fn some(count: usize, length: usize) -> Vec<TokenIds> {
         .collect()
 }
 
-/// A model with a head of a fixed pattern and a replaced row, texts, and what its circuit gives for them in the clear.
+/// A model with a head of a fixed pattern and a replaced row, texts, and its circuit's results for them in the clear.
 fn tiny() -> (Program, Vec<Matrix<f64>>, Measured) {
     let network = random_network(&tiny_config(), Pool::Mean, 5);
     let program = network.program();
@@ -110,7 +110,7 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
                 assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
             }
             // A layer has two refreshes of columns and four of statistics: Σp and Σe of each vector, a root, a
-            // variance. The last one's columns have none, and the upload has one. Two vectors a bootstrap.
+            // variance. The last layer's columns have none, and the upload has one. Two vectors per bootstrap.
             let (runs, n) = (if vectors == 1 { 2 } else { 1 }, vectors as u64);
             let counts = on.tally().counts();
             let bootstraps = 2 * n + 2 * n.div_ceil(2) + 2;
@@ -123,8 +123,7 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
     }
 }
 
-/// Lengths that the server does not know cost products, rotations of one vector and a refresh of two, and no level: the
-/// answer is the same.
+/// Private lengths cost products, rotations of one vector and a refresh of two, and no level: the answer is the same.
 #[test]
 fn with_private_lengths_a_tiny_model_in_packed_rows_is_the_model() {
     let (program, texts, measured) = tiny();
@@ -158,7 +157,7 @@ fn with_private_lengths_a_tiny_model_in_packed_rows_is_the_model() {
     }
 }
 
-/// A pruned feed-forward is one map, with the residual in it.
+/// A pruned feed-forward is one map that includes the residual.
 #[test]
 fn merged_feed_forwards_in_packed_rows_are_the_model() {
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
@@ -186,7 +185,7 @@ fn merged_feed_forwards_in_packed_rows_are_the_model() {
     }
 }
 
-/// Logits beside those of the model, and of the same texts in a batch.
+/// Logits compared with those of the model, and of the same texts in a batch.
 #[test]
 fn a_tiny_classifier_in_packed_rows_is_the_model() {
     for layers in [1, 2] {
@@ -231,7 +230,7 @@ fn a_tiny_classifier_in_packed_rows_is_the_model() {
     }
 }
 
-/// Heads of 64 columns, six of them in each of two vectors.
+/// Heads of 64 columns, six in each of two vectors.
 #[test]
 fn one_text_of_768_columns_is_planned() {
     let config = NetworkConfig {
@@ -249,7 +248,7 @@ fn one_text_of_768_columns_is_planned() {
     let run = dry_run(&program, &choices, &params, &options(1), &placement).unwrap();
     assert_eq!(run.reply, 2);
     assert_eq!(run.counts.total(Op::Bootstrap), 2 * 8);
-    // Eight texts: a head of each in a vector. More are a batch.
+    // Eight texts: one head of each in a vector. More are a batch.
     assert_eq!(placed(8).unwrap().columns, 32);
     assert_eq!(placed(9), None);
 }
@@ -263,7 +262,7 @@ fn minilm_one_text_in_packed_rows() {
     let program = network.program();
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
     let bound = bound_of_inputs(&program, 128).unwrap();
-    // Of the run as it was when columns took one vector only: its operations, and so its bytes, are the same.
+    // From the time when columns took only one vector: the operations, and so the bytes, are unchanged.
     let mut options = options(1);
     options.placement = packed_placement(&program, &choices, &params, &options).unwrap();
     let (_, keys) = bootstrap(&params).unwrap();
@@ -277,7 +276,7 @@ fn minilm_one_text_in_packed_rows() {
         plan.rotation_keys as u64,
     ];
     assert_eq!(work, [36, 5018, 1200, 2634, 1925, 129]);
-    // With lengths that the server does not know: no further level, and no further rotation key.
+    // With private lengths: no additional level or rotation key.
     options.lengths = Lengths::Private;
     let hidden = FhePlanReport::new(&program, &choices, false, &params, &keys, &options).unwrap();
     assert_eq!(hidden.rotation_keys, plan.rotation_keys);

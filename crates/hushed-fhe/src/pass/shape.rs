@@ -10,10 +10,10 @@ use crate::error::FheError;
 use crate::ops::decoder::weigh::causal;
 use crate::plan::public_plan::AnswerRows;
 
-/// That a program can be run: before anything is planned, and without its numbers.
+/// Checks that a program can be run, before anything is planned and without its weights.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for a program of another shape; of a decoder also for biases.
+/// [`FheError::Unsupported`] for a program of another shape, and for a decoder with biases.
 pub fn can_run(program: &Program) -> Result<(), FheError> {
     if program.vocabulary().is_some() {
         return decoder(program);
@@ -36,8 +36,8 @@ fn decoder(program: &Program) -> Result<(), FheError> {
     Ok(())
 }
 
-/// That the client can make logits of what a decoder is read at: of hidden states by the public table of token vectors
-/// alone. Without the model's numbers nothing is refused.
+/// Checks that the client can compute logits from a decoder's answer: from hidden states it needs the public token
+/// embedding table alone. Nothing is refused if the model has no numbers.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for a head that is not that table.
@@ -63,7 +63,7 @@ pub enum Half {
     FeedForward,
 }
 
-/// The half of its layer of each step; none for steps outside layers.
+/// For each step the half of its layer; `None` for steps outside layers.
 pub fn halves(program: &Program) -> Vec<Option<Half>> {
     let mut halves: Vec<Option<Half>> = Vec::new();
     for step in program.steps() {
@@ -110,7 +110,7 @@ pub fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError>
     }
 }
 
-/// The error for a program that is no such encoder.
+/// The error for a program of another shape.
 pub fn shape(at: StepId) -> FheError {
     FheError::Unsupported {
         what: format!("{at}: a program of this shape"),
@@ -135,7 +135,7 @@ mod tests {
         let mut softmax = good.clone();
         softmax.layers[1].attention.weigh = Weigh::Softmax;
         can_run(&softmax.program_of_all_rows()).unwrap();
-        // Of the last layer only the last row: another circuit.
+        // In its last layer only the last row: another circuit.
         assert!(can_run(&good.program()).is_err());
         type Change = fn(&mut DecoderNetwork);
         let changes: [(&str, Change); 2] = [

@@ -1,5 +1,5 @@
-//! Choices for a model that has not been calibrated: degrees and steps that trained encoders of this kind were found to
-//! need, so that a plan has its counts. Nothing is run with them: intervals are round numbers.
+//! Choices for a model that has not been calibrated: degrees and steps that trained encoders of this kind need, so that
+//! a plan has its counts. They are never run: intervals are round numbers.
 
 use hushed_model::{Attention, FeedForward, Program, Weigh};
 
@@ -8,9 +8,9 @@ use crate::{
     DecoderLayerChoice, HeadChoice, Interval, LayerChoice, NormChoice, ScoresChoice, SigmoidChoice,
 };
 
-/// Of an encoder: degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a
+/// For an encoder: degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a
 /// softmax, a seed of degree 15 and one step for inverse roots, degree 63 for a classifier's tanh; no head with a fixed
-/// pattern, no frozen row. Of a decoder: degree 31 for sigmoid and activation, 15 for exponentials, the same inverses
+/// pattern, no frozen row. For a decoder: degree 31 for sigmoid and activation, 15 for exponentials, the same inverses
 /// and roots.
 #[must_use]
 pub fn assumed_choices(program: &Program, rows: usize) -> Choices {

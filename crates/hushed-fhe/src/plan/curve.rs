@@ -1,5 +1,5 @@
-//! What few texts a run cost beside many: a plan for each number of texts that packed rows have room for, and one for a
-//! batch.
+//! The cost of small runs compared with a full batch: one plan for each number of texts that fit in packed rows, and
+//! one for a batch.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use super::{FheOptions, FhePlanReport, packed_placement};
 use crate::choices::Choices;
 use crate::error::FheError;
 
-/// What a plan is to be least in.
+/// The quantity that a plan minimises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Seconds from a request to its answer.
     Latency,
-    /// Seconds a text, of a full run.
+    /// Seconds per text, with all places full.
     Throughput,
 }
 
 /// A plan of a curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct CurvePoint {
-    /// Texts a run.
+    /// Texts per run.
     pub texts: usize,
-    /// Pairs of columns beside each other in a vector; 1 in a batch.
+    /// Pairs of columns side by side in a vector; 1 in a batch.
     pub columns: usize,
     /// Seconds of a run at the server.
     pub seconds: f64,
-    /// The same a text, if places are full.
+    /// Seconds per text if all places are full.
     pub seconds_per_text: f64,
     /// Bytes of the evaluation keys, uploaded once.
     pub key_bytes: u64,
@@ -40,18 +40,18 @@ pub struct CurvePoint {
     pub chosen: bool,
 }
 
-/// All plans, by texts, and the one that was chosen, with what it was asked for.
+/// All plans, by number of texts, and the chosen one with its options.
 pub struct Curve {
-    /// By texts, ascending.
+    /// By number of texts, ascending.
     pub points: Vec<CurvePoint>,
-    /// What the chosen plan was asked for.
+    /// The options of the chosen plan.
     pub options: FheOptions,
     /// The chosen plan.
     pub report: FhePlanReport,
 }
 
 impl Goal {
-    /// The plan that is least, of those that packed rows take and a batch. Those that do not run, or not in
+    /// The best plan among those of packed rows and that of a batch. Plans that do not run, or not within
     /// [`FheOptions::max_memory`], are left out.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Goal {
     }
 }
 
-/// `None` for what this model, or this much memory, has no plan of.
+/// Maps errors of plans that this model or this much memory does not allow to `None`.
 fn possible<T>(plan: Result<T, FheError>) -> Result<Option<T>, FheError> {
     match plan {
         Ok(plan) => Ok(Some(plan)),

@@ -1,9 +1,9 @@
-//! The error that a plan declares of its reply: what its own circuit errs by in a simulation, if that is more than the
-//! parameter set is certified for.
+//! The error that a plan declares of its reply: the error of its own circuit in a simulation, if that is larger than
+//! the error for which the parameter set is certified.
 //!
-//! Noise of the declared size covers a reply, and a client keeps no bits below it. A constant of the parameter set
-//! would do for most circuits and say nothing of one whose last steps multiply errors: few tokens a text, large gains,
-//! a head with large weights.
+//! Noise of the declared size hides the reply's error, and a client keeps no bits below it. A constant of the parameter
+//! set would suffice for most circuits, but not for one whose last steps amplify errors: few tokens per text, large
+//! gains, a head with large weights.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::simulate::{Batch, Simulator, embedded, those_within};
 
-/// Numbers that a deviation is of, at least: of a classifier's few logits errors are drawn several times.
+/// Minimum numbers per deviation: for a classifier with few logits, errors are drawn several times.
 const NUMBERS: usize = 64;
 
-/// Texts of the whole vocabulary that are simulated.
+/// Number of simulated texts from the whole vocabulary.
 const TEXTS: usize = 3;
 
-/// Texts that errors are simulated with: the first few of [`vocabulary`], of several lengths, and `known`, such as a
-/// canary. Whoever makes a plan and whoever runs it take the same.
+/// Texts for simulating errors: the first few of [`vocabulary`], of several lengths, and `known`, such as a canary. The
+/// author of a plan and the server that runs it use the same.
 #[must_use]
 pub fn texts(tokenizer: &Tokenizer, rows: usize, known: Option<TokenIds>) -> Vec<TokenIds> {
     let mut texts = vocabulary(tokenizer, rows);
@@ -33,32 +33,32 @@ pub fn texts(tokenizer: &Tokenizer, rows: usize, known: Option<TokenIds>) -> Vec
     texts
 }
 
-/// A circuit, as a plan has it.
+/// The circuit of a plan.
 pub struct Circuit<'a> {
-    /// The model, with its numbers.
+    /// The model, with weights.
     pub program: &'a Program,
     /// Its calibration.
     pub choices: &'a Choices,
     /// The parameter set.
     pub params: &'a Arc<CkksParams>,
-    /// Where it refreshes.
+    /// Where the run refreshes.
     pub placement: &'a Placement,
-    /// Rows a text.
+    /// Rows per text.
     pub rows: usize,
-    /// Who knows which of them are tokens.
+    /// Who knows which rows are tokens.
     pub lengths: Lengths,
     /// What a decoder is read at.
     pub answer: AnswerRows,
-    /// What a client divides by.
+    /// The client's divisor of inputs.
     pub input_bound: f64,
 }
 
 impl Circuit<'_> {
-    /// The standard deviation of the error of a slot of the reply, of that text of `texts` whose is largest. Texts that
-    /// leave an interval are left out: nobody's errors are bounded there.
+    /// The standard deviation of the error of a reply slot, for the text of `texts` with the largest. Texts that leave
+    /// an interval are skipped: their errors are unbounded.
     ///
     /// # Errors
-    /// [`FheError::Choices`] if no text is left; what the model and the simulation refuse.
+    /// [`FheError::Choices`] if no text is left; errors of the model and the simulation.
     pub fn deviation(&self, texts: &[TokenIds]) -> Result<f64, FheError> {
         let embedded = texts.iter().map(|text| embedded(self.program, text));
         let embedded: Vec<Matrix<f64>> = embedded.collect::<Result<_, _>>()?;
@@ -130,9 +130,9 @@ mod tests {
             .collect()
     }
 
-    /// A constant of the parameter set is what most circuits declare. One whose last norm holds so wide a range that
-    /// variances are little more than the error of their refresh errs by more, and says so; a plan that does not is
-    /// refused.
+    /// Most circuits declare a constant of the parameter set. A circuit whose last norm has so wide a range that
+    /// variances are little more than the error of their refresh has larger errors and declares them; a plan that does
+    /// not is refused.
     #[test]
     fn c4_a_plan_declares_what_its_own_circuit_errs_by() {
         let mut config = tiny_config();
@@ -206,12 +206,12 @@ mod tests {
             let errs = error(&wide, &more);
             assert!(errs > 2.0 * constant(&more), "{errs:e}");
             assert_eq!(more.reply.deviation, errs);
-            // It is a plan that clients take.
+            // Clients accept this plan.
             FhePlan::from_json(&more.to_json().unwrap()).unwrap();
             covers(&more.reply, errs).unwrap();
             assert!(covers(&usual.reply, errs).is_err());
 
-            // A text that leaves an interval is left out, and not all may be.
+            // A text that leaves an interval is skipped, but not all texts may leave one.
             let mut narrow = good.clone();
             narrow.layers[0].attention_norm.scale *= 4.0;
             let refused = plan(&narrow, &texts).err().unwrap();

@@ -12,7 +12,7 @@ use crate::{Choices, HeadChoice};
 pub struct FheExposure {
     /// `client`, `server`, `network` or `everybody`.
     pub who: &'static str,
-    /// What it sees.
+    /// What the party sees.
     pub sees: String,
 }
 

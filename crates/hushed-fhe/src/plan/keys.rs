@@ -1,10 +1,10 @@
-//! Which evaluation keys a run needs: exactly the rotations and products that it does, at the number of primes at which
-//! it does them.
+//! The evaluation keys that a run needs: exactly its rotations and products, at the number of primes at which they
+//! occur.
 //!
-//! A simulation of the run counts them ([`Counts`]). A key that is made for long ciphertexts serves shorter ones as
-//! well, but with more special primes than they need; a key for each length takes memory. So the lengths of each use
-//! are cut into groups, a key a group, by the least sum of transforms (that its key switches take in the run) and
-//! residues (that its keys hold), where a residue is worth [`TRANSFORMS_A_RESIDUE`].
+//! A simulation of the run counts them ([`Counts`]). A key made for long ciphertexts also serves shorter ones, but with
+//! more special primes than they need; a key for each length takes memory. So the lengths of each use are split into
+//! groups with one key per group, minimising the sum of transforms (of its key switches in the run) and residues (of
+//! its keys), where a residue is worth [`TRANSFORMS_A_RESIDUE`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,20 +15,20 @@ use hushed_rlwe::hybrid::Gadget;
 use crate::error::FheError;
 use crate::simulate::{Counts, Op};
 
-/// Transforms in a run that are worth the memory of one residue: at N = 2^16 a transform takes a third of a millisecond
-/// on one core, and a residue 0.5 MiB, so that a GiB of keys is there if it saves a core a minute.
+/// Transforms per run that are worth the memory of one residue: at N = 2^16 a transform takes a third of a millisecond
+/// on one core, and a residue 0.5 MiB, so a GiB of keys is spent to save one core-minute.
 pub const TRANSFORMS_A_RESIDUE: u64 = 100;
 
 /// How often each key is used, by the primes of the ciphertexts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDemand {
     uses: BTreeMap<KeyUse, BTreeMap<usize, u64>>,
-    /// Rotations of grids of maps, by element and primes: sums over Q·P take keys of one shape.
+    /// Rotations of grids of maps, by element and primes: sums over Q·P need keys of one shape.
     maps: BTreeSet<(usize, usize)>,
 }
 
 impl KeyDemand {
-    /// What a simulated run used.
+    /// The demand of a simulated run.
     #[must_use]
     pub fn of(params: &CkksParams, counts: &Counts) -> KeyDemand {
         let mut demand = KeyDemand::default();
@@ -53,8 +53,7 @@ impl KeyDemand {
         demand
     }
 
-    /// The same with the conjugations that split an upload of `columns` columns, of `limbs` primes
-    /// ([`crate::Encrypted::split`]).
+    /// Adds the conjugations that split an upload of `columns` columns at `limbs` primes ([`crate::Encrypted::split`]).
     #[must_use]
     pub fn with_upload(mut self, params: &CkksParams, limbs: usize, columns: usize) -> KeyDemand {
         let pairs = columns.div_ceil(2) as u64;
@@ -88,14 +87,14 @@ impl KeyDemand {
     }
 }
 
-/// The cheapest keys for the first so many lengths of a use.
+/// The cheapest keys for a prefix of the lengths of a use.
 #[derive(Clone, Copy, Default)]
 struct Cut {
-    /// Transforms, and residues by what they are worth.
+    /// Transforms, plus residues weighted by their worth.
     cost: u64,
     /// Primes and special primes of the last key.
     key: (usize, usize),
-    /// Lengths that the keys before it serve.
+    /// Number of lengths served by the keys before it.
     before: usize,
 }
 
@@ -126,7 +125,7 @@ fn groups(
                 }
             }
         }
-        // There is at least one special prime where there are keys at all.
+        // If there are keys at all, there is at least one special prime.
         best.push(found.unwrap_or_default());
     }
     let mut keys = Vec::new();
@@ -167,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Few uses share a key, and many have one for each length.
+    /// A few uses share a key; many uses get one key per length.
     #[test]
     fn memory_is_spent_where_it_saves_time() {
         let params = CkksParams::n16_boot().unwrap();
@@ -178,7 +177,7 @@ mod tests {
         };
         assert_eq!(keys(1).len(), 1);
         assert_eq!(keys(1_000_000).len(), 2);
-        // The long key has the special primes that are cheapest for it.
+        // The long key has the number of special primes that is cheapest for it.
         let special = params.cheapest_special(17).unwrap();
         let long = keys(1_000_000)
             .iter()

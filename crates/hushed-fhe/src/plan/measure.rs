@@ -1,4 +1,4 @@
-//! The prices of this machine, measured.
+//! Measures the prices of this machine.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,21 +17,21 @@ use super::table::reference;
 use crate::FheError;
 use crate::simulate::Op;
 
-/// Numbers of primes at which operations are measured; the last only where a chain has as many.
+/// Numbers of primes at which operations are measured; the last only if the chain is long enough.
 const MEASURED_AT: [usize; 5] = [4, 8, 12, 16, 29];
 
-/// Rounds of each measurement, of which the shortest counts: whatever else runs on a machine only adds.
+/// Rounds per measurement, of which the shortest counts: other load on the machine can only add time.
 const ROUNDS: usize = 3;
 
-/// Seconds of a round, at least: the system counts in milliseconds.
+/// Minimum seconds per round: the system counts in milliseconds.
 const WINDOW: f64 = 0.06;
 
-/// Measures all prices but those of bootstraps, which are scaled from the table by what relinearisation takes at most
-/// primes: seconds at N = 2^16. `bootstraps`: measures one of these too, with its keys, at the floor and at the top of
-/// the chain: a minute more and 6 GiB of memory.
+/// Measures all prices except those of bootstraps, which are scaled from the table by the time of a relinearisation at
+/// the most primes; takes seconds at N = 2^16. With `bootstraps`, one bootstrap is measured too, with its keys, at the
+/// floor and at the top of the chain: this takes another minute and 6 GiB of memory.
 ///
 /// # Errors
-/// What the engine refuses; nothing for a preset that can bootstrap.
+/// Errors of the engine; none for a preset that can bootstrap.
 pub fn measure_prices(
     params: &Arc<CkksParams>,
     threads: usize,
@@ -80,10 +80,10 @@ fn measure(params: &Arc<CkksParams>, threads: usize, bootstraps: bool) -> Result
     Ok(prices)
 }
 
-/// Primes at which sums of products and matrices are measured.
+/// Primes at which sums of products and matrix products are measured.
 const GRID_LIMBS: usize = 5;
 
-/// Operands, keys and evaluator at one number of primes, an operand a thread.
+/// Operands, keys and evaluator at one number of primes, with one operand per thread.
 struct Subject {
     evaluator: Evaluator,
     encoder: Encoder,
@@ -136,14 +136,14 @@ impl Subject {
             .iter()
             .map(|ct| e.hoist(ct))
             .collect::<Result<Vec<_>, _>>()?;
-        // The digits are made at the first rotation.
+        // The digits are computed at the first rotation.
         let both = self.each(|i| {
             let hoisted = e.hoist(&self.left[i])?;
             e.rotate_hoisted(&hoisted, ROTATIONS[0]).map(drop)
         })?;
         let turn = std::sync::atomic::AtomicUsize::new(0);
         let rotate_hoisted = self.each(|i| {
-            // A key after the other, as in a run: none stays in the cache.
+            // Keys alternate, as in a run, so that none stays in the cache.
             let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             e.rotate_hoisted(&hoisted[i], ROTATIONS[turn % ROTATIONS.len()])
                 .map(drop)
@@ -173,7 +173,7 @@ impl Subject {
         })
     }
 
-    /// Seconds of one of the calls where every thread makes some.
+    /// Seconds per call while every thread makes calls.
     fn each<E: Send>(&self, call: impl Fn(usize) -> Result<(), E> + Sync) -> Result<f64, E> {
         let threads = self.left.len();
         let round = |times: usize| {
@@ -212,7 +212,7 @@ impl Subject {
         Ok((seconds - 16.0 * finish).max(0.0) / (512.0 * self.limbs()))
     }
 
-    /// A product of 64 rows with 192 columns: about what a head's queries or a block of hidden columns take.
+    /// A product of 64 rows with 192 columns: about the size of a head's queries or of a block of hidden columns.
     fn gemm_term(&self) -> Result<f64, FheError> {
         const ROWS: usize = 64;
         const COLUMNS: usize = 192;
@@ -227,7 +227,7 @@ impl Subject {
     }
 }
 
-/// The least of some rounds, after one that is thrown away.
+/// The minimum over the rounds, after one warm-up.
 fn once(call: impl Fn() -> Result<(), FheError>) -> Result<f64, FheError> {
     call()?;
     (0..ROUNDS).try_fold(f64::INFINITY, |least: f64, _| {
@@ -237,8 +237,8 @@ fn once(call: impl Fn() -> Result<(), FheError>) -> Result<f64, FheError> {
     })
 }
 
-/// Time as it would pass on a machine that is otherwise idle: what the threads of this process computed, where the
-/// system counts it.
+/// Time as it would pass on an otherwise idle machine: the CPU time of this process's threads, if the system reports
+/// it.
 struct Clock {
     start: Instant,
     computed: Option<f64>,
@@ -252,7 +252,7 @@ impl Clock {
         }
     }
 
-    /// Seconds since then, shared by so many threads.
+    /// Seconds since the start, divided among `threads` threads.
     fn seconds(&self, threads: usize) -> f64 {
         let wall = self.start.elapsed().as_secs_f64();
         match (self.computed, computed_seconds()) {
@@ -264,7 +264,7 @@ impl Clock {
     }
 }
 
-/// Seconds that the living threads of this process have computed.
+/// CPU seconds of the living threads of this process.
 fn computed_seconds() -> Option<f64> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?.flatten();
     let nanoseconds = threads.filter_map(|thread| {
@@ -282,11 +282,11 @@ fn spread(i: usize) -> f64 {
 /// A constant.
 const FACTOR: Complex64 = Complex64::new(0.3, 0.0);
 
-/// Rotations that keys are made for.
+/// Rotations that have keys.
 const ROTATIONS: [i64; 4] = [1, 2, 3, 4];
 
-/// Primes of the results of a bootstrap, and its seconds, at the floor and at the top of the chain: four pairs in one
-/// call, as in a run.
+/// The primes of a bootstrap's results and its seconds, at the floor and at the top of the chain: four pairs per call,
+/// as in a run.
 fn bootstrap(
     params: &Arc<CkksParams>,
     key: &Arc<SecretKey>,
@@ -303,7 +303,7 @@ fn bootstrap(
     let vectors = [&ct; 8];
     let lengths = [params.bootstrap_limbs(), bootstrapper.output_limbs()];
     let one = |limbs: usize| -> Result<(usize, f64), FheError> {
-        // What a length needs is made at its first bootstrap.
+        // The first bootstrap of a length prepares what the length needs.
         bootstrapper.bootstrap_real(&evaluator, &vectors[..2], limbs)?;
         let clock = Clock::start();
         bootstrapper.bootstrap_real(&evaluator, &vectors, limbs)?;

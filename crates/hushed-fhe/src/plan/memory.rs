@@ -1,42 +1,41 @@
-//! What the server of a run holds at its worst moment.
+//! The server's memory at the worst moment of a run.
 //!
-//! Vectors are counted by the simulation, step by step, and so are decompositions, sums and unfinished maps. What else
-//! there is, is keys, the matrices of a bootstrap, its working memory, weights, and what the program and its pool of
-//! buffers keep.
+//! The simulation counts vectors step by step, including decompositions, sums and unfinished maps. The rest is keys,
+//! the matrices of a bootstrap, its working memory, weights, and what the program and its pool of buffers keep.
 
 use hushed_ckks::CkksParams;
 use hushed_model::{Program, Step};
 use serde::Serialize;
 
-/// Bytes of the encoded matrices of a bootstrap, a slot of `n16-boot-14x40`: 614 MB in all.
+/// Bytes of a bootstrap's encoded matrices per slot of `n16-boot-14x40`: 614 MB in all.
 const MATRICES_A_SLOT: f64 = 614e6 / 32_768.0;
 
-/// Residues of N words that a bootstrap works with for each of the ciphertexts that go together, a prime of the raised
-/// ciphertext: 0.4 GiB at 29 primes of N = 2^16.
+/// Residues of N words that a bootstrap works with for each of the ciphertexts bootstrapped together, per prime of the
+/// raised ciphertext: 0.4 GiB at 29 primes of N = 2^16.
 const BOOTSTRAP_RESIDUES: f64 = 28.0;
 
-/// Ciphertexts that go through a bootstrap together.
+/// Ciphertexts that are bootstrapped together.
 const TOGETHER: f64 = 4.0;
 
 /// Program, allocator, encoder.
 const PROGRAM: u64 = 150 << 20;
 
-/// The pool of large buffers keeps up to this.
+/// Maximum bytes kept by the pool of large buffers.
 const POOL: u64 = 1 << 30;
 
-/// Packed copies of vectors on their way to disk or back: four, of 12 MB at 18 primes.
+/// Packed copies of vectors on their way to or from disk: four of 12 MB at 18 primes.
 const PACKED: u64 = 64 << 20;
 
-/// Bytes.
+/// The server's memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FheMemory {
     /// Vectors, at the worst step.
     pub vectors: u64,
     /// Evaluation keys, uniform halves not expanded.
     pub keys: u64,
-    /// The matrices of a bootstrap, encoded.
+    /// The encoded matrices of a bootstrap.
     pub matrices: u64,
-    /// What a bootstrap works with.
+    /// Working memory of a bootstrap.
     pub bootstrap: u64,
     /// The model's weights, and one layer's as maps.
     pub weights: u64,
@@ -45,7 +44,7 @@ pub struct FheMemory {
 }
 
 impl FheMemory {
-    /// Everything but the vectors.
+    /// Everything except the vectors.
     pub(super) fn around(params: &CkksParams, program: &Program, key_bytes: u64) -> FheMemory {
         let n = params.n() as f64;
         let residue = 8.0 * n;
@@ -72,7 +71,7 @@ impl FheMemory {
         }
     }
 
-    /// With so many bytes of vectors; `spills`: some of them go through packed copies to disk and back.
+    /// Adds `vectors` bytes of vectors; with `spills`, also the packed copies of vectors on their way to or from disk.
     #[must_use]
     pub(super) fn with_vectors(self, vectors: u64, spills: bool) -> FheMemory {
         let packed = if spills { PACKED } else { 0 };
@@ -84,7 +83,7 @@ impl FheMemory {
         }
     }
 
-    /// All of it.
+    /// The total.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.vectors + self.keys + self.matrices + self.bootstrap + self.weights + self.program

@@ -1,4 +1,4 @@
-//! The public plan of a model: what its owner offers clients, made from a report of its cost and from the calibration.
+//! The public plan that a model's owner offers to clients, made from a cost report and from the calibration.
 
 use std::sync::Arc;
 
@@ -19,31 +19,31 @@ use crate::plan::public_plan::{
 use crate::plan::{DryRun, FheOptions, dry_run, key_plan};
 use crate::run::reply::fewest_limbs;
 
-/// What an offer is made of.
+/// The inputs of an offer.
 pub struct Offer<'a> {
-    /// The model, with its numbers.
+    /// The model, with weights.
     pub program: &'a Program,
     /// Its calibration.
     pub choices: &'a Choices,
     /// Name of the parameter set ([`crate::plan::public_plan::named`]).
     pub parameters: &'a str,
-    /// The same.
+    /// The parameter set.
     pub params: &'a Arc<CkksParams>,
-    /// The keys of a bootstrap of it.
+    /// The keys of its bootstrap.
     pub bootstrap: &'a EvalKeyPlan,
-    /// Rows, lengths and the rest that the report was asked for.
+    /// The options of the report: rows, lengths and the rest.
     pub options: &'a FheOptions,
-    /// Where the run refreshes: the report's.
+    /// Where the run refreshes, from the report.
     pub placement: &'a Placement,
     /// SHA-256 of the public model.
     pub public_sha256: [u8; 32],
     /// SHA-256 of the calibration's file.
     pub calibration_sha256: [u8; 32],
-    /// Texts of ordinary use: what a run errs by is simulated with them ([`crate::plan::declared`]).
+    /// Texts of ordinary use, with which a run's error is simulated ([`crate::plan::declared`]).
     pub texts: &'a [TokenIds],
-    /// A text whose answer is known.
+    /// A text with a known answer.
     pub canary: Option<Canary>,
-    /// Who sees what, for people.
+    /// Who sees what, for human readers.
     pub exposures: Vec<String>,
 }
 
@@ -51,8 +51,8 @@ impl Offer<'_> {
     /// The plan.
     ///
     /// # Errors
-    /// [`FheError`]: a model without numbers, choices of another model, a placement that does not run, no text within
-    /// the calibration.
+    /// [`FheError`] if the model has no numbers, the choices belong to another model, the placement does not run, or no
+    /// text is within the calibration.
     pub fn plan(&self) -> Result<FhePlan, FheError> {
         let (program, params) = (self.program, self.params);
         self.choices.check(program)?;
@@ -103,9 +103,9 @@ impl Offer<'_> {
     }
 }
 
-/// The evaluation keys that a run needs and what it replies: what a plan must say of both, and what a server compares a
-/// plan with before it works by it. Of the reply's error it says the least that is declared; a plan declares more where
-/// the simulation of its circuit errs by more. `bootstrap`: the keys of a bootstrap.
+/// The evaluation keys that a run needs and the form of its reply: what a plan must say of both, and what a server
+/// checks a plan against before it follows it. The reply's error is the least that may be declared; a plan declares
+/// more if the simulation of its circuit gives more. `bootstrap`: the keys of a bootstrap.
 ///
 /// # Errors
 /// As [`dry_run`] and [`head_is_public`]; [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.
@@ -126,7 +126,7 @@ pub fn needed(
     ))
 }
 
-/// What leaves the server at the end of this run, with the primes that the answer needs.
+/// The form of what leaves the server at the end of this run, with the primes that the answer needs.
 pub(crate) fn reply_form(
     program: &Program,
     choices: &Choices,
@@ -139,7 +139,7 @@ pub(crate) fn reply_form(
         (None, Some(head), AnswerRows::Logits) => largest_logit(program, head)?,
         _ => largest(program, choices)?,
     };
-    // A power of two: what the largest number of a column could be says little of the weights.
+    // Rounded up to a power of two: the largest possible number of a column then reveals little of the weights.
     let magnitude = most.log2().ceil().exp2();
     let scale = Scale::new(run.reply_scale)?;
     Ok(ReplyForm {
@@ -151,7 +151,7 @@ pub(crate) fn reply_form(
     })
 }
 
-/// Logits that a text is answered with: those of a classifier, or of a decoder that is read at them.
+/// Logits per answer: those of a classifier, or of a decoder that is read at its logits.
 #[must_use]
 pub fn answered_logits(program: &Program, answer: AnswerRows) -> Option<usize> {
     let classes = program.classifier().map(|c| c.classes.outputs);
@@ -165,7 +165,7 @@ pub fn sends_real_rows(program: &Program, lengths: Lengths) -> bool {
     program.vocabulary().is_some() && lengths.masks(program)
 }
 
-/// No logit is larger: the last norm gives rows of length √d before its gains.
+/// An upper bound on all logits: the last norm gives rows of length √d before its gains.
 fn largest_logit(program: &Program, head: &Linear) -> Result<f64, FheError> {
     let at = StepId::outside("head");
     let (weights, norm) = (here(at, &head.weights)?, program.norms().last());
@@ -177,12 +177,12 @@ fn largest_logit(program: &Program, head: &Linear) -> Result<f64, FheError> {
         squares.sum::<f64>()
     };
     let longest = (0..weights.rows()).map(|token| length(weights.row(token)));
-    // With room for the error of the norm's root.
+    // With room for the error of the norm's inverse root.
     let most = 1.01 * (longest.fold(0.0, f64::max) * norm.width as f64).sqrt();
     Ok(most.max(1.0))
 }
 
-/// No number of a pooled row, or of a decoder's last row, is larger: both are what the last norm gives.
+/// An upper bound on the numbers of a pooled row, or of a decoder's last row: both are outputs of the last norm.
 fn largest(program: &Program, choices: &Choices) -> Result<f64, FheError> {
     let at = StepId::outside("pool");
     let none = || ChoicesError::Unusable {

@@ -1,4 +1,4 @@
-//! Where packed rows refresh: everything begins at the top, but the feed-forward, whose steps end at the lowest level.
+//! Where packed rows refresh: all starts at the top except the feed-forward, whose steps end at the lowest level.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::slots::Slots;
 /// Levels of a feed-forward in packed rows without its activation: a norm, two maps, squares, the mask of their sums.
 const FEED_FORWARD: usize = 5;
 
-/// The placement of packed rows for a few texts: `None` where so many texts do not fit beside each other, a head of
-/// each in a vector, and a batch is what to plan.
+/// The placement of packed rows for a few texts; `None` (plan a batch instead) if a vector has no room for one head of
+/// each text side by side.
 ///
 /// # Errors
 /// [`FheError::Levels`] for a model that is too deep; [`FheError::Unsupported`] for one that packed rows do not take.
@@ -51,13 +51,13 @@ pub fn packed_placement(
             placement.map_err(|e| e.lacking_at(StepId::outside("feed_forward")))?
         }
     };
-    // Refuses what cannot run.
+    // Refuses a placement that cannot run.
     dry_run(program, choices, params, options, &placement)?;
     Ok(Some(placement))
 }
 
-/// Places of a row of a text: as many as pairs of columns, so that one vector holds them, or fewer where there is no
-/// room in `slots`, such that vectors hold equally many whole heads.
+/// Places per row of a text: as many as there are pairs of columns, so that one vector holds them, or fewer if `slots`
+/// has no room, such that all vectors hold the same number of whole heads.
 fn places(program: &Program, slots: usize) -> Option<usize> {
     let heads = program.attentions().next().map(|a| a.heads);
     let (count, pairs) = heads.map_or((1, 1), |heads| (heads.count, heads.width / 2));
@@ -71,10 +71,10 @@ fn places(program: &Program, slots: usize) -> Option<usize> {
     })
 }
 
-/// Packed rows of `columns` places for a decoder: each half of a layer begins as low as it can.
+/// Packed rows of `columns` places for a decoder: each half of a layer starts as low as it can.
 ///
 /// # Errors
-/// Too few levels for either half.
+/// Fails if there are too few levels for either half.
 pub(crate) fn placed_decoder<S: Slots>(
     on: &S,
     columns: usize,
@@ -94,10 +94,10 @@ pub(crate) fn placed_decoder<S: Slots>(
     })
 }
 
-/// Packed rows of `columns` places. `degree`: the greatest of an activation.
+/// Packed rows of `columns` places. `degree`: the maximum degree of an activation.
 ///
 /// # Errors
-/// Too few levels for the feed-forward.
+/// Fails if there are too few levels for the feed-forward.
 pub(crate) fn placed<S: Slots>(
     on: &S,
     columns: usize,

@@ -1,37 +1,37 @@
-//! Where a run refreshes its vectors, and how much of it is held at once: found by the plan, and followed by the run
-//! and by whoever resumes it. Nothing here follows from weights. What goes to disk changes no result and no operation:
-//! a plan from before there was any reads as one that puts nothing there, and keeps its hash.
+//! Where a run refreshes its vectors and how much it holds at once: the plan finds this, and a run, new or resumed,
+//! follows it. Nothing here depends on weights. Spilling to disk changes no result and no operation: a plan made before
+//! spilling existed reads as one that spills nothing, and keeps its hash.
 
 use serde::{Deserialize, Serialize};
 
 use crate::packing::products;
 
-/// The choices of a plan. Numbers of primes are those of vectors: a level more is a prime more.
+/// The choices of a plan. Primes are those of vectors: one more level is one more prime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
-    /// Primes of the columns that the client sends.
+    /// Primes of the columns that the client uploads.
     pub upload: usize,
     /// Primes of the columns when a layer's attention reads them.
     pub attention: usize,
     /// Primes of the columns when a layer's feed-forward reads them.
     pub feed_forward: usize,
-    /// Primes of refreshed sums and variances: what the inverses begin with.
+    /// Primes of refreshed sums and variances, at which the inverses start.
     pub statistics: usize,
-    /// Baby steps of Q·Kᵀ: more of them hold more rotated columns, and rotate fewer in all.
+    /// Baby steps of Q·Kᵀ: more of them hold more rotated columns and need fewer rotations in all.
     pub scores_baby: usize,
     /// Baby steps of P·V.
     pub attend_baby: usize,
-    /// Heads whose sums wait for each other, so that two share a bootstrap; even, unless it is all of them.
+    /// Heads whose sums are collected so that two share a bootstrap; even, unless it is all heads.
     pub heads_together: usize,
-    /// Hidden columns of the feed-forward that are held at once.
+    /// Hidden columns of the feed-forward held at once.
     pub hidden_block: usize,
-    /// Whether attention puts queries, keys, values and results of heads on disk, so that the columns are let go of
+    /// Whether attention spills queries, keys, values and results of heads to disk, so that the columns are freed
     /// before the scores.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spill_attention: bool,
-    /// Whether the feed-forward puts its hidden columns on disk, so that the columns are let go of before the sums of
-    /// the second map.
+    /// Whether the feed-forward spills its hidden columns to disk, so that the columns are freed before the sums of the
+    /// second map.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spill_feed_forward: bool,
     /// Places of a row for pairs of columns ([`crate::packing::Layout`]): 1 is the layout of a batch.
@@ -49,8 +49,8 @@ fn is_one(columns: &usize) -> bool {
 }
 
 impl Placement {
-    /// Everything at `top` primes, the fewest rotations, two heads and 64 hidden columns at a time: a beginning for the
-    /// search, and what tests run. `rows` rows a text, `width` columns a head.
+    /// Everything at `top` primes, the fewest rotations, two heads and 64 hidden columns at a time: the start of the
+    /// search, and what tests run. `rows` rows per text, `width` columns per head.
     #[must_use]
     pub fn plain(top: usize, rows: usize, width: usize) -> Placement {
         Placement {

@@ -1,8 +1,8 @@
-//! What operations cost, in seconds, by number of primes: from a table that was measured on one core
-//! ([`super::table`]), or measured on this machine ([`super::measure`]).
+//! Seconds per operation by number of primes: from a table measured on one core ([`super::table`]), or measured on this
+//! machine ([`super::measure`]).
 //!
-//! Between the measured numbers of primes prices are interpolated. A price is wall time by operation where all threads
-//! of the pool have one each, so that a plan for two threads has prices of two threads and not half of those of one.
+//! Prices are interpolated between the measured numbers of primes. A price is the wall time per operation while every
+//! thread of the pool runs one, so a plan for two threads uses prices of two threads, not half of those of one.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,30 +12,30 @@ use crate::simulate::Op;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// The parameter set that they are for.
+    /// The parameter set they apply to.
     pub set: String,
-    /// Threads that had an operation each.
+    /// Threads that ran one operation each.
     pub threads: usize,
     /// Whether they were measured on this machine; otherwise they are those of the machine in docs/benchmarks.md.
     pub measured: bool,
     /// By number of primes, ascending.
     pub by_limbs: Vec<Point>,
-    /// One product of a sum of many, made in strips that stay in the cache; a prime.
+    /// One product of a long sum, computed in strips that stay in the cache; per prime.
     pub grid_term: f64,
-    /// One weight times one column; a prime.
+    /// One weight times one column; per prime.
     pub gemm_term: f64,
     /// A bootstrap of two vectors by primes of the results, ascending.
     pub bootstrap: Vec<(usize, f64)>,
-    /// Bytes a second, to a disk or back, packing and digests included: assumed, never measured.
+    /// Bytes per second to or from a disk, packing and digests included: assumed, never measured.
     #[serde(default = "disk")]
     pub disk: f64,
 }
 
-/// [`Prices::disk`] unless something else is stated: a disk that takes 0.63 GB/s and gives 0.51 (that of
-/// docs/benchmarks.md, with other work on it); packing takes 1.2 s of a core a GB besides.
+/// Default of [`Prices::disk`]: a disk that writes 0.63 GB/s and reads 0.51 (the one in docs/benchmarks.md, with other
+/// work on it); packing takes another 1.2 core-seconds per GB.
 pub(super) const DISK: f64 = 0.5e9;
 
-/// What encoding a diagonal of a map takes of encoding a vector with few primes, by the time of whole maps.
+/// Cost of encoding a diagonal of a map relative to a vector with few primes, from the time of whole maps.
 const DIAGONAL: f64 = 0.19;
 
 fn disk() -> f64 {
@@ -50,7 +50,7 @@ pub struct Point {
     pub limbs: usize,
     /// A decomposition.
     pub hoist: f64,
-    /// A rotation after it.
+    /// A rotation of a decomposed ciphertext.
     pub rotate_hoisted: f64,
     /// A product added to a sum.
     pub product: f64,
@@ -60,16 +60,16 @@ pub struct Point {
     pub rescale: f64,
     /// A multiple added to a sum.
     pub multiple: f64,
-    /// A sum.
+    /// An addition.
     pub add: f64,
-    /// A vector of numbers encoded.
+    /// Encoding a vector of numbers.
     pub encode: f64,
-    /// A product with it.
+    /// A product with an encoded vector.
     pub mul_plain: f64,
 }
 
 impl Prices {
-    /// Seconds of one operation at `limbs` primes; of a bootstrap, with results of so many.
+    /// Seconds of one operation at `limbs` primes; for a bootstrap, of results with that many.
     #[must_use]
     pub fn seconds(&self, op: Op, limbs: usize) -> f64 {
         let at = |f: fn(&Point) -> f64| {
@@ -82,13 +82,13 @@ impl Prices {
             // take two multiply-adds over a third more primes.
             Op::MapBaby => 0.5 * at(|p| p.rotate_hoisted),
             Op::MapGiant => at(|p| p.hoist + 0.75 * p.rotate_hoisted),
-            // The product, and the diagonal, which is encoded for it whatever the primes.
+            // The product, and the diagonal, which is encoded for it at any number of primes.
             Op::MapTerm => {
                 let encode = self.by_limbs.first().map_or(0.0, |p| p.encode);
                 2.7 * self.gemm_term * limbs as f64 + DIAGONAL * encode
             }
             Op::Tensor => at(|p| p.product),
-            // A simulation counts the rescale by itself, and the engine does both in one division.
+            // A simulation counts the rescale separately; the engine does both in one division.
             Op::Relinearise => at(|p| p.relinearise - p.rescale),
             Op::Rescale => at(|p| p.rescale),
             Op::Multiple => at(|p| p.multiple),
@@ -97,7 +97,7 @@ impl Prices {
             Op::MulVector => at(|p| p.encode + p.mul_plain),
             Op::LinearTerm => self.gemm_term * limbs as f64,
             Op::Bootstrap => interpolate(self.bootstrap.iter().copied(), limbs),
-            // What a bootstrap refreshes is in its price; bytes have their own.
+            // A bootstrap's price includes the vectors it refreshes; bytes have their own price.
             Op::Refreshed | Op::Store | Op::Load => 0.0,
         }
     }

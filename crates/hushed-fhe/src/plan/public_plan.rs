@@ -1,7 +1,7 @@
-//! What client and server of a run under CKKS agree on before it: one file, known by its hash.
+//! The public plan that client and server of a run under CKKS agree on in advance: one file, identified by its hash.
 //!
-//! It holds nothing that follows from weights, but for what it lists as exposed. Whoever reads one takes no parameters
-//! from it: it *names* a parameter set, and says which hash that set must have.
+//! It holds nothing derived from weights, except what it lists as exposed. A reader takes no parameters from the file:
+//! the file *names* a parameter set and states the hash that the set must have.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fmt::Write as _;
@@ -20,27 +20,26 @@ use crate::plan::placement::Placement;
 /// The version that this program writes and reads.
 pub const PLAN_VERSION: u32 = 1;
 
-/// Most bytes of a plan file.
+/// Maximum bytes of a plan file.
 pub const MAX_PLAN_BYTES: usize = 4 << 20;
 
-/// Most columns of a model and most layers: what a plan may ask a reader to hold.
+/// Maximum columns and maximum layers of a model: limits what a plan can make a reader hold.
 const MOST: usize = 1 << 16;
 
-/// Most logits: tokens of a vocabulary.
+/// Maximum logits: tokens of a vocabulary.
 const MOST_LOGITS: usize = 1 << 20;
 
-/// The error that a reply declares, in parts of its magnitude: so many bits below what the parameter set certifies of a
-/// slot. Pooling averages the errors of rows, and a client divides what comes back by its text's share of the rows,
-/// which makes errors of short texts larger again: what is declared stays above the first and leaves room for the
-/// second.
+/// How many bits the declared error of a reply, relative to its magnitude, lies below the certified precision of a
+/// slot. Pooling averages the errors of rows, and a client divides the reply by its text's share of the rows, which
+/// enlarges the errors of short texts again: the declared error stays above the first and leaves room for the second.
 const SPARE_BITS: i32 = 6;
 
-/// A reply's scale and the default one differ by less than this factor: the last product of a run is made for the
-/// default scale, and what is left are roundings. A smaller scale would make numbers larger, and their rounding at the
-/// client finer, by as many bits.
+/// A reply's scale differs from the default one by at most this factor: the last product of a run targets the default
+/// scale, so only roundings are left. A smaller scale would enlarge the numbers, and make the client's rounding finer,
+/// by as many bits.
 const SCALE_FACTOR: f64 = 2.0;
 
-/// A parameter set, made once and shared.
+/// A parameter set, created once and shared.
 pub type Params = Arc<CkksParams>;
 
 /// The public plan of a run.
@@ -51,44 +50,44 @@ pub struct FhePlan {
     pub version: u32,
     /// Name of the parameter set.
     pub parameters: String,
-    /// What its hash is, in hexadecimal.
+    /// Its hash, in hexadecimal.
     pub parameters_hash: String,
-    /// Rows a text, padding included; a power of two.
+    /// Rows per text, padding included; a power of two.
     pub rows: usize,
     /// Columns of the model, d.
     pub width: usize,
     /// Layers of the model.
     pub layers: usize,
-    /// How many logits a text is answered with, if the model is a classifier or a decoder that is read at its logits;
-    /// without it, d numbers.
+    /// Logits per answer, if the model is a classifier or a decoder that is read at its logits; otherwise an answer is
+    /// d numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logits: Option<usize>,
-    /// What a decoder is read at: its reply is the hidden states of these rows, after the last norm, of which the
-    /// client makes logits, or the logits themselves. Without it the model is an encoder.
+    /// What a decoder is read at: its reply is the hidden states of these rows after the last norm, from which the
+    /// client computes logits, or the logits themselves. None for an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerRows>,
-    /// Whether a decoder's request has the vector of real rows too: its attention is a softmax, which padding would
-    /// enter. An encoder's has one by its lengths alone.
+    /// Whether a decoder's request also has the vector of real rows: its attention is a softmax, which padding would
+    /// enter. Whether an encoder's request has one depends on its lengths alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub real_rows: bool,
-    /// Columns are divided by it before they are encrypted: then no entry is beyond 1.
+    /// Columns are divided by this before they are encrypted, so that no entry exceeds 1.
     pub input_bound: f64,
     /// What the server learns of lengths.
     pub lengths: Lengths,
-    /// Where the run refreshes, and how much it holds.
+    /// Where the run refreshes and how much it holds.
     pub placement: Placement,
-    /// What comes back.
+    /// The form of the reply.
     pub reply: ReplyForm,
-    /// The evaluation keys, in their order.
+    /// The evaluation keys, in order.
     pub keys: Vec<PlannedKey>,
-    /// SHA-256 of the public model, as [`crate`] and the client take it: configuration, tokenizer, table of token
-    /// vectors, positions, first norm; in hexadecimal.
+    /// SHA-256 of the public model, as [`crate`] and the client compute it: configuration, tokenizer, token embedding
+    /// table, positions, first norm; in hexadecimal.
     pub public_sha256: String,
     /// SHA-256 of the server's calibration, in hexadecimal.
     pub calibration_sha256: String,
-    /// A text whose answer is known, if the model's owner gives one.
+    /// A text with a known answer, if the model's owner provides one.
     pub canary: Option<Canary>,
-    /// Who sees what, for people.
+    /// Who sees what, for human readers.
     pub exposures: Vec<String>,
 }
 
@@ -96,13 +95,13 @@ pub struct FhePlan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerRows {
-    /// The last one: what the next token follows from.
+    /// The last row, which determines the next token.
     #[default]
     Last,
-    /// All of them: what the likelihood of a text's own tokens follows from.
+    /// All rows, which determine the likelihood of a text's own tokens.
     Rows,
-    /// The logits of the last one, a number for each token that there is: where the head is not the public table of
-    /// token vectors.
+    /// The logits of the last row, one number per token of the vocabulary: for a head that is not the public token
+    /// embedding table.
     Logits,
 }
 
@@ -115,11 +114,11 @@ pub enum AnswerRows {
     deny_unknown_fields
 )]
 pub enum Lengths {
-    /// Its tokens.
+    /// The number of tokens.
     Public,
-    /// Its tokens, rounded up to a multiple. Padding is masked by an encrypted vector, as where nothing is learned.
+    /// The number of tokens, rounded up to a multiple. An encrypted vector masks padding, as for private lengths.
     Bucket(usize),
-    /// Nothing: a vector of ciphertext says which rows are real.
+    /// Nothing: an encrypted vector says which rows are real.
     Private,
 }
 
@@ -130,8 +129,8 @@ impl Lengths {
         self != Lengths::Public
     }
 
-    /// Whether a request for this model has that vector. Rows of padding before a decoder's text are zeros and stay so:
-    /// nothing has to be masked but the keys of a softmax.
+    /// Whether a request for this model has that vector. Padding rows before a decoder's text are zeros and stay zeros,
+    /// so that only the keys of a softmax need a mask.
     pub(crate) fn masks(self, program: &Program) -> bool {
         let decodes = program.vocabulary().is_some();
         let mut blocks = program.attentions();
@@ -143,15 +142,15 @@ impl Lengths {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplyForm {
-    /// How many.
+    /// Number of ciphertexts.
     pub ciphertexts: usize,
     /// Primes of each.
     pub limbs: usize,
     /// Their scale.
     pub scale: f64,
-    /// Slots are within it.
+    /// Bound on the magnitude of the slots.
     pub magnitude: f64,
-    /// Standard deviation of the error of a slot's real part that the plan predicts, in units of the message.
+    /// Predicted standard deviation of the error of a slot's real part, in units of the message.
     pub deviation: f64,
 }
 
@@ -159,10 +158,10 @@ impl ReplyForm {
     /// See [`FhePlan::reply_bits`].
     #[must_use]
     pub fn bits(&self, params: &CkksParams) -> u32 {
-        // At least 1 in a plan that was checked; nothing is kept for one that is no number.
+        // At least 1 in a checked plan; no bits are kept for a NaN.
         let beyond = self.magnitude.log2().ceil();
         let left = f64::from(params.certified_bits()) - beyond.max(0.0);
-        // Between 0 and what is certified; NaN becomes 0.
+        // Between 0 and the certified bits; NaN becomes 0.
         left.max(0.0) as u32
     }
 }
@@ -171,43 +170,42 @@ impl ReplyForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedKey {
-    /// What it is for.
+    /// Its use.
     #[serde(rename = "use")]
     pub key: PlannedUse,
-    /// The Galois element, 0 where there is none.
+    /// The Galois element; 0 if there is none.
     pub element: usize,
-    /// Most primes of the ciphertexts that it serves.
+    /// Maximum primes of the ciphertexts it serves.
     pub limbs: usize,
     /// Special primes.
     pub special: usize,
 }
 
-/// What an evaluation key is for; see [`KeyUse`].
+/// The use of an evaluation key; see [`KeyUse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlannedUse {
-    /// Products.
+    /// Relinearisation of products.
     Relin,
     /// A rotation or a conjugation.
     Galois,
     /// To the sparse secret of bootstrapping.
     ToSparse,
-    /// From it.
+    /// From the sparse secret.
     FromSparse,
-    /// From it, with a rotation.
+    /// From the sparse secret, with a rotation.
     Raised,
 }
 
-/// A text whose answer is known. Whether it came out right is for the client alone to know.
+/// A text with a known answer. Only the client learns whether the answer was right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Canary {
     /// The text.
     pub text: String,
-    /// Its embedding or its logits, as the model in the clear has it; of a decoder that is read at all rows, one row
-    /// after another.
+    /// Its embedding or its logits, computed by the model in the clear; for a decoder read at all rows, row by row.
     pub embedding: Vec<f64>,
-    /// The cosine to it that the answer must have at least; of logits, the nearness ([`hushed_model::nearness`]).
+    /// The minimum cosine between the answer and it; for logits, the minimum nearness ([`hushed_model::nearness`]).
     pub least_cosine: f64,
 }
 
@@ -215,7 +213,7 @@ pub struct Canary {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanFileError {
-    /// Larger than any plan.
+    /// Larger than any plan may be.
     #[error("a plan has at most {MAX_PLAN_BYTES} bytes, and this file {bytes}")]
     TooLarge {
         /// Its size.
@@ -229,9 +227,9 @@ pub enum PlanFileError {
     /// Changed since it was made.
     #[error("the plan is damaged: its hash is {found}, and it says {stated}; ask for it again")]
     Damaged {
-        /// Hash of what was read.
+        /// Hash of the bytes read.
         found: String,
-        /// Hash that the file states.
+        /// Hash stated in the file.
         stated: String,
     },
     /// Made by another release.
@@ -247,10 +245,10 @@ pub enum PlanFileError {
     Parameters {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The reason.
         source: CkksParamsError,
     },
-    /// A parameter set that is another one here.
+    /// The named parameter set differs from this program's.
     #[error(
         "the parameter set {name:?} of the plan is {theirs}, and here it is {ours}; use one release on both sides"
     )]
@@ -262,17 +260,17 @@ pub enum PlanFileError {
         /// This program's.
         ours: String,
     },
-    /// Numbers that make no sense together.
+    /// A value that is invalid or inconsistent with others.
     #[error("the plan's {what} cannot be: {given}")]
     Unusable {
-        /// What.
+        /// Which value.
         what: &'static str,
         /// Its value.
         given: String,
     },
 }
 
-/// A plan as it lies in a file.
+/// A plan as stored in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sealed {
@@ -281,11 +279,11 @@ struct Sealed {
 }
 
 impl FhePlan {
-    /// SHA-256("hushed fhe plan 1" ‖ the plan as JSON without spaces, fields in the order of this type): its identity,
-    /// which every artefact of a run carries.
+    /// SHA-256("hushed fhe plan 1" ‖ the plan as JSON without spaces, fields in the order of this type): the identity
+    /// of the plan, which every artefact of a run carries.
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
-        // Numbers and strings only: nothing in it can fail to be written; an empty text would be another plan's hash.
+        // Only numbers and strings: serializing cannot fail. An empty text would give the hash of another plan.
         let text = serde_json::to_vec(self).unwrap_or_default();
         let hash = Sha256::new()
             .chain_update(b"hushed fhe plan 1")
@@ -296,7 +294,7 @@ impl FhePlan {
     /// The bytes of a plan file: hash and plan.
     ///
     /// # Errors
-    /// [`PlanFileError::NotJson`] for numbers that JSON does not have.
+    /// [`PlanFileError::NotJson`] for numbers that JSON cannot represent.
     pub fn to_json(&self) -> Result<Vec<u8>, PlanFileError> {
         let sealed = Sealed {
             hash: hex(&self.hash()),
@@ -307,10 +305,10 @@ impl FhePlan {
         Ok(bytes)
     }
 
-    /// Reads a plan file and checks all of it: the plan, and its parameter set.
+    /// Reads a plan file and checks all of it: the plan and its parameter set.
     ///
     /// # Errors
-    /// Every way in which it can be wrong has its own [`PlanFileError`].
+    /// A [`PlanFileError`] for each way in which the file can be wrong.
     pub fn from_json(bytes: &[u8]) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
         if bytes.len() > MAX_PLAN_BYTES {
             let bytes = bytes.len();
@@ -333,7 +331,7 @@ impl FhePlan {
         Ok((plan, params))
     }
 
-    /// The parameter set, made anew, which must be what the plan says it is.
+    /// Creates the named parameter set and checks that it has the stated hash.
     ///
     /// # Errors
     /// [`PlanFileError::Parameters`], [`PlanFileError::OtherParameters`].
@@ -357,7 +355,7 @@ impl FhePlan {
     /// The evaluation keys.
     ///
     /// # Errors
-    /// [`PlanFileError::Unusable`] for keys that are not in order, too many, or no keys of the parameter set.
+    /// [`PlanFileError::Unusable`] for keys that are out of order, too many, or not of the parameter set.
     pub fn key_plan(&self, params: &CkksParams) -> Result<EvalKeyPlan, PlanFileError> {
         let refused = |given: String| PlanFileError::Unusable {
             what: "evaluation keys",
@@ -373,7 +371,7 @@ impl FhePlan {
         for key in &self.keys {
             plan.insert(key.key_use(), key.limbs, key.special);
         }
-        // One order, each once: a plan has one encoding.
+        // Sorted and without duplicates: a plan has one encoding.
         if !plan
             .iter()
             .map(PlannedKey::from)
@@ -386,12 +384,12 @@ impl FhePlan {
         Ok(plan)
     }
 
-    /// States the evaluation keys of a run.
+    /// Sets the evaluation keys of a run.
     pub fn set_keys(&mut self, plan: &EvalKeyPlan) {
         self.keys = plan.iter().map(PlannedKey::from).collect();
     }
 
-    /// Texts of a batch, the canary's place included.
+    /// Texts per batch, the canary's place included.
     ///
     /// # Errors
     /// As [`FhePlan::interleave`].
@@ -399,7 +397,7 @@ impl FhePlan {
         Ok(self.layout(params)?.texts())
     }
 
-    /// Texts of a client in a batch: the places but the canary's, which is the last one.
+    /// A client's texts per batch: all places except the canary's, which is the last.
     ///
     /// # Errors
     /// As [`FhePlan::places`].
@@ -419,10 +417,10 @@ impl FhePlan {
         })
     }
 
-    /// Where columns are in packed rows; none in a batch.
+    /// Where columns lie in packed rows; `None` for a batch.
     ///
     /// # Errors
-    /// [`PlanFileError::Unusable`] for columns that do not fill vectors evenly.
+    /// [`PlanFileError::Unusable`] if columns do not fill vectors evenly.
     pub fn packed(&self, params: &CkksParams) -> Result<Option<(Layout, Spread)>, PlanFileError> {
         let (columns, width) = (self.placement.columns, self.width);
         if columns == 1 {
@@ -433,7 +431,7 @@ impl FhePlan {
             given: format!("{columns} for {width} columns"),
         };
         let layout = self.layout(params)?;
-        // Vectors hold equally many whole heads.
+        // All vectors hold the same number of whole heads.
         let spread = layout.spread(width, 1).map_err(|_| refused())?;
         match spread.is_even() {
             true => Ok(Some((layout, spread))),
@@ -441,7 +439,7 @@ impl FhePlan {
         }
     }
 
-    /// Where the numbers of an answer are in packed rows; none in a batch.
+    /// Where the numbers of an answer lie in packed rows; `None` for a batch.
     ///
     /// # Errors
     /// As [`FhePlan::packed`]; [`PlanFileError::Unusable`] without logits.
@@ -459,7 +457,7 @@ impl FhePlan {
             })
     }
 
-    /// Vectors that a layer reads and a checkpoint holds: columns, or those of packed rows.
+    /// Vectors that a layer reads and a checkpoint holds: columns, or vectors of packed rows.
     #[must_use]
     pub fn vectors(&self) -> usize {
         match self.placement.columns {
@@ -468,7 +466,7 @@ impl FhePlan {
         }
     }
 
-    /// How texts of a batch lie in the slots.
+    /// How the texts of a batch lie in the slots.
     ///
     /// # Errors
     /// [`PlanFileError::Unusable`].
@@ -479,7 +477,7 @@ impl FhePlan {
         })
     }
 
-    /// Ciphertexts of a request: one for two columns or for a vector of packed rows, and the vector of real rows where
+    /// Ciphertexts of a request: one per two columns or per vector of packed rows, and the vector of real rows if
     /// lengths are not public.
     #[must_use]
     pub fn request_ciphertexts(&self) -> usize {
@@ -497,7 +495,7 @@ impl FhePlan {
         self.lengths.encrypted() && (self.answer.is_none() || self.real_rows)
     }
 
-    /// Numbers that a text is answered with; of a decoder that is read at all rows, those of each.
+    /// Numbers per answer; per row, for a decoder read at all rows.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.logits.unwrap_or(self.width)
@@ -514,20 +512,20 @@ impl FhePlan {
         })
     }
 
-    /// Bits after the binary point that a client keeps of a reply: those that the parameter set certifies, of numbers
-    /// within the reply's magnitude. They follow from nothing else, so that whoever writes a plan cannot ask for more.
+    /// Bits after the binary point that a client keeps of a reply: the bits that the parameter set certifies, for
+    /// numbers within the reply's magnitude. They depend on nothing else, so a plan's author cannot ask for more.
     #[must_use]
     pub fn reply_bits(&self, params: &CkksParams) -> u32 {
         self.reply.bits(params)
     }
 
-    /// What the plan knows of a reply's error.
+    /// The reply's error as stated in the plan.
     #[must_use]
     pub fn reply_noise(&self) -> Noise {
         Noise::new(self.reply.magnitude, self.reply.deviation)
     }
 
-    /// Every number within what this program can take.
+    /// Checks that every number is within what this program accepts.
     ///
     /// # Errors
     /// [`PlanFileError`].
@@ -584,7 +582,7 @@ impl FhePlan {
         )?;
         let packed = self.packed_answers(params)?;
         let reply = &self.reply;
-        // As many as the outputs fill: each more would be one more opening of the key.
+        // Exactly as many as the outputs fill: each additional one would cost the key another decryption.
         let ciphertexts = match (packed, self.answer) {
             (Some(answers), _) => answers.vectors(),
             (None, Some(AnswerRows::Rows)) => self.width.div_ceil(2),
@@ -666,14 +664,14 @@ impl From<&KeySpec> for PlannedKey {
     }
 }
 
-/// The standard deviation that a reply within `magnitude` declares, in units of the message.
+/// The standard deviation declared for a reply within `magnitude`, in units of the message.
 #[must_use]
 pub fn reply_deviation(params: &CkksParams, magnitude: f64) -> f64 {
     let bits = params.certified_bits() as i32 + SPARE_BITS;
     magnitude * 2f64.powi(-bits)
 }
 
-/// The parameter set of this name: a preset, and in tests also `insecure-test/LOG_N/LEVELS`.
+/// The parameter set of this name: a preset, or in tests also `insecure-test/LOG_N/LEVELS`.
 ///
 /// # Errors
 /// [`CkksParamsError::UnknownPreset`].
@@ -689,7 +687,7 @@ pub fn named(name: &str) -> Result<Arc<CkksParams>, CkksParamsError> {
     CkksParams::preset(name)
 }
 
-/// A small plan of an insecure ring, for tests.
+/// A small plan over an insecure ring, for tests.
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 #[doc(hidden)]
 pub fn insecure_plan(
@@ -738,7 +736,7 @@ pub fn insecure_plan(
 /// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

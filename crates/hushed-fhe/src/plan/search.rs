@@ -1,21 +1,21 @@
-//! Where to refresh and how much to hold: the cheapest placement that runs and fits.
+//! Where to refresh and how much to hold at once: the cheapest placement that runs and fits.
 //!
-//! Levels are a shortest path. The circuit refreshes columns before each half of a layer and a statistic before each
-//! inverse, so that a half is an edge from the primes it begins with to a refresh, and nothing of it lasts beyond that
-//! refresh. Operations and refreshes get dearer with primes, so of the edges that run, that of the fewest primes is the
-//! cheapest: a half begins with no more than its steps use up. A statistic is inside a half, its inverse has to arrive
-//! above the columns, and all halves share its primes: for each number of these the path is found ([`lowest`]), and a
-//! dry run prices it. With private lengths an encoder's rows of tokens are one more vector that norms read: whether it
-//! is uploaded with more primes than the columns need, or refreshed, is tried afterwards.
+//! Levels are a shortest-path problem. The circuit refreshes columns before each half of a layer and a statistic before
+//! each inverse, so a half is an edge from the primes it starts with to a refresh, and nothing of it outlives that
+//! refresh. Operations and refreshes cost more with more primes, so of the edges that run, the one with the fewest
+//! primes is the cheapest: a half starts with no more than its steps consume. A statistic lies inside a half, its
+//! inverse has to arrive above the columns, and all halves share its number of primes: for each such number the path is
+//! found ([`lowest`]) and priced by a dry run. With private lengths an encoder's mask of real rows is one more vector
+//! that norms read: whether to upload it with more primes than the columns need, or to refresh it, is tried afterwards.
 //!
 //! Baby steps change one step each, and its price is convex in their logarithm: they are doubled or halved for as long
-//! as that is quicker. What is held besides costs no time: larger groups of heads and of hidden columns are never
+//! as that is quicker. Holding other vectors costs no time: larger groups of heads or of hidden columns are never
 //! quicker.
 //!
-//! Memory is no length of a path: it is the most that any step holds, and keys that all steps share. So if the quickest
-//! placement takes more than the server may, it is made smaller, with nothing on disk, with either half of a layer
-//! there, and with both. Of these the quickest that fits is taken, time at the disk included, and what turns out not to
-//! have been needed is undone: close to the best, not always it.
+//! Memory is not a path length: it is the maximum over all steps, plus keys that all steps share. So if the quickest
+//! placement takes more than the server may, it is made smaller: with nothing on disk, with either half of a layer
+//! there, and with both. The quickest of these that fits is taken, disk time included, and reductions that turn out to
+//! be unnecessary are undone. The result is close to the optimum, not always the optimum.
 
 use hushed_model::StepId;
 use serde::Serialize;
@@ -24,40 +24,40 @@ use super::Dry;
 use crate::error::FheError;
 use crate::plan::placement::Placement;
 
-/// A placement that was looked at.
+/// A placement that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
-    /// In words.
+    /// Its description.
     pub what: String,
     /// Its placement.
     pub placement: Placement,
-    /// Seconds, the upload with it; none if it cannot run.
+    /// Seconds, upload included; none if it cannot run.
     pub seconds: Option<f64>,
-    /// Bytes of the server at the worst moment.
+    /// Bytes of the server's memory at the worst moment.
     pub memory: Option<u64>,
-    /// Why not, if it cannot run or does not fit.
+    /// The reason, if it cannot run or does not fit.
     pub refused: Option<String>,
-    /// Whether it is the one.
+    /// Whether it was chosen.
     pub chosen: bool,
 }
 
-/// What the search is bounded by.
+/// Bounds of the search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Fewest primes of a vector.
     pub floor: usize,
-    /// Most.
+    /// Most primes of a vector.
     pub top: usize,
-    /// Rows a text.
+    /// Rows per text.
     pub rows: usize,
-    /// Bytes that the server may take.
+    /// Bytes the server may use.
     pub room: Option<u64>,
 }
 
 type Price<'a> = &'a mut dyn FnMut(&Placement) -> Result<Dry, FheError>;
 type Levels<'a> = &'a mut dyn FnMut(&Placement) -> Result<(), FheError>;
 
-/// Searches from `start`. `dry` says what a placement costs, `levels` whether there are enough.
+/// Searches from `start`. `dry` returns the cost of a placement, `levels` whether it has enough levels.
 pub(super) fn search(
     dry: Price<'_>,
     levels: Levels<'_>,
@@ -65,7 +65,7 @@ pub(super) fn search(
     bounds: &Bounds,
 ) -> Result<(Placement, Vec<Alternative>), FheError> {
     let mut tried = Vec::new();
-    // The quickest statistics for each way to place columns.
+    // The quickest statistics for each placement of columns.
     let mut found: Vec<Priced> = Vec::new();
     let mut at = Placement {
         upload: bounds.floor,
@@ -74,7 +74,7 @@ pub(super) fn search(
         ..start.clone()
     };
     for statistics in (bounds.floor + 1..=bounds.top).rev() {
-        // With fewer, columns need no fewer.
+        // With fewer primes for statistics, columns need at least as many as before.
         at.statistics = statistics;
         match lowest(levels, &mut at, bounds.top) {
             Ok(()) => {}
@@ -122,17 +122,17 @@ pub(super) fn search(
     Ok((best, walk.tried))
 }
 
-/// What is looked at.
+/// The state of the search.
 struct Walk<'a> {
     dry: Price<'a>,
     room: Option<u64>,
     tried: Vec<Alternative>,
 }
 
-/// A placement and what it costs.
+/// A placement and its cost.
 type Priced = (Dry, Placement);
 
-/// A number of a placement.
+/// Selects one number of a placement.
 type Size = fn(&mut Placement) -> &mut usize;
 
 impl Walk<'_> {
@@ -140,12 +140,12 @@ impl Walk<'_> {
         self.room.is_none_or(|room| dry.memory <= room)
     }
 
-    /// The quickest placement with these columns and statistics, whatever it takes.
+    /// The quickest placement with these columns and statistics, regardless of memory.
     fn quickest(&mut self, mut at: Priced, bounds: &Bounds) -> Priced {
         self.quicker("columns uploaded at the lowest level", &mut at, |p| {
             p.upload = bounds.floor;
         });
-        // Encrypted rows of tokens come with as many primes: then they need no refresh.
+        // The encrypted mask of real rows is uploaded with as many primes, and then needs no refresh.
         self.quicker("rows of tokens uploaded as norms need them", &mut at, |p| {
             p.upload = p.attention.max(p.statistics + 1).min(bounds.top);
         });
@@ -166,7 +166,7 @@ impl Walk<'_> {
         at
     }
 
-    /// Takes a change if it runs, is quicker, and fits unless nothing does so far.
+    /// Takes a change if it runs, is quicker, and fits (or the current placement does not fit either).
     fn quicker(&mut self, what: &str, at: &mut Priced, change: impl Fn(&mut Placement)) -> bool {
         let mut other = at.1.clone();
         change(&mut other);
@@ -182,8 +182,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The quickest placement that fits: the quickest of all made smaller, with nothing on disk, with one half of a
-    /// layer there, and with both.
+    /// The quickest placement that fits: the quickest one overall made smaller, with nothing on disk, with one half of
+    /// a layer there, or with both.
     fn fitting(&mut self, (cost, start): Priced, bounds: &Bounds) -> Result<Priced, FheError> {
         let (mut found, mut least): (Option<Priced>, _) = (None, cost.memory);
         for (attention, feed_forward, what) in [
@@ -214,7 +214,7 @@ impl Walk<'_> {
             ),
             remedy: "give more memory, or fewer rows a text",
         })?;
-        // A change on the way may not be needed after those that followed.
+        // A reduction may no longer be needed after those that followed it.
         let back: [&dyn Fn(&mut Placement); 4] = [
             &|p| p.upload = p.attention,
             &|p| p.heads_together = start.heads_together,
@@ -227,8 +227,8 @@ impl Walk<'_> {
         Ok(found)
     }
 
-    /// Makes a placement smaller until it fits, or until nothing makes it smaller. What holds most at the worst moment
-    /// is one step of a layer: of the changes, in the order of what they cost, the first that helps is taken.
+    /// Makes a placement smaller until it fits or cannot shrink further. One step of a layer holds the most at the
+    /// worst moment; of the changes, ordered by cost, the first that helps is taken.
     fn shrunk(
         &mut self,
         what: &str,
@@ -237,7 +237,7 @@ impl Walk<'_> {
         beaten: Option<f64>,
     ) -> Result<Priced, FheError> {
         let mut cost = self.look(what, &at)?;
-        // Smaller ones are no quicker.
+        // Smaller placements are never quicker.
         let worth = |cost: &Dry| beaten.is_none_or(|seconds| cost.seconds < seconds);
         while !self.fits(&cost) && worth(&cost) {
             let mut better = None;
@@ -273,8 +273,8 @@ impl Walk<'_> {
 /// Makes a placement smaller.
 type Change = fn(&mut Placement, &Bounds);
 
-/// Smaller blocks cost nothing but passes; then come rotations, a fiftieth of a run at a halving; heads one at a time
-/// take twice the bootstraps of sums; the upload at the lowest level takes a refresh of all columns.
+/// In order of cost. Smaller blocks cost nothing but passes; fewer baby steps cost rotations, a fiftieth of a run per
+/// halving; heads one at a time double the bootstraps of sums; uploading at the lowest level refreshes all columns.
 const CHANGES: [Change; 5] = [
     |p, _| p.hidden_block = (p.hidden_block / 2).max(16).min(p.hidden_block),
     |p, _| p.scores_baby = (p.scores_baby / 2).max(1),
@@ -295,7 +295,7 @@ fn lowest(levels: Levels<'_>, at: &mut Placement, top: usize) -> Result<(), FheE
     raised(levels, at, top, |at| &mut at.feed_forward)
 }
 
-/// Raises some primes of `at` to the fewest with which it runs.
+/// Raises one number of primes of `at` to the fewest with which it runs.
 fn raised(
     levels: Levels<'_>,
     at: &mut Placement,
@@ -303,7 +303,7 @@ fn raised(
     primes: Size,
 ) -> Result<(), FheError> {
     while let Err(error) = levels(at) {
-        // A level more takes a prime more, or two.
+        // One more level takes one more prime, or two.
         let lacking = match error {
             FheError::Levels {
                 needed, available, ..

@@ -1,4 +1,4 @@
-//! The search beside all placements of small programs, and what it says where there is none.
+//! The search compared with all placements of small programs, and its errors if none exists.
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_model::testing::{ternary_config, ternary_network};
@@ -9,7 +9,7 @@ use super::tests::options;
 use super::*;
 use crate::choices::ScoresChoice;
 
-/// A layer, and what is around it: at most ten steps.
+/// A layer and the steps around it: at most ten steps.
 struct Subject {
     params: Arc<CkksParams>,
     program: Program,
@@ -40,7 +40,7 @@ impl Subject {
     }
 }
 
-/// What the levels of a layer follow from.
+/// The numbers that determine the levels of a layer.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
     heads: usize,
@@ -58,11 +58,11 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     })
 }
 
-/// An encoder with public lengths, a decoder with either attention, of which the softmax reads which rows are tokens,
-/// and an encoder with private lengths.
+/// An encoder with public lengths, a decoder with either attention (the softmax reads which rows are tokens), and an
+/// encoder with private lengths.
 const KINDS: usize = 4;
 
-/// Those whose search leaves nothing out: how encrypted rows of an encoder come, one vector, is tried after the rest.
+/// The kinds that are searched exhaustively: for an encoder's encrypted mask, one vector, the upload is tried last.
 const SEARCHED: std::ops::Range<usize> = 0..3;
 
 fn subject(kind: usize, drawn: Drawn, (rows, hidden): (usize, usize)) -> Subject {
@@ -131,8 +131,8 @@ fn subject(kind: usize, drawn: Drawn, (rows, hidden): (usize, usize)) -> Subject
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3))]
 
-    /// Of all numbers of primes of an upload, of columns before either half, and of statistics: none that runs is
-    /// quicker than what the search finds.
+    /// Over all primes of an upload, of columns before either half and of statistics, no placement that runs is quicker
+    /// than the one found.
     #[test]
     fn no_levels_are_cheaper(kind in SEARCHED, drawn in drawn()) {
         let subject = subject(kind, drawn, (2, 4));
@@ -143,7 +143,7 @@ proptest! {
         let mut ran = 0;
         for statistics in primes.clone() {
             for attention in primes.clone() {
-                // What does not run before a feed-forward at the top runs before none.
+                // A placement that does not run with a feed-forward at the top runs with no other.
                 let at = |upload, feed_forward| Placement {
                     upload, attention, feed_forward, statistics, ..best.clone()
                 };
@@ -165,9 +165,8 @@ proptest! {
         prop_assert!(ran > 0, "{drawn:?}");
     }
 
-    /// Of all sizes, at the levels that were found and with whatever on disk, none is quicker with all the memory there
-    /// is; with less and less of it, down to a hundredth above the least that any takes, there is a plan, and none that
-    /// fits is much quicker.
+    /// At the levels found, with anything on disk, no sizes are quicker if memory is unlimited. With less and less
+    /// memory, down to a hundredth above the minimum of any sizes, there is a plan, and none that fits is much quicker.
     #[test]
     fn no_sizes_are_cheaper(kind in SEARCHED, drawn in drawn()) {
         let subject = subject(kind, drawn, (8, 32));
@@ -192,7 +191,7 @@ proptest! {
             }
         }
         let least = all.iter().map(|p| p.memory.total()).min().unwrap();
-        // Sizes shrink one after another, which need not end at the very least.
+        // Sizes shrink one after another, which may not reach the exact minimum.
         let least = least + least / 100;
         let most = free.memory.total();
         for part in 0..=8 {
@@ -200,7 +199,7 @@ proptest! {
             let those = all.iter().filter(|p| p.memory.total() <= room).map(|p| p.work.seconds);
             let quickest = those.fold(f64::INFINITY, f64::min);
             let asked = FheOptions { max_memory: Some(room), ..options(Lengths::Public) };
-            // Smaller step by step is not exact: two hundredths dearer at most.
+            // Shrinking step by step is not exact: at most two hundredths dearer.
             let found = subject.plan(asked).unwrap();
             prop_assert!(found.memory.total() <= room);
             prop_assert!(
@@ -215,7 +214,7 @@ proptest! {
     }
 }
 
-/// A dry run counts a function once for all vectors alike: counts, visits, peaks and keys are those of counting each.
+/// A dry run counts a function once for all equal vectors: counts, visits, peaks and keys equal those of counting each.
 #[test]
 fn a_function_counted_once_is_counted_as_often() {
     for kind in 0..KINDS {
@@ -244,7 +243,7 @@ fn a_function_counted_once_is_counted_as_often() {
         }
         asked.texts = usize::MAX;
         for placement in placements {
-            // On one thread too: peaks of several depend on their pace.
+            // On one thread: with several, peaks depend on their pace.
             let alone = rayon::ThreadPoolBuilder::new().num_threads(1);
             let count = || counted(&on(), program, choices, &asked, &placement).unwrap();
             let each = alone.build().unwrap().install(count);
@@ -259,7 +258,7 @@ fn a_function_counted_once_is_counted_as_often() {
     }
 }
 
-/// Choices that no number of primes suffices for are refused by the step that lacks levels, with what to do.
+/// Choices for which no number of primes suffices are refused by the step that lacks levels, with a remedy.
 #[test]
 fn levels_that_are_lacking_are_a_steps() {
     for kind in 0..KINDS {

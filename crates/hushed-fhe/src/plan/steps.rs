@@ -1,4 +1,4 @@
-//! From the counters of a dry run to what each step costs.
+//! The cost of each step, from the counters of a dry run.
 
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::StepId;
@@ -11,15 +11,15 @@ use crate::simulate::{Counts, Op};
 /// An operation, the primes of its operands, and how often it is done.
 pub(super) type Done = (Op, usize, u64);
 
-/// Sums of more products than this a relinearisation are made by the grid kernel: polynomials have two or three.
+/// Sums of more products than this per relinearisation use the grid kernel: polynomials have two or three.
 const GRID: u64 = 4;
 
-/// Operations of a step, or of a run.
+/// Operations of a step or a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Work {
-    /// Rotations and conjugations: a key switch each.
+    /// Rotations and conjugations: one key switch each.
     pub rotations: u64,
-    /// Relinearisations: a key switch each.
+    /// Relinearisations: one key switch each.
     pub relinearisations: u64,
     /// Bootstraps of columns.
     pub bootstraps_wide: u64,
@@ -31,28 +31,28 @@ pub struct Work {
     pub linear_terms: u64,
     /// Rescales, those of relinearisations included.
     pub rescales: u64,
-    /// Bytes to the disk and back.
+    /// Bytes to and from disk.
     pub disk_bytes: u64,
-    /// Seconds by the prices, with the threads that they are for.
+    /// Seconds by the prices, with the number of threads of those.
     pub seconds: f64,
-    /// Of these, in bootstraps.
+    /// The part of `seconds` spent in bootstraps.
     pub bootstrap_seconds: f64,
 }
 
 impl Work {
-    /// Key switches outside of bootstraps.
+    /// Key switches outside bootstraps.
     #[must_use]
     pub fn key_switches(&self) -> u64 {
         self.rotations + self.relinearisations
     }
 
-    /// Bootstraps of either kind.
+    /// Bootstraps of both kinds.
     #[must_use]
     pub fn bootstraps(&self) -> u64 {
         self.bootstraps_wide + self.bootstraps_narrow
     }
 
-    /// Adds that of another step.
+    /// Adds the work of another step.
     pub fn add(&mut self, other: &Work) {
         self.rotations += other.rotations;
         self.relinearisations += other.relinearisations;
@@ -70,22 +70,21 @@ impl Work {
 /// One step of the ledger. Levels are rescales left before a vector has to be refreshed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// Where.
+    /// The step.
     pub site: StepId,
-    /// Level of the operands with most primes; none where a step only refreshes.
+    /// Level of the operands with the most primes; none if a step only refreshes.
     pub level_before: Option<usize>,
-    /// Level of the results with fewest primes, before they are refreshed if they are.
+    /// Level of the results with the fewest primes, before any refresh.
     pub level_after: Option<usize>,
-    /// Vectors that are refreshed, and the levels to which.
+    /// Numbers of refreshed vectors, and the levels they are refreshed to.
     pub refreshed: Vec<(u64, usize)>,
-    /// What is done.
+    /// The operations.
     pub work: Work,
-    /// Bytes of the vectors that are alive at the worst moment.
+    /// Bytes of live vectors at the worst moment.
     pub peak: u64,
 }
 
-/// The steps of a dry run in the order `sites`, with prices. A step that refreshes `wide` vectors or more refreshes
-/// columns.
+/// The priced steps of a dry run, sorted by `order`. A step that refreshes `wide` vectors or more refreshes columns.
 pub(super) fn steps(
     counts: &Counts,
     params: &CkksParams,
@@ -121,7 +120,7 @@ pub(super) fn steps(
     steps
 }
 
-/// The step that makes two columns of every uploaded ciphertext, by a conjugation.
+/// The step that splits every uploaded ciphertext into two columns, by a conjugation.
 pub(super) fn parted(
     placement: &Placement,
     width: usize,
@@ -145,14 +144,14 @@ pub(super) fn parted(
     }
 }
 
-/// All that is done in a step.
+/// All operations of a step.
 pub(super) fn operations_of(counts: &Counts, site: StepId) -> Vec<Done> {
     let those = counts.operations.iter().filter(|c| c.site == site);
     those.map(|c| (c.op, c.limbs, c.times)).collect()
 }
 
-/// Seconds of some operations of the step that has `all`: what a product costs follows from how many its sums have
-/// there.
+/// Seconds of one operation of the step with operations `all`: the price of a product depends on how many products the
+/// step's sums have.
 pub(super) fn seconds(
     (op, limbs, times): Done,
     all: &[Done],
@@ -212,7 +211,7 @@ fn work(
     work
 }
 
-/// Steps of a layer, as they follow one another.
+/// Steps of a layer, in order.
 const ORDER: [&str; 25] = [
     "query",
     "key",
@@ -241,10 +240,10 @@ const ORDER: [&str; 25] = [
     "refresh",
 ];
 
-/// Steps of a classifier's head.
+/// Steps of a classifier's head, in order.
 const HEAD: [&str; 5] = ["dense", "pack", "refresh", "activation", "classes"];
 
-/// What sites are sorted by: the first steps, layers in order, attention before its norm before the feed-forward, the
+/// Sort key of a site: first steps, then layers in order, attention before its norm before the feed-forward, then the
 /// last steps.
 fn order(site: &str) -> (usize, usize, usize, usize, String) {
     let parts: Vec<&str> = site.split('.').collect();

@@ -1,10 +1,10 @@
-//! Prices of `n16-boot-14x40` on the machine of docs/benchmarks.md: what a plan says where nothing was measured.
+//! Prices of `n16-boot-14x40` on the machine of docs/benchmarks.md, used by plans if nothing was measured.
 
 use super::prices::{DISK, Point, Prices};
 
 /// Primes, then a decomposition, a hoisted rotation, a product, relinearisation with rescale, a rescale, a multiple, a
-/// sum, an encoding, a product with a plaintext: milliseconds of one core of processor time
-/// (`hushed plan --measure whole`, with other work on the machine).
+/// sum, an encoding, a product with a plaintext: milliseconds of processor time on one core (`hushed plan --measure
+/// whole`, with other work on the machine).
 const ONE_CORE: [[f64; 10]; 5] = [
     [4.0, 0.56, 3.43, 0.33, 3.99, 0.94, 0.27, 0.33, 1.67, 0.41],
     [8.0, 3.97, 7.97, 0.80, 11.9, 2.18, 0.57, 0.83, 2.86, 0.89],
@@ -13,17 +13,17 @@ const ONE_CORE: [[f64; 10]; 5] = [
     [29.0, 35.9, 39.8, 6.65, 69.9, 12.0, 3.42, 3.99, 7.99, 3.99],
 ];
 
-/// Seconds of a product of a grid, and of a term of a matrix product, a prime.
+/// Seconds per prime of a product of a grid, and of a term of a matrix product.
 const GRID_TERM: f64 = 193e-6;
 const GEMM_TERM: f64 = 6.4e-6;
 
-/// A bootstrap that leaves so many primes, seconds.
+/// Seconds of a bootstrap, by primes of its results.
 const BOOTSTRAP: [(usize, f64); 2] = [(4, 1.42), (18, 2.79)];
 
-/// What two threads gain.
+/// Speedup of two threads.
 const TWO_THREADS: f64 = 1.95;
 
-/// The table for so many threads.
+/// The table for `threads` threads.
 #[must_use]
 pub fn reference(threads: usize) -> Prices {
     let gain = match threads {

@@ -1,4 +1,4 @@
-//! Plans of models whose counts can be worked out by hand, and the search under bounds.
+//! Plans of models whose counts can be computed by hand, and the search under bounds.
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::EvalKeyPlan;
@@ -7,12 +7,12 @@ use hushed_model::{Network, NetworkConfig, Pool, random_network};
 use super::*;
 use crate::simulate::Op;
 
-/// Two small layers: a dry run of them takes milliseconds.
+/// Two small layers: a dry run takes milliseconds.
 fn small() -> Network {
     merged(2, &[])
 }
 
-/// So many of them, some with a map for their feed-forward.
+/// This many small layers, some with a map for their feed-forward.
 fn merged(layers: usize, merged: &[usize]) -> Network {
     let config = NetworkConfig {
         layers,
@@ -58,7 +58,7 @@ fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, Fhe
     )
 }
 
-/// Each goal chooses the plan that is least in it; few texts are answered soonest.
+/// Each goal chooses the plan that minimises it; few texts have the lowest latency.
 #[test]
 fn a_curve_has_a_plan_for_every_number_of_texts() {
     let network = small();
@@ -87,7 +87,7 @@ fn a_curve_has_a_plan_for_every_number_of_texts() {
         assert_eq!(curve.iter().filter(|p| p.chosen).count(), 1);
         assert!(curve.iter().all(|p| cost(chosen) <= cost(p)));
     }
-    // Nobody has to know lengths for it.
+    // The same with private lengths.
     let private = FheOptions {
         lengths: Lengths::Private,
         ..options
@@ -101,9 +101,9 @@ fn a_curve_has_a_plan_for_every_number_of_texts() {
 fn a_plan_counts_what_the_circuit_does() {
     let plan = plan(&options(Lengths::Public)).unwrap();
     assert_eq!((plan.texts, plan.places, plan.layers), (2048, 2048, 2));
-    // Two refreshes of the columns in the first layer and one in the last, two columns a bootstrap.
+    // Two refreshes of the columns in the first layer and one in the last, two columns per bootstrap.
     assert_eq!(plan.work.bootstraps_wide, 3 * 16);
-    // A layer has two sums a head, two of which share a bootstrap, and two variances.
+    // A layer has two sums per head, two of which share a bootstrap, and two variances.
     assert_eq!(plan.work.bootstraps_narrow, 2 * (4 + 2));
     // Query, key, value, output, up, down.
     assert_eq!(plan.work.linear_terms, 2 * (4 * 32 * 32 + 2 * 32 * 64));
@@ -125,12 +125,12 @@ fn a_plan_counts_what_the_circuit_does() {
     assert!(plan.failure_log2 < -100.0 && plan.memory.total() > plan.memory.vectors);
     let p = &plan.placement;
     assert!(p.attention <= 18 && p.feed_forward < p.attention);
-    // Nothing of the choices but what their counts say.
+    // Nothing of the choices except their counts.
     let text = serde_json::to_string(&plan).unwrap();
     assert!(!text.contains("least_maximum") && !text.contains("\"low\""));
 }
 
-/// A reply is shortened before it leaves: the bytes of a plan are those of the form that clients are told.
+/// A reply is shortened before it leaves: a plan's bytes are those of the form stated to clients.
 #[test]
 fn the_bytes_of_a_reply_are_those_that_leave() {
     let (network, options) = (small(), options(Lengths::Public));
@@ -163,8 +163,8 @@ fn memory_is_a_limit() {
     assert!(matches!(tight(1 << 30), Err(FheError::Unsupported { .. })));
 }
 
-/// What the visits to a step take is what the step does, with nothing on disk and with both halves of a layer there,
-/// with rows known and not; and steps are gone back to.
+/// The visits to a step add up to the step, with nothing on disk and with both halves of a layer there, with public and
+/// with private rows; and steps are visited more than once.
 #[test]
 fn visits_add_up_to_steps() {
     for lengths in [Lengths::Public, Lengths::Private] {
@@ -209,7 +209,7 @@ fn visits_add_up_to_steps() {
             assert_eq!((done[0], done[2]), (0.0, done[3]));
             assert!(done[2] > 0.0 && (2.0 * done[1] - done[2]).abs() < 1e-9);
             assert!(done[2] <= table.seconds_of(refresh));
-            // Rows of tokens that are sent with too few primes for a norm are refreshed first.
+            // A mask of real rows uploaded with too few primes for a norm is refreshed first.
             let at = &plan.placement;
             let few = at.upload < at.attention.max(at.statistics + 1);
             let first: Vec<String> = table.visits().map(|v| v.0.to_string()).take(3).collect();
@@ -221,8 +221,8 @@ fn visits_add_up_to_steps() {
     }
 }
 
-/// With less and less memory more goes to disk, until nothing fits; what a plan says of the disk is in its time and in
-/// its bytes.
+/// With less and less memory more goes to disk, until nothing fits; a plan's time and bytes include what it says of the
+/// disk.
 #[test]
 fn what_does_not_fit_goes_to_disk() {
     let free = plan(&options(Lengths::Public)).unwrap();
@@ -259,7 +259,7 @@ fn what_does_not_fit_goes_to_disk() {
     assert!(spilled > 0);
 }
 
-/// A plan that puts nothing on disk is written as it was before there was any, so that its hash is what it was.
+/// A plan that spills nothing is written as before spilling existed, so that it keeps its hash.
 #[test]
 fn a_placement_from_before_there_was_a_disk_is_one_without() {
     let plain = Placement::plain(18, 16, 8);
@@ -297,7 +297,7 @@ fn a_slow_uplink_is_spared() {
     assert!(fast.exposures.iter().any(hides));
 }
 
-/// The search looks at few layers: one with a feed-forward is among them, wherever it is.
+/// The search looks at few layers; they include one with a feed-forward, wherever it is.
 #[test]
 fn layers_merged_into_a_map_may_be_the_first() {
     let none: &[usize] = &[];
@@ -321,8 +321,8 @@ fn a_pruned_block_is_listed() {
     assert!(sees(&[1]).unwrap().ends_with(": 1"));
 }
 
-/// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal, a pair and a
-/// refreshed sum, one for each pair of uploaded columns, and log2(m) a column for the pooling.
+/// Rotations are those stated for attention's products on pairs of columns; a conjugation per diagonal, pair and
+/// refreshed sum; one per pair of uploaded columns; and log2(m) per column for the pooling.
 #[test]
 fn rotations_are_those_of_the_products() {
     let plan = plan(&options(Lengths::Public)).unwrap();

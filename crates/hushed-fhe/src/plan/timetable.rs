@@ -1,8 +1,8 @@
-//! When a run is where, by its plan: the visits to its steps one after another, with the seconds of each.
+//! Where a run should be at each time, by its plan: the visits to its steps in order, with the seconds of each.
 //!
-//! A step is gone back to (attention does one group of heads after another), so its seconds are not enough to say how
-//! far a run is. A dry run makes the same calls of [`crate::Slots::at`] as the run, and each begins a visit. Prices are
-//! those of the steps: what the visits to a step take adds up to what the step does.
+//! A step can be visited more than once (attention does one group of heads after another), so the seconds per step do
+//! not tell how far a run is. A dry run makes the same calls of [`crate::Slots::at`] as the run, and each call begins a
+//! visit. Prices are those of the steps: the visits to a step add up to the cost of the step.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::steps::{self, Done, Step};
 use crate::ops::mask::REAL_ROWS;
 use crate::simulate::{Counts, Op, Visit};
 
-/// The visits of a run. One without any knows nothing, and a run that follows it tells no part of itself.
+/// The visits of a run. With an empty timetable, a run reports no progress as a fraction.
 #[derive(Clone, Debug, Default)]
 pub struct Timetable {
     visits: Vec<Planned>,
@@ -25,12 +25,12 @@ pub struct Timetable {
 struct Planned {
     site: StepId,
     layer: Option<usize>,
-    /// Planned seconds of all visits before this one.
+    /// Planned seconds of all earlier visits.
     before: f64,
     seconds: f64,
-    /// Of these, in bootstraps.
+    /// The part of `seconds` spent in bootstraps.
     bootstraps: f64,
-    /// Vectors that they refresh.
+    /// Vectors refreshed by them.
     refreshed: u64,
 }
 
@@ -62,8 +62,8 @@ impl Timetable {
         Timetable::one_by_one(counts.visits.iter().map(&mut planned).collect())
     }
 
-    /// The same with a step that a dry run does not have: the columns of an upload are parted when the masks of its
-    /// rows are made.
+    /// Adds a step that a dry run lacks: an upload's ciphertexts are split into columns when the masks of its rows are
+    /// made.
     pub(super) fn with_parted(self, parted: &Step) -> Timetable {
         let mut visits = self.visits;
         let columns = Planned {
@@ -95,12 +95,12 @@ impl Timetable {
         self.visits.last().map_or(0.0, Planned::after)
     }
 
-    /// The steps in the order in which they are visited, with the planned seconds of each visit.
+    /// The visited steps in order, with the planned seconds of each visit.
     pub fn visits(&self) -> impl Iterator<Item = (StepId, f64)> {
         self.visits.iter().map(|v| (v.site, v.seconds))
     }
 
-    /// The next visit to `site`, from number `from` on.
+    /// The number of the next visit to `site`, searching from number `from` on.
     pub(crate) fn find(&self, from: usize, site: StepId) -> Option<usize> {
         let rest = self.visits.iter().skip(from);
         let found = rest.enumerate().find(|(_, visit)| visit.site == site);
@@ -118,7 +118,7 @@ impl Timetable {
         self.visits.get(visit).map_or(0.0, |visit| visit.seconds)
     }
 
-    /// Of these, what is done once so many vectors are refreshed. What else there is to do counts at its end.
+    /// The planned seconds of a visit done once `refreshed` vectors are refreshed. All other work counts at its end.
     pub(crate) fn done_of(&self, visit: usize, refreshed: u64) -> f64 {
         let Some(visit) = self.visits.get(visit) else {
             return 0.0;
@@ -127,7 +127,7 @@ impl Timetable {
         visit.bootstraps * refreshed.min(all) as f64 / all as f64
     }
 
-    /// The part of the layer of a visit, or of what is before or after all layers, that lies before planned second
+    /// The fraction of the visit's layer, or of the steps before or after all layers, that lies before planned second
     /// `at`.
     pub(crate) fn part(&self, visit: usize, at: f64) -> f64 {
         let Some(here) = self.visits.get(visit) else {
@@ -148,7 +148,7 @@ impl Timetable {
         }
     }
 
-    /// One with these visits of so many seconds, without refreshes.
+    /// A timetable of visits of the given seconds, without refreshes.
     #[cfg(test)]
     pub(crate) fn of(visits: &[(&'static str, f64)]) -> Timetable {
         let planned = |&(site, seconds): &(&'static str, f64)| Planned {

@@ -1,16 +1,16 @@
-//! The client of a run under CKKS: texts to ciphertexts, ciphertexts to answers. It has the public part of a model, and
-//! the only key.
+//! The client of a run under CKKS: from texts to ciphertexts, and from ciphertexts to answers. It has the public part
+//! of a model, and the only key.
 //!
 //! ```text
 //! token ids → E + P → first norm (if any) → ÷ bound → columns (Columns, MOAI's packing) → two real columns a ciphertext: (u + i·v)/2
 //! packed answer → numbers → pooled rows → the model's last step
 //! ```
 //!
-//! Token vectors, positions and the first norm are public here: the lookup is the client's. Rows of padding are zeros.
-//! Half the sum of a pair is at the default scale and within 1, so that the server gets u = z + z̄ and v = i·(z̄ − z),
-//! each within 1, by a conjugation ([`crate::Encrypted::split`]): half the bytes of a column a ciphertext.
+//! Token vectors, positions and the first norm are public here, and the client does the lookup. Padding rows are zeros.
+//! Half the sum of a pair is at the default scale and within 1, so that the server obtains u = z + z̄ and v = i·(z̄ −
+//! z), each within 1, by one conjugation ([`crate::Encrypted::split`]): half the bytes of one ciphertext per column.
 //!
-//! Nothing that follows from what is opened here goes back to the server.
+//! Nothing derived from the decrypted reply goes back to the server.
 
 use std::sync::Arc;
 
@@ -29,35 +29,34 @@ use crate::ops::pool;
 use crate::packing::{Layout, PackingError, Spread};
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths};
 
-/// What a batch is computed with: a plan, and the public numbers of its model.
+/// The client's view of a batch: a plan and the public numbers of its model.
 pub struct FheClient {
     plan: FhePlan,
     params: Arc<CkksParams>,
     encoder: Arc<Encoder>,
     layout: Layout,
-    /// Where columns and the numbers of an answer are in packed rows; none in a batch.
+    /// Where columns and the numbers of an answer lie in packed rows; `None` for a batch.
     packed: Option<(Spread, Spread)>,
     embedding: Embedding,
     norm: Option<Norm>,
     pool: Pool,
 }
 
-/// A batch that is packed and not yet encrypted: numbers of the client, so there is no `Debug`.
+/// A batch that is packed but not yet encrypted: it has the client's numbers, so there is no `Debug`.
 pub struct Upload<'a> {
     client: &'a FheClient,
-    /// Column by column; in packed rows part by part, those of the rows that are tokens behind them. In a batch they
-    /// are apart, if the server is not to know.
+    /// Column by column; in packed rows part by part, followed by the mask of real rows. In a batch the mask is
+    /// separate, if lengths are hidden from the server.
     columns: Vec<Vec<f64>>,
     mask: Option<Vec<f64>>,
     lengths: Vec<usize>,
 }
 
 impl FheClient {
-    /// A client of `plan`, with the table, the positions and the first norm, if there is one, that it names by hash.
+    /// A client of `plan`, with the token table, positions and first norm (if any) that the plan identifies by hash.
     ///
     /// # Errors
-    /// [`FheError::Plan`] for a plan of other parameters, [`FheError::Model`] for numbers that are missing or of
-    /// another width.
+    /// [`FheError::Plan`] for a plan of other parameters, [`FheError::Model`] for numbers missing or of another width.
     pub fn new(
         plan: FhePlan,
         params: &Arc<CkksParams>,
@@ -95,8 +94,8 @@ impl FheClient {
         &self.params
     }
 
-    /// That no text of this model is beyond the plan's bound: decided by the public numbers alone, before any text is
-    /// read, so that a refusal says nothing of one.
+    /// Checks that no text of this model exceeds the plan's bound. The check uses only public numbers, before any text
+    /// is read, so that a refusal reveals nothing about a text.
     ///
     /// # Errors
     /// [`FheError::InputBound`].
@@ -116,8 +115,8 @@ impl FheClient {
     /// Packs `texts` into the first places of the batch, and `canary`, if there is one, into the last.
     ///
     /// # Errors
-    /// [`FheError::Packing`] for too many texts or one too long, [`FheError::Model`] for a token that is none,
-    /// [`FheError::InputBound`] for a number beyond the plan's bound, of which there is none after
+    /// [`FheError::Packing`] for too many texts or a text that is too long, [`FheError::Model`] for an invalid token,
+    /// [`FheError::InputBound`] for a number beyond the plan's bound, which cannot happen after
     /// [`FheClient::check_bound`].
     pub fn pack(
         &self,
@@ -155,7 +154,7 @@ impl FheClient {
             }
         }
         if self.packed.is_some() && self.plan.masks() {
-            // A softmax wants keys: an empty place repeats a text, and nobody reads its answer.
+            // A softmax needs keys: an empty place repeats a text, and its answer is not read.
             let some = of.iter().flatten().next().cloned();
             of.iter_mut()
                 .for_each(|text| *text = text.take().or_else(|| some.clone()));
@@ -206,10 +205,10 @@ impl FheClient {
         })
     }
 
-    /// The rows of one text as the first layer takes them, divided by the plan's bound.
+    /// The rows of one text as the first layer reads them, divided by the plan's bound.
     fn embedded(&self, text: &TokenIds) -> Result<Matrix<f64>, FheError> {
         let at = StepId::outside("embed");
-        // Without padding of its own: rows beyond the text are zeros here.
+        // Embedded alone, without padding: rows beyond the text are zeros here.
         let alone = vec![TokenIds::new(text.ids().to_vec())];
         let x = plain::embed(at, alone, &self.embedding)?;
         let mut x = match &self.norm {
@@ -228,12 +227,12 @@ impl FheClient {
         Ok(x)
     }
 
-    /// The pooled row, the logits, or a decoder's hidden states (of the last row, or of all, one after another), of
-    /// each place that has a text, with the model's own factors, not scaled to unit length (the model's `finish` does
-    /// that), made of numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
+    /// For each place that has a text: the pooled row, the logits, or a decoder's hidden states (of the last row, or of
+    /// all in turn), with the model's own factors, not scaled to unit length (the model's `finish` does that), computed
+    /// from numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
     ///
     /// # Errors
-    /// [`FheError::Ckks`] if decryption is refused, [`FheError::Packing`] for another reply than the plan's.
+    /// [`FheError::Ckks`] if decryption is refused, [`FheError::Packing`] if the reply is not as in the plan.
     pub fn open(
         &self,
         decryptor: &Decryptor,
@@ -245,7 +244,7 @@ impl FheClient {
             let of = rows.into_iter().zip(lengths);
             of.map(|(row, &m)| (m > 0).then_some(row)).collect()
         };
-        // What the ciphertext carries of its error is the plan's word: it can only leave less.
+        // The error that the ciphertext carries is the plan's claim: it can only leave fewer bits.
         let open = |ct| Ok(decryptor.open(ct, Opening::Bits(bits))?.values);
         if let Some((_, answers)) = &self.packed {
             let vectors = reply
@@ -286,31 +285,31 @@ impl FheClient {
 }
 
 impl Upload<'_> {
-    /// Who packed it.
+    /// The client that packed it.
     pub fn client(&self) -> &FheClient {
         self.client
     }
 
-    /// Ciphertexts: one for two columns, and the rows that are tokens where they are encrypted
+    /// Number of ciphertexts: one per two columns, and the mask of real rows if it is encrypted
     /// ([`FhePlan::request_ciphertexts`]).
     #[must_use]
     pub fn count(&self) -> usize {
         self.columns.len().div_ceil(2) + usize::from(self.mask.is_some())
     }
 
-    /// Rows of the text in each place, 0 where there is none: the client's to keep.
+    /// Rows of the text in each place, 0 if there is none: known to the client only.
     #[must_use]
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
     }
 
-    /// What the server is told of them.
+    /// The lengths that the server is told.
     #[must_use]
     pub fn declared(&self) -> Vec<usize> {
         let rows = self.client.layout.rows();
         let told = |&length: &usize| match self.client.plan.lengths {
             Lengths::Public => length,
-            // A place without a text is like one with a short one.
+            // A place without a text looks like one with a short text.
             Lengths::Bucket(multiple) => {
                 let rounded = length.max(1).next_multiple_of(multiple.max(1));
                 rounded.min(rows)
@@ -320,10 +319,10 @@ impl Upload<'_> {
         self.lengths.iter().map(told).collect()
     }
 
-    /// Encrypts ciphertext `index`, under a key that `encryptor` holds.
+    /// Encrypts ciphertext `index` under the key of `encryptor`.
     ///
     /// # Errors
-    /// [`FheError::Packing`] if there is none; [`FheError::Ckks`] for a key of other parameters.
+    /// [`FheError::Packing`] if there is no such ciphertext; [`FheError::Ckks`] for a key of other parameters.
     pub fn encrypt(
         &self,
         index: usize,

@@ -8,7 +8,7 @@ use crate::run::encrypted::testing::{Keys, distance, seeded};
 
 const LOG_N: u32 = 8;
 
-/// A tiny model and a plan for it, lengths as asked.
+/// A tiny model and a plan for it, with `lengths`.
 fn client(lengths: Lengths) -> (FheClient, Arc<CkksParams>) {
     let config = tiny_config();
     let network = random_network(&config, Pool::Mean, 3);
@@ -32,7 +32,7 @@ fn texts() -> Vec<TokenIds> {
         .collect()
 }
 
-/// What the server splits is the normalised rows, divided by the bound, and nothing elsewhere.
+/// The server splits out the normalised rows, divided by the bound, and zeros elsewhere.
 #[test]
 fn columns_arrive() {
     let (client, params) = client(Lengths::Private);
@@ -66,7 +66,7 @@ fn columns_arrive() {
     for (column, expected) in columns.iter().zip(&upload.columns) {
         assert!(distance(column, expected) < 1e-6);
     }
-    // Against the model itself, for one text.
+    // Compared with the model itself, for one text.
     let at = StepId::outside("embed");
     let x = plain::embed(at, texts(), &client.embedding).unwrap();
     let x = plain::norm(at, x, client.norm.as_ref().unwrap()).unwrap();
@@ -182,7 +182,7 @@ fn replies_open(known: Lengths, share: impl Fn(usize, usize) -> f64) {
             continue;
         };
         for (j, found) in row.iter().enumerate() {
-            // Rounded to what is certified, then divided by the text's share of the rows.
+            // Rounded to the certified bits, then divided by the text's share of the rows.
             let share = share(lengths[place], m);
             let half = 0.5 * f64::exp2(-f64::from(params.certified_bits()));
             let rounding = half / share;

@@ -1,7 +1,7 @@
-//! Where a run is, and what its steps took: seconds by step, and the place in the [`Timetable`] of its plan.
+//! The position of a run and the time of its steps: seconds per step, and the place in the [`Timetable`] of its plan.
 //!
-//! The run tells its steps ([`crate::Slots::at`]) and the vectors that it has refreshed; whoever watches it looks at
-//! [`Clock::progress`] whenever it likes.
+//! The run reports its steps ([`crate::Slots::at`]) and its refreshed vectors; observers call [`Clock::progress`] at
+//! any time.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,31 +12,31 @@ use hushed_model::StepId;
 
 use crate::plan::Timetable;
 
-/// How often it is told how far a run is.
+/// Interval between progress reports.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// The part of the planned time after which what is left is corrected by what was taken.
+/// Fraction of the planned time after which the estimate of the time left uses the time taken.
 const TELLING: f64 = 0.01;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// The step.
+    /// The current step.
     pub site: StepId,
     /// Planned seconds of the whole run.
     pub planned: f64,
-    /// Of these, before where it is, what it went on after among them.
+    /// The part of them before the current position, including what a checkpoint had.
     pub behind: f64,
-    /// Of those, of what was done in this run.
+    /// The part of those that was done in this run.
     pub worked: f64,
-    /// Seconds that this took.
+    /// Seconds that this run took for it.
     pub taken: f64,
-    /// Part of the layer, up to 1; outside of layers, of all that is before or after them.
+    /// Fraction of the layer done, up to 1; outside layers, of everything before or after them.
     pub part: f64,
 }
 
 impl Progress {
-    /// Part of the whole run, up to 1.
+    /// Fraction of the whole run done, up to 1.
     #[must_use]
     pub fn done(&self) -> f64 {
         match self.planned > 0.0 {
@@ -45,8 +45,8 @@ impl Progress {
         }
     }
 
-    /// Estimated seconds that are left: by the plan, and by how what was done compares with it once that is enough to
-    /// go by.
+    /// Estimated seconds left: by the plan, scaled by how the work done compares with it once there is enough to
+    /// compare.
     #[must_use]
     pub fn left(&self) -> f64 {
         let left = (self.planned - self.behind).max(0.0);
@@ -57,7 +57,7 @@ impl Progress {
     }
 }
 
-/// The clock of one run after another. Shared by threads; no call waits for the run.
+/// The clock of successive runs. Shared by threads; no call waits for the run.
 #[derive(Debug, Default)]
 pub struct Clock(Mutex<State>);
 
@@ -65,13 +65,13 @@ pub struct Clock(Mutex<State>);
 struct State {
     table: Arc<Timetable>,
     began: Option<Instant>,
-    /// By step, in the order of their first visits.
+    /// Per step, in the order of first visits.
     seconds: Vec<(StepId, f64)>,
-    /// The step that the run is at, by its place there.
+    /// The current step, as an index into `seconds`.
     now: Option<(usize, Instant)>,
-    /// Its visit in the table, unless it has none.
+    /// Its visit in the table, if it has one.
     visit: Option<usize>,
-    /// The visit that comes after all that is done.
+    /// The first visit after everything done.
     next: usize,
     refreshed: u64,
     /// Planned seconds of the visits that this run has ended.
@@ -80,11 +80,11 @@ struct State {
 
 impl Clock {
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        // Sound at every moment, a panic elsewhere or not.
+        // The state is valid at every moment, even after a panic elsewhere.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins anew, for a run of this table.
+    /// Resets the clock for a run of this table.
     pub fn begin(&self, table: Arc<Timetable>) {
         self.with(|state| {
             *state = State {
@@ -95,9 +95,9 @@ impl Clock {
         });
     }
 
-    /// A visit to `site` begins, and with it the one before ends. It is the next one to it in the table: a run that
-    /// goes on from a checkpoint finds its place so, and what the table does not have (writing a checkpoint) is at the
-    /// place where it comes.
+    /// Begins a visit to `site`, and so ends the one before. It is matched to the next visit to `site` in the table: a
+    /// run resumed from a checkpoint finds its place in this way, and steps that the table lacks (writing a checkpoint)
+    /// stay at the place where they occur.
     pub(crate) fn at(&self, site: StepId) {
         self.with(|state| {
             let time = Instant::now();
@@ -116,12 +116,12 @@ impl Clock {
         });
     }
 
-    /// So many vectors more were refreshed.
+    /// Counts `vectors` more refreshed vectors.
     pub(crate) fn refreshed(&self, vectors: usize) {
         self.with(|state| state.refreshed += vectors as u64);
     }
 
-    /// How far the run is; nothing before its first step.
+    /// The progress of the run; `None` before its first step.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         self.with(|state| {
@@ -144,11 +144,10 @@ impl Clock {
         })
     }
 
-    /// Tells how far `work` is for as long as it goes on, and once at its end. From a thread of its own: those of the
-    /// pool have work.
+    /// Reports progress while `work` runs, and once at its end, from a separate thread: those of the pool are busy.
     pub fn tell<T>(&self, watch: &(dyn Fn(Progress) + Sync), work: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
-            // Dropped at the end of the work, whatever that is.
+            // Dropped when the work ends, however it ends.
             let (working, ended) = mpsc::channel::<()>();
             let look = move || {
                 let mut over = false;
@@ -160,7 +159,7 @@ impl Clock {
                     }
                 }
             };
-            // A system without a thread to spare has a run that says nothing.
+            // If the system has no thread to spare, the run reports nothing.
             let _ = thread::Builder::new().spawn_scoped(scope, look);
             let done = work();
             drop(working);
@@ -168,7 +167,7 @@ impl Clock {
         })
     }
 
-    /// Seconds of each step so far, in the order of their first visits.
+    /// Seconds of each step so far, in the order of first visits.
     #[must_use]
     pub fn seconds(&self) -> Vec<(StepId, f64)> {
         self.with(|state| {
@@ -212,11 +211,11 @@ mod tests {
             taken,
             part: 0.0,
         };
-        // By the plan until there is something to go by.
+        // By the plan until there is enough to compare.
         assert_eq!(at(0.5, 0.5, 60.0).left(), 99.5);
         assert_eq!(at(20.0, 20.0, 40.0).left(), 160.0);
         assert_eq!(at(20.0, 20.0, 10.0).left(), 40.0);
-        // What a checkpoint had is done, and says nothing of how quick this run is.
+        // A checkpoint's work is done, but does not tell how quick this run is.
         assert_eq!(at(60.0, 10.0, 20.0).left(), 80.0);
         assert_eq!(
             (at(60.0, 10.0, 20.0).done(), at(0.0, 0.0, 1.0).done()),
@@ -226,7 +225,7 @@ mod tests {
             (at(100.0, 100.0, 9.0).done(), at(100.0, 100.0, 9.0).left()),
             (1.0, 0.0)
         );
-        // Without a table nothing is known.
+        // Nothing is known without a table.
         let none = Progress {
             planned: 0.0,
             ..at(0.0, 0.0, 5.0)
@@ -258,7 +257,7 @@ mod tests {
         assert_eq!(at("layer.0.a"), (1.0, 1.0, 0.0));
         assert_eq!(at("layer.0.b"), (3.0, 3.0, 2.0 / 9.0));
         assert_eq!(at("layer.0.a"), (6.0, 6.0, 5.0 / 9.0));
-        // In no plan: what came before it is done.
+        // Not in the plan: everything before it is done.
         assert_eq!(at("checkpoint"), (10.0, 10.0, 0.0));
         assert_eq!(at("layer.1.a"), (10.0, 10.0, 0.0));
         assert_eq!(at("pool"), (15.0, 15.0, 0.0));
@@ -277,7 +276,7 @@ mod tests {
         assert_eq!(sites, first);
         assert!(seconds.iter().all(|(_, seconds)| *seconds >= 0.0));
 
-        // After a checkpoint: layer 0 is behind it, and no work of this run.
+        // After a checkpoint: layer 0 is done, but not by this run.
         clock.begin(Arc::new(Timetable::of(&visits)));
         assert_eq!(at("input"), (0.0, 0.0, 0.0));
         assert_eq!(at("layer.1.a"), (10.0, 1.0, 0.0));

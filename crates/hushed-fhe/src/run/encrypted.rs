@@ -1,13 +1,13 @@
 //! Vectors of slots that are ciphertexts: [`Slots`] over the engine.
 //!
-//! Nothing here chooses a level, a scale or a range: whoever calls says them, and the same calls run in the clear in
-//! the simulator. What is decided here is what they cost:
+//! Levels, scales and ranges are chosen by the caller, and the same calls run in the clear in the simulator. This
+//! module decides how the operations are computed:
 //!
-//! * linear maps are one modular matrix product a prime ([`ModularGemm`]) with weights of three digits in base 256: off
-//!   by at most 2^-23 of the declared bound, what an f32 holds;
-//! * sums of products are made in strips that stay in the cache ([`Evaluator::dot_grid`]);
-//! * refreshes take two vectors a bootstrap, and release their inputs tile by tile: at N = 2^16 a vector is as many MiB
-//!   as it has primes, and hundreds of them come at once.
+//! * linear maps are one modular matrix product per prime ([`ModularGemm`]) with weights of three digits in base 256:
+//!   off by at most 2^-23 of the declared bound, the precision of an f32;
+//! * sums of products are computed in strips that stay in the cache ([`Evaluator::dot_grid`]);
+//! * refreshes take two vectors per bootstrap, and release their inputs tile by tile: at N = 2^16 a vector has as many
+//!   MiB as it has primes, and hundreds of them come at once.
 
 use hushed_model::StepId;
 use std::sync::Arc;
@@ -25,15 +25,14 @@ use crate::run::clock::Clock;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// Digits in base 256 of a weight.
+/// Base-256 digits of a weight.
 const WEIGHT_DIGITS: u32 = 3;
 
-/// Vectors that are refreshed at a time: pairs for as many ciphertexts as the bootstrap takes through its steps
-/// together.
+/// Vectors refreshed at a time: one pair for each ciphertext that the bootstrap takes through its steps together.
 const REFRESH_TILE: usize = 8;
 
-/// Ciphertexts of one key set. Shared by threads; work goes to the rayon pool of the caller, and results do not depend
-/// on how many threads that has.
+/// Ciphertexts of one key set. Shared by threads; work goes to the caller's rayon pool, and results do not depend on
+/// its number of threads.
 pub struct Encrypted {
     evaluator: Evaluator,
     bootstrapper: Arc<Bootstrapper>,
@@ -41,18 +40,18 @@ pub struct Encrypted {
     gemm: ModularGemm,
     clock: Clock,
     spill: Option<SpillFolder>,
-    /// Attention alone takes and drops gigabytes at every group of its steps.
+    /// Attention alone allocates and frees gigabytes in every group of its steps.
     _memory: KeepMemory,
 }
 
-/// Results of a linear map before their rescale: their scale holds the prime that it will drop.
+/// Results of a linear map before their rescale: their scale includes the prime that it will drop.
 pub struct EncryptedPartial(Vec<Ciphertext>);
 
 impl Encrypted {
     /// Vectors under the keys of `evaluator`, refreshed by `bootstrapper`.
     ///
     /// # Errors
-    /// [`FheError::Ckks`] if they are for different parameters, or keys of the bootstrap are missing.
+    /// [`FheError::Ckks`] if the two have different parameters, or keys of the bootstrap are missing.
     pub fn new(evaluator: Evaluator, bootstrapper: Arc<Bootstrapper>) -> Result<Self, FheError> {
         let params = Arc::clone(evaluator.params());
         if !Arc::ptr_eq(&params, bootstrapper.params()) {
@@ -71,17 +70,17 @@ impl Encrypted {
         })
     }
 
-    /// Where a run is, and what its steps took.
+    /// The run's position and the time of its steps.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Puts vectors away in this folder from now on.
+    /// Spills vectors to this folder from now on.
     pub fn spill_to(&mut self, folder: SpillFolder) {
         self.spill = Some(folder);
     }
 
-    /// What was put away so far.
+    /// Bytes spilled so far.
     pub fn spilled(&self) -> SpillUse {
         self.spill
             .as_ref()
@@ -99,7 +98,7 @@ impl Encrypted {
         &self.bootstrapper
     }
 
-    /// Products with weights so far, besides what the evaluator counts.
+    /// The matrix products with weights, with a counter besides those of the evaluator.
     pub fn gemm(&self) -> &ModularGemm {
         &self.gemm
     }
@@ -109,11 +108,10 @@ impl Encrypted {
         &self.encoder
     }
 
-    /// The two columns u and v of a ciphertext (u + i·v)/2, as a client sends them: u = z + z̄, v = i·(z̄ − z). One
-    /// conjugation.
+    /// Splits a client's ciphertext (u + i·v)/2 into its columns u = z + z̄ and v = i·(z̄ − z). One conjugation.
     ///
     /// # Errors
-    /// [`FheError::Ckks`] without a key for conjugations at its primes.
+    /// [`FheError::Ckks`] if there is no key for conjugations at its primes.
     pub fn split(&self, z: &Ciphertext) -> Result<[Ciphertext; 2], FheError> {
         let [u, v] = self.doubled(z)?;
         Ok([u, v].map(|part| self.within(part, 1.0)))
@@ -128,7 +126,7 @@ impl Encrypted {
         Ok([u, conjugate])
     }
 
-    /// The scale of a factor that brings `x` to `target` over the rescale that follows.
+    /// The scale of a factor that brings `x` to `target` after the next rescale.
     fn factor_scale(&self, x: &Ciphertext, target: Scale) -> Result<Scale, FheError> {
         let limbs = x.limbs();
         if limbs < 2 {
@@ -143,8 +141,8 @@ impl Encrypted {
         Ok(target.times_prime(prime).over(x.scale()))
     }
 
-    /// One number a slot. Always the transform of full length: numbers may be weights, and that some of them repeat
-    /// takes no less time.
+    /// Encodes one number per slot, always with the full-length transform: numbers may be weights, and repeated ones
+    /// must not take less time.
     fn encode(&self, v: &[f64], limbs: usize, scale: Scale) -> Result<Plaintext, FheError> {
         let slots = self.evaluator.params().slots();
         if v.len() != slots {
@@ -157,7 +155,7 @@ impl Encrypted {
         Ok(self.encoder.encode_real(v, limbs, scale)?)
     }
 
-    /// Numbers that repeat over the slots, in all of them.
+    /// Repeats numbers periodically over all slots.
     fn repeated(&self, numbers: &[f64]) -> Result<Vec<f64>, FheError> {
         let (given, slots) = (numbers.len(), self.evaluator.params().slots());
         if given == 0 || !slots.is_multiple_of(given) {
@@ -166,7 +164,7 @@ impl Encrypted {
         Ok(numbers.iter().copied().cycle().take(slots).collect())
     }
 
-    /// The lowest primes only, and what the contract says of the slots: products of bounds would say less.
+    /// Drops to the lowest primes, and takes the bound on slots from the contract: products of bounds would be looser.
     fn lowered(&self, ct: &Ciphertext) -> Result<Ciphertext, FheError> {
         let low = self.evaluator.drop_to(ct, self.floor())?;
         let bound = self.default_scale().over(low.scale()).value();
@@ -347,7 +345,7 @@ impl Slots for Encrypted {
         Ok(self.evaluator.rotate_hoisted(x, by as i64)?)
     }
 
-    /// Without digits of its own: one pass.
+    /// Without separate digits: one pass.
     fn rotate(&self, x: &Ciphertext, by: usize) -> Result<Ciphertext, FheError> {
         Ok(self.evaluator.rotate(x, by as i64)?)
     }
@@ -406,7 +404,7 @@ impl Slots for Encrypted {
     ) -> Result<EncryptedPartial, FheError> {
         let scale = match x.first() {
             Some(first) => self.factor_scale(first, target)?,
-            // Refused below, as a matrix without columns.
+            // A matrix without columns is refused below.
             None => target,
         };
         let weights = GemmWeights::with_digits(
@@ -429,7 +427,7 @@ impl Slots for Encrypted {
     }
 
     fn linear_finish(&self, partial: EncryptedPartial) -> Result<Vec<Ciphertext>, FheError> {
-        // One at a time: a rescale is parallel in itself, and what it came from is released.
+        // One at a time: a rescale is parallel in itself, and its input is released.
         let rescaled = partial.0.into_iter().map(|ct| self.evaluator.rescale(&ct));
         Ok(rescaled.collect::<Result<_, _>>()?)
     }
@@ -440,7 +438,7 @@ impl Slots for Encrypted {
         x: &[Ciphertext],
         partial: Option<EncryptedPartial>,
     ) -> Result<EncryptedPartial, FheError> {
-        // Every weight is looked at and none is skipped; what is no whole number is refused at the end.
+        // Every weight is read and none is skipped; weights that are not integers are refused at the end.
         let mut other = false;
         let sign = |&w: &f64| {
             other |= w.fract() != 0.0;
@@ -477,7 +475,7 @@ impl Slots for Encrypted {
             }
             .into());
         }
-        // What is refused is refused before any of the work, and whatever is above the floor is released before it.
+        // All refusals come before any of the work, and what is above the floor is released before it.
         let mut low = Vec::with_capacity(x.len());
         for ct in x {
             low.push(self.lowered(&ct)?);

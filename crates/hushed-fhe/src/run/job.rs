@@ -1,12 +1,12 @@
-//! A run at the server: request and keys in, layer by layer, reply out, in files or in memory. Needs no secret of a
-//! client.
+//! A run at the server, in files or in memory: it reads request and keys, computes layer by layer, and writes the
+//! reply. It needs no secret of a client.
 //!
-//! Between two layers the columns may be put into a [`checkpoint`]: a run that is ended at any moment goes on from the
-//! last one, and as nothing in it is random but what follows from the server's secret and the request, its reply has
-//! the same bytes.
+//! Between two layers the columns may be saved as a [`checkpoint`]: a run interrupted at any moment resumes from the
+//! last one, and as its only randomness is derived from the server's secret and the request, its reply has the same
+//! bytes.
 //!
-//! How far it is, is read off its [`Clock`](crate::Clock) by a thread that does nothing else: most of a run is in steps
-//! that take minutes.
+//! Progress is read off the run's [`Clock`](crate::Clock) by a separate thread: most of a run is in steps that take
+//! minutes.
 
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -41,48 +41,48 @@ use crate::run::encrypted::Encrypted;
 use crate::run::reply::{ReplySecret, seal_reply};
 use crate::slots::Slots;
 
-/// What a run does besides the steps of its plan, as the clock has it.
+/// Steps of a run outside its plan, as the clock names them.
 const CHECKPOINT: StepId = StepId::outside("checkpoint");
 const REPLY: StepId = StepId::outside("reply");
 
-/// What is told of a run while it goes.
+/// Progress events of a run.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// It goes on from a checkpoint before this layer.
+    /// The run resumes from a checkpoint before this layer.
     Resumed {
-        /// The layer, from 0.
+        /// The layer, counted from 0.
         layer: usize,
     },
-    /// How far it is: every second, and at the end.
+    /// Progress: every second, and at the end.
     Step(Progress),
-    /// A layer is done, and its checkpoint is written if there is to be one.
+    /// A layer is done, and its checkpoint, if any, is written.
     Layer {
-        /// The layer, from 0.
+        /// The layer, counted from 0.
         layer: usize,
-        /// Layers in all.
+        /// Number of layers.
         of: usize,
-        /// What it took.
+        /// Seconds that it took.
         seconds: f64,
-        /// Estimated seconds that are left.
+        /// Estimated seconds left.
         left: f64,
     },
 }
 
-/// Who is told.
+/// The receiver of events.
 pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
 
-/// A bootstrap of these parameters, with the evaluation keys that it needs. It takes seconds and, at N = 2^16, half a
-/// gigabyte: whoever looks at the keys and then runs makes one.
+/// A bootstrap of these parameters, with the evaluation keys it needs. Creating it takes seconds and, at N = 2^16, half
+/// a gigabyte: create one and use it both to check the keys and to run.
 ///
 /// # Errors
-/// [`FheError::Ckks`] for parameters without one.
+/// [`FheError::Ckks`] for parameters without a bootstrap.
 pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, EvalKeyPlan), FheError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
     let keys = bootstrapper.key_plan()?;
     Ok((Arc::new(bootstrapper), keys))
 }
 
-/// A client's keys in memory, with what they are for.
+/// A client's keys in memory, with the plan they are for.
 pub struct Engine {
     plan: FhePlan,
     params: Arc<CkksParams>,
@@ -91,11 +91,11 @@ pub struct Engine {
     keys: Hash,
     stop: Arc<AtomicBool>,
     timetable: Arc<Timetable>,
-    /// What a run errs by, in a slot of its reply.
+    /// Error of a run in a slot of its reply.
     error: f64,
 }
 
-/// A request that was read and checked whole.
+/// A request that was read and checked in full.
 pub struct Batch {
     head: RequestHead,
     name: Hash,
@@ -104,17 +104,17 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// What it belongs to.
+    /// The head of the request.
     pub fn head(&self) -> &RequestHead {
         &self.head
     }
 
-    /// What names its content.
+    /// The hash of its content.
     pub fn name(&self) -> Hash {
         self.name
     }
 
-    /// Reads a request from a file; it must be for this plan and of these keys.
+    /// Reads a request from a file; it must belong to this plan and these keys.
     ///
     /// # Errors
     /// [`FheError::File`].
@@ -127,7 +127,7 @@ impl Batch {
         Self::read_from(open_file(path)?, path, plan, params, keys)
     }
 
-    /// Reads a request from a source and the bytes that it has; errors call it `path`.
+    /// Reads a request from a source with its number of bytes; errors call it `path`.
     ///
     /// # Errors
     /// [`FheError::File`].
@@ -158,7 +158,7 @@ impl Engine {
     /// Reads a client's keys, for the bootstrap of [`bootstrap`].
     ///
     /// # Errors
-    /// [`FheError::File`] for damaged keys, [`FheError::Ckks`] if they are not enough for a bootstrap.
+    /// [`FheError::File`] for damaged keys, [`FheError::Ckks`] if keys of the bootstrap are missing.
     pub fn load(
         plan: &FhePlan,
         params: &Arc<CkksParams>,
@@ -181,19 +181,19 @@ impl Engine {
         })
     }
 
-    /// The same, whose runs end between two layers once this is raised.
+    /// Sets a flag that, once raised, stops runs between two layers.
     #[must_use]
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Engine {
         Engine { stop, ..self }
     }
 
-    /// The same, whose runs are told by this plan: without one nobody knows how far they are.
+    /// Sets the timetable for progress reports: without one, progress is unknown.
     #[must_use]
     pub fn timed_by(self, timetable: Arc<Timetable>) -> Engine {
         Engine { timetable, ..self }
     }
 
-    /// The same, whose runs err by so much, as [`crate::plan::declared`] simulates it: without it no reply is sealed.
+    /// Sets the error of a run, as simulated by [`crate::plan::declared`]: without it no reply is sealed.
     #[must_use]
     pub fn erring_by(self, error: f64) -> Engine {
         Engine { error, ..self }
@@ -204,21 +204,21 @@ impl Engine {
         self.keys
     }
 
-    /// The engine, with its counters.
+    /// The arithmetic, with its counters.
     pub fn on(&self) -> &Encrypted {
         &self.on
     }
 
-    /// Puts vectors away in this folder, where the plan says so: a plan that does cannot run without.
+    /// Sets the folder for spilled vectors; required if the plan spills.
     pub fn spill_to(&mut self, folder: SpillFolder) {
         self.on.spill_to(folder);
     }
 
-    /// Runs a batch from its columns, or from the checkpoint in the file `save` if there is one of this run, and writes
-    /// one there after each layer. The ciphertexts are those of the answer, not fit to leave yet.
+    /// Runs a batch from its columns, or from this run's checkpoint in the file `save` if there is one, and writes one
+    /// there after each layer. The returned ciphertexts are the answer before it is sealed, and must not leave.
     ///
     /// # Errors
-    /// [`FheError`], [`FheError::Stopped`] among them; the last checkpoint stays.
+    /// [`FheError`], including [`FheError::Stopped`]; the last checkpoint stays.
     pub fn run(
         &self,
         program: &Program,
@@ -285,16 +285,16 @@ impl Engine {
             });
         }
         let answer = pass.finish(&x)?;
-        // All that is planned is done.
+        // All planned work is done.
         self.on.at(REPLY);
         Ok(answer)
     }
 
-    /// Writes the reply of a batch to `out`, which errors call `path`: masked, re-randomised, and the same bytes
-    /// whenever it is made again.
+    /// Writes the reply of a batch to `out`, which errors call `path`: masked and re-randomised, and with the same
+    /// bytes whenever it is made again.
     ///
     /// # Errors
-    /// As [`seal_reply`], [`FheError::ReplyError`] among them; [`FheError::File`].
+    /// As [`seal_reply`], including [`FheError::ReplyError`]; [`FheError::File`].
     pub fn reply(
         &self,
         out: impl Target,
@@ -350,7 +350,7 @@ impl Engine {
         }))
     }
 
-    /// The columns of a request, two a ciphertext, or its vectors of packed rows, with as many primes as the first
+    /// The columns of a request, two per ciphertext, or its vectors of packed rows, with as many primes as the first
     /// layer reads.
     fn start(
         &self,

@@ -1,18 +1,18 @@
-//! What leaves the server: as few primes as the answer needs, and nothing of how it was computed but what the declared
-//! precision shows.
+//! Seals what leaves the server: it keeps as few primes as the answer needs, and reveals nothing of the computation
+//! beyond what shows at the declared precision.
 //!
-//! A ciphertext of a result says more than its message: its uniform part follows from the computation, and its error
-//! does from weights and from intermediate values. So before a reply leaves
+//! A result's ciphertext reveals more than its message: its uniform part depends on the computation, and its error
+//! depends on weights and intermediate values. So before a reply leaves
 //!
-//! 1. all primes go that the answer does not need;
+//! 1. all primes that the answer does not need are dropped;
 //! 2. a fresh encryption of zero under the client's public key is added, which makes the uniform part pseudo-random;
 //! 3. noise is added, as wide as the error that the plan declares ([`ReplyForm::deviation`]).
 //!
-//! That is masked and re-randomised, not circuit-private: the third step hides what is well below the declared
+//! The reply is masked and re-randomised, not circuit-private: the third step hides what is well below the declared
 //! precision, and no more.
 //!
-//! All randomness is a function of a secret of the server, of what names the reply and of what it covers, so that a
-//! retry gives the same bytes, and two replies to one request can neither be averaged nor subtracted from each other.
+//! All randomness is a function of a secret of the server, of the names of the reply and of the data it covers, so that
+//! a retry gives the same bytes, and two replies to one request can neither be averaged nor subtracted from each other.
 
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ use zeroize::Zeroizing;
 use crate::error::FheError;
 use crate::plan::public_plan::ReplyForm;
 
-/// Bytes of a block of SHA-256.
+/// Bytes of a SHA-256 block.
 const BLOCK: usize = 64;
 
-/// Bits of a modulus above a message at its scale: a sign, and room for the error.
+/// Bits of a modulus above a message at its scale: a sign bit, and room for the error.
 const ROOM_BITS: f64 = 2.0;
 
-/// Two machines that simulate the same errors may differ in the last places of functions like e^x.
+/// Tolerance: two machines simulating the same errors may differ in the last digits of functions like e^x.
 const SAME: f64 = 1.0 + 1e-6;
 
-/// What the randomness of replies follows from. Neither `Debug` nor `Clone`; erased on drop.
+/// The secret that the randomness of replies is derived from. Neither `Debug` nor `Clone`; erased on drop.
 pub struct ReplySecret(Zeroizing<[u8; 32]>);
 
 impl ReplySecret {
-    /// A secret from the system.
+    /// A fresh secret from the system.
     #[must_use]
     pub fn from_os() -> ReplySecret {
         let mut secret = Zeroizing::new([0; 32]);
@@ -46,21 +46,20 @@ impl ReplySecret {
         ReplySecret(secret)
     }
 
-    /// A secret that was stored.
+    /// A stored secret.
     #[must_use]
     pub fn from_bytes(secret: Zeroizing<[u8; 32]>) -> ReplySecret {
         ReplySecret(secret)
     }
 
-    /// To be stored.
+    /// The bytes to store.
     #[must_use]
     pub fn bytes(&self) -> &Zeroizing<[u8; 32]> {
         &self.0
     }
 
-    /// The generator for the reply that `names` name (id of the request, hash of its bytes, hash of the plan, id of the
-    /// keys, hash of what is covered):
-    /// HMAC-SHA-256(secret, "hushed reply 1" ‖ each name after its length) is its key.
+    /// The generator for the reply with these names (id of the request, hash of its bytes, hash of the plan, id of the
+    /// keys, hash of the covered data), keyed with HMAC-SHA-256(secret, "hushed reply 1" ‖ each name after its length).
     #[must_use]
     pub fn rng(&self, names: &[&[u8]]) -> SecretRng {
         let pad = |byte: u8| {
@@ -87,7 +86,7 @@ impl ReplySecret {
     }
 }
 
-/// Fewest primes for messages within `magnitude` at `scale`; all of them if there are too few.
+/// The fewest primes for messages within `magnitude` at `scale`; all primes if even those are too few.
 #[must_use]
 pub fn fewest_limbs(params: &CkksParams, scale: Scale, magnitude: f64) -> usize {
     let bits = scale.log2() + magnitude.log2().max(0.0) + ROOM_BITS;
@@ -97,10 +96,10 @@ pub fn fewest_limbs(params: &CkksParams, scale: Scale, magnitude: f64) -> usize 
         .unwrap_or(params.max_limbs())
 }
 
-/// That what a plan declares of its reply is as much as a run errs by.
+/// Checks that the error a plan declares of its reply is at least the error of a run.
 ///
 /// # Errors
-/// [`FheError::ReplyError`], also for an error that is no number.
+/// [`FheError::ReplyError`], also for a NaN error.
 pub fn covers(form: &ReplyForm, error: f64) -> Result<(), FheError> {
     match error <= form.deviation * SAME {
         true => Ok(()),
@@ -111,20 +110,20 @@ pub fn covers(form: &ReplyForm, error: f64) -> Result<(), FheError> {
     }
 }
 
-/// The ciphertexts of a reply as they leave: shortened, re-randomised under the public key of who asked, and covered
-/// with noise. The randomness follows from `secret`, from `names` and from all bytes of what is covered: two different
-/// computations never share any, whatever they are called, and the same one again gets the same.
+/// The ciphertexts of a reply as they leave: shortened, re-randomised under the client's public key, and covered with
+/// noise. The randomness is derived from `secret`, `names` and all bytes of the covered data: two different
+/// computations never share any, whatever their names, and repeating a computation repeats its randomness.
 ///
-/// `error` is what the computation errs by, a standard deviation of a slot: what [`crate::plan::declared`] simulates.
-/// (What ciphertexts carry of their error is a bound for each step alone; over a model it says nothing.) A reply that
-/// errs by more than `form` declares is not sealed.
+/// `error` is the error of the computation, a standard deviation of a slot, as simulated by [`crate::plan::declared`].
+/// (The error that ciphertexts carry is a bound for each single step; over a model it says nothing.) A reply with a
+/// larger error than `form` declares is not sealed.
 ///
-/// The error that then is in a slot has the variance of the computation's and as much again as `form` declares, so a
-/// plan that declares twice the variance that it predicts declares what arrives.
+/// The variance of a slot's error is then that of the computation plus that declared by `form`, so a plan that declares
+/// twice the variance that it predicts declares what arrives.
 ///
 /// # Errors
-/// [`FheError::ReplyError`] for an error beyond the declared one, or one that is no number; [`FheError::Ckks`] for
-/// ciphertexts of other parameters, with fewer primes, of another scale or number than `form` says.
+/// [`FheError::ReplyError`] for an error that is larger than declared or NaN; [`FheError::Ckks`] for ciphertexts of
+/// other parameters, with too few primes, or with a scale or number other than in `form`.
 pub fn seal_reply(
     params: &Arc<CkksParams>,
     key: &Arc<PublicKey>,
@@ -189,7 +188,7 @@ mod tests {
         }
     }
 
-    /// RFC 4231, case 2 has a short key; a key of 32 bytes against a computation by hand of the two hashes.
+    /// RFC 4231, case 2 has a short key; a key of 32 bytes is compared with the two hashes computed by hand.
     #[test]
     fn the_key_is_an_hmac() {
         let key = [7u8; 32];
@@ -236,7 +235,7 @@ mod tests {
         };
         let seal = |name: &[u8]| sealed(&ct, name);
         let (once, again, other) = (seal(b"a"), seal(b"a"), seal(b"b"));
-        // Another computation of the same name: were the randomness the same, parts would differ by what was computed.
+        // Another computation under the same name: with the same randomness, parts would differ by what was computed.
         let evaluator = Evaluator::without_keys(&params);
         let changed = evaluator.add(&ct, &ct).unwrap();
         let low = |ct: &Ciphertext| evaluator.drop_to(ct, 1).unwrap();
@@ -252,12 +251,12 @@ mod tests {
             .iter()
             .map(|z| z.re)
             .collect();
-        // The noise is there, and no more than declared.
+        // The noise is there, and no larger than declared.
         let error = distance(&found, &values);
         assert!((1e-4..1e-3).contains(&error), "{error:e}");
         let predicted = once[0].noise().deviation();
         assert!((1e-4..1.1e-4).contains(&predicted), "{predicted:e}");
-        // Another number or scale is no reply of this plan.
+        // Another number or scale does not match the plan.
         let refused = |list: &[Ciphertext]| {
             seal_reply(&params, &pk, &form, list, 0.0, &secret(3), &[]).is_err()
         };
@@ -266,7 +265,7 @@ mod tests {
         assert!(refused(&scaled));
     }
 
-    /// What is declared covers what the computation errs by, or nothing leaves.
+    /// The declared error covers that of the computation, or nothing leaves.
     #[test]
     fn c4_a_reply_that_errs_by_more_than_declared_is_not_sealed() {
         let params = CkksParams::insecure_test(8, 4).unwrap();

@@ -1,4 +1,4 @@
-//! Sums of products and multiples, which polynomials are evaluated with.
+//! Sums of products and of multiples, with which polynomials are evaluated.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Arithmetic, PolyError, SlotArithmetic, Weight};

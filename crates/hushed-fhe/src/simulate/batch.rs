@@ -1,4 +1,4 @@
-//! A batch of texts in the clear: packed as a client packs it, and run through a simulated pass.
+//! A batch of texts in the clear, packed as by a client and run through a simulated pass.
 
 use hushed_ckks::Complex64;
 use hushed_ckks::poly::PolyError;
@@ -18,7 +18,7 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::slots::Slots;
 
-/// The rows of a text's tokens, embedded and normalised, as a client computes them. Padding of the text is left out.
+/// The rows of a text's tokens, embedded and normalised, as a client computes them. The text's padding is left out.
 ///
 /// # Errors
 /// Those of the model.
@@ -44,7 +44,7 @@ pub(crate) fn columns(
     (0..width).map(column).collect()
 }
 
-/// The same for texts that end in row m − 1, as a decoder takes them.
+/// The same for texts that end in row m − 1, as a decoder reads them.
 pub(crate) fn columns_to_last(
     layout: Interleave,
     texts: &[Matrix<f64>],
@@ -65,23 +65,23 @@ pub(crate) fn columns_to_last(
     (0..width).map(column).collect()
 }
 
-/// A circuit and how it is run in the clear.
+/// A circuit and the settings of its run in the clear.
 pub(crate) struct Batch<'a> {
     pub program: &'a Program,
     pub choices: &'a Choices,
     pub placement: &'a Placement,
-    /// Whether the server knows which rows are tokens; of a decoder it never does: [`Lengths::Private`].
+    /// Whether the server knows which rows are tokens; for a decoder it never does: [`Lengths::Private`].
     pub lengths: Lengths,
-    /// Bound by which a client divides its columns.
+    /// The bound by which a client divides its columns.
     pub bound: f64,
 }
 
 impl Batch<'_> {
-    /// For each text its answer as it is in the slots: with public lengths what clients read. All slots of `on` are
-    /// used, `rows` a text.
+    /// The answer of each text as it is in the slots: with public lengths, this is what clients read. All slots of `on`
+    /// are used, `rows` per text.
     ///
     /// # Errors
-    /// Those of the pass; [`crate::packing::PackingError`] for more texts than there is room for.
+    /// Those of the pass; [`crate::packing::PackingError`] for more texts than fit.
     pub fn run<'a>(
         &'a self,
         on: &'a Simulator,
@@ -127,7 +127,7 @@ impl Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// As [`Batch::run`] of a decoder that is read at `read`: of all rows those of each text, one after another.
+    /// As [`Batch::run`] for a decoder read at `read`; if at all rows, those of each text are concatenated.
     ///
     /// # Errors
     /// As [`Batch::run`].
@@ -177,7 +177,7 @@ impl Batch<'_> {
         )?)
     }
 
-    /// As [`Batch::run`] in packed rows, as many texts at a time as there is room for; a decoder is read at `read`.
+    /// As [`Batch::run`] in packed rows, with as many texts at a time as fit; a decoder is read at `read`.
     fn packed(
         &self,
         on: &Simulator,
@@ -191,7 +191,7 @@ impl Batch<'_> {
         for chunk in texts.chunks(layout.texts()) {
             let mut texts = chunk.to_vec();
             if let (false, true, Some(first)) = (decodes, self.lengths.encrypted(), chunk.first()) {
-                // As clients fill empty places.
+                // Empty places are filled as clients fill them.
                 texts.resize(layout.texts(), first.clone());
             }
             let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
@@ -230,7 +230,7 @@ impl Batch<'_> {
 }
 
 /// The vectors of pairs of texts in packed rows, divided by `bound`; zeros elsewhere. `last`: texts end in the last
-/// row, as a decoder takes them.
+/// row, as a decoder reads them.
 fn packed(
     layout: Layout,
     columns: &Spread,
@@ -252,11 +252,11 @@ fn packed(
     vectors.map(|v| columns.pack(layout, v, entry)).collect()
 }
 
-/// The result of `run` for each text, `None` for one that leaves an interval: a batch that is refused is halved to find
-/// the text.
+/// The result of `run` for each text, `None` for one that leaves an interval: a refused batch is halved to find the
+/// text.
 ///
 /// # Errors
-/// Those of `run`, except values that a refresh does not take or that wrap around.
+/// Those of `run`, except values that are too large for a refresh or wrap around.
 pub(crate) fn those_within<T, R>(
     texts: &[T],
     run: &mut impl FnMut(&[T]) -> Result<Vec<R>, FheError>,

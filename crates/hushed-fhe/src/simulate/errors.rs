@@ -1,19 +1,19 @@
 //! The errors of a simulation: normal numbers drawn from a seed, the history of a vector and the slot, so they do not
 //! depend on the order of threads. They model a run; none of them is secret.
 //!
-//! *Rescale* (as [`hushed_ckks::poly::Clear`], for the real part of a slot): r_b + r_a·s, of deviation √(N/24)·√(1 +
+//! *Rescale* (as in [`hushed_ckks::poly::Clear`], for the real part of a slot): r_b + r_a·s, of deviation √(N/24)·√(1 +
 //! (2N/3)·|κ|²) over the scale, where κ, complex normal of variance 1, is the secret's value in the slot over its
-//! deviation. It is the same at every rescale, so some slots have three times the mean error.
+//! deviation. It is the same for every rescale, so some slots have three times the mean error.
 //!
 //! *Rotation, conjugation*: the same, at the scale of the vector. Division by the special primes leaves little of the
 //! noise of keys, and rounds as a rescale does (measured at N = 2^16, at all levels: both have deviation 2^13.4 over
 //! the scale).
 //!
-//! *Encoded factors*: rounding alone, √(N/24) over their scale, as for slots that all differ; factors with equal slots
+//! *Encoded factors*: only rounding, √(N/24) over their scale, as for slots that all differ; factors with equal slots
 //! have smaller errors.
 //!
-//! *Refresh*: a normal error of the deviation measured for bootstraps, distributed over the slots as that of a rescale,
-//! and the error of the sine of the modular reduction: v·c·(3/4 − v²), c = (2π/1024)²/6.
+//! *Refresh*: a normal error with the deviation measured for bootstraps, distributed over the slots as that of a
+//! rescale, and the error of the sine of the modular reduction: v·c·(3/4 − v²), c = (2π/1024)²/6.
 
 use crate::splitmix::split;
 
@@ -47,12 +47,12 @@ impl Errors {
         }
     }
 
-    /// The error of a rescale to scale `scale`, or of a key switch at it.
+    /// Adds the error of a rescale to scale `scale`, or of a key switch at it.
     pub(super) fn rescale(&self, slots: &mut [f64], id: u64, scale: f64) {
         self.add(slots, id, self.rounding / scale);
     }
 
-    /// The error of numbers encoded at scale `scale`.
+    /// Adds the error of numbers encoded at scale `scale`.
     pub(super) fn encoding(&self, slots: &mut [f64], id: u64, scale: f64) {
         let stream = mix(self.seed, id);
         for (i, v) in slots.iter_mut().enumerate() {
@@ -60,7 +60,7 @@ impl Errors {
         }
     }
 
-    /// The errors of a refresh of messages within `bound`: `deviation` for messages within 1.
+    /// Adds the errors of a refresh of messages within `bound`; `deviation` is for messages within 1.
     pub(super) fn refresh(&self, slots: &mut [f64], id: u64, bound: f64, deviation: f64) {
         for v in slots.iter_mut() {
             let part = *v / bound;
@@ -89,8 +89,8 @@ pub(super) fn name(values: &[f64]) -> u64 {
         .fold(values.len() as u64, |h, v| mix(h, v.to_bits()))
 }
 
-/// A nearly standard normal number: the sum of 64 coin flips and a uniform number, of variance 16 + 1/12. Its fourth
-/// moment is 1 % below the normal one, and it is an order of magnitude faster than with logarithms.
+/// A nearly standard normal number: the sum of 64 coin flips and a uniform number, with variance 16 + 1/12. Its fourth
+/// moment is 1 % below that of a normal number, and it is an order of magnitude faster than with logarithms.
 fn normal(x: u64) -> f64 {
     let (coins, between) = (split(x), split(!x));
     let uniform = (between >> 11) as f64 / (1u64 << 53) as f64 - 0.5;

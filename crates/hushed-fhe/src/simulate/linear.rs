@@ -1,4 +1,4 @@
-//! The matrix product of a simulated linear map in f64, blocked, parallel over rows.
+//! The matrix product of a simulated linear map in f64, blocked and parallel over rows.
 
 use rayon::prelude::*;
 

@@ -10,7 +10,7 @@ use super::{Simulator, Vector, check_scales};
 use crate::error::FheError;
 
 impl Simulator {
-    /// [`crate::Slots::maps`]. The errors of its key switches stay below that of the rescale: they are divided by P
+    /// [`crate::Slots::maps`]. The errors of its key switches stay below that of the rescale, as they are divided by P
     /// before it.
     pub(super) fn mapped(
         &self,
@@ -25,7 +25,7 @@ impl Simulator {
         let limbs = x.iter().map(|x| x.limbs).min().unwrap_or(first.limbs);
         for x in x {
             check_scales(first.scale, x.scale)?;
-            // Real factors keep known real parts apart from unknown imaginary ones.
+            // Real factors keep known real parts separate from unknown imaginary parts.
             if !grid.is_real() {
                 check_known(x)?;
             }

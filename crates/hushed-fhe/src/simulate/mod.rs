@@ -2,10 +2,10 @@
 //!
 //! It runs the code of encrypted runs ([`Slots`](super::Slots)), so it predicts accuracy, levels, operations, rotation
 //! keys and memory. It refuses what the engine refuses: scales that differ, missing levels, messages that wrap around.
-//! It also refuses what an encrypted run cannot see: values that a refresh does not take ([`FheError::Range`]).
+//! It also refuses what an encrypted run cannot detect: values too large for a refresh ([`FheError::Range`]).
 //!
-//! Not simulated: the errors of relinearisations (the rescale that follows divides them by its prime), of encoded
-//! numbers that are added, and of the imaginary parts of vectors of real numbers.
+//! Not simulated: the errors of relinearisations (the following rescale divides them by its prime), of encoded numbers
+//! that are added, and of the imaginary parts of vectors of real numbers.
 //!
 //! * [`Simulator::new`]: exact numbers;
 //! * [`Simulator::with_errors`]: with the errors of rescales, rotations, conjugations, encoded factors and bootstraps
@@ -45,17 +45,17 @@ use errors::{Errors, mix};
 use pairs::Imaginary;
 use tally::{Counted, Held};
 
-/// Deviation of a bootstrap's error, without that of the sine, for messages within 1 (`n16-boot-14x40`: 20.2 bits in
-/// the mean, 16.5 in the worst slot, both together).
+/// Deviation of a bootstrap's error, without that of the sine, for messages within 1 (`n16-boot-14x40`: 20.2 bits on
+/// average and 16.5 in the worst slot, with both errors).
 pub const REFRESH_DEVIATION: f64 = 1.174e-6;
 
 /// Tolerance on the size of a refreshed value, as a factor of the bound, as in bootstraps.
 const TOLERANCE: f64 = 1.01;
 
-/// The fewest bits of an encoded factor: with fewer the message would be lost, as in polynomials.
+/// Minimum bits of an encoded factor: with fewer the message would be lost, as in polynomials.
 const LEAST_FACTOR_BITS: f64 = 20.0;
 
-/// Sees the arguments of functions, slot by slot.
+/// Observes the arguments of functions, slot by slot.
 pub trait Watch: Send + Sync {
     /// Called with the arguments of one [`Slots::apply`](super::Slots::apply), as they are in the slots.
     fn see(&self, at: StepId, f: &Function, arguments: &[f64]);
@@ -68,19 +68,19 @@ pub struct Simulator {
     counting: bool,
     errors: Option<Errors>,
     refresh_deviation: f64,
-    /// Where present, functions are exact and nothing is bounded.
+    /// If present, functions are exact and nothing is bounded.
     watch: Option<Arc<dyn Watch>>,
     /// Residues of a decomposition, by number of primes.
     decomposed: Vec<usize>,
     /// log2 of half the product of the first primes, by number of primes.
     room: Vec<f64>,
     tally: Arc<Tally>,
-    /// Where present, a function is counted once for all vectors alike.
+    /// If present, a function is counted once for all equal vectors.
     applied: Option<Mutex<Applied>>,
 }
 
-/// What functions count and return, by step, function, primes of the argument and levels that it takes, and scales of
-/// the argument and the result: degrees and steps are those of a step, whatever the head or the column.
+/// What functions count and return, keyed by step, function, primes of the argument and levels they take, and scales of
+/// argument and result: degrees and steps depend on the step only, not on the head or the column.
 type Applied = HashMap<Like, (Arc<Counted>, usize, Scale, Imaginary)>;
 type Like = (StepId, Discriminant<Function>, (usize, usize), [u64; 2]);
 
@@ -91,20 +91,20 @@ pub struct Vector {
     imaginary: Imaginary,
     limbs: usize,
     scale: Scale,
-    /// Derived from the history of the vector; seeds its errors.
+    /// Derived from the history of the vector; the seed of its errors.
     id: u64,
-    /// Counts the vector as long as it lives.
+    /// Counts the vector's memory for as long as it lives.
     _held: Held,
 }
 
 impl Vector {
-    /// The numbers (of a pair, the real parts); empty in a simulation that only counts.
+    /// The numbers (for a pair, the real parts); empty in a simulation that only counts.
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.slots
     }
 
-    /// The numbers with their imaginary parts, 0 where those are not known.
+    /// The numbers with their imaginary parts, 0 if those are unknown.
     #[must_use]
     pub fn pairs(&self) -> Vec<Complex64> {
         let imaginary = self.imaginary.values().unwrap_or_default();
@@ -116,7 +116,7 @@ impl Vector {
 
 impl Simulator {
     /// Exact numbers under the primes of `params`: vectors of `slots` slots, which may be fewer than the ring's. The
-    /// tally counts from 0.
+    /// tally starts at 0.
     ///
     /// # Errors
     /// [`CkksError::NotPeriodic`] unless `slots` is a power of two up to the ring's.
@@ -152,29 +152,29 @@ impl Simulator {
         })
     }
 
-    /// The same with the errors of rescales, rotations, conjugations and refreshes, drawn from `seed`, the computation
-    /// and the inputs alone, so they do not depend on the order of threads.
+    /// Adds the errors of rescales, rotations, conjugations and refreshes. They depend only on `seed`, the computation
+    /// and the inputs, so not on the order of threads.
     #[must_use]
     pub fn with_errors(mut self, seed: u64) -> Simulator {
         self.errors = Some(Errors::new(seed, self.params.n(), self.slots));
         self
     }
 
-    /// The same with another deviation of a refresh, for messages within 1; the default is [`REFRESH_DEVIATION`].
+    /// Sets the deviation of a refresh for messages within 1; the default is [`REFRESH_DEVIATION`].
     #[must_use]
     pub fn with_refresh_deviation(mut self, deviation: f64) -> Simulator {
         self.refresh_deviation = deviation;
         self
     }
 
-    /// The same with exact functions instead of polynomials, whose arguments `watch` sees; numbers may be of any size.
+    /// Uses exact functions, whose arguments `watch` sees, instead of polynomials; numbers may have any size.
     #[must_use]
     pub fn exact(mut self, watch: Arc<dyn Watch>) -> Simulator {
         self.watch = Some(watch);
         self
     }
 
-    /// The same without numbers: operations are counted, and levels and scales checked.
+    /// Drops numbers: operations are counted, and levels and scales checked.
     #[must_use]
     pub fn counting(mut self) -> Simulator {
         self.counting = true;
@@ -182,7 +182,7 @@ impl Simulator {
         self
     }
 
-    /// The same, counting a function once for all vectors alike in a step: for counts on one thread.
+    /// Counts a function once for all equal vectors of a step: for counting on one thread.
     #[must_use]
     pub(crate) fn repeating(mut self) -> Simulator {
         self.applied = Some(Mutex::default());
@@ -211,8 +211,8 @@ impl Simulator {
     /// numbers are dropped.
     ///
     /// # Errors
-    /// [`CkksError::LimbCount`], [`CkksError::TooManyValues`] unless there is one number a slot, or none if only shapes
-    /// count.
+    /// [`CkksError::LimbCount`], [`CkksError::TooManyValues`] unless there is one number per slot, or none if only
+    /// shapes count.
     pub fn vector(&self, values: Vec<f64>, limbs: usize) -> Result<Vector, FheError> {
         if limbs == 0 || limbs > self.params.max_limbs() {
             return Err(CkksError::LimbCount {
@@ -319,7 +319,7 @@ impl Simulator {
         Err(PolyError::Overflow { bits, limbs, room }.into())
     }
 
-    /// The scale of a factor that takes vectors at scale `from` with `limbs` primes to `target`, one level below.
+    /// The scale of a factor that takes vectors at scale `from` with `limbs` primes to `target`, one level lower.
     fn factor_scale(&self, from: Scale, target: Scale, limbs: usize) -> Result<f64, FheError> {
         let (divisor, _) = self.level(limbs)?;
         let factor = target.value() * divisor / from.value();
@@ -350,7 +350,7 @@ fn check_limbs(x: &Vector, limbs: usize) -> Result<(), FheError> {
     .into())
 }
 
-/// A factor as it is encoded: rounded to an integer over `scale`.
+/// A factor as encoded: rounded to an integer over `scale`.
 fn rounded(factor: f64, scale: f64) -> f64 {
     (factor * scale).round() / scale
 }

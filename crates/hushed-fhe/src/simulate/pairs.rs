@@ -1,4 +1,4 @@
-//! Pairs: vectors whose slots have an imaginary part as well.
+//! Pairs: vectors whose slots also have an imaginary part.
 //!
 //! The imaginary part of a product of two pairs is never used ([`crate::packing::Pairs`]), so it is not computed: it is
 //! marked as unknown, and reading it is an error.
@@ -79,11 +79,11 @@ fn misused(what: &str) -> FheError {
     }
 }
 
-/// Slots that stay in the first-level cache while a product of a grid is summed.
+/// Number of slots that stay in the first-level cache while a product of a grid is summed.
 const BLOCK: usize = 2048;
 
 impl Simulator {
-    /// Σ left ⊗ right: real parts, and imaginary ones where no term has two pairs.
+    /// Σ left ⊗ right: the real parts, and the imaginary parts if no term has two pairs.
     pub(super) fn sum_of_products<'v, I>(&self, terms: impl Fn() -> I) -> (Vec<f64>, Imaginary)
     where
         I: Iterator<Item = (&'v Vector, &'v Vector)>,

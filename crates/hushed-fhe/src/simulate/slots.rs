@@ -30,7 +30,7 @@ pub struct Hoisted<'a> {
 #[derive(Debug)]
 pub struct Partial {
     rows: Vec<Vec<f64>>,
-    /// One a row; a row is released when it is finished.
+    /// One per row; a row is released when it is finished.
     held: Vec<Held>,
     limbs: usize,
     from: Scale,
@@ -200,7 +200,7 @@ impl Slots for Simulator {
         if by != 0 {
             self.tally.rotate(by, x.limbs);
             rotated.id = mix(x.id, by as u64);
-            // Nothing to rotate where only shapes count.
+            // There is nothing to rotate if only shapes count.
             if !self.counting {
                 rotated.slots.rotate_left(by);
                 rotated.imaginary.each(|part| part.rotate_left(by));
@@ -442,7 +442,7 @@ impl Slots for Simulator {
 }
 
 impl Simulator {
-    /// What `compute` counts and returns, made once for all vectors like `x`.
+    /// What `compute` counts and returns, computed once for all vectors like `x`.
     fn counted_once(
         &self,
         applied: &Mutex<Applied>,
@@ -488,7 +488,7 @@ impl Simulator {
         Ok(())
     }
 
-    /// The biases alone.
+    /// Begins with only the biases.
     fn begin(
         &self,
         map: &LinearMap,

@@ -14,17 +14,17 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Op {
-    /// A rotation by other than zero: a key switch, without its decomposition.
+    /// A rotation by a nonzero distance: a key switch, without its decomposition.
     Rotate,
     /// A conjugation: a key switch, without its decomposition.
     Conjugate,
     /// A rotated input of a grid of maps: an inner product with a key.
     MapBaby,
-    /// A rotated sum of a grid of maps: a key switch with a decomposition of its own.
+    /// A rotated sum of a grid of maps: a key switch with its own decomposition.
     MapGiant,
     /// A diagonal of a grid of maps times a rotated input.
     MapTerm,
-    /// A decomposition, for the rotations of one vector.
+    /// A decomposition for the rotations of one vector.
     Hoist,
     /// A product of two vectors, not relinearised.
     Tensor,
@@ -36,13 +36,13 @@ pub enum Op {
     Multiple,
     /// A vector times a plaintext vector.
     MulVector,
-    /// A plaintext vector added.
+    /// An addition of a plaintext vector.
     AddVector,
-    /// A vector added or subtracted.
+    /// An addition or subtraction of two vectors.
     Add,
     /// A term of a linear map: a weight and a column.
     LinearTerm,
-    /// A vector refreshed, by the primes of the result.
+    /// A refreshed vector, by the primes of the result.
     Refreshed,
     /// A bootstrap of one or two vectors, by the primes of the result.
     Bootstrap,
@@ -61,7 +61,7 @@ pub struct Count {
     pub op: Op,
     /// Primes of the operands.
     pub limbs: usize,
-    /// Number of them.
+    /// How many times.
     pub times: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct Rotations {
     pub by: usize,
     /// Primes of the operand.
     pub limbs: usize,
-    /// Number of them.
+    /// How many times.
     pub times: u64,
 }
 
@@ -86,12 +86,12 @@ pub struct Peak {
     pub residues: u64,
 }
 
-/// The operations from one call of [`crate::Slots::at`] to the next. A step has one for each time it is entered.
+/// The operations from one call of [`crate::Slots::at`] to the next. A step has one visit each time it is entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// The step.
     pub site: StepId,
-    /// Operation, primes of the operands, and number.
+    /// Operation, primes of the operands, and how many times.
     pub operations: Vec<(Op, usize, u64)>,
 }
 
@@ -105,7 +105,7 @@ pub struct Counts {
     pub visits: Vec<Visit>,
     /// By distance and primes.
     pub rotations: Vec<Rotations>,
-    /// Those of grids of maps, which take keys of one shape.
+    /// Rotations of grids of maps, which need keys of one shape.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<Rotations>,
     /// By step.
@@ -115,13 +115,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// How often `op` was done in total.
+    /// How many times `op` was done in total.
     #[must_use]
     pub fn total(&self, op: Op) -> u64 {
         self.total_in(op, "")
     }
 
-    /// How often `op` was done in steps whose path starts with `prefix`.
+    /// How many times `op` was done in steps whose path starts with `prefix`.
     #[must_use]
     pub fn total_in(&self, op: Op, prefix: &str) -> u64 {
         let those = |c: &&Count| c.op == op && c.site.to_string().starts_with(prefix);
@@ -142,20 +142,20 @@ pub struct Tally(Mutex<State>);
 /// Numbers of operations, by operation and primes.
 type Done = BTreeMap<(Op, usize), u64>;
 
-/// What a call counted, so that others like it need not be made.
+/// The counts of a call, so that equal calls need not be made.
 #[derive(Debug)]
 pub(super) struct Counted {
     operations: Done,
-    /// Residues at its worst moment, above those alive when it began.
+    /// Residues at its worst moment, in addition to those alive when it began.
     above: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     site: StepId,
-    /// A call that is counted again, and how often.
+    /// A call that is counted again, and how many times.
     repeated: Option<(Arc<Counted>, u64)>,
-    /// The peak since this step began. It is updated for every vector, so it is kept outside of `peaks`.
+    /// The peak since this step began. It is updated for every vector, so it is kept separate from `peaks`.
     here: Option<u64>,
     /// One entry for each call of `at`.
     visits: Vec<(StepId, Done)>,
@@ -181,7 +181,7 @@ impl Tally {
                 state.site = id;
                 state.note_peak();
             }
-            // Also for the same step: a step may separate its parts so.
+            // Also for the same step: a step may separate its parts in this way.
             state.begin_visit();
         });
     }
@@ -199,7 +199,7 @@ impl Tally {
         }
     }
 
-    /// Makes `call`, which stays in its step and rotates nothing, alone: all that is counted until it ends is its own.
+    /// Makes `call` on its own: it stays in its step, rotates nothing, and owns everything counted until it ends.
     pub(super) fn counted<T>(&self, call: impl FnOnce() -> T) -> (T, Arc<Counted>) {
         let (before, peak, alive) = self.with(|state| {
             let before = std::mem::take(state.operations());
@@ -235,7 +235,7 @@ impl Tally {
         self.with(|state| *state.rotations.entry((by, limbs)).or_default() += 1);
     }
 
-    /// A rotation by which some input or sum of a grid of maps is rotated.
+    /// A rotation of some input or sum of a grid of maps.
     pub(super) fn turn(&self, by: usize, limbs: usize) {
         self.with(|state| *state.turns.entry((by, limbs)).or_default() += 1);
     }
@@ -303,7 +303,7 @@ impl State {
         self.visits.push((site, Done::new()));
     }
 
-    /// Those of this visit.
+    /// The operations of this visit.
     fn operations(&mut self) -> &mut Done {
         if self.visits.is_empty() {
             self.begin_visit();

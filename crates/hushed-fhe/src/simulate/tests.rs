@@ -157,7 +157,7 @@ fn errors_depend_on_the_computation_alone() {
     };
     let (one, two) = (run(1), run(2));
     assert_eq!(one, run(1));
-    // Two refreshes' errors.
+    // The errors of two refreshes.
     let apart = distance(&one, &two) / super::REFRESH_DEVIATION;
     assert!((1.0..2.2).contains(&apart), "{apart}");
 }

@@ -13,7 +13,7 @@ pub struct Answer {
     pub text: usize,
     /// In the clear.
     pub clear: Vec<f64>,
-    /// By polynomials.
+    /// With polynomials.
     pub polynomial: Vec<f64>,
     /// With simulated errors.
     pub predicted: Vec<f64>,
@@ -59,12 +59,12 @@ pub struct Retrieval {
     pub same_order: usize,
     /// Pairs of documents, over all queries.
     pub pairs: usize,
-    /// Pairs in the opposite order.
+    /// Pairs in opposite order.
     pub swapped: usize,
 }
 
-/// Ranks documents by their cosine to each query, in the clear and by `found`. A document with the same text as a query
-/// is not ranked for it. An answer that `found` lacks counts as an empty vector.
+/// Ranks documents by their cosine to each query, in the clear and with `found`. A document with the same text as a
+/// query is not ranked for it. An answer that `found` lacks counts as an empty vector.
 #[must_use]
 pub fn retrieval(
     queries: &[&Answer],

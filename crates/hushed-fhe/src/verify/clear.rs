@@ -8,14 +8,14 @@ use crate::error::FheError;
 /// A run between two layers.
 pub(super) struct Clear {
     x: PlainActs,
-    /// Whether sums alone are shown, as of a decoder.
+    /// Whether only sums are shown, as for a decoder.
     sums: bool,
 }
 
 impl Clear {
     /// Embedded and normalised.
     pub fn new(program: &Program, texts: &[TokenIds]) -> Result<Clear, FheError> {
-        // Padding in a text would be rows that no other rung has.
+        // Padding in a text would add rows that no other rung has.
         let bare =
             |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
         let x = plain::start(program, texts.iter().map(bare).collect())?;
@@ -33,8 +33,8 @@ impl Clear {
         blocks.map(text).collect()
     }
 
-    /// Layer `i`, step by step. Before a norm of an encoder the mean of each row is subtracted: a norm ignores it, and
-    /// the other rungs do not have it. Of a decoder the rungs show the sums.
+    /// Runs layer `i` step by step. Before a norm of an encoder the mean of each row is subtracted: a norm ignores it,
+    /// and the other rungs do not have it. For a decoder the rungs show the sums.
     pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
         let layers = program.layers();

@@ -10,9 +10,9 @@ use super::rung::Shown;
 pub struct Difference {
     /// Root mean square.
     pub rms: f64,
-    /// −log2 of it.
+    /// −log2 of `rms`.
     pub bits: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
     /// The quartiles of the absolute differences.
     pub quartiles: [f64; 3],
@@ -21,8 +21,8 @@ pub struct Difference {
 /// The differences after one step, over all texts that reach it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
-    /// The step: `layer.0.attention`, `….attention.add`, `….attention.norm`, and the same of `feed_forward`, whose norm
-    /// ends the layer. Before a norm the means of rows are subtracted.
+    /// The step: `layer.0.attention`, `….attention.add`, `….attention.norm`, and likewise for `feed_forward`, whose
+    /// norm ends the layer. Before a norm the means of rows are subtracted.
     pub site: String,
     /// The layer.
     pub layer: usize,
@@ -30,15 +30,15 @@ pub struct Stage {
     pub output: bool,
     /// Root mean square of the clear values.
     pub clear_rms: f64,
-    /// Clear against polynomial: approximations.
+    /// Clear against polynomial: only approximations.
     pub polynomial: Difference,
     /// Clear against predicted: approximations and simulated errors.
     pub predicted: Difference,
-    /// Polynomial against predicted: simulated errors alone.
+    /// Polynomial against predicted: only simulated errors.
     pub predicted_noise: Difference,
     /// Clear against encrypted.
     pub encrypted: Option<Difference>,
-    /// Polynomial against encrypted: the scheme's errors alone.
+    /// Polynomial against encrypted: only the scheme's errors.
     pub encrypted_noise: Option<Difference>,
 }
 
@@ -56,7 +56,7 @@ impl Stage {
     }
 }
 
-/// The rows to compare in a layer.
+/// The rows of a layer to compare.
 pub(super) struct Counted {
     /// For each row its index in its text; `None` for rows that are not compared.
     pub rows: Vec<Option<usize>>,
@@ -64,7 +64,7 @@ pub(super) struct Counted {
     pub frozen: bool,
 }
 
-/// One stage for each step, of all rungs but the last.
+/// One stage per step, for all rungs but the last.
 pub(super) fn stages(
     clear: &Shown,
     polynomial: &Shown,
@@ -94,7 +94,7 @@ pub(super) fn stages(
     stages
 }
 
-/// The stages of a layer, to which the last rung adds its steps one after another, so that it is never held whole.
+/// The stages of a layer, to which the last rung adds its steps one by one, so that the rung is never held whole.
 pub(super) struct Waiting {
     pub stages: Vec<Stage>,
     pub clear: Shown,

@@ -1,4 +1,4 @@
-//! The last rung: runs on a key generated for this comparison alone, and decrypts every step.
+//! The last rung: runs on a key generated only for this comparison, and decrypts every step.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) struct TestKey {
 }
 
 impl TestKey {
-    /// Generates keys for all operations of the run, as a dry run counts them. Texts that a simulation found out of
+    /// Generates keys for all operations of the run, as counted by a dry run. Texts that a simulation found out of
     /// range are left out.
     pub fn new(
         subject: &Subject<'_>,
@@ -60,7 +60,7 @@ impl TestKey {
         }
         Ok(TestKey {
             on,
-            // The key is dropped with this, so the number of decryptions is harmless.
+            // The key is dropped with this value, so the number of decryptions is harmless.
             decryptor: Decryptor::with_limit(&encoder, &key, u64::MAX)?,
             encryptor: Encryptor::new(params, &key)?,
             layout: Interleave::new(params.slots(), subject.rows)?,
@@ -72,7 +72,7 @@ impl TestKey {
         })
     }
 
-    /// Encrypts the texts as a client does, two columns a ciphertext, and separates the columns. Sets `alive` to the
+    /// Encrypts the texts as a client does, two columns per ciphertext, and splits the columns. Sets `alive` to the
     /// rows of each text, 0 for one that is left out.
     pub fn start(
         &mut self,
@@ -117,7 +117,7 @@ impl TestKey {
         Ok(self.encryptor.encrypt(&plain, &mut self.rng)?)
     }
 
-    /// The columns after layer `i`; the results of its steps go to `take`.
+    /// Runs layer `i` on the columns; the results of its steps go to `take`.
     pub fn layer(
         &mut self,
         subject: &Subject<'_>,

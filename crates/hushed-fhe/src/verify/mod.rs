@@ -1,25 +1,25 @@
 //! Where accuracy is lost under CKKS, step by step: the same texts on four rungs, each with one more source of error
-//! than the one above it.
+//! than the rung above it.
 //!
 //! | rung | what runs | what it adds |
 //! |---|---|---|
 //! | clear | the model, in f64 | nothing: the others are compared with it |
 //! | polynomial | the circuit over [`Simulator::new`] | approximations, rows replaced by constants, fixed heads |
 //! | predicted | the same over [`Simulator::with_errors`] | simulated errors of rescales and refreshes |
-//! | encrypted | the same over [`super::Encrypted`], on a key of its own, every step decrypted | everything |
+//! | encrypted | the same over [`super::Encrypted`], on its own key, every step decrypted | everything |
 //!
 //! MOAI's Figures 3 and 6 show such errors for the outputs of layers and for the steps of one layer. Errors are
 //! relative to the root mean square of the clear values of the step. The errors that the encrypted run and the
-//! prediction add to the polynomials are compared by size only, as each draws its own noise.
+//! prediction add to the polynomials are compared only by size, as each draws its own noise.
 //!
 //! A text that leaves a calibrated interval gets a wrong answer, and under encryption may spoil the texts that share
-//! its ciphertexts. The simulation detects it ([`FheError::Range`]): the text is found, named and left out from that
-//! layer on, and is not encrypted.
+//! its ciphertexts. The simulation detects it ([`FheError::Range`]): the text is found, named, left out from that layer
+//! on, and not encrypted.
 //!
 //! The circuit is placed as by a plan for these texts and this memory, so its levels are those of a run.
 //!
-//! This decrypts ciphertexts in the middle of a run: a tool for the owner of both model and key, on one machine, and
-//! never part of a session with another party.
+//! This decrypts ciphertexts in the middle of a run. It is a tool for the owner of both model and key, on one machine,
+//! and never part of a session with another party.
 
 mod answers;
 mod clear;
@@ -65,25 +65,25 @@ use rung::Rung;
 /// The layers to compare, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Rows a text, padding included: a power of two.
+    /// Rows per text, padding included: a power of two.
     pub rows: usize,
-    /// The first layers of the model, pooled after the last of them; by default all.
+    /// Number of first layers of the model to compare, pooled after the last of them; by default all.
     pub layers: Option<usize>,
     /// Whether the server knows which rows are padding.
     pub lengths: Lengths,
     /// Seed of simulated errors.
     pub seed: u64,
-    /// If present, requests of so many texts in packed rows, as a plan for so many places them: each text is run alone,
-    /// without [`Options::encrypted`], and only answers are compared.
+    /// If present, compares requests of this many texts in packed rows, placed as by a plan for this many: each text is
+    /// run alone, without [`Options::encrypted`], and only answers are compared.
     pub together: Option<usize>,
-    /// If present, runs encrypted too.
+    /// If present, also runs encrypted.
     pub encrypted: Option<OnKey>,
 }
 
 /// Settings of the encrypted rung.
 #[derive(Clone, Debug, Default)]
 pub struct OnKey {
-    /// Bytes of memory for all of it; vectors beyond that are spilled. By default unlimited.
+    /// Bytes of memory for everything; vectors beyond that are spilled. By default unlimited.
     pub max_memory: Option<u64>,
     /// The folder for spilled vectors; by default the system's temporary folder.
     pub spill: Option<PathBuf>,
@@ -94,7 +94,7 @@ pub struct OnKey {
 pub enum Event {
     /// A layer begins on a rung.
     Layer {
-        /// Its number, from 0.
+        /// Its number, counted from 0.
         layer: usize,
         /// The rung.
         rung: Which,
@@ -114,7 +114,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
-    /// Approximations alone.
+    /// Only approximations.
     Polynomial,
     /// With simulated errors.
     Predicted,
@@ -125,7 +125,7 @@ pub enum Which {
 /// A value that was too large for a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutOfRange {
-    /// Index of the text in the input; `None` where no text alone is the cause.
+    /// Index of the text in the input; `None` if no text alone is the cause.
     pub text: Option<usize>,
     /// The layer in which it happened, `None` in packed rows, which are not run layer by layer. The text is left out of
     /// the errors of this layer and of later ones.
@@ -138,9 +138,9 @@ pub struct OutOfRange {
 
 /// The result of [`verify`].
 pub struct Report {
-    /// One for each step, up to the layer at which no text was left, if there is one.
+    /// One per step, up to the layer at which no text was left, if there is one.
     pub stages: Vec<Stage>,
-    /// One for each text that is left at the end.
+    /// One per text that is left at the end.
     pub answers: Vec<Answer>,
     /// Texts that left a calibrated interval.
     pub out_of_range: Vec<OutOfRange>,
@@ -152,7 +152,7 @@ impl Report {
         self.stages.iter().filter(|stage| stage.is_output())
     }
 
-    /// The layer over which an error grew most; `of` selects the error.
+    /// The layer over which an error grew the most; `of` selects the error.
     pub fn worst_layer(&self, of: impl Fn(&Stage) -> Option<Difference>) -> Option<&Stage> {
         let sizes = || self.layers().map(|s| of(s).map(|d| d.rms));
         let before = std::iter::once(Some(0.0)).chain(sizes());
@@ -164,7 +164,7 @@ impl Report {
     }
 }
 
-/// What a plan for so many texts is asked for.
+/// The options of a plan for this many texts.
 fn planned(rows: usize, texts: usize, lengths: Lengths) -> FheOptions {
     FheOptions {
         rows,
@@ -178,7 +178,7 @@ fn planned(rows: usize, texts: usize, lengths: Lengths) -> FheOptions {
     }
 }
 
-/// Steps of a layer that are compared.
+/// Number of steps of a layer that are compared.
 const STEPS: usize = 6;
 
 /// Everything that is fixed before a run.
@@ -200,9 +200,9 @@ struct Subject<'a> {
 /// Compares the rungs over `texts`, which must fit one batch unless they are in packed rows.
 ///
 /// # Errors
-/// [`FheError::Packing`] for too many texts or one too long, [`FheError::Choices`] for choices of another model,
-/// [`FheError::Levels`] for parameters with too few levels, [`FheError::Unsupported`] for too little memory,
-/// [`FheError::File`] for a folder or disk that cannot be written. Values out of range are no error: see
+/// [`FheError::Packing`] for too many texts or a text that is too long, [`FheError::Choices`] for choices of another
+/// model, [`FheError::Levels`] for parameters with too few levels, [`FheError::Unsupported`] for too little memory,
+/// [`FheError::File`] for a folder or disk that cannot be written. Values out of range are not an error: see
 /// [`Report::out_of_range`].
 pub fn verify(
     model: &Model,
@@ -223,7 +223,7 @@ pub fn verify(
 }
 
 impl<'a> Subject<'a> {
-    /// The slots of each column of these texts as a client packs them.
+    /// The slots of each column of these texts, as packed by a client.
     fn columns(&self, layout: Interleave, texts: &[Matrix<f64>]) -> Vec<Vec<f64>> {
         let width = self.program.width();
         match self.decodes() {
@@ -279,7 +279,7 @@ impl<'a> Subject<'a> {
         Ok(Subject {
             model,
             bound: bound_of_inputs(&program, rows)?,
-            // Until it is placed.
+            // Until the circuit is placed.
             placement: Placement::plain(params.fresh_limbs(), rows, head),
             timetable: Arc::default(),
             params: Arc::clone(params),
@@ -312,7 +312,7 @@ impl<'a> Subject<'a> {
         planned(self.rows, self.lengths.len(), self.known)
     }
 
-    /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by
+    /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and with
     /// polynomials, three tables of differences, the columns of the other rungs between layers, and their model.
     fn held(&self) -> u64 {
         let (width, texts) = (self.program.width(), self.lengths.len());
@@ -323,7 +323,7 @@ impl<'a> Subject<'a> {
         ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
     }
 
-    /// The mask of tokens that a client encrypts beside its columns with private lengths, or for a decoder's softmax;
+    /// The mask of tokens that a client encrypts with its columns if lengths are private, or for a decoder's softmax;
     /// otherwise `None`.
     fn mask(&self, layout: Interleave, alive: &[usize]) -> Option<Vec<f64>> {
         let rows = match self.decodes() {
@@ -334,8 +334,8 @@ impl<'a> Subject<'a> {
         masks.then(|| rows(layout, alive))
     }
 
-    /// A simulation with room for `texts` texts: fewer slots than the ring's are faster, and each slot is what it would
-    /// be among all.
+    /// A simulation with room for `texts` texts: fewer slots than the ring's are faster, and each slot has the value
+    /// that it would have among all.
     fn simulator(&self, texts: usize, errors: bool) -> Result<(Simulator, Interleave), FheError> {
         let slots = self.rows * texts.next_power_of_two();
         let on = Simulator::new(&self.params, slots)?;

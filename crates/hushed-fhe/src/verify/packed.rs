@@ -1,5 +1,5 @@
-//! The same of texts in packed rows: each text is run alone, as in a request of its own. Answers are compared, and no
-//! steps: there a value is a pair of columns in a place, scaled by the range of its norm.
+//! The comparison for texts in packed rows: each text is run alone, as in its own request. Only answers are compared,
+//! not steps: there a value is a pair of columns in a place, scaled by the range of its norm.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::simulate::{Batch, Simulator};
 /// The rungs without the encrypted one, over requests of `together` texts.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for more texts than fit in packed rows; those of the model and of the circuit.
+/// [`FheError::Unsupported`] for more texts than fit in packed rows; errors of the model and of the circuit.
 pub(super) fn verify(
     model: &Model,
     choices: &Choices,

@@ -1,8 +1,8 @@
 //! Values that are too large for a step: finds their text, and runs the layer without it.
 //!
 //! A simulation stops at the first value that it cannot refresh, and does not know its text. So the layer is run again
-//! on halves of the texts, and on halves of the halves that stop, in as few slots as they need: this takes at most as
-//! long as one layer times the logarithm of the number of texts.
+//! on halves of the texts, and on halves of the halves that stop, in as few slots as they need: this takes at most the
+//! time of one layer times the logarithm of the number of texts.
 
 use super::rung::{Rung, Shown, clear, masked};
 use super::{OutOfRange, Subject, Which};
@@ -11,8 +11,8 @@ use crate::simulate::{Simulator, Vector};
 use hushed_ckks::poly::{Arithmetic, PolyError};
 use hushed_model::StepId;
 
-/// Layer `i` of a simulated rung, without the texts that leave a range: their `alive` becomes 0, and they are added to
-/// `found`. `None` if no text is left, or if the layer stops and no text alone is the cause.
+/// Runs layer `i` of a simulated rung without the texts that leave a range: their `alive` becomes 0, and they are added
+/// to `found`. `None` if no text is left, or if the layer stops and no text alone is the cause.
 pub(super) fn settle(
     subject: &Subject<'_>,
     i: usize,
@@ -61,7 +61,7 @@ pub(super) fn settle(
     }
 }
 
-/// Whether an error is due to the numbers, not to the circuit.
+/// Whether an error is caused by the numbers, not by the circuit.
 pub(super) fn is_range(error: &FheError) -> bool {
     matches!(
         error,
@@ -111,7 +111,7 @@ impl Search<'_, '_> {
             columns,
             mask: masked(self.subject, &on, layout, &lengths)?,
         };
-        // Nothing is read.
+        // The result is not read.
         rung.run(self.subject, self.i, &lengths)
     }
 }

@@ -1,4 +1,4 @@
-//! A rung over [`Slots`]: a layer from columns to columns, with the numbers of every step read from its vectors.
+//! A rung over [`Slots`]: runs a layer from columns to columns, and reads the numbers of every step from its vectors.
 
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::{Matrix, StepId};
@@ -27,13 +27,13 @@ pub(super) struct Rung<'a, S: Slots> {
     pub on: &'a S,
     pub layout: Interleave,
     pub columns: Vec<S::Value>,
-    /// The mask of rows of tokens, unless lengths are public.
+    /// The mask of token rows, unless lengths are public.
     pub mask: Option<S::Value>,
 }
 
 impl<'a, S: Slots> Rung<'a, S> {
-    /// The columns after layer `i`; the results of its steps go to `take`, one after another. `alive` is the number of
-    /// rows of each text, 0 for one that is left out.
+    /// Runs layer `i` on the columns; the results of its steps go to `take`, one by one. `alive` is the number of rows
+    /// of each text, 0 for one that is left out.
     pub fn layer(
         &mut self,
         subject: &Subject<'_>,
@@ -154,7 +154,7 @@ impl<'a> Rung<'a, Simulator> {
     }
 }
 
-/// Which rows are tokens, for a simulated rung.
+/// The mask of token rows, for a simulated rung.
 pub(super) fn masked(
     subject: &Subject<'_>,
     on: &Simulator,
@@ -171,7 +171,7 @@ pub(super) fn clear(v: &Vector) -> Result<Vec<f64>, FheError> {
     Ok(v.values().to_vec())
 }
 
-/// Vectors of slots to the rows of all texts.
+/// Converts vectors of slots to the rows of all texts.
 struct Reader<'a, V> {
     subject: &'a Subject<'a>,
     layout: Interleave,

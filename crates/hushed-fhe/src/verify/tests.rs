@@ -16,7 +16,7 @@ const TEXTS: [&str; 8] = [
     "c d b",
 ];
 
-/// The tiny model, its calibration on the texts, and the insecure ring of tests.
+/// The tiny model, its calibration on the texts, and the insecure ring for tests.
 struct Tiny {
     model: Model,
     texts: Vec<TokenIds>,
@@ -90,7 +90,7 @@ impl Tiny {
     }
 }
 
-/// Every step of every layer is there, errors grow from rung to rung, and those of an encrypted run are as predicted.
+/// Every step of every layer is present, errors grow from rung to rung, and those of an encrypted run are as predicted.
 #[test]
 fn an_encrypted_run_errs_as_predicted_step_by_step() {
     for lengths in [Lengths::Public, Lengths::Private] {
@@ -150,7 +150,7 @@ fn errs_as_predicted(lengths: Lengths) {
     }
 }
 
-/// Spilled vectors are compared as those in memory are, and progress is reported.
+/// Spilled vectors are compared like those in memory, and progress is reported.
 #[test]
 fn spilled_steps_are_compared_too() {
     let tiny = Tiny::new();
@@ -208,13 +208,13 @@ fn the_first_layers_alone_are_a_model() {
     }
     let whole = tiny.verify(&tiny.choices, None, false);
     assert!(whole.answers[0].clear != report.answers[0].clear);
-    // The same seed, the same numbers.
+    // The same seed gives the same numbers.
     let again = tiny.verify(&tiny.choices, Some(1), false);
     assert_eq!(again.answers[0].predicted, report.answers[0].predicted);
 }
 
-/// A norm whose interval is too small: the text is named, the answers of the others are unchanged, and the table goes
-/// on.
+/// A norm whose interval is too small: the text is named, the answers of the others are unchanged, and the table
+/// continues.
 #[test]
 fn texts_that_leave_their_range_are_named_and_left_out() {
     let tiny = Tiny::new();
@@ -252,7 +252,7 @@ fn texts_that_leave_their_range_are_named_and_left_out() {
     for a in &encrypted.answers {
         assert!(cosine(&a.clear, a.encrypted.as_ref().unwrap()) > 0.99);
     }
-    // Where no text is left, the report has the layers until then.
+    // If no text is left, the report has the layers until then.
     choices.layers[1].attention_norm.scale *= 100.0;
     let report = tiny.verify(&choices, None, false);
     assert_eq!((report.layers().count(), report.answers.len()), (1, 0));
@@ -368,7 +368,7 @@ fn only_meaningful_rows_are_compared() {
     assert!(differs("attention.add", &some, true).1 > 1.0);
 }
 
-/// Texts in packed rows are run one by one; one beyond its range is named, the others are answered.
+/// Texts in packed rows are run one by one; one beyond its range is named, and the others are answered.
 #[test]
 fn texts_in_packed_rows_are_answered_one_by_one() {
     let tiny = Tiny::new();

@@ -1,4 +1,4 @@
-//! The client's half: makes its keys.
+//! The client's half: generates its keys.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::files::FileError;
 use crate::files::atomic::{Access, AtomicFile, Target, refuse_existing};
 use crate::files::chunked::Hash;
 
-/// As [`write_to`], into a file that must not be there yet.
+/// As [`write_to`], into a new file that must not exist yet.
 ///
 /// # Errors
 /// [`FileError`].
@@ -32,8 +32,8 @@ pub fn write(
     write_to(file, path, sk, plan, times, rng, progress)
 }
 
-/// Makes the keys of a plan, one by one, and the public key, and returns the id of the set. They go to `out`, which
-/// errors call `path`. Each sample is held against the security table, and against those before it, before a byte of
+/// Generates the public key and, one by one, the keys of a plan, and returns the id of the set. They go to `out`, which
+/// errors call `path`. Each sample is checked against the security table, and against earlier samples, before a byte of
 /// its key is written.
 ///
 /// # Errors
@@ -58,7 +58,7 @@ pub fn write_to(
     made.write(out, path, keys, progress)
 }
 
-/// What is written besides the keys, and who looks at them before.
+/// What is written besides the keys, and the auditor that checks samples first.
 struct Made<'a> {
     plan: &'a EvalKeyPlan,
     times: KeyTimes,
@@ -67,7 +67,7 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Writes keys that are made while they are written.
+    /// Writes keys as they are generated.
     fn write(
         self,
         mut out: impl Target,
@@ -132,8 +132,8 @@ mod tests {
         expires: u64::MAX,
     };
 
-    /// Two keys with one uniform half: whoever has both files has an equation in the secret without an unknown mask.
-    /// And keys of a ring that no table has. Neither leaves anything behind.
+    /// Two keys with the same uniform half: both files together give an equation in the secret without an unknown mask.
+    /// And keys of a ring that is in no table. Neither leaves anything behind.
     #[test]
     fn c7_no_key_is_written_that_the_audit_refuses() {
         let (_, params) = insecure_plan(5, 1, 3).unwrap();

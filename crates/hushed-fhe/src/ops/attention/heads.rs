@@ -1,4 +1,4 @@
-//! The heads, group by group: scores, their softmax, and P·V.
+//! Computes the heads group by group: scores, their softmax, and P·V.
 
 use rayon::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::packing::{Diagonals, Pairs};
 use crate::slots::Slots;
 
 impl<S: Slots> Run<'_, S> {
-    /// All heads and the output's map.
+    /// Computes all heads and the output map.
     pub fn all(
         &self,
         mut source: Source<'_, S>,
@@ -29,7 +29,7 @@ impl<S: Slots> Run<'_, S> {
         output.finish()
     }
 
-    /// A group of heads with a softmax each.
+    /// Computes a group of heads that have a softmax.
     fn learned_heads(
         &self,
         heads: &[(usize, &Softmax)],
@@ -84,7 +84,7 @@ impl<S: Slots> Run<'_, S> {
         })
     }
 
-    /// P·V times the last factor of P, in pairs at half of the default scale: splitting them into columns doubles it.
+    /// P·V times the last factor of P, in pairs at half the default scale: splitting them into columns doubles it.
     fn attended(
         &self,
         softmax: &Softmax,
@@ -104,7 +104,7 @@ impl<S: Slots> Run<'_, S> {
         Ok(Pairs::from_vectors(self.layout, o, width))
     }
 
-    /// A group of heads in which row i attends to row i − 1, and row 0 to itself.
+    /// Computes a group of heads in which row i attends to row i − 1, and row 0 to itself.
     fn fixed_heads(
         &self,
         heads: &[usize],
@@ -112,7 +112,7 @@ impl<S: Slots> Run<'_, S> {
         output: &mut Output<'_, S>,
     ) -> Result<(), FheError> {
         let (on, layout, scale) = (self.on, self.layout, self.on.default_scale());
-        // Splitting pairs into columns doubles it.
+        // Splitting pairs into columns doubles the scale.
         let half = scale_of(0.5 * scale.value())?;
         let mut values = source.values(self, heads, above(on, self.limbs.heads)?, scale)?;
         let texts = layout.texts();

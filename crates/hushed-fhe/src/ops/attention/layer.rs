@@ -1,4 +1,4 @@
-//! What all heads of a layer share: linear maps, levels and the softmax of each.
+//! What the heads of a layer share: linear maps, levels and their softmaxes.
 
 use hushed_ckks::Scale;
 use hushed_model::{Attention, StepId, same};
@@ -16,17 +16,17 @@ use crate::plan::placement::Placement;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// An attention block of a run: the model's layer, what was calibrated for it, and where the plan places it.
+/// An attention block of a run: the model's layer, its calibration, and its placement in the plan.
 pub struct AttentionLayer<'a, V> {
-    /// The step that plans, counters and progress name it by.
+    /// The step that plans, counters and progress show.
     pub at: StepId,
     /// Weights and shapes of the model.
     pub block: &'a Attention,
     /// Intervals and degrees of its heads.
     pub choice: &'a AttentionChoice,
-    /// Of the norm after it, whose κ is in the output's map.
+    /// The norm after it, whose κ is in the output map.
     pub norm: &'a NormChoice,
-    /// Rows that hold tokens.
+    /// The token rows.
     pub rows: &'a RowsKnown<V>,
     /// Baby steps, heads at a time, primes of refreshed sums.
     pub placement: &'a Placement,
@@ -42,7 +42,7 @@ pub struct Run<'a, S: Slots> {
     pub maps: Maps,
     pub keys: KeyMask<'a, S::Value>,
     pub softmaxes: Vec<Option<Softmax>>,
-    /// Primes of the columns.
+    /// The primes of the columns.
     pub columns: usize,
     pub limbs: Limbs,
 }
@@ -93,12 +93,12 @@ impl<'a, S: Slots> Run<'a, S> {
         self.on.at(self.layer.at.part(step));
     }
 
-    /// Heads that are computed at once: their sums share bootstraps.
+    /// The number of heads computed at once: their sums share bootstraps.
     pub fn together(&self) -> usize {
         self.layer.placement.heads_together.max(1)
     }
 
-    /// The heads that have a softmax, with it.
+    /// The heads with a softmax, and it.
     pub fn learned(&self) -> Vec<(usize, &Softmax)> {
         let heads = self.softmaxes.iter().enumerate();
         heads
@@ -125,13 +125,13 @@ impl<'a, S: Slots> Run<'a, S> {
         let range = h * dh..(h + 1) * dh;
         // 1/√dh.
         let scale = self.layer.block.heads.scale;
-        // The square root of the factor in each, so that one bound holds for both.
+        // Each takes the square root of the factor, so that one bound holds for both.
         let half = (factor * scale.abs()).sqrt();
         let query = self.maps.query.rows(range.clone());
         let query = query.times(half.copysign(scale));
         let map = LinearMap::stacked(vec![query, self.maps.key.rows(range).times(half)]).bounded();
         let limbs = below(on, self.columns, 1)?;
-        // Arguments at twice the divisor of their first rescale; taking real parts doubles the scale by itself.
+        // Arguments are at twice the divisor of their first rescale; taking real parts already doubles the scale.
         let wanted = divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
         Ok((map, scale_of(wanted.sqrt())?))
     }
@@ -145,11 +145,11 @@ impl<'a, S: Slots> Run<'a, S> {
     }
 }
 
-/// Primes of a layer's vectors.
+/// The primes of a layer's vectors.
 pub struct Limbs {
-    /// Of P and V where they are multiplied.
+    /// Of P and V when they are multiplied.
     pub values: usize,
-    /// Of the columns that the output's map reads.
+    /// Of the columns that the output map reads.
     pub heads: usize,
 }
 
@@ -163,7 +163,7 @@ impl Limbs {
     ) -> Result<Limbs, FheError> {
         let diagonals = below(on, columns, 2)?;
         let Some(softmax) = softmax else {
-            // Only fixed patterns: the level at which exponentials would end.
+            // Only fixed patterns: the level where exponentials would end.
             let heads = below(on, diagonals, activation::levels(degree))?;
             let values = above(on, heads)?;
             return Ok(Limbs { values, heads });
@@ -183,7 +183,7 @@ pub struct Maps {
     pub query: LinearMap,
     /// Without its bias, which changes no softmax.
     pub key: LinearMap,
-    /// Without its bias, which is in the output's.
+    /// Without its bias, which is in the output's bias.
     pub value: LinearMap,
     pub output: LinearMap,
 }

@@ -1,4 +1,4 @@
-//! The output's map: each head adds its part to the sums.
+//! The output map: each head adds its part to the sums.
 
 use hushed_ckks::Scale;
 
@@ -9,12 +9,12 @@ use crate::ops::norm::centred_scale;
 use crate::packing::Pairs;
 use crate::slots::Slots;
 
-/// The output's map, applied head by head.
+/// The output map, applied head by head.
 pub struct Output<'a, S: Slots> {
     run: &'a Run<'a, S>,
     target: Scale,
     partial: Option<S::Partial>,
-    /// Results of heads, where they are spilled until all are there: the map's sums are as many as the columns.
+    /// The heads' results, if they are spilled until all are done: the map has as many sums as columns.
     waiting: Option<Vec<(usize, S::Stored)>>,
 }
 

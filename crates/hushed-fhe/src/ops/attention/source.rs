@@ -12,26 +12,26 @@ use crate::packing::{Columns, PackingError, Pairs};
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// Columns that are copied at once to the lower level at which V is projected.
+/// Columns copied at a time to the lower level at which V is projected.
 const NARROW_BLOCK: usize = 64;
 
-/// Rows of the maps of queries and keys that are applied at once: an even number, as their results are paired.
+/// Rows of the query and key maps applied at a time: an even number, as their results are paired.
 const PROJECTED: usize = 32;
 
-/// Where queries, keys and values come from.
+/// The source of queries, keys and values.
 pub enum Source<'a, S: Slots> {
-    /// The columns: queries, keys and values are projected when their head needs them.
+    /// The columns: queries, keys and values are projected when a head needs them.
     Columns(&'a [S::Value]),
-    /// Projected before the heads, and spilled in pairs.
+    /// Projected before the heads and spilled in pairs.
     Stored {
-        /// Queries, then keys, in the blocks in which they were projected.
+        /// Queries, then keys, in the blocks they were projected in.
         query_key: Vec<Vec<S::Stored>>,
         values: Vec<Option<S::Stored>>,
     },
 }
 
 impl<S: Slots> Source<'_, S> {
-    /// Queries, keys and values of all heads, in the order and groups in which [`Run::all`] takes them, spilled.
+    /// Projects and spills queries, keys and values of all heads, in the order and groups of [`Run::all`].
     pub fn stored(run: &Run<'_, S>, x: &[S::Value]) -> Result<Self, FheError> {
         let count = run.softmaxes.len();
         let mut query_key: Vec<Vec<S::Stored>> = (0..count).map(|_| Vec::new()).collect();
@@ -97,7 +97,7 @@ impl<S: Slots> Source<'_, S> {
         Ok([q, k].map(|x| Pairs::from_vectors(run.layout, x, run.width)))
     }
 
-    /// V of some heads: projected from the columns all at once, or read from disk.
+    /// V of some heads: projected from the columns together, or read from disk.
     pub fn values(
         &mut self,
         run: &Run<'_, S>,
@@ -119,7 +119,7 @@ pub enum Values<'a, S: Slots> {
 }
 
 impl<S: Slots> Values<'_, S> {
-    /// Of head `h`, the next of its group.
+    /// V of head `h`, the next of its group.
     pub fn next(&mut self, run: &Run<'_, S>, h: usize) -> Result<Pairs<S::Value>, FheError> {
         let found = match self {
             Values::Made(values) => values.next(),
@@ -135,7 +135,7 @@ impl<S: Slots> Values<'_, S> {
 }
 
 impl<S: Slots> Run<'_, S> {
-    /// Queries of head `h` in pairs, then its keys in conjugate pairs, [`PROJECTED`] columns at a time.
+    /// Projects the queries of head `h` in pairs, then its keys in conjugate pairs, [`PROJECTED`] columns at a time.
     fn queries_and_keys(
         &self,
         h: usize,
@@ -156,7 +156,7 @@ impl<S: Slots> Run<'_, S> {
         Ok(())
     }
 
-    /// V of some heads, without biases, with `limbs` primes at scale `target`.
+    /// Projects V of some heads, without biases, with `limbs` primes at scale `target`.
     fn project(
         &self,
         heads: &[usize],
@@ -186,7 +186,7 @@ impl<S: Slots> Run<'_, S> {
         heads.iter().map(head).collect()
     }
 
-    /// The columns of a head in pairs.
+    /// Packs the columns of a head in pairs.
     fn paired(&self, columns: Vec<S::Value>, side: Side) -> Result<Pairs<S::Value>, FheError> {
         let columns = Columns::from_vectors(self.layout, columns);
         match side {
@@ -199,8 +199,8 @@ impl<S: Slots> Run<'_, S> {
 /// The side of a product that pairs are for.
 #[derive(Clone, Copy)]
 enum Side {
-    /// The left one, and values.
+    /// The left side, and values.
     Queries,
-    /// The right one.
+    /// The right side.
     Keys,
 }

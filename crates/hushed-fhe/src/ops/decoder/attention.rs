@@ -2,22 +2,22 @@
 //!
 //! | step | primes of a vector | folded into it |
 //! |---|---|---|
-//! | Q, K of a head, in pairs | l − 1 | gain of the norm before; the factor of the scores and the map of their interval to [−1, 1], half of it in each |
-//! | rotated by the giant and the baby steps, then turned by their places and masked: [`super::rope`] | l − 2 | the causal mask |
+//! | Q, K of a head, in pairs | l − 1 | gain of the norm before; half in each: score factor, map of scores to [−1, 1] |
+//! | rotated by giant and baby steps, then turned and masked: [`super::rope`] | l − 2 | the causal mask |
 //! | Σ q'·k' and its real part, j = ab + r in the frame of ab | l − 3 | |
 //! | masked scores, which are 0, to −1: [`super::weigh`] | l − 3 | |
 //! | σ, a polynomial that is 0 at −1 | l − 3 − ⌈log2(degree + 1)⌉ = e | |
-//! | or the exponential, as many; normalised and squared | e − 2 = e' | |
+//! | or the exponential, as many levels; normalised and squared | e − 2 = e' | |
 //! | P·V, V projected where it is used, in pairs | e − 1; e' − 1 | gain of the norm before |
-//! | of a softmax, times the inverse of the second sum | e' − 2 | |
-//! | output, of pairs split into columns | one fewer; as many where it is ternary | 1/bound |
-//! | where there is a norm before it, its root: [`super::sub_norm`] | one fewer | |
+//! | for a softmax, times the inverse of the second sum | e' − 2 | |
+//! | output, of pairs split into columns | one fewer; the same if ternary | 1/bound |
+//! | the root of a norm before the output, if any: [`super::sub_norm`] | one fewer | |
 //!
-//! Weights are functions of scores slot by slot, so they may be taken before the rotation that would bring a diagonal
-//! home, and P·V wants them before that rotation: no diagonal is rotated, once there and once back. Key switches of a
-//! head, besides relinearisations, for p pairs: p·(b − 1) + p·(g − 1) rotations and m conjugations, then p·(b − 1) +
-//! p·(g − 1) rotations and p conjugations. Plaintext products: (b + g + 1)·p. A softmax takes 3·(g − 1) rotations more,
-//! two conjugations of its refreshed sums, and once a layer b − 1 rotations and b + 1 plaintext products.
+//! Weights are functions of scores slot by slot, so they can be taken before the rotation that would bring a diagonal
+//! home, and P·V needs them before it: no diagonal is rotated, neither home nor back. Key switches per head, besides
+//! relinearisations, for p pairs: p·(b − 1) + p·(g − 1) rotations and m conjugations, then p·(b − 1) + p·(g − 1)
+//! rotations and p conjugations. Plaintext products: (b + g + 1)·p. A softmax takes 3·(g − 1) more rotations, two
+//! conjugations of its refreshed sums, and per layer b − 1 rotations and b + 1 plaintext products.
 
 use std::collections::BTreeMap;
 
@@ -34,10 +34,10 @@ use crate::packing::products::attend_turned;
 use crate::packing::{Columns, PackingError, Pairs};
 use crate::slots::Slots;
 
-/// What [`After`] makes of the attention's output, by columns.
+/// The attention's output by columns, in the form its reader takes.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for another mask than a causal one; shapes that differ; too few levels.
+/// [`FheError::Unsupported`] for a mask that is not causal; shapes that differ; too few levels.
 pub fn attention<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
@@ -51,9 +51,9 @@ pub fn attention<S: Slots>(
     run.finish(read)
 }
 
-/// As [`attention`], bit for bit, with less in memory: queries, keys and values of all heads are made first and
-/// spilled, so that the columns are dropped before the scores; so are the results of heads, as the sums of the output
-/// are as many as the columns.
+/// As [`attention`], bit for bit, with less memory: queries, keys and values of all heads are made first and spilled,
+/// so the columns are dropped before the scores. The heads' results are spilled too, as the output has as many sums as
+/// columns.
 ///
 /// # Errors
 /// As [`attention`] and [`Slots::store`].
@@ -84,7 +84,7 @@ pub fn attention_spilled<S: Slots>(
     run.finish(read)
 }
 
-/// What the output's map has made of some heads, and the squares of these if there is a norm before it.
+/// The output map's sums over some heads, and sums of squares of their results if a norm precedes it.
 struct Read<S: Slots> {
     partial: Option<S::Partial>,
     squares: Option<S::Sum>,
@@ -99,7 +99,7 @@ impl<S: Slots> Default for Read<S> {
     }
 }
 
-/// Primes of the result, of columns with `columns` primes.
+/// The primes of the result for columns with `columns` primes.
 ///
 /// # Errors
 /// Too few levels.
@@ -112,7 +112,7 @@ pub fn result_limbs<S: Slots>(
 }
 
 impl<S: Slots> Run<'_, S> {
-    /// The heads, one after the other: `each` takes the number of one and what it attended to.
+    /// Computes the heads one after another: `each` takes the number of a head and its result.
     fn heads(
         &self,
         mut source: Source<'_, S>,
@@ -133,7 +133,7 @@ impl<S: Slots> Run<'_, S> {
             Weighing::Softmax(..) => placement.heads_together.max(1),
         };
         let mut keys = None;
-        // Of the heads of keys whose heads are not done.
+        // The values of key heads whose query heads are not all done.
         let mut values = BTreeMap::new();
         for first in (0..heads.count).step_by(together) {
             let group = first..heads.count.min(first + together);
@@ -170,7 +170,7 @@ impl<S: Slots> Run<'_, S> {
         Ok(())
     }
 
-    /// P·V, and of a softmax its last factor, in pairs at half of the scale that the output takes: splitting pairs
+    /// P·V, and for a softmax its last factor, in pairs at half of the scale that the output takes: splitting pairs
     /// doubles it.
     fn attended(
         &self,
@@ -197,7 +197,7 @@ impl<S: Slots> Run<'_, S> {
         Ok(Pairs::from_vectors(layer.layout, o, width))
     }
 
-    /// Queries, keys or values, from the columns.
+    /// Projects queries, keys or values from the columns.
     fn project(&self, part: Part, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
         let shared = self.layer.block.heads.shared().max(1);
         match part {
@@ -215,8 +215,8 @@ impl<S: Slots> Run<'_, S> {
         }
     }
 
-    /// √(factor of the scores over half of their interval), the widest of the heads that share these keys, and that
-    /// half.
+    /// √(factor of the scores over half the length of their interval), for the widest interval of the heads that share
+    /// these keys, and that half.
     fn factor(&self, group: usize) -> (f64, f64) {
         let heads = &self.layer.block.heads;
         let all = (group * heads.shared()..).take(heads.shared());
@@ -224,7 +224,7 @@ impl<S: Slots> Run<'_, S> {
         ((heads.scale / widest).sqrt(), widest)
     }
 
-    /// Rows of a map that are a head's, in pairs (i, i + d'/2) or as adjacent columns, as the model turns them.
+    /// The rows of a map that belong to a head, in pairs (i, i + d'/2) or of adjacent columns, as the model turns them.
     fn pairs(
         &self,
         map: &LinearMap,
@@ -250,7 +250,7 @@ impl<S: Slots> Run<'_, S> {
         (0..width / 2).map(pair).collect()
     }
 
-    /// V of a head of values, in pairs. With a sigmoid P·V is then at half of the scale that the output takes.
+    /// V of a key head, in pairs. With a sigmoid P·V is then at half of the scale that the output takes.
     fn values(&self, x: &[S::Value], group: usize) -> Result<Vec<S::Value>, FheError> {
         let (on, width) = (self.on, self.layer.block.heads.width);
         let weights = self.limbs.weights;
@@ -272,7 +272,7 @@ impl<S: Slots> Run<'_, S> {
         Ok(pairs.into_vectors())
     }
 
-    /// Adds the part of head `h` to the sums of the output's map.
+    /// Adds the part of head `h` to the sums of the output map.
     fn output(&self, h: usize, o: Pairs<S::Value>, read: &mut Read<S>) -> Result<(), FheError> {
         self.site("output");
         let width = self.layer.block.heads.width;

@@ -1,4 +1,4 @@
-//! The answer of a decoder: the last row of every text, normalised, or its logits, packed as pooled rows are.
+//! The answer of a decoder: the normalised last row of every text, or its logits, packed like pooled rows.
 
 use hushed_model::{Linear, StepId};
 use rayon::prelude::*;
@@ -10,11 +10,11 @@ use crate::ops::pool::{Factor, Pooled, packed};
 use crate::packing::Interleave;
 use crate::slots::Slots;
 
-/// Row m − 1 of each text, its gains multiplied in: column j in row j mod m of vector j/m, zeros in all else, one level
-/// below. m rotations a vector, all by one row. Zeros where there is no text.
+/// Row m − 1 of each text, with its gains multiplied in: column j in row j mod m of vector j/m, zeros elsewhere, one
+/// level below. m rotations per vector, all by one row. Zeros where there is no text.
 ///
 /// # Errors
-/// Too few levels, no key for the rotation.
+/// Too few levels, a missing rotation key.
 pub fn last<S: Slots>(
     on: &S,
     at: StepId,
@@ -32,11 +32,11 @@ pub fn last<S: Slots>(
     })
 }
 
-/// The logits of row m − 1 of each text by the head, which has no bias, packed as [`last`] packs columns: ⌈tokens/m⌉
-/// vectors, two levels below. m of them are in memory at a time.
+/// The logits of row m − 1 of each text, by the head, which has no bias, packed as [`last`] packs columns: ⌈tokens/m⌉
+/// vectors, two levels below. m logits are in memory at a time.
 ///
 /// # Errors
-/// As [`last`]; columns that are not the head's.
+/// As [`last`]; columns that do not fit the head.
 pub fn logits<S: Slots>(
     on: &S,
     (at, head): (StepId, &Linear),
@@ -82,7 +82,7 @@ fn gathered<S: Slots>(
         on.mul_vector(&on.drop_to(v, limbs)?, &kept, on.default_scale())
     };
     let rows = columns.par_iter().zip(gains).map(one);
-    // Packed from row 0 it would be one row further.
+    // `packed` expects row 0; from row m − 1, every column lands one row too early.
     let above = packed(on, layout, rows.collect::<Result<_, FheError>>()?)?;
     match layout.rotation(m - 1) {
         0 => Ok(above),

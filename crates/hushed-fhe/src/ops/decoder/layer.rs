@@ -1,4 +1,4 @@
-//! What all heads of a decoder's layer share: linear maps, levels, and the functions from scores to weights.
+//! What the heads of a decoder layer share: linear maps, levels, and the functions from scores to weights.
 
 use std::borrow::Cow;
 
@@ -18,25 +18,25 @@ use crate::slots::Slots;
 
 /// An attention block of a run.
 pub struct CausalLayer<'a, V> {
-    /// The step that plans, counters and progress name it by.
+    /// The step that plans, counters and progress show.
     pub at: StepId,
     /// Weights and shapes of the model.
     pub block: &'a Attention,
-    /// Intervals and degree.
+    /// The intervals and the degree.
     pub choice: &'a ScoresChoice,
-    /// Rows of tokens, which a softmax needs.
+    /// The token rows, which a softmax needs.
     pub real: Option<&'a V>,
-    /// The norm before the output's map, if there is one.
+    /// The norm before the output map, if there is one.
     pub sub_norm: Option<SubNorm<'a>>,
-    /// What reads it.
+    /// The reader of its result.
     pub after: After<'a>,
     /// The packing; the last row of each text is row m − 1.
     pub layout: Interleave,
-    /// Baby steps of both products (`scores_baby`), heads whose sums share bootstraps, primes of refreshed sums.
+    /// Baby steps of both products (`scores_baby`), heads whose sums share bootstraps, and primes of refreshed sums.
     pub placement: &'a Placement,
 }
 
-/// Keys of a head, turned and masked.
+/// The keys of a head, turned and masked.
 pub(super) struct Keys<V> {
     /// By pair, then by baby step.
     pub rotated: Vec<Vec<V>>,
@@ -49,7 +49,7 @@ pub(super) struct Limbs {
     /// Of turned queries and keys.
     pub turned: usize,
     pub weights: usize,
-    /// Of what the output's map reads.
+    /// Of the output map's operands.
     pub attended: usize,
     pub result: usize,
 }
@@ -85,13 +85,13 @@ pub(super) struct Run<'a, S: Slots> {
     pub value: LinearMap,
     pub output: Last,
     pub weighing: Weighing<'a, S::Value>,
-    /// Of a softmax the rows of tokens, as one more pair of all keys.
+    /// For a softmax, the token rows, as one more pair of all keys.
     pub tokens: Option<Keys<S::Value>>,
     pub limbs: Limbs,
 }
 
 impl<'a, S: Slots> Run<'a, S> {
-    /// The layer's run, without the rows of tokens ([`Run::with_tokens`]).
+    /// The layer's run, without the token rows ([`Run::with_tokens`]).
     pub fn new(
         on: &'a S,
         x: &Acts<S::Value>,
@@ -106,7 +106,7 @@ impl<'a, S: Slots> Run<'a, S> {
             choice.heads(),
             block.heads.count,
         )?;
-        // Biases are zeros: a decoder with others is refused before it begins.
+        // Biases are zeros: a decoder with other biases is refused before it begins.
         let map = |part, w| -> Result<LinearMap, FheError> {
             let mut map = x.folded(on, at.part(part), w)?;
             map.bias = None;

@@ -1,9 +1,9 @@
 //! A decoder layer of LLaMA's shape on columns: norm, causal attention with a sigmoid or a softmax, sum, norm, gated
-//! feed-forward, sum (ENSI, arXiv 2509.09424, with the form of attention of docs/ensi.md).
+//! feed-forward, sum (ENSI, arXiv 2509.09424, with the form of attention in docs/ensi.md).
 //!
 //! Texts are *right-aligned*: the last token of every text is in row m − 1, and rows before its first token are zeros.
 //! They stay zeros without a mask: no layer has a bias, a norm multiplies rows, and a row of attention is a sum over
-//! itself and rows before it. Columns between halves of a layer are x/bound, x the residual stream.
+//! itself and earlier rows. Between the halves of a layer, columns are x/bound, where x is the residual stream.
 
 pub mod attention;
 pub mod last;

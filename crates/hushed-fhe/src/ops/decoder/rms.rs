@@ -1,20 +1,20 @@
 //! RMSNorm of the residual stream, and the sum that a block's result joins.
 //!
-//! The residual stream is refreshed as u = x/B, |u| ≤ 1. With c = κ·x, which is u read at another scale, and v = Σ c²
-//! + κ²·d·ε in [low, 1]:
+//! The residual stream is refreshed as u = x/B, |u| ≤ 1. With c = κ·x, which is u read at another scale, and v = Σ c² +
+//! κ²·d·ε in [low, 1]:
 //!
 //! | step | level of the columns | of the statistic |
 //! |---|---|---|
 //! | v = Σ c², relinearised and rescaled once | l | l − 1 |
-//! | v at the scale that a refresh takes | l | l − 2, then refreshed to the statistics' level s |
+//! | v at the scale a refresh takes | l | l − 2, then refreshed to the statistics' level s |
 //! | √d/bound·v^{−1/2}: a polynomial and Newton steps | l | s − levels of the root |
-//! | where that is below l: v^{−1/2}·√low/4, refreshed | l | l + 1, then l |
+//! | if that is below l: v^{−1/2}·√low/4, refreshed | l | l + 1, then l |
 //! | × c | l − 1 | |
 //!
-//! The root is taken at the beginning of a half, where the columns are high, and not at its end as in an encoder: hence
-//! the second refresh, of one vector. ENSI, Algorithm 3, takes 9 levels for the root, a bootstrap, 10 for its inverse
-//! and two products on the columns' own levels. There is no mask: rows of padding are 0, their v is κ²·d·ε, below
-//! `low`, where the root is bounded (see [`crate::ops::norm`]), and 0 times it is 0.
+//! The root is taken at the beginning of a half, where the columns are high, not at its end as in an encoder: hence the
+//! second refresh, of one vector. ENSI, Algorithm 3, takes 9 levels for the root, a bootstrap, 10 for its inverse and
+//! two products on the columns' own levels. There is no mask: padding rows are 0, their v is κ²·d·ε, below `low`, where
+//! the root is bounded (see [`crate::ops::norm`]), and 0 times it is 0.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::Weight;
@@ -31,11 +31,11 @@ use crate::ops::norm::{product, refreshed};
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
-/// Levels that the columns need for their statistic before its refresh.
+/// The levels that the columns need for their statistic before its refresh.
 pub const STATISTIC: usize = 2;
 
 /// The norm of columns x/B, whose gains are all B: columns x̂/bound at [`Slots::default_scale`], one level below. They
-/// take the place of x in memory. `statistics` primes are those of the refreshed statistic.
+/// take the place of x in memory. The statistic is refreshed to `statistics` primes.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for a LayerNorm or an offset; too few levels; where values are visible,
@@ -66,7 +66,7 @@ pub fn rms_norm<S: Slots>(
     let squares = squares(on, None, &columns)?;
     let v = statistic(on, at, squares, norm, choice, statistics)?;
     let scale = columns.first().map_or(on.default_scale(), |c| on.scale(c));
-    // So that the columns are at the default scale.
+    // This puts the columns at the default scale.
     let target = scale_of(on.default_scale().value() * divisor(on, limbs)? / scale.value())?;
     let factor = (norm.width as f64).sqrt() / choice.bound;
     let inverse = match again {
@@ -81,7 +81,7 @@ pub fn rms_norm<S: Slots>(
     Acts::from_norm(at, columns.collect::<Result<_, FheError>>()?, norm, choice)
 }
 
-/// Primes of the columns that the root multiplies, and whether it is refreshed again before.
+/// The primes of the columns that the root multiplies, and whether the root is refreshed first.
 fn limbs<S: Slots>(
     on: &S,
     columns: usize,
@@ -89,13 +89,13 @@ fn limbs<S: Slots>(
     statistics: usize,
 ) -> Result<(usize, bool), FheError> {
     let arrives = arrives(on, choice, statistics)?;
-    // A root that is refreshed again needs a level for its scale.
+    // A refreshed root needs a level for its scale.
     let again = arrives < columns;
     let most = if again { on.top() - 1 } else { arrives };
     Ok((columns.min(most), again))
 }
 
-/// Primes of the normalised columns, of columns with `columns` primes.
+/// The primes of the normalised columns, for columns with `columns` primes.
 ///
 /// # Errors
 /// Too few levels.
@@ -123,8 +123,8 @@ pub(super) fn root<S: Slots>(
     on.apply(&Function::Root, v, (root.levels(), target), compute)
 }
 
-/// `factor`·v^{−1/2} with the primes and at the scale of `end`, refreshed: the root has lost more levels than the
-/// columns may.
+/// `factor`·v^{−1/2} with the primes and scale of `end`, refreshed, as the root has lost more levels than the columns
+/// may.
 fn root_again<S: Slots>(
     on: &S,
     at: StepId,
@@ -133,7 +133,7 @@ fn root_again<S: Slots>(
     factor: f64,
     end: (usize, Scale),
 ) -> Result<S::Value, FheError> {
-    // Rows of padding have the largest root, at 0: 3.5/√low.
+    // Padding rows have the largest root, at 0: 3.5/√low.
     let most = 4.0 / choice.low.sqrt();
     let unit = on.default_scale();
     let inverse = root(on, v, choice, scale_of(unit.value() / most)?)?;
@@ -223,7 +223,7 @@ pub fn sum<S: Slots>(
     })
 }
 
-/// Primes of a statistic's inverse root, of one refreshed to `statistics` primes.
+/// The primes of a statistic's inverse root, for a statistic refreshed to `statistics` primes.
 ///
 /// # Errors
 /// Too few levels.
@@ -235,7 +235,7 @@ pub fn arrives<S: Slots>(
     below(on, statistics, root_levels(choice))
 }
 
-/// The mean square of a row with ε, and the largest |x̂|: what a calibration measures.
+/// The mean square of a row plus ε, and the largest |x̂|, as measured by a calibration.
 #[must_use]
 pub fn row_of(row: &[f64], epsilon: f64) -> (f64, f64) {
     let square = row.iter().map(|v| v * v).sum::<f64>() / row.len().max(1) as f64 + epsilon;

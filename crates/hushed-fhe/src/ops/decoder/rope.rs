@@ -1,8 +1,8 @@
 //! Rotary positions and the causal mask as one plaintext product of pairs of columns.
 //!
-//! A head's columns i and i + d'/2 are a vector z = x_i + i·x_{i+d'/2}, and the row at place t is turned by e^{itθ_i}:
-//! one level, no rotation, plaintexts that all heads share. (ENSI, Algorithm 2, rotates twice and multiplies four
-//! times; as printed it rotates tokens.)
+//! A head's columns i and i + d'/2 form a vector z = x_i + i·x_{i+d'/2}, and the row at place t is turned by e^{itθ_i}:
+//! one level, no rotation, plaintexts shared by all heads. (ENSI, Algorithm 2, rotates twice and multiplies four times;
+//! as printed it rotates tokens.)
 //!
 //! With m = b·g and scores in the frame of their giant step, j = ab + r in rows u = query + ab:
 //!
@@ -12,7 +12,7 @@
 //!
 //! is the score where the key is before the query, and exactly 0 elsewhere: a query u − ab sees the key u + r iff u <
 //! ab or u ≥ m − r. The mask is in the plaintexts of the turns, so it costs no level and no product. j = 0, the
-//! diagonal, is masked nowhere and takes plaintexts of its own.
+//! diagonal, is never masked and has plaintexts of its own.
 
 use hushed_ckks::Complex64;
 use hushed_model::{Heads, Rope};
@@ -32,8 +32,8 @@ pub enum Turned {
     DiagonalKey,
 }
 
-/// The plaintext of pair `i`: the turn of the row that is in each slot after the rotation, 0 where it is masked. `baby`
-/// is b. Without `rope` only the mask.
+/// The plaintext of pair `i`: the turn of the row in each slot after the rotation, or 0 where it is masked. `baby` is
+/// b. Without `rope`, only the mask.
 #[must_use]
 pub fn turns(
     layout: Interleave,

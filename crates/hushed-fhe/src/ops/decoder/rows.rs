@@ -1,4 +1,4 @@
-//! The answer of a decoder that is read at all rows: normalised hidden states, two columns a vector.
+//! The answer of a decoder that is read at all rows: normalised hidden states, two columns per vector.
 
 use hushed_ckks::Complex64;
 use hushed_model::StepId;
@@ -11,8 +11,8 @@ use crate::ops::pool::{Factor, Pooled};
 use crate::packing::{Interleave, PackingError};
 use crate::slots::Slots;
 
-/// The columns with their gains multiplied in, 2j and 2j + 1 the parts of vector j, one level below. Rows of padding
-/// are zeros.
+/// The columns with their gains multiplied in, columns 2j and 2j + 1 as the parts of vector j, one level below. Padding
+/// rows are zeros.
 ///
 /// # Errors
 /// Too few levels.
@@ -46,10 +46,10 @@ pub fn rows<S: Slots>(
     })
 }
 
-/// Of each text its rows, one after another, from decrypted vectors. Texts end in row m − 1.
+/// Reads the rows of each text, concatenated, from decrypted vectors. Texts end in row m − 1.
 ///
 /// # Errors
-/// [`PackingError`] for another number of vectors or slots, too many texts, or a text of more than m rows.
+/// [`PackingError`] for a wrong number of vectors or slots, too many texts, or a text of more than m rows.
 pub fn unpack(
     layout: Interleave,
     lengths: &[usize],

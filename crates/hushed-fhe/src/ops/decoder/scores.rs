@@ -1,5 +1,5 @@
-//! The scores of a decoder's heads, diagonal by diagonal in the frames of their giant steps: queries and keys rotated,
-//! turned by their places and masked, and of a softmax the rows of tokens beside them.
+//! The scores of a decoder's heads, diagonal by diagonal in the frames of their giant steps: queries and keys are
+//! rotated, turned by their positions and masked; a softmax adds the token rows.
 
 use hushed_ckks::Scale;
 use hushed_model::Rope;
@@ -15,7 +15,7 @@ use crate::packing::products::{GIANTS, rotations};
 use crate::slots::Slots;
 
 impl<S: Slots> Run<'_, S> {
-    /// The same with the rows of tokens, if weights are a softmax.
+    /// The same with the token rows, if weights are a softmax.
     pub fn with_tokens(mut self) -> Result<Self, FheError> {
         if let Some((real, _)) = self.weighing.tokens(0) {
             self.site("rows");
@@ -25,15 +25,15 @@ impl<S: Slots> Run<'_, S> {
         Ok(self)
     }
 
-    /// The scale of turned queries and keys: arguments of the polynomial at twice the divisor of their first rescale,
-    /// as taking real parts doubles the scale.
+    /// The scale of turned queries and keys: arguments of the polynomial are at twice the divisor of their first
+    /// rescale, and taking real parts doubles the scale.
     fn turned_scale(&self) -> Result<Scale, FheError> {
         let (on, turned) = (self.on, self.limbs.turned);
         let wanted = divisor(on, below(on, turned, 1)?)? * divisor(on, turned)?;
         scale_of(wanted.sqrt())
     }
 
-    /// `v`, of pair `i`, times the plaintext of its turn; without `rope` that of the mask.
+    /// `v`, of pair `i`, times the plaintext of its turn, or of the mask alone without `rope`.
     fn turn(
         &self,
         v: &S::Value,
@@ -45,7 +45,7 @@ impl<S: Slots> Run<'_, S> {
         on.mul_pairs(v, &on.plain_pairs(plain), self.turned_scale()?)
     }
 
-    /// Conjugate keys of a head, turned and masked, and the rows of tokens.
+    /// The conjugate keys of a head, turned and masked, and the token rows.
     pub fn keys(&self, raw: Vec<S::Value>) -> Result<Keys<S::Value>, FheError> {
         self.site("rope");
         let mut keys = self.turned_keys(raw, self.layer.block.rope.as_ref())?;
@@ -82,7 +82,7 @@ impl<S: Slots> Run<'_, S> {
         })
     }
 
-    /// What the rows of tokens are multiplied with in the queries of head `h`: a constant where the causal mask is 1.
+    /// The factor of the token rows in the queries of head `h`: a constant where the causal mask is 1.
     fn asking(&self, h: usize, which: Turned) -> Result<Option<S::Value>, FheError> {
         let Some((_, constant)) = self.weighing.tokens(h) else {
             return Ok(None);
@@ -97,7 +97,7 @@ impl<S: Slots> Run<'_, S> {
         Ok(Some(on.add_vector(nothing, &mask)?))
     }
 
-    /// The function of the scores of head `h`, of its queries, diagonal by diagonal, in the frames of the giant steps.
+    /// Applies the function of head `h` to its scores, diagonal by diagonal, in the frames of the giant steps.
     pub fn scored(
         &self,
         h: usize,

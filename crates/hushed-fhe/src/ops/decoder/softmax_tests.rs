@@ -1,5 +1,5 @@
-//! A decoder whose attention is a softmax: beside the clear model, in the simulation and under a key; padding and later
-//! tokens change nothing; and its operations, which are those that its header states.
+//! A decoder with softmax attention, compared with the clear model, simulated and encrypted; padding and later tokens
+//! change nothing; its operations match the module header.
 
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams};
@@ -17,7 +17,7 @@ use crate::simulate::{Op, Simulator, Vector};
 use crate::slots::Slots;
 use crate::{Acts, AttentionChoice, FheError, HeadChoice, KeyDemand};
 
-/// A BitNet decoder, or one whose maps are not ternary.
+/// A BitNet decoder, or one with maps that are not ternary.
 fn config(heads: usize, keys: usize, ternary: bool) -> NetworkConfig {
     let config = NetworkConfig {
         weigh: Weigh::Softmax,
@@ -32,7 +32,7 @@ fn config(heads: usize, keys: usize, ternary: bool) -> NetworkConfig {
     }
 }
 
-/// For each text the residual stream after every sum, row after row, of columns over their gains.
+/// For each text the residual stream after every sum, row by row, from columns divided by their gains.
 fn clear_sums(subject: &Subject) -> Vec<Vec<Matrix<f64>>> {
     let each = |text: &TokenIds| {
         let mut sums = Vec::new();
@@ -47,7 +47,7 @@ fn clear_sums(subject: &Subject) -> Vec<Vec<Matrix<f64>>> {
     subject.texts.iter().map(each).collect()
 }
 
-/// The greatest difference to the clear sums, over their root mean square; and the greatest number in rows of padding.
+/// The largest difference from the clear sums over their root mean square, and the largest number in padding rows.
 fn compared(subject: &Subject, opened: &[Acts<Vec<f64>>]) -> (f64, f64) {
     let clear = clear_sums(subject);
     let (mut worst, mut padding) = (0.0_f64, 0.0_f64);
@@ -74,7 +74,7 @@ fn compared(subject: &Subject, opened: &[Acts<Vec<f64>>]) -> (f64, f64) {
     (worst, padding)
 }
 
-/// A viewer that keeps opened sums.
+/// A viewer that keeps decrypted sums.
 fn kept<V>(
     into: &mut Vec<Acts<Vec<f64>>>,
     open: impl Fn(&V) -> Vec<f64>,
@@ -115,7 +115,7 @@ fn every_sum_of_a_simulated_softmax_decoder_is_the_clear_one() {
     }
 }
 
-/// A norm inside attention needs two levels for its statistic, of which a softmax leaves one: refused, and said where.
+/// A norm inside attention needs two levels for its statistic; a softmax leaves one. This is refused, naming the step.
 #[test]
 fn too_few_levels_are_named() {
     let config = NetworkConfig {
@@ -132,8 +132,8 @@ fn too_few_levels_are_named() {
     );
 }
 
-/// Attention alone, random numbers in all rows of tokens, texts of different lengths and a place without one, beside
-/// the clear one; and its operations, which are those that its header states.
+/// Attention alone, with random numbers in all token rows, texts of different lengths and a place without one, compared
+/// with the clear model's; its operations match the module header.
 #[test]
 fn attention_is_causal_softmax_attention_with_these_operations() {
     for (heads, keys, baby, together) in [(2, 2, 4, 2), (4, 2, 2, 4), (1, 1, 16, 2), (2, 1, 1, 1)] {
@@ -234,13 +234,13 @@ fn attention_is_causal_softmax_attention_with_these_operations() {
         assert_eq!(counts.total(Op::Conjugate), conjugations as u64);
         let turns = keys * p * (baby + 1) + heads * p * (g + 1) + (baby + 1);
         assert_eq!(counts.total(Op::MulVector), turns as u64);
-        // Two sums a head, two of them in a bootstrap.
+        // Two sums per head, two per bootstrap.
         let bootstraps = 2 * heads.div_ceil(together) * together.min(heads).div_ceil(2);
         assert_eq!(counts.total(Op::Bootstrap), bootstraps as u64);
     }
 }
 
-/// A later token changes nothing before it but by what coefficients are rounded by, and a text's answer is the same
+/// A later token changes nothing before it except through the rounding of coefficients, and a text's answer is the same
 /// with little padding as with much.
 #[test]
 fn later_tokens_and_padding_change_no_row() {
@@ -265,7 +265,7 @@ fn later_tokens_and_padding_change_no_row() {
     }
     assert!(later > 200, "{later}");
 
-    // In 16 rows with padding, and in 32 with more, the answer of a text is the same: only places differ.
+    // In 16 rows with padding and in 32 with more, a text's answer is the same: only positions differ.
     let short = subject.texts[2].clone();
     let answer = |rows: usize| {
         let layout = Interleave::new(rows, rows).unwrap();
@@ -284,7 +284,7 @@ fn later_tokens_and_padding_change_no_row() {
     }
 }
 
-/// Client, server with evaluation keys only, client: every sum beside the simulation, and beside the clear model.
+/// Client, server with evaluation keys only, client: every sum compared with the simulation and with the clear model.
 #[test]
 fn an_encrypted_softmax_decoder_is_the_simulated_and_the_clear_one() {
     for (heads, keys, ternary) in [(2, 2, true), (2, 1, false)] {
@@ -321,7 +321,7 @@ fn an_encrypted_softmax_decoder_is_the_simulated_and_the_clear_one() {
     }
 }
 
-/// Rows of tokens that come with few primes are refreshed; without them nothing is run.
+/// Token rows that arrive with few primes are refreshed; without token rows nothing is run.
 #[test]
 fn rows_of_tokens_are_needed() {
     let subject = Subject::new(&config(2, 2, true), SLOTS, (15, 15));
@@ -346,8 +346,8 @@ fn rows_of_tokens_are_needed() {
     }
 }
 
-/// Attention of 256 columns, 4 heads of 64, texts of 128 rows, N = 2^16, at the lowest levels: docs/ensi.md has these
-/// counts.
+/// Attention of 256 columns, 4 heads of 64, texts of 128 rows, N = 2^16, at the lowest levels: the counts in
+/// docs/ensi.md.
 #[test]
 fn what_a_softmax_costs_beside_a_sigmoid() {
     let params = CkksParams::preset("n16-boot-14x40").unwrap();
@@ -370,7 +370,7 @@ fn what_a_softmax_costs_beside_a_sigmoid() {
             ScoresChoice::Softmax(_) => true,
         };
         let on = Simulator::new(&params, params.slots()).unwrap().counting();
-        // Map, turn, scores, polynomial, P·V; of a softmax three products more.
+        // Map, turn, scores, polynomial, P·V; for a softmax three more products.
         let levels = 3 + 4 + 1 + if softmax { 3 } else { 0 };
         let vector = |limbs| on.vector(Vec::new(), limbs).unwrap();
         let x = Acts {
@@ -411,7 +411,7 @@ fn what_a_softmax_costs_beside_a_sigmoid() {
     let sigmoid = count(Weigh::Sigmoid { bias: -4.85 });
     let softmax = count(Weigh::Softmax);
     println!("{sigmoid:?} {softmax:?}");
-    // 3·7 rotations a head, and 15 of the rows of tokens; two sums a head, two of which share a bootstrap.
+    // 3·7 rotations per head, and 15 for the token rows; two sums per head, two sums per bootstrap.
     assert_eq!(softmax.0 - sigmoid.0, 4 * 3 * 7 + 15);
     assert_eq!(softmax.1 - sigmoid.1, 4 * 2);
     assert_eq!((sigmoid.3, softmax.3), (0, 4));

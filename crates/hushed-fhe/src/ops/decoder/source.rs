@@ -9,19 +9,19 @@ use crate::error::FheError;
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
-/// What is projected from the columns, in pairs.
+/// A projection of the columns, in pairs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// Queries of a head.
+    /// The queries of a head.
     Query(usize),
-    /// Conjugate keys, of a head of keys.
+    /// The conjugate keys of a key head.
     Key(usize),
-    /// Values of the same.
+    /// The values of a key head.
     Value(usize),
 }
 
 impl Part {
-    /// The part of the attention's step that plans and counters name.
+    /// The part of the attention step, as named by plans and counters.
     pub fn site(self) -> &'static str {
         match self {
             Part::Query(_) | Part::Key(_) => "query_key",
@@ -30,16 +30,16 @@ impl Part {
     }
 }
 
-/// Where queries, keys and values come from.
+/// The source of queries, keys and values.
 pub(super) enum Source<'a, S: Slots> {
-    /// The columns: each is projected when its head needs it.
+    /// The columns: each part is projected when a head needs it.
     Columns(&'a [S::Value]),
     /// Projected before the heads.
     Spilled(BTreeMap<Part, S::Stored>),
 }
 
 impl<S: Slots> Source<'_, S> {
-    /// Queries, keys and values of all heads, spilled.
+    /// Projects and spills the queries, keys and values of all heads.
     pub fn spilled(
         on: &S,
         heads: &Heads,
@@ -52,7 +52,7 @@ impl<S: Slots> Source<'_, S> {
         Ok(Source::Spilled(parts.collect::<Result<_, FheError>>()?))
     }
 
-    /// Each part can be taken once.
+    /// Takes a part. A spilled part can be taken once.
     pub fn take(
         &mut self,
         on: &S,

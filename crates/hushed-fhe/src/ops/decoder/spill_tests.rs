@@ -1,4 +1,4 @@
-//! What goes to disk changes no byte of a decoder's answer, and no operation; and what a batch of a real size holds.
+//! Spilling to disk changes no byte of a decoder's answer and no operation; and the memory of a batch of real size.
 
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::testing::{ternary_config as config, ternary_network as network};
@@ -18,7 +18,7 @@ use crate::simulate::{Counts, Op, Simulator, Vector};
 use crate::slots::Slots;
 use crate::{Acts, DecoderPass, KeyDemand};
 
-/// Nothing on disk, then attention, the feed-forward, and both.
+/// Nothing on disk, then attention, then the feed-forward, then both.
 fn placements(of: &Placement) -> [Placement; 4] {
     [(false, false), (true, false), (false, true), (true, true)].map(|(attention, feed_forward)| {
         Placement {
@@ -81,8 +81,8 @@ fn what_is_put_on_disk_changes_no_byte_of_a_decoders_answer() {
     }
 }
 
-/// The same under a key, with norms inside blocks and without: bytes of the answer, operations of the engine, what a
-/// simulation says of the disk, and the answer beside the clear model's.
+/// The same encrypted, with and without norms inside blocks: the answer's bytes, the engine's operations, the
+/// simulation's prediction of disk use, and the answer compared with the clear model's.
 #[test]
 fn a_decoder_under_a_key_gives_the_same_bytes_from_disk() {
     for sub_norms in [false, true] {
@@ -153,7 +153,7 @@ fn under_a_key(config: &NetworkConfig) {
 }
 
 /// A model of 256 columns, 4 heads of 64 and 4 layers over texts of 128 rows, at N = 2^16: the bootstraps of a batch,
-/// and what its operations cost by the table of prices (an estimate, printed).
+/// and the cost of its operations by the price table (an estimate, printed).
 #[test]
 fn what_a_batch_of_256_columns_takes() {
     let config = NetworkConfig {
@@ -215,10 +215,10 @@ fn what_a_batch_of_256_columns_takes() {
             feed_forward: floor + 3 + levels,
             ..Placement::plain(top, 128, 64)
         };
-        // Peaks of one thread, as a plan has them.
+        // Peaks of one thread, as in a plan.
         let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
         let [counts, .., spilled] = alone.unwrap().install(|| placements(&placement).map(count));
-        // GiB: residues of 2^16 words of 8 bytes.
+        // In GiB: a residue is 2^16 words of 8 bytes.
         let gib = [&counts, &spilled].map(|counts| counts.peak() as f64 / 2048.0);
         println!(
             "degree {degree}: {:.2} GiB of vectors, {:.2} with a disk",
@@ -227,7 +227,7 @@ fn what_a_batch_of_256_columns_takes() {
         assert_eq!(spilled.total(Op::Bootstrap), counts.total(Op::Bootstrap));
         assert_eq!(spilled.rotations, counts.rotations);
         assert!(gib[0] < 15.7 && gib[1] < 7.0, "{gib:?}");
-        // Columns seven times, two to a bootstrap; the statistics of nine norms; and the roots that come in below their
+        // Columns seven times, two per bootstrap; the statistics of nine norms; and the roots that come in below their
         // columns: all but the last norm's, and with degree 15 those before feed-forward only in the last layer.
         let roots = if degree == 15 { 4 + 1 } else { 8 };
         assert_eq!(counts.total(Op::Bootstrap), 7 * 128 + 9 + roots);

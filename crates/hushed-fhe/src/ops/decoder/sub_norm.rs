@@ -1,4 +1,4 @@
-//! The norm inside a block of BitNet: an RMSNorm of what the block's last map reads, taken after the map.
+//! The norm inside a block of BitNet: an RMSNorm of the inputs of the block's last map, applied after the map.
 //!
 //! With v = Σ (κ·z)² + κ²·d·ε over the d columns z that the map W reads, and gains γ,
 //!
@@ -6,9 +6,9 @@
 //! W·(γ∘z)/√(mean z² + ε) / bound = v^{−1/2} · (W∘γ)·z / bound',   bound' = bound/(κ·√d)
 //! ```
 //!
-//! so the root multiplies the results and not the columns: one level, whichever are more. Squares are added up as the
+//! so the root multiplies the results, not the columns: one level, whichever are more. Squares are added up as the
 //! columns come, head by head or block by block; v loses two levels, is refreshed, and its root comes in above the
-//! results. As v ≤ 1, (W∘γ)·z/bound' is within 1. The map stays ternary where all gains are 1.
+//! results. As v ≤ 1, (W∘γ)·z/bound' is within 1. The map stays ternary if all gains are 1.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use crate::slots::Slots;
 /// A norm inside a block.
 #[derive(Clone, Copy)]
 pub struct SubNorm<'a> {
-    /// The step that plans, counters and progress name it by.
+    /// The step that plans, counters and progress show.
     pub at: StepId,
-    /// Of the model.
+    /// The model's norm.
     pub norm: &'a Norm,
-    /// Of the calibration.
+    /// Its calibration.
     pub choice: &'a NormChoice,
-    /// Primes of its refreshed statistic.
+    /// The primes of its refreshed statistic.
     pub statistics: usize,
 }
 
@@ -45,10 +45,10 @@ impl<'a> SubNorm<'a> {
         gain.into_iter().all(|&g| g == 1.0)
     }
 
-    /// What reads the map's results, and the map with the gains in it.
+    /// The reader of the map's results, and the map with the gains in it.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a LayerNorm or an offset; another width than the map's.
+    /// [`FheError::Unsupported`] for a LayerNorm or an offset; a width other than the map's.
     pub fn last<'b>(
         &self,
         after: After<'b>,
@@ -86,7 +86,7 @@ impl<'a> SubNorm<'a> {
         Ok((after, Cow::Owned(gained)))
     }
 
-    /// Adds the squares of some of the columns that the map reads.
+    /// Adds the squares of some of the map's input columns.
     ///
     /// # Errors
     /// Columns of different scales or primes.
@@ -100,7 +100,7 @@ impl<'a> SubNorm<'a> {
         squares(on, sum, &c.collect::<Result<Vec<_>, _>>()?)
     }
 
-    /// Primes of the results, of the map's with `limbs`.
+    /// The primes of the results, if the map's have `limbs`.
     ///
     /// # Errors
     /// Too few levels.

@@ -26,7 +26,7 @@ use crate::{Acts, DecoderPass, FheError, KeyDemand};
 pub(crate) const ROWS: usize = 16;
 pub(crate) const SLOTS: usize = 128;
 
-/// Texts for every place of a batch, of different lengths.
+/// Texts of different lengths for every place of a batch.
 pub(crate) fn texts(config: &NetworkConfig, places: usize) -> Vec<TokenIds> {
     let text = |t: usize| {
         let length = [16, 3, 9, 1, 12, 5, 16, 7][t % 8];
@@ -36,7 +36,7 @@ pub(crate) fn texts(config: &NetworkConfig, places: usize) -> Vec<TokenIds> {
     (0..places).map(text).collect()
 }
 
-/// A viewer of sums.
+/// A viewer that passes sums to `see`.
 pub(crate) fn sums<'a, V>(
     mut see: impl FnMut(StepId, &Acts<V>) -> Result<(), FheError> + 'a,
 ) -> Viewer<'a, V> {
@@ -89,7 +89,7 @@ impl Subject {
         self.program.attentions().any(|a| a.weigh == Weigh::Softmax)
     }
 
-    /// What a client sends: columns of right-aligned texts over the bound, and for a softmax the rows of tokens.
+    /// A client's upload: columns of right-aligned texts divided by the bound, and for a softmax the token rows.
     pub fn sent(&self) -> Vec<Vec<f64>> {
         let embedded = self
             .texts
@@ -105,7 +105,7 @@ impl Subject {
         sent
     }
 
-    /// The same as a simulation takes it.
+    /// The same for a simulation.
     pub fn vectors(&self, on: &Simulator) -> Vec<Vector> {
         let sent = self.sent().into_iter();
         sent.map(|v| on.vector(v, on.top()).unwrap()).collect()
@@ -147,7 +147,7 @@ impl Subject {
         self.simulated_at(on, AnswerRows::Last)
     }
 
-    /// One row of numbers a text.
+    /// One row of numbers per text.
     fn simulated_at(&self, on: &Simulator, answer: AnswerRows) -> Result<Vec<Vec<f64>>, FheError> {
         let how = (self.placement(on.top()), answer);
         let nothing = sums(|_, _: &Acts<Vector>| Ok(()));
@@ -183,7 +183,7 @@ impl Subject {
     }
 }
 
-/// The whole decoder, every place taken, beside the clear model's last rows.
+/// The whole decoder with every place taken, compared with the clear model's last rows.
 #[test]
 fn a_simulated_decoder_is_the_clear_one() {
     let (_, params) = crate::plan::public_plan::insecure_plan(9, 14, 16).unwrap();
@@ -208,7 +208,7 @@ fn a_simulated_decoder_is_the_clear_one() {
     }
 }
 
-/// A head that is not the table of token vectors, of more tokens than a text has rows.
+/// A head that is not the token table, with more tokens than a text has rows.
 #[test]
 fn simulated_logits_are_those_of_the_clear_model() {
     let config = config(2, 2);
@@ -234,7 +234,7 @@ pub(crate) fn test_params() -> Arc<CkksParams> {
         .1
 }
 
-/// Attention alone, all slots random, beside the clear one; and its operations, which are those that its header states.
+/// Attention alone with random slots, compared with the clear model's; its operations match the module header.
 #[test]
 fn attention_is_causal_sigmoid_attention_with_these_operations() {
     for (heads, keys, baby) in [(2, 2, 4), (4, 2, 2), (1, 1, 16), (2, 1, 1)] {
@@ -310,8 +310,8 @@ fn attention_is_causal_sigmoid_attention_with_these_operations() {
     }
 }
 
-/// A later token changes nothing before it but by what coefficients are rounded by (2^−40): masked scores are 0, and
-/// the weight of 0 is 0.
+/// A later token changes nothing before it except through the rounding of coefficients (2^−40): masked scores are 0,
+/// and the weight of 0 is 0.
 #[test]
 fn a_later_token_changes_no_earlier_row() {
     let mut subject = Subject::new(&config(2, 2), SLOTS, (15, 15));
@@ -338,8 +338,7 @@ fn a_later_token_changes_no_earlier_row() {
     assert!(later > 200, "{later}");
 }
 
-/// Rows before a text are zeros after every sum, but for the rounding of coefficients, and so are places without a
-/// text.
+/// Rows before a text are zeros after every sum, up to the rounding of coefficients, and so are places without a text.
 #[test]
 fn rows_of_padding_stay_zeros() {
     let mut subject = Subject::new(&config(2, 2), SLOTS, (15, 15));
@@ -371,7 +370,7 @@ fn rows_of_padding_stay_zeros() {
     }
 }
 
-/// Operations follow from shapes, not from weights.
+/// Operations depend on shapes, not on weights.
 #[test]
 fn two_sets_of_weights_take_the_same_operations() {
     let counts = |seed: u64| {
@@ -383,7 +382,7 @@ fn two_sets_of_weights_take_the_same_operations() {
             activation: 15,
         };
         let mut decoder = seen.choice(&subject.program, degrees, (ROWS, 14)).unwrap();
-        // Steps are choices, and those may differ.
+        // Steps are part of the choices, which may differ.
         for layer in &mut decoder.layers {
             layer.attention_norm.steps = 1;
             layer.feed_forward_norm.steps = 1;
@@ -397,7 +396,7 @@ fn two_sets_of_weights_take_the_same_operations() {
     assert_eq!(counts(3), counts(4));
 }
 
-/// Client, server with evaluation keys only, client: beside the simulation, and beside the clear model.
+/// Client, server with evaluation keys only, client: compared with the simulation and with the clear model.
 #[test]
 fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
     let params = test_params();
@@ -414,7 +413,7 @@ fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
     let top = params.fresh_limbs();
     let sent = subject.sent();
     let sent: Vec<Ciphertext> = sent.iter().map(|v| keys.encrypt(v, top)).collect();
-    // Every sum is opened.
+    // Every sum is decrypted.
     let seen = std::cell::RefCell::new(Vec::new());
     let see = |id: StepId, x: &Acts<Ciphertext>| {
         let opened: Vec<Vec<f64>> = x.columns.iter().map(|ct| keys.open(ct)).collect();
@@ -427,7 +426,7 @@ fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
     let found = unpack(subject.layout, &lengths, pooled.width, pooled.factor, &raw).unwrap();
     let error = spread(&found, &expected);
     println!("error {error:.2e}, predicted {predicted:.2e}");
-    // Refreshes are predicted as those of N = 2^16, which err by more than those of this ring.
+    // Predicted refreshes are those of N = 2^16, which have a larger error than those of this ring.
     assert!(error < 2.0 * predicted && error > 0.125 * predicted);
 
     let simulated = subject.opened(&exact);
@@ -443,7 +442,7 @@ fn an_encrypted_decoder_is_the_simulated_and_the_clear_one() {
     }
 }
 
-/// Root of the mean square of differences.
+/// The root mean square of the differences.
 pub(crate) fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| {
@@ -452,7 +451,7 @@ pub(crate) fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     (sum / f64::max(count, 1.0)).sqrt()
 }
 
-/// From a folder and texts to choices, written and read again: committed golden folders, all by the library.
+/// From a folder and texts to choices, written and read again, for committed golden folders, through the library alone.
 #[test]
 fn a_folder_is_calibrated() {
     for (folder, softmax) in [("bitnet-sigmoid", false), ("llama", true)] {
@@ -477,7 +476,7 @@ fn a_folder_is_calibrated() {
         assert_eq!((decoder.layers.len(), choices.layers.len()), (2, 0));
         let json = choices.to_json().unwrap();
         assert_eq!(Choices::from_json(&json).unwrap(), choices);
-        // As calibrations of sigmoids have always been written.
+        // In the format that sigmoid calibrations have always had.
         let written: serde_json::Value = serde_json::from_slice(&json).unwrap();
         let scores = &written["decoder"]["layers"][0]["scores"];
         assert_eq!(scores["heads"][0].is_array(), !softmax);
@@ -487,7 +486,7 @@ fn a_folder_is_calibrated() {
         let mut broken = choices.clone();
         broken.decoder.as_mut().unwrap().layers[1].attention_bound = 0.0;
         assert!(broken.to_json().is_err());
-        // Of the other function of scores.
+        // Choices for the other function of scores.
         let mut broken = choices.clone();
         let scores = &mut broken.decoder.as_mut().unwrap().layers[1].scores;
         *scores = match scores {
@@ -509,7 +508,7 @@ fn a_folder_is_calibrated() {
         );
         assert_eq!(broken.to_json().is_err(), !softmax);
     }
-    // A decoder that the circuit does not have is refused by name.
+    // A decoder that the circuit does not support is refused by name.
     let other = Model::load(&hushed_model::testing::tiny_golden("llama-tied")).unwrap();
     let texts = of_folder();
     let refused = calibrate(&other, &sample(&texts), &Options::default(), &mut |_| ());

@@ -1,12 +1,12 @@
 //! From scores to weights in the frames of the giant steps: a sigmoid of each score, or a softmax of each row.
 //!
-//! *Sigmoid.* Masked scores, which are 0, are moved to −1 by a plaintext vector. Rows before a text have values that
-//! are 0, so their keys need no mask.
+//! *Sigmoid.* Masked scores, which are 0, are moved to −1 by a plaintext vector. Rows before a text have zero values,
+//! so their keys need no mask.
 //!
-//! *Softmax.* That of encoders ([`crate::ops::softmax`]): p ≈ e^{s/2}, p/Σp, its square, and 1/Σ of the squares after
+//! *Softmax.* As for encoders ([`crate::ops::softmax`]): p ≈ e^{s/2}, p/Σp, its square, and 1/Σ of the squares after
 //! P·V. Sums are over the keys of a text up to the row, so padding has to be masked as well: by one more column of Q
-//! and K, which carries the rows of tokens and the causal mask ([`KeyMask::Turned`]). All other scores are at −1, where
-//! p is 0. A sum is brought home frame by frame, and the first inverse back to the frames: 3·(g − 1) rotations a head.
+//! and K, which carries the token rows and the causal mask ([`KeyMask::Turned`]). All other scores are at −1, where p
+//! is 0. Sums are rotated home frame by frame, and the first inverse back to the frames: 3·(g − 1) rotations per head.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::ops::softmax::{Softmax, weight_scale, weights};
 use crate::packing::{Interleave, PackingError};
 use crate::slots::Slots;
 
-/// That a block of attention is causal.
+/// Checks that an attention block is causal.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for another mask.
@@ -39,7 +39,7 @@ pub fn causal(at: StepId, block: &Attention) -> Result<(), FheError> {
     }
 }
 
-/// Primes of the weights where they are multiplied with V, and of what each head attended to, of scores with `scores`
+/// The primes of the weights when they are multiplied with V, and of the results of heads, for scores with `scores`
 /// primes.
 ///
 /// # Errors
@@ -61,7 +61,7 @@ pub(super) fn limbs<S: Slots>(
     Ok((weights, below(on, attended, 1)?))
 }
 
-/// Levels of the two inverses, of the deepest head.
+/// The levels of the two inverses, for the deepest head.
 fn inverses(choice: &AttentionChoice) -> Result<(usize, usize), FheError> {
     let mut most = (0, 0);
     for head in &choice.heads {
@@ -74,23 +74,23 @@ fn inverses(choice: &AttentionChoice) -> Result<(usize, usize), FheError> {
     Ok(most)
 }
 
-/// The functions of all heads of a layer.
+/// The functions from scores to weights of all heads of a layer.
 pub(super) enum Weighing<'a, V> {
     Sigmoid(Vec<Sigmoid>),
     Softmax(Vec<Softmax>, KeyMask<'a, V>),
 }
 
-/// The weights of a head, diagonal by diagonal, and for a softmax the sum that they are to be divided by.
+/// The weights of a head, diagonal by diagonal, and for a softmax the sum to divide them by.
 pub(super) struct Weighed<V> {
     pub diagonals: Vec<V>,
     pub sum: Option<V>,
 }
 
 impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
-    /// The functions of a choice. `real`: the rows of tokens.
+    /// The functions for a choice. `real`: the token rows.
     ///
     /// # Errors
-    /// [`FheError::Choices`] for a choice of another function; a softmax without rows of tokens.
+    /// [`FheError::Choices`] for a choice of another function; a softmax without token rows.
     pub fn new<S: Slots<Value = V>>(
         on: &S,
         (at, block): (StepId, &Attention),
@@ -109,7 +109,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
                 let each = widest.flat_map(|scores| std::iter::repeat_n(scores, shared));
                 let mut heads: Vec<Sigmoid> = Vec::with_capacity(choice.heads.len());
                 for (head, scores) in each.take(choice.heads.len()).enumerate() {
-                    // Where nothing is computed, one fit stands for all; heads with one interval share it anyway.
+                    // Where nothing is computed, one fit stands for all; heads with the same interval share it anyway.
                     let alike =
                         |like: &&Sigmoid| on.only_shapes() || like.interval == fits::masked(scores);
                     let polynomial = match heads.last().filter(alike) {
@@ -142,7 +142,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         }
     }
 
-    /// Half of the interval of scores that is mapped to [−1, 1], of a head.
+    /// Half the length of the interval of a head's scores that is mapped to [−1, 1].
     pub fn half(&self, head: usize) -> f64 {
         let half = match self {
             Weighing::Sigmoid(heads) => heads.get(head).map(|sigmoid| sigmoid.interval.half()),
@@ -153,7 +153,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         half.unwrap_or(1.0)
     }
 
-    /// The rows of tokens, and what their score adds to t in a head; none for a sigmoid.
+    /// The token rows, and what their score adds to t in a head; none for a sigmoid.
     pub fn tokens(&self, head: usize) -> Option<(&'a V, f64)> {
         match self {
             Weighing::Sigmoid(_) => None,
@@ -167,7 +167,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         }
     }
 
-    /// The function of head `head` of the scores of diagonal `giant` + `r`, in the frame of `giant`.
+    /// Applies the function of head `head` to the scores of diagonal `giant` + `r`, in the frame of `giant`.
     ///
     /// # Errors
     /// Too few levels.
@@ -187,11 +187,11 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         }
     }
 
-    /// The scale of V that brings P·V to `factor` times the default scale, where P and V have `limbs` primes; of a
-    /// softmax about that.
+    /// The scale of V that brings P·V to `factor` times the default scale, where P and V have `limbs` primes;
+    /// approximately so for a softmax.
     ///
     /// # Errors
-    /// None for intervals of a calibration.
+    /// None for calibrated intervals.
     pub fn value_scale<S: Slots>(
         &self,
         on: &S,
@@ -206,7 +206,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         scale_of(wanted / weights)
     }
 
-    /// The weights of heads that are taken together, from their functions of scores.
+    /// The weights of heads taken together, from their functions of scores.
     ///
     /// # Errors
     /// Those of [`weights`].
@@ -251,7 +251,7 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         target: Scale,
     ) -> Result<V, FheError> {
         match self {
-            // No weights of it have a sum.
+            // A sigmoid's weights have no sum.
             Weighing::Sigmoid(_) => Err(PackingError::Mismatch.into()),
             Weighing::Softmax(heads, _) => at(heads, head)?.second_inverse(on, sum, target),
         }
@@ -266,7 +266,7 @@ fn at<T>(heads: &[T], head: usize) -> Result<&T, FheError> {
     Ok(heads.get(head).ok_or_else(absent)?)
 }
 
-/// The widest interval of heads that share a head of keys, 0 in it: their keys have one factor.
+/// The widest interval of heads that share a key head, including 0: their keys have one factor.
 fn widest(heads: &[Interval]) -> Interval {
     let zero = Interval {
         low: 0.0,
@@ -307,7 +307,7 @@ impl Sigmoid {
         }
     }
 
-    /// Of the scores of diagonal `giant` + `r` in its frame: masked ones, which are 0, give 0.
+    /// Applies the sigmoid to the scores of diagonal `giant` + `r` in its frame: masked ones, which are 0, give 0.
     fn of<S: Slots>(
         &self,
         on: &S,

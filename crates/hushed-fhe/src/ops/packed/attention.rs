@@ -1,5 +1,5 @@
-//! Attention of texts in packed rows: all heads at once, fourteen levels with an exponential of four. The residual is a
-//! term of the output's map.
+//! Attention of texts in packed rows: all heads at once, in fourteen levels with an exponential of four. The residual
+//! is a term of the output map.
 
 use hushed_model::{Attention, StepId, same};
 
@@ -17,24 +17,24 @@ use crate::packing::{Layout, PackingError, Spread};
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// Copies of an operand in Q·Kᵀ and P·V: J of docs/one-text.md, where heads and rows have as many.
+/// Copies of an operand in Q·Kᵀ and P·V: J in docs/one-text.md, unless heads or rows have fewer.
 const COPIES: usize = 4;
 
 /// A layer's attention in packed rows.
 pub struct PackedAttention<'a, V> {
-    /// The step that plans, counters and progress name it by.
+    /// The step that plans, counters and progress show.
     pub at: StepId,
     /// Weights and shapes of the model.
     pub block: &'a Attention,
     /// Intervals and degrees of its heads.
     pub choice: &'a AttentionChoice,
-    /// Of the norm after it, whose κ is in the output's map.
+    /// The norm after it, whose κ is in the output map.
     pub norm: &'a NormChoice,
     /// The texts.
     pub rows: &'a PackedRows<V>,
-    /// Where the columns are, heads whole.
+    /// The places of the columns, with heads whole.
     pub columns: Spread,
-    /// Rows whose results are used; others are 0.
+    /// Rows whose results are used; others get 0.
     pub kept: Kept,
     /// Primes of refreshed sums.
     pub statistics: usize,
@@ -43,11 +43,11 @@ pub struct PackedAttention<'a, V> {
 /// Levels from the columns to the scores: maps, copies, products, sums.
 pub const SCORES: usize = 4;
 
-/// How the heads of a model lie in packed rows, as many beside each other as a row has places for.
+/// How the heads of a model lie in packed rows, as many side by side as a row has places for.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`] if they do not fit: pairs of columns a head that are no power of two, more of them than
-/// rows or places.
+/// [`PackingError::Mismatch`] if they do not fit: the pairs of columns per head are not a power of two, or exceed the
+/// rows or the places.
 pub fn heads_of(block: &Attention, layout: Layout) -> Result<Heads, PackingError> {
     let pairs = block.heads.width / 2;
     let inner = block.heads.count * block.heads.width;
@@ -57,14 +57,14 @@ pub fn heads_of(block: &Attention, layout: Layout) -> Result<Heads, PackingError
     }
     let copies = COPIES.min(pairs).min(layout.rows());
     let groups = layout.rows() / copies.max(1);
-    // About the square root of the groups; whole vectors of E diagonals each.
+    // About the square root of the groups, in whole vectors of E diagonals each.
     let root = 1_usize << (groups.max(1).ilog2() / 2);
     let baby = root.max(pairs / copies.max(1)).max(2 * root).min(groups);
     Heads::new(layout, pairs, copies, baby)
 }
 
-/// κ·(y + x − mean) in pairs at half of [`Slots::default_scale`], y the attention's output with its biases, 0 in rows
-/// that are not kept.
+/// κ·(y + x − mean) in pairs at half of [`Slots::default_scale`], where y is the attention's output with its biases; 0
+/// in rows that are not kept.
 ///
 /// # Errors
 /// [`FheError::Packing`] for heads that do not fit; too few levels; where values are visible, [`FheError::Range`] for
@@ -95,7 +95,7 @@ pub fn attention<S: Slots>(
     on.at(at.part("attend"));
     let all = exponentials.iter().flatten().chain(&v);
     let limbs = all.map(|x| on.limbs(x)).min().unwrap_or(on.floor());
-    // Copies, then the product that 1/Σe meets, after its mask. The result is at the scale of x.
+    // Copies, then the product that is multiplied by 1/Σe, after its mask. The result is at the scale of x.
     let (copied, met) = (below(on, limbs, 1)?, below(on, limbs, 2)?);
     let mut attended = Vec::with_capacity(v.len());
     for ((e, v), sum) in exponentials.into_iter().zip(v).zip(&sums) {
@@ -114,11 +114,11 @@ pub fn attention<S: Slots>(
     summed(on, x, layer, (&attended, &output))
 }
 
-/// Levels from the exponentials, or the first inverse, to the output: y, e, copies, P·V, × 1/Σe, output.
+/// Levels from the exponentials, or from the first inverse, to the output: y, e, copies, P·V, × 1/Σe, output.
 const AFTER_EXPONENTIALS: usize = 6;
 
-/// Refuses operands with `limbs` primes, or statistics, that end below the level of a refresh: primes are left there,
-/// and scales would be those of no chain.
+/// Refuses operands with `limbs` primes, or statistics, that would end below the level of a refresh: primes are left
+/// there, and scales would fit no chain.
 fn enough<S: Slots>(
     on: &S,
     step: StepId,
@@ -146,8 +146,8 @@ fn enough<S: Slots>(
     }
 }
 
-/// The stacked maps of Q, of the conjugates of K, and of V; and the bias of V, which goes through the output's map as
-/// weights sum to 1. K has none, which changes no softmax.
+/// The stacked maps of Q, of the conjugates of K, and of V; and the bias of V, which goes through the output map, as
+/// weights sum to 1. K has no bias, as it would not change the softmax.
 fn inputs<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
@@ -171,7 +171,7 @@ fn inputs<S: Slots>(
     }
     key.bias = None;
     let through = value.bias.take().unwrap_or_default();
-    // a − i·b: the second of each pair of rows is negative.
+    // a − i·b: the second row of each pair is negated.
     let weights = key.weights.chunks_exact_mut(key.columns.max(1));
     for weights in weights.skip(1).step_by(2) {
         weights.iter_mut().for_each(|w| *w = -*w);
@@ -179,7 +179,7 @@ fn inputs<S: Slots>(
     Ok((LinearMap::stacked(vec![query, key, value]), through))
 }
 
-/// Q, the conjugate of K, and V: vectors as those of x.
+/// Q, the conjugate of K, and V, laid out like x.
 fn projected<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
@@ -200,7 +200,7 @@ fn projected<S: Slots>(
     Ok([q, k, v])
 }
 
-/// The output's map, centred for the norm, with the bias of V.
+/// The output map, centred for the norm, with the bias of V.
 fn output<S: Slots>(
     on: &S,
     layer: &PackedAttention<'_, S::Value>,
@@ -217,7 +217,7 @@ fn output<S: Slots>(
     Ok(output)
 }
 
-/// The output of `y` and the residual of `x`, in rows that are kept.
+/// The output of `y` plus the residual of `x`, in rows that are kept.
 fn summed<S: Slots>(
     on: &S,
     x: &Acts<S::Value>,
@@ -228,7 +228,7 @@ fn summed<S: Slots>(
     let limbs = y.iter().map(|y| on.limbs(y)).min().unwrap_or(on.floor());
     let mut vectors = x.columns.clone();
     if layer.kept == Kept::Later {
-        // A first row may be far beyond the norm's range. Rows of padding are 0.
+        // A first row may be far outside the norm's range. Rows of padding are 0.
         let mask = layer.rows.numbers(on, |text, row, _| {
             f64::from(u8::from(layer.rows.holds(layer.kept, text, row)))
         });

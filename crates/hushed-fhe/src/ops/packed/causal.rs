@@ -1,10 +1,9 @@
 //! A decoder's attention in packed rows: all heads at once, with a sigmoid, in the frames of the giant steps
 //! ([`crate::packing::heads`]).
 //!
-//! Columns i and i + d'/2 of a head lie in one place, as the map of Q and K gives them, so that the rotary turn is one
-//! product of pairs. It joins the causal mask. Masked scores are exactly 0; a plaintext vector moves them to −1, where
-//! the polynomial is 0 ([`crate::ops::decoder::attention`]). Heads that share keys have a copy each, which the map
-//! makes.
+//! Columns i and i + d'/2 of a head share a place, as arranged by the map of Q and K, so the rotary turn is one product
+//! of pairs. It also carries the causal mask. Masked scores are exactly 0; a plaintext vector moves them to −1, where
+//! the polynomial is 0 ([`crate::ops::decoder::attention`]). Heads that share keys have a copy each, made by the map.
 
 use hushed_ckks::Complex64;
 use hushed_ckks::poly::{SlotPolynomial, evaluate_slots};
@@ -25,7 +24,7 @@ use crate::packing::heads::{Heads, Turned, attend, causal_scores};
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
-/// Levels of attention besides its sigmoid and the norm before it.
+/// Levels of attention, not counting its sigmoid and the norm before it.
 pub const LEVELS: usize = 9;
 
 /// Levels from the columns to the scores: maps, copies, turns, products, sums.
@@ -37,22 +36,22 @@ pub struct PackedCausal<'a, V> {
     pub at: StepId,
     /// Weights and shapes of the model.
     pub block: &'a Attention,
-    /// Intervals and degree.
+    /// The intervals and the degree.
     pub choice: &'a SigmoidChoice,
-    /// Of the sum that reads it.
+    /// The bound of the sum that reads it.
     pub bound: f64,
     /// The texts; the last row of each is row R − 1.
     pub rows: &'a PackedRows<V>,
-    /// Where the columns are, heads whole.
+    /// The places of the columns, with heads whole.
     pub columns: Spread,
 }
 
 impl<V: Send + Sync> PackedCausal<'_, V> {
-    /// The attention's output over the bound, in pairs at half of [`Slots::default_scale`].
+    /// The attention's output divided by the bound, in pairs at half of [`Slots::default_scale`].
     ///
     /// # Errors
-    /// [`FheError::Packing`] for heads that do not fit; [`FheError::Unsupported`] for another function or mask than a
-    /// causal sigmoid; shapes that differ; too few levels.
+    /// [`FheError::Packing`] for heads that do not fit; [`FheError::Unsupported`] for anything but a causal sigmoid;
+    /// shapes that differ; too few levels.
     pub fn run<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -102,8 +101,8 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         linear(on, self.rows, &self.columns, &[term], bias, target)
     }
 
-    /// Q in pairs that turn together, the conjugates of K so, and V: vectors as those of x. The map of the scores'
-    /// interval to [−1, 1] is in Q and in K, half of it in each.
+    /// Q in pairs that turn together, the conjugates of K likewise, and V, all laid out like x. The map of the scores'
+    /// interval to [−1, 1] is folded into Q and K, half in each.
     fn projected<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -111,7 +110,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     ) -> Result<[Vec<S::Value>; 3], FheError> {
         let Attention { heads, rope, .. } = self.block;
         let width = heads.width;
-        // The row of a layer's map that is in row `row` of the grid's, of the layer's head `head`.
+        // The row of the layer's map, in its head `head`, that becomes row `row` of the grid's map.
         let turning = |head: usize, row: usize| {
             let (first, second) = match rope {
                 Some(rope) => rope.pair(row % width / 2, width),
@@ -159,7 +158,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         Ok([q, k, v])
     }
 
-    /// The scores of a head, 0 among them.
+    /// The interval of a head's scores, extended to include 0.
     fn interval(&self, head: usize) -> Interval {
         let found = self.choice.heads.get(head);
         let (low, high) = found.map_or((-1.0, 1.0), |i| (i.low, i.high));
@@ -169,14 +168,14 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         }
     }
 
-    /// The head of a place of vector `vector` of columns, if it is one.
+    /// The head at a place of vector `vector` of the columns, if there is one.
     fn head(&self, heads: &Heads, vector: usize, place: usize) -> Option<usize> {
         let each = self.columns.used() / heads.pairs();
         let head = vector * each + place / heads.pairs();
         (place < self.columns.used() && head < self.block.heads.count).then_some(head)
     }
 
-    /// By vector of columns.
+    /// The sigmoids, by vector of columns.
     fn sigmoids<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -198,7 +197,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
         (0..vectors).map(of).collect()
     }
 
-    /// What is added to vector `number` of the scores of a vector of columns.
+    /// The shift added to vector `number` of the scores of a vector of columns.
     fn shift<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -217,7 +216,7 @@ impl<V: Send + Sync> PackedCausal<'_, V> {
     }
 }
 
-/// The bias of a causal sigmoid. A softmax would take three levels more, and with degree 15 all fourteen are taken.
+/// The bias of a causal sigmoid. A softmax would take three more levels, and degree 15 already takes all fourteen.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for other weights and masks.
@@ -232,7 +231,7 @@ pub fn sigmoid_bias(at: StepId, block: &Attention) -> Result<f64, FheError> {
     }
 }
 
-/// e^{itθ} of every row and pair.
+/// e^{itθ} for every row and pair.
 struct Turns {
     pairs: usize,
     all: Vec<Complex64>,
@@ -256,7 +255,7 @@ impl Turns {
         }
     }
 
-    /// Of queries as it is, of conjugate keys conjugated.
+    /// As it is for queries, conjugated for conjugate keys.
     fn of(&self, which: Turned, (row, pair): (usize, usize)) -> Complex64 {
         let turn = self.all.get(row * self.pairs + pair);
         let turn = turn.copied().unwrap_or(Complex64::ZERO);
@@ -267,7 +266,7 @@ impl Turns {
     }
 }
 
-/// `rows` rows, each one of `map`'s times a factor: `of` says which.
+/// A map with `rows` rows, each a row of `map` times a factor, as given by `of`.
 fn arranged(
     map: &LinearMap,
     rows: usize,

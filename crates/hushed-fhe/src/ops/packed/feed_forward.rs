@@ -1,6 +1,6 @@
-//! The feed-forward block in packed rows: hidden columns lie beside each other, each with the polynomial of its
-//! interval in the coefficients of its place. The residual of an encoder is a term of the second map. With a gate the
-//! activation is of the gate, and takes one level more: its product with what `up` gives, which is made at that level.
+//! The feed-forward block in packed rows: hidden columns lie side by side, each with the polynomial of its interval in
+//! the coefficients of its place. An encoder's residual is a term of the second map. With a gate the activation is of
+//! the gate, and one more level goes to its product with the result of `up`, which is computed at that level.
 
 use hushed_ckks::poly::{SlotPolynomial, evaluate_slots};
 use hushed_model::{FeedForward, Linear, StepId, same};
@@ -21,27 +21,27 @@ use crate::slots::Slots;
 
 /// A feed-forward block in packed rows.
 pub struct PackedFeedForward<'a, V> {
-    /// The step that plans, counters and progress name it by.
+    /// The step that plans, counters and progress show.
     pub at: StepId,
     /// Weights and shapes of the model.
     pub block: &'a FeedForward,
-    /// Degree of the activation and the interval of each hidden column.
+    /// The degree of the activation and the interval of each hidden column.
     pub choice: &'a ActivationChoice,
-    /// What reads it: of a norm its κ and the residual are in the second map.
+    /// The reader of its result; for a norm, its κ and the residual are in the second map.
     pub after: After<'a>,
     /// The texts.
     pub rows: &'a PackedRows<V>,
-    /// Rows whose results are used; the arguments of others are 0.
+    /// Rows whose results are used; in others the arguments are 0.
     pub kept: Kept,
-    /// Where the columns of x are.
+    /// The places of the columns of x.
     pub columns: Spread,
-    /// Fits that layers share.
+    /// Fits shared by all layers.
     pub polynomials: &'a Polynomials,
 }
 
 impl<V: Send + Sync> PackedFeedForward<'_, V> {
-    /// For y = down(f(up(x))), or down(f(gate(x)) ∘ up(x)): before a norm κ·(y + x − mean), before a sum y over its
-    /// bound. In pairs at half of [`Slots::default_scale`].
+    /// For y = down(f(up(x))) or down(f(gate(x)) ∘ up(x)): before a norm κ·(y + x − mean), before a sum y divided by
+    /// its bound. In pairs at half of [`Slots::default_scale`].
     ///
     /// # Errors
     /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
@@ -68,7 +68,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         }
     }
 
-    /// The activation of what `w` gives, both parts of each vector of pairs.
+    /// The activation of the result of `w`, as both parts of each vector of pairs.
     fn activated<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -86,7 +86,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
             map: &map,
         };
         let bias = (map.bias.as_deref().unwrap_or_default(), self.kept);
-        // Parts are at twice the scale of a pair.
+        // Parts have twice the scale of a pair.
         let argument = argument_scale(on, below(on, on.limbs(first), 1)?)?;
         let target = scale_of(argument.value() / 2.0)?;
         let arguments = linear(on, self.rows, places, &[term], bias, target)?;
@@ -101,7 +101,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
             );
         }
         let target = match self.after {
-            // A sum of maps has operands of one scale.
+            // A sum of maps takes operands of one scale.
             After::Norm(_) => on.scale(first),
             After::Sum(_) => on.default_scale(),
         };
@@ -113,7 +113,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
         parts.into_par_iter().map(activation).collect()
     }
 
-    /// The products of the parts of a gate with what `up` gives, one level below.
+    /// The products of a gate's parts with the result of `up`, one level below.
     fn gated<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -146,7 +146,7 @@ impl<V: Send + Sync> PackedFeedForward<'_, V> {
             .collect()
     }
 
-    /// The second map over the bound of a sum.
+    /// The second map divided by the bound of a sum.
     fn down_alone<S: Slots<Value = V>>(
         &self,
         on: &S,

@@ -1,14 +1,14 @@
-//! The head of a classifier in packed rows: tanh of a linear map of the first row, and a number a class
-//! ([`crate::ops::head`]). All columns are beside each other already, so that nothing is packed.
+//! The head of a classifier in packed rows: tanh of a linear map of the first row, then one number per class
+//! ([`crate::ops::head`]). All columns are next to each other already, so nothing is packed.
 //!
 //! | step | levels |
 //! |---|---|
 //! | the last norm, masked to first rows: every other row is 0 | 0 |
 //! | `dense`: 1/reach folded into its weights and biases | 1 |
-//! | `refresh`: two vectors of numbers a vector of pairs | |
-//! | `activation`: each part | 4 + ⌈log2(degree + 1)⌉ |
-//! | `classes`: two a place | 1 |
-//! | times a mask of first rows and places with a class | 1 |
+//! | `refresh`: two real vectors per vector of pairs | |
+//! | `activation`, on each part | 4 + ⌈log2(degree + 1)⌉ |
+//! | `classes`: two per place | 1 |
+//! | times a mask of first rows and of places with a class | 1 |
 
 use hushed_lower::LinearMap;
 use hushed_model::{Classifier, StepId};
@@ -25,7 +25,7 @@ use crate::ops::levels::{above, scale_of};
 use crate::packing::Spread;
 use crate::slots::Slots;
 
-/// The logits of each text in its first row, two a place. The columns have a level, and are 0 in other rows.
+/// The logits of each text in its first row, two per place. The columns have a level, and are 0 in other rows.
 ///
 /// # Errors
 /// As [`crate::ops::head::head`].
@@ -52,7 +52,7 @@ pub fn head<S: Slots>(
         map,
     };
     let bias = (dense.bias.as_deref().unwrap_or_default(), Kept::First);
-    // Parts are at twice the scale of a pair.
+    // Parts have twice the scale of a pair.
     let half = scale_of(on.default_scale().value() / 2.0)?;
     let term = map(*columns, cut.as_slice(), &dense);
     let arguments = linear(on, rows, &inner, &[term], bias, half)?;

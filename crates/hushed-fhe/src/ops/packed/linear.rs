@@ -1,4 +1,4 @@
-//! Linear layers on packed rows: a sum of maps of several matrices, and its bias.
+//! Linear layers on packed rows: a sum of maps of several matrices, plus a bias.
 
 use hushed_ckks::maps::GridSplit;
 use hushed_ckks::{CkksError, Complex64, Scale};
@@ -11,9 +11,9 @@ use crate::ops::acts::Acts;
 use crate::packing::{PackingError, Spread, Weight};
 use crate::slots::Slots;
 
-/// A matrix in packed rows, and what it is multiplied with.
+/// A matrix in packed rows, and the map applied to it.
 pub struct Term<'a, V> {
-    /// Where its columns are.
+    /// The places of its columns.
     pub places: Spread,
     /// Its vectors of pairs.
     pub vectors: &'a [V],
@@ -21,11 +21,11 @@ pub struct Term<'a, V> {
     pub map: &'a LinearMap,
 }
 
-/// Σ of the terms, with `bias` in rows `kept`, at scale `target`: one level below the shortest vector. All vectors have
-/// one scale.
+/// The sum of the terms, plus `bias` in rows `kept`, at scale `target`: one level below the vector with the fewest
+/// primes. All vectors have the same scale.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`] for vectors or maps of other shapes; a level or a key that is missing.
+/// [`PackingError::Mismatch`] for vectors or maps of other shapes; a missing level or key.
 pub fn linear<S: Slots>(
     on: &S,
     rows: &PackedRows<S::Value>,
@@ -72,7 +72,7 @@ pub fn linear<S: Slots>(
     biased.collect()
 }
 
-/// The weights by row and column; zeros where only shapes count.
+/// The weights by row and column; zeros if only shapes count.
 fn weight(map: &LinearMap) -> impl Fn(usize, usize) -> f64 + '_ {
     |row, column| {
         let at = map.weights.get(row * map.columns + column);
@@ -80,7 +80,7 @@ fn weight(map: &LinearMap) -> impl Fn(usize, usize) -> f64 + '_ {
     }
 }
 
-/// The layer `w` as a map of the vectors of `x`: gains and offsets multiplied in.
+/// The layer `w` as a map of the vectors of `x`, with gains and offsets folded in.
 ///
 /// # Errors
 /// As [`Acts::folded`].
@@ -97,7 +97,7 @@ pub fn folded<S: Slots>(
     Ok(LinearMap::of(at, w)?.reading(&x.gain, &x.offset))
 }
 
-/// κ·(x − mean of x) as a map of the vectors of `x`: the residual beside a block that a norm follows.
+/// κ·(x − mean of x) as a map of the vectors of `x`: the residual of a block that a norm follows.
 pub fn residual<S: Slots>(on: &S, x: &Acts<S::Value>, kappa: f64) -> LinearMap {
     let width = x.gain.len();
     if on.only_shapes() {
@@ -107,10 +107,10 @@ pub fn residual<S: Slots>(on: &S, x: &Acts<S::Value>, kappa: f64) -> LinearMap {
     map.centred().times(kappa)
 }
 
-/// The last map of a block whose result a sum within `bound` reads: the layer over it.
+/// The last map of a block whose result joins a sum within `bound`: the layer divided by it.
 ///
 /// # Errors
-/// [`hushed_model::ModelError::ShapesOnly`] where the layer has no numbers.
+/// [`hushed_model::ModelError::ShapesOnly`] if the layer has no numbers.
 pub fn over<S: Slots>(
     on: &S,
     at: StepId,
@@ -123,7 +123,7 @@ pub fn over<S: Slots>(
     }
 }
 
-/// The sum of two maps' biases.
+/// The sum of the biases of two maps.
 pub fn biases(a: &LinearMap, b: &LinearMap) -> Vec<f64> {
     let of = |map: &LinearMap, row: usize| {
         let bias = map.bias.as_ref().and_then(|bias| bias.get(row));

@@ -1,4 +1,4 @@
-//! A feed-forward block that is one map ([`crate::ops::merged`]), in packed rows: the residual is in the same map.
+//! A feed-forward block merged into one map ([`crate::ops::merged`]), in packed rows: the residual is in the same map.
 
 use hushed_model::{Linear, StepId};
 
@@ -12,7 +12,7 @@ use crate::ops::merged::map;
 use crate::packing::Spread;
 use crate::slots::Slots;
 
-/// κ·(y + x − mean) of y = W·x + b in rows `kept`, in pairs at half of [`Slots::default_scale`], one level below x.
+/// κ·(y + x − mean) for y = W·x + b in rows `kept`, in pairs at half of [`Slots::default_scale`], one level below x.
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers, too few levels.

@@ -1,4 +1,4 @@
-//! The steps of a layer in packed rows ([`crate::packing::Layout`]), for one text or a few: docs/one-text.md has the
+//! The steps of a layer in packed rows ([`crate::packing::Layout`]), for one text or a few; docs/one-text.md has the
 //! ledger of levels.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! output, with the residual: c               0
 //! ```
 //!
-//! A decoder's layer, between refreshes of its residual stream x/bound, k the levels of a polynomial:
+//! A decoder's layer, between refreshes of its residual stream x/bound, with k the levels of a polynomial:
 //!
 //! ```text
 //! attention                             levels          feed-forward                     levels
@@ -28,11 +28,11 @@
 //! sum                                        0          of 2 levels, and rows                 2
 //! ```
 //!
-//! Attention takes 10 + k: fourteen with degree 15.
+//! Attention takes 10 + k: fourteen levels with degree 15.
 //!
 //! Statistics (Σp, Σe, v, 1/√v) are spread over the places that need them before they are refreshed, with all slots and
-//! to no more primes than what follows uses: docs/one-text.md says why not with few slots. Masks of rows and of keys
-//! are factors of masks that are there anyway.
+//! to no more primes than later steps use: docs/one-text.md says why not with few slots. Masks of rows and of keys are
+//! folded into masks that are needed anyway.
 
 pub mod attention;
 pub mod causal;
@@ -54,8 +54,8 @@ use crate::packing::PackingError;
 use crate::slots::Slots;
 use rows::PackedRows;
 
-/// Pairs refreshed to `limbs` primes: their parts are, two a bootstrap. They are at half of [`Slots::default_scale`],
-/// so that their parts are at that scale.
+/// Refreshes pairs to `limbs` primes, as separate parts, two per bootstrap. The pairs are at half of
+/// [`Slots::default_scale`], so that their parts are at that scale.
 ///
 /// # Errors
 /// As [`Slots::refresh`].
@@ -72,11 +72,11 @@ pub fn refreshed_pairs<S: Slots>(
     joined(on, on.refresh(at, parts, limbs)?)
 }
 
-/// x/`bound` + `y`, for x a decoder's residual stream and `y` a block's result over `bound`, in pairs as `y` is. x is
-/// dropped to one level above `y`, and loses it.
+/// x/`bound` + `y`, for x a decoder's residual stream and `y` a block's result divided by `bound`, in pairs as `y` is.
+/// x is dropped to one level above `y`, and loses it.
 ///
 /// # Errors
-/// If x has no level above the block's, or another number of vectors.
+/// If x has no level above the block's, or a different number of vectors.
 pub fn sum<S: Slots>(
     on: &S,
     at: StepId,
@@ -102,12 +102,12 @@ pub fn sum<S: Slots>(
     })
 }
 
-/// Primes of a refreshed statistic that is used at `limbs`, so many rescales later: no more than `most`.
+/// The primes to refresh a statistic to so that it has `limbs` after `levels` rescales, at most `most`.
 fn reaching<S: Slots>(on: &S, limbs: usize, levels: usize, most: usize) -> usize {
     above_by(on, limbs, levels).map_or(most, |found| found.min(most))
 }
 
-/// Real vectors, two a pair.
+/// Joins real vectors, two per pair.
 fn joined<S: Slots>(on: &S, parts: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
     let mut pairs = Vec::with_capacity(parts.len() / 2);
     let mut rest = parts.into_iter();

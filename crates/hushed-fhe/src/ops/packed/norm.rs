@@ -1,13 +1,13 @@
 //! LayerNorm in packed rows. The variance of a row is the sum of the squares of its centred columns over places, spread
-//! over the row. Where columns are refreshed before it, they are refreshed to so many levels that their variance and
-//! its root need no refresh between them; the root, which is then low, has one.
+//! over the row. If columns are refreshed before it, they are refreshed to enough levels that the variance and its root
+//! need no refresh between them; the root, which is then low, is refreshed.
 //!
-//! v = Σ c² in rows that are kept and 1 in others, x̂/bound = c·(√d/bound)·v^{−1/2}, 0 in rows that are not kept. Where
-//! only an encrypted vector says which are, v is the least of its range in others: to add 1 there by that vector would
-//! add the error of its refresh everywhere, and the least v is little more.
+//! v = Σ c² in rows that are kept and 1 in others, x̂/bound = c·(√d/bound)·v^{−1/2}, 0 in rows that are not kept. If
+//! only an encrypted vector says which rows are kept, v is the least of its range in the others: adding 1 there through
+//! that vector would add the error of its refresh everywhere; adding the least v adds little of it.
 //!
-//! A decoder's RMSNorm is the same of c = κ·x, with all rows kept: those of padding are 0, their v is κ²·d·ε, where the
-//! root is bounded, and 0 times it is 0.
+//! A decoder's RMSNorm is the same with c = κ·x and all rows kept: in padding rows x is 0 and v is κ²·d·ε, where the
+//! root is bounded, so the result is 0.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::InverseSqrt;
@@ -25,13 +25,13 @@ use crate::packing::sums::squares;
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
-/// Levels of the variance: squares, and the mask of their sums.
+/// The levels of the variance: squares, and the mask of their sums.
 const VARIANCE: usize = 2;
 
-/// Room above the largest inverse root of a calibrated variance, at its refresh.
+/// Margin above the largest inverse root of a calibrated variance, for its refresh.
 const ROOM: f64 = 1.5;
 
-/// The same where rows of padding are kept: a root is largest at 0, 3.5/√low.
+/// The same if padding rows are kept: a root is largest at 0, 3.5/√low.
 const PADDING_ROOM: f64 = 4.0;
 
 /// A norm in packed rows.
@@ -46,14 +46,14 @@ pub struct PackedNorm<'a, V> {
     pub rows: &'a PackedRows<V>,
     /// Rows that get a result.
     pub kept: Kept,
-    /// Where the columns are.
+    /// The places of the columns.
     pub columns: Spread,
-    /// Primes of refreshed statistics.
+    /// The primes of refreshed statistics.
     pub statistics: usize,
 }
 
 impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
-    /// The norm of `centred` pairs that have no level left: they are refreshed to `limbs` primes first, and the inverse
+    /// The norm of `centred` pairs that have no level left: they are first refreshed to `limbs` primes, and the inverse
     /// root is refreshed too. One level below `limbs`.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     }
 
     /// RMSNorm of a decoder's `x`, which was refreshed to [`PackedNorm::refreshed_to`] of `limbs` primes: one level
-    /// below those. Its inverse root is refreshed.
+    /// below `limbs`. Its inverse root is refreshed.
     ///
     /// # Errors
     /// As [`PackedNorm::after_refresh`]; [`FheError::Unsupported`] for a LayerNorm or an offset.
@@ -99,7 +99,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         self.of_refreshed(on, self.scaled(on, x)?, limbs)
     }
 
-    /// The same where `x` has few levels left: one below it, of which two are needed.
+    /// The same for an `x` with few levels left: one level below it; it needs two.
     ///
     /// # Errors
     /// As [`PackedNorm::of_stream`].
@@ -111,13 +111,13 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         self.of_low(on, self.scaled(on, x)?)
     }
 
-    /// Primes of columns whose norm is to be taken at `limbs`: so many that variance and root need no refresh between
+    /// The primes of columns whose norm is taken at `limbs`: enough that variance and root need no refresh between
     /// them, if statistics can have as many.
     pub fn refreshed_to<S: Slots<Value = V>>(&self, on: &S, limbs: usize) -> usize {
         limbs.max(self.deep(on).unwrap_or(limbs))
     }
 
-    /// Primes with which squares, the mask of their sums, the root and its mask can follow one another.
+    /// The primes needed for squares, the mask of their sums, the root and its mask to follow one another.
     fn deep<S: Slots<Value = V>>(&self, on: &S) -> Option<usize> {
         let needed = above_by(on, on.floor(), VARIANCE + root_levels(self.choice) + 1);
         needed.ok().filter(|&needed| needed <= self.statistics)
@@ -166,7 +166,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         self.times(on, centred, root)
     }
 
-    /// κ·x, of vectors x over the bound that is their gain.
+    /// κ·x, for vectors x divided by the bound that is their gain.
     fn scaled<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -218,7 +218,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
                 .times(on, sum, (self.kept, first), on.default_scale())
         })?;
         let epsilon = self.choice.scale.powi(2) * self.norm.width as f64 * self.norm.epsilon;
-        // Both in rows that may be padding, and then the second is taken off where they are not.
+        // Both in rows that may be padding; then the second is subtracted where they are tokens.
         let low = match self.rows.hides(self.kept) {
             true => self.choice.low,
             false => 0.0,
@@ -254,7 +254,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     ) -> Result<Acts<S::Value>, FheError> {
         let first = centred.first().ok_or(PackingError::Mismatch)?;
         let limbs = on.limbs(first).min(on.limbs(&root));
-        // There is a level.
+        // Checks that there is a level.
         below(on, limbs, 1)?;
         let root = [vec![on.drop_to(&root, limbs)?]];
         let mut columns = Vec::with_capacity(centred.len());
@@ -266,10 +266,10 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     }
 }
 
-/// Vectors of pairs x̂/bound with the gain and offset of their norm, a number a column.
+/// Vectors of pairs x̂/bound with the gain and offset of their norm, one number per column.
 ///
 /// # Errors
-/// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers.
+/// [`hushed_model::ModelError::ShapesOnly`] if the norm has no numbers.
 pub fn acts<V>(
     at: StepId,
     columns: Vec<V>,

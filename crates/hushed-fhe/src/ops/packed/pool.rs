@@ -1,5 +1,5 @@
-//! Pooling in packed rows: the answer of each text is in its first row, a pair of columns a place, and everything else
-//! is 0 before noise is added. A decoder's answer is in its last row, or in all.
+//! Pooling in packed rows: the answer of each text is in its first row, a pair of columns per place, and everything
+//! else is 0 before noise is added. A decoder's answer is in its last row, or in all rows.
 
 use std::ops::Range;
 
@@ -17,10 +17,10 @@ use crate::packing::{Layout, PackingError, Spread};
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
 
-/// The pooled rows, vectors of pairs as the columns lie, from columns that have a level.
+/// The pooled rows, as vectors of pairs laid out like the columns, from columns that have a level.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for the last row and for maxima; too few levels, no key for a rotation.
+/// [`FheError::Unsupported`] for last-row and max pooling; too few levels, a missing rotation key.
 pub fn pool<S: Slots>(
     on: &S,
     at: StepId,
@@ -29,7 +29,7 @@ pub fn pool<S: Slots>(
     rows: &PackedRows<S::Value>,
     columns: &Spread,
 ) -> Result<Vec<S::Value>, FheError> {
-    // The server divides, by a number or by an encrypted one.
+    // The server divides, by a plaintext or an encrypted number.
     factor(how, true)?;
     on.at(at);
     let share = match how {
@@ -47,8 +47,8 @@ pub fn pool<S: Slots>(
     each(on, of, (x, columns), rows, (Kept::First, share))
 }
 
-/// A decoder's hidden states, vectors of pairs as the columns lie, from columns that have a level: of the last row, or
-/// of all, where those of padding are 0.
+/// A decoder's hidden states, as vectors of pairs laid out like the columns, from columns that have a level: of the
+/// last row, or of all rows, with padding rows 0.
 ///
 /// # Errors
 /// Too few levels.
@@ -75,7 +75,7 @@ pub fn states<S: Slots>(
     )
 }
 
-/// `of` each vector times the gains and the share of its text, in rows `kept`; and the offsets there.
+/// `of` each vector, times the gains and the share of its text in rows `kept`, plus the offsets there.
 fn each<S: Slots>(
     on: &S,
     of: impl Fn(&S::Value) -> Result<S::Value, FheError>,
@@ -83,8 +83,8 @@ fn each<S: Slots>(
     rows: &PackedRows<S::Value>,
     (kept, share): (Kept, Shares<'_, S::Value>),
 ) -> Result<Vec<S::Value>, FheError> {
-    // Gains are divided by known numbers or times hidden shares. Offsets are the server's: without a token, or with
-    // shares that are none, they must not show.
+    // Gains are divided by known numbers or multiplied by hidden shares. Offsets are the server's weights: they must
+    // not show without a token, or with invalid shares.
     let (known, hidden, ones) = match share {
         Shares::One => (None, None, None),
         Shares::Known(lengths) => (Some(lengths), None, None),
@@ -121,8 +121,8 @@ fn each<S: Slots>(
     Ok(answer)
 }
 
-/// The two vectors that a client encrypts, as the parts of one, where lengths are private: 1 in all places of rows of
-/// tokens, and in all places of a text 1 over the number of those rows.
+/// The two vectors that a client encrypts, as the parts of one, if lengths are private: 1 in all places of token rows,
+/// and, in all places of a text, 1 over the number of its token rows.
 #[must_use]
 pub fn hidden_rows(layout: Layout, lengths: &[usize]) -> [Vec<f64>; 2] {
     let mut both = [vec![0.0; layout.slots()], vec![0.0; layout.slots()]];
@@ -138,11 +138,11 @@ pub fn hidden_rows(layout: Layout, lengths: &[usize]) -> [Vec<f64>; 2] {
     both
 }
 
-/// Rows of texts, of each these, one after another, from decrypted vectors, as the client reads them: of pooled texts
-/// the first, of a decoder's [`ends`].
+/// Reads the given rows of each text, concatenated, from decrypted vectors, as the client does: the first row of pooled
+/// texts, [`ends`] of a decoder's texts.
 ///
 /// # Errors
-/// [`PackingError`] for another number of vectors or slots, too many texts, or rows that there are not.
+/// [`PackingError`] for a wrong number of vectors or slots, too many texts, or rows that do not exist.
 pub fn unpack(
     layout: Layout,
     columns: &Spread,
@@ -166,7 +166,7 @@ pub fn unpack(
     Ok(texts.iter().enumerate().map(of).collect())
 }
 
-/// The rows that a decoder's texts of these lengths are read at.
+/// The rows at which a decoder's texts of these lengths are read.
 #[must_use]
 pub fn ends(layout: Layout, lengths: &[usize], answer: AnswerRows) -> Vec<Range<usize>> {
     let rows = layout.rows();

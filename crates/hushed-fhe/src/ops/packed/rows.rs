@@ -1,9 +1,9 @@
-//! Which rows of texts in packed rows are tokens, and masks made of them.
+//! Which rows of the texts in packed rows are tokens, and masks made from that.
 //!
-//! With public lengths the masks are plaintext vectors. With private lengths the client sends two more, encrypted, as
-//! the parts of one ciphertext: 1 in all places of rows of tokens, and one over their number in all places of a text
-//! ([`super::pool::hidden_rows`]). They take the place of a plaintext vector in products that are there anyway, so that
-//! they cost relinearisations and no level; plaintext vectors are then those of texts that fill their rows.
+//! With public lengths the masks are plaintext vectors. With private lengths the client sends two more vectors,
+//! encrypted as the parts of one ciphertext: 1 in all places of token rows, and, in all places of a text, one over
+//! their number ([`super::pool::hidden_rows`]). They replace a plaintext vector in products that are needed anyway, so
+//! they cost relinearisations and no level; the plaintext vectors are then those of texts that fill all their rows.
 
 use hushed_ckks::{Complex64, Scale};
 use hushed_model::StepId;
@@ -20,50 +20,50 @@ use crate::slots::Slots;
 #[derive(Clone)]
 pub struct PackedRows<V> {
     layout: Layout,
-    /// As far as the server knows.
+    /// The lengths as far as the server knows them.
     lengths: Vec<usize>,
     hidden: Option<Hidden<V>>,
 }
 
-/// What a server has of lengths that it does not know.
+/// The encrypted masks of lengths that the server does not know.
 #[derive(Clone)]
 struct Hidden<V> {
-    /// 1 in rows of tokens, 0 in others.
+    /// 1 in token rows, 0 in others.
     tokens: V,
-    /// 1 over the number of those rows of a text; none before [`PackedRows::lifted`], where both are one vector.
+    /// 1 over the number of token rows of a text; none before [`PackedRows::lifted`], when both are one vector.
     shares: Option<V>,
     /// For each vector of scores, 1 where the key is a token.
     keys: Vec<V>,
 }
 
-/// What makes means of sums over the rows of texts.
+/// The factors that turn sums over the rows of texts into means.
 #[derive(Clone, Copy)]
 pub enum Shares<'a, V> {
-    /// Nothing: they are answers as they are.
+    /// None: the sums are answers already.
     One,
     /// The numbers of tokens of the texts, to divide by.
     Known(&'a [usize]),
-    /// The encrypted rows of tokens, and 1 over their number in all places of a text.
+    /// The encrypted token rows, and 1 over their number in all places of a text.
     Hidden {
-        /// 1 in rows of tokens.
+        /// 1 in token rows.
         tokens: &'a V,
-        /// 1 over how many there are.
+        /// 1 over their number.
         shares: &'a V,
     },
 }
 
-/// Some rows of every text.
+/// A choice of rows of every text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// All, padding too.
+    /// All rows, including padding.
     All,
-    /// Those of tokens.
+    /// Token rows.
     Tokens,
-    /// Those of tokens but the first, whose results some layers replace by constants.
+    /// Token rows but the first, whose results some layers replace by constants.
     Later,
-    /// The first, of texts that there are.
+    /// The first row, in places with a text.
     First,
-    /// The last of all texts, where those of a decoder end.
+    /// The last row of all texts, where a decoder's texts end.
     Last,
 }
 
@@ -71,7 +71,7 @@ impl<V> PackedRows<V> {
     /// Texts with these numbers of tokens; places without a text have none.
     ///
     /// # Errors
-    /// [`PackingError`] for too many texts, or one longer than the rows.
+    /// [`PackingError`] for too many texts, or a text longer than the rows.
     pub fn new(layout: Layout, mut lengths: Vec<usize>) -> Result<Self, PackingError> {
         let (texts, room, rows) = (lengths.len(), layout.texts(), layout.rows());
         if texts > room {
@@ -95,7 +95,7 @@ impl<V> PackedRows<V> {
         })
     }
 
-    /// Texts in all places, of which only two encrypted vectors say how many rows are tokens: `sent` is half of
+    /// Texts in all places, with their token rows given only by two encrypted vectors: `sent` is half of
     /// [`super::pool::hidden_rows`], as a pair.
     pub fn private(layout: Layout, sent: V) -> Self {
         Self {
@@ -109,11 +109,11 @@ impl<V> PackedRows<V> {
         }
     }
 
-    /// The same, ready for layers: where lengths are private, their vectors are refreshed if they have fewer than
-    /// `limbs` primes, and the masks of keys are made of them, a level above scores with `scores` primes.
+    /// The same, ready for layers: if lengths are private, their vectors are refreshed if they have fewer than `limbs`
+    /// primes, and the masks of keys are made from them, a level above scores with `scores` primes.
     ///
     /// # Errors
-    /// Those of a refresh; too few levels, a key that is missing.
+    /// Those of a refresh; too few levels, a missing key.
     pub(crate) fn lifted<S: Slots<Value = V>>(
         self,
         on: &S,
@@ -148,13 +148,13 @@ impl<V> PackedRows<V> {
         self.layout
     }
 
-    /// For each vector of scores, 1 where the key of a slot is a token: where lengths are private, and plaintext
-    /// vectors say that all keys are.
+    /// For each vector of scores, 1 where the key of a slot is a token; only if lengths are private, when plaintext
+    /// vectors say that all keys are tokens.
     pub fn keys(&self) -> Option<&[V]> {
         self.hidden.as_ref().map(|hidden| hidden.keys.as_slice())
     }
 
-    /// What sums over the rows of a text are multiplied with to be means.
+    /// The factors that turn sums over the rows of a text into means.
     pub fn shares(&self) -> Shares<'_, V> {
         let hidden = self.hidden.as_ref();
         match hidden.and_then(|h| Some((&h.tokens, h.shares.as_ref()?))) {
@@ -175,12 +175,12 @@ impl<V> PackedRows<V> {
         hidden.map(|hidden| &hidden.tokens)
     }
 
-    /// Tokens of a text; where lengths are private, all rows.
+    /// The number of tokens of a text; if lengths are private, all rows.
     pub fn length(&self, text: usize) -> usize {
         self.lengths.get(text).copied().unwrap_or(0)
     }
 
-    /// Whether a row is one of these, or may be where lengths are private.
+    /// Whether a row is one of these, or may be if lengths are private.
     pub fn holds(&self, kept: Kept, text: usize, row: usize) -> bool {
         let token = row < self.length(text);
         match kept {
@@ -210,7 +210,7 @@ impl<V> PackedRows<V> {
         times_both(on, x, self.hidden_tokens(kept), &mask, target)
     }
 
-    /// x + `pairs` in these rows: plaintext pairs, which are 0 in rows that are known not to be.
+    /// x + plaintext `pairs` in these rows; the pairs are 0 in rows known to be others.
     ///
     /// # Errors
     /// Too few levels.
@@ -223,7 +223,7 @@ impl<V> PackedRows<V> {
         plus_both(on, x, self.hidden_tokens(kept), pairs)
     }
 
-    /// x − `number` in these rows, where only the encrypted vector says which they are; x where they are known.
+    /// x − `number` in these rows if only the encrypted vector says which they are; x if they are known.
     ///
     /// # Errors
     /// Too few levels.
@@ -245,7 +245,7 @@ impl<V> PackedRows<V> {
         Ok(x)
     }
 
-    /// `entry(text, row, place)` in every slot; nothing where only shapes count.
+    /// `entry(text, row, place)` in every slot; empty if only shapes count.
     pub fn numbers<S: Slots>(
         &self,
         on: &S,
@@ -254,7 +254,7 @@ impl<V> PackedRows<V> {
         on.plain(|| self.each(&entry))
     }
 
-    /// As [`PackedRows::numbers`], of pairs.
+    /// As [`PackedRows::numbers`], for pairs.
     pub fn pairs<S: Slots>(
         &self,
         on: &S,
@@ -274,7 +274,7 @@ impl<V> PackedRows<V> {
     }
 }
 
-/// x times plaintext `numbers`, and times `hidden` if there is one, which has a level more: one level below x, at scale
+/// x times plaintext `numbers`, and times `hidden` if given, which has one more level: one level below x, at scale
 /// `target`.
 ///
 /// # Errors
@@ -295,7 +295,7 @@ pub(crate) fn times_both<S: Slots>(
     product(on, x, &on.mul_vector(&high, numbers, scale)?)
 }
 
-/// x + plaintext `pairs`, and those times `hidden` if there is one, which has a level more than x.
+/// x + plaintext `pairs`, multiplied by `hidden` if given, which has one more level than x.
 ///
 /// # Errors
 /// Too few levels.

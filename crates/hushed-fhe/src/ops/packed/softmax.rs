@@ -1,12 +1,12 @@
-//! Softmax of all heads at once, in packed rows: [`crate::ops::softmax`] with a polynomial a place.
+//! Softmax of all heads at once, in packed rows: [`crate::ops::softmax`] with one polynomial per place.
 //!
-//! Scores of heads lie beside each other, so each head's exponential is in the coefficients of its places. Where heads
-//! take several vectors of columns, so do scores, and the sums of two vectors share a refresh. A head's
-//! normalisation is of one range for all heads, the widest: the calibration gives all heads of a layer the same number
-//! of steps, which is what the widest needs. Padding is excluded from the sums by masks; what it holds meets values
-//! of 0. A head with a fixed pattern has no exponential: its pattern is added instead.
+//! The scores of the heads lie side by side, so each head's exponential is in the coefficients of its places. Where
+//! heads take several vectors of columns, so do scores, and the sums of two vectors share a refresh. All heads are
+//! normalised over one range, the widest: the calibration gives all heads of a layer the same number of steps, which is
+//! what the widest needs. Masks exclude padding from the sums; whatever weight it holds is multiplied by values of 0. A
+//! head with a fixed pattern has no exponential: its pattern is added instead.
 //!
-//! With n the mask of keys that are tokens, t = s − 1 + (1 + offset)·n, −1 for padding, and sums are of p·n and e·n.
+//! With n the mask of keys that are tokens, t = s − 1 + (1 + offset)·n, −1 for padding, and sums are over p·n and e·n.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Inverse, SlotPolynomial, evaluate_slots};
@@ -25,27 +25,27 @@ use crate::packing::sums::over_places;
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
-/// The ends of a second interval where no head has a softmax.
+/// The ends of the second interval if no head has a softmax.
 const NO_HEAD: (f64, f64) = (0.5, 1.0);
 
-/// Above it the sums of a row whose weights are exact may still be, as in calibrations.
+/// The upper end for the sum of a row whose weights are exact, as in calibrations.
 const ABOVE: f64 = 1.03;
 
 /// The polynomials and inverses of a layer's softmax.
 pub struct PackedSoftmax<'a, V> {
     heads: &'a Heads,
     rows: &'a PackedRows<V>,
-    /// One a vector of columns.
+    /// One per vector of columns.
     exponentials: Vec<SlotPolynomial>,
     first: Inverse,
     second: Inverse,
-    /// Upper end of the second sums, at least 1.
+    /// The upper end of the second sums, at least 1.
     high: f64,
-    /// By vector of columns, then by head of it.
+    /// By vector of columns, then by head within it.
     kinds: Vec<Vec<Kind>>,
 }
 
-/// What a head computes: t = factor·s + offset.
+/// The kind of a head: t = factor·s + offset if learned.
 #[derive(Clone, Copy)]
 enum Kind {
     Learned { factor: f64, offset: f64 },
@@ -53,22 +53,22 @@ enum Kind {
     Absent,
 }
 
-/// Exponentials e, not normalised, and Σe, refreshed, by vector of columns.
+/// The exponentials e, not normalised, and Σe, refreshed, by vector of columns.
 pub struct PackedWeights<V> {
-    /// e, as [`crate::packing::heads::scores`] has the scores.
+    /// e, laid out as the scores of [`crate::packing::heads::scores`].
     pub exponentials: Vec<Vec<V>>,
     /// Σe in all places of its head.
     pub sums: Vec<V>,
 }
 
-/// Which vector of scores: that of columns, and which of theirs.
+/// Identifies a vector of scores: the vector of columns, and the index among its vectors of scores.
 type At = (usize, usize);
 
 impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
-    /// The functions of a layer's choice.
+    /// The functions for a layer's choice.
     ///
     /// # Errors
-    /// [`PackingError::Mismatch`] for more heads than columns; [`FheError::Poly`] for intervals without a fit.
+    /// [`PackingError::Mismatch`] for more heads than the columns hold; [`FheError::Poly`] for intervals without a fit.
     pub fn new<S: Slots<Value = V>>(
         on: &S,
         heads: &'a Heads,
@@ -112,7 +112,7 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
             }
         }
         let first = Inverse::with_steps(lowest.unwrap_or(NO_HEAD.0), 1.0, choice.first_steps)?;
-        // A head with a narrow range may meet the error of the widest one's inverse, anywhere in its own.
+        // A head with a narrow range may get the error of the widest range's inverse anywhere in its own.
         let error = first.report().error;
         low *= (1.0 - error).powi(2);
         high = high.max(ABOVE * (1.0 + error).powi(2));
@@ -127,7 +127,7 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         })
     }
 
-    /// Factor of the scores of head `head` in t: part of the queries' map.
+    /// The factor of the scores of head `head` in t: part of the queries' map.
     pub fn factor(&self, head: usize) -> f64 {
         match self.kinds.iter().flatten().nth(head) {
             Some(Kind::Learned { factor, .. }) => *factor,
@@ -135,10 +135,10 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         }
     }
 
-    /// Scale of e.
+    /// The scale of e.
     ///
     /// # Errors
-    /// None for intervals of a calibration.
+    /// None for calibrated intervals.
     pub fn weight_scale<S: Slots>(&self, on: &S) -> Result<Scale, FheError> {
         scale_of(on.default_scale().value() / self.high)
     }
@@ -176,7 +176,7 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         });
         let inverses = inverses.collect::<Result<Vec<_>, FheError>>()?;
         drop(sums);
-        // A pattern's e is 1 but for the error of the second inverse.
+        // A pattern's e is 1 up to the error of the second inverse.
         let most = self.second.eval(1.0).recip().max(1.0);
         let square = |at: At, p: S::Value| {
             let inverse = inverses.get(at.0).ok_or(PackingError::Mismatch)?;
@@ -208,7 +208,7 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         self.second.evaluate(on, sum, target)
     }
 
-    /// p of one vector of the scores.
+    /// Computes p from one vector of the scores.
     fn exponential<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -244,9 +244,9 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         Ok(on.within(p, 1.0))
     }
 
-    /// e of the heads with a fixed pattern, 0 in others: row i attends to row i − 1, and row 0 to itself, such that the
-    /// weight is 1 after the inverse of Σe = 1. It does not go through the first inverse: that leaves an error of its
-    /// own in every place, and near the ends of a wide range it multiplies errors by the width.
+    /// e of the heads with a fixed pattern, 0 in others: row i attends to row i − 1, and row 0 to itself, scaled so
+    /// that the weight is 1 after the inverse of Σe = 1. It skips the first inverse, which leaves an error of its own
+    /// in every place, and near the ends of a wide range multiplies errors by the width.
     fn pattern<S: Slots>(&self, on: &S, at: At) -> Vec<f64> {
         let one = 1.0 / self.second.eval(1.0);
         self.rows.numbers(on, |_, row, place| {
@@ -258,8 +258,8 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         })
     }
 
-    /// Sums over the keys of each row and head, padding excluded, in all places of the head, refreshed; within `high`.
-    /// 1 where there is nothing to sum.
+    /// The sums over the keys of each row and head, excluding padding, in all places of the head, refreshed; within
+    /// `high`. 1 where there is nothing to sum.
     fn summed<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -290,7 +290,7 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
         refreshed(on, at, sums, primes)
     }
 
-    /// Σ over vectors of scores, of keys that are tokens.
+    /// Sums vectors of scores over the keys that are tokens.
     fn of_tokens<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -333,7 +333,7 @@ impl<'a, V: Clone + Send + Sync> PackedSoftmax<'a, V> {
     }
 }
 
-/// `f` of every vector, all at once.
+/// Applies `f` to every vector in parallel.
 fn each<V: Send>(
     vectors: Vec<Vec<V>>,
     f: impl Fn(At, V) -> Result<V, FheError> + Sync,

@@ -26,7 +26,7 @@ fn a_plan_is_read_as_it_was_written() {
     assert_eq!(keys.len(), plan.keys.len());
 }
 
-/// No byte can be changed, but for those that mean the same (space, escapes).
+/// No byte can be changed, except to bytes that mean the same (space, escapes).
 #[test]
 fn every_flipped_byte_is_refused_or_means_the_same() {
     let plan = plan();
@@ -43,7 +43,7 @@ fn every_flipped_byte_is_refused_or_means_the_same() {
     }
 }
 
-/// A plan that says a reply is exact, or means little numbers, would have its client give out the error.
+/// With a plan that claims an exact reply or small numbers, its client would reveal the error.
 #[test]
 fn a_reply_that_would_not_be_rounded_is_refused() {
     type Change = fn(&mut ReplyForm);

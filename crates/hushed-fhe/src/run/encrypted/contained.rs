@@ -1,9 +1,8 @@
-//! What one text's number beyond its interval does to the other texts, encrypted: one slot of full random vectors is
-//! put outside, step by step, and all slots that belong to other texts are compared with what they should be. The table
-//! of docs/fhe-circuit.md is of these.
+//! How a text's number beyond its interval affects the other texts, encrypted: step by step, one slot of full random
+//! vectors is set outside its interval, and all slots of other texts are compared with their correct values. The table
+//! of docs/fhe-circuit.md reports these.
 //!
-//! On this ring less is contained than on one of 2^16: a slot is 2/N of each coefficient, and it is coefficients that
-//! wrap around.
+//! This ring contains less than one of 2^16: a slot is 2/N of each coefficient, and coefficients are what wraps around.
 
 use std::sync::Arc;
 
@@ -28,12 +27,12 @@ use crate::{Acts, FheError, KeyDemand, KeyMask, OwnedMask, RowMasks, RowsKnown, 
 
 const LOG_N: u32 = 9;
 const ROWS: usize = 4;
-/// The slot that leaves its interval; of text 5, as rows are `slots/ROWS` slots apart.
+/// The slot that leaves its interval; it belongs to text 5, as rows are `slots/ROWS` slots apart.
 const HIT: usize = 5;
-/// How far.
+/// How far, as a multiple of the interval.
 const TIMES: [f64; 4] = [1.05, 1.1, 1.5, 4.0];
 
-/// A change of the vectors that a step takes.
+/// A change to a step's input vectors.
 type Hit<'a> = &'a dyn Fn(&mut [Vec<f64>]);
 
 /// A part of a run, in either arithmetic.
@@ -51,8 +50,8 @@ fn layout() -> Interleave {
     Interleave::new(params().slots(), ROWS).unwrap()
 }
 
-/// The largest error of any slot of another text, for each of the changes of `clean` that `hits` makes (the first
-/// should be none).
+/// The largest error of any slot of another text, for each change that `hits` makes to `clean` (the first should change
+/// nothing).
 fn neighbours<const K: usize>(
     step: &impl Step,
     clean: &[Vec<f64>],
@@ -124,8 +123,8 @@ impl Step for Refresh {
     }
 }
 
-/// A bootstrap reduces each slot by itself: its first map makes coefficients of slots. What is far beyond 1 comes back
-/// as the sine has it, no more than 2^10/2π = 163 whatever it was, and other slots see 10^-12 of it.
+/// A bootstrap reduces each slot by itself: its first map turns slots into coefficients. A number far beyond 1 comes
+/// back as the sine gives it, at most 2^10/2π = 163 whatever it was, and other slots see 10^-12 of it.
 #[test]
 fn c2_a_refresh_contains_whatever_is_in_a_slot() {
     let clean = [between(1, -1.0, 1.0)];
@@ -136,7 +135,7 @@ fn c2_a_refresh_contains_whatever_is_in_a_slot() {
     told("refresh", &found);
     let [none, contained @ .., beyond] = found;
     assert!(contained.iter().all(|&v| v < 4.0 * none));
-    // Maps are encoded to 2^-40 or so of themselves.
+    // Maps are encoded to about 2^-40 of themselves.
     assert!(beyond < 10.0 && beyond > 4.0 * none);
     // The slot itself.
     let mut keys = Keys::new(&params(), Clone::clone);
@@ -155,7 +154,7 @@ fn c2_a_refresh_contains_whatever_is_in_a_slot() {
     }
 }
 
-/// Of a classifier all after the last norm, cut to the primes of its reply. The arguments of tanh are the columns,
+/// Everything after a classifier's last norm, cut to the primes of its reply. The arguments of tanh are the columns
 /// times the reach.
 struct Head {
     classifier: Classifier,
@@ -199,7 +198,7 @@ impl Step for Head {
     }
 }
 
-/// A tanh's argument beyond the reach spoils its own text alone, up to seven times the reach.
+/// A tanh argument beyond the reach affects only its own text, up to seven times the reach.
 #[test]
 fn c2_a_classifiers_head_contains_arguments_beyond_the_reach() {
     let first = |mut v: Vec<f64>| {
@@ -284,7 +283,7 @@ fn columns_of(v: &[f64]) -> Vec<Vec<f64>> {
     raw.iter().map(column).collect()
 }
 
-/// A variance beyond its range spoils its own text alone as far as the steps let the root reach.
+/// A variance beyond its range affects only its own text, as far as the steps let the root reach.
 #[test]
 fn c2_a_norm_contains_variances_beyond_its_range() {
     let choice = NormChoice {
@@ -315,18 +314,18 @@ fn c2_a_norm_contains_variances_beyond_its_range() {
     assert!(beyond > 0.5);
 }
 
-/// A feed-forward block, its residual, norm and refresh.
+/// A feed-forward block with its residual, norm and refresh.
 struct Block {
     f: FeedForward,
     columns: ActivationChoice,
     norm: NormChoice,
 }
 
-/// Of x to arguments.
+/// Factor from x to arguments.
 const UP: f64 = 16.0;
 
-/// With a long tail below, as hidden columns have: a polynomial that is only fitted to this is off by thousands at 1.1
-/// times the interval.
+/// With a long tail below, as hidden columns have: a polynomial fitted only to this is off by thousands at 1.1 times
+/// the interval.
 const COLUMN: Column = Column {
     low: -18.0,
     high: 9.0,
@@ -335,7 +334,7 @@ const COLUMN: Column = Column {
 };
 
 impl Block {
-    /// `down`: how much of a hidden column is in an output.
+    /// `down`: the weight of a hidden column in an output.
     fn new(clean: &[Vec<f64>], down: f64) -> Block {
         let numbers = random(&mut seeded(70), WIDTH * WIDTH);
         let f = FeedForward {
@@ -398,8 +397,8 @@ impl Step for Block {
     }
 }
 
-/// An activation's argument beyond its interval spoils its own text alone, up to 1.1 times the interval; what it gives
-/// is then within what the norm after it takes.
+/// An activation's argument beyond its interval affects only its own text, up to 1.1 times the interval; its result is
+/// then within the range of the following norm.
 #[test]
 fn c2_an_activation_contains_arguments_beyond_its_interval() {
     let column = COLUMN.interval();
@@ -441,9 +440,9 @@ impl Step for Weigh {
     }
 }
 
-/// A score beyond its interval is its own text's alone as long as its row's first sum stays within what was calibrated,
-/// on the lower side up to half as far again. A sum beyond its end is squared in every step of the inverse that
-/// follows, and nothing is left of the vector: to hold more takes a level, of which attention has none.
+/// A score beyond its interval affects only its own text as long as its row's first sum stays within the calibrated
+/// interval, on the lower side up to half as far again. A sum beyond its upper end is squared in every step of the
+/// inverse that follows, which destroys the whole vector: containing more takes a level, and attention has none left.
 #[test]
 fn c2_a_softmax_contains_what_its_first_sum_holds() {
     let scores = Interval {
@@ -478,7 +477,7 @@ fn c2_a_softmax_contains_what_its_first_sum_holds() {
         &at(1, -1.05),
         &at(1, -1.1),
         &at(1, -1.5),
-        // e^{(s − 8)/2}/2, more than 1 from s = 9.4 on.
+        // e^{(s − 8)/2}/2, which exceeds 1 from s = 9.4 on.
         &at(0, 1.1),
         &at(0, 1.2),
         &at(0, 1.5),

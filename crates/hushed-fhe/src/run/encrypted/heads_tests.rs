@@ -1,5 +1,5 @@
-//! Attention's products in packed rows on ciphertexts of a small insecure ring, two texts in all slots, beside their
-//! definition in f64 and beside the counts of a simulation.
+//! Attention's products in packed rows on ciphertexts of a small insecure ring, two texts in all slots, compared with
+//! their definition in f64 and with the counts of a simulation.
 
 use hushed_ckks::{Ciphertext, CkksParams};
 
@@ -42,7 +42,7 @@ fn encrypted_products_of_all_heads_are_the_clear_ones() {
         let error = distance(&keys.open(found), expected);
         assert!(error < 1e-6, "vector {i}: {error}");
     }
-    // What was simulated is what was done.
+    // The run does what was simulated.
     let total = |ops: &[Op]| ops.iter().map(|&op| counts.total(op)).sum::<u64>();
     let rotations = [Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant];
     assert_eq!(done.rotation, total(&rotations));

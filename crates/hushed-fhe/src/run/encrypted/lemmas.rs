@@ -18,7 +18,7 @@ fn matrices(texts: usize, rows: usize, columns: usize, seed: u64) -> Vec<Matrix<
     (0..texts).map(&mut one).collect()
 }
 
-/// What a case computes: Q·Kᵀ, the sums of its diagonals' numbers, (Q·Kᵀ)·V, and V turned by some rows.
+/// The results of a case: Q·Kᵀ, the sums of its diagonals' numbers, (Q·Kᵀ)·V, and V rotated by some rows.
 struct Results<V> {
     scores: Diagonals<V>,
     sums: V,
@@ -75,7 +75,7 @@ proptest! {
         let packed = clear.each_ref().map(|x| Columns::pack(layout, x));
         let limbs = params.fresh_limbs();
 
-        // A run in the clear says which keys there must be.
+        // A run in the clear determines which keys are needed.
         let simulator = Simulator::new(&params, params.slots()).unwrap();
         let vectors = packed.each_ref().map(|x| {
             x.map(|v| simulator.vector(v.clone(), limbs)).unwrap()

@@ -8,8 +8,8 @@ use crate::error::FheError;
 use crate::packing::PackingError;
 
 impl Encrypted {
-    /// [`crate::Slots::maps`]: encoded at every call, which takes a part of the time of a small map and a fraction of
-    /// that of a large one.
+    /// [`crate::Slots::maps`]: encoded at every call, which takes part of the time of a small map and a small fraction
+    /// of that of a large one.
     pub(super) fn mapped(
         &self,
         grid: &MapGrid,

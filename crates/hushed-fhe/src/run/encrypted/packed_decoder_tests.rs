@@ -1,5 +1,5 @@
-//! A whole small decoder in packed rows: simulated, beside the clear model; and planned, encrypted by its client, run
-//! by a server that has evaluation keys only, opened by the client.
+//! A whole small decoder in packed rows: simulated, compared with the clear model; and planned, encrypted by its
+//! client, run by a server that only has evaluation keys, and opened by the client.
 
 use std::sync::Arc;
 
@@ -117,7 +117,7 @@ fn clear(program: &Program, text: &TokenIds, answer: AnswerRows) -> Vec<f64> {
     rows.unwrap()
 }
 
-/// All texts, at the last row and at all rows; columns in one vector, and in two; keys that heads share.
+/// All texts, at the last row and at all rows; columns in one vector, and in two; keys shared by heads.
 #[test]
 fn a_simulated_decoder_in_packed_rows_is_the_clear_one() {
     for (heads, keys, columns) in [(2, 2, 8), (4, 2, 8), (2, 1, 4)] {
@@ -170,7 +170,7 @@ fn packed_rows_are_causal() {
     assert!((7..11).all(|row| apart(row) > 1e-3));
 }
 
-/// Two prompts, at all rows, through the files' types; every layer as from a checkpoint.
+/// Two prompts, at all rows, through the files' types; every layer as if from a checkpoint.
 #[test]
 fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     let subject = Subject::new(&ternary_config(2, 2));
@@ -222,7 +222,7 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
         println!("cosine {near:.7}, from the simulation {apart:.1e}");
         assert!(apart < 2e-3, "{apart}");
     }
-    // What is planned is what was done.
+    // The run does what was planned.
     let options = subject.options(answer);
     let run = dry_run(program, choices, &params, &options, &plan.placement);
     assert_eq!(done.bootstrap, run.unwrap().counts.total(Op::Bootstrap));

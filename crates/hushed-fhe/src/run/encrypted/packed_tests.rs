@@ -1,5 +1,5 @@
-//! One text of a whole small BERT in packed rows: planned, encrypted by its client, run by a server that has evaluation
-//! keys only, opened by the client; beside the same run in the simulator, and beside the model in the clear.
+//! One text of a whole small BERT in packed rows: planned, encrypted by its client, run by a server that only has
+//! evaluation keys, opened by the client; compared with the same run in the simulator and with the model in the clear.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Subject {
             .collect();
         // A head with a fixed pattern, and a first row that is replaced.
         let structure = match network.classifier {
-            // Compared with the model as it was published.
+            // Compared with the unchanged model.
             Some(_) => Structure::default(),
             None => Structure {
                 previous: vec![(0, 1)],
@@ -118,13 +118,13 @@ impl Subject {
     }
 }
 
-/// Fixed patterns, a replaced row and padding in it.
+/// With fixed patterns, a replaced row and padding.
 #[test]
 fn one_text_is_answered_as_the_model_answers_it() {
     answered(&Subject::new(), (1, 1), Lengths::Public);
 }
 
-/// As columns that one vector has no places for.
+/// With more columns than one vector has places for.
 #[test]
 fn columns_in_two_vectors_are_answered_too() {
     answered(&Subject::new(), (2, 2), Lengths::Public);
@@ -196,7 +196,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let mut x = pass.start(sent).unwrap();
     for layer in 0..pass.layers() {
         x = pass.layer(layer, x).unwrap();
-        // As from a checkpoint.
+        // As if from a checkpoint.
         x = pass.resume(layer + 1, x.columns).unwrap();
     }
     let answer = pass.finish(&x).unwrap();
@@ -213,7 +213,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
         assert!(apart < 2e-3, "{apart}");
     }
 
-    // What is not the answer is zero before noise is added.
+    // Everything but the answer is zero before noise is added.
     let columns = pass.answers();
     let mut vectors = Vec::new();
     for ct in &answer {
@@ -231,7 +231,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
         assert!(distance(found, opened) < 1e-3);
     }
 
-    // What is planned is what was done.
+    // The run does what was planned.
     let options = subject.options(lengths, places);
     let run = dry_run(
         &program,
@@ -243,7 +243,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let counts = run.unwrap().counts;
     let total = |ops: &[Op]| ops.iter().map(|&op| counts.total(op)).sum::<u64>();
     assert_eq!(done.bootstrap, total(&[Op::Bootstrap]));
-    // The engine's counters have what bootstraps do besides, which a plan prices as a whole.
+    // The engine's counters include the operations inside bootstraps, which a plan prices as a whole.
     on.evaluator().counters().reset();
     let two = vec![Ciphertext::zero(&subject.params, on.floor(), on.default_scale()).unwrap(); 2];
     on.refresh(StepId::outside("one"), two, on.top()).unwrap();
@@ -260,10 +260,10 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let program = subject.network.program();
     let (choices, params) = (&subject.choices, &subject.params);
     let place = |options: &FheOptions| packed_placement(&program, choices, params, options);
-    // More texts than there is room for are a batch.
+    // More texts than fit are a batch.
     let many = subject.options(Lengths::Public, 5);
     assert_eq!(place(&many).unwrap(), None);
-    // A deeper softmax than a chain of 14 levels has.
+    // A softmax that is too deep for a chain of 14 levels.
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;
     let options = subject.options(Lengths::Public, 1);
@@ -302,7 +302,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
             "{refused}"
         );
     }
-    // The plans of one text and of a batch have other hashes, and so their keys are others.
+    // The plans of one text and of a batch have different hashes, and so different keys.
     let mut batch = plan.clone();
     batch.placement.columns = 1;
     assert_ne!(batch.hash(), plan.hash());

@@ -1,4 +1,4 @@
-//! What encrypted tests share: keys of a small insecure ring, vectors in and out, plans and replies in packed rows.
+//! Shared by encrypted tests: keys of a small insecure ring, vectors in and out, plans and replies in packed rows.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::plan::{FheOptions, packed_placement};
 use crate::run::job::bootstrap;
 use crate::run::reply::{ReplySecret, seal_reply};
 
-/// A generator that follows from a number.
+/// A generator derived from a number.
 pub(crate) fn seeded(seed: u64) -> SecretRng {
     let mut key = Zeroizing::new([0; 32]);
     key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -32,7 +32,7 @@ pub(crate) fn random(rng: &mut SecretRng, count: usize) -> Vec<f64> {
     (0..count).map(|_| one()).collect()
 }
 
-/// Keys, and all that is made of them.
+/// Keys, and everything made from them.
 pub(crate) struct Keys {
     pub(crate) params: Arc<CkksParams>,
     pub(crate) key: Arc<SecretKey>,
@@ -44,7 +44,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those of a bootstrap, and those that `plan` adds.
+    /// The keys of a bootstrap, and those that `plan` adds.
     pub(crate) fn new(
         params: &Arc<CkksParams>,
         plan: impl FnOnce(&EvalKeyPlan) -> EvalKeyPlan,
@@ -68,7 +68,7 @@ impl Keys {
         }
     }
 
-    /// Counts with the key.
+    /// It counts decryptions of the key.
     pub(crate) fn decryptor(&self) -> &Decryptor {
         &self.decryptor
     }
@@ -98,7 +98,7 @@ pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
         .fold(0.0, |most, (a, b)| most.max((a - b).abs()))
 }
 
-/// What a server offers of a program in packed rows of named parameters.
+/// The plan that a server offers for a program in packed rows with named parameters.
 pub(crate) fn planned(
     program: &Program,
     choices: &Choices,

@@ -1,5 +1,5 @@
-//! Every step of [`Slots`], encrypted beside the simulation: the same primes, the same scales, the same numbers within
-//! the error that the ciphertext carries.
+//! Every operation of [`Slots`], encrypted and simulated: the same primes, the same scales, the same numbers within the
+//! error that the ciphertext carries.
 
 use hushed_ckks::keys::KeyUse;
 use hushed_ckks::poly::Arithmetic;
@@ -29,7 +29,7 @@ fn map(rows: usize, columns: usize, bias: bool) -> LinearMap {
     }
 }
 
-/// One of everything.
+/// One of each operation.
 fn circuit<S: Slots>(on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
     let (slots, scale) = (on.slots(), on.default_scale());
     let mut rng = seeded(5);
@@ -38,7 +38,7 @@ fn circuit<S: Slots>(on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> 
         .map(|i| f64::from((i % 4) as u32) / 4.0)
         .collect();
     let mut out = Vec::new();
-    // Linear maps, whole and in blocks, to a scale of their own.
+    // Linear maps, whole and in blocks, to a different scale.
     let target = Scale::new(scale.value() * 0.75)?;
     let whole = map(5, x.len(), true);
     out.extend(on.linear(&whole, x, target)?);
@@ -70,12 +70,12 @@ fn circuit<S: Slots>(on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> 
         .map(|row| row.iter().map(|x| short(x)).collect())
         .collect::<Result<_, FheError>>()?;
     out.extend(on.dot_grid(&left, &right)?.into_iter().flatten());
-    // Sums and differences over the shorter.
+    // Sums and differences at the shorter length.
     let mut sum = x[0].clone();
     on.add_assign(&mut sum, &on.drop_to(&x[1], on.limbs(&x[1]) - 1)?)?;
     on.sub_assign(&mut sum, &x[3])?;
     let half = on.mul_vector(&sum, &vec![0.25; slots], Scale::new(scale.value() * 0.9)?)?;
-    // Refreshes, an odd number, at another scale than the default.
+    // Refreshes of an odd number of vectors, at a scale other than the default.
     let halves = vec![
         on.drop_to(&half, on.floor())?,
         half.clone(),
@@ -158,7 +158,7 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
             .is_err()
     );
     assert!(on.linear(&map(2, 1, false), &[one], scale).is_err());
-    // A rotation that no bootstrap does.
+    // A rotation that no bootstrap uses.
     let planned = on.bootstrapper().key_plan().unwrap();
     let serves = |steps: usize| {
         let key = KeyUse::Galois(params.rotation_element(steps as i64));
@@ -174,7 +174,7 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
     ));
 }
 
-/// The same bytes whatever the number of threads.
+/// The same bytes with any number of threads.
 #[test]
 fn threads_change_nothing() {
     let params = CkksParams::insecure_test(LOG_N, 14).unwrap();

@@ -1,5 +1,5 @@
-//! A whole small BERT, encrypted by its client, run by a server that has evaluation keys only, opened by the client:
-//! beside the same run in the simulator, and beside the model in the clear.
+//! A whole small BERT, encrypted by its client, run by a server that only has evaluation keys, and opened by the
+//! client: compared with the same run in the simulator, and with the model in the clear.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::{
 const LOG_N: u32 = 9;
 const ROWS: usize = 16;
 
-/// A model, texts for every place of a batch, and all that is agreed on before a run.
+/// A model, texts for every place of a batch, and everything agreed on before a run.
 struct Subject {
     params: Arc<CkksParams>,
     layout: Interleave,
@@ -75,13 +75,13 @@ impl Subject {
         plan.input_bound = largest(&embedded);
         let width = network.layers[0].attention.heads.width;
         plan.placement = Placement::plain(params.fresh_limbs(), ROWS, width);
-        // Eight levels from here to the pooling, and one to spare.
+        // Eight levels from here to the pooling, and a spare one.
         plan.placement.feed_forward = params.bootstrap_limbs() + 9;
         let classifier = network.classifier.as_ref();
         plan.logits = classifier.map(|c| c.classes.outputs);
         plan.reply.magnitude =
             classifier.map_or(4.0, |c| magnitude(StepId::outside("head"), c).unwrap());
-        // Less noise than a plan may declare: the comparison is as sharp as the engine.
+        // Less noise than a plan may declare, so that the comparison is as sharp as the engine.
         plan.reply.deviation = 3e-7;
         plan.reply.ciphertexts = plan.outputs().div_ceil(ROWS);
         let (scale, magnitude) = (params.default_scale(), plan.reply.magnitude);
@@ -134,7 +134,7 @@ impl Subject {
         unpack(self.layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap()
     }
 
-    /// Client and server: rows as a client opens them, the same without rounding, and the reply as it left.
+    /// Client and server: rows as opened by the client, the same without rounding, and the reply as it left.
     fn encrypted(&self, demand: &KeyDemand) -> (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Ciphertext>) {
         let keys = Keys::new(&self.params, |b| demand.plan(&self.params, b).unwrap());
         self.encrypted_with(&keys)
@@ -182,7 +182,7 @@ impl Subject {
             &[b"request"],
         )
         .unwrap();
-        // The client again, which knows of errors what the plan says.
+        // The client again, which knows of errors only what the plan says.
         let noise = self.plan.reply_noise();
         let received: Vec<Ciphertext> = reply
             .iter()
@@ -198,7 +198,7 @@ impl Subject {
     }
 }
 
-/// A run has come to every visit of its timetable, in order, and to no step that is not there.
+/// Checks that a run has made every visit of its timetable, in order, and no visit that is not there.
 fn kept_to(clock: &Clock, table: &Timetable) {
     clock.at(StepId::outside("end"));
     let end = clock.progress().unwrap();
@@ -211,7 +211,7 @@ fn kept_to(clock: &Clock, table: &Timetable) {
     assert_eq!(&visited - &found, BTreeSet::new());
 }
 
-/// Root of the mean square of differences.
+/// Root mean square of the differences.
 fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| {
@@ -243,11 +243,11 @@ fn an_encrypted_model_is_the_simulated_and_the_clear_one() {
         assert!(ct.scale().matches(Scale::new(plan.reply.scale).unwrap()));
     }
     let error = spread(&raw, &expected);
-    // A reply has noise; short texts multiply it by rows over length, six in the mean square here.
+    // A reply has noise; short texts multiply it by rows over length, six in root mean square here.
     let noise = 6.0 * 10.0 * plan.reply.deviation;
     println!("error {error:e}, predicted {predicted:e} and {noise:e}");
     assert!(error < 3.0 * predicted + noise);
-    // A client rounds to what is certified: half a unit at most, multiplied as much.
+    // A client rounds to the certified bits: half a unit at most, multiplied by the same factor.
     let unit = f64::exp2(-f64::from(plan.reply_bits(&subject.params)));
     let rounding = spread(&found, &raw);
     println!("rounding {rounding:e}, a unit is {unit:e}");
@@ -262,7 +262,7 @@ fn an_encrypted_model_is_the_simulated_and_the_clear_one() {
 }
 
 /// A classifier of three classes: its logits, and nothing of the pooled rows. A text's classes do not depend on whether
-/// lengths are known.
+/// lengths are public.
 #[test]
 fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
     let mut config = tiny_classifier_config(&TINY_LABELS);
@@ -296,9 +296,8 @@ fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
     }
 }
 
-/// Replies that must not change, by the hash of their residues: a change of the circuit, of a fit or of an encoding
-/// changes them on purpose, and then the table is replaced by what the failure prints; a change of how the program is
-/// written does not.
+/// Replies that must not change, by the hash of their residues. A change to the circuit, a fit or an encoding changes
+/// them on purpose: the table is then replaced by what the failure prints. Refactoring does not change them.
 #[test]
 fn seeded_replies_do_not_change() {
     let golden = [
@@ -355,7 +354,7 @@ fn hash_of(reply: &[Ciphertext]) -> String {
     crate::plan::public_plan::hex(&hash.finalize())
 }
 
-/// Whatever the threads, the same bytes leave: a retry looks like the first answer.
+/// The same bytes leave with any number of threads: a retry looks like the first answer.
 #[test]
 fn threads_do_not_show_in_a_reply() {
     let subject = Subject::new(1, Lengths::Public);
@@ -380,8 +379,8 @@ fn threads_do_not_show_in_a_reply() {
     }
 }
 
-/// What goes to disk changes nothing but memory: the same operations, the same bytes of a reply, and less that is alive
-/// at once. What a simulation says of the disk is what happens.
+/// Spilling changes only memory: the same operations, the same bytes of a reply, and fewer live vectors. The disk use
+/// that a simulation predicts is the actual one.
 #[test]
 fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     let mut subject = Subject::new(2, Lengths::Private);
@@ -435,7 +434,7 @@ fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     assert!(peak(&both.1, down) < peak(&attention.1, down));
     assert!(both.1.peak() < plain.peak());
 
-    // There is no place for it yet.
+    // There is no folder for it yet.
     let refused = keys.on.store(Vec::new()).err().unwrap();
     assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
     let folder = tempfile::tempdir().unwrap();
