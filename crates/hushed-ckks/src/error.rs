@@ -13,7 +13,7 @@ use crate::poly::PolyError;
 pub enum CkksParamsError {
     /// A group of primes of a size that the kernels do not support, or of which the ring has too few.
     #[error(
-        "{count} primes of {bits} bits asked for: primes have 20 to 50 bits, and the ring must have that many"
+        "cannot find {count} primes of {bits} bits: primes have 20 to 50 bits, and the ring must have enough of them"
     )]
     PrimeGroup {
         /// Bits of each prime.
@@ -41,7 +41,7 @@ pub enum CkksParamsError {
     },
     /// Bootstrapping would too often wrap a coefficient.
     #[error(
-        "range K = {range} at weight {weight} fails with probability 2^{log2_failure:.1} a bootstrap, 2^-100 is asked for"
+        "range K = {range} at weight {weight} fails with probability 2^{log2_failure:.1} per bootstrap; at most 2^-100 is allowed"
     )]
     FailureBound {
         /// K.
@@ -52,7 +52,7 @@ pub enum CkksParamsError {
         log2_failure: f64,
     },
     /// No preset has this name.
-    #[error("no preset of this name; there are {available:?}")]
+    #[error("unknown preset; available: {available:?}")]
     UnknownPreset {
         /// The names.
         available: &'static [&'static str],
@@ -100,7 +100,7 @@ pub enum CkksError {
         needed: usize,
     },
     /// No primes, or more than there are.
-    #[error("{operation}: {limbs} primes asked for, 1 to {available} possible")]
+    #[error("{operation}: {limbs} primes requested, must be 1 to {available}")]
     LimbCount {
         /// The operation.
         operation: &'static str,
@@ -111,7 +111,7 @@ pub enum CkksError {
     },
     /// A message at this scale would not fit the modulus.
     #[error(
-        "a scale of 2^{scale:.6} and {limbs} primes of {modulus_bits:.1} bits in all: no room for a message; lower the scale or take more primes"
+        "no room for a message at the scale 2^{scale:.6} under {limbs} primes of {modulus_bits:.1} bits in total; lower the scale or use more primes"
     )]
     ScaleTooLarge {
         /// log2 of the scale.
@@ -128,7 +128,7 @@ pub enum CkksError {
         operation: &'static str,
     },
     /// More values than slots or coefficients.
-    #[error("{given} values for {slots} places")]
+    #[error("{given} values given, at most {slots} fit")]
     TooManyValues {
         /// Values given.
         given: usize,
@@ -150,7 +150,7 @@ pub enum CkksError {
         scale: f64,
     },
     /// An operation that needs evaluation keys, on an evaluator without keys.
-    #[error("{operation} needs evaluation keys; make the evaluator with them")]
+    #[error("{operation} needs evaluation keys; create the evaluator with them")]
     NoKeys {
         /// The operation.
         operation: &'static str,
@@ -191,7 +191,7 @@ pub enum CkksError {
     },
     /// Flooding for no more decryptions than the key has already made.
     #[error(
-        "noise for {decryptions} decryptions was asked for, and this key has made as many; state the total number of decryptions, or make a new key"
+        "noise for {decryptions} decryptions was requested, but this key has already made that many; state the total number of decryptions, or make a new key"
     )]
     FloodingSpent {
         /// Decryptions that the noise was requested for.

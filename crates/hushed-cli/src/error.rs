@@ -131,7 +131,7 @@ pub enum CliError {
     Layers { list: String, count: usize },
 
     #[error(
-        "one text or image of {least} is not fitted, but compared, and {given} were given: give more"
+        "one text or image in {least} is held out for comparison, and only {given} were given: give at least {least}"
     )]
     NoneCompared { given: usize, least: usize },
 

@@ -72,7 +72,7 @@ pub enum GatewayError {
         source: io::Error,
     },
     /// A setting of 0.
-    #[error("{name} is 0, which would refuse everything")]
+    #[error("{name} must be at least 1")]
     Nothing {
         /// The name of the setting.
         name: &'static str,

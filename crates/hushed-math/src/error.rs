@@ -16,7 +16,7 @@ pub enum MathError {
         n: usize,
     },
     /// No primitive 2n-th root of unity: the modulus is composite or not 1 modulo 2n.
-    #[error("modulus {value} has no number-theoretic transform of degree {n}")]
+    #[error("modulus {value} has no number-theoretic transform of degree {n}: it must be a prime congruent to 1 modulo 2N")]
     NoTransform {
         /// The modulus.
         value: u64,
@@ -45,7 +45,7 @@ pub enum MathError {
     },
     /// A stream, key or session of a parent process, used in a process forked from it.
     #[error(
-        "made by another process, from which this one was forked: make streams, keys and sessions after the fork"
+        "created before a fork: create streams, keys and sessions in the process that uses them"
     )]
     Forked,
     /// An approximation that cannot be fitted: empty interval, non-finite values, too high a degree.

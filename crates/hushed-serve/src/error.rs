@@ -50,7 +50,7 @@ pub enum ServeError {
         source: ImageError,
     },
     /// A setting that does not apply to a model of images.
-    #[error("{name} does not apply to a model of images, whose rows are all of one number")]
+    #[error("{name} does not apply to image models, whose inputs all have the same number of rows")]
     NotForImages {
         /// Which setting.
         name: &'static str,
@@ -87,12 +87,12 @@ pub enum ServeError {
     },
     /// Padding where none can be hidden.
     #[error(
-        "this server puts a public prefix before each text, and the positions of its model are distances: padding between the two would move the text; leave out --bucket"
+        "this server puts a public prefix before each text, and its model uses relative positions: padding after the prefix would shift the text; leave out --bucket"
     )]
     NoPaddingBehindPrefix,
     /// Drafts together with a number of passes that should reveal nothing of the text.
     #[error(
-        "a text with drafts has as many passes as drafts are wrong, so that the server sees something of it: --pad-output cannot hide its end; leave out one of the two"
+        "with drafts, the number of passes shows the server how many drafts were wrong, so --pad-output cannot hide where the text ends; leave out one of the two"
     )]
     DraftsShow,
     /// A prompt that leaves no room for the answer.
@@ -255,7 +255,7 @@ pub enum ServeError {
     },
     /// A file of counts that cannot be used.
     #[error(
-        "the clients' counts of texts are in {path:?}, and {fault}: restore the file, or delete it to start all counts over; nothing is served without it"
+        "the file of text counts {path:?} cannot be used ({fault}): restore it, or delete it to reset all counts; nothing is served without it"
     )]
     Counts {
         /// Which file.
@@ -265,7 +265,7 @@ pub enum ServeError {
     },
     /// A limit per client below one batch.
     #[error(
-        "a batch of this manifest counts as {places} texts, and a client may have {limit}: no batch could ever run; raise --max-texts-per-client"
+        "one batch counts as {places} texts but a client may have only {limit}, so no batch could run; raise --max-texts-per-client"
     )]
     LessThanABatch {
         /// The number of texts that a batch of the manifest counts as.
@@ -274,14 +274,14 @@ pub enum ServeError {
         limit: u32,
     },
     /// A limit of 0, which would refuse everything.
-    #[error("{name} is 0, which would refuse everything")]
+    #[error("{name} must be at least 1")]
     NothingAllowed {
         /// Which limit.
         name: &'static str,
     },
     /// An answer that this model cannot open.
     #[error(
-        "the model has nothing to open for --answers {answers}: logits are of classifiers, top:K of classifiers and of models that generate, with K at most their classes or tokens"
+        "this model does not support --answers {answers}: logits needs a classifier, top:K a classifier or a generator with at least K classes or tokens"
     )]
     OtherAnswers {
         /// What was asked for.

@@ -29,7 +29,7 @@ pub enum GemmError {
         limit_bits: f64,
     },
     /// A number of digits that a weight cannot have.
-    #[error("weights of {digits} digits: 1 to 7 are possible")]
+    #[error("weights of {digits} digits: must be 1 to 7")]
     Digits {
         /// Digits requested.
         digits: u32,
@@ -55,7 +55,7 @@ pub enum GemmError {
         found: usize,
     },
     /// A block outside the matrix.
-    #[error("rows {start}..{end} of {available}")]
+    #[error("rows {start}..{end} are out of range: the matrix has {available}")]
     Block {
         /// First row.
         start: usize,

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum LinTransError {
     /// A dimension is not a power of two, or exceeds the number of slots.
-    #[error("a dimension of {given}: a power of two up to {limit} is needed")]
+    #[error("dimension {given} must be a power of two up to {limit}")]
     Dimension {
         /// The dimension requested.
         given: usize,
@@ -15,7 +15,7 @@ pub enum LinTransError {
         limit: usize,
     },
     /// A vector whose length is not the number of columns, or a diagonal whose length does not divide it.
-    #[error("{found} values where {expected}, or for a diagonal a divisor of it, are needed")]
+    #[error("{found} values given, {expected} needed (a diagonal may have any divisor of it)")]
     Length {
         /// Entries of the matrix.
         expected: usize,

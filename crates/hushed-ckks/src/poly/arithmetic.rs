@@ -161,7 +161,7 @@ pub trait SlotArithmetic: Arithmetic {
 #[non_exhaustive]
 pub enum PolyError {
     /// A degree that is not possible here.
-    #[error("degree {degree}: 1 to {limit} possible")]
+    #[error("degree {degree} must be 1 to {limit}")]
     Degree {
         /// The degree.
         degree: usize,
@@ -185,7 +185,7 @@ pub enum PolyError {
         high: f64,
     },
     /// Another parameter is out of range.
-    #[error("{name} = {value}: {low} to {high} possible")]
+    #[error("{name} = {value} must be between {low} and {high}")]
     Parameter {
         /// Its index or name.
         name: &'static str,
@@ -236,7 +236,7 @@ pub enum PolyError {
         value: f64,
     },
     /// The message would wrap around the modulus.
-    #[error("a message of 2^{bits:.1} at {limbs} primes of 2^{room:.1} in all wraps around")]
+    #[error("a message of 2^{bits:.1} does not fit {limbs} primes of 2^{room:.1} in total")]
     Overflow {
         /// log2 of message times scale.
         bits: f64,

@@ -207,7 +207,7 @@ impl Board {
                 let own = inner.queue.iter().filter(|item| item.caller == caller);
                 let (own, waiting) = (own.count(), inner.queue.len());
                 if !self.limits.share.admits(batch.left, own, waiting) {
-                    let message = "too many texts wait already: send fewer, or see --max-waiting";
+                    let message = "too many texts are waiting; send fewer or raise --max-waiting";
                     let status = StatusCode::TOO_MANY_REQUESTS;
                     return Err(Refusal::new(status, "queue-full", message));
                 }
@@ -510,12 +510,12 @@ fn list(data: impl Iterator<Item = Value>) -> Value {
 
 fn unknown(what: &str) -> Refusal {
     let message =
-        format!("there is no such {what}: a gateway that was stopped has forgotten its own");
+        format!("no such {what}; a restarted gateway does not keep earlier ones");
     Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
 }
 
 fn full(what: &str) -> Refusal {
-    let message = format!("the gateway keeps no more {what}: delete some");
+    let message = format!("the gateway cannot store more {what}; delete some");
     Refusal::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", message)
 }
 

@@ -184,7 +184,7 @@ impl Door {
             false => Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "api-key",
-                "give a key of the gateway's, as `Authorization: Bearer KEY`",
+                "missing or unknown key; send `Authorization: Bearer KEY`",
             )),
         }
     }

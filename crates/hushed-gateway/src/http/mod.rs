@@ -250,7 +250,7 @@ async fn whole(request: Request) -> Result<Request, Refusal> {
             "the body could not be read",
         ),
         Err(_) => {
-            let message = "the body did not come in time";
+            let message = "timed out while reading the body";
             refused(StatusCode::REQUEST_TIMEOUT, "body", message)
         }
     }

@@ -194,7 +194,7 @@ fn parameters(served: &Served, fields: &mut Fields) -> Result<Parameters, Refusa
     fields.only("dimensions", |given| given.as_u64() == Some(width))?;
     let normalise = fields.flag("normalize")?.unwrap_or(true);
     if !normalise && public.normalise {
-        let message = "this model's answers have length one, and there are no others";
+        let message = "this model returns only normalised embeddings";
         return Err(Refusal::field("normalize", "unsupported", message));
     }
     let prompt = match fields.text("prompt_name")? {
@@ -276,7 +276,7 @@ pub async fn ready(State(served): State<Arc<Served>>) -> Response {
             StatusCode::OK.into_response()
         }
         _ => {
-            let message = "the server is not there: is it up, and is there a way to it?";
+            let message = "cannot reach the server; check that it is running and reachable";
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unreachable", message).answer(Shape::Tei)
         }
     }

@@ -59,7 +59,7 @@ pub enum Refused {
         of: usize,
     },
     /// Too much work comes before it.
-    #[error("other requests come first, for about {after} s: try again then")]
+    #[error("the queue is busy; try again in about {after} s")]
     Busy {
         /// Seconds until it would be accepted.
         after: u64,

@@ -155,7 +155,7 @@ fn channels(f: &mut Fields<'_>, field: &'static str) -> Option<[f32; CHANNELS]> 
     let sound = |n: &f32| n.is_finite() && (field != "image_std" || *n > 0.0);
     let numbers = numbers.filter(|numbers| numbers.iter().all(sound));
     if numbers.is_none() {
-        f.unsupported(field, "a number a channel, three; deviations above 0");
+        f.unsupported(field, "three numbers, one per channel; deviations above 0");
     }
     numbers
 }

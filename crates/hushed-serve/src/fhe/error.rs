@@ -156,7 +156,7 @@ pub enum FheJobError {
     },
     /// The manifest gives another answer than asked for.
     #[error(
-        "this manifest answers a text with {planned}, and {asked} was asked for: ask the server's operator for a manifest that does (`hushed plan --answer`)"
+        "this manifest returns {planned}, but {asked} was requested: ask the server's operator for a manifest that does (`hushed plan --answer`)"
     )]
     OtherAnswer {
         /// The manifest's answer.
@@ -171,7 +171,7 @@ pub enum FheJobError {
     OtherTexts,
     /// A line of choices that is not an item.
     #[error(
-        "line {line} of the choices is no item ({source}): an item is an object with a \"prompt\", two or more \"endings\", and, if it is known, the \"label\" of the right one, from 0"
+        "line {line} of the choices file is not an item ({source}): an item is an object with a \"prompt\", two or more \"endings\", and, if it is known, the \"label\" of the right one, from 0"
     )]
     BadItem {
         /// Which line, from 1.

@@ -53,7 +53,7 @@ pub enum IndexFault {
     OtherModel,
     /// A file of embeddings, computed elsewhere, that does not fit.
     #[error(
-        "{} is no file of embeddings for these documents: a safetensors file with the tensor `vectors`, f32, of {documents} row(s) of {width}",
+        "{} is not a file of embeddings for these documents: it must be a safetensors file with a tensor `vectors`, f32, {documents} × {width}",
         path.display()
     )]
     NotVectors {

@@ -108,7 +108,7 @@ pub enum Refusal {
     #[error("the keys have expired; make new ones with `hushed keygen`")]
     ExpiredKeys,
     /// Keys or a request that it does not have.
-    #[error("it does not have these keys, or this request; send them")]
+    #[error("it does not have these keys or this request; send them first")]
     NotThere,
     /// The disk is full.
     #[error("its disk is full; try again later, or tell its operator")]
