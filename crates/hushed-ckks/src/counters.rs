@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hushed_rlwe::hybrid::Gadget;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         /// Counters shared by threads. Relaxed ordering suffices: each is a sum, read when the work is done.
@@ -67,6 +69,52 @@ counters! {
     add,
     /// Whole bootstraps.
     bootstrap,
+    /// Modular products besides those of transforms, in limbs: N each.
+    products,
+    /// Limbs of switching keys that were read, N words each: the stored half of a key.
+    key_limbs,
+}
+
+/// Key switches with keys of one shape.
+pub(crate) struct Switches {
+    /// Decompositions.
+    pub up: usize,
+    /// Inner products with a key.
+    pub products: usize,
+    /// Divisions of a polynomial by the special primes.
+    pub down: usize,
+    /// Keys that are read.
+    pub keys: usize,
+}
+
+impl Switches {
+    /// One key switch by itself.
+    pub const ONE: Switches = Switches {
+        up: 1,
+        products: 1,
+        down: 2,
+        keys: 1,
+    };
+}
+
+impl Counters {
+    /// Counts key switches over `limbs` primes.
+    pub(crate) fn switched(&self, gadget: &Gadget, limbs: usize, of: &Switches) {
+        let primes = limbs + gadget.special();
+        let digits = gadget.digits_for(limbs);
+        let (count, transforms) = (digits.len(), digits.len() * primes);
+        // Each digit under all other primes, and one product per prime of it before that.
+        let convert: usize = digits.map(|d| d.len() * (primes - d.len()) + d.len()).sum();
+        let divide = gadget.special() * limbs + primes;
+        self.mod_up.many(of.up);
+        self.key_switch.many(of.products);
+        self.mod_down.many(of.down);
+        self.ntt.many(of.up * transforms + of.down * primes);
+        let inner = 2 * count * primes;
+        self.products
+            .many(of.up * convert + of.products * inner + of.down * divide);
+        self.key_limbs.many(of.keys * count * primes);
+    }
 }
 
 /// A count shared by threads.

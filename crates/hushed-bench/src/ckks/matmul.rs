@@ -67,8 +67,8 @@ fn row(
 }
 
 /// One product and its properties.
-struct Run {
-    bench: Bench,
+pub(super) struct Run {
+    pub bench: Bench,
     method: OuterProducts,
     inputs: [Ciphertext; 2],
     counts: Counts,
@@ -80,7 +80,11 @@ struct Run {
 
 impl Run {
     /// Multiplies two random complex matrices once; slots beyond them hold random numbers too.
-    fn new(params: &Arc<CkksParams>, dimension: usize, limbs: usize) -> Result<Self, BenchError> {
+    pub fn new(
+        params: &Arc<CkksParams>,
+        dimension: usize,
+        limbs: usize,
+    ) -> Result<Self, BenchError> {
         let method = OuterProducts::new(params, dimension).ok_or(BenchError::BadWeights)?;
         let plan = params.key_plan(limbs - 1, true, &method.rotations(), false)?;
         let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
@@ -108,7 +112,8 @@ impl Run {
         })
     }
 
-    fn apply(&self) -> Result<Ciphertext, CkksError> {
+    /// Computes the product again.
+    pub fn apply(&self) -> Result<Ciphertext, CkksError> {
         let [a, b] = &self.inputs;
         let (encoder, on) = (&self.bench.encoder, &self.bench.evaluator);
         self.method.apply(encoder, on, [a, b])

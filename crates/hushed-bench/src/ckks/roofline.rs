@@ -1,24 +1,26 @@
 //! A roofline of the engine's primitives (Williams et al. 2009; for CKKS the Orion kernels paper, §V): modular products
 //! per byte.
 //!
-//! An operation is one modular product with its sum. Transforms are counted by the evaluator, N/2·log2 N each; inner
-//! products and base conversions follow from the key's gadget. Bytes are those that a call cannot avoid: operands read
-//! once, results written once, and the stored half of a key (the other half is expanded from a seed). Intermediate
-//! results that a call writes to memory and reads back are not counted, so a point left of where it should lie shows
-//! that the caches did not hold them. Peaks are measured in the same run.
+//! An operation is one modular product with its sum. The evaluator counts them; a transform has N/2·log2 N. Bytes are
+//! those that a call cannot avoid: operands and encoded plaintexts read once, results written once, and the stored half
+//! of a key (the other half is expanded from a seed). Intermediate results that a call writes to memory and reads back
+//! are not counted, so a point below the roof may show that the caches did not hold them. Peaks, and the time of a
+//! single transform, are measured in the same run.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
-use hushed_ckks::keys::Gadget;
-use hushed_ckks::{CkksError, CkksParams, Complex64, Counts};
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_ckks::gemm::{GemmError, GemmWeights, ModularGemm};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Counts, Evaluator};
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
 use hushed_math::{Eval, Modulus, Pointwise, RnsPoly};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Bench, describe, measure, with_threads};
+use super::{Bench, describe, maps, matmul, measure, with_threads};
 use crate::{BenchError, How};
 
 /// Rescales left.
@@ -33,38 +35,194 @@ const READ_WORDS: usize = 1 << 26;
 /// Streams of the loop that measures reading.
 const STREAMS: usize = 2;
 
-/// The products and the fewest bytes of a call.
+/// Inputs and outputs of the map of scalars, and its level.
+const SCALARS: [usize; 3] = [384, 64, 13];
+/// Dimension and level of the product of encrypted matrices.
+const MATRICES: [usize; 2] = [64, 13];
+/// Bootstraps per call.
+const TOGETHER: usize = 4;
+
+/// Products of a call that the evaluator does not count, and the fewest bytes that it moves besides keys.
 #[derive(Clone, Copy)]
 struct Work {
     products: f64,
     bytes: f64,
 }
 
-/// Measures the peaks of the machine, then the primitives of the inference parameter set.
+/// The rows so far, and what they need.
+struct Rows<'a> {
+    how: How<'a>,
+    about: Value,
+    n: f64,
+    /// Seconds of one transform.
+    transform: f64,
+    rows: Vec<Value>,
+}
+
+impl Rows<'_> {
+    /// Measures a call at a level.
+    fn row(
+        &mut self,
+        (name, level): (&str, usize),
+        evaluator: &Evaluator,
+        fixed: Work,
+        call: &mut dyn FnMut() -> Result<(), CkksError>,
+    ) -> Result<(), CkksError> {
+        let before = evaluator.counters().snapshot();
+        call()?;
+        let counts = evaluator.counters().snapshot().since(&before);
+        let (seconds, runs) = measure(self.how.runs, call)?;
+        let products = fixed.products + counted(&counts, self.n);
+        let bytes = fixed.bytes + counts.key_limbs as f64 * self.n * WORD;
+        self.rows.push(json!({
+            "name": format!("roofline.{name}"),
+            "params": self.about,
+            "level": level,
+            "threads": self.how.threads,
+            "seconds": seconds,
+            "runs": runs,
+            "products": products,
+            "bytes_moved": bytes,
+            "intensity": products / bytes,
+            "products_per_second": products / seconds,
+            "bytes_per_second": bytes / seconds,
+            "transform_seconds": counts.ntt as f64 * self.transform / self.how.threads as f64,
+        }));
+        Ok(())
+    }
+}
+
+/// Products of what was counted.
+fn counted(counts: &Counts, n: f64) -> f64 {
+    counts.products as f64 * n + counts.ntt as f64 * n / 2.0 * n.log2()
+}
+
+/// Measures the peaks of the machine, then the primitives of the inference parameter set, and what is built from them:
+/// maps of scalars and of slots, a product of matrices, bootstraps.
 pub fn roofline(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
-        let mut rows = vec![peaks(how.threads, &params)?];
+        let (peaks, transform) = peaks(how.threads, &params)?;
+        let mut rows = Rows {
+            how,
+            about: describe(&params),
+            n: params.n() as f64,
+            transform,
+            rows: vec![peaks],
+        };
         for level in LEVELS {
             if how.wants(&json!({ "level": level })) {
-                primitives(level, &params, how, &mut rows)?;
+                primitives(level, &params, &mut rows)?;
             }
         }
-        Ok(rows)
+        for (name, composed) in COMPOSED {
+            if how.wants(&json!({ "name": name })) {
+                composed(&params, &mut rows)?;
+            }
+        }
+        Ok(rows.rows)
     })
+}
+
+type Composed = fn(&Arc<CkksParams>, &mut Rows<'_>) -> Result<(), BenchError>;
+
+/// What is built from primitives.
+const COMPOSED: [(&str, Composed); 4] = [
+    ("scalars", scalars),
+    ("map", map),
+    ("matmul", matrices),
+    ("bootstrap", bootstraps),
+];
+
+/// Scalars times ciphertexts: a linear layer of a batch in columns.
+fn scalars(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
+    let [inputs, outputs, level] = SCALARS;
+    let mut bench = Bench::new(params, &params.key_plan(level + 1, false, &[], false)?)?;
+    let values = bench.random();
+    let cts = (0..inputs).map(|_| bench.encrypt(&values, level + 1));
+    let cts = cts.collect::<Result<Vec<_>, _>>()?;
+    let weights: Vec<i8> = (0..inputs * outputs).map(|i| (i * 7919 % 3) as i8 - 1).collect();
+    let weights = GemmWeights::ternary(&weights, outputs, inputs)?;
+    let gemm = ModularGemm::new(params);
+    let before = gemm.counters().snapshot();
+    gemm.multiply_all(&weights, &cts, None)?;
+    // It has counters of its own.
+    let counts = gemm.counters().snapshot().since(&before);
+    let work = Work {
+        products: counted(&counts, rows.n),
+        bytes: (inputs + outputs) as f64 * ciphertext(level + 1, rows.n),
+    };
+    rows.row(("scalars", level), &bench.evaluator, work, &mut || {
+        let outputs = gemm.multiply_all(&weights, &cts, None);
+        outputs.map(drop).map_err(|error| match error {
+            GemmError::Ckks(error) => error,
+            _ => CkksError::OtherParameters { operation: "gemm" },
+        })
+    })?;
+    Ok(())
+}
+
+/// A grid of maps of packed rows.
+fn map(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
+    let run = maps::Run::new(params, &maps::MAPS[0])?;
+    let limbs = maps::MAPS[0].limbs;
+    let work = Work {
+        products: 0.0,
+        bytes: run.vectors() as f64 * ciphertext(limbs, rows.n) + run.plaintext_bytes() as f64,
+    };
+    let at = ("map", limbs - params.bootstrap_limbs());
+    rows.row(at, &run.bench.evaluator, work, &mut || run.apply().map(drop))?;
+    Ok(())
+}
+
+/// A product of two encrypted matrices, by outer products.
+fn matrices(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
+    let [dimension, level] = MATRICES;
+    let run = matmul::Run::new(params, dimension, level + 1)?;
+    let work = Work {
+        products: 0.0,
+        bytes: 3.0 * ciphertext(level + 1, rows.n),
+    };
+    let evaluator = &run.bench.evaluator;
+    rows.row(("matmul", level), evaluator, work, &mut || run.apply().map(drop))?;
+    Ok(())
+}
+
+/// Bootstraps, several in a call.
+fn bootstraps(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
+    let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
+    let mut bench = Bench::new(params, &bootstrapper.key_plan()?)?;
+    let values = bench.random();
+    let low = params.bootstrap_limbs();
+    let cts = (0..TOGETHER).map(|_| bench.encrypt(&values, low));
+    let cts: Vec<Ciphertext> = cts.collect::<Result<_, _>>()?;
+    let all: Vec<&Ciphertext> = cts.iter().collect();
+    let (top, n) = (bootstrapper.output_limbs(), rows.n);
+    let work = Work {
+        products: 0.0,
+        bytes: TOGETHER as f64 * (ciphertext(low, n) + ciphertext(top, n))
+            + bootstrapper.plaintext_bytes() as f64,
+    };
+    let evaluator = &bench.evaluator;
+    rows.row(("bootstrap_4", top - low), evaluator, work, &mut || {
+        bootstrapper.bootstrap_many(evaluator, &all).map(drop)
+    })?;
+    Ok(())
+}
+
+/// Bytes of a ciphertext.
+fn ciphertext(limbs: usize, n: f64) -> f64 {
+    2.0 * limbs as f64 * n * WORD
 }
 
 fn primitives(
     level: usize,
-    params: &std::sync::Arc<CkksParams>,
-    how: How<'_>,
-    rows: &mut Vec<Value>,
+    params: &Arc<CkksParams>,
+    rows: &mut Rows<'_>,
 ) -> Result<(), BenchError> {
     let limbs = level + 1;
     let steps: Vec<i64> = (1..=HOISTED).collect();
     let plan = params.key_plan(limbs, true, &steps, false)?;
-    let gadget = Gadget::new(params.rlwe(), limbs, params.cheapest_special(limbs)?)
-        .map_err(CkksError::from)?;
     let mut bench = Bench::new(params, &plan)?;
     let values = bench.random();
     let a = bench.encrypt(&values, limbs)?;
@@ -74,68 +232,37 @@ fn primitives(
         .encode(&values, limbs, params.default_scale())?;
     let evaluator = &bench.evaluator;
     let product = evaluator.mul_plain(&a, &plain)?;
-    let n = params.n() as f64;
-    let poly = limbs as f64 * n;
-    let ct = 2.0 * poly * WORD;
-    let key = switching_key(limbs, &gadget, n);
+    let ct = ciphertext(limbs, rows.n);
 
-    let mut row = |name: &str,
-                   fixed: Work,
-                   decompositions: usize,
-                   switches: usize,
-                   call: &mut dyn FnMut() -> Result<(), CkksError>| {
-        let before = evaluator.counters().snapshot();
-        call()?;
-        let counts = evaluator.counters().snapshot().since(&before);
-        let (seconds, runs) = measure(how.runs, call)?;
-        let switching = key.work(decompositions, switches);
-        let products = fixed.products + switching.products + transforms(&counts, n);
-        let bytes = fixed.bytes + switching.bytes;
-        rows.push(json!({
-            "name": format!("roofline.{name}"),
-            "params": describe(params),
-            "level": level,
-            "threads": how.threads,
-            "seconds": seconds,
-            "runs": runs,
-            "products": products,
-            "bytes_moved": bytes,
-            "intensity": products / bytes,
-            "products_per_second": products / seconds,
-            "bytes_per_second": bytes / seconds,
-        }));
-        Ok::<(), CkksError>(())
+    let mut row = |name: &str, bytes: f64, call: &mut dyn FnMut() -> Result<(), CkksError>| {
+        let sums = if name == "add" { ct / WORD } else { 0.0 };
+        let work = Work {
+            // A sum has no product; here one sum counts as one operation.
+            products: sums,
+            bytes,
+        };
+        rows.row((name, level), evaluator, work, call)
     };
-    let moved = |products: f64, bytes: f64| Work { products, bytes };
     let mut sum = evaluator.add(&a, &b)?;
-    // A sum has no product; here one sum counts as one operation.
-    row("add", moved(2.0 * poly, 3.0 * ct), 0, 0, &mut || {
-        evaluator.add_assign(&mut sum, &b)
-    })?;
-    let by_plain = moved(2.0 * poly, 2.5 * ct);
-    row("mul_plain", by_plain, 0, 0, &mut || {
+    row("add", 3.0 * ct, &mut || evaluator.add_assign(&mut sum, &b))?;
+    row("mul_plain", 2.5 * ct, &mut || {
         evaluator.mul_plain(&a, &plain).map(drop)
     })?;
     let factor = Complex64::new(0.3141, 0.0);
     let scale = params.default_scale();
     let mut terms = evaluator.mul_scalar(&a, factor, scale)?;
-    let by_scalar = moved(2.0 * poly, 3.0 * ct);
-    row("mul_scalar_add", by_scalar, 0, 0, &mut || {
+    row("mul_scalar_add", 3.0 * ct, &mut || {
         evaluator.mul_scalar_add_assign(&mut terms, &a, factor, scale)
     })?;
-    let rescale = moved(2.0 * poly, 2.0 * ct);
-    row("rescale", rescale, 0, 0, &mut || {
+    row("rescale", 2.0 * ct, &mut || {
         evaluator.rescale(&product).map(drop)
     })?;
-    let tensor = moved(4.0 * poly, 3.0 * ct);
-    row("mul_rescale", tensor, 1, 1, &mut || {
+    row("mul_rescale", 3.0 * ct, &mut || {
         evaluator.mul_rescale(&a, &b).map(drop)
     })?;
-    row("rotate", moved(0.0, 2.0 * ct), 1, 1, &mut || {
-        evaluator.rotate(&a, 1).map(drop)
-    })?;
-    let hoisted = moved(0.0, (1.0 + steps.len() as f64) * ct);
-    row("rotate_hoisted_8", hoisted, 1, steps.len(), &mut || {
+    row("rotate", 2.0 * ct, &mut || evaluator.rotate(&a, 1).map(drop))?;
+    let hoisted = (1.0 + steps.len() as f64) * ct;
+    row("rotate_hoisted_8", hoisted, &mut || {
         let hoisted = evaluator.hoist(&a)?;
         steps
             .iter()
@@ -144,44 +271,9 @@ fn primitives(
     Ok(())
 }
 
-/// Products and bytes of key switches at one length, without transforms.
-struct Switching {
-    decompose: f64,
-    apply: f64,
-    key_bytes: f64,
-}
-
-impl Switching {
-    fn work(&self, decompositions: usize, switches: usize) -> Work {
-        let (decompositions, switches) = (decompositions as f64, switches as f64);
-        Work {
-            products: decompositions * self.decompose + switches * self.apply,
-            bytes: switches * self.key_bytes,
-        }
-    }
-}
-
-fn switching_key(limbs: usize, gadget: &Gadget, n: f64) -> Switching {
-    let extended = limbs + gadget.special();
-    let digits: Vec<usize> = gadget.digits_for(limbs).map(|d| d.len()).collect();
-    // Each digit is converted to all other primes, after one product per prime.
-    let convert = |from: usize| (from * (extended - from) + from) as f64 * n;
-    let inner = (2 * digits.len() * extended) as f64 * n;
-    let down = (2 * (gadget.special() * limbs + gadget.special() + limbs)) as f64 * n;
-    Switching {
-        decompose: digits.iter().map(|&d| convert(d)).sum(),
-        apply: inner + down,
-        key_bytes: (digits.len() * extended) as f64 * n * WORD,
-    }
-}
-
-fn transforms(counts: &Counts, n: f64) -> f64 {
-    counts.ntt as f64 * n / 2.0 * n.log2()
-}
-
-/// Bytes per second from memory, and modular products per second from the first-level cache, with all threads. The
-/// memory is that of polynomials, so its pages are as large as theirs.
-fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
+/// Bytes per second from memory, and modular products per second from the first-level cache, with all threads; and
+/// seconds per transform of one polynomial. The memory is that of polynomials, so its pages are as large as theirs.
+fn peaks(threads: usize, params: &CkksParams) -> Result<(Value, f64), BenchError> {
     let no_prime = |_| BenchError::NoTransform;
     let prime = ntt_primes(50, 1 << 16, 1).first().copied();
     let modulus = Modulus::new(prime.ok_or(BenchError::NoTransform)?).map_err(no_prime)?;
@@ -228,14 +320,26 @@ fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
         start.elapsed().as_secs_f64()
     });
     let products = (threads * length * rounds) as f64;
-    Ok(json!({
+    let plan = basis.plan(0);
+    let transforms = 200;
+    let transform = best(3, || {
+        let start = Instant::now();
+        (0..threads).into_par_iter().for_each(|_| {
+            let mut limb = vec![1u64; params.n()];
+            (0..transforms).for_each(|_| plan.forward(black_box(&mut limb)));
+        });
+        start.elapsed().as_secs_f64() / f64::from(transforms)
+    });
+    let row = json!({
         "name": "roofline.peak",
         "params": { "words": words, "vector": length },
         "threads": threads,
         "read_bytes_per_second": words as f64 * WORD / read,
         "products_per_second": products / multiply,
         "lazy_products_per_second": products / lazy,
-    }))
+        "transform_seconds": transform,
+    });
+    Ok((row, transform))
 }
 
 /// The sum of `words`, read as [`STREAMS`] streams of whole cache lines, each with its own sums. A single sum would

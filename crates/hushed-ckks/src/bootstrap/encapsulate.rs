@@ -8,6 +8,7 @@ use hushed_math::{Coeff, RnsPoly};
 use hushed_rlwe::hybrid::{KeyUse, switch};
 
 use crate::ciphertext::Ciphertext;
+use crate::counters::Switches;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 
@@ -25,9 +26,7 @@ pub fn encapsulate(evaluator: &Evaluator, ct: Ciphertext) -> Result<Encapsulated
     let (add, a) = switch(&a, key)?;
     b.add_assign(&add);
     let counters = evaluator.counters();
-    counters.key_switch.one();
-    counters.mod_up.one();
-    counters.mod_down.many(2);
-    counters.ntt.many(key.gadget().transforms(limbs) + 2);
+    counters.switched(key.gadget(), limbs, &Switches::ONE);
+    counters.ntt.many(2);
     Ok((b.into_coeff(), a.into_coeff()))
 }

@@ -138,7 +138,9 @@ impl Evaluator {
                 quadratic: true,
             })
             .collect();
-        self.counters.ct_mul.many(sums.len() * shape.terms);
+        let terms = sums.len() * shape.terms;
+        self.counters.ct_mul.many(terms);
+        self.counters.products.many(4 * shape.limbs * terms);
         let width = strip_words(shape.terms * (rows.len() + shape.columns)).min(self.params.n());
         let strips = self.params.n() / width;
         // For each strip of each limb, the words of all sums, three parts per sum.

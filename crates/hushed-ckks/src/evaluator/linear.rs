@@ -117,6 +117,7 @@ impl Evaluator {
         self.check_plain(plain, "mul_plain")?;
         self.counters.pt_mul.one();
         let mut out = blank(ct, ct.limbs().min(plain.limbs()));
+        self.counters.products.many(2 * out.limbs());
         out.scale = ct.scale.times(plain.scale);
         out.noise = ct.noise.product(plain.noise, self.params.n());
         each_part(&mut out, |part, j, plan, out| {
@@ -143,6 +144,7 @@ impl Evaluator {
         self.check_long(acc, ct.limbs().min(plain.limbs()), operation)?;
         self.counters.pt_mul.one();
         self.counters.add.one();
+        self.counters.products.many(2 * acc.limbs());
         let product = ct.noise.product(plain.noise, self.params.n());
         acc.noise = sum(acc, product, ct.scale.times(plain.scale));
         each_part(acc, |part, j, plan, acc| {
@@ -187,6 +189,7 @@ impl Evaluator {
         let constant = Constant::new(value, scale)?;
         let mut out = blank(ct, ct.limbs());
         self.counters.scalar_mul.one();
+        self.counters.products.many(2 * ct.limbs());
         out.scale = ct.scale.times(scale);
         out.noise = ct.noise.times_rounded(value.norm(), scale);
         each_part(&mut out, |part, j, plan, out| {
@@ -220,6 +223,7 @@ impl Evaluator {
         let constant = Constant::new(value, scale)?;
         self.counters.scalar_mul.one();
         self.counters.add.one();
+        self.counters.products.many(2 * acc.limbs());
         let product = ct.noise.times_rounded(value.norm(), scale);
         acc.noise = sum(acc, product, ct.scale.times(scale));
         each_part(acc, |part, j, plan, acc| {
@@ -253,6 +257,7 @@ impl Evaluator {
     /// Multiplies the residues; the caller updates scale and noise.
     fn mul_constant(&self, ct: &mut Ciphertext, constant: Constant) {
         self.counters.scalar_mul.one();
+        self.counters.products.many(2 * ct.limbs());
         each_part(ct, |_, j, plan, limb| {
             let residue = constant.residue(&self.params, j);
             let (first, second) = limb.split_at_mut(limb.len() / 2);

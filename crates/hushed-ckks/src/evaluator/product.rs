@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use super::Evaluator;
 use super::limbs::{add_multiple, each};
 use crate::ciphertext::{Ciphertext, check_limbs};
+use crate::counters::Switches;
 use crate::encoding::Constant;
 use crate::error::CkksError;
 use crate::noise::Noise;
@@ -108,6 +109,7 @@ impl Evaluator {
             });
         }
         self.counters.ct_mul.one();
+        self.counters.products.many(4 * limbs);
         let ids: Vec<usize> = (0..limbs).collect();
         let mut out = Tensor {
             d: [0; 3].map(|_| RnsPoly::scratch(left.basis(), &ids)),
@@ -145,6 +147,7 @@ impl Evaluator {
             });
         }
         self.counters.ct_mul.one();
+        self.counters.products.many(4 * acc.limbs());
         acc.quadratic = true;
         let product = left.noise.product(right.noise, self.params.n());
         let product = product.read_at(left.scale.times(right.scale), acc.scale);
@@ -182,6 +185,7 @@ impl Evaluator {
         let constant = Constant::new(value, scale)?;
         self.counters.scalar_mul.one();
         self.counters.add.one();
+        self.counters.products.many(2 * acc.limbs());
         acc.noise = acc.noise.sum(ct.noise.times_rounded(value.norm(), scale));
         let [d0, d1, _] = &mut acc.d;
         for (d, from) in [(d0, &ct.b), (d1, &ct.a)] {
@@ -219,6 +223,7 @@ impl Evaluator {
         acc.scale.check(ct.scale.times(plain.scale), operation)?;
         self.counters.pt_mul.one();
         self.counters.add.one();
+        self.counters.products.many(2 * acc.limbs());
         let product = ct.noise.product(plain.noise, self.params.n());
         acc.noise = acc.noise.sum(product);
         let [d0, d1, _] = &mut acc.d;
@@ -279,7 +284,8 @@ impl Evaluator {
         let (key, limbs) = self.relin_key(tensor, "relinearize")?;
         let [d0, d1, d2] = &tensor.d;
         let (b, a) = switch_add([d0, d1], d2, key)?;
-        self.count_switch(key, limbs);
+        self.counters
+            .switched(key.gadget(), limbs, &Switches::ONE);
         let noise = self.switched(tensor.noise, key.gadget(), limbs, tensor.scale, false);
         Ok(Ciphertext::from_parts(b, a, tensor.scale)?.with_noise(noise))
     }
@@ -293,8 +299,11 @@ impl Evaluator {
         let q = self.last_prime(limbs, "relinearize_rescale")?;
         let [d0, d1, d2] = &tensor.d;
         let (b, a) = switch_add_rescale([d0, d1], d2, key)?;
-        self.count_switch(key, limbs);
+        // A prime that a division drops is transformed back instead of forth: the count is the same.
+        self.counters
+            .switched(key.gadget(), limbs, &Switches::ONE);
         self.counters.rescale.one();
+        self.counters.products.many(2 * limbs);
         let noise = self.switched(tensor.noise, key.gadget(), limbs, tensor.scale, true);
         Ok(Ciphertext::from_parts(b, a, tensor.scale.over_prime(q))?.with_noise(noise))
     }
@@ -334,17 +343,6 @@ impl Evaluator {
             return Ok(());
         }
         Err(CkksError::OtherParameters { operation })
-    }
-
-    /// Counts a key switch of `limbs` primes with its decomposition and both divisions. Dropped primes take an inverse
-    /// transform instead of a forward one, so the count is the same.
-    pub(super) fn count_switch(&self, key: &SwitchKey, limbs: usize) {
-        let gadget = key.gadget();
-        let up = gadget.digits_for(limbs).len() * (limbs + gadget.special());
-        self.counters.mod_up.one();
-        self.counters.key_switch.one();
-        self.counters.mod_down.many(2);
-        self.counters.ntt.many(up + 2 * (limbs + gadget.special()));
     }
 }
 

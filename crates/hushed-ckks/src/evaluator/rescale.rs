@@ -24,6 +24,7 @@ impl Evaluator {
         let last = basis.plan(limbs - 1);
         self.counters.rescale.one();
         self.counters.ntt.many(2 * limbs);
+        self.counters.products.many(2 * limbs);
         let (mut b, mut a) = (last_limb(&ct.b), last_limb(&ct.a));
         rayon::join(
             || last.inverse(b.limb_mut(0)),

@@ -10,6 +10,7 @@ use hushed_rlwe::hybrid::{
 use super::Evaluator;
 use super::limbs::each;
 use crate::ciphertext::Ciphertext;
+use crate::counters::Switches;
 use crate::error::CkksError;
 use crate::params::CkksParams;
 
@@ -96,10 +97,12 @@ impl Evaluator {
         each(&mut b, |j, plan, limb| {
             plan.pointwise().add_assign(limb, ct.b.limb(j));
         });
-        self.counters.key_switch.one();
+        let prepared = Switches {
+            up: 0,
+            ..Switches::ONE
+        };
+        self.counters.switched(key.gadget(), limbs, &prepared);
         self.counters.rotation.one();
-        self.counters.mod_down.many(2);
-        self.counters.ntt.many(2 * (limbs + key.gadget().special()));
         self.turned(
             ct,
             b.automorphism(turn.element),
@@ -145,14 +148,14 @@ impl Evaluator {
         for (positions, keys) in groups {
             let parts = automorphisms(&ct.b, &ct.a, &keys)?;
             if let Some(key) = keys.first() {
-                let gadget = key.gadget();
-                let primes = limbs + gadget.special();
-                self.counters.mod_up.one();
-                self.counters.key_switch.many(keys.len());
+                let all = Switches {
+                    up: 1,
+                    products: keys.len(),
+                    down: 2 * keys.len(),
+                    keys: keys.len(),
+                };
+                self.counters.switched(key.gadget(), limbs, &all);
                 self.counters.rotation.many(keys.len());
-                self.counters.mod_down.many(2 * keys.len());
-                let up = gadget.digits_for(limbs).len() * primes;
-                self.counters.ntt.many(up + 2 * keys.len() * primes);
             }
             for ((position, key), (b, a)) in positions.into_iter().zip(keys).zip(parts) {
                 if let Some(place) = out.get_mut(position) {
@@ -176,7 +179,8 @@ impl Evaluator {
         }
         let key = self.turn_key(turn, ct.limbs(), operation)?;
         let (b, a) = automorphism(&ct.b, &ct.a, key)?;
-        self.count_switch(key, ct.limbs());
+        self.counters
+            .switched(key.gadget(), ct.limbs(), &Switches::ONE);
         self.counters.rotation.one();
         self.turned(ct, b, a, key)
     }
@@ -196,10 +200,14 @@ impl Evaluator {
             return Ok(found);
         }
         let made = Arc::new(decompose(self.params.rlwe(), gadget, &hoisted.ct.a)?);
-        let limbs = hoisted.ct.limbs();
-        let digits = gadget.digits_for(limbs).len();
-        self.counters.mod_up.one();
-        self.counters.ntt.many(digits * (limbs + gadget.special()));
+        let digits = Switches {
+            up: 1,
+            products: 0,
+            down: 0,
+            keys: 0,
+        };
+        self.counters
+            .switched(gadget, hoisted.ct.limbs(), &digits);
         known().push(made.clone());
         Ok(made)
     }

@@ -166,7 +166,7 @@ impl ModularGemm {
                 },
             )?;
         }
-        self.count(weights);
+        self.count(weights, shape.limbs);
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl ModularGemm {
                 },
             )?;
         }
-        self.count(weights);
+        self.count(weights, source.shape().limbs);
         Ok(())
     }
 
@@ -259,10 +259,11 @@ impl ModularGemm {
         Ok((shape, Bias(constants)))
     }
 
-    fn count(&self, weights: &GemmWeights) {
+    fn count(&self, weights: &GemmWeights, limbs: usize) {
         let terms = weights.rows() * weights.columns();
         self.counters.scalar_mul.many(terms);
         self.counters.add.many(terms);
+        self.counters.products.many(2 * limbs * terms);
     }
 }
 

@@ -26,6 +26,7 @@ use hushed_rlwe::{RlweError, RlweParams};
 use rayon::prelude::*;
 
 use crate::ciphertext::Ciphertext;
+use crate::counters::Switches;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::lintrans::memory::Pair;
@@ -274,18 +275,21 @@ impl LinearTransform {
     pub(crate) fn count(&self, evaluator: &Evaluator, inputs: usize) {
         let (counters, gadget) = (evaluator.counters(), &self.gadget);
         let (babies, giants) = self.key_switches();
-        let (limbs, special) = (self.limbs(), gadget.special());
-        let up = gadget.digits().len() * (limbs + special);
-        counters.key_switch.many(inputs * (babies + giants));
-        counters.rotation.many(inputs * (babies + giants));
-        counters.mod_up.many(inputs * (1 + giants));
-        counters.mod_down.many(inputs * (2 + giants));
+        let limbs = self.limbs();
+        let switches = Switches {
+            up: inputs * (1 + giants),
+            products: inputs * (babies + giants),
+            down: inputs * (2 + giants),
+            keys: babies + giants,
+        };
+        counters.switched(gadget, limbs, &switches);
+        counters.rotation.many(switches.products);
         counters.pt_mul.many(inputs * self.products());
         counters.rescale.many(inputs);
-        let down = limbs + special;
+        let words = 2 * (limbs + gadget.special());
         counters
-            .ntt
-            .many(inputs * ((1 + giants) * up + (2 + giants) * down));
+            .products
+            .many(inputs * (self.products() * words + 2 * limbs));
     }
 }
 

@@ -20,6 +20,7 @@ use rayon::prelude::*;
 
 use super::PreparedGrid;
 use crate::ciphertext::Ciphertext;
+use crate::counters::Switches;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::lintrans::{LinTransError, Pair, Parts};
@@ -287,18 +288,21 @@ impl PreparedGrid {
     fn count(&self, evaluator: &Evaluator) {
         let (counters, gadget) = (evaluator.counters(), &self.gadget);
         let (babies, giants) = self.split.key_switches();
-        let primes = self.limbs + gadget.special();
-        let up = gadget.digits_for(self.limbs).len() * primes;
-        counters.key_switch.many(babies + giants);
-        counters.rotation.many(babies + giants);
-        counters.mod_up.many(self.inputs + giants);
-        counters.mod_down.many(2 * self.outputs + giants);
+        let switches = Switches {
+            up: self.inputs + giants,
+            products: babies + giants,
+            down: 2 * self.outputs + giants,
+            keys: self.split.rotations().len(),
+        };
+        counters.switched(gadget, self.limbs, &switches);
+        counters.rotation.many(switches.products);
         let terms = self.split.babies().len() * self.split.giants().len();
         counters.pt_mul.many(terms);
         counters.rescale.many(self.outputs);
+        let words = 2 * (self.limbs + gadget.special());
         counters
-            .ntt
-            .many((self.inputs + giants) * up + (2 * self.outputs + giants) * primes);
+            .products
+            .many(terms * words + 2 * self.limbs * self.outputs);
     }
 }
 
