@@ -14,5 +14,6 @@ pub mod mask;
 pub mod merged;
 pub mod norm;
 pub mod packed;
+pub mod paired;
 pub mod pool;
 pub mod softmax;

@@ -16,6 +16,7 @@
 //! Each norm sets padding rows to 0. If a layer's first row is replaced by a constant (`frozen_row`), both of its norms
 //! mask the row, and the second adds the constant. Before a classifier's head the last norm keeps only first rows.
 
+mod blocks;
 mod decoder;
 mod packed;
 mod packed_decoder;
@@ -116,6 +117,12 @@ impl<'a, S: Slots> AnyPass<'a, S> {
         texts: Texts<S::Value>,
         input_bound: f64,
     ) -> Result<Self, FheError> {
+        if placement.pairs && !matches!(texts, Texts::Last(..)) {
+            return Err(FheError::Unsupported {
+                what: "columns in pairs".to_owned(),
+                remedy: "they are for batches of decoders",
+            });
+        }
         Ok(match texts {
             Texts::Last(layout, answer, real) => {
                 let pass = DecoderPass::new(on, program, choices, placement, layout, input_bound)?;
@@ -547,6 +554,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             sub_norm: None,
             after: After::Norm(norm),
             hidden_block: self.placement.hidden_block,
+            paired: false,
             polynomials: &self.polynomials,
         };
         if !self.placement.spill_feed_forward {

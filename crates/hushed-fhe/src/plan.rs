@@ -368,6 +368,7 @@ impl FhePlanReport {
                     top: on.top(),
                     rows: options.rows,
                     room: options.max_memory,
+                    pairs: program.vocabulary().is_some() && program.width().is_multiple_of(2),
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
                 let search = &mut |bounds: &Bounds| {

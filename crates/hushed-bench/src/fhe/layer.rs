@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
-use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
@@ -33,7 +33,7 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         how.wants(&params)
             .then(|| one(&size.random(2).program(), &params, how.threads))
     })?;
-    // The second decoder takes twenty minutes.
+    // The second decoder takes twenty minutes, the third an hour.
     let named = how.only.is_some_and(|only| only.contains("llama"));
     for (model, width, heads, hidden) in DECODERS {
         let params = about(model, width, hidden);
@@ -51,11 +51,12 @@ fn about(model: &str, width: usize, hidden: usize) -> Value {
     json!({ "set": "n16-boot-14x40", "model": model, "rows": ROWS, "width": width, "hidden": hidden })
 }
 
-/// Ternary decoders by width, heads and hidden columns: the repository's, and the widest that fits in [`MEMORY`]. A
-/// layer of ENSI's (arXiv 2509.09424), 1,536 columns and 4,096 hidden ones, is planned with at least 42 GiB.
-const DECODERS: [(&str, usize, usize, usize); 2] = [
+/// Ternary decoders by width, heads and hidden columns: the repository's, the widest that fits in [`MEMORY`] with one
+/// vector per column, and ENSI's (arXiv 2509.09424), with two columns per vector.
+const DECODERS: [(&str, usize, usize, usize); 3] = [
     ("llama-ternary-small", 256, 4, 704),
     ("llama-ternary-640", 640, 8, 1728),
+    ("llama-ternary-1536", 1536, 16, 4096),
 ];
 
 /// Two layers with a sigmoid, whose norms have gains of 1, as training with ternary maps leaves them.
@@ -142,11 +143,12 @@ fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchE
     let (width, run) = (program.width(), (program, &choices, &placement, layout));
     let counts = counted(&params, |on| {
         let columns = (0..width).map(|_| on.vector(Vec::new(), limbs));
-        layer(on, run, columns.collect::<Result<_, _>>()?).map(drop)
+        layer(on, run, columns.collect::<Result<_, _>>()?, false).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    let (table, columns) = random_columns(&mut bed, width, limbs)?;
-    let (result, taken) = bed.take(|on| layer(on, run, columns))?;
+    let together = if placement.pairs { 2 } else { 1 };
+    let (table, columns) = random_columns(&mut bed, width, limbs, together)?;
+    let (result, taken) = bed.take(|on| layer(on, run, columns, placement.pairs))?;
     let mut error = 0.0_f64;
     for text in COMPARED {
         error = error.max(compare(&bed, program, layout, &table, &result, text)?);
@@ -206,23 +208,29 @@ impl Planned {
     }
 }
 
-/// Columns of numbers with deviation 1, divided by [`input_bound`], in the clear and encrypted with `limbs` primes.
+/// Columns of numbers with deviation 1, divided by [`input_bound`], in the clear and encrypted with `limbs` primes,
+/// one or two per vector.
 pub(super) fn random_columns(
     bed: &mut Bed,
     width: usize,
     limbs: usize,
+    together: usize,
 ) -> Result<(Vec<Vec<f64>>, Vec<Ciphertext>), BenchError> {
     let (slots, bound) = (bed.params.slots(), input_bound(width));
     let mut random = Normal(3);
-    let mut table = Vec::with_capacity(width);
-    let mut columns = Vec::with_capacity(width);
+    let column = |_| (0..slots).map(|_| random.next() / bound).collect();
+    let table: Vec<Vec<f64>> = (0..width).map(column).collect();
     let scale = bed.params.default_scale();
-    for _ in 0..width {
-        let column: Vec<f64> = (0..slots).map(|_| random.next() / bound).collect();
-        columns.push(bed.encrypt(&column, limbs, scale)?);
-        table.push(column);
-    }
-    Ok((table, columns))
+    let encrypted = table.chunks(together).map(|columns| match columns {
+        [re, im] => {
+            let both = re.iter().zip(im);
+            let pairs: Vec<Complex64> = both.map(|(&re, &im)| Complex64::new(re, im)).collect();
+            bed.encrypt_pairs(&pairs, limbs, scale)
+        }
+        alone => bed.encrypt(&alone.concat(), limbs, scale),
+    });
+    let encrypted = encrypted.collect::<Result<_, BenchError>>()?;
+    Ok((table, encrypted))
 }
 
 /// The rows of a text, taken from its columns.
@@ -248,11 +256,15 @@ fn layer<S: Slots>(
     on: &S,
     (program, choices, placement, layout): (&Program, &Choices, &Placement, Interleave),
     columns: Vec<S::Value>,
+    paired: bool,
 ) -> Result<Acts<S::Value>, FheError> {
     let (bound, placement) = (input_bound(program.width()), placement.clone());
     if program.vocabulary().is_some() {
         let mut pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
-        let x = pass.start(columns)?;
+        let x = match paired {
+            true => Acts::over(columns, program.width(), bound),
+            false => pass.start(columns)?,
+        };
         return pass.layer(0, x);
     }
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
@@ -276,10 +288,12 @@ fn compare(
     let first = program.layers().into_iter().next().unwrap_or_default();
     let clear = plain::run_range(program, first, PlainActs { rows, values }, |_, _| ())?;
     let mut error = 0.0_f64;
-    for j in (0..width).step_by(width / 16) {
-        let found = bed.decryptor.decrypt_raw(&result.columns[j])?;
+    let together = width / result.columns.len().max(1);
+    for j in (0..width).step_by(width / 16 + 1) {
+        let found = bed.decryptor.decrypt_raw(&result.columns[j / together])?;
         for row in 0..ROWS {
-            let v = found[layout.slot(text, row)].re;
+            let pair = found[layout.slot(text, row)];
+            let v = if j % together == 0 { pair.re } else { pair.im };
             let v = result.gain[j] * v + result.offset[j];
             error = error.max((v - clear.values.row(row)[j]).abs());
         }

@@ -38,7 +38,7 @@ fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchE
         run(on, network, &choices, placement, layout, columns).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    let (table, columns) = random_columns(&mut bed, width, placement.upload)?;
+    let (table, columns) = random_columns(&mut bed, width, placement.upload, 1)?;
     let (pooled, taken) = bed.take(|on| run(on, network, &choices, placement, layout, columns))?;
     let opened = |ct| -> Result<Vec<f64>, BenchError> {
         let values = bed.decryptor.decrypt_raw(ct)?;

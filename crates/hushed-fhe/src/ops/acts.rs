@@ -16,7 +16,8 @@ use hushed_lower::LinearMap;
 /// Gains and offsets come from the preceding norm (MOAI folds them as well). They are weights, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Acts<V> {
-    /// One vector per column, all with the same scale and number of primes.
+    /// One vector per column, or per two columns if a decoder's placement says so ([`crate::ops::paired`]), all with
+    /// the same scale and number of primes.
     pub columns: Vec<V>,
     /// The factor of each column.
     pub gain: Vec<f64>,
@@ -28,6 +29,11 @@ impl<V> Acts<V> {
     /// A client's upload: embedded and normalised columns, divided by the public `bound`.
     pub fn from_client(columns: Vec<V>, bound: f64) -> Acts<V> {
         let width = columns.len();
+        Acts::over(columns, width, bound)
+    }
+
+    /// `width` columns in these vectors, each divided by `bound`.
+    pub fn over(columns: Vec<V>, width: usize, bound: f64) -> Acts<V> {
         Acts {
             columns,
             gain: vec![bound; width],
@@ -47,8 +53,21 @@ impl<V> Acts<V> {
         norm: &Norm,
         choice: &NormChoice,
     ) -> Result<Acts<V>, FheError> {
-        let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
         same(at, "columns", columns.len(), norm.width)?;
+        Acts::normed(at, columns, norm, choice)
+    }
+
+    /// As [`Acts::from_norm`], whether vectors hold one column or two.
+    ///
+    /// # Errors
+    /// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers.
+    pub fn normed(
+        at: StepId,
+        columns: Vec<V>,
+        norm: &Norm,
+        choice: &NormChoice,
+    ) -> Result<Acts<V>, FheError> {
+        let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
         Ok(Acts {
             columns,
             gain: gain.iter().map(|&g| f64::from(g) * choice.bound).collect(),
@@ -58,7 +77,7 @@ impl<V> Acts<V> {
 
     /// The number of columns.
     pub fn width(&self) -> usize {
-        self.columns.len()
+        self.gain.len()
     }
 
     /// The layer `w` as a map of the vectors, `outputs × inputs`, by rows: gains and offsets are folded into its

@@ -32,6 +32,7 @@ use crate::ops::after::{After, Last};
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::norm::product;
+use crate::ops::paired::Inputs;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
@@ -49,6 +50,8 @@ pub struct FeedForwardLayer<'a> {
     pub after: After<'a>,
     /// Hidden columns per block.
     pub hidden_block: usize,
+    /// Whether each vector that it reads holds two columns.
+    pub paired: bool,
     /// Fits shared by all layers.
     pub polynomials: &'a Polynomials,
 }
@@ -66,7 +69,7 @@ pub fn feed_forward<S: Slots>(
     let run = Run::new(on, x, layer)?;
     let mut read = (None, None);
     for block in run.blocks() {
-        let y = run.hidden_columns(&x.columns, block.clone())?;
+        let y = run.hidden_columns(x, block.clone())?;
         run.down(&y, block, &mut read)?;
     }
     run.finish(read)
@@ -112,7 +115,7 @@ fn stored<S: Slots, K>(
     let run = Run::new(on, &x, layer)?;
     let mut waiting = Vec::new();
     for block in run.blocks() {
-        let y = run.hidden_columns(&x.columns, block.clone())?;
+        let y = run.hidden_columns(&x, block.clone())?;
         waiting.push((block, on.store(y)?));
     }
     let kept = keep(x, run.limbs.result)?;
@@ -243,19 +246,22 @@ impl<'a, S: Slots> Run<'a, S> {
     /// Computes a block of hidden columns.
     fn hidden_columns(
         &self,
-        x: &[S::Value],
+        x: &Acts<S::Value>,
         block: Range<usize>,
     ) -> Result<Vec<S::Value>, FheError> {
         let (on, choice) = (self.on, self.layer.choice);
         on.at(self.up_at);
-        let t = on.linear(&self.up.rows(block.clone()), x, self.argument)?;
+        let x = Inputs::of(&x.columns, self.layer.paired);
+        let up = [self.up.rows(block.clone())];
+        let t = x.linear(on, &up, None, self.argument)?;
+        let t = t.into_iter().flatten().collect();
         on.at(self.activation_at);
         let (f, first) = (self.layer.block.activation, block.start);
         let intervals = choice.columns.get(block.clone()).unwrap_or_default();
         let polynomials = self.layer.polynomials;
         let y = activation(on, f, first, t, intervals, choice.degree, polynomials)?;
         match &self.factor {
-            Some(factor) => self.gated(y, &factor.rows(block), x),
+            Some(factor) => self.gated(y, factor.rows(block), x),
             None => Ok(y),
         }
     }
@@ -264,18 +270,17 @@ impl<'a, S: Slots> Run<'a, S> {
     fn gated(
         &self,
         y: Vec<S::Value>,
-        factor: &LinearMap,
-        x: &[S::Value],
+        factor: LinearMap,
+        x: Inputs<'_, S::Value>,
     ) -> Result<Vec<S::Value>, FheError> {
         let on = self.on;
         on.at(self.up_at);
         // Computed at the level of the activation's results, where a product of the map costs least.
         let from = above(on, self.limbs.activated)?;
-        let low = x.par_iter().map(|v| on.drop_to(v, from));
-        let low = low.collect::<Result<Vec<_>, FheError>>()?;
         // The products are at the scale the last map takes.
         let target = scale_of(self.down.operands() * divisor(on, self.limbs.activated)?)?;
-        let factors = on.linear(factor, &low, target)?;
+        let factors = x.linear(on, &[factor], Some(from), target)?;
+        let factors: Vec<S::Value> = factors.into_iter().flatten().collect();
         on.at(self.layer.at.part("product"));
         let both = y.into_par_iter().zip(factors);
         both.map(|(y, factor)| product(on, &y, &factor)).collect()

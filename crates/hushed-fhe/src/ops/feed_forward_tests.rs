@@ -89,6 +89,7 @@ fn blocks_of_hidden_columns_agree() {
             sub_norm: None,
             after: After::Norm(&norm),
             hidden_block: block,
+            paired: false,
             polynomials: &polynomials,
         };
         let out = feed_forward(&on, &x, &layer).unwrap();
@@ -146,6 +147,7 @@ fn refusals() {
             sub_norm: None,
             after: After::Norm(&norm),
             hidden_block: 8,
+            paired: false,
             polynomials: &polynomials,
         };
         feed_forward(&on, &x, &layer)

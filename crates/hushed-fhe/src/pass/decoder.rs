@@ -3,14 +3,16 @@
 //! Columns between halves of a layer are the refreshed residual stream. After the last layer they are not refreshed:
 //! the last norm and the packing of last rows use the remaining levels.
 //!
+//! If the placement says so, a vector holds two columns between halves and up to the maps that read them
+//! ([`crate::ops::paired`]); residual sums, which have few primes, are computed on single columns.
+//!
 //! If the placement spills vectors, the primes of the residual stream that a half's sum reads go to disk before its
 //! norm, and the norm's result takes the place of the columns.
 
-use hushed_model::{
-    Attention, Block, FeedForward, Linear, ModelError, Norm, Pool, Program, Step, StepId, same,
-};
+use hushed_model::{ModelError, Norm, Program, StepId, same};
 use rayon::prelude::*;
 
+use super::blocks::Parts;
 use super::{Look, Viewer};
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
 use crate::error::FheError;
@@ -27,11 +29,15 @@ use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
 use crate::ops::levels::above;
 use crate::ops::mask::lifted;
+use crate::ops::paired::{joined, split};
 use crate::ops::pool::Pooled;
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
+
+/// Columns refreshed before they are paired: a multiple of what a bootstrap takes at once.
+const REFRESHED: usize = 64;
 
 /// Levels of a feed-forward besides its activation: norm, map, gate, map.
 const FEED_FORWARD: usize = 4;
@@ -60,24 +66,6 @@ enum Beside<S: Slots> {
     Stored(StoredActs<S>),
 }
 
-/// The blocks of a decoder's program.
-pub(super) struct Parts<'a> {
-    pub layers: Vec<Layer<'a>>,
-    pub norm: (StepId, &'a Norm),
-    pub last: StepId,
-    pub head: (StepId, &'a Linear),
-}
-
-/// The blocks of a layer, with their ids.
-pub(super) struct Layer<'a> {
-    pub attention_norm: (StepId, &'a Norm),
-    pub attention: (StepId, &'a Attention),
-    pub attention_sum: StepId,
-    pub feed_forward_norm: (StepId, &'a Norm),
-    pub feed_forward: (StepId, &'a FeedForward),
-    pub feed_forward_sum: StepId,
-}
-
 impl<'a, S: Slots> DecoderPass<'a, S> {
     /// A pass over texts in this packing. The client divided its columns by `input_bound`.
     ///
@@ -92,6 +80,12 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         let parts = Parts::of(program)?;
+        if placement.pairs && !program.width().is_multiple_of(2) {
+            return Err(FheError::Unsupported {
+                what: format!("{} columns in pairs", program.width()),
+                remedy: "an even number of columns can be put in pairs",
+            });
+        }
         let absent = || super::absent(StepId::outside("decoder"));
         let choices = choices.decoder.as_ref().ok_or_else(absent)?;
         if choices.layers.len() != parts.layers.len() {
@@ -155,27 +149,29 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             self.width,
         )?;
         let x = Acts::from_client(columns, self.input_bound);
-        self.lifted(x, StepId::outside("input"), self.placement.attention)
+        self.at_rest(x, StepId::outside("input"), self.placement.attention)
     }
 
-    /// The columns that layer `next` reads, from a checkpoint before it.
+    /// The columns that layer `next` reads, single or in pairs, from a checkpoint before it.
     ///
     /// # Errors
-    /// Fails if the model lacks the layer, or the number of columns is wrong.
+    /// Fails if the model lacks the layer, or the number of vectors is wrong.
     pub fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
             return self.start(columns);
         };
+        let vectors = match self.placement.pairs {
+            true => self.width / 2,
+            false => self.width,
+        };
         same(
             StepId::outside("input"),
-            "columns",
+            "vectors",
             columns.len(),
-            self.width,
+            vectors,
         )?;
-        Ok(Acts::from_client(
-            columns,
-            self.layer_choice(i)?.feed_forward_bound,
-        ))
+        let bound = self.layer_choice(i)?.feed_forward_bound;
+        Ok(Acts::over(columns, self.width, bound))
     }
 
     /// Layer `i`, from columns to columns.
@@ -210,7 +206,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         let y = y.map_err(|error| error.lacking_at(id))?;
         let x = self.summed(layer.attention_sum, beside, y, choice.attention_bound)?;
         let id = layer.attention_sum;
-        let x = self.lifted(x, id, self.feed_forward_limbs(choice, last)?)?;
+        let x = self.at_rest(x, id, self.feed_forward_limbs(choice, last)?)?;
         self.show(id, &x)?;
 
         let layer = self.parts.layer(i)?;
@@ -222,6 +218,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             sub_norm: self.sub_norm(id, &block.sub_norm, &choice.feed_forward_sub_norm)?,
             after: After::Sum(choice.feed_forward_bound),
             hidden_block: self.placement.hidden_block,
+            paired: self.placement.pairs,
             polynomials: &self.polynomials,
         };
         let spills = self.placement.spill_feed_forward;
@@ -234,10 +231,10 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         };
         let y = y.map_err(|error| error.lacking_at(id))?;
         let id = layer.feed_forward_sum;
-        let mut x = self.summed(id, beside, y, choice.feed_forward_bound)?;
-        if !last {
-            x = self.lifted(x, id, self.placement.attention)?;
-        }
+        let x = self.summed(id, beside, y, choice.feed_forward_bound)?;
+        // The last norm and the packing use the remaining levels.
+        let limbs = if last { 0 } else { self.placement.attention };
+        let x = self.at_rest(x, id, limbs)?;
         self.show(id, &x)?;
         Ok(x)
     }
@@ -249,15 +246,10 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, (id, norm)) = (self.on, self.parts.norm);
         on.at(id);
-        let y = rms_norm(
-            on,
-            id,
-            x.clone(),
-            norm,
-            &self.choices.norm,
-            self.placement.statistics,
-        )
-        .map_err(|error| error.lacking_at(id))?;
+        let x = self.columns(x.clone())?;
+        let how = (self.placement.statistics, false);
+        let y = rms_norm(on, id, x, norm, &self.choices.norm, how);
+        let y = y.map_err(|error| error.lacking_at(id))?;
         let id = self.parts.last;
         let answer = match self.answer {
             AnswerRows::Last => last(on, id, &y, self.layout),
@@ -320,7 +312,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             _ => Beside::Columns(x.clone()),
         };
         on.at(id);
-        let y = rms_norm(on, id, x, norm, choice, statistics);
+        let y = rms_norm(on, id, x, norm, choice, (statistics, self.placement.pairs));
         Ok((y.map_err(|error| error.lacking_at(id))?, beside))
     }
 
@@ -332,25 +324,64 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         y: Vec<S::Value>,
         bound: f64,
     ) -> Result<Acts<S::Value>, FheError> {
-        self.on.at(id);
-        let x = match beside {
+        let on = self.on;
+        on.at(id);
+        let mut x = match beside {
             Beside::Columns(x) => x,
-            Beside::Stored(x) => x.load(self.on)?,
+            Beside::Stored(x) => x.load(on)?,
         };
+        if let (true, Some(y)) = (self.placement.pairs, y.first()) {
+            let low = above(on, on.limbs(y)).map_err(|error| error.lacking_at(id))?;
+            x = self.columns(self.cut(x, low)?)?;
+        }
         sum(self.on, id, &x, y, bound).map_err(|error| error.lacking_at(id))
     }
 
-    /// Refreshes columns with fewer than `limbs` primes to that many.
-    fn lifted(
+    /// Refreshes columns with fewer than `limbs` primes to that many, and pairs them if the placement says so.
+    fn at_rest(
         &self,
         mut x: Acts<S::Value>,
         id: StepId,
         limbs: usize,
     ) -> Result<Acts<S::Value>, FheError> {
-        if x.columns.first().is_some_and(|v| self.on.limbs(v) < limbs) {
+        let (on, pairs) = (self.on, self.placement.pairs);
+        let low = x.columns.first().is_some_and(|v| on.limbs(v) < limbs);
+        if low {
             let id = id.part("refresh");
-            self.on.at(id);
-            x.columns = self.on.refresh(id, x.columns, limbs)?;
+            on.at(id);
+            x.columns = match pairs {
+                true => self.refreshed_pairs(id, x.columns, limbs)?,
+                false => on.refresh(id, x.columns, limbs)?,
+            };
+        } else if pairs {
+            x.columns = joined(on, x.columns)?;
+        }
+        Ok(x)
+    }
+
+    /// Refreshes and pairs columns, block by block: single refreshed columns are never all in memory.
+    fn refreshed_pairs(
+        &self,
+        id: StepId,
+        columns: Vec<S::Value>,
+        limbs: usize,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let on = self.on;
+        let mut pairs = Vec::with_capacity(columns.len() / 2);
+        let mut rest = columns.into_iter();
+        while rest.len() > 0 {
+            let tile = rest.by_ref().take(REFRESHED);
+            let tile = tile.map(|v| on.drop_to(&v, on.floor()));
+            let fresh = on.refresh(id, tile.collect::<Result<_, _>>()?, limbs)?;
+            pairs.extend(joined(on, fresh)?);
+        }
+        Ok(pairs)
+    }
+
+    /// Splits pairs into single columns, if the placement pairs them.
+    fn columns(&self, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        if self.placement.pairs {
+            x.columns = split(self.on, &x.columns)?;
         }
         Ok(x)
     }
@@ -391,90 +422,14 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     }
 
     fn show(&mut self, id: StepId, x: &Acts<S::Value>) -> Result<(), FheError> {
-        match &mut self.viewer {
-            Some(viewer) => viewer(id, Look::Columns(x)),
-            None => Ok(()),
-        }
-    }
-}
-
-impl<'a> Parts<'a> {
-    pub(super) fn of(program: &'a Program) -> Result<Parts<'a>, FheError> {
-        let refused = || FheError::Unsupported {
-            what: "a program of this shape".to_owned(),
-            remedy: "decoders of norm, attention, sum, norm, feed-forward and sum a layer can be run",
+        let Some(mut viewer) = self.viewer.take() else {
+            return Ok(());
         };
-        for w in program.linears() {
-            if w.bias.iter().flat_map(|b| b.iter()).any(|b| *b != 0.0) {
-                return Err(FheError::Unsupported {
-                    what: "a decoder with biases".to_owned(),
-                    remedy: "decoders without biases can be run: a bias would fill rows of padding",
-                });
-            }
-        }
-        let steps = program.steps();
-        let layers = program.layers().into_iter().map(|range| {
-            let steps = steps.get(range).unwrap_or_default();
-            Layer::of(steps).ok_or_else(refused)
-        });
-        let layers = layers.collect::<Result<Vec<_>, _>>()?;
-        let after = program.layers().last().map_or(0, |range| range.end);
-        match steps.get(after..).unwrap_or_default() {
-            [
-                Step {
-                    id: last,
-                    block: Block::Pool(Pool::Last),
-                    ..
-                },
-                Step {
-                    id,
-                    block: Block::Norm(norm),
-                    ..
-                },
-                Step {
-                    id: head,
-                    block: Block::Vocabulary(w),
-                    ..
-                },
-            ] => Ok(Parts {
-                layers,
-                norm: (*id, norm),
-                last: *last,
-                head: (*head, w),
-            }),
-            _ => Err(refused()),
-        }
-    }
-
-    fn layer(&self, i: usize) -> Result<&Layer<'a>, FheError> {
-        let layers = self.layers.len();
-        let layer = self.layers.get(i);
-        Ok(layer.ok_or(ModelError::NoSuchLayer { asked: i, layers })?)
-    }
-}
-
-impl<'a> Layer<'a> {
-    fn of(steps: &'a [Step]) -> Option<Layer<'a>> {
-        let [a, b, c, d, e, f] = steps else {
-            return None;
+        let shown = match self.placement.pairs {
+            true => viewer(id, Look::Columns(&self.columns(x.clone())?)),
+            false => viewer(id, Look::Columns(x)),
         };
-        match [&a.block, &b.block, &c.block, &d.block, &e.block, &f.block] {
-            [
-                Block::Norm(first),
-                Block::Attention(attention),
-                Block::Add,
-                Block::Norm(second),
-                Block::FeedForward(feed_forward),
-                Block::Add,
-            ] => Some(Layer {
-                attention_norm: (a.id, first),
-                attention: (b.id, attention),
-                attention_sum: c.id,
-                feed_forward_norm: (d.id, second),
-                feed_forward: (e.id, feed_forward),
-                feed_forward_sum: f.id,
-            }),
-            _ => None,
-        }
+        self.viewer = Some(viewer);
+        shown
     }
 }

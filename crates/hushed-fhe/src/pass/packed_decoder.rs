@@ -3,7 +3,7 @@
 
 use hushed_model::{Attention, ModelError, Norm, Program, StepId, same};
 
-use super::decoder::Parts;
+use super::blocks::Parts;
 use super::packed::unfit;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;

@@ -34,6 +34,11 @@ pub struct Placement {
     /// second map.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spill_feed_forward: bool,
+    /// Whether vectors of a decoder's residual stream, and of what its norms make of it, hold two columns each: half
+    /// the memory, and one conjugation per pair each time a map reads them. So as many heads as `hidden_block` columns
+    /// have room for are projected together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pairs: bool,
     /// Places of a row for pairs of columns ([`crate::packing::Layout`]): 1 is the layout of a batch.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub columns: usize,
@@ -64,6 +69,7 @@ impl Placement {
             hidden_block: 64,
             spill_attention: false,
             spill_feed_forward: false,
+            pairs: false,
             columns: 1,
         }
     }

@@ -461,6 +461,7 @@ impl FhePlan {
     #[must_use]
     pub fn vectors(&self) -> usize {
         match self.placement.columns {
+            0 | 1 if self.placement.pairs => self.width.div_ceil(2),
             0 | 1 => self.width,
             columns => self.width.div_ceil(2 * columns),
         }

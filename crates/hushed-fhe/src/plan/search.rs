@@ -15,7 +15,8 @@
 //! Memory is not a path length: it is the maximum over all steps, plus keys that all steps share. So if the quickest
 //! placement takes more than the server may, it is made smaller: with nothing on disk, with either half of a layer
 //! there, and with both. The quickest of these that fits is taken, disk time included, and reductions that turn out to
-//! be unnecessary are undone. The result is close to the optimum, not always the optimum.
+//! be unnecessary are undone. The result is close to the optimum, not always the optimum. Only if none of these fits
+//! are a decoder's columns put in pairs, which takes more key switches.
 
 use hushed_model::StepId;
 use serde::Serialize;
@@ -52,7 +53,12 @@ pub(super) struct Bounds {
     pub rows: usize,
     /// Bytes the server may use.
     pub room: Option<u64>,
+    /// Whether columns may be paired.
+    pub pairs: bool,
 }
+
+/// Hidden columns per block to start with if columns are paired: each block splits all pairs.
+const PAIRED_BLOCK: usize = 1024;
 
 type Price<'a> = &'a mut dyn FnMut(&Placement) -> Result<Dry, FheError>;
 type Levels<'a> = &'a mut dyn FnMut(&Placement) -> Result<(), FheError>;
@@ -204,6 +210,18 @@ impl Walk<'_> {
             if self.fits(&cost) && found.as_ref().is_none_or(quicker) {
                 found = Some((cost, at));
             }
+        }
+        if found.is_none() && bounds.pairs {
+            let from = Placement {
+                spill_attention: true,
+                spill_feed_forward: true,
+                pairs: true,
+                hidden_block: PAIRED_BLOCK,
+                ..start.clone()
+            };
+            let (cost, at) = self.shrunk("columns in pairs", from, bounds, None)?;
+            least = least.min(cost.memory);
+            found = self.fits(&cost).then_some((cost, at));
         }
         let room = self.room.unwrap_or(0);
         let mut found = found.ok_or_else(|| FheError::Unsupported {

@@ -302,3 +302,52 @@ fn levels_that_are_lacking_are_a_steps() {
         }
     }
 }
+
+/// With less memory than one vector per column needs, a decoder's columns are paired, and an encoder is refused.
+#[test]
+fn columns_come_in_pairs_where_memory_is_lacking() {
+    let drawn = Drawn {
+        heads: 32,
+        degrees: [7, 7],
+        steps: [1, 1, 1],
+    };
+    let [encoder, decoder] = [0, 1].map(|kind| subject(kind, drawn, (2, 32)));
+    let free = decoder.plan(options(Lengths::Public)).unwrap();
+    assert!(!free.placement.pairs);
+    let floor = Simulator::new(&decoder.params, decoder.params.slots())
+        .unwrap()
+        .floor();
+    let least = |pairs| {
+        let smallest = Placement {
+            upload: floor,
+            spill_attention: true,
+            spill_feed_forward: true,
+            scores_baby: 1,
+            attend_baby: 1,
+            heads_together: 1,
+            hidden_block: 16,
+            pairs,
+            ..free.placement.clone()
+        };
+        decoder.at(smallest).unwrap()
+    };
+    let (alone, paired) = (least(false), least(true));
+    let [alone, less] = [&alone, &paired].map(|plan| plan.memory.total());
+    assert!(less < alone, "{less} {alone}");
+    assert!(paired.work.key_switches() > free.work.key_switches());
+    let asked = |room| FheOptions {
+        max_memory: Some(room),
+        ..options(Lengths::Public)
+    };
+    let found = decoder.plan(asked(less + (alone - less) / 2)).unwrap();
+    assert!(found.placement.pairs && found.memory.total() < alone);
+    let refused = encoder.plan(asked(less / 2)).err().unwrap().to_string();
+    assert!(refused.contains("give more memory"), "{refused}");
+    let placement = Some(found.placement);
+    let asked = FheOptions {
+        placement,
+        ..options(Lengths::Public)
+    };
+    let refused = encoder.plan(asked).err().unwrap().to_string();
+    assert!(refused.contains("columns in pairs"), "{refused}");
+}

@@ -303,6 +303,12 @@ impl<'a> Subject<'a> {
         };
         let (program, choices, params) = (&self.program, &self.choices, &self.params);
         let plan = FhePlanReport::new(program, choices, false, params, bootstrap, &options)?;
+        if plan.placement.pairs {
+            return Err(FheError::Unsupported {
+                what: "a comparison of columns two in a vector".to_owned(),
+                remedy: "give more memory, or leave the key out",
+            });
+        }
         (self.placement, self.timetable) = (plan.placement, plan.timetable);
         Ok(())
     }

@@ -539,7 +539,7 @@ fn summary(plan: &FhePlanReport) -> String {
          reply              {:9.1} MiB, numbers within {}, an error of deviation 2^{:.1} declared, kept to {} bits after the point\n\
          failure            2^{:.0} for all of it\n\
          placement          columns uploaded with {} primes, {} before attention, {} before the feed-forward, {} for sums and variances; \
-         {} and {} baby steps, {} heads and {} hidden columns at a time",
+         {} and {} baby steps, {} heads and {} hidden columns at a time{}",
         plan.texts,
         plan.rows,
         plan.places,
@@ -582,6 +582,7 @@ fn summary(plan: &FhePlanReport) -> String {
         p.attend_baby,
         p.heads_together,
         p.hidden_block,
+        if p.pairs { ", columns two in a vector" } else { "" },
     );
     for alternative in &plan.alternatives {
         let seconds = match (&alternative.refused, alternative.seconds) {

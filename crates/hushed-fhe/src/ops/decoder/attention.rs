@@ -21,8 +21,8 @@
 
 use std::collections::BTreeMap;
 
+use hushed_ckks::Scale;
 use hushed_lower::LinearMap;
-use rayon::prelude::*;
 
 use super::layer::{CausalLayer, Limbs, Run};
 use super::source::{Part, Source};
@@ -30,6 +30,7 @@ use super::weigh::{Weighed, Weighing};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::{above, divisor, scale_of};
+use crate::ops::paired::Inputs;
 use crate::packing::products::attend_turned;
 use crate::packing::{Columns, PackingError, Pairs};
 use crate::slots::Slots;
@@ -45,7 +46,7 @@ pub fn attention<S: Slots>(
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, x, layer)?.with_tokens()?;
     let mut read = Read::default();
-    run.heads(Source::Columns(&x.columns), |h, o| {
+    run.heads(Source::Columns(run.inputs(x)), |h, o| {
         run.output(h, o, &mut read)
     })?;
     run.finish(read)
@@ -63,11 +64,18 @@ pub fn attention_spilled<S: Slots>(
     layer: &CausalLayer<'_, S::Value>,
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, &x, layer)?.with_tokens()?;
-    let project = |part: Part| {
-        run.site(part.site());
-        run.project(part, &x.columns)
+    let project = |parts: &[Part]| {
+        if let Some(part) = parts.first() {
+            run.site(part.site());
+        }
+        run.project(parts, run.inputs(&x))
     };
-    let source = Source::spilled(on, &layer.block.heads, project)?;
+    // Each call splits all pairs again.
+    let together = match layer.placement.pairs {
+        true => layer.placement.hidden_block / layer.block.heads.width.max(1),
+        false => 1,
+    };
+    let source = Source::spilled(on, &layer.block.heads, together, project)?;
     drop(x);
     let mut waiting = Vec::with_capacity(layer.block.heads.count);
     run.heads(source, |h, o| {
@@ -125,7 +133,10 @@ impl<S: Slots> Run<'_, S> {
         let shared = heads.shared().max(1);
         let mut take = |part: Part| {
             self.site(part.site());
-            source.take(self.on, part, |x| self.project(part, x))
+            source.take(self.on, part, |x| {
+                let made = self.project(&[part], x)?.pop();
+                made.ok_or_else(|| PackingError::Mismatch.into())
+            })
         };
         // Only a softmax has sums that share bootstraps.
         let together = match &self.weighing {
@@ -197,22 +208,41 @@ impl<S: Slots> Run<'_, S> {
         Ok(Pairs::from_vectors(layer.layout, o, width))
     }
 
-    /// Projects queries, keys or values from the columns.
-    fn project(&self, part: Part, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> {
-        let shared = self.layer.block.heads.shared().max(1);
-        match part {
+    /// The columns as the maps read them.
+    fn inputs<'x>(&self, x: &'x Acts<S::Value>) -> Inputs<'x, S::Value> {
+        Inputs::of(&x.columns, self.layer.placement.pairs)
+    }
+
+    /// Projects queries and keys, or values, of several heads from the columns.
+    fn project(
+        &self,
+        parts: &[Part],
+        x: Inputs<'_, S::Value>,
+    ) -> Result<Vec<Vec<S::Value>>, FheError> {
+        let on = self.on;
+        let (limbs, target) = match parts.first() {
+            Some(Part::Value(_)) => self.values()?,
+            _ => (None, on.default_scale()),
+        };
+        let maps: Vec<LinearMap> = parts.iter().map(|&part| self.map(part)).collect();
+        let made = x.linear(on, &maps, limbs, target)?;
+        let parts = parts.iter().zip(made);
+        parts.map(|(&part, made)| self.pairs(part, made)).collect()
+    }
+
+    /// The rows of a map that give a part.
+    fn map(&self, part: Part) -> LinearMap {
+        let heads = &self.layer.block.heads;
+        let of = |map: &LinearMap, head: usize| map.rows(head * heads.width..(head + 1) * heads.width);
+        let map = match part {
             Part::Query(h) => {
-                let (factor, widest) = self.factor(h / shared);
-                let map = self.query.clone();
-                let map = map.times(factor * (widest / self.weighing.half(h)));
-                self.pairs(&map, x, h, false)
+                let (factor, widest) = self.factor(h / heads.shared().max(1));
+                of(&self.query, h).times(factor * (widest / self.weighing.half(h)))
             }
-            Part::Key(group) => {
-                let map = self.key.clone().times(self.factor(group).0);
-                self.pairs(&map, x, group, true)
-            }
-            Part::Value(group) => self.values(x, group),
-        }
+            Part::Key(group) => of(&self.key, group).times(self.factor(group).0),
+            Part::Value(group) => of(&self.value, group),
+        };
+        map.bounded()
     }
 
     /// √(factor of the scores over half the length of their interval), for the widest interval of the heads that share
@@ -224,18 +254,19 @@ impl<S: Slots> Run<'_, S> {
         ((heads.scale / widest).sqrt(), widest)
     }
 
-    /// The rows of a map that belong to a head, in pairs (i, i + d'/2) or of adjacent columns, as the model turns them.
-    fn pairs(
-        &self,
-        map: &LinearMap,
-        x: &[S::Value],
-        head: usize,
-        conjugate: bool,
-    ) -> Result<Vec<S::Value>, FheError> {
+    /// Pairs the columns of a part: adjacent columns for values; for queries and keys (i, i + d'/2) or adjacent
+    /// columns, as the model turns them.
+    fn pairs(&self, part: Part, made: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let (on, block) = (self.on, self.layer.block);
         let width = block.heads.width;
-        let map = map.rows(head * width..(head + 1) * width).bounded();
-        let made = on.linear(&map, x, on.default_scale())?;
+        let conjugate = match part {
+            Part::Query(_) => false,
+            Part::Key(_) => true,
+            Part::Value(_) => {
+                let columns = Columns::from_vectors(self.layer.layout, made);
+                return Ok(Pairs::new(on, columns)?.into_vectors());
+            }
+        };
         let pair = |i: usize| {
             let (a, b) = match &block.rope {
                 Some(rope) => rope.pair(i, width),
@@ -250,26 +281,17 @@ impl<S: Slots> Run<'_, S> {
         (0..width / 2).map(pair).collect()
     }
 
-    /// V of a key head, in pairs. With a sigmoid P·V is then at half of the scale that the output takes.
-    fn values(&self, x: &[S::Value], group: usize) -> Result<Vec<S::Value>, FheError> {
-        let (on, width) = (self.on, self.layer.block.heads.width);
-        let weights = self.limbs.weights;
-        let from = above(on, weights)?;
-        let low = x.par_iter().map(|v| on.drop_to(v, from));
-        let low = low.collect::<Result<Vec<_>, FheError>>()?;
-        let map = self
-            .value
-            .rows(group * width..(group + 1) * width)
-            .bounded();
+    /// The primes of the columns that V is computed from, and its scale. With a sigmoid P·V is then at half of the
+    /// scale that the output takes.
+    fn values(&self) -> Result<(Option<usize>, Scale), FheError> {
+        let (on, weights) = (self.on, self.limbs.weights);
         let factor = match &self.weighing {
             Weighing::Sigmoid(_) => 0.5 * self.output.operands(),
             // The last factor corrects it.
             Weighing::Softmax(..) => 1.0,
         };
         let target = self.weighing.value_scale(on, weights, factor)?;
-        let columns = on.linear(&map, &low, target)?;
-        let pairs = Pairs::new(on, Columns::from_vectors(self.layer.layout, columns))?;
-        Ok(pairs.into_vectors())
+        Ok((Some(above(on, weights)?), target))
     }
 
     /// Adds the part of head `h` to the sums of the output map.

@@ -8,6 +8,8 @@
 pub mod attention;
 pub mod last;
 pub mod layer;
+#[cfg(test)]
+mod paired_tests;
 pub mod rms;
 pub mod rope;
 pub mod rows;

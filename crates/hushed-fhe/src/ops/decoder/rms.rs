@@ -15,6 +15,8 @@
 //! second refresh, of one vector. ENSI, Algorithm 3, takes 9 levels for the root, a bootstrap, 10 for its inverse and
 //! two products on the columns' own levels. There is no mask: padding rows are 0, their v is κ²·d·ε, below `low`, where
 //! the root is bounded (see [`crate::ops::norm`]), and 0 times it is 0.
+//!
+//! Pairs of columns ([`crate::ops::paired`]) are split to be squared, and multiplied by the root as they are.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::Weight;
@@ -28,14 +30,19 @@ use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::norm::{product, refreshed};
+use crate::ops::paired::split;
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
 /// The levels that the columns need for their statistic before its refresh.
 pub const STATISTIC: usize = 2;
 
+/// Pairs split or multiplied at once.
+const BLOCK: usize = 32;
+
 /// The norm of columns x/B, whose gains are all B: columns x̂/bound at [`Slots::default_scale`], one level below. They
-/// take the place of x in memory. The statistic is refreshed to `statistics` primes.
+/// take the place of x in memory. The statistic is refreshed to `statistics` primes. If `paired`, vectors of x and of
+/// the result hold two columns each.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for a LayerNorm or an offset; too few levels; where values are visible,
@@ -46,7 +53,7 @@ pub fn rms_norm<S: Slots>(
     x: Acts<S::Value>,
     norm: &Norm,
     choice: &NormChoice,
-    statistics: usize,
+    (statistics, paired): (usize, bool),
 ) -> Result<Acts<S::Value>, FheError> {
     let shifted = norm.offset.iter().flat_map(|o| o.iter()).any(|o| *o != 0.0);
     if norm.kind != NormKind::RmsNorm || shifted {
@@ -57,13 +64,16 @@ pub fn rms_norm<S: Slots>(
     }
     same(at, "columns", x.width(), norm.width)?;
     let (Some(first), Some(&bound)) = (x.columns.first(), x.gain.first()) else {
-        return Acts::from_norm(at, Vec::new(), norm, choice);
+        return Acts::normed(at, Vec::new(), norm, choice);
     };
     let (limbs, again) = limbs(on, on.limbs(first), choice, statistics)?;
     let c = |v: S::Value| on.read_as(on.drop_to(&v, limbs)?, choice.scale * bound);
     let columns = x.columns.into_par_iter().map(c);
     let columns: Vec<S::Value> = columns.collect::<Result<_, _>>()?;
-    let squares = squares(on, None, &columns)?;
+    let squares = match paired {
+        false => squares(on, None, &columns)?,
+        true => squares_of_pairs(on, &columns)?,
+    };
     let v = statistic(on, at, squares, norm, choice, statistics)?;
     let scale = columns.first().map_or(on.default_scale(), |c| on.scale(c));
     // This puts the columns at the default scale.
@@ -76,9 +86,41 @@ pub fn rms_norm<S: Slots>(
             on.read_as(on.drop_to(&inverse, limbs)?, factor)?
         }
     };
+    if paired {
+        let columns = times_pairs(on, columns, inverse)?;
+        return Acts::normed(at, columns, norm, choice);
+    }
     let times = |c: S::Value| Ok(on.within(product(on, &c, &inverse)?, 1.0));
     let columns = columns.into_par_iter().map(times);
-    Acts::from_norm(at, columns.collect::<Result<_, FheError>>()?, norm, choice)
+    Acts::normed(at, columns.collect::<Result<_, FheError>>()?, norm, choice)
+}
+
+/// Σ c² over the columns of pairs.
+fn squares_of_pairs<S: Slots>(on: &S, pairs: &[S::Value]) -> Result<S::Sum, FheError> {
+    let mut sum = None;
+    for block in pairs.chunks(BLOCK) {
+        sum = Some(squares(on, sum, &split(on, block)?)?);
+    }
+    match sum {
+        Some(sum) => Ok(sum),
+        None => squares(on, None, &[]),
+    }
+}
+
+/// Multiplies pairs by a real vector, and drops each block once it is multiplied.
+fn times_pairs<S: Slots>(
+    on: &S,
+    pairs: Vec<S::Value>,
+    by: S::Value,
+) -> Result<Vec<S::Value>, FheError> {
+    let (by, mut done) = (vec![by], Vec::with_capacity(pairs.len()));
+    let mut rest = pairs.into_iter();
+    while rest.len() > 0 {
+        let block: Vec<S::Value> = rest.by_ref().take(BLOCK).collect();
+        let products = on.dot_grid(&[block], std::slice::from_ref(&by))?;
+        done.extend(products.into_iter().flatten());
+    }
+    Ok(done)
 }
 
 /// The primes of the columns that the root multiplies, and whether the root is refreshed first.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use hushed_model::Heads;
 
 use crate::error::FheError;
+use crate::ops::paired::Inputs;
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
@@ -33,23 +34,31 @@ impl Part {
 /// The source of queries, keys and values.
 pub(super) enum Source<'a, S: Slots> {
     /// The columns: each part is projected when a head needs it.
-    Columns(&'a [S::Value]),
+    Columns(Inputs<'a, S::Value>),
     /// Projected before the heads.
     Spilled(BTreeMap<Part, S::Stored>),
 }
 
 impl<S: Slots> Source<'_, S> {
-    /// Projects and spills the queries, keys and values of all heads.
+    /// Projects and spills the queries, keys and values of all heads, `together` parts of one kind at a time.
     pub fn spilled(
         on: &S,
         heads: &Heads,
-        project: impl Fn(Part) -> Result<Vec<S::Value>, FheError>,
+        together: usize,
+        project: impl Fn(&[Part]) -> Result<Vec<Vec<S::Value>>, FheError>,
     ) -> Result<Self, FheError> {
-        let queries = (0..heads.count).map(Part::Query);
-        let keys = (0..heads.keys).flat_map(|group| [Part::Key(group), Part::Value(group)]);
-        let store = |part| Ok((part, on.store(project(part)?)?));
-        let parts = queries.chain(keys).map(store);
-        Ok(Source::Spilled(parts.collect::<Result<_, FheError>>()?))
+        let queries: Vec<Part> = (0..heads.count).map(Part::Query).collect();
+        let keys: Vec<Part> = (0..heads.keys).map(Part::Key).collect();
+        let values: Vec<Part> = (0..heads.keys).map(Part::Value).collect();
+        let mut stored = BTreeMap::new();
+        for parts in [queries, keys, values] {
+            for parts in parts.chunks(together.max(1)) {
+                for (&part, vectors) in parts.iter().zip(project(parts)?) {
+                    stored.insert(part, on.store(vectors)?);
+                }
+            }
+        }
+        Ok(Source::Spilled(stored))
     }
 
     /// Takes a part. A spilled part can be taken once.
@@ -57,10 +66,10 @@ impl<S: Slots> Source<'_, S> {
         &mut self,
         on: &S,
         part: Part,
-        project: impl FnOnce(&[S::Value]) -> Result<Vec<S::Value>, FheError>,
+        project: impl FnOnce(Inputs<'_, S::Value>) -> Result<Vec<S::Value>, FheError>,
     ) -> Result<Vec<S::Value>, FheError> {
         match self {
-            Source::Columns(x) => project(x),
+            Source::Columns(x) => project(*x),
             Source::Spilled(parts) => on.load(parts.remove(&part).ok_or(PackingError::Mismatch)?),
         }
     }

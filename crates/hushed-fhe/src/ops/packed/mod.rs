@@ -50,7 +50,7 @@ use hushed_model::{StepId, same};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::{above, above_by};
-use crate::packing::PackingError;
+use crate::ops::paired::joined;
 use crate::slots::Slots;
 use rows::PackedRows;
 
@@ -105,15 +105,4 @@ pub fn sum<S: Slots>(
 /// The primes to refresh a statistic to so that it has `limbs` after `levels` rescales, at most `most`.
 fn reaching<S: Slots>(on: &S, limbs: usize, levels: usize, most: usize) -> usize {
     above_by(on, limbs, levels).map_or(most, |found| found.min(most))
-}
-
-/// Joins real vectors, two per pair.
-fn joined<S: Slots>(on: &S, parts: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-    let mut pairs = Vec::with_capacity(parts.len() / 2);
-    let mut rest = parts.into_iter();
-    while let Some(a) = rest.next() {
-        let b = rest.next().ok_or(PackingError::Mismatch)?;
-        pairs.push(on.pair(a, b)?);
-    }
-    Ok(pairs)
 }

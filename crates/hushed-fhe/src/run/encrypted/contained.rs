@@ -389,6 +389,7 @@ impl Step for Block {
             sub_norm: None,
             after: After::Norm(&self.norm),
             hidden_block: 8,
+            paired: false,
             polynomials: &p,
         };
         let y = feed_forward(on, &x, &layer)?;

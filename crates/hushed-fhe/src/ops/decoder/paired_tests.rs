@@ -1,0 +1,125 @@
+//! Pairs of columns change answers by rounding only.
+
+use hushed_ckks::Ciphertext;
+use hushed_model::testing::ternary_config as config;
+use hushed_model::{NetworkConfig, Weigh, cosine};
+
+use super::tests::{SLOTS, Subject, sums, test_params};
+use crate::clear::last_row;
+use crate::files::spill::SpillFolder;
+use crate::ops::pool::{Factor, unpack};
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::AnswerRows;
+use crate::run::encrypted::testing::Keys;
+use crate::simulate::{Op, Simulator, Vector};
+use crate::slots::Slots;
+use crate::pass::Viewer;
+use crate::{Acts, KeyDemand};
+
+fn nothing<V>() -> Viewer<'static, V> {
+    sums(|_, _: &Acts<V>| Ok(()))
+}
+
+/// Columns in pairs, with spills or without.
+fn paired(of: &Placement, spills: bool) -> Placement {
+    Placement {
+        pairs: true,
+        hidden_block: 16,
+        spill_attention: spills,
+        spill_feed_forward: spills,
+        ..of.clone()
+    }
+}
+
+/// Decoders whose blocks read columns differently: heads that share keys, norms inside blocks, a softmax.
+fn configs() -> [NetworkConfig; 3] {
+    let with = |keys, sub_norms, weigh| NetworkConfig {
+        sub_norms,
+        weigh,
+        ..config(2, keys)
+    };
+    let sigmoid = config(2, 2).weigh;
+    [
+        with(1, false, sigmoid),
+        with(2, true, sigmoid),
+        with(2, false, Weigh::Softmax),
+    ]
+}
+
+#[test]
+fn pairs_of_columns_give_the_same_answer() {
+    for config in configs() {
+        let subject = Subject::new(&config, SLOTS, (15, 15));
+        let run = |placement: Placement| {
+            let on = Simulator::new(&test_params(), SLOTS).unwrap();
+            let mut seen = Vec::new();
+            let see = |_, x: &Acts<Vector>| {
+                seen.extend(x.columns.iter().map(|v| v.values().to_vec()));
+                Ok(())
+            };
+            let how = (placement, AnswerRows::Last);
+            let sent = subject.vectors(&on);
+            let found = subject.run_at(&on, sent, how, sums(see)).unwrap();
+            seen.extend(found.vectors.iter().map(|v| v.values().to_vec()));
+            (seen, on.tally().counts())
+        };
+        let plain = subject.placement(test_params().fresh_limbs());
+        let (expected, before) = run(plain.clone());
+        for spills in [false, true] {
+            let (found, after) = run(paired(&plain, spills));
+            assert_eq!(found.len(), expected.len());
+            let both = found.iter().flatten().zip(expected.iter().flatten());
+            let worst = both.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            println!("{spills}: {worst:e}");
+            // Constants and weights are rounded at other scales.
+            assert!(worst < 1e-7, "{worst:e}");
+            assert_eq!(after.total(Op::Bootstrap), before.total(Op::Bootstrap));
+            assert_eq!(after.total(Op::LinearTerm), before.total(Op::LinearTerm));
+            assert!(after.total(Op::Conjugate) > before.total(Op::Conjugate));
+        }
+    }
+}
+
+/// Spilled or not, the bytes are the same; operations are as planned, and the answer is the clear model's.
+#[test]
+fn pairs_of_columns_under_a_key() {
+    let params = test_params();
+    let slots = params.slots();
+    let subject = Subject::new(&config(2, 1), slots, (15, 15));
+    let sent = subject.sent();
+    let on = Simulator::new(&params, slots).unwrap().counting();
+    let shapes = (0..sent.len()).map(|_| on.vector(Vec::new(), on.top()).unwrap());
+    let placement = subject.placement(on.top());
+    let how = (paired(&placement, true), AnswerRows::Last);
+    subject
+        .run_at(&on, shapes.collect(), how, nothing())
+        .unwrap();
+    let counts = on.tally().counts();
+    let demand = KeyDemand::of(&params, &counts);
+    let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+    let top = params.fresh_limbs();
+    let sent: Vec<Ciphertext> = sent.iter().map(|v| keys.encrypt(v, top)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
+    let run = |spills: bool| {
+        let how = (paired(&placement, spills), AnswerRows::Last);
+        let found = subject.run_at(&keys.on, sent.clone(), how, nothing());
+        found.unwrap().vectors
+    };
+    let start = keys.on.evaluator().counters().snapshot();
+    let found = run(true);
+    let done = keys.on.evaluator().counters().snapshot().since(&start);
+    assert_eq!(done.conjugate, counts.total(Op::Conjugate));
+    assert_eq!(done.bootstrap, counts.total(Op::Bootstrap));
+    for (one, two) in found.iter().zip(&run(false)) {
+        assert!(one.b() == two.b() && one.a() == two.a());
+    }
+    let opened: Vec<Vec<f64>> = found.iter().map(|ct| keys.open(ct)).collect();
+    let (layout, lengths) = (subject.layout, vec![1; subject.texts.len()]);
+    let width = subject.program.width();
+    let found = unpack(layout, &lengths, width, Factor::One, &opened).unwrap();
+    for (text, found) in subject.texts.iter().zip(&found) {
+        let cosine = cosine(found, &last_row(&subject.program, text).unwrap());
+        assert!(cosine > 0.999, "{cosine}");
+    }
+}
