@@ -63,7 +63,7 @@ pub enum FheError {
     /// The plan bounds inputs more tightly than the public model allows. The error does not say which input exceeds the
     /// bound.
     #[error(
-        "the plan's bound of inputs is below what the public model gives; ask the server's operator for a plan made from this model"
+        "the plan's input bound is too small for the public model; ask the server's operator for a plan made from this model"
     )]
     InputBound,
     /// The reply is less precise than its plan declares, so that the noise meant to hide its error would not. Nothing

@@ -486,7 +486,7 @@ fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
                 most >> 20,
                 memory.total() >> 20
             ),
-            remedy: "give more memory, or fewer rows a text",
+            remedy: "allow more memory, or use fewer rows per text",
         }),
         _ => Ok(()),
     }

@@ -213,7 +213,7 @@ impl Plan {
         let Some(classes) = classes(program) else {
             return Err(RunError::Unsupported {
                 site: "the answer".to_owned(),
-                what: "classes: the model is no classifier",
+                what: "classes: the model is not a classifier",
             });
         };
         let mut counting = Counting::new()?;
@@ -253,7 +253,7 @@ impl Plan {
     ) -> Result<Plan, RunError> {
         let top = answers.top().ok_or_else(|| RunError::Unsupported {
             site: "the answer".to_owned(),
-            what: "logits: the model is no classifier",
+            what: "logits: the model is not a classifier",
         })?;
         let Before {
             public,

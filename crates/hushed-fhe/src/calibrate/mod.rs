@@ -507,7 +507,7 @@ fn shown(c: &Candidate) -> String {
 
 fn check_rows(texts: &[TokenIds], rows: usize) -> Result<(), FheError> {
     if rows == 0 || rows > MAX_ROWS {
-        return refuse(format!("{rows} rows a text: 1 to {MAX_ROWS} are possible"));
+        return refuse(format!("{rows} rows per text; must be 1 to {MAX_ROWS}"));
     }
     match texts.iter().position(|t| t.rows().real > rows) {
         None => Ok(()),

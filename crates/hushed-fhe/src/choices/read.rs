@@ -86,7 +86,7 @@ impl Choices {
                 ];
                 if ours.map(Option::is_some) != theirs {
                     return unusable(format!(
-                        "of layer {i} the calibration has other norms inside blocks than the model"
+                        "layer {i}: the norms inside blocks differ between calibration and model"
                     ));
                 }
                 let softmax = matches!(choice.scores, ScoresChoice::Softmax(_));

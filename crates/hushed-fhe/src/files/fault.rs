@@ -69,7 +69,7 @@ pub enum FileError {
         failure: Box<AuditFailure>,
     },
     /// The file exists already.
-    #[error("{path:?} is there already, and is not written over")]
+    #[error("{path:?} already exists and is not overwritten")]
     Exists {
         /// Which file.
         path: PathBuf,

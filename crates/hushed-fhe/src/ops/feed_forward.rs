@@ -199,7 +199,7 @@ impl<'a, S: Slots> Run<'a, S> {
         if block.sub_norm.is_some() != layer.sub_norm.is_some() {
             return Err(FheError::Unsupported {
                 what: format!("{at}: a norm inside a block"),
-                remedy: "decoders with sub-norms can be run, and encoders without",
+                remedy: "sub-norms are supported in decoders only",
             });
         }
         let hidden = block.up.outputs;

@@ -204,7 +204,7 @@ pub(crate) fn refreshed<S: Slots>(
     let ratio = on.scale(&v).over(on.default_scale()).value();
     let mut out = on.refresh(at, vec![on.read_as(v, ratio)?], limbs)?;
     let v = out.pop().ok_or_else(|| FheError::Unsupported {
-        what: format!("{at}: a refresh that returns nothing"),
+        what: format!("{at}: a refresh returned nothing"),
         remedy: "this is a bug in the program",
     })?;
     on.read_as(v, 1.0 / ratio)

@@ -31,9 +31,9 @@ pub use pairs::Pairs;
 #[allow(missing_docs)]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackingError {
-    #[error("{rows} rows a text do not divide {slots} slots; both are powers of two")]
+    #[error("{rows} rows per text do not divide {slots} slots; both are powers of two")]
     Rows { rows: usize, slots: usize },
-    #[error("{texts} texts were given, and {room} fit in {slots} slots at {rows} rows a text")]
+    #[error("{texts} texts were given, and only {room} fit in {slots} slots at {rows} rows per text")]
     TooMany {
         texts: usize,
         room: usize,

@@ -28,7 +28,7 @@ impl<'a> Parts<'a> {
     pub fn of(program: &'a Program) -> Result<Parts<'a>, FheError> {
         let refused = || FheError::Unsupported {
             what: "a program of this shape".to_owned(),
-            remedy: "decoders of norm, attention, sum, norm, feed-forward and sum a layer can be run",
+            remedy: "supported decoders have norm, attention, sum, norm, feed-forward and sum in each layer",
         };
         for w in program.linears() {
             if w.bias.iter().flat_map(|b| b.iter()).any(|b| *b != 0.0) {

@@ -366,7 +366,7 @@ pub(super) fn unfit(at: StepId, a: &Attention, layout: Layout) -> FheError {
             layout.rows(),
             layout.columns()
         ),
-        remedy: "plan a batch: leave out --texts",
+        remedy: "omit --texts to plan a batch",
     }
 }
 

@@ -79,7 +79,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
             return Err(FheError::Unsupported {
                 what: "a decoder whose head is not its table of token vectors, in packed rows"
                     .to_owned(),
-                remedy: "plan a batch: leave out --texts",
+                remedy: "omit --texts to plan a batch",
             });
         }
         let rows = PackedRows::new(layout, Vec::new())?;
@@ -95,7 +95,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
                 if norm.is_some() {
                     return Err(FheError::Unsupported {
                         what: format!("{id}: a norm inside a block, in packed rows"),
-                        remedy: "plan a batch: leave out --texts",
+                        remedy: "omit --texts to plan a batch",
                     });
                 }
             }

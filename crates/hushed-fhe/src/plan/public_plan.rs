@@ -225,7 +225,7 @@ pub enum PlanFileError {
     )]
     NotJson(#[from] serde_json::Error),
     /// Changed since it was made.
-    #[error("the plan is damaged: its hash is {found}, and it says {stated}; ask for it again")]
+    #[error("the plan is damaged: its hash is {found}, but the file states {stated}; ask for it again")]
     Damaged {
         /// Hash of the bytes read.
         found: String,
@@ -261,7 +261,7 @@ pub enum PlanFileError {
         ours: String,
     },
     /// A value that is invalid or inconsistent with others.
-    #[error("the plan's {what} cannot be: {given}")]
+    #[error("the plan has an invalid {what}: {given}")]
     Unusable {
         /// Which value.
         what: &'static str,

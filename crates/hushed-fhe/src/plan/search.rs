@@ -230,7 +230,7 @@ impl Walk<'_> {
                 room >> 20,
                 least >> 20
             ),
-            remedy: "give more memory, or fewer rows a text",
+            remedy: "allow more memory, or use fewer rows per text",
         })?;
         // A reduction may no longer be needed after those that followed it.
         let back: [&dyn Fn(&mut Placement); 4] = [
@@ -240,7 +240,7 @@ impl Walk<'_> {
             &|p| p.attend_baby = (2 * p.attend_baby).min(bounds.rows),
         ];
         for change in back {
-            while self.quicker("more of it held again", &mut found, change) {}
+            while self.quicker("holding more again", &mut found, change) {}
         }
         Ok(found)
     }

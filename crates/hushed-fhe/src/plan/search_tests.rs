@@ -342,7 +342,7 @@ fn columns_come_in_pairs_where_memory_is_lacking() {
     let found = decoder.plan(asked(less + (alone - less) / 2)).unwrap();
     assert!(found.placement.pairs && found.memory.total() < alone);
     let refused = encoder.plan(asked(less / 2)).err().unwrap().to_string();
-    assert!(refused.contains("give more memory"), "{refused}");
+    assert!(refused.contains("allow more memory"), "{refused}");
     let placement = Some(found.placement);
     let asked = FheOptions {
         placement,

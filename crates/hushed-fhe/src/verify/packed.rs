@@ -42,7 +42,7 @@ pub(super) fn verify(
     let placement = packed_placement(&program, &choices, params, &planned)?;
     let placement = placement.ok_or_else(|| FheError::Unsupported {
         what: format!("{together} texts in one request of packed rows"),
-        remedy: "verify a batch: leave out --texts",
+        remedy: "omit --texts to verify a batch",
     })?;
     let batch = Batch {
         program: &program,

@@ -118,7 +118,7 @@ pub fn labels(
     top: usize,
 ) -> Result<Option<Vec<Vec<u32>>>, RunError> {
     if model.public.task() != Task::Classify {
-        return Err(unsupported("labels: the model is no classifier"));
+        return Err(unsupported("labels: the model is not a classifier"));
     }
     let logits = run(party, &model.program(), input, |_, _| ())?;
     open_largest(party, &logits, Adds::default(), top)
@@ -135,7 +135,7 @@ pub fn logits(
     input: &Input,
 ) -> Result<Option<Vec<Vec<f64>>>, RunError> {
     if model.public.task() != Task::Classify {
-        return Err(unsupported("logits: the model is no classifier"));
+        return Err(unsupported("logits: the model is not a classifier"));
     }
     let logits = run(party, &model.program(), input, |_, _| ())?;
     let (words, format) = open(party, &logits, false)?;

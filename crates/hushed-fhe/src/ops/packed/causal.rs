@@ -226,7 +226,7 @@ pub fn sigmoid_bias(at: StepId, block: &Attention) -> Result<f64, FheError> {
         Weigh::Sigmoid { bias } => Ok(bias),
         Weigh::Softmax => Err(FheError::Unsupported {
             what: format!("{at}: softmax attention of a decoder, in packed rows"),
-            remedy: "plan a batch: leave out --texts",
+            remedy: "omit --texts to plan a batch",
         }),
     }
 }
