@@ -16,6 +16,7 @@
 //! Each norm sets padding rows to 0. If a layer's first row is replaced by a constant (`frozen_row`), both of its norms
 //! mask the row, and the second adds the constant. Before a classifier's head the last norm keeps only first rows.
 
+mod beside;
 mod blocks;
 mod decoder;
 mod packed;

@@ -368,7 +368,7 @@ impl FhePlanReport {
                     top: on.top(),
                     rows: options.rows,
                     room: options.max_memory,
-                    pairs: program.vocabulary().is_some() && program.width().is_multiple_of(2),
+                    pairs: may_pair(&program),
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
                 let search = &mut |bounds: &Bounds| {
@@ -476,6 +476,13 @@ fn rotations(keys: &EvalKeyPlan, bootstrap: &EvalKeyPlan) -> usize {
     elements.sort_unstable();
     elements.dedup();
     elements.len()
+}
+
+/// The hidden columns of a decoder whose columns may be paired.
+fn may_pair(program: &Program) -> Option<usize> {
+    program.vocabulary()?;
+    let hidden = program.feed_forwards().flatten().map(|f| f.up.outputs);
+    hidden.max().filter(|_| program.width().is_multiple_of(2))
 }
 
 fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {

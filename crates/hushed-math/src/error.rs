@@ -16,7 +16,9 @@ pub enum MathError {
         n: usize,
     },
     /// No primitive 2n-th root of unity: the modulus is composite or not 1 modulo 2n.
-    #[error("modulus {value} has no number-theoretic transform of degree {n}: it must be a prime congruent to 1 modulo 2N")]
+    #[error(
+        "modulus {value} has no number-theoretic transform of degree {n}: it must be a prime congruent to 1 modulo 2N"
+    )]
     NoTransform {
         /// The modulus.
         value: u64,

@@ -14,8 +14,8 @@
 //!
 //! # What the opener sees
 //! Step 3 is a function of the pair after step 2 and of public sizes, so only that pair matters, and nothing is rounded
-//! before it. Its a part is pseudo-random as in [`crate::response`]. Its phase is Q/t·(m + r) + noise + flood, where m
-//! + r is uniform. The noise (that of the ciphertext, that of the zero, which correlates with the a part, and the
+//! before it. Its a part is pseudo-random as in [`crate::response`]. Its phase is Q/t·(m + r) + noise + flood, where
+//! m + r is uniform. The noise (that of the ciphertext, that of the zero, which correlates with the a part, and the
 //! rounding of r's scaling) is bounded by some B: replacing it by zero changes the distribution of a coefficient by at
 //! most B/2^(F+1). F is chosen so that this is 2^-hiding per coefficient; the caller adds log2 of the number of
 //! coefficients ever answered to the 40 bits that should remain. Masking after the switch would need as many bits and

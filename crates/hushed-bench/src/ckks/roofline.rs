@@ -141,7 +141,9 @@ fn scalars(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchErr
     let values = bench.random();
     let cts = (0..inputs).map(|_| bench.encrypt(&values, level + 1));
     let cts = cts.collect::<Result<Vec<_>, _>>()?;
-    let weights: Vec<i8> = (0..inputs * outputs).map(|i| (i * 7919 % 3) as i8 - 1).collect();
+    let weights: Vec<i8> = (0..inputs * outputs)
+        .map(|i| (i * 7919 % 3) as i8 - 1)
+        .collect();
     let weights = GemmWeights::ternary(&weights, outputs, inputs)?;
     let gemm = ModularGemm::new(params);
     let before = gemm.counters().snapshot();
@@ -171,7 +173,9 @@ fn map(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> 
         bytes: run.vectors() as f64 * ciphertext(limbs, rows.n) + run.plaintext_bytes() as f64,
     };
     let at = ("map", limbs - params.bootstrap_limbs());
-    rows.row(at, &run.bench.evaluator, work, &mut || run.apply().map(drop))?;
+    rows.row(at, &run.bench.evaluator, work, &mut || {
+        run.apply().map(drop)
+    })?;
     Ok(())
 }
 
@@ -184,7 +188,9 @@ fn matrices(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchEr
         bytes: 3.0 * ciphertext(level + 1, rows.n),
     };
     let evaluator = &run.bench.evaluator;
-    rows.row(("matmul", level), evaluator, work, &mut || run.apply().map(drop))?;
+    rows.row(("matmul", level), evaluator, work, &mut || {
+        run.apply().map(drop)
+    })?;
     Ok(())
 }
 
@@ -260,7 +266,9 @@ fn primitives(
     row("mul_rescale", 3.0 * ct, &mut || {
         evaluator.mul_rescale(&a, &b).map(drop)
     })?;
-    row("rotate", 2.0 * ct, &mut || evaluator.rotate(&a, 1).map(drop))?;
+    row("rotate", 2.0 * ct, &mut || {
+        evaluator.rotate(&a, 1).map(drop)
+    })?;
     let hoisted = (1.0 + steps.len() as f64) * ct;
     row("rotate_hoisted_8", hoisted, &mut || {
         let hoisted = evaluator.hoist(&a)?;

@@ -254,7 +254,7 @@ fn rms(
     let counts = counted(&params, |on| {
         let columns = (0..width).map(|_| on.vector(Vec::new(), limbs));
         let x = Acts::from_client(columns.collect::<Result<_, _>>()?, BOUND);
-        rms_norm(on, site, x, &norm, &choice, statistics).map(drop)
+        rms_norm(on, site, x, &norm, &choice, (statistics, false)).map(drop)
     })?;
     let start = Instant::now();
     let mut bed = Bed::new(&params, &counts)?;
@@ -276,7 +276,7 @@ fn rms(
     }
     let setup = start.elapsed().as_secs_f64();
     let x = Acts::from_client(columns, BOUND);
-    let (y, taken) = bed.take(|on| rms_norm(on, site, x, &norm, &choice, statistics))?;
+    let (y, taken) = bed.take(|on| rms_norm(on, site, x, &norm, &choice, (statistics, false)))?;
     let (mut largest, mut sum) = (0.0_f64, 0.0);
     for (j, column) in &kept {
         let found = bed.decryptor.decrypt_raw(&y.columns[*j])?;

@@ -284,8 +284,7 @@ impl Evaluator {
         let (key, limbs) = self.relin_key(tensor, "relinearize")?;
         let [d0, d1, d2] = &tensor.d;
         let (b, a) = switch_add([d0, d1], d2, key)?;
-        self.counters
-            .switched(key.gadget(), limbs, &Switches::ONE);
+        self.counters.switched(key.gadget(), limbs, &Switches::ONE);
         let noise = self.switched(tensor.noise, key.gadget(), limbs, tensor.scale, false);
         Ok(Ciphertext::from_parts(b, a, tensor.scale)?.with_noise(noise))
     }
@@ -300,8 +299,7 @@ impl Evaluator {
         let [d0, d1, d2] = &tensor.d;
         let (b, a) = switch_add_rescale([d0, d1], d2, key)?;
         // A prime that a division drops is transformed back instead of forth: the count is the same.
-        self.counters
-            .switched(key.gadget(), limbs, &Switches::ONE);
+        self.counters.switched(key.gadget(), limbs, &Switches::ONE);
         self.counters.rescale.one();
         self.counters.products.many(2 * limbs);
         let noise = self.switched(tensor.noise, key.gadget(), limbs, tensor.scale, true);

@@ -206,8 +206,7 @@ impl Evaluator {
             down: 0,
             keys: 0,
         };
-        self.counters
-            .switched(gadget, hoisted.ct.limbs(), &digits);
+        self.counters.switched(gadget, hoisted.ct.limbs(), &digits);
         known().push(made.clone());
         Ok(made)
     }

@@ -115,7 +115,7 @@ impl<S: Slots> StoredActs<S> {
     /// If the columns have fewer, and as [`Slots::store`].
     pub fn new(on: &S, x: Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
         Ok(StoredActs {
-            blocks: Self::blocks(on, x.columns.into_iter(), limbs)?,
+            blocks: Self::spilled(on, x.columns.into_iter(), limbs)?,
             gain: x.gain,
             offset: x.offset,
         })
@@ -127,13 +127,13 @@ impl<S: Slots> StoredActs<S> {
     /// As [`StoredActs::new`].
     pub fn copy(on: &S, x: &Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
         Ok(StoredActs {
-            blocks: Self::blocks(on, x.columns.iter(), limbs)?,
+            blocks: Self::spilled(on, x.columns.iter(), limbs)?,
             gain: x.gain.clone(),
             offset: x.offset.clone(),
         })
     }
 
-    fn blocks(
+    fn spilled(
         on: &S,
         mut columns: impl ExactSizeIterator<Item = impl Borrow<S::Value>>,
         limbs: usize,
@@ -152,13 +152,23 @@ impl<S: Slots> StoredActs<S> {
     /// # Errors
     /// As [`Slots::load`].
     pub fn load(self, on: &S) -> Result<Acts<S::Value>, FheError> {
-        let blocks = self.blocks.into_iter().map(|block| on.load(block));
-        let columns: Vec<Vec<S::Value>> = blocks.collect::<Result<_, _>>()?;
+        let (gain, offset) = (self.gain.clone(), self.offset.clone());
+        let columns: Vec<Vec<S::Value>> = self.blocks(on).collect::<Result<_, _>>()?;
         Ok(Acts {
             columns: columns.into_iter().flatten().collect(),
-            gain: self.gain,
-            offset: self.offset,
+            gain,
+            offset,
         })
+    }
+
+    /// Reads the vectors back block by block.
+    pub fn blocks(self, on: &S) -> impl Iterator<Item = Result<Vec<S::Value>, FheError>> {
+        self.blocks.into_iter().map(|block| on.load(block))
+    }
+
+    /// The factor of each column.
+    pub fn gain(&self) -> &[f64] {
+        &self.gain
     }
 }
 

@@ -51,7 +51,9 @@ impl<'a, V> Inputs<'a, V> {
         V: Send + Sync,
     {
         if !self.paired {
-            let low = limbs.map(|limbs| dropped(on, self.vectors, limbs)).transpose()?;
+            let low = limbs
+                .map(|limbs| dropped(on, self.vectors, limbs))
+                .transpose()?;
             let x = low.as_deref().unwrap_or(self.vectors);
             return maps.iter().map(|map| on.linear(map, x, target)).collect();
         }

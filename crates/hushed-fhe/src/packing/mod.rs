@@ -33,7 +33,9 @@ pub use pairs::Pairs;
 pub enum PackingError {
     #[error("{rows} rows per text do not divide {slots} slots; both are powers of two")]
     Rows { rows: usize, slots: usize },
-    #[error("{texts} texts were given, and only {room} fit in {slots} slots at {rows} rows per text")]
+    #[error(
+        "{texts} texts were given, and only {room} fit in {slots} slots at {rows} rows per text"
+    )]
     TooMany {
         texts: usize,
         room: usize,

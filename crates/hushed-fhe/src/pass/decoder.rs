@@ -12,6 +12,7 @@
 use hushed_model::{ModelError, Norm, Program, StepId, same};
 use rayon::prelude::*;
 
+use super::beside::Beside;
 use super::blocks::Parts;
 use super::{Look, Viewer};
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
@@ -27,10 +28,10 @@ use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
 use crate::ops::decoder::rows::rows;
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
-use crate::ops::levels::above;
+use crate::ops::levels::{above, above_by};
 use crate::ops::mask::lifted;
 use crate::ops::paired::{joined, split};
-use crate::ops::pool::Pooled;
+use crate::ops::pool::{Factor, Pooled};
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
@@ -56,14 +57,6 @@ pub struct DecoderPass<'a, S: Slots> {
     /// The mask of real rows, which a softmax needs.
     real: Option<S::Value>,
     viewer: Option<Viewer<'a, S::Value>>,
-}
-
-/// The residual stream while a block runs.
-enum Beside<S: Slots> {
-    /// In memory.
-    Columns(Acts<S::Value>),
-    /// On disk, with the primes that the sum reads.
-    Stored(StoredActs<S>),
 }
 
 impl<'a, S: Slots> DecoderPass<'a, S> {
@@ -164,12 +157,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             true => self.width / 2,
             false => self.width,
         };
-        same(
-            StepId::outside("input"),
-            "vectors",
-            columns.len(),
-            vectors,
-        )?;
+        same(StepId::outside("input"), "vectors", columns.len(), vectors)?;
         let bound = self.layer_choice(i)?.feed_forward_bound;
         Ok(Acts::over(columns, self.width, bound))
     }
@@ -246,15 +234,49 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, (id, norm)) = (self.on, self.parts.norm);
         on.at(id);
-        let x = self.columns(x.clone())?;
-        let how = (self.placement.statistics, false);
-        let y = rms_norm(on, id, x, norm, &self.choices.norm, how);
-        let y = y.map_err(|error| error.lacking_at(id))?;
-        let id = self.parts.last;
+        let how = (self.placement.statistics, self.placement.pairs);
+        let y = rms_norm(on, id, x.clone(), norm, &self.choices.norm, how);
+        let mut y = y.map_err(|error| error.lacking_at(id))?;
+        if !self.placement.pairs {
+            return self.answered(&y);
+        }
+        let (levels, together) = match self.answer {
+            // A logit reads all columns.
+            AnswerRows::Logits => (2, self.width / 2),
+            _ => (1, (self.layout.rows() / 2).max(1)),
+        };
+        let low = above_by(on, on.floor(), levels)?;
+        let mut packed = Pooled {
+            vectors: Vec::new(),
+            width: 0,
+            factor: Factor::One,
+        };
+        let pairs = std::mem::take(&mut y.columns);
+        let blocks = pairs.chunks(together).zip(y.gain.chunks(2 * together));
+        for (pairs, gain) in blocks {
+            on.at(id);
+            let pairs = pairs.iter().map(|v| on.drop_to(v, low));
+            let columns = split(on, &pairs.collect::<Result<Vec<_>, FheError>>()?)?;
+            let offset = vec![0.0; gain.len()];
+            let gain = gain.to_vec();
+            let part = self.answered(&Acts {
+                columns,
+                gain,
+                offset,
+            })?;
+            packed.width += part.width;
+            packed.vectors.extend(part.vectors);
+        }
+        Ok(packed)
+    }
+
+    /// Packs the requested rows or logits of these columns.
+    fn answered(&self, y: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        let (on, id) = (self.on, self.parts.last);
         let answer = match self.answer {
-            AnswerRows::Last => last(on, id, &y, self.layout),
-            AnswerRows::Rows => rows(on, id, &y),
-            AnswerRows::Logits => logits(on, self.parts.head, &y, self.layout),
+            AnswerRows::Last => last(on, id, y, self.layout),
+            AnswerRows::Rows => rows(on, id, y),
+            AnswerRows::Logits => logits(on, self.parts.head, y, self.layout),
         };
         answer.map_err(|error| error.lacking_at(id))
     }
@@ -326,15 +348,33 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     ) -> Result<Acts<S::Value>, FheError> {
         let on = self.on;
         on.at(id);
-        let mut x = match beside {
-            Beside::Columns(x) => x,
-            Beside::Stored(x) => x.load(on)?,
+        let sum = |x: &Acts<S::Value>, y: Vec<S::Value>| {
+            sum(on, id, x, y, bound).map_err(|error| error.lacking_at(id))
         };
-        if let (true, Some(y)) = (self.placement.pairs, y.first()) {
-            let low = above(on, on.limbs(y)).map_err(|error| error.lacking_at(id))?;
-            x = self.columns(self.cut(x, low)?)?;
+        if !self.placement.pairs {
+            let x = match beside {
+                Beside::Columns(x) => x,
+                Beside::Stored(x) => x.load(on)?,
+            };
+            return sum(&x, y);
         }
-        sum(self.on, id, &x, y, bound).map_err(|error| error.lacking_at(id))
+        // Sums take the place of the results block by block.
+        let width = y.len();
+        let (mut rest, mut sums) = (y.into_iter(), Vec::with_capacity(width));
+        let (gain, blocks) = beside.blocks(on);
+        for pairs in blocks {
+            let pairs = pairs?;
+            let Some(first) = rest.as_slice().first() else {
+                break;
+            };
+            let low = above(on, on.limbs(first)).map_err(|error| error.lacking_at(id))?;
+            let columns = self.cut(Acts::over(pairs, 0, gain), low)?.columns;
+            let columns = split(on, &columns)?;
+            let count = columns.len();
+            let block = rest.by_ref().take(count).collect();
+            sums.extend(sum(&Acts::over(columns, count, gain), block)?.columns);
+        }
+        Ok(Acts::over(sums, width, bound))
     }
 
     /// Refreshes columns with fewer than `limbs` primes to that many, and pairs them if the placement says so.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use hushed_model::{Block, Kind, Program, Step, StepId};
 
-use super::decoder::Parts;
+use super::blocks::Parts;
 use crate::error::FheError;
 use crate::ops::decoder::weigh::causal;
 use crate::plan::public_plan::AnswerRows;

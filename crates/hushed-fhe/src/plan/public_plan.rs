@@ -225,7 +225,9 @@ pub enum PlanFileError {
     )]
     NotJson(#[from] serde_json::Error),
     /// Changed since it was made.
-    #[error("the plan is damaged: its hash is {found}, but the file states {stated}; ask for it again")]
+    #[error(
+        "the plan is damaged: its hash is {found}, but the file states {stated}; ask for it again"
+    )]
     Damaged {
         /// Hash of the bytes read.
         found: String,

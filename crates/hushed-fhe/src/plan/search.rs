@@ -53,11 +53,11 @@ pub(super) struct Bounds {
     pub rows: usize,
     /// Bytes the server may use.
     pub room: Option<u64>,
-    /// Whether columns may be paired.
-    pub pairs: bool,
+    /// The hidden columns of a layer, if columns may be paired.
+    pub pairs: Option<usize>,
 }
 
-/// Hidden columns per block to start with if columns are paired: each block splits all pairs.
+/// The most hidden columns per block if columns are paired: each block splits all pairs.
 const PAIRED_BLOCK: usize = 1024;
 
 type Price<'a> = &'a mut dyn FnMut(&Placement) -> Result<Dry, FheError>;
@@ -211,12 +211,12 @@ impl Walk<'_> {
                 found = Some((cost, at));
             }
         }
-        if found.is_none() && bounds.pairs {
+        if let (None, Some(hidden)) = (&found, bounds.pairs) {
             let from = Placement {
                 spill_attention: true,
                 spill_feed_forward: true,
                 pairs: true,
-                hidden_block: PAIRED_BLOCK,
+                hidden_block: PAIRED_BLOCK.min(hidden),
                 ..start.clone()
             };
             let (cost, at) = self.shrunk("columns in pairs", from, bounds, None)?;

@@ -329,7 +329,11 @@ fn columns_come_in_pairs_where_memory_is_lacking() {
             pairs,
             ..free.placement.clone()
         };
-        decoder.at(smallest).unwrap()
+        let asked = FheOptions {
+            placement: Some(smallest),
+            ..options(Lengths::Public)
+        };
+        decoder.plan(asked).unwrap()
     };
     let (alone, paired) = (least(false), least(true));
     let [alone, less] = [&alone, &paired].map(|plan| plan.memory.total());

@@ -378,9 +378,11 @@ impl Slots for Simulator {
 
     fn ternary_finish(&self, partial: Partial) -> Result<Vec<Vector>, FheError> {
         let (limbs, scale, id) = (partial.limbs, partial.from, partial.id);
-        let rows = partial.rows.into_iter().enumerate();
-        rows.map(|(row, slots)| {
+        let rows = partial.rows.into_iter().zip(partial.held).enumerate();
+        rows.map(|(row, (slots, held))| {
             self.check_room(&slots, limbs, scale.value())?;
+            // The sum itself is the result.
+            drop(held);
             Ok(self.make(slots, limbs, scale, mix(id, row as u64)))
         })
         .collect()

@@ -509,8 +509,7 @@ fn list(data: impl Iterator<Item = Value>) -> Value {
 }
 
 fn unknown(what: &str) -> Refusal {
-    let message =
-        format!("no such {what}; a restarted gateway does not keep earlier ones");
+    let message = format!("no such {what}; a restarted gateway does not keep earlier ones");
     Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
 }
 

@@ -60,7 +60,8 @@ impl Failure {
         Self {
             name: "internal",
             category: Category::Defect,
-            message: "internal error (panic) during a pass; please report it without your text".to_owned(),
+            message: "internal error (panic) during a pass; please report it without your text"
+                .to_owned(),
             retry_after: None,
         }
     }

@@ -582,7 +582,11 @@ fn summary(plan: &FhePlanReport) -> String {
         p.attend_baby,
         p.heads_together,
         p.hidden_block,
-        if p.pairs { ", columns two in a vector" } else { "" },
+        if p.pairs {
+            ", columns two in a vector"
+        } else {
+            ""
+        },
     );
     for alternative in &plan.alternatives {
         let seconds = match (&alternative.refused, alternative.seconds) {

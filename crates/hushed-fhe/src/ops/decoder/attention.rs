@@ -233,7 +233,8 @@ impl<S: Slots> Run<'_, S> {
     /// The rows of a map that give a part.
     fn map(&self, part: Part) -> LinearMap {
         let heads = &self.layer.block.heads;
-        let of = |map: &LinearMap, head: usize| map.rows(head * heads.width..(head + 1) * heads.width);
+        let of =
+            |map: &LinearMap, head: usize| map.rows(head * heads.width..(head + 1) * heads.width);
         let map = match part {
             Part::Query(h) => {
                 let (factor, widest) = self.factor(h / heads.shared().max(1));
