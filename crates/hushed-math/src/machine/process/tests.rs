@@ -44,7 +44,7 @@ fn fork_ends_a_stream_in_the_child() {
             let why = refused
                 .as_ref()
                 .and_then(|why| why.downcast_ref::<String>());
-            if !why.is_some_and(|why| why.contains("forked")) {
+            if !why.is_some_and(|why| why.contains("before a fork")) {
                 return 2;
             }
         }
