@@ -28,7 +28,6 @@ use std::ops::Range;
 use hushed_model::{
     Attention, Block, FeedForward, ModelError, Norm, Program, Step, StepId, Values, here, same,
 };
-use rayon::prelude::*;
 
 use super::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
 use super::error::FheError;
@@ -396,7 +395,7 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// Those of its steps.
     pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let range = self.range(i)?;
-        let (program, x) = (self.program, self.cut(x)?);
+        let (program, x) = (self.program, x.cut(self.on, self.placement.attention)?);
         let before = Some(Value::Columns(x));
         let last = program.run(range, before, |number, step, values| {
             self.step(number, step, values)
@@ -445,18 +444,6 @@ impl<'a, S: Slots> Pass<'a, S> {
     fn range(&self, i: usize) -> Result<Range<usize>, FheError> {
         let range = self.layers.get(i).cloned();
         range.ok_or_else(|| no_layer(self.layers.len(), i))
-    }
-
-    /// Drops columns to the level at which a layer begins: those from a client may be higher.
-    fn cut(&self, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let limbs = self.placement.attention;
-        let high = |v: &S::Value| self.on.limbs(v) > limbs;
-        if x.columns.first().is_some_and(high) {
-            let columns = x.columns.into_par_iter();
-            let cut = columns.map(|v| self.on.drop_to(&v, limbs));
-            x.columns = cut.collect::<Result<_, _>>()?;
-        }
-        Ok(x)
     }
 
     /// Primes at which the feed-forward of a layer begins. The last norm is not refreshed, and the pooling after it (or

@@ -4,6 +4,7 @@
 use std::borrow::Borrow;
 
 use hushed_model::{Linear, Norm, StepId, here, same};
+use rayon::prelude::*;
 
 use crate::choices::NormChoice;
 use crate::error::FheError;
@@ -78,6 +79,23 @@ impl<V> Acts<V> {
     /// The number of columns.
     pub fn width(&self) -> usize {
         self.gain.len()
+    }
+
+    /// Drops vectors to the level at which a layer begins: those from a client may be higher.
+    ///
+    /// # Errors
+    /// Those of [`Slots::drop_to`].
+    pub fn cut<S>(mut self, on: &S, limbs: usize) -> Result<Acts<V>, FheError>
+    where
+        S: Slots<Value = V>,
+        V: Send + Sync,
+    {
+        if self.columns.first().is_some_and(|v| on.limbs(v) > limbs) {
+            let columns = self.columns.into_par_iter();
+            let cut = columns.map(|v| on.drop_to(&v, limbs));
+            self.columns = cut.collect::<Result<_, _>>()?;
+        }
+        Ok(self)
     }
 
     /// The layer `w` as a map of the vectors, `outputs × inputs`, by rows: gains and offsets are folded into its

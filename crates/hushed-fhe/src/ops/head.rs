@@ -38,7 +38,7 @@ use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
-use crate::ops::levels::{above, divisor, scale_of};
+use crate::ops::levels::{above, divisor, dropped, scale_of};
 use crate::ops::norm::product;
 use crate::ops::pool::{Factor, Pooled, packed, row_sums, rows_of};
 use crate::packing::{Interleave, PackingError};
@@ -211,8 +211,7 @@ fn arguments<S: Slots>(
     // Biases are added after packing, when only rows of arguments remain.
     let bias = map.bias.take().unwrap_or_default();
     let limbs = above(on, on.floor())?;
-    let cut = x.columns.par_iter().map(|v| on.drop_to(v, limbs));
-    let cut: Vec<S::Value> = cut.collect::<Result<_, _>>()?;
+    let cut = dropped(on, &x.columns, limbs)?;
     let mut columns = on.linear(&map, &cut, on.default_scale())?;
     drop(cut);
     on.at(at.part("pack"));

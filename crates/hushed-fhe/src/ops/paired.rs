@@ -9,11 +9,12 @@ use hushed_lower::LinearMap;
 use rayon::prelude::*;
 
 use crate::error::FheError;
+use crate::ops::levels::dropped;
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
-/// Pairs split at once.
-const BLOCK: usize = 32;
+/// Pairs split or multiplied at once.
+pub const BLOCK: usize = 32;
 
 /// The columns that a block's maps read, with one scale and number of primes.
 pub struct Inputs<'a, V> {
@@ -101,8 +102,4 @@ pub fn joined<S: Slots>(on: &S, columns: Vec<S::Value>) -> Result<Vec<S::Value>,
         pairs.push(on.pair(a, b)?);
     }
     Ok(pairs)
-}
-
-fn dropped<S: Slots>(on: &S, x: &[S::Value], limbs: usize) -> Result<Vec<S::Value>, FheError> {
-    x.par_iter().map(|v| on.drop_to(v, limbs)).collect()
 }

@@ -4,10 +4,8 @@ use hushed_ckks::poly::Arithmetic;
 
 use crate::error::FheError;
 use crate::ops::acts::{Acts, StoredActs};
+use crate::ops::paired::BLOCK;
 use crate::slots::Slots;
-
-/// Vectors in a block.
-const BLOCK: usize = 32;
 
 /// The residual stream while a block runs.
 pub(super) enum Beside<S: Slots> {

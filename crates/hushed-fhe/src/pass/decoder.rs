@@ -10,7 +10,6 @@
 //! norm, and the norm's result takes the place of the columns.
 
 use hushed_model::{ModelError, Norm, Program, StepId, same};
-use rayon::prelude::*;
 
 use super::beside::Beside;
 use super::blocks::Parts;
@@ -28,7 +27,7 @@ use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
 use crate::ops::decoder::rows::rows;
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
-use crate::ops::levels::{above, above_by};
+use crate::ops::levels::{above, above_by, dropped};
 use crate::ops::mask::lifted;
 use crate::ops::paired::{joined, split};
 use crate::ops::pool::{Factor, Pooled};
@@ -169,7 +168,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, last) = (self.on, i + 1 == self.layers());
         let choice = self.layer_choice(i)?;
-        let x = self.cut(x, self.placement.attention)?;
+        let x = x.cut(on, self.placement.attention)?;
 
         let layer = self.parts.layer(i)?;
         let (id, block) = layer.attention;
@@ -255,14 +254,10 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         let blocks = pairs.chunks(together).zip(y.gain.chunks(2 * together));
         for (pairs, gain) in blocks {
             on.at(id);
-            let pairs = pairs.iter().map(|v| on.drop_to(v, low));
-            let columns = split(on, &pairs.collect::<Result<Vec<_>, FheError>>()?)?;
-            let offset = vec![0.0; gain.len()];
-            let gain = gain.to_vec();
             let part = self.answered(&Acts {
-                columns,
-                gain,
-                offset,
+                columns: split(on, &dropped(on, pairs, low)?)?,
+                gain: gain.to_vec(),
+                offset: vec![0.0; gain.len()],
             })?;
             packed.width += part.width;
             packed.vectors.extend(part.vectors);
@@ -368,8 +363,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
                 break;
             };
             let low = above(on, on.limbs(first)).map_err(|error| error.lacking_at(id))?;
-            let columns = self.cut(Acts::over(pairs, 0, gain), low)?.columns;
-            let columns = split(on, &columns)?;
+            let columns = split(on, &dropped(on, &pairs, low)?)?;
             let count = columns.len();
             let block = rest.by_ref().take(count).collect();
             sums.extend(sum(&Acts::over(columns, count, gain), block)?.columns);
@@ -422,17 +416,6 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     fn columns(&self, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         if self.placement.pairs {
             x.columns = split(self.on, &x.columns)?;
-        }
-        Ok(x)
-    }
-
-    /// Drops columns to the level at which a layer begins: those from a client may be higher.
-    fn cut(&self, mut x: Acts<S::Value>, limbs: usize) -> Result<Acts<S::Value>, FheError> {
-        let high = |v: &S::Value| self.on.limbs(v) > limbs;
-        if x.columns.first().is_some_and(high) {
-            let columns = x.columns.into_par_iter();
-            let cut = columns.map(|v| self.on.drop_to(&v, limbs));
-            x.columns = cut.collect::<Result<_, _>>()?;
         }
         Ok(x)
     }

@@ -2,11 +2,10 @@
 //! spilled.
 
 use hushed_ckks::Scale;
-use rayon::prelude::*;
 
 use super::layer::Run;
 use crate::error::FheError;
-use crate::ops::levels::above;
+use crate::ops::levels::{above, dropped};
 use crate::ops::softmax::Softmax;
 use crate::packing::{Columns, PackingError, Pairs};
 use crate::slots::Slots;
@@ -174,8 +173,7 @@ impl<S: Slots> Run<'_, S> {
         let from = above(on, limbs)?;
         let mut partial = None;
         for (number, block) in x.chunks(NARROW_BLOCK).enumerate() {
-            let low = block.par_iter().map(|v| on.drop_to(v, from));
-            let low = low.collect::<Result<Vec<_>, FheError>>()?;
+            let low = dropped(on, block, from)?;
             let start = number * NARROW_BLOCK;
             let part = map.columns(start..start + low.len());
             partial = Some(on.linear_add(&part, &low, target, partial)?);

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::levels::above;
+use crate::ops::levels::{above, dropped};
 use crate::ops::pool::{Factor, Pooled, packed};
 use crate::packing::Interleave;
 use crate::slots::Slots;
@@ -47,8 +47,7 @@ pub fn logits<S: Slots>(
     let mut map = x.folded(on, at, head)?;
     map.bias = None;
     let limbs = above(on, above(on, on.floor())?)?;
-    let columns = x.columns.par_iter().map(|v| on.drop_to(v, limbs));
-    let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
+    let columns = dropped(on, &x.columns, limbs)?;
     let m = layout.rows();
     let block = |first: usize| {
         let rows = map.rows(first..head.outputs.min(first + m)).bounded();

@@ -1,20 +1,14 @@
 //! Pairs of columns change answers by rounding only.
 
-use hushed_ckks::Ciphertext;
 use hushed_model::testing::ternary_config as config;
-use hushed_model::{NetworkConfig, Weigh, cosine};
+use hushed_model::{NetworkConfig, Weigh};
 
 use super::tests::{SLOTS, Subject, sums, test_params};
-use crate::clear::last_row;
-use crate::files::spill::SpillFolder;
-use crate::ops::pool::{Factor, unpack};
+use crate::Acts;
 use crate::pass::Viewer;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
-use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Op, Simulator, Vector};
-use crate::slots::Slots;
-use crate::{Acts, KeyDemand};
 
 fn nothing<V>() -> Viewer<'static, V> {
     sums(|_, _: &Acts<V>| Ok(()))
@@ -86,21 +80,8 @@ fn pairs_of_columns_under_a_key() {
     let params = test_params();
     let slots = params.slots();
     let subject = Subject::new(&config(2, 1), slots, (15, 15));
-    let sent = subject.sent();
-    let on = Simulator::new(&params, slots).unwrap().counting();
-    let shapes = (0..sent.len()).map(|_| on.vector(Vec::new(), on.top()).unwrap());
-    let placement = subject.placement(on.top());
-    let how = (paired(&placement, true), AnswerRows::Last);
-    subject
-        .run_at(&on, shapes.collect(), how, nothing())
-        .unwrap();
-    let counts = on.tally().counts();
-    let demand = KeyDemand::of(&params, &counts);
-    let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
-    let top = params.fresh_limbs();
-    let sent: Vec<Ciphertext> = sent.iter().map(|v| keys.encrypt(v, top)).collect();
-    let folder = tempfile::tempdir().unwrap();
-    keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
+    let placement = subject.placement(params.fresh_limbs());
+    let (keys, sent, counts, _folder) = subject.under_a_key(&params, &paired(&placement, true));
     let run = |spills: bool| {
         let how = (paired(&placement, spills), AnswerRows::Last);
         let found = subject.run_at(&keys.on, sent.clone(), how, nothing());
@@ -113,12 +94,5 @@ fn pairs_of_columns_under_a_key() {
     for (one, two) in found.iter().zip(&run(false)) {
         assert!(one.b() == two.b() && one.a() == two.a());
     }
-    let opened: Vec<Vec<f64>> = found.iter().map(|ct| keys.open(ct)).collect();
-    let (layout, lengths) = (subject.layout, vec![1; subject.texts.len()]);
-    let width = subject.program.width();
-    let found = unpack(layout, &lengths, width, Factor::One, &opened).unwrap();
-    for (text, found) in subject.texts.iter().zip(&found) {
-        let cosine = cosine(found, &last_row(&subject.program, text).unwrap());
-        assert!(cosine > 0.999, "{cosine}");
-    }
+    subject.assert_answers(&keys, &found);
 }

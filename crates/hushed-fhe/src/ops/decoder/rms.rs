@@ -30,15 +30,12 @@ use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::norm::{product, refreshed};
-use crate::ops::paired::split;
+use crate::ops::paired::{BLOCK, split};
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
 /// The levels that the columns need for their statistic before its refresh.
 pub const STATISTIC: usize = 2;
-
-/// Pairs split or multiplied at once.
-const BLOCK: usize = 32;
 
 /// The norm of columns x/B, whose gains are all B: columns x̂/bound at [`Slots::default_scale`], one level below. They
 /// take the place of x in memory. The statistic is refreshed to `statistics` primes. If `paired`, vectors of x and of

@@ -1,22 +1,18 @@
 //! Spilling to disk changes no byte of a decoder's answer and no operation; and the memory of a batch of real size.
 
 use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_model::NetworkConfig;
 use hushed_model::testing::{ternary_config as config, ternary_network as network};
-use hushed_model::{NetworkConfig, cosine};
 
 use super::tests::{SLOTS, Subject, sums, test_params};
 use crate::choices::Choices;
-use crate::clear::last_row;
-use crate::files::spill::SpillFolder;
-use crate::ops::pool::{Factor, unpack};
 use crate::packing::Interleave;
 use crate::pass::Viewer;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
-use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Counts, Op, Simulator, Vector};
 use crate::slots::Slots;
-use crate::{Acts, DecoderPass, KeyDemand};
+use crate::{Acts, DecoderPass};
 
 /// Nothing on disk, then attention, then the feed-forward, then both.
 fn placements(of: &Placement) -> [Placement; 4] {
@@ -99,21 +95,8 @@ fn under_a_key(config: &NetworkConfig) {
     let subject = Subject::new(config, slots, (15, 15));
     let inside = subject.program.attentions().all(|a| a.sub_norm.is_some());
     assert_eq!(inside, config.sub_norms);
-    let sent = subject.sent();
-    let on = Simulator::new(&params, slots).unwrap().counting();
-    let shapes = (0..sent.len()).map(|_| on.vector(Vec::new(), on.top()).unwrap());
-    let [plain, .., both] = placements(&subject.placement(on.top()));
-    let how = (both.clone(), AnswerRows::Last);
-    subject
-        .run_at(&on, shapes.collect(), how, nothing())
-        .unwrap();
-    let counts = on.tally().counts();
-    let demand = KeyDemand::of(&params, &counts);
-    let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
-    let top = params.fresh_limbs();
-    let sent: Vec<Ciphertext> = sent.iter().map(|v| keys.encrypt(v, top)).collect();
-    let folder = tempfile::tempdir().unwrap();
-    keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
+    let [plain, .., both] = placements(&subject.placement(params.fresh_limbs()));
+    let (keys, sent, counts, folder) = subject.under_a_key(&params, &both);
     let run = |placement: Placement| {
         let start = keys.on.evaluator().counters().snapshot();
         let how = (placement, AnswerRows::Last);
@@ -142,14 +125,7 @@ fn under_a_key(config: &NetworkConfig) {
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 
-    let opened: Vec<Vec<f64>> = before.iter().map(|ct| keys.open(ct)).collect();
-    let (layout, lengths) = (subject.layout, vec![1; subject.texts.len()]);
-    let width = subject.program.width();
-    let found = unpack(layout, &lengths, width, Factor::One, &opened).unwrap();
-    for (text, found) in subject.texts.iter().zip(&found) {
-        let cosine = cosine(found, &last_row(&subject.program, text).unwrap());
-        assert!(cosine > 0.999, "{cosine}");
-    }
+    subject.assert_answers(&keys, &before);
 }
 
 /// A model of 256 columns, 4 heads of 64 and 4 layers over texts of 128 rows, at N = 2^16: the bootstraps of a batch,

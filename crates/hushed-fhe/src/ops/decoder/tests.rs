@@ -12,14 +12,15 @@ use crate::calibrate::decoder::{Degrees, measure};
 use crate::calibrate::{Options, Sample, calibrate};
 use crate::choices::{Choices, ScoresChoice};
 use crate::clear::last_row;
+use crate::files::spill::SpillFolder;
 use crate::ops::mask::token_rows_to_last;
-use crate::ops::pool::{Pooled, unpack};
+use crate::ops::pool::{Factor, Pooled, unpack};
 use crate::packing::Interleave;
 use crate::pass::{Look, Viewer};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::Keys;
-use crate::simulate::{Op, Simulator, Vector, columns_to_last, embedded};
+use crate::simulate::{Counts, Op, Simulator, Vector, columns_to_last, embedded};
 use crate::slots::Slots;
 use crate::{Acts, DecoderPass, FheError, KeyDemand};
 
@@ -156,6 +157,40 @@ impl Subject {
         let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
         let lengths = vec![1; self.texts.len()];
         Ok(unpack(self.layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap())
+    }
+
+    /// Keys for a run at this placement, the client's vectors under them, what the run counts, and its spill folder.
+    pub fn under_a_key(
+        &self,
+        params: &Arc<CkksParams>,
+        placement: &Placement,
+    ) -> (Keys, Vec<Ciphertext>, Counts, tempfile::TempDir) {
+        let sent = self.sent();
+        let on = Simulator::new(params, params.slots()).unwrap().counting();
+        let shapes = (0..sent.len()).map(|_| on.vector(Vec::new(), on.top()).unwrap());
+        let how = (placement.clone(), AnswerRows::Last);
+        let nothing = sums(|_, _: &Acts<Vector>| Ok(()));
+        self.run_at(&on, shapes.collect(), how, nothing).unwrap();
+        let counts = on.tally().counts();
+        let demand = KeyDemand::of(params, &counts);
+        let mut keys = Keys::new(params, |b| demand.plan(params, b).unwrap());
+        let top = params.fresh_limbs();
+        let sent = sent.iter().map(|v| keys.encrypt(v, top)).collect();
+        let folder = tempfile::tempdir().unwrap();
+        keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
+        (keys, sent, counts, folder)
+    }
+
+    /// Asserts that an encrypted answer is the clear model's.
+    pub fn assert_answers(&self, keys: &Keys, answer: &[Ciphertext]) {
+        let opened: Vec<Vec<f64>> = answer.iter().map(|ct| keys.open(ct)).collect();
+        let lengths = vec![1; self.texts.len()];
+        let width = self.program.width();
+        let found = unpack(self.layout, &lengths, width, Factor::One, &opened).unwrap();
+        for (text, found) in self.texts.iter().zip(&found) {
+            let cosine = cosine(found, &last_row(&self.program, text).unwrap());
+            assert!(cosine > 0.999, "{cosine}");
+        }
     }
 
     /// The last row of each text after the last sum, column by column.
