@@ -23,10 +23,10 @@ pub enum OwnedMask<V> {
 /// transformer: plaintext vectors, rotations, sums of products over two lists, scalar matrices, refreshes.
 ///
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
-/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors (including
-/// vectors of pairs) and, in [`Slots::dot_grid`], with each other; nothing else. A *level* is one rescale; `limbs`
-/// counts primes. Operands of a sum have the same scale, so each operation that rescales takes the scale of its result;
-/// none is chosen implicitly.
+/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`], [`Slots::linear`]), and multiplied with plaintext
+/// vectors (including vectors of pairs) and, in [`Slots::dot_grid`], with each other; nothing else. A *level* is one
+/// rescale; `limbs` counts primes. Operands of a sum have the same scale, so each operation that rescales takes the
+/// scale of its result; none is chosen implicitly.
 pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (hoisting: it is decomposed once).
     type Hoisted<'a>: Send + Sync
@@ -178,7 +178,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         self.rotate_hoisted(&self.hoist(x)?, by)
     }
 
-    /// a + i·b, of the same scale and primes. Takes no key and no level.
+    /// a + i·b, of real vectors or pairs of the same scale and primes. Takes no key and no level.
     ///
     /// # Errors
     /// If scales or primes differ.
@@ -233,7 +233,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
     ) -> Result<Vec<Vec<Self::Value>>, FheError>;
 
     /// Adds the products of a block of columns to `partial`; the finished results are at scale `target`. The map of the
-    /// first block holds the biases, if any.
+    /// first block holds the biases, if any. Of pairs, both parts are mapped.
     ///
     /// # Errors
     /// If blocks differ in rows, primes or scales.

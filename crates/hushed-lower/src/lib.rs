@@ -188,6 +188,44 @@ impl LinearMap {
         }
     }
 
+    /// These rows of the map, in this order, with their biases.
+    #[must_use]
+    pub fn picked(&self, rows: &[usize]) -> LinearMap {
+        let weights = |&row: &usize| match self.weights.is_empty() {
+            true => &[],
+            false => &self.weights[row * self.columns..(row + 1) * self.columns],
+        };
+        LinearMap {
+            rows: rows.len(),
+            columns: self.columns,
+            weights: rows.iter().flat_map(weights).copied().collect(),
+            bound: self.bound,
+            bias: (self.bias.as_ref()).map(|bias| rows.iter().map(|&row| bias[row]).collect()),
+        }
+    }
+
+    /// Each row as two: its weights of even columns with its bias, then those of odd columns. For an operand that holds
+    /// columns 2k and 2k + 1 in one vector; of an odd number of columns, the last is paired with zeros.
+    #[must_use]
+    pub fn by_parity(&self) -> LinearMap {
+        let of = |row: &[f64], parity: usize| -> Vec<f64> {
+            let pairs = row.chunks(2);
+            pairs
+                .map(|pair| pair.get(parity).copied().unwrap_or(0.0))
+                .collect()
+        };
+        let rows = self.weights.chunks_exact(self.columns.max(1));
+        LinearMap {
+            rows: 2 * self.rows,
+            columns: self.columns.div_ceil(2),
+            weights: rows
+                .flat_map(|row| [of(row, 0), of(row, 1)].concat())
+                .collect(),
+            bound: self.bound,
+            bias: (self.bias.as_ref()).map(|bias| bias.iter().flat_map(|&b| [b, 0.0]).collect()),
+        }
+    }
+
     /// Stacks the rows of maps that have the same columns.
     #[must_use]
     pub fn stacked(maps: Vec<LinearMap>) -> LinearMap {
@@ -262,6 +300,30 @@ mod tests {
                 "{a:?} {b:?}"
             );
         }
+    }
+
+    #[test]
+    fn rows_by_parity_and_in_another_order() {
+        let map = LinearMap {
+            rows: 2,
+            columns: 3,
+            weights: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+            bound: 8.0,
+            bias: Some(vec![0.5, 0.25]),
+        };
+        let apart = map.by_parity();
+        assert_eq!((apart.rows, apart.columns, apart.bound), (4, 2, 8.0));
+        assert_eq!(apart.weights, [1.0, 3.0, 2.0, 0.0, 4.0, 6.0, 5.0, 0.0]);
+        assert_eq!(apart.bias, Some(vec![0.5, 0.0, 0.25, 0.0]));
+        let picked = map.picked(&[1, 0, 1]);
+        assert_eq!(
+            picked.weights,
+            [4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+        );
+        assert_eq!(picked.bias, Some(vec![0.25, 0.5, 0.25]));
+        let shape = LinearMap::shape(2, 3);
+        assert!(shape.by_parity() == LinearMap::shape(4, 2));
+        assert!(shape.picked(&[0]) == LinearMap::shape(1, 3));
     }
 
     /// W·(g ⊙ x + o) + b, with and without b, and with a zero offset.

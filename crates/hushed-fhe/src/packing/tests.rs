@@ -223,7 +223,10 @@ fn pairs_are_refused_as_real_vectors() {
     let [a, b] = on.parts(&pair(0.5, -0.25)).unwrap();
     assert_eq!((a.values()[3], b.values()[3]), (0.5, -0.25));
     assert_eq!(on.scale(&a).value(), 2.0 * on.default_scale().value());
-    assert!(on.pair(pair(0.5, 0.5), vector(0.5)).is_err());
+    // i·(c + i·d) = −d + i·c.
+    let both = on.pair(pair(0.5, 0.25), pair(0.125, -0.25)).unwrap();
+    let [a, b] = on.parts(&both).unwrap();
+    assert_eq!((a.values()[3], b.values()[3]), (0.75, 0.375));
     assert!(
         on.refresh(
             hushed_model::StepId::outside("here"),
@@ -236,6 +239,7 @@ fn pairs_are_refused_as_real_vectors() {
     let product = of_pairs.unwrap().remove(0).remove(0);
     assert!((on.real(&product).unwrap().values()[0] - 0.3125).abs() < 1e-12);
     assert!(on.parts(&product).is_err());
+    assert!(on.pair(product, vector(0.5)).is_err());
 }
 
 #[test]

@@ -175,16 +175,20 @@ impl Simulator {
         mut b: Vector,
         sign: f64,
     ) -> Result<Vector, FheError> {
-        check_real(&a)?;
-        check_real(&b)?;
+        check_known(&a)?;
+        check_known(&b)?;
         check_scales(a.scale, b.scale)?;
         check_limbs(&a, b.limbs)?;
         check_limbs(&b, a.limbs)?;
         self.tally.count(Op::Add, a.limbs, 1);
         a.id = mix(mix(a.id, b.id), sign.to_bits());
-        let mut imaginary = std::mem::take(&mut b.slots);
-        imaginary.iter_mut().for_each(|v| *v *= sign);
-        a.imaginary = Imaginary::Known(imaginary);
+        let mut turned = Imaginary::Known(std::mem::take(&mut b.slots));
+        turned.each(|part| part.iter_mut().for_each(|v| *v *= sign));
+        a.imaginary.join(&turned, |a, b| *a += b);
+        if let Some(b) = b.imaginary.values() {
+            let real = a.slots.iter_mut().zip(b);
+            real.for_each(|(a, b)| *a -= sign * b);
+        }
         Ok(a)
     }
 

@@ -30,6 +30,8 @@ pub struct Hoisted<'a> {
 #[derive(Debug)]
 pub struct Partial {
     rows: Vec<Vec<f64>>,
+    /// The imaginary parts of the rows, once an operand was a pair.
+    imaginary: Option<Vec<Vec<f64>>>,
     /// One per row; a row is released when it is finished.
     held: Vec<Held>,
     limbs: usize,
@@ -297,7 +299,7 @@ impl Slots for Simulator {
         }
         for x in x {
             check_scales(first.scale, x.scale)?;
-            check_real(x)?;
+            check_known(x)?;
             if x.limbs != first.limbs {
                 return Err(PackingError::Mismatch.into());
             }
@@ -317,19 +319,33 @@ impl Slots for Simulator {
         let terms = map.rows * map.columns;
         self.tally.count(Op::LinearTerm, first.limbs, terms);
         sums.id = x.iter().fold(sums.id, |id, x| mix(id, x.id));
+        if sums.imaginary.is_none() && x.iter().any(|x| !matches!(x.imaginary, Imaginary::Zero)) {
+            sums.imaginary = Some(sums.rows.iter().map(|row| vec![0.0; row.len()]).collect());
+        }
         if !self.counting {
             let weights: Vec<f64> = map.weights.iter().map(|&w| rounded(w, factor)).collect();
             let views: Vec<&[f64]> = x.iter().map(|x| x.slots.as_slice()).collect();
             linear::accumulate(&mut sums.rows, &weights, &views);
+            if let Some(rows) = &mut sums.imaginary {
+                let zeros = vec![0.0; self.slots];
+                let views = x.iter().map(|x| x.imaginary.values().unwrap_or(&zeros));
+                let views: Vec<&[f64]> = views.collect();
+                linear::accumulate(rows, &weights, &views);
+            }
         }
         Ok(sums)
     }
 
     fn linear_finish(&self, partial: Partial) -> Result<Vec<Vector>, FheError> {
         let (limbs, wide, id) = (partial.limbs, partial.wide, partial.id);
-        let rows = partial.rows.into_par_iter().zip(partial.held).enumerate();
-        rows.map(|(row, (slots, held))| {
-            let finished = self.rescale(slots, limbs, wide, mix(id, row as u64));
+        let imaginary: Vec<Imaginary> = match partial.imaginary {
+            Some(rows) => rows.into_iter().map(Imaginary::Known).collect(),
+            None => partial.rows.iter().map(|_| Imaginary::Zero).collect(),
+        };
+        let rows = partial.rows.into_par_iter().zip(imaginary);
+        let rows = rows.zip(partial.held).enumerate();
+        rows.map(|(row, ((slots, imaginary), held))| {
+            let finished = self.rescale_pair(slots, imaginary, limbs, wide, mix(id, row as u64));
             drop(held);
             finished
         })
@@ -507,6 +523,7 @@ impl Simulator {
             rows: (0..map.rows)
                 .map(|row| vec![rounded(bias(row), wide); slots])
                 .collect(),
+            imaginary: None,
             limbs: first.limbs,
             from: first.scale,
             target,

@@ -32,7 +32,7 @@ use crate::ops::acts::Acts;
 use crate::ops::levels::{above, divisor, scale_of};
 use crate::ops::paired::Inputs;
 use crate::packing::products::attend_turned;
-use crate::packing::{Columns, PackingError, Pairs};
+use crate::packing::{PackingError, Pairs};
 use crate::slots::Slots;
 
 /// The attention's output by columns, in the form its reader takes.
@@ -70,7 +70,7 @@ pub fn attention_spilled<S: Slots>(
         }
         run.project(parts, run.inputs(&x))
     };
-    // Each call splits all pairs again.
+    // Each call drops all pairs again for values.
     let together = match layer.placement.pairs {
         true => layer.placement.hidden_block / layer.block.heads.width.max(1),
         false => 1,
@@ -225,22 +225,29 @@ impl<S: Slots> Run<'_, S> {
             _ => (None, on.default_scale()),
         };
         let maps: Vec<LinearMap> = parts.iter().map(|&part| self.map(part)).collect();
-        let made = x.linear(on, &maps, limbs, target)?;
-        let parts = parts.iter().zip(made);
-        parts.map(|(&part, made)| self.pairs(part, made)).collect()
+        let conjugate = matches!(parts.first(), Some(Part::Key(_)));
+        x.linear_in_pairs(on, &maps, limbs, target, conjugate)
     }
 
-    /// The rows of a map that give a part.
+    /// The rows of a map that give a part, those of a pair side by side: for queries and keys (i, i + d'/2) or adjacent
+    /// columns, as the model turns them; for values adjacent columns.
     fn map(&self, part: Part) -> LinearMap {
         let heads = &self.layer.block.heads;
         let of =
             |map: &LinearMap, head: usize| map.rows(head * heads.width..(head + 1) * heads.width);
+        let turned = |map: LinearMap| match &self.layer.block.rope {
+            Some(rope) => {
+                let pairs = (0..heads.width / 2).map(|i| rope.pair(i, heads.width));
+                map.picked(&pairs.flat_map(|(a, b)| [a, b]).collect::<Vec<_>>())
+            }
+            None => map,
+        };
         let map = match part {
             Part::Query(h) => {
                 let (factor, widest) = self.factor(h / heads.shared().max(1));
-                of(&self.query, h).times(factor * (widest / self.weighing.half(h)))
+                turned(of(&self.query, h)).times(factor * (widest / self.weighing.half(h)))
             }
-            Part::Key(group) => of(&self.key, group).times(self.factor(group).0),
+            Part::Key(group) => turned(of(&self.key, group)).times(self.factor(group).0),
             Part::Value(group) => of(&self.value, group),
         };
         map.bounded()
@@ -253,33 +260,6 @@ impl<S: Slots> Run<'_, S> {
         let all = (group * heads.shared()..).take(heads.shared());
         let widest = all.map(|h| self.weighing.half(h)).fold(0.0, f64::max);
         ((heads.scale / widest).sqrt(), widest)
-    }
-
-    /// Pairs the columns of a part: adjacent columns for values; for queries and keys (i, i + d'/2) or adjacent
-    /// columns, as the model turns them.
-    fn pairs(&self, part: Part, made: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let (on, block) = (self.on, self.layer.block);
-        let width = block.heads.width;
-        let conjugate = match part {
-            Part::Query(_) => false,
-            Part::Key(_) => true,
-            Part::Value(_) => {
-                let columns = Columns::from_vectors(self.layer.layout, made);
-                return Ok(Pairs::new(on, columns)?.into_vectors());
-            }
-        };
-        let pair = |i: usize| {
-            let (a, b) = match &block.rope {
-                Some(rope) => rope.pair(i, width),
-                None => (2 * i, 2 * i + 1),
-            };
-            let (a, b) = (made[a].clone(), made[b].clone());
-            match conjugate {
-                true => on.pair_conjugate(a, b),
-                false => on.pair(a, b),
-            }
-        };
-        (0..width / 2).map(pair).collect()
     }
 
     /// The primes of the columns that V is computed from, and its scale. With a sigmoid P·V is then at half of the
