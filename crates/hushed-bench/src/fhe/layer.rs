@@ -15,7 +15,7 @@ use hushed_model::{
 };
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, ROWS, counted, layout};
+use super::{Bed, Normal, ROWS, Taken, counted, layout_of, long};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
@@ -33,16 +33,22 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         how.wants(&params)
             .then(|| one(&size.random(2).program(), &params, how.threads))
     })?;
-    // The second decoder takes twenty minutes, the third an hour.
+    // The second decoder takes twenty minutes, the third most of an hour, a head of long texts ten minutes.
     let named = how.only.is_some_and(|only| only.contains("llama"));
     for (model, width, heads, hidden) in DECODERS {
         let params = about(model, width, hidden);
         if named && how.wants(&params) {
-            let program = decoder(width, heads, hidden)?;
+            let program = decoder((width, heads, hidden), ROWS)?;
             rows.push(with_threads(how.threads, || {
                 one(&program, &params, how.threads)
             })?);
         }
+    }
+    let params = long::about();
+    if named && how.wants(&params) {
+        rows.push(with_threads(how.threads, || {
+            long::head(&params, how.threads)
+        })?);
     }
     Ok(rows)
 }
@@ -60,7 +66,10 @@ const DECODERS: [(&str, usize, usize, usize); 3] = [
 ];
 
 /// Two layers with a sigmoid, whose norms have gains of 1, as training with ternary maps leaves them.
-fn decoder(width: usize, heads: usize, hidden: usize) -> Result<Program, BenchError> {
+pub(super) fn decoder(
+    (width, heads, hidden): (usize, usize, usize),
+    rows: usize,
+) -> Result<Program, BenchError> {
     let config = NetworkConfig {
         layers: 2,
         width,
@@ -68,11 +77,11 @@ fn decoder(width: usize, heads: usize, hidden: usize) -> Result<Program, BenchEr
         key_heads: None,
         hidden,
         vocabulary: 8,
-        positions: ROWS,
+        positions: rows,
         activation: Activation::Silu,
         sub_norms: false,
         weigh: Weigh::Sigmoid {
-            bias: -(ROWS as f64).ln(),
+            bias: -(rows as f64).ln(),
         },
         ..NetworkConfig::bitnet_2b()
     };
@@ -133,26 +142,16 @@ pub(super) fn each_model(
 }
 
 fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchError> {
-    let Planned {
-        params,
-        choices,
-        plan,
-    } = Planned::new(program, threads)?;
-    let placement = plan.placement.clone();
-    let (layout, limbs) = (layout(&params)?, placement.attention);
-    let (width, run) = (program.width(), (program, &choices, &placement, layout));
-    let counts = counted(&params, |on| {
-        let columns = (0..width).map(|_| on.vector(Vec::new(), limbs));
-        layer(on, run, columns.collect::<Result<_, _>>()?, false).map(drop)
-    })?;
-    let mut bed = Bed::new(&params, &counts)?;
-    let together = if placement.pairs { 2 } else { 1 };
-    let (table, columns) = random_columns(&mut bed, width, limbs, together)?;
-    let (result, taken) = bed.take(|on| layer(on, run, columns, placement.pairs))?;
-    let mut error = 0.0_f64;
-    for text in COMPARED {
-        error = error.max(compare(&bed, program, layout, &table, &result, text)?);
-    }
+    let planned = Planned::new(program, ROWS, threads)?;
+    let plan = &planned.plan;
+    let measured = Measured::new(
+        program,
+        &planned.choices,
+        &plan.placement,
+        &planned.params,
+        ROWS,
+    )?;
+    let Measured { bed, taken, error } = measured;
     let ledger = plan.ledger(Some(0));
     let planned: f64 = ledger.iter().map(|step| step.work.seconds).sum();
     let mut parts = json!({
@@ -161,7 +160,7 @@ fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchE
         "planned_memory": plan.memory.total(),
         "planned_disk": plan.disk,
         "core_seconds_per_text": taken.seconds * threads as f64 / bed.texts() as f64,
-        "placement": placement,
+        "placement": plan.placement,
         "steps": bed.steps(),
     });
     if program.vocabulary().is_none() {
@@ -177,6 +176,42 @@ fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchE
     Ok(bed.row("fhe.layer", about, threads, &taken, parts))
 }
 
+/// A layer that was run, and its error.
+pub(super) struct Measured {
+    pub bed: Bed,
+    pub taken: Taken,
+    pub error: f64,
+}
+
+impl Measured {
+    /// Runs the first layer of `program` on random columns.
+    pub fn new(
+        program: &Program,
+        choices: &Choices,
+        placement: &Placement,
+        params: &Arc<CkksParams>,
+        rows: usize,
+    ) -> Result<Measured, BenchError> {
+        let (layout, limbs) = (layout_of(params, rows)?, placement.attention);
+        let (width, run) = (program.width(), (program, choices, placement, layout));
+        let counts = counted(params, |on| {
+            let columns = (0..width).map(|_| on.vector(Vec::new(), limbs));
+            layer(on, run, columns.collect::<Result<_, _>>()?, false).map(drop)
+        })?;
+        let mut bed = Bed::new(params, &counts)?;
+        bed.rows = rows;
+        let together = if placement.pairs { 2 } else { 1 };
+        let (table, columns) = random_columns(&mut bed, width, limbs, together)?;
+        let (result, taken) = bed.take(|on| layer(on, run, columns, placement.pairs))?;
+        let mut error = 0.0_f64;
+        for text in COMPARED {
+            let text = text % layout.texts();
+            error = error.max(compare(&bed, program, layout, &table, &result, text)?);
+        }
+        Ok(Measured { bed, taken, error })
+    }
+}
+
 /// A model with random weights, and the plan for a full batch within the memory limit.
 pub(super) struct Planned {
     pub params: Arc<CkksParams>,
@@ -185,12 +220,12 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    pub fn new(program: &Program, threads: usize) -> Result<Planned, BenchError> {
+    pub fn new(program: &Program, rows: usize, threads: usize) -> Result<Planned, BenchError> {
         let params = CkksParams::n16_boot()?;
-        let choices = assumed_choices(program, ROWS);
+        let choices = assumed_choices(program, rows);
         let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
         let options = FheOptions {
-            rows: ROWS,
+            rows,
             texts: usize::MAX,
             lengths: Lengths::Public,
             answer: AnswerRows::Last,
@@ -240,11 +275,11 @@ pub(super) fn rows_of(
     text: usize,
 ) -> Result<Matrix<f64>, BenchError> {
     let bound = input_bound(table.len());
-    let data = (0..ROWS)
+    let data = (0..layout.rows())
         .flat_map(|row| table.iter().map(move |column| (row, column)))
         .map(|(row, column)| bound * column[layout.slot(text, row)])
         .collect();
-    Matrix::new(ROWS, table.len(), data).ok_or(BenchError::BadWeights)
+    Matrix::new(layout.rows(), table.len(), data).ok_or(BenchError::BadWeights)
 }
 
 /// A bound that normal numbers of variance 1, made from four uniform ones, stay within.
@@ -267,7 +302,7 @@ fn layer<S: Slots>(
         };
         return pass.layer(0, x);
     }
-    let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
+    let rows = RowsKnown::public(layout, vec![layout.rows(); layout.texts()])?;
     let mut pass = Pass::new(on, program, choices, placement, rows, bound)?;
     let x = pass.start(columns)?;
     pass.layer(0, x)
@@ -284,14 +319,14 @@ fn compare(
 ) -> Result<f64, BenchError> {
     let width = table.len();
     let values = rows_of(table, layout, text)?;
-    let rows = Rows::unpadded(&[ROWS]);
+    let rows = Rows::unpadded(&[layout.rows()]);
     let first = program.layers().into_iter().next().unwrap_or_default();
     let clear = plain::run_range(program, first, PlainActs { rows, values }, |_, _| ())?;
     let mut error = 0.0_f64;
     let together = width / result.columns.len().max(1);
     for j in (0..width).step_by(width / 16 + 1) {
         let found = bed.decryptor.decrypt_raw(&result.columns[j / together])?;
-        for row in 0..ROWS {
+        for row in 0..layout.rows() {
             let pair = found[layout.slot(text, row)];
             let v = if j % together == 0 { pair.re } else { pair.im };
             let v = result.gain[j] * v + result.offset[j];

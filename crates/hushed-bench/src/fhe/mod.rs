@@ -8,6 +8,7 @@ mod decoder;
 mod ffn;
 mod heads;
 mod layer;
+mod long;
 mod model;
 mod norm;
 mod scores;
@@ -43,7 +44,7 @@ pub use scores::scores;
 pub use softmax::softmaxes;
 pub use text::texts;
 
-/// Rows of each text.
+/// Rows of each text, but for [`long`].
 const ROWS: usize = 128;
 
 /// Keys, encoder and evaluator of one step.
@@ -53,6 +54,8 @@ struct Bed {
     encryptor: Encryptor,
     decryptor: Decryptor,
     rng: SecretRng,
+    /// Rows of each text.
+    rows: usize,
     key_bytes: usize,
     setup_seconds: f64,
 }
@@ -83,6 +86,7 @@ impl Bed {
             key_bytes: plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?,
             setup_seconds: start.elapsed().as_secs_f64(),
             params: Arc::clone(params),
+            rows: ROWS,
             on,
             rng,
         })
@@ -138,7 +142,7 @@ impl Bed {
     }
 
     fn texts(&self) -> usize {
-        self.params.slots() / ROWS
+        self.params.slots() / self.rows
     }
 
     /// Seconds of each step that was run.
@@ -201,7 +205,11 @@ fn rotations(counts: &Counts) -> u64 {
 }
 
 fn layout(params: &CkksParams) -> Result<Interleave, BenchError> {
-    Ok(Interleave::new(params.slots(), ROWS).map_err(FheError::from)?)
+    layout_of(params, ROWS)
+}
+
+fn layout_of(params: &CkksParams, rows: usize) -> Result<Interleave, BenchError> {
+    Ok(Interleave::new(params.slots(), rows).map_err(FheError::from)?)
 }
 
 /// Roughly normal numbers, the same in every run.
