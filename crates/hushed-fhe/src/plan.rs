@@ -478,11 +478,9 @@ fn rotations(keys: &EvalKeyPlan, bootstrap: &EvalKeyPlan) -> usize {
     elements.len()
 }
 
-/// The hidden columns of a decoder whose columns may be paired.
-fn may_pair(program: &Program) -> Option<usize> {
-    program.vocabulary()?;
-    let hidden = program.feed_forwards().flatten().map(|f| f.up.outputs);
-    hidden.max().filter(|_| program.width().is_multiple_of(2))
+/// Whether columns of this program may be paired: those of a decoder.
+fn may_pair(program: &Program) -> bool {
+    program.vocabulary().is_some() && program.width().is_multiple_of(2)
 }
 
 fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {

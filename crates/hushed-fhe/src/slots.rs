@@ -243,6 +243,21 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         x: &[Self::Value],
         target: Scale,
         partial: Option<Self::Partial>,
+    ) -> Result<Self::Partial, FheError> {
+        let limbs = x.first().map_or(0, |x| self.limbs(x));
+        self.linear_add_at(map, x, (limbs, target), partial)
+    }
+
+    /// As [`Slots::linear_add`], of the first `limbs` primes of the operands; more are not read, so nothing is copied.
+    ///
+    /// # Errors
+    /// As [`Slots::linear_add`], or if operands have fewer primes.
+    fn linear_add_at(
+        &self,
+        map: &LinearMap,
+        x: &[Self::Value],
+        at: (usize, Scale),
+        partial: Option<Self::Partial>,
     ) -> Result<Self::Partial, FheError>;
 
     /// The results, one level below the operands.
@@ -262,6 +277,19 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         target: Scale,
     ) -> Result<Vec<Self::Value>, FheError> {
         self.linear_finish(self.linear_add(map, x, target, None)?)
+    }
+
+    /// As [`Slots::linear`], of the first `limbs` primes of the operands.
+    ///
+    /// # Errors
+    /// As [`Slots::linear_add_at`].
+    fn linear_at(
+        &self,
+        map: &LinearMap,
+        x: &[Self::Value],
+        at: (usize, Scale),
+    ) -> Result<Vec<Self::Value>, FheError> {
+        self.linear_finish(self.linear_add_at(map, x, at, None)?)
     }
 
     /// As [`Slots::linear_add`], for weights −1, 0 and 1 without biases: integers, which keep the scale of the

@@ -220,9 +220,13 @@ pub enum Pairs {
 impl Rope {
     /// The angle of every pair at position `place`, for heads of `width` columns: `width/2` numbers.
     pub fn angles(&self, place: usize, width: usize) -> impl Iterator<Item = f64> + use<> {
-        let theta = self.theta;
-        let turns = move |i| theta.powf(-2.0 * i as f64 / width as f64);
-        (0..width / 2).map(move |i| place as f64 * turns(i))
+        let rope = *self;
+        (0..width / 2).map(move |i| place as f64 * rope.turn(i, width))
+    }
+
+    /// The angle of pair i per position.
+    pub fn turn(&self, i: usize, width: usize) -> f64 {
+        self.theta.powf(-2.0 * i as f64 / width as f64)
     }
 
     /// The columns of pair i in a head of `width` columns.

@@ -86,7 +86,19 @@ impl ModularGemm {
         inputs: &[Ciphertext],
         bias: Option<&[f64]>,
     ) -> Result<Vec<Ciphertext>, GemmError> {
-        let source = MemorySource::new(&self.params, inputs)?;
+        self.product(weights, &MemorySource::new(&self.params, inputs)?, bias)
+    }
+
+    /// As [`ModularGemm::multiply_all`], of a source in memory.
+    ///
+    /// # Errors
+    /// As [`ModularGemm::multiply_all`].
+    pub fn product(
+        &self,
+        weights: &GemmWeights,
+        source: &MemorySource<'_>,
+        bias: Option<&[f64]>,
+    ) -> Result<Vec<Ciphertext>, GemmError> {
         let (shape, bias) = self.check(weights, source.shape(), bias)?;
         let mut outputs = Vec::with_capacity(shape.count);
         for o in 0..shape.count {
@@ -98,7 +110,7 @@ impl ModularGemm {
             }
             outputs.push(ct);
         }
-        self.run(weights, &source, &mut outputs)?;
+        self.run(weights, source, &mut outputs)?;
         Ok(outputs)
     }
 
@@ -106,13 +118,12 @@ impl ModularGemm {
     ///
     /// # Errors
     /// As [`ModularGemm::multiply_all`]; [`GemmError::Ckks`] if the outputs have another scale than the product.
-    pub fn multiply_add(
+    pub fn add_product(
         &self,
         weights: &GemmWeights,
-        inputs: &[Ciphertext],
+        source: &MemorySource<'_>,
         outputs: &mut [Ciphertext],
     ) -> Result<(), GemmError> {
-        let source = MemorySource::new(&self.params, inputs)?;
         let (shape, _) = self.check(weights, source.shape(), None)?;
         let before = common(&self.params, outputs)?;
         check_count("outputs", shape.count, before.count)?;
@@ -123,7 +134,7 @@ impl ModularGemm {
             });
         }
         before.scale.check(shape.scale, "gemm")?;
-        self.run(weights, &source, outputs)?;
+        self.run(weights, source, outputs)?;
         for ct in outputs {
             ct.noise = ct.noise.sum(shape.noise.read_at(shape.scale, ct.scale));
         }

@@ -104,6 +104,26 @@ impl<'a> MemorySource<'a> {
         let shape = common(params, ciphertexts)?;
         Ok(Self { ciphertexts, shape })
     }
+
+    /// As [`MemorySource::new`], of their first `limbs` primes only.
+    ///
+    /// # Errors
+    /// As [`MemorySource::new`]; [`GemmError::Lengths`] if they have fewer.
+    pub fn at(
+        params: &CkksParams,
+        ciphertexts: &'a [Ciphertext],
+        limbs: usize,
+    ) -> Result<Self, GemmError> {
+        let mut source = Self::new(params, ciphertexts)?;
+        if limbs > source.shape.limbs {
+            return Err(GemmError::Lengths {
+                expected: limbs,
+                found: source.shape.limbs,
+            });
+        }
+        source.shape.limbs = limbs;
+        Ok(source)
+    }
 }
 
 impl Source for MemorySource<'_> {

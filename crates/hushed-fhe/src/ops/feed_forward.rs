@@ -252,9 +252,7 @@ impl<'a, S: Slots> Run<'a, S> {
         let (on, choice) = (self.on, self.layer.choice);
         on.at(self.up_at);
         let x = Inputs::of(&x.columns, self.layer.paired);
-        let up = [self.up.rows(block.clone())];
-        let t = x.linear(on, &up, None, self.argument)?;
-        let t = t.into_iter().flatten().collect();
+        let t = x.linear(on, &self.up.rows(block.clone()), (None, self.argument))?;
         on.at(self.activation_at);
         let (f, first) = (self.layer.block.activation, block.start);
         let intervals = choice.columns.get(block.clone()).unwrap_or_default();
@@ -279,8 +277,7 @@ impl<'a, S: Slots> Run<'a, S> {
         let from = above(on, self.limbs.activated)?;
         // The products are at the scale the last map takes.
         let target = scale_of(self.down.operands() * divisor(on, self.limbs.activated)?)?;
-        let factors = x.linear(on, &[factor], Some(from), target)?;
-        let factors: Vec<S::Value> = factors.into_iter().flatten().collect();
+        let factors = x.linear(on, &factor, (Some(from), target))?;
         on.at(self.layer.at.part("product"));
         let both = y.into_par_iter().zip(factors);
         both.map(|(y, factor)| product(on, &y, &factor)).collect()

@@ -38,7 +38,7 @@ use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
-use crate::ops::levels::{above, divisor, dropped, scale_of};
+use crate::ops::levels::{above, divisor, scale_of};
 use crate::ops::norm::product;
 use crate::ops::pool::{Factor, Pooled, packed, row_sums, rows_of};
 use crate::packing::{Interleave, PackingError};
@@ -211,9 +211,7 @@ fn arguments<S: Slots>(
     // Biases are added after packing, when only rows of arguments remain.
     let bias = map.bias.take().unwrap_or_default();
     let limbs = above(on, on.floor())?;
-    let cut = dropped(on, &x.columns, limbs)?;
-    let mut columns = on.linear(&map, &cut, on.default_scale())?;
-    drop(cut);
+    let mut columns = on.linear_at(&map, &x.columns, (limbs, on.default_scale()))?;
     on.at(at.part("pack"));
     let m = layout.rows();
     let mut blocks = Vec::with_capacity(columns.len().div_ceil(m));

@@ -16,11 +16,11 @@ use hushed_lower::LinearMap;
 use rayon::prelude::*;
 
 use crate::error::FheError;
-use crate::ops::levels::{dropped, scale_of};
+use crate::ops::levels::scale_of;
 use crate::packing::PackingError;
 use crate::slots::Slots;
 
-/// Vectors dropped, split or multiplied at once.
+/// Pairs split or multiplied at once.
 pub const BLOCK: usize = 32;
 
 /// The columns that a block's maps read, with one scale and number of primes.
@@ -43,42 +43,40 @@ impl<'a, V> Inputs<'a, V> {
         Inputs { vectors, paired }
     }
 
-    /// Applies each map, with results at scale `target`. If `limbs` is given, the columns are dropped to that many
-    /// primes first.
+    /// The results of `map` at scale `target`. If `limbs` is given, only that many primes of the columns are read.
     ///
     /// # Errors
     /// Fails for a map of another number of columns, too few levels, and pairs without a key for conjugations.
     pub fn linear<S: Slots<Value = V>>(
         &self,
         on: &S,
-        maps: &[LinearMap],
-        limbs: Option<usize>,
-        target: Scale,
-    ) -> Result<Vec<Vec<V>>, FheError>
+        map: &LinearMap,
+        at: (Option<usize>, Scale),
+    ) -> Result<Vec<V>, FheError>
     where
         V: Send + Sync,
     {
-        if !self.paired {
-            return self.applied(on, maps, limbs, target);
+        match self.paired {
+            false => self.applied(on, map, at),
+            true => {
+                let made = self.complex(on, map, at)?;
+                made.par_iter().map(|u| on.real(u)).collect()
+            }
         }
-        let made = self.complex(on, maps, limbs, target)?;
-        let real = |made: Vec<V>| made.par_iter().map(|u| on.real(u)).collect();
-        made.into_iter().map(real).collect()
     }
 
-    /// As [`Inputs::linear`], with results 2k and 2k + 1 of a map in one vector, a + i·b; a − i·b if `conjugate`. Of an
-    /// odd number of results, the last stands alone.
+    /// As [`Inputs::linear`], with results 2k and 2k + 1 in one vector, a + i·b; a − i·b if `conjugate`. Of an odd
+    /// number of results, the last stands alone.
     ///
     /// # Errors
     /// As [`Inputs::linear`].
     pub fn linear_in_pairs<S: Slots<Value = V>>(
         &self,
         on: &S,
-        maps: &[LinearMap],
-        limbs: Option<usize>,
-        target: Scale,
+        map: &LinearMap,
+        at: (Option<usize>, Scale),
         conjugate: bool,
-    ) -> Result<Vec<Vec<V>>, FheError>
+    ) -> Result<Vec<V>, FheError>
     where
         V: Clone + Send + Sync,
     {
@@ -86,85 +84,54 @@ impl<'a, V> Inputs<'a, V> {
             false => on.pair(a, b),
             true => on.pair_conjugate(a, b),
         };
-        let pair = |a: V, b: Option<V>| match (b, self.paired) {
-            (None, false) => Ok(a),
-            (None, true) => on.real(&a),
-            (Some(b), false) => join(a, b, conjugate),
-            // u ± i·v plus the conjugate of u ∓ i·v is twice the pair of the real parts of u and v.
-            (Some(b), true) => {
-                let other = join(a.clone(), b.clone(), !conjugate)?;
-                let mut sum = join(a, b, conjugate)?;
-                on.add_assign(&mut sum, &on.conjugate(&other)?)?;
-                on.read_as(sum, 0.5)
-            }
+        if !self.paired {
+            let made = twos(self.applied(on, map, at)?).into_iter();
+            let pair = |(a, b)| match b {
+                Some(b) => join(a, b, conjugate),
+                None => Ok(a),
+            };
+            return made.map(pair).collect();
+        }
+        // u ± i·v plus the conjugate of u ∓ i·v is twice the pair of the real parts of u and v.
+        let pair = |(u, v): (V, Option<V>)| {
+            let Some(v) = v else {
+                return on.real(&u);
+            };
+            let other = join(u.clone(), v.clone(), !conjugate)?;
+            let mut sum = join(u, v, conjugate)?;
+            on.add_assign(&mut sum, &on.conjugate(&other)?)?;
+            on.read_as(sum, 0.5)
         };
-        let made = match self.paired {
-            false => self.applied(on, maps, limbs, target)?,
-            true => self.complex(on, maps, limbs, target)?,
-        };
-        let pairs = |made: Vec<V>| -> Result<Vec<V>, FheError> {
-            twos(made)
-                .into_par_iter()
-                .map(|(a, b)| pair(a, b))
-                .collect()
-        };
-        made.into_iter().map(pairs).collect()
+        let made = twos(self.complex(on, map, at)?);
+        made.into_par_iter().map(pair).collect()
     }
 
-    /// Vectors whose real parts are the results of each map of pairs, at half of scale `target`: a real part has twice
-    /// its vector's scale.
+    /// Vectors whose real parts are the results of a map of pairs, at half of scale `target`: a real part has twice its
+    /// vector's scale.
     fn complex<S: Slots<Value = V>>(
         &self,
         on: &S,
-        maps: &[LinearMap],
-        limbs: Option<usize>,
-        target: Scale,
-    ) -> Result<Vec<Vec<V>>, FheError>
-    where
-        V: Send + Sync,
-    {
-        let halves: Vec<LinearMap> = maps.iter().map(LinearMap::by_parity).collect();
-        let made = self.applied(on, &halves, limbs, scale_of(0.5 * target.value())?)?;
+        map: &LinearMap,
+        (limbs, target): (Option<usize>, Scale),
+    ) -> Result<Vec<V>, FheError> {
+        let half = scale_of(0.5 * target.value())?;
+        let made = self.applied(on, &map.by_parity(), (limbs, half))?;
         let turn = |(a, b): (V, Option<V>)| match b {
             Some(b) => on.pair_conjugate(a, b),
             None => Ok(a),
         };
-        let turned = |made: Vec<V>| twos(made).into_iter().map(turn).collect();
-        made.into_iter().map(turned).collect()
+        twos(made).into_iter().map(turn).collect()
     }
 
-    /// Applies each map to the vectors. Dropped vectors are never all in memory.
+    /// Applies a map to the vectors.
     fn applied<S: Slots<Value = V>>(
         &self,
         on: &S,
-        maps: &[LinearMap],
-        limbs: Option<usize>,
-        target: Scale,
-    ) -> Result<Vec<Vec<V>>, FheError>
-    where
-        V: Send + Sync,
-    {
-        let Some(limbs) = limbs else {
-            let linear = |map| on.linear(map, self.vectors, target);
-            return maps.iter().map(linear).collect();
-        };
-        let mut partials: Vec<Option<S::Partial>> = maps.iter().map(|_| None).collect();
-        let firsts = (0..).step_by(BLOCK);
-        for (first, block) in firsts.zip(self.vectors.chunks(BLOCK)) {
-            let low = dropped(on, block, limbs)?;
-            for (map, partial) in maps.iter().zip(&mut partials) {
-                let mut part = map.columns(first..first + low.len());
-                if first == 0 {
-                    part.bias.clone_from(&map.bias);
-                }
-                *partial = Some(on.linear_add(&part, &low, target, partial.take())?);
-            }
-        }
-        let finish = |partial: Option<S::Partial>| match partial {
-            Some(partial) => on.linear_finish(partial),
-            None => Ok(Vec::new()),
-        };
-        partials.into_iter().map(finish).collect()
+        map: &LinearMap,
+        (limbs, target): (Option<usize>, Scale),
+    ) -> Result<Vec<V>, FheError> {
+        let whole = self.vectors.first().map_or(0, |v| on.limbs(v));
+        on.linear_at(map, self.vectors, (limbs.unwrap_or(whole), target))
     }
 }
 
@@ -237,42 +204,35 @@ mod tests {
             .map(|j| on.vector(column(j), on.top()).unwrap())
             .collect();
         let pairs = joined(&on, columns.clone()).unwrap();
-        let maps = [map(5, width), map(2, width)];
         let target = on.default_scale();
-        for limbs in [None, Some(on.top() - 1)] {
-            let single = Inputs::of(&columns, false);
-            let paired = Inputs::of(&pairs, true);
-            let conjugations = || on.tally().counts().total(Op::Conjugate);
-            let expected = single.linear(&on, &maps, limbs, target).unwrap();
-            let before = conjugations();
-            let found = paired.linear(&on, &maps, limbs, target).unwrap();
-            assert_eq!(conjugations() - before, 7);
-            let check = |a: &Vector, b: &Vector| {
-                assert!(on.scale(a).matches(target) && on.limbs(a) == on.limbs(b));
-                for (a, b) in a.values().iter().zip(b.values()) {
-                    assert!((a - b).abs() < 1e-6, "{a} {b}");
-                }
-            };
-            for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
-                check(found, expected);
-            }
-            for conjugate in [false, true] {
-                let of = |x: Inputs<'_, Vector>| {
-                    x.linear_in_pairs(&on, &maps, limbs, target, conjugate)
-                        .unwrap()
-                };
-                let expected = of(single);
-                let before = conjugations();
-                let found = of(paired);
-                assert_eq!(conjugations() - before, 4);
-                for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
-                    check(found, expected);
-                    let [_, found] = on.parts(found).unwrap();
-                    let [_, expected] = on.parts(expected).unwrap();
-                    for (a, b) in found.values().iter().zip(expected.values()) {
-                        assert!((a - b).abs() < 1e-6, "{a} {b}");
+        for (rows, limbs) in [(5, None), (2, None), (5, Some(on.top() - 1))] {
+            let map = map(rows, width);
+            let (single, paired) = (Inputs::of(&columns, false), Inputs::of(&pairs, true));
+            let check = |found: &[Vector], expected: &[Vector], conjugations: usize| {
+                assert_eq!(found.len(), expected.len());
+                let done = on.tally().counts().total(Op::Conjugate);
+                assert_eq!(done, conjugations as u64);
+                for (found, expected) in found.iter().zip(expected) {
+                    let scale = on.scale(found).matches(target);
+                    assert!(scale && on.limbs(found) == on.limbs(expected));
+                    let [found, expected] = [found, expected].map(|v| on.parts(v).unwrap());
+                    for (found, expected) in found.iter().zip(&expected) {
+                        for (a, b) in found.values().iter().zip(expected.values()) {
+                            assert!((a - b).abs() < 1e-6, "{a} {b}");
+                        }
                     }
                 }
+            };
+            let at = (limbs, target);
+            let expected = single.linear(&on, &map, at).unwrap();
+            on.tally().reset();
+            let found = paired.linear(&on, &map, at).unwrap();
+            check(&found, &expected, rows);
+            for conjugate in [false, true] {
+                let of = |x: Inputs<'_, Vector>| x.linear_in_pairs(&on, &map, at, conjugate);
+                let expected = of(single).unwrap();
+                on.tally().reset();
+                check(&of(paired).unwrap(), &expected, rows.div_ceil(2));
             }
         }
     }

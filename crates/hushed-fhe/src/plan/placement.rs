@@ -35,8 +35,7 @@ pub struct Placement {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spill_feed_forward: bool,
     /// Whether vectors of a decoder's residual stream, and of what its norms make of it, hold two columns each: half
-    /// the memory, and one conjugation per pair each time a map reads them. So as many heads as `hidden_block` columns
-    /// have room for are projected together.
+    /// the memory, and one conjugation per result of each map that reads them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pairs: bool,
     /// Places of a row for pairs of columns ([`crate::packing::Layout`]): 1 is the layout of a batch.

@@ -53,12 +53,9 @@ pub(super) struct Bounds {
     pub rows: usize,
     /// Bytes the server may use.
     pub room: Option<u64>,
-    /// The hidden columns of a layer, if columns may be paired.
-    pub pairs: Option<usize>,
+    /// Whether columns may be paired.
+    pub pairs: bool,
 }
-
-/// The most hidden columns per block if columns are paired: each block splits all pairs.
-const PAIRED_BLOCK: usize = 1024;
 
 type Price<'a> = &'a mut dyn FnMut(&Placement) -> Result<Dry, FheError>;
 type Levels<'a> = &'a mut dyn FnMut(&Placement) -> Result<(), FheError>;
@@ -211,12 +208,11 @@ impl Walk<'_> {
                 found = Some((cost, at));
             }
         }
-        if let (None, Some(hidden)) = (&found, bounds.pairs) {
+        if found.is_none() && bounds.pairs {
             let from = Placement {
                 spill_attention: true,
                 spill_feed_forward: true,
                 pairs: true,
-                hidden_block: PAIRED_BLOCK.min(hidden),
                 ..start.clone()
             };
             let (cost, at) = self.shrunk("columns in pairs", from, bounds, None)?;

@@ -13,7 +13,7 @@ use hushed_model::StepId;
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::Bootstrapper;
-use hushed_ckks::gemm::{GemmWeights, ModularGemm};
+use hushed_ckks::gemm::{GemmWeights, MemorySource, ModularGemm};
 use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::{Arithmetic, EncryptedSum, SlotArithmetic, Weight};
 use hushed_ckks::{Ciphertext, Complex64, Encoder, Evaluator, Hoisted, Plaintext, Scale};
@@ -128,7 +128,10 @@ impl Encrypted {
 
     /// The scale of a factor that brings `x` to `target` after the next rescale.
     fn factor_scale(&self, x: &Ciphertext, target: Scale) -> Result<Scale, FheError> {
-        let limbs = x.limbs();
+        self.factor_scale_at(x.scale(), x.limbs(), target)
+    }
+
+    fn factor_scale_at(&self, from: Scale, limbs: usize, target: Scale) -> Result<Scale, FheError> {
         if limbs < 2 {
             return Err(hushed_ckks::CkksError::LevelTooLow {
                 operation: "product",
@@ -138,7 +141,7 @@ impl Encrypted {
             .into());
         }
         let prime = self.evaluator.params().prime(limbs - 1);
-        Ok(target.times_prime(prime).over(x.scale()))
+        Ok(target.times_prime(prime).over(from))
     }
 
     /// Encodes one number per slot, always with the full-length transform: numbers may be weights, and repeated ones
@@ -395,15 +398,15 @@ impl Slots for Encrypted {
         Ok(self.evaluator.dot_grid(left, right)?)
     }
 
-    fn linear_add(
+    fn linear_add_at(
         &self,
         map: &LinearMap,
         x: &[Ciphertext],
-        target: Scale,
+        (limbs, target): (usize, Scale),
         partial: Option<EncryptedPartial>,
     ) -> Result<EncryptedPartial, FheError> {
         let scale = match x.first() {
-            Some(first) => self.factor_scale(first, target)?,
+            Some(first) => self.factor_scale_at(first.scale(), limbs, target)?,
             // A matrix without columns is refused below.
             None => target,
         };
@@ -415,11 +418,12 @@ impl Slots for Encrypted {
             scale,
             WEIGHT_DIGITS,
         )?;
+        let x = MemorySource::at(self.evaluator.params(), x, limbs)?;
         let Some(EncryptedPartial(mut outputs)) = partial else {
-            let outputs = self.gemm.multiply_all(&weights, x, map.bias.as_deref())?;
+            let outputs = self.gemm.product(&weights, &x, map.bias.as_deref())?;
             return Ok(EncryptedPartial(outputs));
         };
-        self.gemm.multiply_add(&weights, x, &mut outputs)?;
+        self.gemm.add_product(&weights, &x, &mut outputs)?;
         for (output, &bias) in outputs.iter_mut().zip(map.bias.iter().flatten()) {
             self.evaluator.add_scalar_assign(output, bias.into())?;
         }
@@ -449,11 +453,12 @@ impl Slots for Encrypted {
             return Err(crate::packing::PackingError::Mismatch.into());
         }
         let weights = GemmWeights::ternary(&signs, map.rows, map.columns)?;
+        let x = MemorySource::new(self.evaluator.params(), x)?;
         let Some(EncryptedPartial(mut outputs)) = partial else {
-            let outputs = self.gemm.multiply_all(&weights, x, None)?;
+            let outputs = self.gemm.product(&weights, &x, None)?;
             return Ok(EncryptedPartial(outputs));
         };
-        self.gemm.multiply_add(&weights, x, &mut outputs)?;
+        self.gemm.add_product(&weights, &x, &mut outputs)?;
         Ok(EncryptedPartial(outputs))
     }
 

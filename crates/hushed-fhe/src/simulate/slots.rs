@@ -285,11 +285,11 @@ impl Slots for Simulator {
             .collect()
     }
 
-    fn linear_add(
+    fn linear_add_at(
         &self,
         map: &LinearMap,
         x: &[Vector],
-        target: Scale,
+        (limbs, target): (usize, Scale),
         partial: Option<Partial>,
     ) -> Result<Partial, FheError> {
         let first = x.first().ok_or(PackingError::Mismatch)?;
@@ -300,24 +300,30 @@ impl Slots for Simulator {
         for x in x {
             check_scales(first.scale, x.scale)?;
             check_known(x)?;
+            check_limbs(x, limbs)?;
             if x.limbs != first.limbs {
                 return Err(PackingError::Mismatch.into());
             }
         }
-        let factor = self.factor_scale(first.scale, target, first.limbs)?;
+        let factor = self.factor_scale(first.scale, target, limbs)?;
         let mut sums = match partial {
             Some(partial) => {
                 check_scales(partial.from, first.scale)?;
                 check_scales(partial.target, target)?;
-                if partial.limbs != first.limbs || partial.rows.len() != map.rows {
+                if partial.limbs != limbs || partial.rows.len() != map.rows {
                     return Err(PackingError::Mismatch.into());
                 }
                 partial
             }
-            None => self.begin(map, first, target, first.scale.value() * factor)?,
+            None => self.begin(
+                map,
+                (first.scale, limbs),
+                target,
+                first.scale.value() * factor,
+            )?,
         };
         let terms = map.rows * map.columns;
-        self.tally.count(Op::LinearTerm, first.limbs, terms);
+        self.tally.count(Op::LinearTerm, limbs, terms);
         sums.id = x.iter().fold(sums.id, |id, x| mix(id, x.id));
         if sums.imaginary.is_none() && x.iter().any(|x| !matches!(x.imaginary, Imaginary::Zero)) {
             sums.imaginary = Some(sums.rows.iter().map(|row| vec![0.0; row.len()]).collect());
@@ -380,7 +386,12 @@ impl Slots for Simulator {
                 }
                 partial
             }
-            None => self.begin(map, first, first.scale, first.scale.value())?,
+            None => self.begin(
+                map,
+                (first.scale, first.limbs),
+                first.scale,
+                first.scale.value(),
+            )?,
         };
         let terms = map.rows * map.columns;
         self.tally.count(Op::LinearTerm, first.limbs, terms);
@@ -510,7 +521,7 @@ impl Simulator {
     fn begin(
         &self,
         map: &LinearMap,
-        first: &Vector,
+        (from, limbs): (Scale, usize),
         target: Scale,
         wide: f64,
     ) -> Result<Partial, FheError> {
@@ -524,13 +535,13 @@ impl Simulator {
                 .map(|row| vec![rounded(bias(row), wide); slots])
                 .collect(),
             imaginary: None,
-            limbs: first.limbs,
-            from: first.scale,
+            limbs,
+            from,
             target,
             wide,
             id: 0,
             held: (0..map.rows)
-                .map(|_| Held::new(&self.tally, 2 * first.limbs))
+                .map(|_| Held::new(&self.tally, 2 * limbs))
                 .collect(),
         })
     }

@@ -122,11 +122,22 @@ impl Offered {
         &Offered::decoders()[3]
     }
 
-    fn decoders() -> &'static [Offered; 4] {
-        static OFFERED: OnceLock<(TempDir, [Offered; 4])> = OnceLock::new();
+    /// The same, with two columns in each vector.
+    pub fn decoder_paired() -> &'static Offered {
+        &Offered::decoders()[4]
+    }
+
+    fn decoders() -> &'static [Offered; 5] {
+        static OFFERED: OnceLock<(TempDir, [Offered; 5])> = OnceLock::new();
         let made = OFFERED.get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let files = ["private.json", "rows.json", "alone.json", "logits.json"];
+            let files = [
+                "private.json",
+                "rows.json",
+                "alone.json",
+                "logits.json",
+                "paired.json",
+            ];
             let all = files.map(|file| Offered {
                 folder: folder.path().to_owned(),
                 file,
@@ -212,6 +223,7 @@ impl Offered {
                 ("rows.json", Lengths::Private, AnswerRows::Rows, all),
                 ("alone.json", Lengths::Private, last, 1),
                 ("logits.json", Lengths::Private, AnswerRows::Logits, all),
+                ("paired.json", Lengths::Private, last, all),
             ],
             false => &[
                 ("plan.json", Lengths::Public, last, all),
@@ -242,6 +254,7 @@ impl Offered {
                 // As with little memory: in one plan half of a layer is spilled, in the other both halves.
                 placement.spill_attention = true;
                 placement.spill_feed_forward = !lengths.encrypted() || answer == AnswerRows::Rows;
+                placement.pairs = file == "paired.json";
             }
             let plan = Offer {
                 program: &program,

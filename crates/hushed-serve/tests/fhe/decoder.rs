@@ -77,6 +77,28 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
     assert!(error < 1.5 * declared && error > declared / 4.0);
 }
 
+/// A checkpoint of columns in pairs: half as many vectors.
+#[test]
+fn a_run_with_columns_in_pairs_is_resumed_with_the_same_bytes() {
+    let offered = Offered::decoder_paired();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let (plan, _) = fhe::read_plan(&offered.plan()).unwrap();
+    assert!(plan.placement.pairs);
+    offered.keygen(&work.join("keys")).unwrap();
+    let sent = offered.encrypt(work, &texts()).unwrap();
+    offered.run_and_resume(work, &sent.id);
+    let answer = offered.decrypt(work).unwrap();
+    assert!(answer.canary.unwrap().is_good());
+    let model = Model::load(&offered.path("model")).unwrap();
+    assert_eq!(answer.embeddings.len(), texts().len());
+    for (text, found) in texts().iter().zip(&answer.embeddings) {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let clear = answer_in_clear(&model, &ids, AnswerRows::Last).unwrap();
+        assert!(cosine(found, &clear) > 0.999, "{}", cosine(found, &clear));
+    }
+}
+
 /// A softmax needs the rows of tokens, encrypted: one more ciphertext, and still no lengths.
 #[test]
 fn next_tokens_by_a_softmax_are_those_of_the_clear() {

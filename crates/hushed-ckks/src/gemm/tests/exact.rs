@@ -201,10 +201,18 @@ fn blocks_add_up_to_the_whole() {
     let mut outputs = gemm.multiply_all(&first, &inputs[..7], None).unwrap();
     let before = outputs.clone();
     let second = block(7..24);
-    gemm.multiply_add(&second, &inputs[7..], &mut outputs)
-        .unwrap();
+    let others = MemorySource::new(&params, &inputs[7..]).unwrap();
+    gemm.add_product(&second, &others, &mut outputs).unwrap();
     check(&second, &inputs[7..], Some(&before), &outputs);
     assert!(same(&outputs, &whole));
+    // Of the first prime alone.
+    let low = MemorySource::at(&params, &inputs, 1).unwrap();
+    let low = gemm.product(&weights, &low, None).unwrap();
+    for (low, whole) in low.iter().zip(&whole) {
+        assert!(low.limbs() == 1 && low.b().limb(0) == whole.b().limb(0));
+        assert!(low.a().limb(0) == whole.a().limb(0));
+    }
+    assert!(MemorySource::at(&params, &inputs, 3).is_err());
     let top = weights.row_block(0..4).unwrap();
     let rest = weights.row_block(4..10).unwrap();
     let mut rows = gemm.multiply_all(&top, &inputs, None).unwrap();

@@ -5,14 +5,11 @@ use hushed_ckks::Scale;
 
 use super::layer::Run;
 use crate::error::FheError;
-use crate::ops::levels::{above, dropped};
+use crate::ops::levels::above;
 use crate::ops::softmax::Softmax;
 use crate::packing::{Columns, PackingError, Pairs};
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
-
-/// Columns copied at a time to the lower level at which V is projected.
-const NARROW_BLOCK: usize = 64;
 
 /// Rows of the query and key maps applied at a time: an even number, as their results are paired.
 const PROJECTED: usize = 32;
@@ -170,16 +167,9 @@ impl<S: Slots> Run<'_, S> {
             .map(|&h| self.maps.value.rows(h * dh..(h + 1) * dh))
             .collect();
         let map = LinearMap::stacked(maps).bounded();
-        let from = above(on, limbs)?;
-        let mut partial = None;
-        for (number, block) in x.chunks(NARROW_BLOCK).enumerate() {
-            let low = dropped(on, block, from)?;
-            let start = number * NARROW_BLOCK;
-            let part = map.columns(start..start + low.len());
-            partial = Some(on.linear_add(&part, &low, target, partial)?);
-        }
-        let all = on.linear_finish(partial.ok_or(PackingError::Mismatch)?)?;
-        let mut all = all.into_iter();
+        let mut all = on
+            .linear_at(&map, x, (above(on, limbs)?, target))?
+            .into_iter();
         let head = |_| self.paired(all.by_ref().take(dh).collect(), Side::Queries);
         heads.iter().map(head).collect()
     }

@@ -18,20 +18,23 @@
 //! relinearisations, for p pairs: p·(b − 1) + p·(g − 1) rotations and m conjugations, then p·(b − 1) + p·(g − 1)
 //! rotations and p conjugations. Plaintext products: (b + g + 1)·p. A softmax takes 3·(g − 1) more rotations, two
 //! conjugations of its refreshed sums, and per layer b − 1 rotations and b + 1 plaintext products.
+//!
+//! A sigmoid's weights depend on no sum, so for long texts (m > p·b) P·V takes them as they are made, and no more than a
+//! few giant steps of them are in memory.
 
 use std::collections::BTreeMap;
 
 use hushed_ckks::Scale;
 use hushed_lower::LinearMap;
 
-use super::layer::{CausalLayer, Limbs, Run};
+use super::layer::{CausalLayer, Keys, Limbs, Run};
 use super::source::{Part, Source};
 use super::weigh::{Weighed, Weighing};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::{above, divisor, scale_of};
 use crate::ops::paired::Inputs;
-use crate::packing::products::attend_turned;
+use crate::packing::products::{Attending, attend_turned};
 use crate::packing::{PackingError, Pairs};
 use crate::slots::Slots;
 
@@ -64,18 +67,11 @@ pub fn attention_spilled<S: Slots>(
     layer: &CausalLayer<'_, S::Value>,
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, &x, layer)?.with_tokens()?;
-    let project = |parts: &[Part]| {
-        if let Some(part) = parts.first() {
-            run.site(part.site());
-        }
-        run.project(parts, run.inputs(&x))
+    let project = |part: Part| {
+        run.site(part.site());
+        run.project(part, run.inputs(&x))
     };
-    // Each call drops all pairs again for values.
-    let together = match layer.placement.pairs {
-        true => layer.placement.hidden_block / layer.block.heads.width.max(1),
-        false => 1,
-    };
-    let source = Source::spilled(on, &layer.block.heads, together, project)?;
+    let source = Source::spilled(on, &layer.block.heads, project)?;
     drop(x);
     let mut waiting = Vec::with_capacity(layer.block.heads.count);
     run.heads(source, |h, o| {
@@ -90,6 +86,19 @@ pub fn attention_spilled<S: Slots>(
         run.output(h, o, &mut read)?;
     }
     run.finish(read)
+}
+
+/// The values that head `h` reads; the last head that shares them takes them.
+fn values_of<V: Clone>(
+    values: &mut BTreeMap<usize, Pairs<V>>,
+    h: usize,
+    shared: usize,
+) -> Result<Pairs<V>, FheError> {
+    let values = match h % shared == shared - 1 {
+        true => values.remove(&(h / shared)),
+        false => values.get(&(h / shared)).cloned(),
+    };
+    Ok(values.ok_or(PackingError::Mismatch)?)
 }
 
 /// The output map's sums over some heads, and sums of squares of their results if a norm precedes it.
@@ -133,10 +142,7 @@ impl<S: Slots> Run<'_, S> {
         let shared = heads.shared().max(1);
         let mut take = |part: Part| {
             self.site(part.site());
-            source.take(self.on, part, |x| {
-                let made = self.project(&[part], x)?.pop();
-                made.ok_or_else(|| PackingError::Mismatch.into())
-            })
+            source.take(self.on, part, |x| self.project(part, x))
         };
         // Only a softmax has sums that share bootstraps.
         let together = match &self.weighing {
@@ -158,7 +164,12 @@ impl<S: Slots> Run<'_, S> {
                 }
                 let query = take(Part::Query(h))?;
                 let keys = keys.as_ref().ok_or(PackingError::Mismatch)?;
-                scored.push((h, self.scored(h, query, keys)?));
+                if self.streams() {
+                    let values = values_of(&mut values, h, shared)?;
+                    each(h, self.streamed(h, query, keys, values)?)?;
+                } else {
+                    scored.push((h, self.scored(h, query, keys)?));
+                }
             }
             let (on, at) = (self.on, self.layer.at);
             if self.tokens.is_some() {
@@ -170,15 +181,36 @@ impl<S: Slots> Run<'_, S> {
                 .weighing
                 .weights(on, at, scored, placement.statistics)?;
             for (h, weights) in group.zip(weighed) {
-                let values = match h % shared == shared - 1 {
-                    true => values.remove(&(h / shared)),
-                    false => values.get(&(h / shared)).cloned(),
-                };
-                let values = values.ok_or(PackingError::Mismatch)?;
+                let values = values_of(&mut values, h, shared)?;
                 each(h, self.attended(h, weights, values)?)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether P·V takes weights as they are made: b rotations of V are fewer than the diagonals.
+    fn streams(&self) -> bool {
+        let (layer, pairs) = (self.layer, self.layer.block.heads.width.div_ceil(2));
+        let sigmoid = matches!(self.weighing, Weighing::Sigmoid(_));
+        sigmoid && layer.layout.rows() > pairs * layer.placement.scores_baby
+    }
+
+    /// P·V with the weights of a sigmoid, as [`Run::attended`].
+    fn streamed(
+        &self,
+        h: usize,
+        query: Vec<S::Value>,
+        keys: &Keys<S::Value>,
+        values: Pairs<S::Value>,
+    ) -> Result<Pairs<S::Value>, FheError> {
+        let on = self.on;
+        self.site("attend");
+        let mut sums = Attending::new(on, values, self.layer.placement.scores_baby)?;
+        self.scored_with(h, query, keys, |rows| {
+            self.site("attend");
+            sums.add(on, rows)
+        })?;
+        sums.finish()
     }
 
     /// P·V, and for a softmax its last factor, in pairs at half of the scale that the output takes: splitting pairs
@@ -213,20 +245,15 @@ impl<S: Slots> Run<'_, S> {
         Inputs::of(&x.columns, self.layer.placement.pairs)
     }
 
-    /// Projects queries and keys, or values, of several heads from the columns.
-    fn project(
-        &self,
-        parts: &[Part],
-        x: Inputs<'_, S::Value>,
-    ) -> Result<Vec<Vec<S::Value>>, FheError> {
+    /// Projects a part from the columns.
+    fn project(&self, part: Part, x: Inputs<'_, S::Value>) -> Result<Vec<S::Value>, FheError> {
         let on = self.on;
-        let (limbs, target) = match parts.first() {
-            Some(Part::Value(_)) => self.values()?,
+        let (limbs, target) = match part {
+            Part::Value(_) => self.values()?,
             _ => (None, on.default_scale()),
         };
-        let maps: Vec<LinearMap> = parts.iter().map(|&part| self.map(part)).collect();
-        let conjugate = matches!(parts.first(), Some(Part::Key(_)));
-        x.linear_in_pairs(on, &maps, limbs, target, conjugate)
+        let conjugate = matches!(part, Part::Key(_));
+        x.linear_in_pairs(on, &self.map(part), (limbs, target), conjugate)
     }
 
     /// The rows of a map that give a part, those of a pair side by side: for queries and keys (i, i + d'/2) or adjacent

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::levels::{above, dropped};
+use crate::ops::levels::above;
 use crate::ops::pool::{Factor, Pooled, packed};
 use crate::packing::Interleave;
 use crate::slots::Slots;
@@ -47,11 +47,10 @@ pub fn logits<S: Slots>(
     let mut map = x.folded(on, at, head)?;
     map.bias = None;
     let limbs = above(on, above(on, on.floor())?)?;
-    let columns = dropped(on, &x.columns, limbs)?;
     let m = layout.rows();
     let block = |first: usize| {
         let rows = map.rows(first..head.outputs.min(first + m)).bounded();
-        let logits = on.linear(&rows, &columns, on.default_scale())?;
+        let logits = on.linear_at(&rows, &x.columns, (limbs, on.default_scale()))?;
         let gains = vec![1.0; logits.len()];
         gathered(on, layout, &logits, &gains)
     };

@@ -44,6 +44,7 @@ pub fn turns(
     which: Turned,
 ) -> Vec<Complex64> {
     let m = layout.rows();
+    let turn = rope.map_or(0.0, |rope| rope.turn(i, heads.width));
     let row = |u: usize| -> Complex64 {
         let (place, seen, sign) = match which {
             Turned::Query(giant) => ((u + m - giant) % m, u < giant || u + baby >= m, 1.0),
@@ -54,8 +55,7 @@ pub fn turns(
         if !seen {
             return Complex64::new(0.0, 0.0);
         }
-        let angle = rope.and_then(|rope| rope.angles(place, heads.width).nth(i));
-        let (sin, cos) = (sign * angle.unwrap_or(0.0)).sin_cos();
+        let (sin, cos) = (sign * (place as f64 * turn)).sin_cos();
         Complex64::new(cos, sin)
     };
     let texts = layout.texts();

@@ -104,13 +104,28 @@ impl<S: Slots> Run<'_, S> {
         raw: Vec<S::Value>,
         keys: &Keys<S::Value>,
     ) -> Result<Vec<S::Value>, FheError> {
+        let mut done = Vec::with_capacity(self.layer.layout.rows());
+        self.scored_with(h, raw, keys, |rows| {
+            done.extend(rows.into_iter().flatten());
+            Ok(())
+        })?;
+        Ok(done)
+    }
+
+    /// As [`Run::scored`]; `each` takes the diagonals of a few giant steps at a time, by giant and by baby step.
+    pub fn scored_with(
+        &self,
+        h: usize,
+        raw: Vec<S::Value>,
+        keys: &Keys<S::Value>,
+        mut each: impl FnMut(Vec<Vec<S::Value>>) -> Result<(), FheError>,
+    ) -> Result<(), FheError> {
         let (on, layer, weighing) = (self.on, self.layer, &self.weighing);
         let (layout, baby) = (layer.layout, layer.placement.scores_baby);
         let (m, rope) = (layout.rows(), layer.block.rope.as_ref());
         let hoisted = raw.par_iter().map(|v| on.hoist(v));
         let hoisted = hoisted.collect::<Result<Vec<_>, FheError>>()?;
         let giants: Vec<usize> = (0..m).step_by(baby).collect();
-        let mut done = Vec::with_capacity(m);
         for giants in giants.chunks(GIANTS) {
             self.site("rope");
             let back = |(i, query): (usize, &S::Hoisted<'_>)| {
@@ -150,13 +165,14 @@ impl<S: Slots> Run<'_, S> {
             if self.tokens.is_some() {
                 self.site("weigh");
             }
+            let mut rows = Vec::with_capacity(giants.len());
             for (row, &giant) in grid.into_iter().zip(giants) {
                 let row = row.into_par_iter().enumerate();
                 let row = row.map(|(r, s)| weighing.score(on, h, on.real(&s)?, (giant, r)));
-                let row: Vec<S::Value> = row.collect::<Result<_, FheError>>()?;
-                done.extend(row);
+                rows.push(row.collect::<Result<Vec<S::Value>, FheError>>()?);
             }
+            each(rows)?;
         }
-        Ok(done)
+        Ok(())
     }
 }

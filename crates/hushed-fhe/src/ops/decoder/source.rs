@@ -40,23 +40,18 @@ pub(super) enum Source<'a, S: Slots> {
 }
 
 impl<S: Slots> Source<'_, S> {
-    /// Projects and spills the queries, keys and values of all heads, `together` parts of one kind at a time.
+    /// Projects and spills the queries, keys and values of all heads.
     pub fn spilled(
         on: &S,
         heads: &Heads,
-        together: usize,
-        project: impl Fn(&[Part]) -> Result<Vec<Vec<S::Value>>, FheError>,
+        project: impl Fn(Part) -> Result<Vec<S::Value>, FheError>,
     ) -> Result<Self, FheError> {
-        let queries: Vec<Part> = (0..heads.count).map(Part::Query).collect();
-        let keys: Vec<Part> = (0..heads.keys).map(Part::Key).collect();
-        let values: Vec<Part> = (0..heads.keys).map(Part::Value).collect();
+        let queries = (0..heads.count).map(Part::Query);
+        let keys = (0..heads.keys).map(Part::Key);
+        let values = (0..heads.keys).map(Part::Value);
         let mut stored = BTreeMap::new();
-        for parts in [queries, keys, values] {
-            for parts in parts.chunks(together.max(1)) {
-                for (&part, vectors) in parts.iter().zip(project(parts)?) {
-                    stored.insert(part, on.store(vectors)?);
-                }
-            }
+        for part in queries.chain(keys).chain(values) {
+            stored.insert(part, on.store(project(part)?)?);
         }
         Ok(Source::Spilled(stored))
     }

@@ -50,6 +50,8 @@ fn circuit<S: Slots>(on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> 
     let partial = on.linear_add(&first, &x[..1], target, None)?;
     let partial = on.linear_add(&whole.columns(1..x.len()), &x[1..], target, Some(partial))?;
     out.extend(on.linear_finish(partial)?);
+    let low = on.limbs(&x[0]) - 1;
+    out.extend(on.linear_at(&whole, x, (low, target))?);
     // Plaintext vectors.
     out.push(on.add_vector(x[0].clone(), &v)?);
     out.push(on.add_vector(x[0].clone(), &runs)?);
