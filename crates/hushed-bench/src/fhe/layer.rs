@@ -15,7 +15,7 @@ use hushed_model::{
 };
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, ROWS, Taken, counted, layout_of, long};
+use super::{Bed, Normal, ROWS, Taken, counted, layout_of};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
@@ -33,7 +33,7 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         how.wants(&params)
             .then(|| one(&size.random(2).program(), &params, how.threads))
     })?;
-    // The second decoder takes twenty minutes, the third most of an hour, a head of long texts ten minutes.
+    // The second decoder takes twenty minutes, the third most of an hour.
     let named = how.only.is_some_and(|only| only.contains("llama"));
     for (model, width, heads, hidden) in DECODERS {
         let params = about(model, width, hidden);
@@ -43,12 +43,6 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
                 one(&program, &params, how.threads)
             })?);
         }
-    }
-    let params = long::about();
-    if named && how.wants(&params) {
-        rows.push(with_threads(how.threads, || {
-            long::head(&params, how.threads)
-        })?);
     }
     Ok(rows)
 }
@@ -142,7 +136,7 @@ pub(super) fn each_model(
 }
 
 fn one(program: &Program, about: &Value, threads: usize) -> Result<Value, BenchError> {
-    let planned = Planned::new(program, ROWS, threads)?;
+    let planned = Planned::new(program, threads)?;
     let plan = &planned.plan;
     let measured = Measured::new(
         program,
@@ -220,7 +214,17 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    pub fn new(program: &Program, rows: usize, threads: usize) -> Result<Planned, BenchError> {
+    pub fn new(program: &Program, threads: usize) -> Result<Planned, BenchError> {
+        Planned::of(program, ROWS, threads, None)
+    }
+
+    /// A plan for texts of `rows` rows; with a placement, whatever memory it takes.
+    pub fn of(
+        program: &Program,
+        rows: usize,
+        threads: usize,
+        placement: Option<Placement>,
+    ) -> Result<Planned, BenchError> {
         let params = CkksParams::n16_boot()?;
         let choices = assumed_choices(program, rows);
         let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
@@ -229,10 +233,10 @@ impl Planned {
             texts: usize::MAX,
             lengths: Lengths::Public,
             answer: AnswerRows::Last,
-            max_memory: Some(MEMORY),
+            max_memory: placement.is_none().then_some(MEMORY),
             uplink: f64::INFINITY,
             prices: reference(threads),
-            placement: None,
+            placement,
         };
         let plan = FhePlanReport::new(program, &choices, true, &params, &bootstrap, &options)?;
         Ok(Planned {

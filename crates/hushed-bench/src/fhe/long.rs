@@ -7,8 +7,10 @@
 use hushed_fhe::plan::assumed_choices;
 use serde_json::{Value, json};
 
+use super::ROWS;
 use super::layer::{Measured, Planned, decoder};
-use crate::BenchError;
+use crate::ckks::with_threads;
+use crate::{BenchError, How};
 
 /// Tokens of a text.
 const TOKENS: usize = 2048;
@@ -22,15 +24,26 @@ const HIDDEN: usize = 64;
 /// Parts of the attention whose work depends on a text's length.
 const PARTS: [&str; 3] = ["rope", "scores", "attend"];
 
-pub fn about() -> Value {
+fn about() -> Value {
     let (width, _, hidden) = WIDE;
     json!({ "set": "n16-boot-14x40", "model": "llama-ternary-head", "rows": TOKENS, "width": width, "hidden": hidden })
 }
 
-/// One head of the layer, measured, and the layer's cost by that and the plan.
-pub fn head(about: &Value, threads: usize) -> Result<Value, BenchError> {
+/// One head of the layer, measured, and the layer's cost by that and the plan; only if it is named.
+pub fn head(how: How<'_>) -> Result<Option<Value>, BenchError> {
+    let about = about();
+    let named = how.only.is_some_and(|only| only.contains("llama"));
+    match named && how.wants(&about) {
+        true => with_threads(how.threads, || measured(&about, how.threads)).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn measured(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let (width, heads, _) = WIDE;
-    let wide = Planned::new(&decoder(WIDE, TOKENS)?, TOKENS, threads)?;
+    // Placed as for texts of 128 tokens.
+    let placement = Planned::new(&decoder(WIDE, ROWS)?, threads)?.plan.placement;
+    let wide = Planned::of(&decoder(WIDE, TOKENS)?, TOKENS, threads, Some(placement))?;
     let in_head = |site: &str| {
         let part = site.strip_prefix("layer.0.attention.");
         part.is_some_and(|part| PARTS.contains(&part))

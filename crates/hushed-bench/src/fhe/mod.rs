@@ -31,13 +31,12 @@ use hushed_fhe::{Encrypted, FheError, KeyDemand};
 use hushed_math::rng::SecretRng;
 use serde_json::{Map, Value, json};
 
-use super::BenchError;
+use super::{BenchError, How};
 use crate::machine::{forget_peak, peak_memory};
 
 pub use decoder::{sigmoids, ternary_products, turned};
 pub use ffn::blocks;
 pub use heads::heads;
-pub use layer::layers;
 pub use model::models;
 pub use norm::norms;
 pub use scores::scores;
@@ -202,6 +201,13 @@ fn counted(
 fn rotations(counts: &Counts) -> u64 {
     let ops = [Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant];
     ops.iter().map(|&op| counts.total(op)).sum()
+}
+
+/// Layers of encoders and decoders.
+pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
+    let mut rows = layer::layers(how)?;
+    rows.extend(long::head(how)?);
+    Ok(rows)
 }
 
 fn layout(params: &CkksParams) -> Result<Interleave, BenchError> {

@@ -29,7 +29,7 @@ fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchE
         params,
         choices,
         plan,
-    } = Planned::new(&network.program(), ROWS, threads)?;
+    } = Planned::new(&network.program(), threads)?;
     let placement = &plan.placement;
     let (layout, width) = (layout(&params)?, network.embedding.width);
     let counts = counted(&params, |on| {

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! So a row takes as many products as with single columns, and its result is a real part. Removing the rest takes one
-//! conjugation per result, or per two results that are read as a pair; splitting the columns would take one per pair for
-//! each map, and room for the columns.
+//! conjugation per result, or per two results that are read as a pair; splitting the columns would take one per pair
+//! for each map, and room for the columns.
 
 use hushed_ckks::Scale;
 use hushed_lower::LinearMap;

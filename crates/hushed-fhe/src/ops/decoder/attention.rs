@@ -19,8 +19,8 @@
 //! rotations and p conjugations. Plaintext products: (b + g + 1)·p. A softmax takes 3·(g − 1) more rotations, two
 //! conjugations of its refreshed sums, and per layer b − 1 rotations and b + 1 plaintext products.
 //!
-//! A sigmoid's weights depend on no sum, so for long texts (m > p·b) P·V takes them as they are made, and no more than a
-//! few giant steps of them are in memory.
+//! A sigmoid's weights depend on no sum, so for long texts (m > p·b) P·V takes them as they are made, and no more than
+//! a few giant steps of them are in memory.
 
 use std::collections::BTreeMap;
 
