@@ -15,16 +15,15 @@ use std::process::Command;
 /// loops over public lengths, tails shorter than a register, layers of a transform, and bounds checks. Counted in the
 /// build of the pinned toolchain. A higher count is an error until somebody has looked.
 #[rustfmt::skip]
-const DECLARED: [(&str, usize); 57] = [
-    ("hushed_math::bits::aes::vaes::counter", 3),
+const DECLARED: [(&str, usize); 56] = [
+    ("hushed_math::bits::aes::vaes::counter", 6),
     ("hushed_math::bits::aes::vaes::each_of", 2),
     ("hushed_math::bits::aes::vaes::encrypt", 3),
     ("hushed_math::bits::aes::vaes::expand_many", 63),
     ("hushed_math::bits::aes::vaes::half_tree_level", 8),
     ("hushed_math::bits::aes::vaes::hash_each_alone", 6),
     ("hushed_math::bits::aes::vaes::hash_groups", 25),
-    ("hushed_math::kernels::aes_ctr::vaes::accept", 2),
-    ("hushed_math::kernels::aes_ctr::vaes::fill", 4),
+    ("hushed_math::bits::aes::vaes::residues", 2),
     ("hushed_math::kernels::fma::convert::combine::eight", 7),
     ("hushed_math::kernels::fma::convert::prepare::eight", 21),
     ("hushed_math::kernels::fma::inverse::inverse_whole::eight", 45),

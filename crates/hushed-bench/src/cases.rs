@@ -3,6 +3,7 @@
 //! Inputs come from a fixed stream known to both processes, since a measurement has no secrets. They are shared by the
 //! real protocol all the same.
 
+use hushed_math::rng::splitmix::SplitMix;
 use hushed_net::Party;
 use hushed_twopc::func::curve::{GELU_EIGHT, curve_scaled};
 use hushed_twopc::func::inverse::reciprocal;
@@ -269,14 +270,8 @@ pub fn norm() -> Vec<Box<dyn Case>> {
 
 /// Numbers between −scale and scale, the same for the same seed (SplitMix64).
 pub fn spread(count: usize, scale: f64, seed: u64) -> Vec<f64> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) as i64 as f64 / i64::MAX as f64 * scale
-    };
+    let mut random = SplitMix(seed);
+    let mut next = || random.next_u64() as i64 as f64 / i64::MAX as f64 * scale;
     (0..count).map(|_| next()).collect()
 }
 

@@ -27,6 +27,18 @@ impl CkksParams {
         }
     }
 
+    /// Sums of the ratios D_i/P, and of their squares, over the digits of a key switch of `limbs` primes.
+    pub(crate) fn digit_ratios(&self, gadget: &Gadget, limbs: usize) -> [f64; 2] {
+        let log2 = |primes: &[u64]| primes.iter().map(|&q| (q as f64).log2()).sum::<f64>();
+        let (q, p) = (self.rlwe().q(), &self.rlwe().literal().p);
+        let p = log2(&p[..gadget.special()]);
+        let digits = gadget.digits_for(limbs);
+        let ratios = digits.map(|digit| (log2(&q[digit]) - p).exp2());
+        ratios.fold([0.0; 2], |[first, second], ratio| {
+            [first + ratio, second + ratio * ratio]
+        })
+    }
+
     /// A key plan for ciphertexts of at most `limbs` primes: relinearisation if `relin`, the given rotations, and
     /// conjugation on request.
     ///

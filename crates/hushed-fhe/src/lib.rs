@@ -43,7 +43,6 @@ pub mod plan;
 pub mod run;
 pub mod simulate;
 mod slots;
-mod splitmix;
 #[cfg(test)]
 mod testing;
 #[cfg(any(feature = "client", test))]

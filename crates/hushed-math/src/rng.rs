@@ -1,4 +1,4 @@
-//! The only sources of randomness: one for secrets, one for public uniform values.
+//! The only sources of randomness: one for secrets, one for public uniform values, one for simulations.
 //!
 //! * [`SecretRng`]: keys, noise, masks, shares. ChaCha20 seeded by the operating system, with fast key erasure: every
 //!   refill of the buffer starts with the next key, so a captured state reveals nothing about earlier output, and no
@@ -6,13 +6,16 @@
 //! * [`PublicStream`]: the uniform halves of ciphertexts and keys, expanded by AES-128 in counter mode from a seed that
 //!   is sent in the clear. Block i is `AES_seed(domain ‖ i)`, both as 8 bytes, little-endian; every kernel gives the
 //!   same bytes.
+//! * [`splitmix`]: numbers for simulations, orderings and test data, which need not be hard to guess.
 //!
-//! The two never share a seed: a [`PublicSeed`] can be drawn from a `SecretRng` but not the other way round.
+//! The first two never share a seed: a [`PublicSeed`] can be drawn from a `SecretRng` but not the other way round.
+
+pub mod splitmix;
 
 use crate::MathError;
+use crate::bits::AesCtr;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels;
-use crate::kernels::aes_ctr::AesCtr;
 use crate::machine::cpu::Cpu;
 use crate::machine::process::Origin;
 use crate::modulus::Modulus;

@@ -410,12 +410,12 @@ impl<S: Shares> Pass<'_, S> {
     ) -> Result<[S::Share; 3], RunError> {
         let product = Product::attention_input(x.norm.as_ref(), a, residual);
         let wide = self.wide(step, "qkv", x, &product)?;
-        let (width, keys) = (a.heads.query_columns(), a.heads.key_columns());
-        let part = |first, count| columns(&wide, x.rows.total(), product.outputs, first, count);
+        let (q, keys) = (a.heads.query_columns(), a.heads.key_columns());
+        let part = |columns| wide.columns(x.rows.total(), columns);
         if residual {
             Self::leave(step, values, x, (&wide, &product))?;
         }
-        Ok([part(0, width), part(width, keys), part(width + keys, keys)])
+        Ok([part(0..q), part(q..q + keys), part(q + keys..q + 2 * keys)])
     }
 
     /// Q of one row per text, or of every row if all are answered; K and V of all rows.
@@ -429,7 +429,7 @@ impl<S: Shares> Pass<'_, S> {
         let product = Product::keys_and_values(x.norm.as_ref(), a);
         let wide = self.wide(step, "kv", x, &product)?;
         let keys = a.heads.key_columns();
-        let part = |first| columns(&wide, x.rows.total(), product.outputs, first, keys);
+        let part = |first: usize| wide.columns(x.rows.total(), first..first + keys);
         let query = Product::query(x.norm.as_ref(), a);
         if self.all {
             let q = self.wide(step, "query", x, &query)?;
@@ -550,7 +550,7 @@ impl<S: Shares> Pass<'_, S> {
         (wide, product): (&S::Share, &Product),
     ) -> Result<(), RunError> {
         let all = product.outputs;
-        let left = columns(wide, x.rows.total(), all, all - x.width, x.width);
+        let left = wide.columns(x.rows.total(), all - x.width..all);
         let left = Acts::new(left, LINEAR, x.rows.clone(), x.width);
         Ok(values.put_back(step, 0, left)?)
     }
@@ -587,12 +587,4 @@ fn settled<S: Shares>(on: &mut S, id: StepId, x: &Acts<S::Share>) -> Result<S::S
         }
         None => Ok(x.share.shift_left(LINEAR.frac - x.format.frac)),
     }
-}
-
-/// Columns first..first+count of a matrix with `rows` rows of `width`.
-fn columns<S: Local>(x: &S, rows: usize, width: usize, first: usize, count: usize) -> S {
-    x.gather(rows * count, || {
-        let row = |r: usize| r * width + first..r * width + first + count;
-        (0..rows).flat_map(row).collect()
-    })
 }

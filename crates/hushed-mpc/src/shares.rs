@@ -8,6 +8,7 @@ mod protocol;
 mod stock;
 
 use std::borrow::Borrow;
+use std::ops::Range;
 
 use hushed_math::product;
 use hushed_model::{Embedding, StepId};
@@ -15,7 +16,7 @@ use hushed_net::Party;
 use hushed_twopc::TwopcError;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::NormShape;
-use hushed_twopc::he::{Encrypted, Layout, MatmulShape, OltShape, OltSpec, Packing, Window};
+use hushed_twopc::he::{Encrypted, Layout, MatmulShape, OltShape, OltSpec, Window};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
@@ -64,6 +65,15 @@ pub trait Local: Clone + Sized {
     fn concat(ring: Ring, parts: &[Self]) -> Self;
     /// The sum of each row.
     fn sum_rows(&self, rows: usize, columns: usize) -> Self;
+
+    /// Some columns of a matrix with `rows` rows.
+    fn columns(&self, rows: usize, columns: Range<usize>) -> Self {
+        let width = self.elements() / rows.max(1);
+        self.gather(rows * columns.len(), || {
+            let row = |r: usize| r * width + columns.start..r * width + columns.end;
+            (0..rows).flat_map(row).collect()
+        })
+    }
 }
 
 /// The gadgets of a run. Formats and shapes are public, and calls are in the order of the messages. Each fails if the
@@ -272,20 +282,15 @@ pub trait Shares {
 
 /// The product of coefficients for `texts` texts of `rows` rows, which only the client knows, with shared matrices.
 fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
-    OltSpec {
+    let products = MatmulShape {
         shape: OltShape {
             k: 1,
             m: rows,
             n: width,
         },
         batch: texts,
-        ring_bits: MAIN.bits(),
-        // The server's share, as signed integers.
-        multiplier_bits: MAIN.bits() - 1,
-        encrypted: Encrypted::Left,
-        packing: Packing::InterLeave,
-        window: None,
-    }
+    };
+    products.spec(MAIN, Encrypted::Left)
 }
 
 /// The products of shared matrices with the server's, where the client's share is sent. Of two windows whose times

@@ -69,15 +69,7 @@ impl SwitchPlan {
                 others,
             })
         };
-        let inverse = |&id: &usize| {
-            let q = basis.modulus(id);
-            let primes = special.iter().map(|&p| q.reduce(basis.modulus(p).value()));
-            // By Fermat's little theorem: the primes are distinct.
-            q.pow(
-                primes.fold(1, |product, p| q.mul(product, p)),
-                q.value() - 2,
-            )
-        };
+        let inverse = |&id: &usize| params.inverse_modulo(special.iter().copied(), id);
         Ok(Self {
             limbs,
             digits: shape

@@ -226,11 +226,7 @@ impl GaloisKeys {
                 let mut b = sk.mask(&a, rng);
                 // Limb i is prime q_i.
                 for i in own {
-                    let q = params.basis().modulus(i);
-                    let special = shape.special().iter();
-                    let weight = special.fold(1, |product, &p| {
-                        q.mul(product, q.reduce(params.basis().modulus(p).value()))
-                    });
+                    let weight = params.product_modulo(shape.special().iter().copied(), i);
                     let pointwise = params.basis().plan(i).pointwise();
                     let mut gadget = SecretPoly::new(turned.expose().keep_limbs(&[i]));
                     pointwise.mul_scalar_assign(gadget.expose_mut().limb_mut(0), weight);

@@ -36,10 +36,7 @@ pub const MAX_SPECIAL_PRIMES: usize = 12;
 
 /// The table's limit on log2(QP) at ring degree 2^`log_n`, `None` outside the table.
 pub fn security_limit(log_n: u32) -> Option<f64> {
-    SECURITY_LIMITS
-        .iter()
-        .find(|(l, _)| *l == log_n)
-        .map(|(_, limit)| *limit)
+    limit_at(&SECURITY_LIMITS, log_n)
 }
 
 /// The largest log2 of the modulus of a sample under a ternary secret with 32 nonzero coefficients. The guidelines'
@@ -50,10 +47,12 @@ pub const SPARSE_SECURITY_LIMITS: [(u32, f64); 2] = [(15, 96.0), (16, 121.0)];
 
 /// The limit of [`SPARSE_SECURITY_LIMITS`] at ring degree 2^`log_n`, `None` if there is none.
 pub fn sparse_security_limit(log_n: u32) -> Option<f64> {
-    SPARSE_SECURITY_LIMITS
-        .iter()
-        .find(|(l, _)| *l == log_n)
-        .map(|(_, limit)| *limit)
+    limit_at(&SPARSE_SECURITY_LIMITS, log_n)
+}
+
+fn limit_at(limits: &[(u32, f64)], log_n: u32) -> Option<f64> {
+    let row = limits.iter().find(|(l, _)| *l == log_n);
+    row.map(|(_, limit)| *limit)
 }
 
 /// An unchecked parameter set; [`RlweParams::new`] checks it.
@@ -248,6 +247,26 @@ impl RlweParams {
     pub fn extended_ids_with(&self, limbs: usize, special: usize) -> Vec<usize> {
         let q_len = self.q_len();
         (0..limbs).chain(q_len..q_len + special).collect()
+    }
+
+    /// The product P of the first `special` special primes, modulo prime `id` of the basis.
+    pub fn p_modulo(&self, special: usize, id: usize) -> u64 {
+        let q_len = self.q_len();
+        self.product_modulo(q_len..q_len + special, id)
+    }
+
+    /// The product of the primes `ids` of the basis, modulo its prime `id`.
+    pub(crate) fn product_modulo(&self, ids: impl IntoIterator<Item = usize>, id: usize) -> u64 {
+        let q = self.basis.modulus(id);
+        let primes = ids.into_iter().map(|p| self.basis.modulus(p).value());
+        primes.fold(1, |product, p| q.mul(product, q.reduce(p)))
+    }
+
+    /// 1 over that product; `id` must not be one of `ids`.
+    pub(crate) fn inverse_modulo(&self, ids: impl IntoIterator<Item = usize>, id: usize) -> u64 {
+        let q = self.basis.modulus(id);
+        // By Fermat's little theorem: the primes are distinct.
+        q.pow(self.product_modulo(ids, id), q.value() - 2)
     }
 
     /// What hybrid key switching prepares once per shape.

@@ -45,6 +45,15 @@ impl Ctx {
         self.party() == Party::Client
     }
 
+    /// [a, b] for the client and [b, a] for the server: from the halves of a batch, of which the client chooses in the
+    /// first, to those in which this party chooses and offers; and back.
+    pub(crate) fn by_role<T>(&self, a: T, b: T) -> [T; 2] {
+        match self.party() {
+            Party::Client => [a, b],
+            Party::Server => [b, a],
+        }
+    }
+
     /// Whether this party draws the OTs it sends before those it receives. Both parties do, so that neither waits for
     /// the other's extension; but a direction begins with messages from its receiver, and the client's direction begins
     /// first. Until then extensions wait in the channel, a fifth of a byte per OT: a call with 10^8 OTs fits well.

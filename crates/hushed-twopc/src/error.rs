@@ -75,15 +75,9 @@ pub(crate) fn expect_len(
     got: usize,
     expected: usize,
 ) -> Result<(), TwopcError> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(TwopcError::Misuse {
-        operation,
-        what,
-        got: got as u64,
-        expected: Expected::Exactly(expected as u64),
-    })
+    let (got, expected) = (got as u64, expected as u64);
+    let holds = got == expected;
+    check(holds, operation, what, got, Expected::Exactly(expected))
 }
 
 /// Checks that a quantity is not above its bound.
@@ -93,15 +87,7 @@ pub(crate) fn expect_at_most(
     got: u64,
     most: u64,
 ) -> Result<(), TwopcError> {
-    if got <= most {
-        return Ok(());
-    }
-    Err(TwopcError::Misuse {
-        operation,
-        what,
-        got,
-        expected: Expected::AtMost(most),
-    })
+    check(got <= most, operation, what, got, Expected::AtMost(most))
 }
 
 /// Checks that a quantity is not below its bound.
@@ -111,13 +97,23 @@ pub(crate) fn expect_at_least(
     got: u64,
     least: u64,
 ) -> Result<(), TwopcError> {
-    if got >= least {
-        return Ok(());
+    check(got >= least, operation, what, got, Expected::AtLeast(least))
+}
+
+fn check(
+    holds: bool,
+    operation: &'static str,
+    what: &'static str,
+    got: u64,
+    expected: Expected,
+) -> Result<(), TwopcError> {
+    match holds {
+        true => Ok(()),
+        false => Err(TwopcError::Misuse {
+            operation,
+            what,
+            got,
+            expected,
+        }),
     }
-    Err(TwopcError::Misuse {
-        operation,
-        what,
-        got,
-        expected: Expected::AtLeast(least),
-    })
 }

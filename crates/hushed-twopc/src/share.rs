@@ -263,9 +263,7 @@ impl BitShare {
     /// A share of `len` bits from packed words; bits above `len` are cleared.
     pub fn new(mut words: Vec<u64>, len: usize) -> BitShare {
         assert_eq!(words.len(), len.div_ceil(64), "64 bits a word");
-        if let (Some(last), used @ 1..) = (words.last_mut(), len % 64) {
-            *last &= (1u64 << used) - 1;
-        }
+        clear_tail(&mut words, len);
         BitShare { words, len }
     }
 
@@ -426,6 +424,13 @@ impl std::ops::DerefMut for SecretWords {
 impl Drop for SecretWords {
     fn drop(&mut self) {
         wipe(&mut self.0);
+    }
+}
+
+/// Clears the bits above the first `len` in the last of ⌈len/64⌉ words.
+pub(crate) fn clear_tail(words: &mut [u64], len: usize) {
+    if let (Some(last), used @ 1..) = (words.last_mut(), len % 64) {
+        *last &= (1u64 << used) - 1;
     }
 }
 

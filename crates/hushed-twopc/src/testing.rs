@@ -40,15 +40,10 @@ pub fn run_pair_over_ferret<A: Send, B: Send>(
         let ot = FerretOt::with_params(&mut session, &mut rng, FerretParams::K16);
         Ctx::new(session, rng, Box::new(ot.expect("correlations")))
     };
-    std::thread::scope(|scope| {
-        let server = scope.spawn(move || server(&mut context(far, 0x5e2f)));
-        let client = client(&mut context(near, 0xc11e));
-        let server = server.join();
-        (
-            client,
-            server.unwrap_or_else(|why| std::panic::resume_unwind(why)),
-        )
-    })
+    both(
+        move || client(&mut context(near, 0xc11e)),
+        move || server(&mut context(far, 0x5e2f)),
+    )
 }
 
 /// [`run_pair`] with a record of the session.
@@ -61,24 +56,44 @@ fn run_watched<A: Send, B: Send>(
     let rng = |seed| SecretRng::insecure_from_seed(seed);
     let mut c = Ctx::new(client_session, rng(0xc11e), Box::new(client_ot));
     let mut s = Ctx::new(server_session, rng(0x5e2f), Box::new(server_ot));
+    let (a, b) = both(move || client(&mut c), move || server(&mut s));
+    (a, b, watch)
+}
+
+/// Runs both parties in threads of their own. Each owns its context: one that fails drops its end and thereby wakes the
+/// other.
+fn both<A: Send, B: Send>(
+    client: impl FnOnce() -> A + Send,
+    server: impl FnOnce() -> B + Send,
+) -> (A, B) {
     std::thread::scope(|scope| {
-        // Each thread owns its context: one that fails drops its end and thereby wakes the other.
-        let server = scope.spawn(move || server(&mut s));
-        let client = scope.spawn(move || client(&mut c));
-        let client = client.join();
-        let server = server.join();
-        match (client, server) {
-            (Ok(a), Ok(b)) => (a, b, watch),
+        let server = scope.spawn(server);
+        let client = scope.spawn(client);
+        match (client.join(), server.join()) {
+            (Ok(a), Ok(b)) => (a, b),
             // The second failure is usually a consequence of the first; either is possible.
             (Err(why), _) | (_, Err(why)) => std::panic::resume_unwind(why),
         }
     })
 }
 
+/// `n` random words.
+pub fn words(n: usize, seed: u64) -> Vec<u64> {
+    let mut rng = SecretRng::insecure_from_seed(seed);
+    (0..n).map(|_| rng.next_u64()).collect()
+}
+
+/// `n` elements of a ring: zero and the largest, those beside a sign's change, and random ones.
+pub fn values(n: usize, ring: Ring, seed: u64) -> Vec<u64> {
+    let half = ring.mask() >> 1;
+    let edges = [0, ring.mask(), 1, half, ring.mask() ^ half];
+    let random = words(n, seed).into_iter().map(|w| ring.reduce(w));
+    edges.into_iter().chain(random).take(n).collect()
+}
+
 /// Uniform shares of `values`: (client's, server's).
 pub fn share(ring: Ring, values: &[u64], seed: u64) -> (Share, Share) {
-    let mut rng = SecretRng::insecure_from_seed(seed);
-    let masks: Vec<u64> = values.iter().map(|_| rng.next_u64()).collect();
+    let masks = words(values.len(), seed);
     let rest = values.iter().zip(&masks);
     let rest = rest.map(|(v, m)| v.wrapping_sub(*m)).collect();
     (Share::new(ring, masks), Share::new(ring, rest))
@@ -92,8 +107,7 @@ pub fn share_signed(ring: Ring, values: &[i64], seed: u64) -> (Share, Share) {
 
 /// Uniform shares of bits, 0 or 1 each.
 pub fn share_bits(values: &[u64], seed: u64) -> (BitShare, BitShare) {
-    let mut rng = SecretRng::insecure_from_seed(seed);
-    let masks: Vec<u64> = values.iter().map(|_| rng.next_u64()).collect();
+    let masks = words(values.len(), seed);
     let rest: Vec<u64> = values.iter().zip(&masks).map(|(v, m)| v ^ m).collect();
     (
         BitShare::from_low_bits(masks.into_iter()),
@@ -191,6 +205,15 @@ pub fn assert_cost(counted: &Counted, cost: Cost) {
     assert_eq!(counted.rounds, Some(cost.rounds), "rounds");
 }
 
+/// A party's end of the key exchange.
+///
+/// # Panics
+/// If it fails.
+pub fn keys(ctx: &mut Ctx) -> HeContext {
+    HeContext::exchange(&mut ctx.session, &mut ctx.rng)
+        .unwrap_or_else(|error| panic!("keys are exchanged: {error}"))
+}
+
 /// Runs a step on shares on both sides after the key exchange; returns its result and the cost of the step alone.
 ///
 /// # Panics
@@ -199,10 +222,6 @@ pub fn run_over_rlwe(
     x: &(Share, Share),
     step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,
 ) -> (Vec<u64>, Counted) {
-    let keys = |ctx: &mut Ctx| {
-        HeContext::exchange(&mut ctx.session, &mut ctx.rng)
-            .unwrap_or_else(|error| panic!("keys are exchanged: {error}"))
-    };
     let (a, b, counted) = run_after(
         keys,
         |ctx, he| step(ctx, he, &x.0),

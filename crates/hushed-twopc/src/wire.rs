@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::error::TwopcError;
+use crate::share::clear_tail;
 use hushed_math::bits;
 use hushed_net::{Expect, Kind, Session};
 
@@ -51,9 +52,7 @@ pub(crate) fn bits_from(bytes: &[u8], len: usize) -> Vec<u64> {
         le.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
         *word = u64::from_le_bytes(le);
     }
-    if let (Some(last), used @ 1..) = (words.last_mut(), len % 64) {
-        *last &= (1u64 << used) - 1;
-    }
+    clear_tail(&mut words, len);
     words
 }
 
@@ -133,9 +132,7 @@ mod tests {
     fn bits_round_trip() {
         for n in [0usize, 1, 7, 8, 9, 64, 65, 128, 200] {
             let mut words = values(n.div_ceil(64));
-            if n % 64 != 0 {
-                *words.last_mut().unwrap() &= (1 << (n % 64)) - 1;
-            }
+            clear_tail(&mut words, n);
             let mut bytes = Vec::new();
             bits_into(&words, n, &mut bytes);
             assert_eq!(bytes.len(), n.div_ceil(8));

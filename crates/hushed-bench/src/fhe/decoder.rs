@@ -58,7 +58,7 @@ fn ternary(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     let params = CkksParams::n16_boot()?;
     let mut bed = Bed::new(&params, &Counts::default())?;
     let slots = params.slots();
-    let mut random = Normal(5);
+    let mut random = Normal::new(5);
     let table: Vec<Vec<f64>> = (0..BLOCK)
         .map(|_| (0..slots).map(|_| random.next() / 4.0).collect())
         .collect();
@@ -182,7 +182,7 @@ fn turned_head(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     let mut bed = Bed::new(&params, &Counts::default())?;
     let (slots, scale) = (params.slots(), params.default_scale());
     let layout = Interleave::new(slots, 2048).map_err(FheError::from)?;
-    let mut random = Normal(9);
+    let mut random = Normal::new(9);
     // Columns i and i + 48 of a head in one vector, for all pairs.
     let pair = |_| Complex64::new(random.next() / 4.0, random.next() / 4.0);
     let values: Vec<Complex64> = (0..slots).map(pair).collect();
@@ -261,7 +261,7 @@ fn rms(
     let slots = params.slots();
     // Each slot is a row with a root mean square from 0.5 to 1.8.
     let size = |slot: usize| 0.5 + 1.3 * (slot * 7919 % 10_007) as f64 / 10_007.0;
-    let mut random = Normal(1);
+    let mut random = Normal::new(1);
     let mut squares = vec![0.0; slots];
     let (mut kept, mut columns) = (Vec::new(), Vec::with_capacity(width));
     for j in 0..width {

@@ -76,7 +76,7 @@ fn one(about: &Value, values: bool, [threads, runs]: [usize; 2]) -> Result<Value
         product(on, &heads, values, &x).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    let mut random = Normal(5);
+    let mut random = Normal::new(5);
     // Sums of 32 products are as large as a score; weights add up to about 1.
     let size = |operand: usize| {
         if values && operand >= 2 {

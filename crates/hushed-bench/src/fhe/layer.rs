@@ -256,7 +256,7 @@ pub(super) fn random_columns(
     together: usize,
 ) -> Result<(Vec<Vec<f64>>, Vec<Ciphertext>), BenchError> {
     let (slots, bound) = (bed.params.slots(), input_bound(width));
-    let mut random = Normal(3);
+    let mut random = Normal::new(3);
     let column = |_| (0..slots).map(|_| random.next() / bound).collect();
     let table: Vec<Vec<f64>> = (0..width).map(column).collect();
     let scale = bed.params.default_scale();

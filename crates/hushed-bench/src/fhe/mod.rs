@@ -29,6 +29,7 @@ use hushed_fhe::packing::Interleave;
 use hushed_fhe::simulate::{Counts, Op, Simulator};
 use hushed_fhe::{Encrypted, FheError, KeyDemand};
 use hushed_math::rng::SecretRng;
+use hushed_math::rng::splitmix::SplitMix;
 use serde_json::{Map, Value, json};
 
 use super::{BenchError, How};
@@ -219,17 +220,15 @@ fn layout_of(params: &CkksParams, rows: usize) -> Result<Interleave, BenchError>
 }
 
 /// Roughly normal numbers, the same in every run.
-struct Normal(u64);
+struct Normal(SplitMix);
 
 impl Normal {
+    fn new(seed: u64) -> Normal {
+        Normal(SplitMix(seed))
+    }
+
     fn next(&mut self) -> f64 {
-        let mut unit = || {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
-        };
+        let mut unit = || (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
         // Variance 4/12.
         (unit() + unit() + unit() + unit()) * 3f64.sqrt()
     }

@@ -65,7 +65,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     // Each slot is a row with a standard deviation from 0.5 to 1.8.
     let slots = params.slots();
     let deviation = |slot: usize| 0.5 + 1.3 * (slot * 7919 % 10_007) as f64 / 10_007.0;
-    let mut random = Normal(1);
+    let mut random = Normal::new(1);
     let mut table: Vec<Vec<f64>> = (0..width)
         .map(|_| (0..slots).map(|s| random.next() * deviation(s)).collect())
         .collect();

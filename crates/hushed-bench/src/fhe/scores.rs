@@ -55,7 +55,7 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
     })?;
     let mut bed = Bed::new(&params, &counts)?;
     let (slots, scale) = (params.slots(), params.default_scale());
-    let mut random = Normal(2);
+    let mut random = Normal::new(2);
     // Within 1/8 each, so that sums of 64 products are as large as scores.
     let mut table = || -> Vec<Vec<f64>> {
         (0..WIDTH)

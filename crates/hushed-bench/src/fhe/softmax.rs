@@ -81,7 +81,7 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let mut bed = Bed::new(&params, &counts)?;
     let scale = argument_scale(&bed.on, limbs)?;
     let slots = params.slots();
-    let mut random = Normal(4);
+    let mut random = Normal::new(4);
     let mut scores = Vec::with_capacity(HEADS);
     let mut t = Vec::with_capacity(HEADS);
     for head in &heads {

@@ -60,7 +60,7 @@ fn one(
         layer(on, run, vectors.collect::<Result<_, _>>()?).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    let mut random = Normal(3);
+    let mut random = Normal::new(3);
     let table: Vec<f64> = (0..ROWS * width).map(|_| random.next()).collect();
     // Divided as by a client.
     let bound = 2.0 * input_bound(width);

@@ -161,17 +161,8 @@ impl Evaluator {
         scale: Scale,
         rescaled: bool,
     ) -> Noise {
-        let log2 = |primes: &[u64]| primes.iter().map(|&q| (q as f64).log2()).sum::<f64>();
-        let (q, p) = (self.params.rlwe().q(), &self.params.rlwe().literal().p);
-        let p = log2(p.get(..gadget.special()).unwrap_or(p));
-        let ratios = gadget
-            .digits_for(limbs)
-            .map(|digit| (log2(q.get(digit).unwrap_or(q)) - p).exp2())
-            .fold([0.0; 2], |[first, second], ratio| {
-                [first + ratio, second + ratio * ratio]
-            });
         let n = self.params.n();
-        let noise = noise.switched(n, scale, ratios);
+        let noise = noise.switched(n, scale, self.params.digit_ratios(gadget, limbs));
         if rescaled {
             let after = scale.over_prime(self.params.prime(limbs - 1));
             noise.rounded(n, after)

@@ -50,7 +50,7 @@ impl LinearTransform {
         let keys = evaluator.keys(operation)?;
         let mut shorter = Vec::new();
         for ct in inputs {
-            if !self.params.same_ring(ct.basis()) {
+            if !self.common.params.same_ring(ct.basis()) {
                 return Err(CkksError::OtherParameters { operation });
             }
             self.check_limbs(ct.limbs().min(self.limbs()))?;
@@ -94,7 +94,7 @@ impl LinearTransform {
         for (b, a) in inputs {
             let differ = a.ids() != b.ids();
             self.check_limbs(if differ { 0 } else { b.ids().len() })?;
-            digits.push(decompose(self.params.rlwe(), &self.gadget, a)?);
+            digits.push(decompose(self.common.params.rlwe(), &self.common.gadget, a)?);
         }
         let b: Vec<_> = inputs.iter().map(|&(b, _)| b).collect();
         let a: Vec<_> = inputs.iter().map(|&(_, a)| a).collect();
@@ -112,10 +112,10 @@ impl LinearTransform {
         keys: &EvalKeys,
         inputs: &[(RnsPoly<Coeff>, RnsPoly<Coeff>)],
     ) -> Result<Vec<Parts>, LinTransError> {
-        let params = self.params.rlwe();
+        let params = self.common.params.rlwe();
         let (mut raised, mut digits) = (Vec::new(), Vec::new());
         for (b, a) in inputs {
-            digits.push(decompose_raised(params, &self.gadget, a, self.limbs())?);
+            digits.push(decompose_raised(params, &self.common.gadget, a, self.limbs())?);
             raised.push(mod_raise(params, b, self.limbs())?);
         }
         let b: Vec<_> = raised.iter().collect();
@@ -129,7 +129,7 @@ impl LinearTransform {
         Err(LinTransError::Level {
             limbs: found,
             needed: self.limbs(),
-            available: self.params.max_limbs(),
+            available: self.common.params.max_limbs(),
         })
     }
 
@@ -149,7 +149,7 @@ impl LinearTransform {
         totals
             .into_iter()
             .map(|total| {
-                let (params, special) = (self.params.rlwe(), total.special);
+                let (params, special) = (self.common.params.rlwe(), total.special);
                 let (b, a) = rayon::join(
                     || mod_down_rescale(params, total.b, special),
                     || mod_down_rescale(params, total.a, special),
@@ -161,14 +161,9 @@ impl LinearTransform {
 
     /// P modulo each ciphertext prime, zero modulo the special ones.
     fn weights(&self) -> Vec<u64> {
-        let basis = self.params.rlwe().basis();
-        let special = &self.params.rlwe().literal().p[..self.gadget.special()];
-        let weight = |id: usize| {
-            let q = basis.modulus(id);
-            special.iter().fold(1, |w, &p| q.mul(w, q.reduce(p)))
-        };
-        let extended = std::iter::repeat_n(0, special.len());
-        (0..self.limbs()).map(weight).chain(extended).collect()
+        let (params, special) = (self.common.params.rlwe(), self.common.gadget.special());
+        let weights = (0..self.limbs()).map(|id| params.p_modulo(special, id));
+        weights.chain(std::iter::repeat_n(0, special)).collect()
     }
 
     /// For each giant and each input, Σ d ⊙ rotated inputs over Q·P.
@@ -179,17 +174,17 @@ impl LinearTransform {
         a: &[&RnsPoly<Eval>],
         digits: &[Decomposed],
     ) -> Result<Vec<Vec<Extended>>, LinTransError> {
-        let params = self.params.rlwe();
-        let special = self.gadget.special();
+        let params = self.common.params.rlwe();
+        let special = self.common.gadget.special();
         let babies: Vec<Option<Baby>> = self
             .babies
             .iter()
             .map(|&k| match self.needs_key(k) {
                 false => Ok(None),
-                true => Ok(Some((self.key(keys, k)?, self.permutation(k)))),
+                true => Ok(Some((self.common.key(keys, k)?, self.common.permutation(k)))),
             })
             .collect::<Result<_, LinTransError>>()?;
-        let ids = params.extended_ids_with(self.limbs(), special);
+        let ids = self.common.ids();
         let scratch = || Extended {
             special,
             b: RnsPoly::scratch(params.basis(), &ids),
@@ -201,7 +196,7 @@ impl LinearTransform {
             .map(|_| b.iter().map(|_| scratch()).collect())
             .collect();
         let weights = self.weights();
-        by_limb(sums.iter_mut().flatten(), ids.len())
+        Extended::by_limb(sums.iter_mut().flatten(), ids.len())
             .into_par_iter()
             .enumerate()
             .try_for_each(|(j, mut out)| {
@@ -225,8 +220,8 @@ impl LinearTransform {
         keys: &EvalKeys,
         sums: Vec<Vec<Extended>>,
     ) -> Result<Vec<Extended>, LinTransError> {
-        let params = self.params.rlwe();
-        let ids = params.extended_ids_with(self.limbs(), self.gadget.special());
+        let params = self.common.params.rlwe();
+        let ids = self.common.ids();
         let mut totals: Option<Vec<Extended>> = None;
         // The giant by 0 comes first, if there is one.
         for (giant, sums) in self.giants.iter().zip(sums) {
@@ -234,13 +229,13 @@ impl LinearTransform {
                 totals = Some(sums);
                 continue;
             }
-            let key = self.key(keys, giant.rotation)?;
-            let permutation = self.permutation(giant.rotation);
-            let special = self.gadget.special();
+            let key = self.common.key(keys, giant.rotation)?;
+            let permutation = self.common.permutation(giant.rotation);
+            let special = self.common.gadget.special();
             let (mut b_parts, mut digits) = (Vec::new(), Vec::new());
             for sum in sums {
                 let a = mod_down(params, sum.a, special)?;
-                digits.push(decompose(params, &self.gadget, &a)?);
+                digits.push(decompose(params, &self.common.gadget, &a)?);
                 b_parts.push(sum.b);
             }
             let digits: Vec<&Decomposed> = digits.iter().collect();
@@ -249,7 +244,7 @@ impl LinearTransform {
                 let zero = |_| Extended::zero(params, self.limbs(), special);
                 (0..b_parts.len()).map(zero).collect()
             });
-            let limbs = by_limb(totals.iter_mut(), self.limbs() + special);
+            let limbs = Extended::by_limb(totals.iter_mut(), ids.len());
             limbs.into_par_iter().enumerate().for_each(|(j, out)| {
                 let mut work = Pair::many(params.basis(), out.len());
                 let mut products: Vec<_> = work.iter_mut().map(Pair::parts).collect();
@@ -273,7 +268,7 @@ impl LinearTransform {
     }
 
     pub(crate) fn count(&self, evaluator: &Evaluator, inputs: usize) {
-        let (counters, gadget) = (evaluator.counters(), &self.gadget);
+        let (counters, gadget) = (evaluator.counters(), &self.common.gadget);
         let (babies, giants) = self.key_switches();
         let limbs = self.limbs();
         let switches = Switches {
@@ -312,19 +307,4 @@ fn mod_raise(
         plan.forward(limb);
     });
     Ok(raised)
-}
-
-/// Limb j of both parts of each polynomial, for each j.
-fn by_limb<'a>(
-    polys: impl Iterator<Item = &'a mut Extended>,
-    limbs: usize,
-) -> Vec<Vec<[&'a mut [u64]; 2]>> {
-    let mut out: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::new()).collect();
-    for Extended { b, a, .. } in polys {
-        let both = b.limbs_mut().zip(a.limbs_mut());
-        for (limb, ((_, b), (_, a))) in out.iter_mut().zip(both) {
-            limb.push([b, a]);
-        }
-    }
-    out
 }

@@ -45,7 +45,7 @@ impl Pass<'_> {
     /// in the cache, and no product is stored before it is rotated. Maps with a stride of few slots store the products
     /// of whole limbs.
     pub(super) fn run(&self, out: &mut [[&mut [u64]; 2]]) -> Result<(), LinTransError> {
-        let (n, inputs) = (self.map.params.n(), self.inputs());
+        let (n, inputs) = (self.map.common.params.n(), self.inputs());
         let count = self.digits.first().map_or(0, Vec::len);
         let keys = self.babies.iter().map(|baby| {
             let (key, _) = baby.as_ref()?;
@@ -102,7 +102,7 @@ impl Pass<'_> {
     }
 
     fn pointwise(&self) -> &Pointwise {
-        let basis = self.map.params.rlwe().basis();
+        let basis = self.map.common.params.rlwe().basis();
         basis.plan(self.id).pointwise()
     }
 

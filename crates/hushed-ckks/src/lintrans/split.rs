@@ -82,7 +82,7 @@ impl Split {
     /// diagonals.
     pub fn best(matrix: &Diagonals, slots: usize, cost: &CostModel) -> Result<Self, LinTransError> {
         let offsets = signed_offsets(matrix, slots)?;
-        let stride = stride(&offsets);
+        let stride = stride(offsets.iter().map(|&(k, _)| k));
         let steps: Vec<i64> = offsets.iter().map(|&(k, _)| k / stride).collect();
         let span = (steps[steps.len() - 1] - steps[0] + 1) as usize;
         let mut best: Option<(f64, i64, i64)> = None;
@@ -128,7 +128,7 @@ impl Split {
     /// As [`Split::best`].
     pub fn fixed(matrix: &Diagonals, slots: usize, width: usize) -> Result<Self, LinTransError> {
         let offsets = signed_offsets(matrix, slots)?;
-        let stride = stride(&offsets);
+        let stride = stride(offsets.iter().map(|&(k, _)| k));
         Ok(Self::with(&offsets, slots, stride, width.max(1) as i64, 0))
     }
 
@@ -209,9 +209,9 @@ fn one_sided(offsets: &[usize], dim: usize) -> bool {
     step.is_some_and(|step| offsets.len() * step == dim)
 }
 
-/// Greatest common divisor of the offsets.
-fn stride(offsets: &[(i64, usize)]) -> i64 {
-    let gcd = offsets.iter().fold(0_i64, |a, &(b, _)| {
+/// Greatest common divisor of the offsets, at least 1.
+pub(crate) fn stride(offsets: impl Iterator<Item = i64>) -> i64 {
+    let gcd = offsets.fold(0_i64, |a, b| {
         let (mut a, mut b) = (a, b.abs());
         while b != 0 {
             (a, b) = (b, a % b);

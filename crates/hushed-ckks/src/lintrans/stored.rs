@@ -56,7 +56,7 @@ impl LinearTransform {
         write_header(
             &mut head,
             Kind::LinearTransform,
-            self.params.rlwe(),
+            self.common.params.rlwe(),
             payload,
         );
         head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
@@ -67,7 +67,7 @@ impl LinearTransform {
         let (mut number, mut bytes) = (0, Zeroizing::new(Vec::new()));
         for giant in &self.giants {
             for (limb, &(_, bits)) in layout.primes().iter().enumerate() {
-                for start in (0..self.params.n()).step_by(strip) {
+                for start in (0..self.common.params.n()).step_by(strip) {
                     bytes.clear();
                     for plain in &giant.plains {
                         pack_bits(plain.strip(limb, start, strip), bits, &mut bytes);
@@ -140,12 +140,12 @@ impl LinearTransform {
 
     /// The layout of its blocks, which start after `lists` bytes.
     fn layout(&self, lists: u64) -> Option<Layout> {
-        let (rlwe, strip) = (self.params.rlwe(), self.strip_values());
-        let ids = rlwe.extended_ids_with(self.limbs(), self.gadget.special());
+        let (rlwe, strip) = (self.common.params.rlwe(), self.strip_values());
+        let ids = self.common.ids();
         let moduli = ids.iter().map(|&id| rlwe.basis().modulus(id));
         let primes = moduli.map(|m| (m.value(), m.bits())).collect();
         let terms = self.giants.iter().map(|giant| giant.babies.len());
-        let (words, strips) = (strip.div_ceil(self.repeat), self.params.n() / strip);
+        let (words, strips) = (strip.div_ceil(self.repeat), self.common.params.n() / strip);
         Layout::new(primes, words, strips, terms, lists)
     }
 
@@ -154,8 +154,8 @@ impl LinearTransform {
         let babies = self.babies.len();
         let counts = [
             self.limbs(),
-            self.gadget.special(),
-            usize::from(self.gadget.is_raised()),
+            self.common.gadget.special(),
+            usize::from(self.common.gadget.is_raised()),
             self.dim(),
             self.repeat,
             self.strip_values(),
@@ -164,7 +164,7 @@ impl LinearTransform {
             self.products(),
         ];
         let mut numbers: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
-        numbers.extend([self.plain_scale.value(), l1, l2, diagonals].map(f64::to_bits));
+        numbers.extend([self.common.plain_scale.value(), l1, l2, diagonals].map(f64::to_bits));
         numbers.extend(self.babies.iter().map(|&rotation| rotation as u64));
         for giant in &self.giants {
             numbers.extend([giant.rotation as u64, giant.babies.len() as u64]);

@@ -44,7 +44,7 @@ fn written(map: &LinearTransform) -> Vec<u8> {
 fn fixture(map: &LinearTransform) -> Fixture {
     let mut plan = EvalKeyPlan::new();
     map.add_keys(&mut plan);
-    Fixture::new(&map.params, &plan, 1)
+    Fixture::new(&map.common.params, &plan, 1)
 }
 
 /// A file that records the largest single read and the total.

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_math::{Automorphism, Eval, RnsPoly};
-use hushed_rlwe::RlweError;
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
+use hushed_math::{Eval, RnsPoly};
+use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
 
+use crate::lintrans::common::Common;
 use crate::lintrans::compact::LEAST_PERIOD;
 use crate::lintrans::memory::values_at_a_time;
 use crate::lintrans::store::Store;
 use crate::lintrans::{CompactEncoder, CompactPlain, CostModel, Diagonals, LinTransError, Split};
-use crate::noise::{Noise, worst};
+use crate::noise::Noise;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
@@ -70,9 +70,7 @@ pub(super) struct Shape {
 
 /// A matrix for ciphertexts of `limbs` primes.
 pub struct LinearTransform {
-    pub(super) params: Arc<CkksParams>,
-    pub(super) gadget: Gadget,
-    pub(super) plain_scale: Scale,
+    pub(super) common: Common,
     dim: usize,
     /// Number of consecutive equal values in every diagonal, of which one is stored.
     pub(super) repeat: usize,
@@ -169,11 +167,16 @@ impl LinearTransform {
                 available: params.max_limbs(),
             });
         }
-        let rlwe = params.rlwe();
-        let ids = rlwe.extended_ids_with(limbs, gadget.special());
         let dropped = params.prime(limbs - 1);
-        let plain_scale = plain_scale.unwrap_or(Scale::ONE.times_prime(dropped));
-        let mut encoder = CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
+        let common = Common {
+            params: Arc::clone(params),
+            limbs,
+            gadget,
+            plain_scale: plain_scale.unwrap_or(Scale::ONE.times_prime(dropped)),
+        };
+        let ids = common.ids();
+        let scale = common.plain_scale.value();
+        let mut encoder = CompactEncoder::new(params.rlwe().basis(), &ids, scale);
         let diagonals: BTreeMap<_, _> = matrix.iter().collect();
         // All diagonals get the same period, so that one kernel handles them together; runs of fewer than 8 equal
         // values gain nothing.
@@ -198,9 +201,7 @@ impl LinearTransform {
             });
         }
         Ok(Self {
-            params: Arc::clone(params),
-            gadget,
-            plain_scale,
+            common,
             dim: matrix.dim(),
             repeat: params.slots() / period,
             babies: split.babies.clone(),
@@ -218,9 +219,12 @@ impl LinearTransform {
     ) -> Result<Self, LinTransError> {
         let places = shape.gadget.limbs() + shape.gadget.special();
         let map = Self {
-            params: Arc::clone(params),
-            gadget: shape.gadget,
-            plain_scale: shape.plain_scale,
+            common: Common {
+                params: Arc::clone(params),
+                limbs: shape.gadget.limbs(),
+                gadget: shape.gadget,
+                plain_scale: shape.plain_scale,
+            },
             dim: shape.dim,
             repeat: shape.repeat,
             babies: shape.babies,
@@ -238,14 +242,17 @@ impl LinearTransform {
     /// The same map for ciphertexts without the primes of `gap`, under parameters without them. It shares the encoded
     /// diagonals, and its keys are parts of those of the whole map.
     pub(crate) fn without(&self, params: &Arc<CkksParams>, gap: &Range<usize>) -> Self {
-        let (gadget, _) = self.gadget.without(gap);
+        let (gadget, _) = self.common.gadget.without(gap);
         let limbs = self.limbs();
         let places = self.places.iter().copied().enumerate();
         let places = places.filter(|(id, _)| *id >= limbs || !gap.contains(id));
         Self {
-            params: Arc::clone(params),
-            gadget,
-            plain_scale: self.plain_scale,
+            common: Common {
+                params: Arc::clone(params),
+                limbs: gadget.limbs(),
+                gadget,
+                plain_scale: self.common.plain_scale,
+            },
             dim: self.dim,
             repeat: self.repeat,
             babies: self.babies.clone(),
@@ -258,18 +265,17 @@ impl LinearTransform {
 
     /// Scale of the product with a ciphertext of scale `input`.
     pub fn output_scale(&self, input: Scale) -> Scale {
-        let dropped = self.params.prime(self.limbs() - 1);
-        input.times(self.plain_scale).over_prime(dropped)
+        self.common.output_scale(input)
     }
 
     /// Number of primes of the ciphertexts it was prepared for.
     pub fn limbs(&self) -> usize {
-        self.gadget.limbs()
+        self.common.limbs
     }
 
     /// The shape of the keys it needs.
     pub fn gadget(&self) -> &Gadget {
-        &self.gadget
+        &self.common.gadget
     }
 
     /// Rows and columns of the matrix. If it is smaller than the number of slots, inputs must repeat with this period.
@@ -289,7 +295,7 @@ impl LinearTransform {
 
     /// Rotation by 0 needs no key, unless it switches between secrets.
     pub(super) fn needs_key(&self, rotation: usize) -> bool {
-        rotation != 0 || self.gadget.is_raised()
+        rotation != 0 || self.common.gadget.is_raised()
     }
 
     /// Key switches of one product: hoisted ones, then those with their own decomposition.
@@ -306,9 +312,7 @@ impl LinearTransform {
 
     /// Adds the keys it needs, with exactly its gadget.
     pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
-        for k in self.rotations() {
-            plan.insert(self.key_use(k), self.gadget.limbs(), self.gadget.special());
-        }
+        self.common.add_keys(plan, self.rotations());
     }
 
     /// Bytes of encoded diagonals in memory: 0 for a map opened from a file.
@@ -320,90 +324,16 @@ impl LinearTransform {
     /// Number of values of a limb that a giant step processes at a time.
     pub(super) fn strip_values(&self) -> usize {
         let keyed = self.babies.iter().filter(|&&k| self.needs_key(k));
-        let orbits = keyed.map(|&k| self.permutation(k).orbit());
-        let (run, strip) = values_at_a_time(self.params.n(), orbits.max().unwrap_or(1));
+        let orbits = keyed.map(|&k| self.common.permutation(k).orbit());
+        let (run, strip) = values_at_a_time(self.common.params.n(), orbits.max().unwrap_or(1));
         run.min(strip)
-    }
-
-    fn element(&self, rotation: usize) -> usize {
-        self.params.rotation_element(rotation as i64)
-    }
-
-    fn key_use(&self, rotation: usize) -> KeyUse {
-        let element = self.element(rotation);
-        if self.gadget.is_raised() {
-            KeyUse::Raised(element)
-        } else {
-            KeyUse::Galois(element)
-        }
     }
 
     /// Noise of the product with a ciphertext of this noise and scale.
     pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
-        let n = self.params.n();
-        let [l1, l2, _] = self.sums;
-        // Each product with a diagonal contributes the error of its encoding.
-        let encoding = Noise::encoded(n, self.plain_scale, 0.0).deviation();
-        let products = (self.products() as f64).sqrt() * encoding * input.magnitude();
-        if !input.is_known() {
-            return Noise::UNKNOWN;
-        }
-        Noise::new(input.magnitude() * l1, input.deviation() * l2.sqrt())
-            .with_norm(self.norm(input, scale))
-            .plus(products, 0.0)
-            .rounded(n, self.output_scale(scale))
-    }
-
-    /// A bound on the norm of that error before the last rounding: |Σ d ⊙ φ(e)| ≤ Σ max|d|·|e| over the diagonals d.
-    /// Each rotated input adds a key-switch error, each encoded diagonal a rounding error that multiplies message and
-    /// error, and each giant step a rounding by P and a key switch at the scale of the products.
-    fn norm(&self, input: Noise, scale: Scale) -> f64 {
-        let (n, [_, _, diagonals]) = (self.params.n(), self.sums);
-        let switching = worst::switching(n, self.digit_ratios());
-        let error = input.norm() + switching / scale.value();
-        let count = self.products() as f64;
-        let encoding =
-            count * worst::encoding(n) / self.plain_scale.value() + worst::DOUBLES * diagonals;
-        let meets = input.magnitude() + (n as f64).sqrt() * error;
-        let giants = self.giants.len() as f64 * (switching + worst::rounding(n));
-        let products = scale.times(self.plain_scale).value();
-        diagonals * error + encoding * meets + giants / products
-    }
-
-    /// Σ D_i/P over the digits of its keys.
-    fn digit_ratios(&self) -> f64 {
-        let log2 = |primes: &[u64]| primes.iter().map(|&q| (q as f64).log2()).sum::<f64>();
-        let (q, p) = (self.params.rlwe().q(), &self.params.rlwe().literal().p);
-        let p = log2(&p[..self.gadget.special()]);
-        let digits = self.gadget.digits_for(self.limbs());
-        digits.map(|digit| (log2(&q[digit]) - p).exp2()).sum()
-    }
-
-    pub(super) fn permutation(&self, rotation: usize) -> Arc<Automorphism> {
-        let basis = self.params.rlwe().basis();
-        basis.automorphism(self.element(rotation))
-    }
-
-    /// The key of a rotation, with exactly the gadget of this map.
-    pub(super) fn key<'k>(
-        &self,
-        keys: &'k EvalKeys,
-        rotation: usize,
-    ) -> Result<&'k SwitchKey, LinTransError> {
-        let spec = KeySpec {
-            key: self.key_use(rotation),
-            limbs: self.gadget.limbs(),
-            special: self.gadget.special(),
-        };
-        let exact = keys.iter().find(|key| key.spec() == spec);
-        exact.ok_or_else(|| {
-            let same = keys.iter().filter(|key| key.key_use() == spec.key);
-            LinTransError::Rlwe(RlweError::MissingKey {
-                key: spec.key,
-                limbs: spec.limbs,
-                longest: same.map(|key| key.gadget().limbs()).max().unwrap_or(0),
-            })
-        })
+        let [l1, l2, diagonals] = self.sums;
+        let sums = [l1, l2, diagonals, self.products() as f64];
+        self.common.noise(input, scale, sums, self.giants.len())
     }
 }
 

@@ -58,26 +58,26 @@ impl PreparedGrid {
         let mut noise = Noise::exact(0.0);
         let mut cut = Vec::with_capacity(inputs.len());
         for ct in inputs {
-            if !self.params.same_ring(ct.basis()) {
+            if !self.common.params.same_ring(ct.basis()) {
                 return Err(CkksError::OtherParameters { operation });
             }
             scale.check(ct.scale(), operation)?;
-            if ct.limbs() < self.limbs {
+            if ct.limbs() < self.common.limbs {
                 return Err(LinTransError::Level {
                     limbs: ct.limbs(),
-                    needed: self.limbs,
-                    available: self.params.max_limbs(),
+                    needed: self.common.limbs,
+                    available: self.common.params.max_limbs(),
                 }
                 .into());
             }
             noise = noise.worse(ct.noise());
-            cut.push(match ct.limbs() > self.limbs {
-                true => Cow::Owned(evaluator.drop_to(ct, self.limbs)?),
+            cut.push(match ct.limbs() > self.common.limbs {
+                true => Cow::Owned(evaluator.drop_to(ct, self.common.limbs)?),
                 false => Cow::Borrowed(*ct),
             });
         }
         let input = |ct: &'_ Cow<'_, Ciphertext>| -> Result<Decomposed, LinTransError> {
-            Ok(decompose(self.params.rlwe(), &self.gadget, ct.a())?)
+            Ok(decompose(self.common.params.rlwe(), &self.common.gadget, ct.a())?)
         };
         let digits = cut.iter().map(input).collect::<Result<Vec<_>, _>>()?;
         let inputs: Vec<Input<'_>> = cut
@@ -93,7 +93,8 @@ impl PreparedGrid {
         drop(inputs);
         let outputs = self.giant_steps(keys, sums)?;
         self.count(evaluator);
-        let noise = self.noise(noise, scale);
+        let giants = self.split.giants().len();
+        let noise = self.common.noise(noise, scale, self.sums, giants);
         let outputs = outputs.into_iter().map(|(b, a)| {
             let product = Ciphertext::from_parts(b, a, self.output_scale(scale))?;
             Ok(product.with_noise(noise))
@@ -107,17 +108,17 @@ impl PreparedGrid {
         keys: &EvalKeys,
         inputs: &[Input<'_>],
     ) -> Result<Vec<Extended>, LinTransError> {
-        let special = self.gadget.special();
+        let special = self.common.gadget.special();
         for &(rotation, _) in self.split.babies() {
             if rotation != 0 {
-                self.key(keys, rotation)?;
+                self.common.key(keys, rotation)?;
             }
         }
-        let params = self.params.rlwe();
-        let zero = |_: &_| Extended::zero(params, self.limbs, special);
+        let params = self.common.params.rlwe();
+        let zero = |_: &_| Extended::zero(params, self.common.limbs, special);
         let mut sums: Vec<Extended> = self.split.giants().iter().map(zero).collect();
-        let ids = params.extended_ids_with(self.limbs, special);
-        by_limb(sums.iter_mut(), ids.len())
+        let ids = self.common.ids();
+        Extended::by_limb(sums.iter_mut(), ids.len())
             .into_par_iter()
             .enumerate()
             .try_for_each(|(j, out)| -> Result<(), LinTransError> {
@@ -137,15 +138,12 @@ impl PreparedGrid {
         (j, id): (usize, usize),
         turned: &mut [Pair],
     ) -> Result<(), LinTransError> {
-        let params = self.params.rlwe();
+        let params = self.common.params.rlwe();
         let (n, plan) = (params.n(), params.basis().plan(id));
         let pointwise = plan.pointwise();
         // P·b of each input; P is zero modulo the special primes, which the inputs lack.
-        let weight = (j < self.limbs).then(|| {
-            let q = plan.modulus();
-            let special = params.literal().p.iter().take(self.gadget.special());
-            special.fold(1, |w, &p| q.mul(w, q.reduce(p)))
-        });
+        let special = self.common.gadget.special();
+        let weight = (j < self.common.limbs).then(|| params.p_modulo(special, id));
         let lift = |poly: &RnsPoly<Eval>, out: &mut [u64]| match weight {
             Some(weight) => pointwise.mul_scalar(out, poly.limb(j), weight),
             None => out.fill(0),
@@ -170,8 +168,8 @@ impl PreparedGrid {
                 }
                 continue;
             }
-            let key = self.key(keys, rotation)?;
-            let turn = self.permutation(rotation);
+            let key = self.common.key(keys, rotation)?;
+            let turn = self.common.permutation(rotation);
             let count = digits.first().map_or(0, Vec::len);
             let mut strips = key.strips(id, count);
             let [key_b, key_a] = strips.next_strip(n, &mut rooms);
@@ -187,7 +185,7 @@ impl PreparedGrid {
 
     /// Adds the products of the diagonals with the rotated inputs to the sums of the giants, under limb j.
     fn multiply(&self, j: usize, turned: &[Pair], out: Vec<[&mut [u64]; 2]>) {
-        let n = self.params.n();
+        let n = self.common.params.n();
         let (gemm, weights) = (&self.gemms[j], &self.weights[j]);
         let run = n / weights.len();
         let mut scratch = GemmScratch::new();
@@ -212,8 +210,8 @@ impl PreparedGrid {
         keys: &EvalKeys,
         sums: Vec<Extended>,
     ) -> Result<Vec<Parts>, LinTransError> {
-        let params = self.params.rlwe();
-        let special = self.gadget.special();
+        let params = self.common.params.rlwe();
+        let special = self.common.gadget.special();
         let mut totals: Vec<Option<Extended>> = (0..self.outputs).map(|_| None).collect();
         let mut sums = sums.into_iter();
         // Ascending, so the giants by 0 come first.
@@ -248,25 +246,26 @@ impl PreparedGrid {
         sums: Vec<Extended>,
         (outputs, totals): (&[usize], &mut [Option<Extended>]),
     ) -> Result<(), LinTransError> {
-        let params = self.params.rlwe();
-        let special = self.gadget.special();
-        let ids = params.extended_ids_with(self.limbs, special);
-        let (key, permutation) = (self.key(keys, rotation)?, self.permutation(rotation));
+        let params = self.common.params.rlwe();
+        let special = self.common.gadget.special();
+        let ids = self.common.ids();
+        let key = self.common.key(keys, rotation)?;
+        let permutation = self.common.permutation(rotation);
         let (mut b_parts, mut digits) = (Vec::new(), Vec::new());
         for sum in sums {
             let a = mod_down(params, sum.a, special)?;
-            digits.push(decompose(params, &self.gadget, &a)?);
+            digits.push(decompose(params, &self.common.gadget, &a)?);
             b_parts.push(sum.b);
         }
         let digits: Vec<&Decomposed> = digits.iter().collect();
         let mut into = Vec::new();
         for (output, total) in totals.iter_mut().enumerate() {
             if outputs.contains(&output) {
-                let zero = || Extended::zero(params, self.limbs, special);
+                let zero = || Extended::zero(params, self.common.limbs, special);
                 into.push(total.get_or_insert_with(zero));
             }
         }
-        by_limb(into.into_iter(), ids.len())
+        Extended::by_limb(into, ids.len())
             .into_par_iter()
             .enumerate()
             .for_each(|(j, out)| {
@@ -286,7 +285,7 @@ impl PreparedGrid {
     }
 
     fn count(&self, evaluator: &Evaluator) {
-        let (counters, gadget) = (evaluator.counters(), &self.gadget);
+        let (counters, gadget) = (evaluator.counters(), &self.common.gadget);
         let (babies, giants) = self.split.key_switches();
         let switches = Switches {
             up: self.inputs + giants,
@@ -294,29 +293,14 @@ impl PreparedGrid {
             down: 2 * self.outputs + giants,
             keys: self.split.rotations().len(),
         };
-        counters.switched(gadget, self.limbs, &switches);
+        counters.switched(gadget, self.common.limbs, &switches);
         counters.rotation.many(switches.products);
         let terms = self.split.babies().len() * self.split.giants().len();
         counters.pt_mul.many(terms);
         counters.rescale.many(self.outputs);
-        let words = 2 * (self.limbs + gadget.special());
+        let words = 2 * (self.common.limbs + gadget.special());
         counters
             .products
-            .many(terms * words + 2 * self.limbs * self.outputs);
+            .many(terms * words + 2 * self.common.limbs * self.outputs);
     }
-}
-
-/// Limb j of both parts of each polynomial, for each j.
-fn by_limb<'a>(
-    polys: impl Iterator<Item = &'a mut Extended>,
-    limbs: usize,
-) -> Vec<Vec<[&'a mut [u64]; 2]>> {
-    let mut out: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::new()).collect();
-    for Extended { b, a, .. } in polys {
-        let both = b.limbs_mut().zip(a.limbs_mut());
-        for (limb, ((_, b), (_, a))) in out.iter_mut().zip(both) {
-            limb.push([b, a]);
-        }
-    }
-    out
 }

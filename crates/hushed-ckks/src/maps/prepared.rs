@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hushed_math::{Automorphism, LimbGemm, Lists, PackedWeights};
-use hushed_rlwe::RlweError;
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
+use hushed_math::{LimbGemm, Lists, PackedWeights};
+use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
 use rayon::prelude::*;
 
 use super::{GridSplit, MapGrid};
-use crate::lintrans::{CompactEncoder, LinTransError};
-use crate::noise::{Noise, worst};
+use crate::lintrans::{Common, CompactEncoder, LinTransError};
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
@@ -29,17 +27,14 @@ pub struct GridOptions {
 
 /// A grid of maps for ciphertexts of [`PreparedGrid::limbs`] primes; results have one prime fewer.
 pub struct PreparedGrid {
-    pub(super) params: Arc<CkksParams>,
-    pub(super) limbs: usize,
-    pub(super) gadget: Gadget,
+    pub(super) common: Common,
     pub(super) split: GridSplit,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
     pub(super) gemms: Vec<LimbGemm>,
     /// `weights[j][p]`, giants × babies: the value of each diagonal in run p of the values of limb j.
     pub(super) weights: Vec<Vec<PackedWeights>>,
-    plain_scale: Scale,
-    sums: [f64; 4],
+    pub(super) sums: [f64; 4],
 }
 
 impl PreparedGrid {
@@ -89,7 +84,13 @@ impl PreparedGrid {
         let plain_scale = options
             .plain_scale
             .unwrap_or(Scale::ONE.times_prime(dropped));
-        let ids = rlwe.extended_ids_with(limbs, special);
+        let common = Common {
+            params: Arc::clone(params),
+            limbs,
+            gadget,
+            plain_scale,
+        };
+        let ids = common.ids();
         let encoder = || CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
         let encoded = encode(grid, &split, encoder)?;
         let gemms: Vec<LimbGemm> = ids
@@ -100,22 +101,19 @@ impl PreparedGrid {
         let packed = gemms.par_iter().enumerate();
         let weights = packed.map(|(j, gemm)| pack(gemm, &encoded, [j, ids.len()], shape));
         Ok(Self {
-            params: Arc::clone(params),
-            limbs,
+            common,
             weights: weights.collect(),
             gemms,
-            gadget,
             inputs: grid.inputs(),
             outputs: grid.outputs(),
             split,
-            plain_scale,
             sums: grid.sums(),
         })
     }
 
     /// Number of primes of the ciphertexts it was prepared for.
     pub fn limbs(&self) -> usize {
-        self.limbs
+        self.common.limbs
     }
 
     /// Its rotations.
@@ -125,21 +123,18 @@ impl PreparedGrid {
 
     /// Scale of the product with ciphertexts of scale `input`.
     pub fn output_scale(&self, input: Scale) -> Scale {
-        let dropped = self.params.prime(self.limbs - 1);
-        input.times(self.plain_scale).over_prime(dropped)
+        self.common.output_scale(input)
     }
 
     /// Adds the keys it needs, with exactly its gadget.
     pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
-        for k in self.split.rotations() {
-            plan.insert(self.key_use(k), self.gadget.limbs(), self.gadget.special());
-        }
+        self.common.add_keys(plan, self.split.rotations());
     }
 
     /// Products of residues in one application: terms times words.
     pub fn products(&self) -> u64 {
         let terms = self.split.giants().len() * self.split.babies().len();
-        let words = 2 * (self.limbs + self.gadget.special()) * self.params.n();
+        let words = 2 * self.common.ids().len() * self.common.params.n();
         terms as u64 * words as u64
     }
 
@@ -147,70 +142,6 @@ impl PreparedGrid {
     pub fn plaintext_bytes(&self) -> usize {
         let all = self.weights.iter().flatten();
         all.map(|w| 8 * w.rows() * w.columns()).sum()
-    }
-
-    fn key_use(&self, rotation: usize) -> KeyUse {
-        KeyUse::Galois(self.params.rotation_element(rotation as i64))
-    }
-
-    pub(super) fn permutation(&self, rotation: usize) -> Arc<Automorphism> {
-        let element = self.params.rotation_element(rotation as i64);
-        self.params.rlwe().basis().automorphism(element)
-    }
-
-    /// The key of a rotation, with exactly the gadget of this grid.
-    pub(super) fn key<'k>(
-        &self,
-        keys: &'k EvalKeys,
-        rotation: usize,
-    ) -> Result<&'k SwitchKey, LinTransError> {
-        let spec = KeySpec {
-            key: self.key_use(rotation),
-            limbs: self.gadget.limbs(),
-            special: self.gadget.special(),
-        };
-        let exact = keys.iter().find(|key| key.spec() == spec);
-        exact.ok_or_else(|| {
-            let same = keys.iter().filter(|key| key.key_use() == spec.key);
-            LinTransError::Rlwe(RlweError::MissingKey {
-                key: spec.key,
-                limbs: spec.limbs,
-                longest: same.map(|key| key.gadget().limbs()).max().unwrap_or(0),
-            })
-        })
-    }
-
-    /// Noise of each output for inputs of this scale with at most this noise: like that of one map
-    /// (`lintrans/transform.rs`), over the terms of the output with the most terms.
-    pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
-        let n = self.params.n();
-        let [l1, l2, diagonals, count] = self.sums;
-        if !input.is_known() {
-            return Noise::UNKNOWN;
-        }
-        let rounding = Noise::encoded(n, self.plain_scale, 0.0).deviation();
-        let products = count.sqrt() * rounding * input.magnitude();
-        let switching = worst::switching(n, self.digit_ratios());
-        let error = input.norm() + switching / scale.value();
-        let encoding =
-            count * worst::encoding(n) / self.plain_scale.value() + worst::DOUBLES * diagonals;
-        let meets = input.magnitude() + (n as f64).sqrt() * error;
-        let giants = self.split.giants().len() as f64 * (switching + worst::rounding(n));
-        let norm =
-            diagonals * error + encoding * meets + giants / scale.times(self.plain_scale).value();
-        Noise::new(input.magnitude() * l1, input.deviation() * l2.sqrt())
-            .with_norm(norm)
-            .plus(products, 0.0)
-            .rounded(n, self.output_scale(scale))
-    }
-
-    /// Σ D_i/P over the digits of its keys.
-    fn digit_ratios(&self) -> f64 {
-        let log2 = |primes: &[u64]| primes.iter().map(|&q| (q as f64).log2()).sum::<f64>();
-        let (q, p) = (self.params.rlwe().q(), &self.params.rlwe().literal().p);
-        let p = log2(&p[..self.gadget.special()]);
-        let digits = self.gadget.digits_for(self.limbs);
-        digits.map(|digit| (log2(&q[digit]) - p).exp2()).sum()
     }
 }
 

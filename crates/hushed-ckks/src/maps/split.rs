@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::MapGrid;
-use crate::lintrans::{CostModel, LinTransError};
+use crate::lintrans::{CostModel, LinTransError, stride};
 
 /// Nanoseconds per word for writing a rotated input to memory and reading it back, and per product in the sums.
 /// Estimates, not fitted to measurements: they decide between splits of nearly equal cost.
@@ -57,7 +57,9 @@ impl GridSplit {
     fn cheapest(grid: &MapGrid, time: impl Fn(&Self) -> f64) -> Result<Self, LinTransError> {
         let offsets = grid.offsets();
         let span = match (offsets.first(), offsets.last()) {
-            (Some(first), Some(last)) => ((last - first) / stride(&offsets) + 1) as usize,
+            (Some(first), Some(last)) => {
+                ((last - first) / stride(offsets.iter().copied()) + 1) as usize
+            }
             _ => return Err(LinTransError::Empty),
         };
         let mut best: Option<(f64, Self)> = None;
@@ -79,8 +81,7 @@ impl GridSplit {
     /// # Errors
     /// As [`GridSplit::best`].
     pub fn width(grid: &MapGrid, width: usize) -> Result<Self, LinTransError> {
-        let offsets = grid.offsets();
-        let block = stride(&offsets) * width.max(1) as i64;
+        let block = stride(grid.offsets().into_iter()) * width.max(1) as i64;
         Self::cut(grid, |_, offset| offset.div_euclid(block) * block)
     }
 
@@ -146,16 +147,4 @@ impl GridSplit {
         let all: BTreeSet<usize> = all.filter(|&k| k != 0).collect();
         all.into_iter().collect()
     }
-}
-
-/// Greatest common divisor of the offsets.
-fn stride(offsets: &BTreeSet<i64>) -> i64 {
-    let gcd = offsets.iter().fold(0_i64, |a, &b| {
-        let (mut a, mut b) = (a, b.abs());
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    });
-    gcd.max(1)
 }

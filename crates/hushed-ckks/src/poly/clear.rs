@@ -11,6 +11,7 @@
 
 use std::sync::Mutex;
 
+use hushed_math::rng::splitmix::SplitMix;
 use num_complex::Complex64;
 
 use super::arithmetic::{Arithmetic, PolyError, Weight, scale};
@@ -63,16 +64,16 @@ pub struct Clear {
 #[derive(Debug)]
 struct State {
     tally: Tally,
-    random: u64,
+    random: SplitMix,
     /// s(ζ) of each slot seen so far, divided by its deviation.
     key: Vec<Complex64>,
 }
 
 impl State {
-    fn seeded(random: u64) -> Mutex<Self> {
+    fn seeded(seed: u64) -> Mutex<Self> {
         Mutex::new(Self {
             tally: Tally::default(),
-            random,
+            random: SplitMix(seed),
             key: Vec::new(),
         })
     }
@@ -298,15 +299,9 @@ impl Arithmetic for Clear {
 }
 
 /// A complex number whose parts are standard normal (Box–Muller on SplitMix64): for simulated errors, nothing secret.
-fn normal(state: &mut u64) -> Complex64 {
-    let mut uniform = || {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = *state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // In (0, 1], since 0 has no logarithm.
-        (((z ^ (z >> 31)) >> 11) + 1) as f64 / (1u64 << 53) as f64
-    };
+fn normal(random: &mut SplitMix) -> Complex64 {
+    // In (0, 1], since 0 has no logarithm.
+    let mut uniform = || ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
     let radius = (-2.0 * uniform().ln()).sqrt();
     Complex64::from_polar(radius, 2.0 * std::f64::consts::PI * uniform())
 }

@@ -2,9 +2,8 @@
 //! columns of an activation can respond to a single token: a text with a token that no sample had can leave intervals
 //! that hundreds of texts stayed in.
 
+use hushed_math::rng::splitmix::SplitMix;
 use hushed_model::{TokenIds, Tokenizer};
-
-use crate::splitmix::SplitMix;
 
 /// Lengths of the texts, in turn: a token is among few others or many.
 const LENGTHS: [usize; 4] = [6, 12, 24, 48];
@@ -31,6 +30,6 @@ pub fn vocabulary(tokenizer: &Tokenizer, rows: usize) -> Vec<TokenIds> {
 fn shuffle(ids: &mut [u32]) {
     let mut dice = SplitMix(0);
     for i in (1..ids.len()).rev() {
-        ids.swap(i, (dice.next() % (i as u64 + 1)) as usize);
+        ids.swap(i, (dice.next_u64() % (i as u64 + 1)) as usize);
     }
 }

@@ -4,6 +4,7 @@
 use hushed_ckks::maps::GridSplit;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{CkksParams, Complex64};
+use hushed_math::rng::splitmix::SplitMix;
 
 use super::heads::{Heads, Turned, attend, causal_scores, keys_of_scores, scores};
 use super::{Layout, Spread};
@@ -99,9 +100,9 @@ pub(crate) fn expected(heads: &Heads, pairs: usize, x: &[Vec<f64>]) -> Vec<Vec<f
 
 /// Numbers within 1.
 pub(crate) fn inputs(heads: &Heads) -> Vec<Vec<f64>> {
-    let mut rng = crate::splitmix::SplitMix(11);
+    let mut rng = SplitMix(11);
     let slots = heads.layout().slots();
-    let mut one = || (rng.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    let mut one = || (rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
     let vector = |_| (0..slots).map(|_| one()).collect();
     (0..COLUMNS + heads.vectors()).map(vector).collect()
 }

@@ -83,14 +83,14 @@ fn doubled<S: Slots>(
 mod tests {
     use hushed_ckks::CkksParams;
     use hushed_ckks::poly::Arithmetic as _;
+    use hushed_math::rng::splitmix::SplitMix;
 
     use super::*;
     use crate::simulate::{Op, Simulator, Vector};
-    use crate::splitmix::SplitMix;
 
     fn random(count: usize, seed: u64) -> Vec<f64> {
         let mut rng = SplitMix(seed);
-        let one = |_| (rng.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        let one = |_| (rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         (0..count).map(one).collect()
     }
 

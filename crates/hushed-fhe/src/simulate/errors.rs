@@ -15,7 +15,7 @@
 //! *Refresh*: a normal error with the deviation measured for bootstraps, distributed over the slots as that of a
 //! rescale, and the error of the sine of the modular reduction: v·c·(3/4 − v²), c = (2π/1024)²/6.
 
-use crate::splitmix::split;
+use hushed_math::rng::splitmix::split;
 
 /// (2π/ρ)²/6 at q0/scale = ρ = 2^10.
 const BEND: f64 = 6.275_2e-6;

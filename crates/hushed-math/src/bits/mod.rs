@@ -12,6 +12,7 @@ mod pads;
 mod prg;
 mod transpose;
 
+pub(crate) use aes::AesCtr;
 pub use aes::AesKey;
 pub use block::Block;
 pub use half_tree::{HalfTree, MAX_DEPTH};

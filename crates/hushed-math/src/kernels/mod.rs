@@ -3,7 +3,6 @@
 //! The order in which kernels are trusted: `reference` (u128, quadratic) checks `portable`, which checks the vector
 //! kernels, on edges and on seeded random input, for exact equality.
 
-pub(crate) mod aes_ctr;
 pub(crate) mod convert;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod fma;

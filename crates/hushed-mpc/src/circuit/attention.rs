@@ -165,6 +165,7 @@ pub fn attend<S: Shares>(
     for (e, (group, asking)) in e.iter().zip(groups.iter().zip(&asking)) {
         let keys = past.before(group);
         let (m, n) = (asking.rows, keys.rows);
+        let all = public + n;
         let v = by_heads(&v, &keys, (heads.keys, heads.width));
         let batch = group.texts.len() * heads.count;
         let shape = MatmulShape {
@@ -179,15 +180,14 @@ pub fn attend<S: Shares>(
         let before = on.known(Party::Server, public * heads.key_columns(), numbers);
         // Rows of weights, in any ring, times all values.
         let product = |on: &mut S, weights: &S::Share| {
-            let [public_keys, own] = apart(weights, [public, n], batch * m);
-            let mut o = on.matmul(&own, &v.reduce_to(weights.ring()), &shape)?;
+            let part = |keys| weights.columns(batch * m, keys);
+            let mut o = on.matmul(&part(public..all), &v.reduce_to(weights.ring()), &shape)?;
             if public > 0 {
                 let shape = with(shape, public, heads.width);
-                o.add_assign(&on.times_known(&public_keys, &before, &shape, VALUE_BITS)?);
+                o.add_assign(&on.times_known(&part(0..public), &before, &shape, VALUE_BITS)?);
             }
             Ok::<_, RunError>(o)
         };
-        let all = public + n;
         done.push(match a.weigh {
             Weigh::Sigmoid { .. } => {
                 let o = product(on, e)?;
@@ -281,15 +281,6 @@ fn side_by_side<S: Local>(parts: [S; 2], rows: usize) -> S {
         let row = |r: usize| (r * a..(r + 1) * a).chain(rows * a + r * b..rows * a + (r + 1) * b);
         (0..rows).flat_map(row).collect()
     })
-}
-
-/// Splits a matrix of `rows` rows into its first columns and the others.
-fn apart<S: Local>(x: &S, [a, b]: [usize; 2], rows: usize) -> [S; 2] {
-    let columns = |first: usize, count: usize| {
-        let row = move |r: usize| r * (a + b) + first..r * (a + b) + first + count;
-        x.gather(rows * count, || (0..rows).flat_map(row).collect())
-    };
-    [columns(0, a), columns(a, b)]
 }
 
 /// A group's rows of an …×(heads·dh) matrix as t·heads matrices of m × dh.

@@ -4,7 +4,7 @@
 use hushed_model::{Classifier, FeedForward, Linear, Pool, Step};
 use hushed_twopc::func::Format;
 
-use super::{Acts, Held, Pass, columns};
+use super::{Acts, Held, Pass};
 use crate::RunError;
 use crate::circuit::function::Function;
 use crate::circuit::pool::pool;
@@ -23,12 +23,12 @@ impl<S: Shares> Pass<'_, S> {
         let product = Product::up(x.norm.as_ref(), f, residual);
         let wide = self.wide(step, "up", &x, &product)?;
         let (rows, hidden) = (x.rows.total(), f.up.outputs);
-        let part = |first, count| columns(&wide, rows, product.outputs, first, count);
+        let part = |columns| wide.columns(rows, columns);
         if residual {
             Self::leave(step, values, &x, (&wide, &product))?;
         }
         // The gate comes first, if there is one.
-        let (function, up) = (Function::of(f), part(0, hidden));
+        let (function, up) = (Function::of(f), part(0..hidden));
         let id = step.id.part("activation");
         let mut y = self.on.step(id, |on| on.apply(&function, &up))?;
         let to = match f.sub_norm {
@@ -36,7 +36,7 @@ impl<S: Shares> Pass<'_, S> {
             None => ACTIVATION,
         };
         if f.gate.is_some() {
-            let (up, gates) = (part(hidden, hidden), function.gates());
+            let (up, gates) = (part(hidden..2 * hidden), function.gates());
             let id = step.id.part("product");
             y = self.on.step(id, |on| gated(on, [&y, &up], gates, to))?;
         } else if to != ACTIVATION {
@@ -65,7 +65,7 @@ impl<S: Shares> Pass<'_, S> {
         if residual {
             Self::leave(step, values, &x, (&wide, &product))?;
         }
-        let y = columns(&wide, x.rows.total(), product.outputs, 0, w.outputs);
+        let y = wide.columns(x.rows.total(), 0..w.outputs);
         Ok(Acts::new(y, LINEAR, x.rows, w.outputs))
     }
 

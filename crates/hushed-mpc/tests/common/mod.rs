@@ -1,4 +1,4 @@
-//! The tiny model with another activation, and a party that is ready for a pass over it.
+//! The tiny model with another activation, and parties that are ready for a pass over it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,9 +7,10 @@ use hushed_math::rng::SecretRng;
 use hushed_model::Model;
 use hushed_model::testing::tiny_model_with;
 use hushed_mpc::{Layers, Protocol};
-use hushed_net::Session;
+use hushed_net::{Session, memory_pair};
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::Correlations;
+use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::{Ctx, TwopcError};
 
 pub fn backend(
@@ -20,6 +21,24 @@ pub fn backend(
     let mut rng = SecretRng::from_os("test");
     let he = HeContext::exchange(&mut session, &mut rng)?;
     Ok(Protocol::new(Ctx::new(session, rng, ot), he, layers))
+}
+
+/// Runs both parties in two threads, with ideal correlations: (client's, server's) result.
+pub fn run_pair<A, B: Send>(
+    client: impl FnOnce(&mut Protocol) -> A,
+    server: impl FnOnce(&mut Protocol) -> B + Send,
+) -> (A, B) {
+    let (near, far) = memory_pair();
+    let (near_ot, far_ot) = IdealPair::new();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+            server(&mut on)
+        });
+        let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
+        let client = client(&mut on);
+        (client, server.join().unwrap())
+    })
 }
 
 /// The tiny model with another activation, after `change` was applied to its folder.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::backend;
+use crate::common::{backend, run_pair};
 use crate::tiny::{End, public_table, steps};
 use hushed_model::testing::{
     pruned, published_generator, tiny_generator, tiny_golden, tiny_ternary,
@@ -14,7 +14,6 @@ use hushed_mpc::{
     Adds, Answers, Before, Cache, Clear, Draw, Input, Prefix, Protocol, RunError, Sampler, Shares,
     StepCost, Terms, TextCache, next_token, next_tokens, run, run_next,
 };
-use hushed_net::memory_pair;
 use hushed_twopc::cost::FRAME_BYTES;
 use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::testing::watched_pair;
@@ -315,38 +314,25 @@ pub fn generate(model: &Model, prefix: &[u32], prompt: &[u32], padding: usize, a
 fn the_likeliest_tokens_come_in_their_order() {
     const TOP: usize = 5;
     let (program, shapes) = (program(), shapes());
-    let (near, far) = memory_pair();
-    let (near_ot, far_ot) = IdealPair::new();
-    let found = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+    let next = |on: &mut Protocol, program: &Program, input: &Input| {
+        let (mut cache, adds) = (Cache::default(), Adds::default());
+        next_tokens(on, program, &mut cache, input, adds, TOP).unwrap()
+    };
+    let (found, seen) = run_pair(
+        |on| {
+            let found = next(on, &shapes, &texts(&prompt(), Terms::default()));
+            let answers = Answers::Top(TOP as u16);
+            let rows = [prompt().len()];
+            let plan = Plan::next_tokens(&shapes, 0, &rows, Terms::default(), answers).unwrap();
+            assert_eq!(payload(on.costs()), planned(&plan));
+            found.unwrap()
+        },
+        |on| {
             let input = Input::Lengths(vec![prompt().len()], Terms::default());
-            let found = next_tokens(
-                &mut on,
-                &program,
-                &mut Cache::default(),
-                &input,
-                Adds::default(),
-                TOP,
-            );
-            assert_eq!(found.unwrap(), None, "the server learns no token");
-        });
-        let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
-        let input = texts(&prompt(), Terms::default());
-        let found = next_tokens(
-            &mut on,
-            &shapes,
-            &mut Cache::default(),
-            &input,
-            Adds::default(),
-            TOP,
-        );
-        let answers = Answers::Top(TOP as u16);
-        let rows = [prompt().len()];
-        let plan = Plan::next_tokens(&shapes, 0, &rows, Terms::default(), answers).unwrap();
-        assert_eq!(payload(on.costs()), planned(&plan));
-        found.unwrap().unwrap()
-    });
+            next(on, &program, &input)
+        },
+    );
+    assert_eq!(seen, None, "the server learns no token");
     let clear = logits(&program, &prompt());
     let mut order = clear.clone();
     order.sort_by(|a, b| b.total_cmp(a));
@@ -391,34 +377,23 @@ fn noise_is_added_by_the_server() {
     let expected: Vec<u32> = seeds.clone().map(in_clear).collect();
     let distinct: std::collections::BTreeSet<&u32> = expected.iter().collect();
     assert!(distinct.len() > 1, "{expected:?}");
-    let (near, far) = memory_pair();
-    let (near_ot, far_ot) = IdealPair::new();
-    let found: Vec<u32> = std::thread::scope(|scope| {
-        let server = scope.spawn(|| {
-            let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+    let (found, ()) = run_pair(
+        |on| {
+            let found = seeds.clone().map(|_| {
+                let input = texts(&prompt(), Terms::default());
+                let token = next_token(on, &shapes, &mut Cache::default(), &input, None);
+                token.unwrap().unwrap()
+            });
+            found.collect::<Vec<u32>>()
+        },
+        |on| {
             for seed in seeds.clone() {
                 let input = Input::Lengths(vec![prompt().len()], Terms::default());
-                let draw = draw(seed);
-                next_token(
-                    &mut on,
-                    &program,
-                    &mut Cache::default(),
-                    &input,
-                    Some(&draw),
-                )
-                .unwrap();
+                let (mut cache, draw) = (Cache::default(), draw(seed));
+                next_token(on, &program, &mut cache, &input, Some(&draw)).unwrap();
             }
-        });
-        let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
-        let found = seeds.clone().map(|_| {
-            let input = texts(&prompt(), Terms::default());
-            let token = next_token(&mut on, &shapes, &mut Cache::default(), &input, None);
-            token.unwrap().unwrap()
-        });
-        let found = found.collect();
-        server.join().unwrap();
-        found
-    });
+        },
+    );
     // The largest of the clear logits with that noise, up to a private run's error.
     for (seed, token) in seeds.zip(found) {
         let behind = behind(&logits(&program, &prompt()), &draw(seed), token);

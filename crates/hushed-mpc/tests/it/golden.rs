@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use crate::common::tiny_of;
 use crate::decode::after;
+use crate::tiny::public_table;
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::tiny_golden;
 use hushed_model::tokens::TokenIds;
-use hushed_model::{Embedding, Model, Pool, Program};
+use hushed_model::{Model, Pool, Program};
 use hushed_mpc::{
-    Adds, Cache, Input, Layers, Prefix, Protocol, PublicTable, Terms, TextCache, embeddings,
-    next_token, next_tokens, tokens_of_rows,
+    Adds, Cache, Input, Layers, Prefix, Protocol, Terms, TextCache, embeddings, next_token,
+    next_tokens, tokens_of_rows,
 };
 use hushed_net::Session;
 use hushed_twopc::Ctx;
@@ -199,7 +200,7 @@ fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
         Arc::default(),
         |client| {
             if terms.public_table {
-                client.set_table(table(model.embedding().unwrap()));
+                client.set_table(public_table(model));
             }
             let input = Input::Texts(texts, terms);
             let answers = embeddings(client, &shapes, &input).unwrap().unwrap();
@@ -251,11 +252,4 @@ fn text(model: &Model, terms: Terms, rows: usize) -> TokenIds {
     let real = if terms.padded { rows - 1 } else { rows };
     let id = |i: usize| ((i * 31 + rows) % model.public.config.vocabulary) as u32;
     TokenIds::new((0..real).map(id).collect()).pad_to(rows, 0)
-}
-
-fn table(e: &Embedding) -> PublicTable {
-    let bytes: Vec<u8> = PublicTable::chunks(e).unwrap().flatten().collect();
-    let words = bytes.as_chunks::<4>().0.iter();
-    let values = words.map(|b| i32::from_le_bytes(*b)).collect();
-    PublicTable::new(e.vocabulary, e.width, values).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{backend, tiny_of};
+use crate::common::{backend, run_pair, tiny_of};
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::{TINY_LABELS, pruned, tiny_classifier_folder, tiny_model};
 use hushed_model::tokens::{TokenIds, TooLong};
@@ -181,28 +181,22 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
     let texts = tokens(&model);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     let shapes = Model::shapes_only(&model.public);
-    let (client_session, server_session) = memory_pair();
-    let (client_ot, server_ot) = IdealPair::new();
-    let lookup = |session, ot, model: &Model, input| {
-        let mut party = backend(session, ot, Arc::default()).unwrap();
+    let lookup = |party: &mut Protocol, model: &Model, input: &Input| {
         let mut found = None;
         let see = |step: &ProgramStep, x: &Acts<Share>| {
             if step.id.kind() == Kind::Embed {
                 found = Some(x.share().0.clone());
             }
         };
-        hushed_mpc::run(&mut party, &model.program(), &input, see).unwrap();
+        hushed_mpc::run(party, &model.program(), input, see).unwrap();
         found.unwrap()
     };
-    let (client, server) = std::thread::scope(|scope| {
-        let input = Input::Lengths(lengths, Terms::default());
-        let server = &model;
-        let server =
-            scope.spawn(move || lookup(server_session, Box::new(server_ot), server, input));
-        let input = Input::Texts(texts.clone(), Terms::default());
-        let client = lookup(client_session, Box::new(client_ot), &shapes, input);
-        (client, server.join().unwrap())
-    });
+    let lengths = Input::Lengths(lengths, Terms::default());
+    let given = Input::Texts(texts.clone(), Terms::default());
+    let (client, server) = run_pair(
+        |party| lookup(party, &shapes, &given),
+        |party| lookup(party, &model, &lengths),
+    );
     let e = model.embedding().unwrap();
     let (table, offsets) = (e.tokens.as_deref().unwrap(), e.offsets.as_deref().unwrap());
     let unit = |v: &f32| (f64::from(*v) * f64::from(1u32 << 24)).round() as i64;
@@ -219,58 +213,57 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
     assert!((0.05..0.6).contains(&off), "{off} of the entries are off");
 }
 
+fn tiny_classifier() -> Model {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+    Model::load(folder.path()).unwrap()
+}
+
 /// The label is the clear model's wherever its top logit leads by more than a private run's error; the plan matches the
 /// run; and a model with a head gives no embedding.
 #[test]
 fn classifiers_give_labels_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
-    let model = Model::load(folder.path()).unwrap();
+    let model = tiny_classifier();
     let shapes = Model::shapes_only(&model.public);
     let texts = tokens(&model);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     let plan = Plan::twopc(&shapes.program(), &lengths, Terms::default(), false).unwrap();
-    let (near, far) = memory_pair();
-    let (near_ot, far_ot) = IdealPair::new();
-    std::thread::scope(|scope| {
-        let server = scope.spawn(|| {
-            let mut server = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+    let ((found, spent), ()) = run_pair(
+        |client| {
+            let input = Input::Texts(texts.clone(), Terms::default());
+            let before = client.ctx().session.stats();
+            let found = labels(client, &shapes, &input, 1).unwrap().unwrap();
+            (found, client.ctx().session.stats().since(&before))
+        },
+        |server| {
             let input = Input::Lengths(lengths, Terms::default());
-            let refused = embeddings(&mut server, &model, &input).err();
+            let refused = embeddings(server, &model, &input).err();
             assert!(matches!(refused, Some(RunError::Unsupported { .. })));
-            assert_eq!(labels(&mut server, &model, &input, 1).unwrap(), None);
-        });
-        let mut client = backend(near, Box::new(near_ot), Arc::default()).unwrap();
-        let input = Input::Texts(texts.clone(), Terms::default());
-        let before = client.ctx().session.stats();
-        let found = labels(&mut client, &shapes, &input, 1).unwrap().unwrap();
-        let spent = client.ctx().session.stats().since(&before);
-        server.join().unwrap();
-        assert_eq!(
-            spent.bytes_sent - FRAME_BYTES * spent.frames_sent,
-            plan.bytes_up
+            assert_eq!(labels(server, &model, &input, 1).unwrap(), None);
+        },
+    );
+    assert_eq!(
+        spent.bytes_sent - FRAME_BYTES * spent.frames_sent,
+        plan.bytes_up
+    );
+    assert_eq!(
+        spent.bytes_received - FRAME_BYTES * spent.frames_received,
+        plan.bytes_down
+    );
+    let clear = model.embed(texts).unwrap();
+    for (label, logits) in found.iter().flatten().zip(&clear) {
+        let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+        assert!(
+            largest - logits[*label as usize] < 0.02,
+            "{label} {logits:?}"
         );
-        assert_eq!(
-            spent.bytes_received - FRAME_BYTES * spent.frames_received,
-            plan.bytes_down
-        );
-        let clear = model.embed(texts).unwrap();
-        for (label, logits) in found.iter().flatten().zip(&clear) {
-            let largest = logits.iter().copied().fold(f64::MIN, f64::max);
-            assert!(
-                largest - logits[*label as usize] < 0.02,
-                "{label} {logits:?}"
-            );
-        }
-    });
+    }
 }
 
 /// With the operator's permission: the largest classes in order, as the plan says.
 #[test]
 fn classifiers_give_the_largest_classes_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
-    let model = Model::load(folder.path()).unwrap();
+    let model = tiny_classifier();
     let program = Model::shapes_only(&model.public).program();
     let texts = tokens(&model);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
@@ -298,9 +291,7 @@ fn classifiers_give_the_largest_classes_in_order() {
 /// With the operator's permission: all logits, close to those of the clear model, as the plan says.
 #[test]
 fn classifiers_give_logits_where_they_are_to() {
-    let folder = tempfile::tempdir().unwrap();
-    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
-    let model = Model::load(folder.path()).unwrap();
+    let model = tiny_classifier();
     let program = Model::shapes_only(&model.public).program();
     let texts = tokens(&model);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();

@@ -7,10 +7,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Limits;
+use super::watched::Watched;
 use crate::frame::Frame;
 use crate::{NetError, PeerFault};
 
@@ -27,8 +27,7 @@ fn cost(length: u64) -> u64 {
 
 /// A queue bounded in bytes, with a reader at its entry and a session at its exit.
 pub(super) struct Inbox {
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Watched<State>,
     began: Instant,
     /// Microseconds after `began` at which bytes last arrived.
     heard: AtomicU64,
@@ -54,7 +53,7 @@ struct State {
 impl Inbox {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Watched::new(State {
                 frames: VecDeque::new(),
                 bytes: 0,
                 wanted: None,
@@ -64,27 +63,14 @@ impl Inbox {
                 end: None,
                 finished: false,
             }),
-            changed: Condvar::new(),
             began: Instant::now(),
             heard: AtomicU64::new(0),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change below is complete before anything can panic, so a poisoned state is still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, guard: MutexGuard<'a, State>, at_most: Duration) -> MutexGuard<'a, State> {
-        self.changed
-            .wait_timeout(guard, at_most)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
-    }
-
     /// Takes the next frame, of at most `max` payload bytes.
     pub(super) fn pop(&self, max: u64) -> Result<Frame, NetError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let result = loop {
             if let Some(frame) = state.frames.pop_front() {
                 let length = frame.payload.len() as u64;
@@ -99,24 +85,24 @@ impl Inbox {
                 break Err(why.clone());
             }
             if state.wanted.replace(max) != Some(max) {
-                self.changed.notify_all();
+                self.state.notify_all();
             }
             let left = match state.limits.left(self.last_heard()) {
                 Ok(left) => left,
                 Err(_) if state.paused && !state.limits.expired() => state.limits.heartbeat(),
                 Err(late) => break Err(late),
             };
-            state = self.wait(state, left);
+            state = self.state.wait(state, left);
         };
         state.wanted = None;
-        self.changed.notify_all();
+        self.state.notify_all();
         result
     }
 
     /// Waits for the reader to leave, at the end of a session: `Ok` if the peer ended its direction without sending
     /// anything that was not asked for.
     pub(super) fn drained(&self) -> Result<(), NetError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if !state.frames.is_empty() || state.paused {
                 return Err(PeerFault::Unasked.into());
@@ -127,18 +113,18 @@ impl Inbox {
                 None => {}
             }
             let left = state.limits.left(self.last_heard())?;
-            state = self.wait(state, left);
+            state = self.state.wait(state, left);
         }
     }
 
     /// Why no more frames come, if the reader has left.
     pub(super) fn end(&self) -> Option<NetError> {
-        self.lock().end.clone()
+        self.state.lock().end.clone()
     }
 
     pub(super) fn set_limits(&self, limits: Limits) {
-        self.lock().limits = limits;
-        self.changed.notify_all();
+        self.state.lock().limits = limits;
+        self.state.notify_all();
     }
 
     /// Gives the peer until `give_up` to end its direction, after this side has ended its own.
@@ -146,20 +132,14 @@ impl Inbox {
     /// If a socket is closed with unread bytes, the system cuts the connection, and the last data sent by this side
     /// could be lost.
     pub(super) fn linger(&self, give_up: Instant) {
-        let mut state = self.lock();
-        while !state.finished {
-            let left = give_up.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            state = self.wait(state, left);
-        }
+        let state = self.state.lock();
+        drop(self.state.wait_until(state, give_up, |s| s.finished));
     }
 
     /// Accepts no more frames.
     pub(super) fn abandon(&self) {
-        self.lock().abandoned = true;
-        self.changed.notify_all();
+        self.state.lock().abandoned = true;
+        self.state.notify_all();
     }
 
     fn last_heard(&self) -> Instant {
@@ -174,7 +154,7 @@ impl Inbox {
 
     /// For the reader: waits until a frame of `length` payload bytes may be read, and reserves what it costs.
     pub(super) fn admit(&self, length: u64) -> Result<(), NetError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.abandoned {
                 return Err(NetError::Closed);
@@ -190,7 +170,7 @@ impl Inbox {
                 None => {}
             }
             state.paused = true;
-            state = self.wait(state, Duration::from_secs(1));
+            state = self.state.wait(state, Duration::from_secs(1));
         }
         if state.paused {
             state.paused = false;
@@ -202,24 +182,24 @@ impl Inbox {
 
     /// For the reader: adds an admitted frame.
     pub(super) fn push(&self, frame: Frame) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.frames.push_back(frame);
-        self.changed.notify_all();
+        self.state.notify_all();
     }
 
     /// For the reader: no more frames come. Returns once the session has released the channel.
     pub(super) fn ended(&self, why: NetError) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.end = Some(why);
-        self.changed.notify_all();
+        self.state.notify_all();
         while !state.abandoned {
-            state = self.wait(state, Duration::from_secs(60));
+            state = self.state.wait(state, Duration::from_secs(60));
         }
     }
 
     /// For the reader: it is leaving.
     pub(super) fn finished(&self) {
-        self.lock().finished = true;
-        self.changed.notify_all();
+        self.state.lock().finished = true;
+        self.state.notify_all();
     }
 }

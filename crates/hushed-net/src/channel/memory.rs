@@ -4,10 +4,11 @@
 //! That is reported at once as [`NetError::BothReceiving`], not after a deadline.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::shaped::{Link, Schedule};
+use super::watched::Watched;
 use super::{Channel, Limits, Overhead};
 use crate::frame::Frame;
 use crate::process::Origin;
@@ -15,7 +16,7 @@ use crate::{NetError, PeerFault, Shape};
 
 /// One end of a pair.
 pub struct MemoryChannel {
-    shared: Arc<Shared>,
+    lanes: Arc<Watched<Lanes>>,
     /// Which of the two lanes this end sends on.
     outgoing: Side,
     limits: Limits,
@@ -28,26 +29,18 @@ pub struct MemoryChannel {
 /// count as silence.
 #[must_use]
 pub fn pair() -> (MemoryChannel, MemoryChannel) {
-    let shared = Arc::new(Shared {
-        lanes: Mutex::new(Lanes::default()),
-        changed: Condvar::new(),
-    });
+    let lanes = Arc::new(Watched::new(Lanes::default()));
     let limits = Limits {
         silence: Duration::from_secs(600),
         ..Limits::session()
     };
     let end = |outgoing| MemoryChannel {
-        shared: Arc::clone(&shared),
+        lanes: Arc::clone(&lanes),
         outgoing,
         limits,
         origin: Origin::here(),
     };
     (end(Side::Left), end(Side::Right))
-}
-
-struct Shared {
-    lanes: Mutex<Lanes>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -84,29 +77,18 @@ impl Lanes {
 }
 
 impl MemoryChannel {
-    fn lanes(&self) -> MutexGuard<'_, Lanes> {
-        // A thread that panicked in here left whole frames behind: pushes and pops are single operations.
-        self.shared
-            .lanes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn end(&self, why: NetError) {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         let (mine, _) = lanes.of(self.outgoing);
         mine.end.get_or_insert(why);
-        self.shared.changed.notify_all();
+        self.lanes.notify_all();
     }
 
     /// Waits for the next frame, or for the reason why there is none.
     fn next(&self, max: u64) -> Result<Frame, NetError> {
-        let deadline = Instant::now().checked_add(self.limits.silence);
-        let deadline = match (deadline, self.limits.until) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        let mut lanes = self.lanes();
+        let silent = Instant::now().checked_add(self.limits.silence);
+        let deadline = sooner(silent, self.limits.until);
+        let mut lanes = self.lanes.lock();
         loop {
             let now = Instant::now();
             let (mine, theirs) = lanes.of(self.outgoing);
@@ -138,39 +120,35 @@ impl MemoryChannel {
             if deadline.is_some_and(|d| now >= d) {
                 return Err(self.limits.late());
             }
-            let wake = match (ready_at, deadline) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            let wake = sooner(ready_at, deadline);
             mine.sender_waits = ready_at.is_none();
             if mine.sender_waits {
                 // The peer may be waiting too, and must find out now.
-                self.shared.changed.notify_all();
+                self.lanes.notify_all();
             }
             let wait = wake.map_or(Duration::from_secs(1), |at| {
                 at.saturating_duration_since(now)
             });
-            lanes = self
-                .shared
-                .changed
-                .wait_timeout(lanes, wait)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            lanes = self.lanes.wait(lanes, wait);
             lanes.of(self.outgoing).0.sender_waits = false;
         }
     }
 }
 
+fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    [a, b].into_iter().flatten().min()
+}
+
 impl Channel for MemoryChannel {
     fn send(&mut self, frame: Frame) -> Result<(), NetError> {
-        let mut lanes = self.lanes();
+        let mut lanes = self.lanes.lock();
         let (mine, theirs) = lanes.of(self.outgoing);
         if let Some(why) = &theirs.end {
             return Err(why.clone());
         }
         let schedule = mine.link.schedule(frame.wire_bytes());
         mine.frames.push_back((frame, schedule));
-        self.shared.changed.notify_all();
+        self.lanes.notify_all();
         Ok(())
     }
 
@@ -197,7 +175,7 @@ impl Channel for MemoryChannel {
     }
 
     fn shape(&mut self, shape: Option<Shape>) {
-        self.lanes().of(self.outgoing).0.link.set(shape);
+        self.lanes.lock().of(self.outgoing).0.link.set(shape);
     }
 
     fn overhead(&self) -> Overhead {

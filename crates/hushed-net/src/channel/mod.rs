@@ -7,6 +7,7 @@ pub mod shaped;
 mod stream;
 pub mod tcp;
 pub mod tls;
+mod watched;
 
 use std::time::{Duration, Instant};
 

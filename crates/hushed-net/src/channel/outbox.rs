@@ -1,18 +1,18 @@
 //! Frames on their way from a session to the thread that writes them.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::MutexGuard;
+use std::time::Instant;
 
 use super::Limits;
 use super::shaped::{Link, Schedule};
+use super::watched::Watched;
 use crate::frame::Frame;
 use crate::{NetError, Shape};
 
 /// A queue bounded in bytes, with a session at its entry and a writer at its exit.
 pub(super) struct Outbox {
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Watched<State>,
 }
 
 struct State {
@@ -47,7 +47,7 @@ pub(super) enum Item {
 impl Outbox {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Watched::new(State {
                 items: VecDeque::new(),
                 bytes: 0,
                 writing: false,
@@ -59,79 +59,56 @@ impl Outbox {
                 end: None,
                 left: false,
             }),
-            changed: Condvar::new(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change below is complete before anything can panic, so a poisoned state is still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, guard: MutexGuard<'a, State>, at_most: Duration) -> MutexGuard<'a, State> {
-        self.changed
-            .wait_timeout(guard, at_most)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
     }
 
     /// Queues a frame once there is room; a frame longer than the whole queue waits until the queue is empty.
     pub(super) fn push(&self, frame: Frame) -> Result<(), NetError> {
         let length = frame.wire_bytes();
         let mut state =
-            self.wait_until(|s| s.bytes == 0 || s.bytes + length <= s.limits.send_queue as u64)?;
+            self.once(|s| s.bytes == 0 || s.bytes + length <= s.limits.send_queue as u64)?;
         state.bytes += length;
         let schedule = state.link.schedule(length);
         state.items.push_back(Item::Frame(frame, schedule));
-        self.changed.notify_all();
+        self.state.notify_all();
         Ok(())
     }
 
     /// Queues an abort, which needs no room, and accepts nothing after it.
     pub(super) fn push_abort(&self, code: u16) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.closing {
             state.items.push_back(Item::Abort(code));
             state.closing = true;
-            self.changed.notify_all();
+            self.state.notify_all();
         }
     }
 
     /// Waits until the transport has everything.
     pub(super) fn flush(&self) -> Result<(), NetError> {
-        self.wait_until(|s| s.items.is_empty() && !s.writing)
-            .map(drop)
+        self.once(|s| s.items.is_empty() && !s.writing).map(drop)
     }
 
     /// Accepts nothing more.
     pub(super) fn close(&self) {
-        self.lock().closing = true;
-        self.changed.notify_all();
+        self.state.lock().closing = true;
+        self.state.notify_all();
     }
 
     /// Gives the writer some time to empty the queue of a channel being dropped, then gives up.
     pub(super) fn linger(&self, give_up: Instant) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.closing = true;
-        self.changed.notify_all();
-        while !state.left {
-            let left = give_up.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            state = self.wait(state, left);
-        }
+        self.state.notify_all();
+        let mut state = self.state.wait_until(state, give_up, |s| s.left);
         state.abandoned = true;
-        self.changed.notify_all();
+        self.state.notify_all();
     }
 
     /// Waits for `ready` while the writer is alive and making progress.
-    fn wait_until(
-        &self,
-        ready: impl Fn(&State) -> bool,
-    ) -> Result<MutexGuard<'_, State>, NetError> {
+    fn once(&self, ready: impl Fn(&State) -> bool) -> Result<MutexGuard<'_, State>, NetError> {
         let began = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(why) = &state.end {
                 return Err(why.clone());
@@ -140,26 +117,26 @@ impl Outbox {
                 return Ok(state);
             }
             let left = state.limits.left(state.moved.max(began))?;
-            state = self.wait(state, left);
+            state = self.state.wait(state, left);
         }
     }
 
     pub(super) fn set_limits(&self, limits: Limits) {
-        self.lock().limits = limits;
-        self.changed.notify_all();
+        self.state.lock().limits = limits;
+        self.state.notify_all();
     }
 
     pub(super) fn shape(&self, shape: Option<Shape>) {
-        self.lock().link.set(shape);
+        self.state.lock().link.set(shape);
     }
 
     /// For the writer: the next item, or a heartbeat after a long idle time.
     pub(super) fn next(&self) -> Item {
         let idle_since = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.writing = false;
         state.moved = idle_since;
-        self.changed.notify_all();
+        self.state.notify_all();
         loop {
             if state.abandoned {
                 return Item::Close;
@@ -178,47 +155,41 @@ impl Outbox {
             if left.is_zero() {
                 return Item::Heartbeat;
             }
-            state = self.wait(state, left);
+            state = self.state.wait(state, left);
         }
     }
 
     /// For the writer: this many bytes of a frame have been written.
     pub(super) fn written(&self, bytes: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.bytes = state.bytes.saturating_sub(bytes);
         state.moved = Instant::now();
-        self.changed.notify_all();
+        self.state.notify_all();
     }
 
     /// For the writer: sleeps until a shaped link has carried the next bytes.
     pub(super) fn sleep_until(&self, at: Instant) {
-        let mut state = self.lock();
-        while !state.abandoned {
-            let left = at.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            state = self.wait(state, left);
-        }
+        let state = self.state.lock();
+        drop(self.state.wait_until(state, at, |s| s.abandoned));
     }
 
     /// For the reader: the peer has stopped and reads nothing more. A thread waiting for room learns it now, not when
     /// the transport notices.
     pub(super) fn refused(&self, why: NetError) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.items.clear();
         state.closing = true;
         state.end.get_or_insert(why);
-        self.changed.notify_all();
+        self.state.notify_all();
     }
 
     /// For the writer: it is leaving.
     pub(super) fn ended(&self, why: NetError) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.items.clear();
         state.writing = false;
         state.left = true;
         state.end.get_or_insert(why);
-        self.changed.notify_all();
+        self.state.notify_all();
     }
 }

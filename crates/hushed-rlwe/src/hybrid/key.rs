@@ -61,9 +61,7 @@ impl SwitchKey {
                 plan.pointwise().reduce_signed(b, &error);
                 plan.forward(b);
                 if range.contains(&id) {
-                    let p = params.literal().p.iter().take(gadget.special());
-                    let q = plan.modulus();
-                    let weight = p.fold(1, |product, &p| q.mul(product, q.reduce(p)));
+                    let weight = params.p_modulo(gadget.special(), id);
                     let mut source = SecretPoly::new(from.keep_limbs(&[id]));
                     let limb = source.expose_mut().limb_mut(0);
                     plan.pointwise().mul_scalar_assign(limb, weight);

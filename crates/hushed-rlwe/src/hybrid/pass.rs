@@ -79,18 +79,11 @@ impl Pass<'_> {
             raised: &raised,
             down: &down,
             stay,
-            weights: (0..limbs).map(|id| weight(params, special, id)).collect(),
+            weights: (0..limbs).map(|id| params.p_modulo(special, id)).collect(),
         };
         let dropped = work.dropped(&params.extended_ids_with(limbs, special)[stay..]);
         Ok(work.kept(&dropped))
     }
-}
-
-/// P modulo prime `id`.
-fn weight(params: &RlweParams, special: usize, id: usize) -> u64 {
-    let q = params.basis().modulus(id);
-    let special = params.literal().p.iter().take(special);
-    special.fold(1, |product, &p| q.mul(product, q.reduce(p)))
 }
 
 struct Work<'a> {

@@ -44,6 +44,21 @@ impl Extended {
         self.b.ids().len() - self.special
     }
 
+    /// Limb j of both parts of each polynomial, for each j below `limbs`.
+    pub fn by_limb<'a>(
+        polys: impl IntoIterator<Item = &'a mut Self>,
+        limbs: usize,
+    ) -> Vec<Vec<[&'a mut [u64]; 2]>> {
+        let mut out: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::new()).collect();
+        for Self { b, a, .. } in polys {
+            let both = b.limbs_mut().zip(a.limbs_mut());
+            for (limb, ((_, b), (_, a))) in out.iter_mut().zip(both) {
+                limb.push([b, a]);
+            }
+        }
+        out
+    }
+
     /// Divides both parts by P with rounding, giving (b, a) modulo Q.
     ///
     /// # Errors
@@ -110,15 +125,7 @@ pub fn inner_product_many(
             a: RnsPoly::scratch(params.basis(), &ids),
         })
         .collect();
-    // Transposed: for each prime, both limbs of each product.
-    let mut by_limb: Vec<Vec<[&mut [u64]; 2]>> = ids.iter().map(|_| Vec::new()).collect();
-    for sum in &mut sums {
-        let pairs = sum.b.limbs_mut().zip(sum.a.limbs_mut());
-        for (limb, ((_, b), (_, a))) in by_limb.iter_mut().zip(pairs) {
-            limb.push([b, a]);
-        }
-    }
-    by_limb
+    Extended::by_limb(&mut sums, ids.len())
         .into_par_iter()
         .enumerate()
         .for_each(|(j, mut sums)| key.multiply_limb(many, j, &mut sums));

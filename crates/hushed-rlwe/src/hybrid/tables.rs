@@ -76,15 +76,7 @@ impl Tables {
             let stay = limbs - rescaled;
             let mut from = params.extended_ids_with(limbs, special);
             let to: Vec<usize> = from.drain(..stay).collect();
-            let basis = params.basis();
-            let inverse = |&id: &usize| {
-                let q = basis.modulus(id);
-                let product = from.iter().fold(1, |product, &p| {
-                    q.mul(product, q.reduce(basis.modulus(p).value()))
-                });
-                // By Fermat's little theorem: the primes are distinct.
-                q.pow(product, q.value() - 2)
-            };
+            let inverse = |&id: &usize| params.inverse_modulo(from.iter().copied(), id);
             let tiles = to.chunks(tile).map(<[usize]>::to_vec).collect();
             Ok(Down {
                 lift: Lift::new(params, &from, tiles)?,

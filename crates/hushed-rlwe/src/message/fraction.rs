@@ -49,13 +49,8 @@ impl Fractions {
         }
         let limbs = (0..limbs).map(|i| {
             let m = *params.basis().modulus(i);
-            let others = params
-                .q()
-                .iter()
-                .take(limbs)
-                .enumerate()
-                .filter(|(j, _)| *j != i);
-            let cofactor = others.fold(1, |acc, (_, &q)| m.mul(acc, m.reduce(q)));
+            let others = (0..limbs).filter(|&j| j != i);
+            let cofactor = params.product_modulo(others, i);
             // The primes are distinct, so the inverse exists.
             let garner = m.inv(cofactor).ok_or_else(bad_count)?;
             Ok(Limb {

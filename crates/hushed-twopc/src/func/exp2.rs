@@ -25,7 +25,6 @@ use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{client_chooses, ole, ole_cost, tables, tables_cost};
 use crate::share::Share;
-use hushed_net::Party;
 
 /// The argument: 4 integer and 12 fraction bits, so that the ring is the interval [0, 16).
 pub const Y: Format = Format::new(16, 12);
@@ -47,8 +46,7 @@ const GUARD: u32 = 16;
 /// 2^([`OFFSET`] − y) for `y` in [`Y`] with 2 ≤ y < 16; the result is in [`OUT`], and arbitrary for any other y.
 pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
     let (head, tail) = y.words().split_at(client_chooses(y.len()));
-    let client = ctx.party() == Party::Client;
-    let (chosen, held) = if client { (head, tail) } else { (tail, head) };
+    let [chosen, held] = ctx.by_role(head, tail);
     let index = chosen.iter().map(|w| (w >> REST) as u8);
     let index: Zeroizing<Vec<u8>> = Zeroizing::new(index.collect());
     let heights = held
@@ -64,8 +62,7 @@ pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
     let own = taken.words().iter().zip(factor.iter());
     let own = own.map(|(z, u)| z.wrapping_mul(*u)).collect();
     let own = Share::new(OUT.ring, own).add(&cross);
-    let parts = if client { [&own, &rest] } else { [&rest, &own] };
-    Ok(Share::concat(OUT.ring, &parts))
+    Ok(Share::concat(OUT.ring, &ctx.by_role(&own, &rest)))
 }
 
 /// The cost of [`exp2_negative`] for `n` elements.

@@ -142,13 +142,11 @@ pub fn leading_one(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError
     }
     let powers: Vec<i64> = (0..places).map(|k| 1 << k).collect();
     let below = less_than_public(ctx, x, &powers, 0, x.ring().bits())?;
-    let me = ctx.party();
-    let above = below.iter().skip(1).map(Some).chain([None]);
-    let edge = |(here, above): (&BitShare, Option<&BitShare>)| match above {
-        Some(above) => here.xor(above),
-        None => here.not_by(me),
-    };
-    Ok(below.iter().zip(above).map(edge).collect())
+    let mut hot = edges(&below);
+    if let Some(last) = hot.last_mut() {
+        *last = last.not_by(ctx.party());
+    }
+    Ok(hot)
 }
 
 /// Cost of [`highest_one`] of `n` elements of `bits` bits.
@@ -160,13 +158,13 @@ pub fn highest_one_cost(n: usize, bits: u32) -> Cost {
 /// significant place first; all zero for x = 0. Exact.
 pub fn highest_one(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
     let bits = to_bits(ctx, x)?;
-    let reached = prefix_or(ctx, &bits)?;
-    let above = reached.iter().skip(1).map(Some).chain([None]);
-    let edge = |(here, above): (&BitShare, Option<&BitShare>)| match above {
-        Some(above) => here.xor(above),
-        None => here.clone(),
-    };
-    Ok(reached.iter().zip(above).map(edge).collect())
+    Ok(edges(&prefix_or(ctx, &bits)?))
+}
+
+/// Each vector ⊕ the next one, and the last as it is.
+fn edges(vectors: &[BitShare]) -> Vec<BitShare> {
+    let pairs = vectors.windows(2).map(|pair| pair[0].xor(&pair[1]));
+    pairs.chain(vectors.last().cloned()).collect()
 }
 
 #[cfg(test)]

@@ -51,9 +51,19 @@ pub fn all(ctx: &mut Ctx, bits: &[BitShare]) -> Result<BitShare, TwopcError> {
     for b in bits {
         expect_len("all", "bits", b.len(), n)?;
     }
-    let words = n.div_ceil(64);
-    let mut left = SecretWords::with_room(words * bits.len());
+    let mut left = SecretWords::with_room(n.div_ceil(64) * bits.len());
     bits.iter().for_each(|b| left.extend_from_slice(b.words()));
+    all_planes(ctx, left, n)
+}
+
+/// [`all`] of vectors of `n` bits that lie one after the other. Their unused high bits, which are sent masked as the
+/// others are, may be any.
+pub(super) fn all_planes(
+    ctx: &mut Ctx,
+    mut left: SecretWords,
+    n: usize,
+) -> Result<BitShare, TwopcError> {
+    let words = n.div_ceil(64);
     while left.len() > words {
         let half = left.len() / words / 2 * words;
         let (a, rest) = left.split_at(half);

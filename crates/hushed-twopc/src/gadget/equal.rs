@@ -8,29 +8,22 @@
 //! instead of ℓ − 1. BumbleBee (NDSS 2025, §VI) runs one equality per entry.
 
 use super::bits::{to_bits, to_bits_cost};
-use super::boolean::{and, and_cost};
-use super::planes::{bit_planes, plane_share};
+use super::boolean::{all_cost, all_planes, and, and_cost};
+use super::planes::bit_planes;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
-use crate::ot::triple;
-use crate::share::{BitShare, SecretWords, Share};
+use crate::share::{BitShare, Share};
 use hushed_net::Party;
 
 /// Cost of [`is_zero`] of `n` elements of `bits` bits.
 pub fn is_zero_cost(n: usize, bits: u32) -> Cost {
-    let (words, mut places) = (n.div_ceil(64), bits as usize);
-    let mut cost = Cost::ZERO;
-    while places > 1 {
-        cost = cost + triple::and_words_cost(words * (places / 2), 0);
-        places = places.div_ceil(2);
-    }
-    cost
+    all_cost(n, bits as usize)
 }
 
 /// 1{x = 0} for each element. Subtract first to compare two values.
 pub fn is_zero(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
-    let (n, words, bits) = (x.len(), x.len().div_ceil(64), x.ring().bits());
+    let bits = x.ring().bits();
     let mut same = match ctx.party() {
         Party::Client => bit_planes(x.words(), bits),
         Party::Server => bit_planes(x.neg().words(), bits),
@@ -38,14 +31,7 @@ pub fn is_zero(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
     if ctx.party() == Party::Client {
         same.iter_mut().for_each(|w| *w = !*w);
     }
-    while same.len() > words {
-        let half = same.len() / words / 2 * words;
-        let (a, rest) = same.split_at(half);
-        let (b, odd) = rest.split_at(half);
-        let (both, _) = triple::and_words(ctx, a, b, &[])?;
-        same = SecretWords::from([both.as_slice(), odd].concat());
-    }
-    Ok(plane_share(&same, n))
+    all_planes(ctx, same, x.len())
 }
 
 /// Cost of [`equal`] for `n` pairs of `bits` bits.

@@ -15,7 +15,6 @@ use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_len};
 use crate::ot::additive::{self, Choice, Offer, Products, Shape, additive};
 use crate::share::{Ring, SecretWords, Share};
-use hushed_net::Party;
 
 /// Cost of [`square`] of `n` elements of `ring`.
 pub fn square_cost(n: usize, ring: Ring) -> Cost {
@@ -38,15 +37,11 @@ pub fn square(ctx: &mut Ctx, x: &Share) -> Result<Share, TwopcError> {
     }
     let width = ring.bits() - 1;
     let (head, tail) = x.words().split_at(client_chooses(n));
-    let client = ctx.party() == Party::Client;
-    let (chosen, offered) = if client { (head, tail) } else { (tail, head) };
+    let [chosen, offered] = ctx.by_role(head, tail);
     let shape = |n| Shape::of_values(n, width, width);
     let offer = (shape(offered.len()), offered);
     let products = gilboa(ctx, Some((shape(chosen.len()), chosen)), Some(offer))?;
-    let cross = match client {
-        true => [products.chosen.as_slice(), &products.offered],
-        false => [products.offered.as_slice(), &products.chosen],
-    };
+    let cross = ctx.by_role(products.chosen.as_slice(), products.offered.as_slice());
     let cross = Share::new(ring, cross.concat());
     Ok(own.add(&cross.shift_left(1)))
 }
@@ -153,21 +148,7 @@ fn gilboa(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, reveal, run_counted, share};
-    use hushed_math::rng::SecretRng;
-
-    fn values(n: usize, ring: Ring, seed: u64) -> Vec<u64> {
-        let mut rng = SecretRng::insecure_from_seed(seed);
-        let edges = [
-            0,
-            ring.mask(),
-            1,
-            ring.mask() >> 1,
-            ring.mask() ^ (ring.mask() >> 1),
-        ];
-        let random = std::iter::from_fn(|| Some(ring.reduce(rng.next_u64())));
-        edges.into_iter().chain(random).take(n).collect()
-    }
+    use crate::testing::{assert_cost, reveal, run_counted, share, values};
 
     #[test]
     fn squares() {

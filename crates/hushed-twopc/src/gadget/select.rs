@@ -13,7 +13,6 @@ use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::ot::additive::{self, Choice, Offer, Shape, additive};
 use crate::ot::one_of_n::{self, Batch};
 use crate::share::{BitShare, Ring, Share};
-use hushed_net::Party;
 use zeroize::Zeroizing;
 
 /// Cost of [`mux`] of `n` elements of `ring`.
@@ -144,11 +143,7 @@ pub(super) fn private_product(
 ) -> Result<Share, TwopcError> {
     let n = mine.len();
     let first = client_chooses(n);
-    let client = ctx.party() == Party::Client;
-    let (chosen, offered) = match client {
-        true => (mine.slice(0..first), mine.slice(first..n)),
-        false => (mine.slice(first..n), mine.slice(0..first)),
-    };
+    let [chosen, offered] = ctx.by_role(mine.slice(0..first), mine.slice(first..n));
     let ring = Ring::new(width);
     let values: Vec<u64> = (0..offered.len()).map(|i| offered.bit(i)).collect();
     let values = Share::new(ring, values);
@@ -161,11 +156,8 @@ pub(super) fn private_product(
         planes: chosen.words(),
     };
     let products = additive(ctx, Some(offer), Some(choice))?;
-    let parts = match client {
-        true => [&products.chosen, &products.offered],
-        false => [&products.offered, &products.chosen],
-    };
-    Ok(Share::new(ring, [parts[0].as_slice(), parts[1]].concat()))
+    let parts = ctx.by_role(products.chosen.as_slice(), products.offered.as_slice());
+    Ok(Share::new(ring, parts.concat()))
 }
 
 /// For how many of n elements the client chooses: half, in whole words of bits.

@@ -14,6 +14,7 @@ use super::error::HeError;
 use super::layout::Layout;
 use super::product::{Arriving, Inputs, Multiplier};
 use super::window::Encrypted;
+use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::SecretWords;
 use hushed_math::rng::SecretRng;
@@ -33,8 +34,7 @@ pub(crate) const RESPONSE: Kind = Kind(0x0402);
     reason = "this party's own words, as many as the plan says"
 )]
 pub(crate) fn send_inputs(
-    session: &mut Session,
-    rng: &mut SecretRng,
+    ctx: &mut Ctx,
     he: &HeContext,
     layout: &Layout,
     words: &[u64],
@@ -43,7 +43,7 @@ pub(crate) fn send_inputs(
     let inner = plan.inner_shape();
     let size = inner.k * inner.m;
     expect_words(words, plan.batch() * size)?;
-    rng.check().map_err(RlweError::from)?;
+    ctx.rng.check().map_err(RlweError::from)?;
     let encrypt = |input: usize, mut rng: SecretRng| -> Result<Vec<u8>, TwopcError> {
         let (first, alpha, beta) = plan.input(input);
         let mut coefficients = Zeroizing::new(vec![0; plan.degree()]);
@@ -67,14 +67,14 @@ pub(crate) fn send_inputs(
     for chunk in blocks.chunks(rayon::current_num_threads()) {
         let jobs: Vec<_> = chunk
             .iter()
-            .map(|&b| (b, rng.fork("input ciphertext")))
+            .map(|&b| (b, ctx.rng.fork("input ciphertext")))
             .collect();
         let frames: Vec<_> = jobs
             .into_par_iter()
             .map(|(b, rng)| encrypt(b, rng))
             .collect();
         for frame in frames {
-            session.send_vec(INPUT, frame?)?;
+            ctx.session.send_vec(INPUT, frame?)?;
         }
     }
     Ok(())
@@ -132,8 +132,7 @@ fn receive_each(
 /// Multiplies, interleaves, masks and sends. Returns this party's share of the products, batch×k×n of the caller's
 /// shape, modulo 2^ℓ.
 pub(crate) fn respond(
-    session: &mut Session,
-    rng: &mut SecretRng,
+    ctx: &mut Ctx,
     he: &HeContext,
     layout: &Layout,
     inputs: &Inputs,
@@ -160,9 +159,9 @@ pub(crate) fn respond(
         let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
         let own = layout
             .format
-            .answer_parts(packed, &he.peer().public, &used, rng, &mut frame)?;
+            .answer_parts(packed, &he.peer().public, &used, &mut ctx.rng, &mut frame)?;
         let own = Zeroizing::new(own);
-        session.send_vec(RESPONSE, frame)?;
+        ctx.session.send_vec(RESPONSE, frame)?;
         scatter(&mut share, &cells, &own);
     }
     Ok(share.into_words())

@@ -366,14 +366,7 @@ pub fn linear_server_alone(
     let layout = he.layout(&weights.shape(rows).spec(ring))?;
     let source = weights.block_source(&layout);
     let inputs = receive_products(&mut ctx.session, he, &layout, &source)?;
-    let words = respond(
-        &mut ctx.session,
-        &mut ctx.rng,
-        he,
-        &layout,
-        &inputs,
-        &source,
-    )?;
+    let words = respond(ctx, he, &layout, &inputs, &source)?;
     Ok(Share::new(ring, words))
 }
 
@@ -388,7 +381,7 @@ pub fn linear_client(
     shape: &LinearShape,
 ) -> Result<Share, TwopcError> {
     let layout = he.layout(&shape.spec(x.ring()))?;
-    send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, x.words())?;
+    send_inputs(ctx, he, &layout, x.words())?;
     let words = collect(&mut ctx.session, he, &layout)?;
     Ok(Share::new(x.ring(), words))
 }

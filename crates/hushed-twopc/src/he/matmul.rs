@@ -7,11 +7,10 @@
 //! empty. The result is off by at most two units of the ring, one per mixed term.
 
 use super::context::HeContext;
-use super::encode::{View, encode_right};
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
 use super::layout::{Layout, OltSpec};
-use super::product::Multiplier;
-use super::window::{Encrypted, OltPlan, OltShape, Packing};
+use super::olt::Blocks;
+use super::window::{Encrypted, OltShape, Packing};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
@@ -90,20 +89,14 @@ pub fn matmul_shared(
         Encrypted::Right => (y.words(), x.words()),
     };
     let source = Blocks {
-        words: multiplying,
+        values: multiplying,
         plan: &layout.plan,
-        ring,
+        bits: ring.bits() - 1,
+        signed: |w: u64| ring.decode(w),
     };
-    send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, travelling)?;
+    send_inputs(ctx, he, &layout, travelling)?;
     let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
-    let mut sum = SecretWords::from(respond(
-        &mut ctx.session,
-        &mut ctx.rng,
-        he,
-        &layout,
-        &inputs,
-        &source,
-    )?);
+    let mut sum = SecretWords::from(respond(ctx, he, &layout, &inputs, &source)?);
     drop(inputs);
     let operands = x
         .words()
@@ -124,29 +117,6 @@ pub fn matmul_shared(
 pub fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Cost, TwopcError> {
     let plan = shape.cheaper(ring, |spec| he.layout(spec))?.plan.cost();
     Ok(plan.both_ways())
-}
-
-/// A share as multiplier: signed representatives.
-struct Blocks<'a> {
-    words: &'a [u64],
-    plan: &'a OltPlan,
-    ring: Ring,
-}
-
-impl Multiplier for Blocks<'_> {
-    fn bits(&self) -> u32 {
-        self.ring.bits() - 1
-    }
-
-    fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
-        let OltShape { m, n, .. } = self.plan.inner_shape();
-        let words = &self.words[p * m * n..(p + 1) * m * n];
-        let view = View::oriented(words, m, n, self.plan.encrypted());
-        let offset = self.plan.fold_offset(p);
-        encode_right(view, self.plan.window(), offset, beta, gamma, out, |w| {
-            self.ring.decode(w)
-        });
-    }
 }
 
 fn add(sum: &mut [u64], terms: &[u64]) {

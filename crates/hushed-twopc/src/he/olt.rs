@@ -24,7 +24,7 @@ pub fn olt_encrypted(
     words: &[u64],
 ) -> Result<Share, TwopcError> {
     let layout = he.layout(spec)?;
-    send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, words)?;
+    send_inputs(ctx, he, &layout, words)?;
     let share = collect(&mut ctx.session, he, &layout)?;
     Ok(Share::new(Ring::new(spec.ring_bits), share))
 }
@@ -51,25 +51,22 @@ pub fn olt_multiplying(
         values,
         plan: &layout.plan,
         bits,
+        signed: |v: i64| v,
     };
-    let share = respond(
-        &mut ctx.session,
-        &mut ctx.rng,
-        he,
-        &layout,
-        &inputs,
-        &source,
-    )?;
+    let share = respond(ctx, he, &layout, &inputs, &source)?;
     Ok(Share::new(Ring::new(spec.ring_bits), share))
 }
 
-struct Blocks<'a> {
-    values: &'a [i64],
-    plan: &'a OltPlan,
-    bits: u32,
+/// The matrices of a batch as multiplier.
+pub(super) struct Blocks<'a, T, F> {
+    pub(super) values: &'a [T],
+    pub(super) plan: &'a OltPlan,
+    pub(super) bits: u32,
+    /// A value as a signed integer.
+    pub(super) signed: F,
 }
 
-impl Multiplier for Blocks<'_> {
+impl<T: Copy + Sync, F: Fn(T) -> i64 + Sync> Multiplier for Blocks<'_, T, F> {
     fn bits(&self) -> u32 {
         self.bits
     }
@@ -78,14 +75,7 @@ impl Multiplier for Blocks<'_> {
         let OltShape { m, n, .. } = self.plan.inner_shape();
         let values = &self.values[p * m * n..(p + 1) * m * n];
         let view = View::oriented(values, m, n, self.plan.encrypted());
-        encode_right(
-            view,
-            self.plan.window(),
-            self.plan.fold_offset(p),
-            beta,
-            gamma,
-            out,
-            |v| v,
-        );
+        let (window, offset) = (self.plan.window(), self.plan.fold_offset(p));
+        encode_right(view, window, offset, beta, gamma, out, &self.signed);
     }
 }

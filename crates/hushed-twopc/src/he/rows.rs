@@ -15,7 +15,7 @@ use super::layout::{Layout, OltSpec};
 use super::matmul::{MatmulShape, matmul_shared};
 use super::olt::{olt_encrypted, olt_multiplying};
 use super::price::PRICES;
-use super::window::{Encrypted, OltShape, Packing};
+use super::window::{Encrypted, OltShape};
 use super::wire::PlanCost;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -182,19 +182,13 @@ pub fn scale_rows(
 /// The products of one party's rows with the other's, each a row times a column; `None` if there are none.
 fn squares_spec(rows: usize, width: usize, ring: Ring) -> Option<OltSpec> {
     let half = ring.bits().checked_sub(1).filter(|bits| *bits > 1)?;
-    (rows > 0 && width > 0).then_some(OltSpec {
-        shape: OltShape {
-            k: 1,
-            m: width,
-            n: 1,
-        },
-        batch: rows,
-        ring_bits: half,
-        multiplier_bits: half - 1,
-        encrypted: Encrypted::Left,
-        packing: Packing::InterLeave,
-        window: None,
-    })
+    let shape = OltShape {
+        k: 1,
+        m: width,
+        n: 1,
+    };
+    let products = MatmulShape { shape, batch: rows };
+    (rows > 0 && width > 0).then(|| products.spec(Ring::new(half), Encrypted::Left))
 }
 
 /// A factor times its row, row by row.
@@ -210,15 +204,7 @@ fn scale_shape(rows: usize, width: usize) -> Option<MatmulShape> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, run_over_rlwe, share};
-    use hushed_math::rng::SecretRng;
-
-    fn values(n: usize, ring: Ring, seed: u64) -> Vec<u64> {
-        let mut rng = SecretRng::insecure_from_seed(seed);
-        let edges = [0, ring.mask(), ring.mask() >> 1, 1 << (ring.bits() - 1)];
-        let random = std::iter::from_fn(|| Some(ring.reduce(rng.next_u64())));
-        edges.into_iter().chain(random).take(n).collect()
-    }
+    use crate::testing::{assert_cost, run_over_rlwe, share, values};
 
     fn off(ring: Ring, found: u64, want: u64) -> u64 {
         ring.decode(ring.reduce(found.wrapping_sub(want)))

@@ -7,14 +7,13 @@ use super::*;
 use crate::Cost;
 use crate::ctx::Ctx;
 use crate::share::{Ring, Share};
-use crate::testing::{Counted, assert_cost, reveal, run_after, share};
+use crate::testing::{Counted, assert_cost, keys, reveal, run_after, share};
 
 /// Runs the step on both sides after the key exchange and counts the step alone.
 fn run<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx, &HeContext) -> A + Send,
     server: impl FnOnce(&mut Ctx, &HeContext) -> B + Send,
 ) -> (A, B, Counted) {
-    let keys = |ctx: &mut Ctx| HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
     run_after(keys, client, server)
 }
 
@@ -335,7 +334,7 @@ fn every_response_carries_a_zero_of_its_own() {
     let (seen, (), _) = run(
         |ctx, he| {
             let layout = he.layout(&spec).unwrap();
-            engine::send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, x.words()).unwrap();
+            engine::send_inputs(ctx, he, &layout, x.words()).unwrap();
             let mut frames = Vec::new();
             for _ in 0..2 * layout.plan.responses() {
                 let most = hushed_net::Expect::AtMost(1 << 20);
@@ -357,8 +356,7 @@ fn every_response_carries_a_zero_of_its_own() {
             let inputs = engine::receive_inputs(&mut ctx.session, he, &layout).unwrap();
             let source = weights.block_source(&layout);
             for _ in 0..2 {
-                let Ctx { session, rng, .. } = ctx;
-                engine::respond(session, rng, he, &layout, &inputs, &source).unwrap();
+                engine::respond(ctx, he, &layout, &inputs, &source).unwrap();
             }
         },
     );

@@ -29,7 +29,7 @@ use super::{CotRecv, CotSend, SecretBlocks};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
-use crate::share::{SecretWords, wipe};
+use crate::share::{SecretWords, clear_tail, wipe};
 use crate::wire;
 use hushed_math::bits::{Block, Mask, PrgAes};
 use hushed_net::Kind;
@@ -579,12 +579,6 @@ pub(super) fn low_bits(blocks: &[Block]) -> SecretWords {
     blocks.chunks(64).map(pack).collect()
 }
 
-fn clear_tail(words: &mut [u64], len: usize) {
-    if let (Some(last), used @ 1..) = (words.last_mut(), len % 64) {
-        *last &= (1u64 << used) - 1;
-    }
-}
-
 fn reduce(words: &mut [u64], width: u32) {
     let mask = u64::MAX >> (64 - width);
     words.iter_mut().for_each(|w| *w &= mask);
@@ -593,14 +587,7 @@ fn reduce(words: &mut [u64], width: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, run_counted};
-    use hushed_math::rng::SecretRng;
-
-    /// Words of random bits, including the bits of absent elements.
-    fn words(n: usize, seed: u64) -> Vec<u64> {
-        let mut rng = SecretRng::insecure_from_seed(seed);
-        (0..n).map(|_| rng.next_u64()).collect()
-    }
+    use crate::testing::{assert_cost, run_counted, words};
 
     fn shape((count, messages, bits, width): (usize, usize, u32, u32)) -> Shape {
         Shape {

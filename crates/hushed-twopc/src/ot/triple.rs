@@ -89,23 +89,9 @@ pub fn and_words(
 /// XOR shares of the client's words ANDed with the server's; each party passes its own.
 pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<SecretWords, TwopcError> {
     let client_chooses = mine.len().div_ceil(2);
-    let client = ctx.party() == Party::Client;
     let (first, second) = mine.split_at(client_chooses);
-    let (chosen, offered) = if client {
-        (first, second)
-    } else {
-        (second, first)
-    };
-    let mut send = HashedSend::default();
-    let mut recv = HashedRecv::default();
-    let first = ctx.sends_first();
-    for sending in [first, !first] {
-        if sending {
-            send = HashedSend::draw(ctx, offered.len(), 0)?;
-        } else {
-            recv = HashedRecv::draw(ctx, chosen.len(), 0)?;
-        }
-    }
+    let [chosen, offered] = ctx.by_role(first, second);
+    let (send, recv) = draw(ctx, [offered.len(), chosen.len()], 0)?;
     let e: Vec<u64> = chosen
         .iter()
         .zip(recv.c.iter())
@@ -116,20 +102,16 @@ pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<SecretWords, TwopcErro
         .zip(send.b.iter())
         .map(|(y, w)| y ^ w)
         .collect();
-    let message = if client { [e, f] } else { [f, e] }.concat();
+    let message = ctx.by_role(e, f).concat();
     let reply = swap_words(ctx, PRIVATE, &message)?;
     let (first, second) = reply.split_at(client_chooses);
     // The peer's f for what this party chose, and its e for what this party offered.
-    let (f, e) = if client {
-        (first, second)
-    } else {
-        (second, first)
-    };
+    let [f, e] = ctx.by_role(first, second);
     let as_chooser = recv.h.iter().zip(chosen.iter().zip(f));
     let as_chooser = as_chooser.map(|(h, (x, f))| h ^ (x & f));
     let as_messenger = send.h0.iter().zip(send.b.iter().zip(e));
     let as_messenger = as_messenger.map(|(h0, (w, e))| h0 ^ (e & w));
-    Ok(if client {
+    Ok(if ctx.is_client() {
         as_chooser.chain(as_messenger).collect()
     } else {
         as_messenger.chain(as_chooser).collect()
@@ -143,6 +125,25 @@ fn swap_words(ctx: &mut Ctx, kind: Kind, mine: &[u64]) -> Result<Vec<u64>, Twopc
     Ok(wire::bits_from(&reply, 64 * mine.len()))
 }
 
+/// The hashed bits for this many words sent and received; in each direction the first `twice` have a second bit.
+fn draw(
+    ctx: &mut Ctx,
+    [sent, received]: [usize; 2],
+    twice: usize,
+) -> Result<(HashedSend, HashedRecv), TwopcError> {
+    let mut send = HashedSend::default();
+    let mut recv = HashedRecv::default();
+    let first = ctx.sends_first();
+    for sending in [first, !first] {
+        if sending {
+            send = HashedSend::draw(ctx, sent, twice)?;
+        } else {
+            recv = HashedRecv::draw(ctx, received, twice)?;
+        }
+    }
+    Ok((send, recv))
+}
+
 /// Shares of random a, b, ab and, for the first words, b′ and ab′.
 struct Triples {
     a: SecretWords,
@@ -154,16 +155,7 @@ struct Triples {
 
 impl Triples {
     fn draw(ctx: &mut Ctx, words: usize, twice: usize) -> Result<Triples, TwopcError> {
-        let mut send = HashedSend::default();
-        let mut recv = HashedRecv::default();
-        let first = ctx.sends_first();
-        for sending in [first, !first] {
-            if sending {
-                send = HashedSend::draw(ctx, words, twice)?;
-            } else {
-                recv = HashedRecv::draw(ctx, words, twice)?;
-            }
-        }
+        let (mut send, mut recv) = draw(ctx, [words; 2], twice)?;
         let product = |b: &[u64], h0: &[u64], hc: &[u64]| {
             let own = recv.c.iter().zip(b);
             let cross = h0.iter().zip(hc);
@@ -312,13 +304,7 @@ pub(crate) fn cases() -> [crate::testing::secrets::Case; 1] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, run_counted};
-    use hushed_math::rng::SecretRng;
-
-    fn words(n: usize, seed: u64) -> Vec<u64> {
-        let mut rng = SecretRng::insecure_from_seed(seed);
-        (0..n).map(|_| rng.next_u64()).collect()
-    }
+    use crate::testing::{assert_cost, run_counted, words};
 
     fn xor(a: &[u64], b: &[u64]) -> Vec<u64> {
         a.iter().zip(b).map(|(x, y)| x ^ y).collect()

@@ -1,6 +1,7 @@
 //! What the parties receive, byte by byte: for tests of what a transcript shows, and of transcripts that must not
 //! change.
 
+use super::both;
 use super::end::{End, Events, Payloads};
 use crate::ctx::Ctx;
 use crate::ot::ideal::IdealPair;
@@ -44,13 +45,6 @@ pub fn run_heard<A: Send>(
     let rng = |end: u64| SecretRng::insecure_from_seed(2 * seed + end);
     let mut near = Ctx::new(near, rng(0), Box::new(near_ot));
     let mut far = Ctx::new(far, rng(1), Box::new(far_ot));
-    std::thread::scope(|scope| {
-        // Each thread owns its context: one that fails drops its end and thereby wakes the other.
-        let server = scope.spawn(move || server(&mut far));
-        let client = scope.spawn(move || client(&mut near, &heard));
-        match (client.join(), server.join()) {
-            (Ok(seen), Ok(())) => seen,
-            (Err(why), _) | (_, Err(why)) => std::panic::resume_unwind(why),
-        }
-    })
+    let (seen, ()) = both(move || client(&mut near, &heard), move || server(&mut far));
+    seen
 }

@@ -278,7 +278,7 @@ impl Run {
 pub fn blocks(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
-        let mut random = Normal(7);
+        let mut random = Normal::new(7);
         let block = Block::random(WIDTH, HIDDEN, &mut random);
         let mut out = Vec::new();
         for form in FORMS {

@@ -30,7 +30,7 @@ fn applied(places: &Places, layer: &LinearMap, x: &[Complex64]) -> Vec<Complex64
 fn one_vector_over_all_slots_is_the_matrix() {
     // The block of GPT-2 with its merged form, and the small one of these tests.
     for (slots, width, hidden, diagonals) in [(1 << 15, 768, 3072, 128), (256, 12, 48, 4)] {
-        let mut random = Normal(5);
+        let mut random = Normal::new(5);
         let block = Block::random(width, hidden, &mut random);
         let [up, down] = &block.maps(Form::Linear, 1.0)[..] else {
             panic!("two maps");
@@ -79,7 +79,7 @@ fn one_vector_over_all_slots_is_the_matrix() {
 fn every_form_in_every_layout_is_the_block_and_counts_what_it_says() {
     // Nine levels for degree 127.
     let params = CkksParams::insecure_shallow(9, 9).unwrap();
-    let mut random = Normal(11);
+    let mut random = Normal::new(11);
     let block = Block::random(WIDTH, HIDDEN, &mut random);
     // Form, its levels; rotations and relinearisations over all slots, and in packed rows with three hidden vectors.
     for (form, levels, split, packed) in [

@@ -1,11 +1,15 @@
 //! AES-128 on blocks: the cipher, its counter stream and one level of the half-tree, each in three kernels that give
-//! the same bytes. The hash of OT pads, which constantly changes its key, is [`super::PadHash`].
+//! the same bytes. The hash of OT pads, which constantly changes its key, is [`super::PadHash`]; the counter stream of
+//! public uniform words is [`AesCtr`].
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
+mod ctr;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod vaes;
+
+pub(crate) use ctr::AesCtr;
 
 use super::Block;
 use crate::machine::cpu::Cpu;
@@ -102,8 +106,11 @@ impl AesKey {
             && let Ok(low) = u64::try_from(start)
             && low.checked_add(out.len() as u64).is_some()
         {
+            let (words, length) = (out.as_mut_ptr().cast(), 2 * out.len());
+            // SAFETY: a block is two words, any two words are a block, and the borrow is exclusive.
+            let words: &mut [u64] = unsafe { core::slice::from_raw_parts_mut(words, length) };
             // SAFETY: the variant is built only with the token of its instructions.
-            return unsafe { vaes::counter(rounds, low, out) };
+            return unsafe { vaes::counter::<8>(rounds, [low, 0], [1, 0], words) };
         }
         for (j, b) in out.iter_mut().enumerate() {
             *b = Block(start.wrapping_add(j as u128));

@@ -23,7 +23,7 @@ fn broadcast(rounds: &[Block; 11]) -> [__m512i; 11] {
 
 #[inline]
 #[target_feature(enable = "avx512f,vaes")]
-fn permute(k: &[__m512i; 11], s: &mut State) {
+fn permute<const N: usize>(k: &[__m512i; 11], s: &mut [__m512i; N]) {
     for s in s.iter_mut() {
         *s = _mm512_xor_si512(*s, k[0]);
     }
@@ -82,28 +82,92 @@ pub(super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
     }
 }
 
-/// `out[j] = AES(start + j)`; `start + out.len()` must not pass 2^64.
+/// A counter: its low and its high word, between which nothing is carried.
+type Counter = [u64; 2];
+
+/// The words of `AES(start + j·step)`, j = 0, 1, …, by N registers in flight.
 #[target_feature(enable = "avx512f,vaes")]
-pub(super) fn counter(rounds: &Rounds, start: u64, out: &mut [Block]) {
+pub(super) fn counter<const N: usize>(
+    rounds: &Rounds,
+    start: Counter,
+    step: Counter,
+    out: &mut [u64],
+) {
     let k = broadcast(&rounds.0);
-    let lane = |r: u64| start.wrapping_add(r) as i64;
-    let mut at = _mm512_set_epi64(0, lane(3), 0, lane(2), 0, lane(1), 0, lane(0));
-    let four = _mm512_set_epi64(0, 4, 0, 4, 0, 4, 0, 4);
-    for chunk in out.chunks_mut(WIDE) {
-        let mut s = [at; REGS];
-        for s in &mut s {
-            *s = at;
-            at = _mm512_add_epi64(at, four);
-        }
+    let (mut at, four) = counters(start, step);
+    for chunk in out.chunks_mut(8 * N) {
+        let mut s = next::<N>(&mut at, four);
         permute(&k, &mut s);
-        match chunk.as_mut_array::<WIDE>() {
-            Some(full) => store(&s, full),
-            None => {
-                let mut padded = [Block::ZERO; WIDE];
-                store(&s, &mut padded);
-                chunk.copy_from_slice(&padded[..chunk.len()]);
-            }
+        if chunk.len() == 8 * N {
+            store_words(&s, chunk.as_chunks_mut::<8>().0);
+        } else {
+            let mut padded = [[0_u64; 8]; N];
+            store_words(&s, &mut padded);
+            chunk.copy_from_slice(&padded.as_flattened()[..chunk.len()]);
         }
+    }
+}
+
+/// Masks each word of `AES(start + j·step)`, j = 0, 1, …, and writes those below q, in order, to the front of `out`, as
+/// long as the words of 16 blocks fit. Returns the number of blocks used and of residues written.
+#[target_feature(enable = "avx512f,vaes")]
+pub(super) fn residues(
+    rounds: &Rounds,
+    start: Counter,
+    step: Counter,
+    [q, mask]: [u64; 2],
+    out: &mut [u64],
+) -> (u64, usize) {
+    let k = broadcast(&rounds.0);
+    let (mut at, four) = counters(start, step);
+    let (q, mask) = (_mm512_set1_epi64(q as i64), _mm512_set1_epi64(mask as i64));
+    let (mut used, mut kept) = (0, 0);
+    while kept + 32 <= out.len() {
+        let mut s = next::<4>(&mut at, four);
+        permute(&k, &mut s);
+        for s in s {
+            let candidates = _mm512_and_si512(s, mask);
+            let below = _mm512_cmplt_epu64_mask(candidates, q);
+            let accepted = _mm512_maskz_compress_epi64(below, candidates);
+            // SAFETY: eight words: of the 32 there is room for, at least eight are left for each of the four
+            // registers. A whole store costs less than a compressing one.
+            unsafe { _mm512_storeu_si512(out.as_mut_ptr().add(kept).cast(), accepted) };
+            kept += below.count_ones() as usize;
+        }
+        used += 16;
+    }
+    (used, kept)
+}
+
+/// The counters `start` to `start + 3·step`, and the step from four to the next four.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn counters(start: Counter, step: Counter) -> (__m512i, __m512i) {
+    let l = |r: u64| start[0].wrapping_add(step[0].wrapping_mul(r)) as i64;
+    let h = |r: u64| start[1].wrapping_add(step[1].wrapping_mul(r)) as i64;
+    let at = _mm512_set_epi64(h(3), l(3), h(2), l(2), h(1), l(1), h(0), l(0));
+    let [l, h] = step.map(|word| word.wrapping_mul(4) as i64);
+    (at, _mm512_set_epi64(h, l, h, l, h, l, h, l))
+}
+
+/// N registers of counters from `at` on, which moves behind them.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn next<const N: usize>(at: &mut __m512i, four: __m512i) -> [__m512i; N] {
+    let mut s = [*at; N];
+    for s in &mut s {
+        *s = *at;
+        *at = _mm512_add_epi64(*at, four);
+    }
+    s
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store_words<const N: usize>(s: &[__m512i; N], words: &mut [[u64; 8]]) {
+    for (s, words) in s.iter().zip(words) {
+        // SAFETY: eight words are one register; the store is unaligned.
+        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), *s) }
     }
 }
 

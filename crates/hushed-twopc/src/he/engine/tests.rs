@@ -2,7 +2,6 @@
 
 use super::tree::Tree;
 use super::*;
-use crate::ctx::Ctx;
 use crate::he::interleave::{interleave, slot};
 use crate::he::product::Leaf;
 use crate::he::window::{OltShape, Window};

@@ -141,12 +141,8 @@ mod tests {
     use crate::he::linear::linear_cost;
     use crate::he::{HeError, OltShape};
     use crate::share::Ring;
-    use crate::testing::{assert_cost, reveal, run_after, share};
+    use crate::testing::{assert_cost, keys, reveal, run_after, share};
     use hushed_math::rng::SecretRng;
-
-    fn keys(ctx: &mut Ctx) -> HeContext {
-        HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap()
-    }
 
     /// Weights that include both ends of their range, and rows of full-size words.
     fn numbers(rows: usize, m: usize, n: usize, bits: u32, ring: Ring) -> (Vec<i32>, Vec<u64>) {
