@@ -94,7 +94,11 @@ impl LinearTransform {
         for (b, a) in inputs {
             let differ = a.ids() != b.ids();
             self.check_limbs(if differ { 0 } else { b.ids().len() })?;
-            digits.push(decompose(self.common.params.rlwe(), &self.common.gadget, a)?);
+            digits.push(decompose(
+                self.common.params.rlwe(),
+                &self.common.gadget,
+                a,
+            )?);
         }
         let b: Vec<_> = inputs.iter().map(|&(b, _)| b).collect();
         let a: Vec<_> = inputs.iter().map(|&(_, a)| a).collect();
@@ -115,7 +119,12 @@ impl LinearTransform {
         let params = self.common.params.rlwe();
         let (mut raised, mut digits) = (Vec::new(), Vec::new());
         for (b, a) in inputs {
-            digits.push(decompose_raised(params, &self.common.gadget, a, self.limbs())?);
+            digits.push(decompose_raised(
+                params,
+                &self.common.gadget,
+                a,
+                self.limbs(),
+            )?);
             raised.push(mod_raise(params, b, self.limbs())?);
         }
         let b: Vec<_> = raised.iter().collect();
@@ -181,7 +190,10 @@ impl LinearTransform {
             .iter()
             .map(|&k| match self.needs_key(k) {
                 false => Ok(None),
-                true => Ok(Some((self.common.key(keys, k)?, self.common.permutation(k)))),
+                true => Ok(Some((
+                    self.common.key(keys, k)?,
+                    self.common.permutation(k),
+                ))),
             })
             .collect::<Result<_, LinTransError>>()?;
         let ids = self.common.ids();

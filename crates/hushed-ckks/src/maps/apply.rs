@@ -77,7 +77,11 @@ impl PreparedGrid {
             });
         }
         let input = |ct: &'_ Cow<'_, Ciphertext>| -> Result<Decomposed, LinTransError> {
-            Ok(decompose(self.common.params.rlwe(), &self.common.gadget, ct.a())?)
+            Ok(decompose(
+                self.common.params.rlwe(),
+                &self.common.gadget,
+                ct.a(),
+            )?)
         };
         let digits = cut.iter().map(input).collect::<Result<Vec<_>, _>>()?;
         let inputs: Vec<Input<'_>> = cut

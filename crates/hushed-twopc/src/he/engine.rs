@@ -157,9 +157,13 @@ pub(crate) fn respond(
         let packed = tree.pack(index, sums, &cells)?;
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
-        let own = layout
-            .format
-            .answer_parts(packed, &he.peer().public, &used, &mut ctx.rng, &mut frame)?;
+        let own = layout.format.answer_parts(
+            packed,
+            &he.peer().public,
+            &used,
+            &mut ctx.rng,
+            &mut frame,
+        )?;
         let own = Zeroizing::new(own);
         ctx.session.send_vec(RESPONSE, frame)?;
         scatter(&mut share, &cells, &own);
