@@ -109,6 +109,19 @@ impl FheError {
         }
     }
 
+    /// The error of a batch that needs more bytes of memory than it may use.
+    #[must_use]
+    pub(crate) fn too_large(allowed: u64, needed: u64) -> FheError {
+        FheError::Unsupported {
+            what: format!(
+                "a batch of this size in {} MiB, as it needs {}",
+                allowed >> 20,
+                needed >> 20
+            ),
+            remedy: "allow more memory, or use fewer rows per text",
+        }
+    }
+
     /// Attributes the error to `step`: missing levels become `FheError::Levels`, other errors stay as they are.
     #[must_use]
     pub(crate) fn lacking_at(self, step: StepId) -> FheError {

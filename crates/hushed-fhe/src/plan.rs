@@ -395,7 +395,9 @@ impl FhePlanReport {
         for step in &steps {
             work.add(&step.work);
         }
-        check_memory(&memory, options.max_memory)?;
+        if let Some(most) = options.max_memory.filter(|&most| memory.total() > most) {
+            return Err(FheError::too_large(most, memory.total()));
+        }
         let bytes_up = upload(&placement);
         let reply = reply_form(program, choices, params, &run, options.answer)?;
         let bytes_down = Ciphertext::list_bytes(params, reply.limbs, reply.ciphertexts) as u64;
@@ -481,20 +483,6 @@ fn rotations(keys: &EvalKeyPlan, bootstrap: &EvalKeyPlan) -> usize {
 /// Whether columns of this program may be paired: those of a decoder.
 fn may_pair(program: &Program) -> bool {
     program.vocabulary().is_some() && program.width().is_multiple_of(2)
-}
-
-fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
-    match most {
-        Some(most) if memory.total() > most => Err(FheError::Unsupported {
-            what: format!(
-                "a batch of this size in {} MiB, as it needs {}",
-                most >> 20,
-                memory.total() >> 20
-            ),
-            remedy: "allow more memory, or use fewer rows per text",
-        }),
-        _ => Ok(()),
-    }
 }
 
 /// Rows per text of a run that only asks for levels.

@@ -49,6 +49,16 @@ struct Work {
     bytes: f64,
 }
 
+impl Work {
+    /// Bytes, and no products besides those counted.
+    fn moved(bytes: f64) -> Work {
+        Work {
+            products: 0.0,
+            bytes,
+        }
+    }
+}
+
 /// The rows so far, and what they need.
 struct Rows<'a> {
     how: How<'a>,
@@ -168,12 +178,9 @@ fn scalars(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchErr
 fn map(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
     let run = maps::Run::new(params, &maps::MAPS[0])?;
     let limbs = maps::MAPS[0].limbs;
-    let work = Work {
-        products: 0.0,
-        bytes: run.vectors() as f64 * ciphertext(limbs, rows.n) + run.plaintext_bytes() as f64,
-    };
+    let bytes = run.vectors() as f64 * ciphertext(limbs, rows.n) + run.plaintext_bytes() as f64;
     let at = ("map", limbs - params.bootstrap_limbs());
-    rows.row(at, &run.bench.evaluator, work, &mut || {
+    rows.row(at, &run.bench.evaluator, Work::moved(bytes), &mut || {
         run.apply().map(drop)
     })?;
     Ok(())
@@ -183,10 +190,7 @@ fn map(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> 
 fn matrices(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
     let [dimension, level] = MATRICES;
     let run = matmul::Run::new(params, dimension, level + 1)?;
-    let work = Work {
-        products: 0.0,
-        bytes: 3.0 * ciphertext(level + 1, rows.n),
-    };
+    let work = Work::moved(3.0 * ciphertext(level + 1, rows.n));
     let evaluator = &run.bench.evaluator;
     rows.row(("matmul", level), evaluator, work, &mut || {
         run.apply().map(drop)
@@ -204,11 +208,10 @@ fn bootstraps(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), Bench
     let cts: Vec<Ciphertext> = cts.collect::<Result<_, _>>()?;
     let all: Vec<&Ciphertext> = cts.iter().collect();
     let (top, n) = (bootstrapper.output_limbs(), rows.n);
-    let work = Work {
-        products: 0.0,
-        bytes: TOGETHER as f64 * (ciphertext(low, n) + ciphertext(top, n))
+    let work = Work::moved(
+        TOGETHER as f64 * (ciphertext(low, n) + ciphertext(top, n))
             + bootstrapper.plaintext_bytes() as f64,
-    };
+    );
     let evaluator = &bench.evaluator;
     rows.row(("bootstrap_4", top - low), evaluator, work, &mut || {
         bootstrapper.bootstrap_many(evaluator, &all).map(drop)
@@ -240,17 +243,18 @@ fn primitives(
     let product = evaluator.mul_plain(&a, &plain)?;
     let ct = ciphertext(limbs, rows.n);
 
-    let mut row = |name: &str, bytes: f64, call: &mut dyn FnMut() -> Result<(), CkksError>| {
-        let sums = if name == "add" { ct / WORD } else { 0.0 };
-        let work = Work {
-            // A sum has no product; here one sum counts as one operation.
-            products: sums,
-            bytes,
-        };
-        rows.row((name, level), evaluator, work, call)
-    };
     let mut sum = evaluator.add(&a, &b)?;
-    row("add", 3.0 * ct, &mut || evaluator.add_assign(&mut sum, &b))?;
+    let work = Work {
+        // A sum has no product; here one sum counts as one operation.
+        products: ct / WORD,
+        bytes: 3.0 * ct,
+    };
+    rows.row(("add", level), evaluator, work, &mut || {
+        evaluator.add_assign(&mut sum, &b)
+    })?;
+    let mut row = |name: &str, bytes: f64, call: &mut dyn FnMut() -> Result<(), CkksError>| {
+        rows.row((name, level), evaluator, Work::moved(bytes), call)
+    };
     row("mul_plain", 2.5 * ct, &mut || {
         evaluator.mul_plain(&a, &plain).map(drop)
     })?;

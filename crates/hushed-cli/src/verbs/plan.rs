@@ -15,7 +15,7 @@ use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::output::Output;
 
-pub use fhe::{Learns, read_choices};
+pub use fhe::read_choices;
 
 /// Print what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]

@@ -1,5 +1,6 @@
 //! The choices for a decoder: intervals of scores, bounds of the residual stream, norms and activations.
 
+use hushed_model::ModelError;
 use serde::{Deserialize, Serialize};
 
 use super::{ActivationChoice, AttentionChoice, Interval, NormChoice};
@@ -12,6 +13,14 @@ pub struct DecoderChoice {
     pub layers: Vec<DecoderLayerChoice>,
     /// The norm after the last layer.
     pub norm: NormChoice,
+}
+
+impl DecoderChoice {
+    /// Layer `i`.
+    pub(crate) fn layer(&self, i: usize) -> Result<&DecoderLayerChoice, ModelError> {
+        let (layer, layers) = (self.layers.get(i), self.layers.len());
+        layer.ok_or(ModelError::NoSuchLayer { asked: i, layers })
+    }
 }
 
 /// One layer. Its norms have no mean: v = Σ (κ·x)² + κ²·d·ε.

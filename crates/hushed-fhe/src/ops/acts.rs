@@ -206,6 +206,26 @@ pub fn centred<S: Slots>(
     Ok(LinearMap::of(at, w)?.centred().times(kappa).bounded())
 }
 
+/// As [`centred`], for the output map of an attention by softmax: it takes `value`, the bias of V, into its own, as
+/// weights sum to 1.
+///
+/// # Errors
+/// As [`centred`].
+pub(crate) fn centred_output<S: Slots>(
+    on: &S,
+    at: StepId,
+    w: &Linear,
+    kappa: f64,
+    value: &[f64],
+) -> Result<LinearMap, FheError> {
+    let mut map = centred(on, at, w, kappa)?;
+    let rows = map.weights.chunks_exact(map.columns.max(1));
+    for (bias, row) in map.bias.iter_mut().flatten().zip(rows) {
+        *bias += row.iter().zip(value).map(|(w, b)| w * b).sum::<f64>();
+    }
+    Ok(map)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -115,12 +115,7 @@ pub fn norm<S: Slots>(
     choice: &NormChoice,
     plan: &NormPlan<'_, S::Value>,
 ) -> Result<Acts<S::Value>, FheError> {
-    if norm.kind != NormKind::LayerNorm {
-        return Err(FheError::Unsupported {
-            what: format!("{at}: RMSNorm"),
-            remedy: "models with LayerNorm can be run",
-        });
-    }
+    has_means(at, norm)?;
     same(at, "columns", centred.len(), norm.width)?;
     if let Some(row) = &plan.constant {
         let found = row.numbers.len();
@@ -168,6 +163,29 @@ pub fn norm<S: Slots>(
     };
     let columns = centred.into_par_iter().enumerate().map(column);
     Acts::from_norm(at, columns.collect::<Result<_, _>>()?, norm, choice)
+}
+
+/// Refuses a norm without means.
+pub(crate) fn has_means(at: StepId, norm: &Norm) -> Result<(), FheError> {
+    match norm.kind {
+        NormKind::LayerNorm => Ok(()),
+        NormKind::RmsNorm => Err(FheError::Unsupported {
+            what: format!("{at}: RMSNorm"),
+            remedy: "models with LayerNorm can be run",
+        }),
+    }
+}
+
+/// Refuses a norm of a decoder that shifts rows, by a mean or an offset: rows of padding would not stay zeros.
+pub(crate) fn keeps_zeros(at: StepId, norm: &Norm) -> Result<(), FheError> {
+    let shifted = norm.offset.iter().flat_map(|o| o.iter()).any(|o| *o != 0.0);
+    match norm.kind {
+        NormKind::RmsNorm if !shifted => Ok(()),
+        _ => Err(FheError::Unsupported {
+            what: format!("{at}: a norm that shifts rows, in a decoder"),
+            remedy: "decoders with RMSNorm can be run",
+        }),
+    }
 }
 
 /// v = Σ c² + κ²·d·ε, refreshed: one relinearisation in all.

@@ -9,7 +9,7 @@
 //! If the placement spills vectors, the primes of the residual stream that a half's sum reads go to disk before its
 //! norm, and the norm's result takes the place of the columns.
 
-use hushed_model::{ModelError, Norm, Program, StepId, same};
+use hushed_model::{Norm, Program, StepId, same};
 
 use super::beside::Beside;
 use super::blocks::Parts;
@@ -157,7 +157,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             false => self.width,
         };
         same(StepId::outside("input"), "vectors", columns.len(), vectors)?;
-        let bound = self.layer_choice(i)?.feed_forward_bound;
+        let bound = self.choices.layer(i)?.feed_forward_bound;
         Ok(Acts::over(columns, self.width, bound))
     }
 
@@ -167,7 +167,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     /// Those of its steps.
     pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, last) = (self.on, i + 1 == self.layers());
-        let choice = self.layer_choice(i)?;
+        let choice = self.choices.layer(i)?;
         let x = x.cut(on, self.placement.attention)?;
 
         let layer = self.parts.layer(i)?;
@@ -436,12 +436,6 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         let needed = FEED_FORWARD + inside + activation + STATISTIC + head;
         let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
         Ok(limbs.max(least?))
-    }
-
-    fn layer_choice(&self, i: usize) -> Result<&'a DecoderLayerChoice, FheError> {
-        let layers = self.choices.layers.len();
-        let choice = self.choices.layers.get(i);
-        Ok(choice.ok_or(ModelError::NoSuchLayer { asked: i, layers })?)
     }
 
     fn show(&mut self, id: StepId, x: &Acts<S::Value>) -> Result<(), FheError> {

@@ -142,12 +142,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             on.at(id);
             columns = refreshed_pairs(on, id, &columns, limbs)?;
         }
-        let width = self.columns.width();
-        Ok(Acts {
-            columns,
-            gain: vec![self.input_bound; width],
-            offset: vec![0.0; width],
-        })
+        Ok(Acts::over(columns, self.columns.width(), self.input_bound))
     }
 
     /// The vectors that layer `next` reads, from a checkpoint before it, as [`super::Pass::resume`].

@@ -1,7 +1,7 @@
 //! A decoder in packed rows, layer by layer, for one prompt or a few: like [`super::DecoderPass`], with the steps of
 //! [`crate::ops::packed`].
 
-use hushed_model::{Attention, ModelError, Norm, Program, StepId, same};
+use hushed_model::{Attention, Norm, Program, StepId, same};
 
 use super::blocks::Parts;
 use super::packed::unfit;
@@ -141,7 +141,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         match next.checked_sub(1) {
             None => self.start(vectors),
-            Some(i) => self.stream(vectors, self.choice(i)?.feed_forward_bound),
+            Some(i) => self.stream(vectors, self.choices.layer(i)?.feed_forward_bound),
         }
     }
 
@@ -150,12 +150,8 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     /// # Errors
     /// Those of its steps.
     pub fn layer(&self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let (on, choice) = (self.on, self.choice(i)?);
-        let none = || ModelError::NoSuchLayer {
-            asked: i,
-            layers: self.layers(),
-        };
-        let layer = self.parts.layers.get(i).ok_or_else(none)?;
+        let (on, choice) = (self.on, self.choices.layer(i)?);
+        let layer = self.parts.layer(i)?;
 
         let (at, block) = layer.attention;
         let ScoresChoice::Sigmoid(scores) = &choice.scores else {
@@ -245,12 +241,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     fn stream(&self, columns: Vec<S::Value>, bound: f64) -> Result<Acts<S::Value>, FheError> {
         let (id, vectors) = (StepId::outside("input"), self.columns.vectors());
         same(id, "vectors", columns.len(), vectors)?;
-        let width = self.columns.width();
-        Ok(Acts {
-            columns,
-            gain: vec![bound; width],
-            offset: vec![0.0; width],
-        })
+        Ok(Acts::over(columns, self.columns.width(), bound))
     }
 
     /// A block's result added to the columns it read, divided by `bound`.
@@ -274,27 +265,18 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         limbs: usize,
     ) -> Result<Acts<S::Value>, FheError> {
         let (on, at) = (self.on, at.part("refresh"));
-        x.columns = match x.columns.iter().all(|v| on.limbs(v) >= limbs) {
-            true => {
-                let cut = x.columns.iter().map(|v| on.drop_to(v, limbs));
-                cut.collect::<Result<_, FheError>>()?
-            }
-            false => {
-                on.at(at);
-                refreshed_pairs(on, at, &x.columns, limbs)?
-            }
-        };
+        if x.columns.iter().all(|v| on.limbs(v) >= limbs) {
+            return x.cut(on, limbs);
+        }
+        on.at(at);
+        x.columns = refreshed_pairs(on, at, &x.columns, limbs)?;
         Ok(x)
     }
 
     /// Primes that layer `i` begins with.
     fn attention_limbs(&self, i: usize) -> Result<usize, FheError> {
-        let choice = &self.choice(i)?.attention_norm;
-        let none = ModelError::NoSuchLayer {
-            asked: i,
-            layers: self.layers(),
-        };
-        let layer = self.parts.layers.get(i).ok_or(none)?;
+        let choice = &self.choices.layer(i)?.attention_norm;
+        let layer = self.parts.layer(i)?;
         let norm = self.norm(layer.attention_norm, choice);
         Ok(norm.refreshed_to(self.on, self.placement.attention))
     }
@@ -305,14 +287,8 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         if i + 1 < self.layers() {
             return Ok(limbs);
         }
-        let needed = FEED_FORWARD + levels(self.choice(i)?.activation.degree) + ANSWER;
+        let needed = FEED_FORWARD + levels(self.choices.layer(i)?.activation.degree) + ANSWER;
         Ok(limbs.max(above_by(self.on, self.on.floor(), needed)?))
-    }
-
-    fn choice(&self, i: usize) -> Result<&'a DecoderLayerChoice, FheError> {
-        let layers = self.choices.layers.len();
-        let choice = self.choices.layers.get(i);
-        Ok(choice.ok_or(ModelError::NoSuchLayer { asked: i, layers })?)
     }
 }
 

@@ -219,15 +219,8 @@ impl Walk<'_> {
             least = least.min(cost.memory);
             found = self.fits(&cost).then_some((cost, at));
         }
-        let room = self.room.unwrap_or(0);
-        let mut found = found.ok_or_else(|| FheError::Unsupported {
-            what: format!(
-                "a batch of this size in {} MiB, as it needs {}",
-                room >> 20,
-                least >> 20
-            ),
-            remedy: "allow more memory, or use fewer rows per text",
-        })?;
+        let refused = || FheError::too_large(self.room.unwrap_or(0), least);
+        let mut found = found.ok_or_else(refused)?;
         // A reduction may no longer be needed after those that followed it.
         let back: [&dyn Fn(&mut Placement); 4] = [
             &|p| p.upload = p.attention,

@@ -10,10 +10,10 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::decrypt::{self, View};
-use super::encrypt::Learns;
 use super::keygen::{self, MostKeys};
 use crate::error::CliError;
 use crate::input::{Asked, Given};
+use crate::lengths::Learns;
 use crate::output::Output;
 
 /// A client's key folder, and what the client insists on.

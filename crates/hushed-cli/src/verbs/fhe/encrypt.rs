@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use hushed_serve::fhe::{self, Item, Warning};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::input::{Given, Scorable, Truncate};
+use crate::lengths::Learns;
 use crate::output::Output;
 
 /// Encrypt private texts for a run
@@ -59,27 +59,6 @@ pub struct Files {
     /// The folder of keys that `hushed keygen` made
     #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
     pub keys: PathBuf,
-}
-
-/// What the server learns of lengths.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Learns {
-    /// The tokens of every text
-    Public,
-    /// Tokens, rounded up
-    Bucket,
-    /// Nothing
-    Private,
-}
-
-impl Learns {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Public => "public",
-            Self::Bucket => "bucket",
-            Self::Private => "private",
-        }
-    }
 }
 
 impl Args {

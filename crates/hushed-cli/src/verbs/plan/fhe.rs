@@ -24,6 +24,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::CliError;
+use crate::lengths::Learns;
 use crate::output::{Output, gib};
 
 /// The least cosine between a canary's answer and the clear one.
@@ -191,17 +192,6 @@ impl Rows {
     }
 }
 
-/// What the server learns of lengths.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Learns {
-    /// The tokens of every text
-    Public,
-    /// Tokens rounded up to a multiple of --bucket N
-    Bucket,
-    /// Nothing
-    Private,
-}
-
 /// What a plan should minimise.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Least {
@@ -285,7 +275,7 @@ impl Args {
             lengths: match program.vocabulary() {
                 // A sigmoid needs no padding mask, and a softmax's is encrypted: nobody has to know where a text ends.
                 Some(_) => Lengths::Private,
-                None => self.lengths(request.bucket)?,
+                None => self.lengths.declared(request.bucket)?,
             },
             answer: self.answer.rows(public.config.tied),
             max_memory: request.max_memory,
@@ -411,15 +401,6 @@ impl Args {
             embedding,
             least_cosine: LEAST_COSINE,
         }))
-    }
-
-    fn lengths(&self, bucket: Option<usize>) -> Result<Lengths, CliError> {
-        match (self.lengths, bucket) {
-            (Learns::Public, _) => Ok(Lengths::Public),
-            (Learns::Private, _) => Ok(Lengths::Private),
-            (Learns::Bucket, Some(n)) => Ok(Lengths::Bucket(n)),
-            (Learns::Bucket, None) => Err(CliError::NoBucket),
-        }
     }
 
     fn prices(&self, params: &Arc<CkksParams>, threads: usize) -> Result<Prices, CliError> {

@@ -17,10 +17,11 @@ use super::plot;
 use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::input::{self, Truncate};
+use crate::lengths::Learns;
 use crate::machine::Machine;
 use crate::output::Output;
 use crate::running::Running;
-use crate::verbs::plan::{Learns, read_choices};
+use crate::verbs::plan::read_choices;
 
 /// Arguments of this protocol only.
 #[derive(clap::Args)]

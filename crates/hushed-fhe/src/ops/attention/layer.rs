@@ -6,7 +6,7 @@ use hushed_model::{Attention, StepId, same};
 use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation;
-use crate::ops::acts::{Acts, centred};
+use crate::ops::acts::{Acts, centred_output};
 use crate::ops::key_mask::KeyMask;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::mask::RowsKnown;
@@ -205,15 +205,9 @@ impl Maps {
             same(at, "columns of all heads", map.rows, inner)?;
         }
         same(at, "columns of all heads", layer.output.inputs, inner)?;
-        let mut output = centred(on, at, &layer.output, kappa)?;
         key.bias = None;
         let through = value.bias.take().unwrap_or_default();
-        let rows = output.weights.chunks_exact(inner.max(1));
-        if let Some(bias) = &mut output.bias {
-            for (bias, row) in bias.iter_mut().zip(rows) {
-                *bias += row.iter().zip(&through).map(|(w, b)| w * b).sum::<f64>();
-            }
-        }
+        let output = centred_output(on, at, &layer.output, kappa, &through)?;
         Ok(Maps {
             query,
             key,

@@ -20,7 +20,7 @@
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::Weight;
-use hushed_model::{Norm, NormKind, StepId, same};
+use hushed_model::{Norm, StepId, same};
 use rayon::prelude::*;
 
 use crate::choices::{NormChoice, fits};
@@ -29,7 +29,7 @@ use crate::ops::activation;
 use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
 use crate::ops::levels::{above, below, divisor, scale_of};
-use crate::ops::norm::{product, refreshed};
+use crate::ops::norm::{keeps_zeros, product, refreshed};
 use crate::ops::paired::{BLOCK, split};
 use crate::packing::PackingError;
 use crate::slots::Slots;
@@ -52,13 +52,7 @@ pub fn rms_norm<S: Slots>(
     choice: &NormChoice,
     (statistics, paired): (usize, bool),
 ) -> Result<Acts<S::Value>, FheError> {
-    let shifted = norm.offset.iter().flat_map(|o| o.iter()).any(|o| *o != 0.0);
-    if norm.kind != NormKind::RmsNorm || shifted {
-        return Err(FheError::Unsupported {
-            what: format!("{at}: a norm that shifts rows, in a decoder"),
-            remedy: "decoders with RMSNorm can be run",
-        });
-    }
+    keeps_zeros(at, norm)?;
     same(at, "columns", x.width(), norm.width)?;
     let (Some(first), Some(&bound)) = (x.columns.first(), x.gain.first()) else {
         return Acts::normed(at, Vec::new(), norm, choice);
@@ -255,11 +249,8 @@ pub fn sum<S: Slots>(
         Ok(on.within(x, 1.0))
     };
     let columns = block.into_par_iter().enumerate().map(add);
-    Ok(Acts {
-        columns: columns.collect::<Result<_, _>>()?,
-        gain: vec![bound; width],
-        offset: vec![0.0; width],
-    })
+    let columns = columns.collect::<Result<_, FheError>>()?;
+    Ok(Acts::over(columns, width, bound))
 }
 
 /// The primes of a statistic's inverse root, for a statistic refreshed to `statistics` primes.

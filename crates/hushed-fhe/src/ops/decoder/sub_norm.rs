@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use hushed_model::{Linear, Matrix, Norm, NormKind, StepId, same};
+use hushed_model::{Linear, Matrix, Norm, StepId, same};
 use rayon::prelude::*;
 
 use super::rms::{arrives, root, squares, statistic};
@@ -21,7 +21,7 @@ use crate::choices::NormChoice;
 use crate::error::FheError;
 use crate::ops::after::After;
 use crate::ops::levels::{below, divisor, scale_of};
-use crate::ops::norm::product;
+use crate::ops::norm::{keeps_zeros, product};
 use crate::slots::Slots;
 
 /// A norm inside a block.
@@ -55,13 +55,7 @@ impl<'a> SubNorm<'a> {
         w: &'b Linear,
     ) -> Result<(After<'b>, Cow<'b, Linear>), FheError> {
         let norm = self.norm;
-        let shifted = norm.offset.iter().flat_map(|o| o.iter()).any(|o| *o != 0.0);
-        if norm.kind != NormKind::RmsNorm || shifted {
-            return Err(FheError::Unsupported {
-                what: format!("{}: a norm that shifts rows, in a decoder", self.at),
-                remedy: "decoders with RMSNorm can be run",
-            });
-        }
+        keeps_zeros(self.at, norm)?;
         same(self.at, "columns", w.inputs, norm.width)?;
         let factor = self.choice.scale * (norm.width as f64).sqrt();
         let after = match after {

@@ -9,7 +9,7 @@ use super::softmax::{PackedSoftmax, PackedWeights};
 use crate::choices::{AttentionChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::{self, argument_scale};
-use crate::ops::acts::{Acts, centred};
+use crate::ops::acts::{Acts, centred_output};
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::packing::heads::{Heads, attend_times, scores};
 use crate::packing::sums::Firsts;
@@ -109,8 +109,9 @@ pub fn attention<S: Slots>(
         };
         attended.push(attend_times(on, &heads, e, v, masked)?);
     }
-    on.at(at.part("output"));
-    let output = output(on, layer, &through)?;
+    let at = at.part("output");
+    on.at(at);
+    let output = centred_output(on, at, &block.output, layer.norm.scale, &through)?;
     summed(on, x, layer, (&attended, &output))
 }
 
@@ -198,23 +199,6 @@ fn projected<S: Slots>(
     let mut k = q.split_off(columns.vectors());
     let v = k.split_off(columns.vectors());
     Ok([q, k, v])
-}
-
-/// The output map, centred for the norm, with the bias of V.
-fn output<S: Slots>(
-    on: &S,
-    layer: &PackedAttention<'_, S::Value>,
-    through: &[f64],
-) -> Result<LinearMap, FheError> {
-    let at = layer.at.part("output");
-    let mut output = centred(on, at, &layer.block.output, layer.norm.scale)?;
-    let rows = output.weights.chunks_exact(output.columns.max(1));
-    if let Some(bias) = &mut output.bias {
-        for (bias, row) in bias.iter_mut().zip(rows) {
-            *bias += row.iter().zip(through).map(|(w, b)| w * b).sum::<f64>();
-        }
-    }
-    Ok(output)
 }
 
 /// The output of `y` plus the residual of `x`, in rows that are kept.

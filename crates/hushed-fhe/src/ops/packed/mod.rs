@@ -95,11 +95,8 @@ pub fn sum<S: Slots>(
         Ok(on.within(x, 1.0))
     };
     let columns = x.columns.iter().zip(y).map(add);
-    Ok(Acts {
-        columns: columns.collect::<Result<_, FheError>>()?,
-        gain: vec![bound; x.gain.len()],
-        offset: vec![0.0; x.gain.len()],
-    })
+    let columns = columns.collect::<Result<_, FheError>>()?;
+    Ok(Acts::over(columns, x.width(), bound))
 }
 
 /// The primes to refresh a statistic to so that it has `limbs` after `levels` rescales, at most `most`.

@@ -11,7 +11,7 @@
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::InverseSqrt;
-use hushed_model::{Norm, NormKind, StepId, same};
+use hushed_model::{Norm, StepId, same};
 
 use super::rows::{Kept, PackedRows};
 use super::{reaching, refreshed_pairs};
@@ -20,7 +20,7 @@ use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::decoder::rms::root_levels;
 use crate::ops::levels::{above_by, below, divisor, scale_of};
-use crate::ops::norm::refreshed;
+use crate::ops::norm::{has_means, keeps_zeros, refreshed};
 use crate::packing::sums::squares;
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
@@ -65,7 +65,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         centred: &[S::Value],
         limbs: usize,
     ) -> Result<Acts<S::Value>, FheError> {
-        self.has_means()?;
+        has_means(self.at, self.norm)?;
         let at = self.at.part("refresh");
         on.at(at);
         let centred = refreshed_pairs(on, at, centred, self.refreshed_to(on, limbs))?;
@@ -81,7 +81,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         on: &S,
         centred: Vec<S::Value>,
     ) -> Result<Acts<S::Value>, FheError> {
-        self.has_means()?;
+        has_means(self.at, self.norm)?;
         self.of_low(on, centred)
     }
 
@@ -172,26 +172,10 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         on: &S,
         x: &Acts<S::Value>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let shifted = (self.norm.offset.iter()).any(|o| o.iter().any(|o| *o != 0.0));
-        if self.norm.kind != NormKind::RmsNorm || shifted {
-            return Err(FheError::Unsupported {
-                what: format!("{}: a norm that shifts rows, in a decoder", self.at),
-                remedy: "decoders with RMSNorm can be run",
-            });
-        }
+        keeps_zeros(self.at, self.norm)?;
         let factor = self.choice.scale * x.gain.first().copied().unwrap_or(1.0);
         let scaled = x.columns.iter().map(|v| on.read_as(v.clone(), factor));
         scaled.collect()
-    }
-
-    fn has_means(&self) -> Result<(), FheError> {
-        match self.norm.kind {
-            NormKind::LayerNorm => Ok(()),
-            NormKind::RmsNorm => Err(FheError::Unsupported {
-                what: format!("{}: RMSNorm", self.at),
-                remedy: "models with LayerNorm can be run",
-            }),
-        }
     }
 
     fn factor(&self) -> f64 {
