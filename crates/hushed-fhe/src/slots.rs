@@ -248,7 +248,8 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         self.linear_add_at(map, x, (limbs, target), partial)
     }
 
-    /// As [`Slots::linear_add`], of the first `limbs` primes of the operands; more are not read, so nothing is copied.
+    /// As [`Slots::linear_add`], of the first primes of the operands; more are not read, so nothing is copied. `at`:
+    /// the primes that are read, and the scale of the finished results, which have one level fewer.
     ///
     /// # Errors
     /// As [`Slots::linear_add`], or if operands have fewer primes.
@@ -279,7 +280,7 @@ pub trait Slots: SlotArithmetic<Error = FheError, Value: Send + Sync> + Sync {
         self.linear_finish(self.linear_add(map, x, target, None)?)
     }
 
-    /// As [`Slots::linear`], of the first `limbs` primes of the operands.
+    /// As [`Slots::linear`], of the first primes of the operands. `at` as in [`Slots::linear_add_at`].
     ///
     /// # Errors
     /// As [`Slots::linear_add_at`].

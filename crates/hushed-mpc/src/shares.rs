@@ -69,6 +69,10 @@ pub trait Local: Clone + Sized {
     /// Some columns of a matrix with `rows` rows.
     fn columns(&self, rows: usize, columns: Range<usize>) -> Self {
         let width = self.elements() / rows.max(1);
+        assert!(
+            self.elements() == rows * width && columns.end <= width,
+            "columns of a matrix"
+        );
         self.gather(rows * columns.len(), || {
             let row = |r: usize| r * width + columns.start..r * width + columns.end;
             (0..rows).flat_map(row).collect()

@@ -7,9 +7,9 @@
 //! Σ_k (w_2k − i·w_2k+1)·z_k = Σ_k (w_2k·x_2k + w_2k+1·x_2k+1) + i·(…)
 //! ```
 //!
-//! So a row takes as many products as with single columns, and its result is a real part. Removing the rest takes one
-//! conjugation per result, or per two results that are read as a pair; splitting the columns would take one per pair
-//! for each map, and room for the columns.
+//! So a row takes as many products as with single columns and two rescales, and its result is a real part. Removing the
+//! rest takes one conjugation per result, or per two results that are read as a pair; splitting the columns would take
+//! one per pair for each map, and room for the columns.
 
 use hushed_ckks::Scale;
 use hushed_lower::LinearMap;
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// More pairs than a block, an odd number of results, all at one scale; conjugations depend on results alone.
+    /// Conjugations depend on the number of results alone, which may be odd.
     #[test]
     fn maps_of_pairs_are_those_of_their_columns() {
         let params = CkksParams::insecure_test(5, 4).unwrap();

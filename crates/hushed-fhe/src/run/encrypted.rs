@@ -13,7 +13,7 @@ use hushed_model::StepId;
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::Bootstrapper;
-use hushed_ckks::gemm::{GemmWeights, MemorySource, ModularGemm};
+use hushed_ckks::gemm::{GemmWeights, MemorySource, ModularGemm, Source as _};
 use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::{Arithmetic, EncryptedSum, SlotArithmetic, Weight};
 use hushed_ckks::{Ciphertext, Complex64, Encoder, Evaluator, Hoisted, Plaintext, Scale};
@@ -405,11 +405,8 @@ impl Slots for Encrypted {
         (limbs, target): (usize, Scale),
         partial: Option<EncryptedPartial>,
     ) -> Result<EncryptedPartial, FheError> {
-        let scale = match x.first() {
-            Some(first) => self.factor_scale_at(first.scale(), limbs, target)?,
-            // A matrix without columns is refused below.
-            None => target,
-        };
+        let x = MemorySource::at(self.evaluator.params(), x, limbs)?;
+        let scale = self.factor_scale_at(x.shape().scale, limbs, target)?;
         let weights = GemmWeights::with_digits(
             &map.weights,
             map.rows,
@@ -418,7 +415,6 @@ impl Slots for Encrypted {
             scale,
             WEIGHT_DIGITS,
         )?;
-        let x = MemorySource::at(self.evaluator.params(), x, limbs)?;
         let Some(EncryptedPartial(mut outputs)) = partial else {
             let outputs = self.gemm.product(&weights, &x, map.bias.as_deref())?;
             return Ok(EncryptedPartial(outputs));
