@@ -162,17 +162,7 @@ impl LinearMap {
     /// Rows `range` of the map, with their biases.
     #[must_use]
     pub fn rows(&self, range: Range<usize>) -> LinearMap {
-        let weights = match self.weights.is_empty() {
-            true => &[],
-            false => &self.weights[range.start * self.columns..range.end * self.columns],
-        };
-        LinearMap {
-            rows: range.len(),
-            columns: self.columns,
-            weights: weights.to_vec(),
-            bound: self.bound,
-            bias: self.bias.as_ref().map(|b| b[range].to_vec()),
-        }
+        self.picked(range)
     }
 
     /// Columns `range` of the map, without biases.
@@ -190,18 +180,25 @@ impl LinearMap {
 
     /// These rows of the map, in this order, with their biases.
     #[must_use]
-    pub fn picked(&self, rows: &[usize]) -> LinearMap {
-        let weights = |&row: &usize| match self.weights.is_empty() {
-            true => &[],
-            false => &self.weights[row * self.columns..(row + 1) * self.columns],
-        };
-        LinearMap {
-            rows: rows.len(),
+    pub fn picked(&self, rows: impl IntoIterator<Item = usize>) -> LinearMap {
+        let mut picked = LinearMap {
+            rows: 0,
             columns: self.columns,
-            weights: rows.iter().flat_map(weights).copied().collect(),
+            weights: Vec::new(),
             bound: self.bound,
-            bias: (self.bias.as_ref()).map(|bias| rows.iter().map(|&row| bias[row]).collect()),
+            bias: self.bias.as_ref().map(|_| Vec::new()),
+        };
+        for row in rows {
+            picked.rows += 1;
+            if !self.weights.is_empty() {
+                let row = row * self.columns..(row + 1) * self.columns;
+                picked.weights.extend_from_slice(&self.weights[row]);
+            }
+            if let (Some(picked), Some(bias)) = (&mut picked.bias, &self.bias) {
+                picked.push(bias[row]);
+            }
         }
+        picked
     }
 
     /// Each row as two: its weights of even columns with its bias, then those of odd columns. For an operand that holds
@@ -315,7 +312,7 @@ mod tests {
         assert_eq!((apart.rows, apart.columns, apart.bound), (4, 2, 8.0));
         assert_eq!(apart.weights, [1.0, 3.0, 2.0, 0.0, 4.0, 6.0, 5.0, 0.0]);
         assert_eq!(apart.bias, Some(vec![0.5, 0.0, 0.25, 0.0]));
-        let picked = map.picked(&[1, 0, 1]);
+        let picked = map.picked([1, 0, 1]);
         assert_eq!(
             picked.weights,
             [4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
@@ -323,7 +320,7 @@ mod tests {
         assert_eq!(picked.bias, Some(vec![0.25, 0.5, 0.25]));
         let shape = LinearMap::shape(2, 3);
         assert!(shape.by_parity() == LinearMap::shape(4, 2));
-        assert!(shape.picked(&[0]) == LinearMap::shape(1, 3));
+        assert!(shape.picked([0]) == LinearMap::shape(1, 3));
     }
 
     /// W·(g ⊙ x + o) + b, with and without b, and with a zero offset.

@@ -34,10 +34,9 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             .then(|| one(&size.random(2).program(), &params, how.threads))
     })?;
     // The second decoder takes twenty minutes, the third most of an hour.
-    let named = how.only.is_some_and(|only| only.contains("llama"));
     for (model, width, heads, hidden) in DECODERS {
         let params = about(model, width, hidden);
-        if named && how.wants(&params) {
+        if named(how, &params) {
             let program = decoder((width, heads, hidden), ROWS)?;
             rows.push(with_threads(how.threads, || {
                 one(&program, &params, how.threads)
@@ -45,6 +44,11 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         }
     }
     Ok(rows)
+}
+
+/// Whether this row of a decoder is wanted: they take long, so they have to be named.
+pub(super) fn named(how: How<'_>, params: &Value) -> bool {
+    how.only.is_some_and(|only| only.contains("llama")) && how.wants(params)
 }
 
 fn about(model: &str, width: usize, hidden: usize) -> Value {

@@ -8,7 +8,7 @@ use hushed_fhe::plan::assumed_choices;
 use serde_json::{Value, json};
 
 use super::ROWS;
-use super::layer::{Measured, Planned, decoder};
+use super::layer::{Measured, Planned, decoder, named};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
@@ -32,8 +32,7 @@ fn about() -> Value {
 /// One head of the layer, measured, and the layer's cost by that and the plan; only if it is named.
 pub fn head(how: How<'_>) -> Result<Option<Value>, BenchError> {
     let about = about();
-    let named = how.only.is_some_and(|only| only.contains("llama"));
-    match named && how.wants(&about) {
+    match named(how, &about) {
         true => with_threads(how.threads, || measured(&about, how.threads)).map(Some),
         false => Ok(None),
     }

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::ops::levels::scale_of;
-use crate::packing::PackingError;
+use crate::packing::{PackingError, in_twos, twos};
 use crate::slots::Slots;
 
 /// Pairs split or multiplied at once.
@@ -85,12 +85,7 @@ impl<'a, V> Inputs<'a, V> {
             true => on.pair_conjugate(a, b),
         };
         if !self.paired {
-            let made = twos(self.applied(on, map, at)?).into_iter();
-            let pair = |(a, b)| match b {
-                Some(b) => join(a, b, conjugate),
-                None => Ok(a),
-            };
-            return made.map(pair).collect();
+            return in_twos(self.applied(on, map, at)?, |a, b| join(a, b, conjugate));
         }
         // u ± i·v plus the conjugate of u ∓ i·v is twice the pair of the real parts of u and v.
         let pair = |(u, v): (V, Option<V>)| {
@@ -113,14 +108,13 @@ impl<'a, V> Inputs<'a, V> {
         on: &S,
         map: &LinearMap,
         (limbs, target): (Option<usize>, Scale),
-    ) -> Result<Vec<V>, FheError> {
+    ) -> Result<Vec<V>, FheError>
+    where
+        V: Send,
+    {
         let half = scale_of(0.5 * target.value())?;
         let made = self.applied(on, &map.by_parity(), (limbs, half))?;
-        let turn = |(a, b): (V, Option<V>)| match b {
-            Some(b) => on.pair_conjugate(a, b),
-            None => Ok(a),
-        };
-        twos(made).into_iter().map(turn).collect()
+        in_twos(made, |a, b| on.pair_conjugate(a, b))
     }
 
     /// Applies a map to the vectors.
@@ -133,13 +127,6 @@ impl<'a, V> Inputs<'a, V> {
         let whole = self.vectors.first().map_or(0, |v| on.limbs(v));
         on.linear_at(map, self.vectors, (limbs.unwrap_or(whole), target))
     }
-}
-
-/// Two by two.
-fn twos<V>(vectors: Vec<V>) -> Vec<(V, Option<V>)> {
-    let mut rest = vectors.into_iter();
-    let next = || rest.next().map(|a| (a, rest.next()));
-    std::iter::from_fn(next).collect()
 }
 
 /// Splits pairs into columns, within 1, at twice their scale. Takes one conjugation per pair.
@@ -158,13 +145,8 @@ pub fn split<S: Slots>(on: &S, pairs: &[S::Value]) -> Result<Vec<S::Value>, FheE
 /// # Errors
 /// Fails for an odd number of columns, and for scales or primes that differ.
 pub fn joined<S: Slots>(on: &S, columns: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-    let mut pairs = Vec::with_capacity(columns.len() / 2);
-    let mut rest = columns.into_iter();
-    while let Some(a) = rest.next() {
-        let b = rest.next().ok_or(PackingError::Mismatch)?;
-        pairs.push(on.pair(a, b)?);
-    }
-    Ok(pairs)
+    let pair = |(a, b): (_, Option<_>)| on.pair(a, b.ok_or(PackingError::Mismatch)?);
+    twos(columns).into_iter().map(pair).collect()
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub use diagonal::Diagonals;
 pub use interleave::Interleave;
 pub use layout::{Layout, Spread, Weight};
 pub use pairs::Pairs;
+pub(crate) use pairs::{in_twos, twos};
 
 /// Why matrices cannot be packed together; the messages name the fields.
 #[allow(missing_docs)]

@@ -98,19 +98,28 @@ impl<V: Send> Pairs<V> {
         join: impl Fn(V, V) -> Result<V, FheError> + Sync,
     ) -> Result<Pairs<V>, FheError> {
         let (layout, width) = (columns.layout, columns.width());
-        let mut twos = Vec::with_capacity(width.div_ceil(2));
-        let mut rest = columns.vectors.into_iter();
-        while let Some(a) = rest.next() {
-            twos.push((a, rest.next()));
-        }
-        let vectors = twos.into_par_iter().map(|(a, b)| match b {
-            Some(b) => join(a, b),
-            None => Ok(a),
-        });
         Ok(Pairs {
             layout,
-            vectors: vectors.collect::<Result<_, FheError>>()?,
+            vectors: in_twos(columns.vectors, join)?,
             width,
         })
     }
+}
+
+/// Joins vectors two by two; of an odd number, the last stays as it is.
+pub(crate) fn in_twos<V: Send>(
+    vectors: Vec<V>,
+    join: impl Fn(V, V) -> Result<V, FheError> + Sync,
+) -> Result<Vec<V>, FheError> {
+    let both = |(a, b)| match b {
+        Some(b) => join(a, b),
+        None => Ok(a),
+    };
+    twos(vectors).into_par_iter().map(both).collect()
+}
+
+/// Two by two; of an odd number, the last is alone.
+pub(crate) fn twos<V>(vectors: Vec<V>) -> Vec<(V, Option<V>)> {
+    let mut rest = vectors.into_iter();
+    std::iter::from_fn(|| rest.next().map(|a| (a, rest.next()))).collect()
 }

@@ -2,6 +2,7 @@
 //! at the client, a run resumed from a checkpoint, and what is refused on the way.
 
 use std::fs;
+use std::path::Path;
 
 use crate::offered::{Offered, sample};
 use hushed_fhe::calibrate::embed;
@@ -80,6 +81,19 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
     assert!(error < 1.5 * declared && error > declared / 4.0);
 }
 
+/// Asserts that the reply in `work` has the clear model's last rows of [`texts`], and a good canary.
+fn assert_last_rows(offered: &Offered, work: &Path) {
+    let answer = offered.decrypt(work).unwrap();
+    assert!(answer.canary.unwrap().is_good());
+    let model = Model::load(&offered.path("model")).unwrap();
+    assert_eq!(answer.embeddings.len(), texts().len());
+    for (text, found) in texts().iter().zip(&answer.embeddings) {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let clear = answer_in_clear(&model, &ids, AnswerRows::Last).unwrap();
+        assert!(cosine(found, &clear) > 0.999, "{}", cosine(found, &clear));
+    }
+}
+
 /// A checkpoint of columns in pairs: half as many vectors.
 #[test]
 fn a_run_with_columns_in_pairs_is_resumed_with_the_same_bytes() {
@@ -91,15 +105,7 @@ fn a_run_with_columns_in_pairs_is_resumed_with_the_same_bytes() {
     offered.keygen(&work.join("keys")).unwrap();
     let sent = offered.encrypt(work, &texts()).unwrap();
     offered.run_and_resume(work, &sent.id);
-    let answer = offered.decrypt(work).unwrap();
-    assert!(answer.canary.unwrap().is_good());
-    let model = Model::load(&offered.path("model")).unwrap();
-    assert_eq!(answer.embeddings.len(), texts().len());
-    for (text, found) in texts().iter().zip(&answer.embeddings) {
-        let ids = model.tokens(text, TooLong::Refuse).unwrap();
-        let clear = answer_in_clear(&model, &ids, AnswerRows::Last).unwrap();
-        assert!(cosine(found, &clear) > 0.999, "{}", cosine(found, &clear));
-    }
+    assert_last_rows(offered, work);
 }
 
 /// A softmax needs the rows of tokens, encrypted: one more ciphertext, and still no lengths.
@@ -115,15 +121,7 @@ fn next_tokens_by_a_softmax_are_those_of_the_clear() {
     let sent = offered.encrypt(work, &texts()).unwrap();
     assert!(sent.declared.iter().all(|&length| length == 0));
     offered.run_and_resume(work, &sent.id);
-    let answer = offered.decrypt(work).unwrap();
-    assert!(answer.canary.unwrap().is_good());
-    let model = Model::load(&offered.path("model")).unwrap();
-    assert_eq!(answer.embeddings.len(), texts().len());
-    for (text, found) in texts().iter().zip(&answer.embeddings) {
-        let ids = model.tokens(text, TooLong::Refuse).unwrap();
-        let clear = answer_in_clear(&model, &ids, AnswerRows::Last).unwrap();
-        assert!(cosine(found, &clear) > 0.999, "{}", cosine(found, &clear));
-    }
+    assert_last_rows(offered, work);
 }
 
 /// The answer for a head that is not the table of token vectors.

@@ -149,6 +149,7 @@ impl<S: Slots> Run<'_, S> {
             Weighing::Sigmoid(_) => 1,
             Weighing::Softmax(..) => placement.heads_together.max(1),
         };
+        let streams = self.streams();
         let mut keys = None;
         // The values of key heads whose query heads are not all done.
         let mut values = BTreeMap::new();
@@ -164,12 +165,15 @@ impl<S: Slots> Run<'_, S> {
                 }
                 let query = take(Part::Query(h))?;
                 let keys = keys.as_ref().ok_or(PackingError::Mismatch)?;
-                if self.streams() {
+                if streams {
                     let values = values_of(&mut values, h, shared)?;
                     each(h, self.streamed(h, query, keys, values)?)?;
                 } else {
                     scored.push((h, self.scored(h, query, keys)?));
                 }
+            }
+            if streams {
+                continue;
             }
             let (on, at) = (self.on, self.layer.at);
             if self.tokens.is_some() {
@@ -265,7 +269,7 @@ impl<S: Slots> Run<'_, S> {
         let turned = |map: LinearMap| match &self.layer.block.rope {
             Some(rope) => {
                 let pairs = (0..heads.width / 2).map(|i| rope.pair(i, heads.width));
-                map.picked(&pairs.flat_map(|(a, b)| [a, b]).collect::<Vec<_>>())
+                map.picked(pairs.flat_map(|(a, b)| [a, b]))
             }
             None => map,
         };
