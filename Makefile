@@ -75,7 +75,8 @@ decoder-one: build ## try `fhe` on one prompt alone through that decoder: minute
 decoder-model: ## train the small decoder of `fhe` again, an hour of processor time (MINUTES changes it), in data/decoder-small
 	@python3 -m venv out/decoder-venv
 	@out/decoder-venv/bin/pip install --quiet jax==0.10.2 jaxlib==0.10.2 tokenizers==0.23.3 numpy==2.4.6
-	@out/decoder-venv/bin/python scripts/make_decoder.py data/decoder-small --minutes "$${MINUTES:-60}"
+	@scripts/fetch_texts.sh out/decoder-texts
+	@out/decoder-venv/bin/python scripts/make_decoder.py data/decoder-small --texts out/decoder-texts --minutes "$${MINUTES:-60}"
 
 bench: setup ## measure everything; rows in out/bench.jsonl (hours)
 	@cargo build --release --locked -p hushed-bench

@@ -2,7 +2,7 @@
 """What ternary weights, sigmoid attention and norms inside blocks cost a small decoder: trains the decoder of make_decoder.py in each form,
 with the same text, windows and steps, and prints the perplexity of the text that was held out. In make_decoder.py's environment:
 
-    DIR/bin/python scripts/compare_decoders.py out/decoder-forms.jsonl --steps 480 --seeds 3
+    DIR/bin/python scripts/compare_decoders.py out/decoder-forms.jsonl --texts out/decoder-texts --steps 480 --seeds 3
 
 A row a form and seed is appended to the file, and what is there already is not trained again. "dropped in" is the net that was trained with
 softmax attention, read with sigmoid attention. Scores and arguments of the gate are penalised in all forms alike.
@@ -52,10 +52,11 @@ def table(rows):
 def main():
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=pathlib.Path)
+    parser.add_argument("--texts", type=pathlib.Path, required=True, help="what fetch_texts.sh unpacked")
     parser.add_argument("--steps", type=int, default=480)
     parser.add_argument("--seeds", type=int, default=3)
     asked = parser.parse_args()
-    kept, held = made.split(made.documents() + made.books())
+    kept, held = made.split(made.texts_in(asked.texts))
     tokenizer = made.tokenizer_of(kept)
     tokens, others = made.tokens_of(tokenizer, kept), made.tokens_of(tokenizer, held)
     rows = [json.loads(line) for line in asked.rows.read_text().splitlines()] if asked.rows.exists() else []

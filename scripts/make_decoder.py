@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Trains a small BitNet decoder that runs under encryption, on text that everybody may use: this repository's documents and the books of
-Rust's documentation (MIT or Apache-2.0), which rustup installs beside the compiler (component rust-docs).
+"""Trains a small BitNet decoder that runs under encryption, on free text: the King James Bible (public domain), the documentation of Python
+(PSF licence) and the books of Rust's documentation (MIT or Apache-2.0), which rustup installs with the compiler (component rust-docs).
 
+    scripts/fetch_texts.sh TEXTS                     the first two, from Debian's packages
     python3 -m venv DIR
     DIR/bin/pip install jax==0.10.2 jaxlib==0.10.2 tokenizers==0.23.3 numpy==2.4.6   (Apache-2.0 but numpy: BSD)
-    DIR/bin/python scripts/make_decoder.py OUT --minutes 60                (OUT is data/decoder-small; processors only)
+    DIR/bin/python scripts/make_decoder.py OUT --texts TEXTS --minutes 60          (OUT is data/decoder-small; CPU only)
 
-A byte-level BPE of 2,048 tokens, then 4 layers of 256 columns with 4 heads and 704 hidden columns over 128 places, with a tied head. It is
-trained as it is encrypted (docs/ensi.md): weights of layers are ternary by their mean size, gradients go straight through the rounding;
-attention is a causal sigmoid with the fixed bias -log 128; no norms inside blocks; scores and arguments of the gate beyond 6 are penalised,
-so that polynomials of low degree hold. Activations are not rounded.
+A byte-level BPE of 2,048 tokens, then 4 layers of 256 columns with 4 heads and 704 hidden columns over 128 positions, with a tied head. It
+is trained in the form in which it is encrypted (docs/ensi.md): weights of layers are ternary, scaled by their mean absolute value, and
+gradients go straight through the rounding; attention is a causal sigmoid with the fixed bias -log 128; there are no norms inside blocks;
+scores and arguments of the gate beyond LIMIT are penalised, so that polynomials of low degree suffice. Activations are not rounded.
 
-Minutes are of processor time, of all threads, and by the clock twice as many at most. The text, the order of the windows and the first
-weights follow from the seed; how many steps there are follows from the minutes, so that another machine makes another model. OUT/README.md
-says what was read and what came out.
+Minutes are processor time of all threads; by the clock it takes at most twice as long. The text, the order of the windows and the first
+weights follow from the seed; the number of steps follows from the minutes, so another machine trains another model. OUT/README.md says what
+was read and what came out.
 """
 
 import argparse
@@ -37,6 +38,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOOKS = ["book", "reference", "rust-by-example", "nomicon", "cargo", "edition-guide", "rustc", "rustdoc", "clippy", "embedded-book"]
+PYTHON = ["tutorial", "library", "reference", "howto", "faq"]
 END = "<|endoftext|>"
 VOCABULARY, LAYERS, WIDTH, HEADS, HIDDEN, PLACES = 2048, 4, 256, 4, 704, 128
 EPSILON, THETA, BIAS = 1e-5, 10000.0, -round(math.log(PLACES), 2)
@@ -50,44 +52,59 @@ SAMPLED = 9
 
 
 class Page(html.parser.HTMLParser):
-    """The text of the <main> of a page, without scripts."""
+    """The text of a page's <main>, or of its <div role="main">, without scripts."""
 
     def __init__(self):
         super().__init__()
-        self.inside, self.skip, self.text = 0, 0, []
+        self.tag, self.depth, self.skip, self.text = "main", 0, 0, []
 
     def handle_starttag(self, tag, attrs):
-        self.inside += tag == "main"
+        if not self.depth and tag in ("main", "div") and (tag == "main" or ("role", "main") in attrs):
+            self.tag, self.depth = tag, 1
+        elif self.depth:
+            self.depth += tag == self.tag
         self.skip += tag in ("script", "style", "button")
 
     def handle_endtag(self, tag):
-        self.inside -= tag == "main"
+        if self.depth:
+            self.depth -= tag == self.tag
         self.skip -= tag in ("script", "style", "button")
 
     def handle_data(self, data):
-        if self.inside and not self.skip:
+        if self.depth and not self.skip:
             self.text.append(data)
 
 
 def page(path):
     reader = Page()
     reader.feed(path.read_text(errors="replace"))
-    lines = (line.rstrip() for line in "".join(reader.text).splitlines())
+    lines = (line.rstrip() for line in "".join(reader.text).replace("\u00b6", "").splitlines())
     return "\n".join(line for line in lines if line.strip())
 
 
-def books():
-    """Pages of Rust's books, in the order of their names."""
-    root = subprocess.run(["rustc", "--print", "sysroot"], check=True, capture_output=True, text=True).stdout.strip()
-    html_root = pathlib.Path(root) / "share/doc/rust/html"
-    paths = [path for book in BOOKS for path in sorted((html_root / book).rglob("*.html")) if path.name not in ("print.html", "404.html")]
-    texts = (page(path) for path in paths)
+def pages(root, parts):
+    """The pages of parts of a documentation, by name, without those that only list or repeat others."""
+    paths = [path for part in parts for path in sorted((root / part).rglob("*.html"))]
+    repeated = lambda path: path.name in ("print.html", "404.html") or any(part.endswith("-edition") for part in path.relative_to(root).parts[1:])
+    texts = (page(path) for path in paths if not repeated(path))
     return [text for text in texts if len(text) > 200]
 
 
-def documents():
-    paths = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))
-    return [path.read_text() for path in paths]
+def chapters(path):
+    """The chapters of a file of verses, \"Ge1:1 In the beginning ...\", without the numbers of verses."""
+    found = {}
+    for line in path.read_text().splitlines():
+        verse, _, text = line.partition(" ")
+        found.setdefault(verse.partition(":")[0], []).append(text)
+    return ["\n".join(verses) for verses in found.values()]
+
+
+def texts_in(root):
+    """All texts in the order of their hashes, so that any part of them is a mixture; `root` has what `fetch_texts.sh` unpacked."""
+    sysroot = subprocess.run(["rustc", "--print", "sysroot"], check=True, capture_output=True, text=True).stdout.strip()
+    rust = pages(pathlib.Path(sysroot) / "share/doc/rust/html", BOOKS)
+    texts = chapters(root / "kjv.txt") + pages(root / "python", PYTHON) + rust
+    return sorted(texts, key=lambda text: digest(text.encode()))
 
 
 def split(texts):
@@ -113,7 +130,6 @@ def tokenizer_of(train):
 def tokens_of(tokenizer, texts):
     end = tokenizer.token_to_id(END)
     return np.array([id for text in tokenizer.encode_batch(texts) for id in text.ids + [end]], np.int32)
-
 
 
 
@@ -336,16 +352,17 @@ def config(tokenizer):
 README = """\
 # A small ternary decoder for encrypted runs
 
-Made by `scripts/make_decoder.py`, whose header says how. Its weights are under this repository's licence. It is here to
-show `fhe` on a decoder that was trained for it, and for nothing else: it continues texts like those it has read, and
-knows nothing. `calibration-fhe.json` is what `hushed calibrate --protocol fhe --input sample.txt --truncate` wrote.
+Trained by `scripts/make_decoder.py`. Its weights are under this repository's licence. It is here to show `fhe` on a
+decoder that was trained for it, and for nothing else: it continues texts like those it has read, and knows nothing.
+`calibration-fhe.json` is what `hushed calibrate --protocol fhe --input sample.txt --truncate` wrote. `held-out.txt`,
+`sample.txt` and `items.jsonl` quote beginnings of its texts, which are under their own licences.
 
 | | |
 |---|---|
-| text | {texts} pages of Rust's books as rustc {rustc} installs them (MIT or Apache-2.0) and documents of this repository, {bytes} bytes |
+| text | {texts} chapters and pages, {bytes} bytes: the King James Bible (public domain), Python's documentation (PSF licence) and Rust's books (MIT or Apache-2.0), from {versions} and rustc {rustc} |
 | SHA-256 of it | `{text}` |
 | training | {steps} steps of {batch} windows of {places} tokens, {minutes:g} minutes of processor time, seed {seed} |
-| held-out perplexity, a token | {perplexity:.1f}, over {count} tokens of every {held}th text, with the weights as saved |
+| held-out perplexity per token | {perplexity:.1f}, over {count} tokens of every {held}th text, with the weights as saved |
 | largest \\|score\\| and \\|gate\\| there | {scores:.2f} and {gates:.2f} |
 {hashes}
 
@@ -359,11 +376,12 @@ ability.
 def main():
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--texts", type=pathlib.Path, required=True, help="what fetch_texts.sh unpacked")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--steps", type=int, default=20_000, help="at most")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    texts = documents() + books()
+    texts = texts_in(asked.texts)
     kept, held = split(texts)
     tokenizer = tokenizer_of(kept)
     tokens, others = tokens_of(tokenizer, kept), tokens_of(tokenizer, held)
@@ -388,7 +406,8 @@ def main():
     all_bytes = "\0".join(texts).encode()
     said = {"texts": len(texts), "rustc": rustc, "bytes": len(all_bytes), "text": digest(all_bytes), "steps": steps, "batch": BATCH}
     said |= {"places": PLACES, "minutes": asked.minutes, "seed": asked.seed, "perplexity": perplexity, "count": count, "held": HELD}
-    said |= {"scores": scores, "gates": gates, "hashes": hashes}
+    versions = ", ".join(" ".join(line.split()) for line in sorted((asked.texts / "versions").read_text().splitlines()))
+    said |= {"scores": scores, "gates": gates, "hashes": hashes, "versions": versions}
     (asked.out / "README.md").write_text(README.format(**said))
 
 
