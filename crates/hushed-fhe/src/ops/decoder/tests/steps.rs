@@ -1,4 +1,5 @@
-//! Whole encrypted decoders with the result of every operation opened: client, server with evaluation keys only, client.
+//! Whole encrypted decoders with the result of every operation opened: client, server with evaluation keys only,
+//! client.
 
 use std::sync::Arc;
 
