@@ -251,10 +251,11 @@ impl Offered {
             assert!(!placement.spills());
             assert_eq!(placement.columns > 1, places == 1);
             if places > 1 {
-                // As with little memory: in one plan half of a layer is spilled, in the other both halves.
-                placement.spill_attention = true;
-                placement.spill_feed_forward = !lengths.encrypted() || answer == AnswerRows::Rows;
+                // As with little memory: in some plans half of a layer is spilled, in others both halves.
                 placement.pairs = file == "paired.json";
+                placement.spill_attention = true;
+                placement.spill_feed_forward =
+                    !lengths.encrypted() || answer == AnswerRows::Rows || placement.pairs;
             }
             let plan = Offer {
                 program: &program,

@@ -16,7 +16,7 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
 }
 
 /// Texts of several lengths, for all places but the canary's.
-fn texts() -> Vec<String> {
+pub fn texts() -> Vec<String> {
     let model = Model::load(&Offered::decoder().path("model")).unwrap();
     let fits = |text: &String| model.tokens(text, TooLong::Refuse).unwrap().ids().len() <= 16;
     let mut texts: Vec<String> = sample().into_iter().filter(fits).collect();
@@ -82,7 +82,7 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
 }
 
 /// Asserts that the reply in `work` has the clear model's last rows of [`texts`], and a good canary.
-fn assert_last_rows(offered: &Offered, work: &Path) {
+pub fn assert_last_rows(offered: &Offered, work: &Path) {
     let answer = offered.decrypt(work).unwrap();
     assert!(answer.canary.unwrap().is_good());
     let model = Model::load(&offered.path("model")).unwrap();

@@ -2,11 +2,10 @@
 //! resumed, reply, embeddings compared with the clear model's, and what is refused on the way.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
 
+use crate::killed::{is_child, killed};
 use crate::offered::{Offered, assert_close, texts};
 use hushed_fhe::FhePlan;
 use hushed_fhe::files::exchange::{read_reply, write_reply};
@@ -19,9 +18,6 @@ use hushed_serve::fhe::{
     RunOptions, Warning,
 };
 use sha2::{Digest, Sha256};
-
-/// Set in a process that will be killed: the folder that it works in.
-const CHILD: &str = "HUSHED_TEST_FHE_CHILD";
 
 fn quiet(_: JobEvent) {}
 
@@ -52,22 +48,10 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
     result.err().unwrap().name()
 }
 
-/// Runs in a separate process until it is killed.
-fn child(work: &Path) {
-    let offered = PathBuf::from(std::env::var_os("HUSHED_TEST_FHE_OFFERED").unwrap());
-    let options = Offered::at(offered).options(work);
-    let told = |event| {
-        if let JobEvent::Layer { layer: 0, .. } = event {
-            fs::write(work.join("first-layer"), b"").unwrap();
-        }
-    };
-    fhe::run(&options, &told).unwrap();
-}
-
 #[test]
 fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
-    if let Some(work) = std::env::var_os(CHILD) {
-        return child(Path::new(&work));
+    if is_child() {
+        return;
     }
     let offered = Offered::get();
     let work = tempfile::tempdir().unwrap();
@@ -83,23 +67,8 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     nowhere.files.spill = Some(work.join("request"));
     assert_eq!(name(fhe::run(&nowhere, &quiet)), "file");
 
-    // SIGKILL in the second layer.
-    let mut killed = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "fhe::a_run_that_was_killed_goes_on_with_the_same_bytes",
-            "--exact",
-        ])
-        .env(CHILD, work)
-        .env("HUSHED_TEST_FHE_OFFERED", &offered.folder)
-        .spawn()
-        .unwrap();
-    while !work.join("first-layer").exists() {
-        assert!(killed.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    killed.kill().unwrap();
-    killed.wait().unwrap();
-    assert!(!work.join("reply").exists());
+    let test = "fhe::a_run_that_was_killed_goes_on_with_the_same_bytes";
+    killed(offered, work, test);
     let checkpoint = work.join(format!("checkpoints/{}.checkpoint", sent.id));
     let good = fs::read(&checkpoint).unwrap();
     let draft = checkpoint.with_file_name(format!("{}.checkpoint.1-0.draft", sent.id));

@@ -8,6 +8,7 @@ mod offered;
 mod decoder;
 mod decoder_rows;
 mod fhe;
+mod killed;
 mod memory;
 mod one;
 mod remote;
