@@ -207,9 +207,11 @@ fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, Cli
 pub fn show_likelihoods(out: &Output, texts: &[Scored]) -> Result<Whole, CliError> {
     for (index, text) in texts.iter().enumerate() {
         let (tokens, sum) = (text.log_probabilities.len() + 1, text.log_likelihood());
+        let likeliest = text.likeliest.iter();
+        let likeliest = likeliest.map(|(id, log)| json!({ "id": id, "log_probability": log }));
         let object = json!({
             "text_index": index, "tokens": tokens, "log_likelihood": sum, "perplexity": text.perplexity(),
-            "log_probabilities": text.log_probabilities,
+            "log_probabilities": text.log_probabilities, "likeliest": likeliest.collect::<Vec<_>>(),
         });
         out.result(object, || {
             let perplexity = text.perplexity().map_or_else(
