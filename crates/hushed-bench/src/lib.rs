@@ -314,9 +314,9 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(fhe::turned),
     },
     Suite {
-        name: "fhe-scores",
-        about: "CKKS: the scores of a head, 128 × 128, for 256 texts, and the rotations that other algorithms need",
-        kind: Kind::Local(fhe::scores),
+        name: "fhe-ccmm",
+        about: "CKKS: the scores of a head, 128 × 128, for 256 texts, and the key switches of other algorithms",
+        kind: Kind::Local(fhe::ccmm),
     },
     Suite {
         name: "fhe-heads",
