@@ -9,6 +9,7 @@ mod decoder;
 mod ffn;
 mod heads;
 mod layer;
+mod llama;
 mod long;
 mod model;
 mod norm;
