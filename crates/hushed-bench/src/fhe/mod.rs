@@ -6,6 +6,7 @@
 
 mod ccmm;
 mod decoder;
+mod ensi;
 mod ffn;
 mod heads;
 mod layer;
