@@ -257,10 +257,21 @@ pub fn scored_in_clear(
     texts: &[String],
     too_long: TooLong,
 ) -> Result<Vec<Scored>, ServeError> {
-    let clear = InClear::of(model)?;
-    let texts = texts.iter().enumerate();
-    let ids = texts.map(|(index, text)| clear.tokens(index, text, too_long));
-    ids.map(|ids| clear.of_tokens(&ids?, 1)).collect()
+    InClear::of(model)?.scored_texts(texts, too_long)
+}
+
+/// The same with the rows that ternary layers read rounded to 8 bits, as BitNet b1.58 was trained.
+///
+/// # Errors
+/// As [`scored_in_clear`].
+pub fn scored_in_clear_rounded(
+    model: &Model,
+    texts: &[String],
+    too_long: TooLong,
+) -> Result<Vec<Scored>, ServeError> {
+    let mut clear = InClear::of(model)?;
+    clear.rounded = true;
+    clear.scored_texts(texts, too_long)
 }
 
 /// Like [`scored_in_clear`], from the texts' tokens.
@@ -291,6 +302,8 @@ pub fn chosen_in_clear(model: &Model, items: &[Item]) -> Result<Vec<Chosen>, Ser
 struct InClear<'a> {
     model: &'a Model,
     program: Program,
+    /// Whether rows that ternary layers read are rounded to 8 bits.
+    rounded: bool,
 }
 
 impl InClear<'_> {
@@ -299,7 +312,12 @@ impl InClear<'_> {
             return Err(ModelError::NotAGenerator.into());
         }
         let program = model.program_of_all_logits();
-        Ok(InClear { model, program })
+        let rounded = false;
+        Ok(InClear {
+            model,
+            program,
+            rounded,
+        })
     }
 
     fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
@@ -308,9 +326,19 @@ impl InClear<'_> {
         encoded(tokenizer, index, text, public.max_tokens, too_long)
     }
 
+    fn scored_texts(&self, texts: &[String], too_long: TooLong) -> Result<Vec<Scored>, ServeError> {
+        let texts = texts.iter().enumerate();
+        let ids = texts.map(|(index, text)| self.tokens(index, text, too_long));
+        ids.map(|ids| self.of_tokens(&ids?, 1)).collect()
+    }
+
     /// As [`Head::of_tokens`].
     fn of_tokens(&self, ids: &TokenIds, from: usize) -> Result<Scored, ServeError> {
-        let logits = plain::run(&self.program, vec![ids.clone()], |_, _| ())?;
+        let text = vec![ids.clone()];
+        let logits = match self.rounded {
+            true => plain::run_rounded(&self.program, text)?,
+            false => plain::run(&self.program, text, |_, _| ())?,
+        };
         let next = ids.ids().iter().skip(1).enumerate();
         let next = next.skip(from.saturating_sub(1));
         Scored::of(next.map(|(row, &id)| Ok((id, logits.values.row(row).to_vec()))))
