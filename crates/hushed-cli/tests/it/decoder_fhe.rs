@@ -47,6 +47,36 @@ fn a_decoder_is_planned_and_verified() {
         (&report["answer"], &report["width"]),
         (&"last".into(), &16.into())
     );
+    let maps = |at: usize, name: &str| report["ternary"][at][name].clone();
+    assert_eq!(
+        (maps(0, "form"), maps(0, "count")),
+        ("ternary".into(), 4.into())
+    );
+    assert_eq!(
+        maps(0, "maps"),
+        serde_json::json!(["attention.output", "feed_forward.down"])
+    );
+    assert_eq!(
+        (maps(1, "form"), maps(1, "count")),
+        ("norm_before".into(), 10.into())
+    );
+    let shown = hushed(&[
+        "plan",
+        &dir,
+        "--protocol",
+        "fhe",
+        "--rows",
+        "16",
+        "--calibration",
+        &calibration,
+    ]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let line = "4 stay ternary, which takes no level: attention.output, feed_forward.down";
+    assert!(shown.contains(line), "{shown}");
+    assert!(
+        shown.contains(&format!("kept to {} bits", report["reply_bits"])),
+        "{shown}"
+    );
     let seen = report["exposures"].to_string();
     assert!(
         seen.contains("hidden state of the last row, 16 numbers"),

@@ -37,14 +37,14 @@ pub struct SubNorm<'a> {
     pub statistics: usize,
 }
 
-impl<'a> SubNorm<'a> {
-    /// Whether the map after it may stay ternary.
-    #[must_use]
-    pub fn keeps_ternary(&self) -> bool {
-        let gain = self.norm.gain.iter().flat_map(|gain| gain.iter());
-        gain.into_iter().all(|&g| g == 1.0)
-    }
+/// Whether the map after a norm inside a block may stay ternary.
+#[must_use]
+pub fn keeps_ternary(norm: &Norm) -> bool {
+    let gain = norm.gain.iter().flat_map(|gain| gain.iter());
+    gain.into_iter().all(|&g| g == 1.0)
+}
 
+impl<'a> SubNorm<'a> {
     /// The reader of the map's results, and the map with the gains in it.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl<'a> SubNorm<'a> {
         let (Some(gain), Some(weights)) = (&norm.gain, &w.weights) else {
             return Ok((after, Cow::Borrowed(w)));
         };
-        if self.keeps_ternary() {
+        if keeps_ternary(norm) {
             return Ok((after, Cow::Borrowed(w)));
         }
         let rows = weights.data().chunks_exact(w.inputs.max(1));
