@@ -86,9 +86,11 @@ impl Search<'_> {
         let mut seen = measure(&program, &self.measured, sample.hostile)?;
         let mut tried = TRIED.into_iter();
         let mut all = false;
+        let mut outside = None;
         while let Some(degrees) = tried.next() {
             choices.decoder = Some(seen.choice(&program, degrees, self.sizes())?);
-            let mut candidate = self.candidate(&program, &choices, degrees, &exact)?;
+            let mut candidate =
+                self.candidate(&program, &choices, degrees, &exact, &mut outside)?;
             if all {
                 candidate.name = format!("intervals of all texts; {}", candidate.name);
             }
@@ -108,19 +110,26 @@ impl Search<'_> {
             // The same degrees again: these intervals are wider.
             tried = from(degrees);
         }
-        refuse(no_candidate(self.options))
+        let mut what = no_candidate(self.options);
+        if let Some(outside) = outside {
+            what.push_str(&format!("; a text leaves its interval: {outside}"));
+        }
+        refuse(what)
     }
 
-    /// Compares the answers of held-out texts with `exact`, with errors if they are close enough without.
+    /// Compares the answers of held-out texts with `exact`, with errors if they are close enough without. `outside`:
+    /// where the first text of all candidates left an interval.
     fn candidate(
         &self,
         program: &Program,
         choices: &Choices,
         degrees: Degrees,
         exact: &[Vec<f64>],
+        outside: &mut Option<String>,
     ) -> Result<Candidate, FheError> {
-        let judged = |seed| -> Result<(f64, f64), FheError> {
-            let found = answers(program, choices, &self.held_out, &self.params, seed);
+        let mut judged = |seed| -> Result<(f64, f64), FheError> {
+            let how = (&self.params, seed);
+            let found = answers(program, choices, &self.held_out, how, outside);
             match found {
                 Err(FheError::Levels { .. }) => Ok((0.0, 0.0)),
                 found => Ok(compared(exact, &found?, false)),
@@ -165,7 +174,7 @@ fn from(degrees: Degrees) -> std::array::IntoIter<Degrees, { TRIED.len() }> {
 }
 
 /// Last rows computed with the approximations of a calibration, in a simulation at the levels of a parameter set;
-/// `None` for a text that leaves an interval too far for a refresh.
+/// `None` for a text that leaves an interval too far for a refresh, and `outside` says where, unless it says so already.
 ///
 /// # Errors
 /// As [`super::embed`].
@@ -173,8 +182,8 @@ pub(super) fn answers(
     program: &Program,
     choices: &Choices,
     texts: &[TokenIds],
-    params: &Arc<CkksParams>,
-    seed: Option<u64>,
+    (params, seed): (&Arc<CkksParams>, Option<u64>),
+    outside: &mut Option<String>,
 ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
     let width = program.attentions().next().map_or(2, |a| a.heads.width);
     let embedded = texts.iter().map(|text| embedded(program, text));
@@ -192,6 +201,11 @@ pub(super) fn answers(
             lengths: Lengths::Private,
             bound: bound_of_inputs(program, choices.rows)?,
         };
-        run.run(&on, choices.rows, texts, None)
+        let found = run.run(&on, choices.rows, texts, None);
+        found.inspect_err(|error| {
+            if let FheError::Range { .. } = error {
+                outside.get_or_insert_with(|| error.to_string());
+            }
+        })
     })
 }

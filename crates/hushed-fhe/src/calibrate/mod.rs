@@ -230,7 +230,7 @@ pub fn embed(
     choices.check(&program)?;
     check_rows(texts, choices.rows)?;
     if choices.decoder.is_some() {
-        return decoder_search::answers(&program, choices, texts, params, seed);
+        return decoder_search::answers(&program, choices, texts, (params, seed), &mut None);
     }
     let clear = Clear {
         model,

@@ -1,4 +1,4 @@
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong};
 
 use super::*;
@@ -269,4 +269,36 @@ fn unusable_samples_are_refused() {
     };
     let none = calibrate(&model, &sample(&texts), &impossible, &mut |_| ());
     assert!(none.is_err_and(|e| e.to_string().contains("no degrees")));
+}
+
+/// A decoder measured on the shortest token vector, with the longest held out: the refusal says which statistic it takes
+/// out of its range.
+#[test]
+fn where_a_held_out_text_leaves_its_range_is_said() {
+    let model = Model::load(&tiny_golden("bitnet-sigmoid")).unwrap();
+    let program = model.program_of_all_rows();
+    let tokens = program.embedding().unwrap().tokens.clone().unwrap();
+    let square = |id: usize| tokens.row(id).iter().map(|v| v * v).sum::<f32>();
+    let mut ids: Vec<usize> = (0..tokens.rows()).collect();
+    ids.sort_by(|a, b| square(*a).total_cmp(&square(*b)));
+    let (short, long) = (ids[0], ids[ids.len() - 1]);
+    println!("squares {:.2e} and {:.2e}", square(short), square(long));
+    let texts = [short, long, short, long].map(|id| TokenIds::new(vec![id as u32; 3]));
+    let options = Options {
+        hold_out: 2,
+        ..options()
+    };
+    let refused = calibrate(&model, &sample(&texts), &options, &mut |_| ());
+    let refused = refused.err().unwrap().to_string();
+    println!("{refused}");
+    assert!(refused.contains("layer.0.attention.norm"), "{refused}");
+    // Without such a text nothing is said of ranges.
+    let texts = [short; 4].map(|id| TokenIds::new(vec![id as u32; 3]));
+    let options = Options {
+        wanted: 1.0,
+        ..options
+    };
+    let refused = calibrate(&model, &sample(&texts), &options, &mut |_| ());
+    let refused = refused.err().unwrap().to_string();
+    assert!(!refused.contains("interval"), "{refused}");
 }

@@ -35,7 +35,11 @@ struct Subject {
 
 impl Subject {
     fn new(config: &NetworkConfig) -> Subject {
-        let program = ternary_network(config, 3).program_of_all_rows();
+        Subject::seeded(config, 3)
+    }
+
+    fn seeded(config: &NetworkConfig, seed: u64) -> Subject {
+        let program = ternary_network(config, seed).program_of_all_rows();
         let text = |t: usize, length: usize| {
             let id = |i: usize| ((i * 31 + t * 17 + i * i * (t + 1)) % config.vocabulary) as u32;
             TokenIds::new((0..length).map(id).collect())
@@ -145,6 +149,31 @@ fn a_simulated_decoder_in_packed_rows_is_the_clear_one() {
             let counts = on.tally().counts();
             assert_eq!(counts.total(Op::Bootstrap), runs * (4 * vectors + 4 + 1));
         }
+    }
+}
+
+/// Operations depend on shapes, not on weights. Steps of iterations are part of the choices, which may differ.
+#[test]
+fn two_sets_of_weights_in_packed_rows_take_the_same_operations() {
+    for (heads, keys, columns) in [(2, 2, 8), (2, 1, 4)] {
+        let counts = |seed: u64| {
+            let mut subject = Subject::seeded(&ternary_config(heads, keys), seed);
+            subject.texts.truncate(2);
+            let decoder = subject.choices.decoder.as_mut().unwrap();
+            for layer in &mut decoder.layers {
+                (layer.attention_norm.steps, layer.feed_forward_norm.steps) = (1, 1);
+            }
+            decoder.norm.steps = 1;
+            let (texts, placement) = (subject.embedded(), subject.placement(columns));
+            let on = Simulator::new(&subject.params, 256).unwrap();
+            let found = subject.simulated(&on, &placement, AnswerRows::Last, &texts);
+            let counts = on.tally().counts();
+            let operations = serde_json::to_string(&counts.operations).unwrap();
+            (operations, counts.rotations, found.unwrap())
+        };
+        let (one, other) = (counts(3), counts(4));
+        assert_eq!((&one.0, &one.1), (&other.0, &other.1));
+        assert!(one.2 != other.2);
     }
 }
 
