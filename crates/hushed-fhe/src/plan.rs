@@ -18,9 +18,6 @@ pub mod placement;
 mod prices;
 pub mod public_plan;
 mod search;
-#[cfg(test)]
-mod search_tests;
-mod smaller;
 mod steps;
 mod table;
 mod ternary;
@@ -46,7 +43,7 @@ pub use memory::FheMemory;
 pub use packed::packed_placement;
 pub use prices::{Point, Prices};
 pub use search::Alternative;
-pub(crate) use smaller::shortened;
+pub(crate) use search::smaller::shortened;
 pub use steps::{Step, Work};
 pub use table::reference;
 pub use ternary::{Form, TernaryMaps};
@@ -65,7 +62,7 @@ use crate::plan::offer::{answered_logits, reply_form};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths, ReplyForm};
 use search::Bounds;
-use smaller::{THIN_ROWS, thin};
+use search::smaller::{THIN_ROWS, thin};
 
 /// What a plan is made for, besides the model.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 //! [`super::packing::scores_by_extraction`]. A matrix has one vector per column, with the tokens in its slots.
 //!
 //! What is wrong with them, which the tests show: the work of algorithm 1 depends on the weights; algorithm 2 turns
-//! tokens into each other, not columns. Equation 7 sums all coefficients of a Chebyshev series, the first of which has to
-//! be halved: [`series`] does that.
+//! tokens into each other, not columns. Equation 7 sums all coefficients of a Chebyshev series, the first of which has
+//! to be halved: [`series`] does that.
 
 use std::f64::consts::PI;
 
@@ -63,8 +63,8 @@ pub fn rope<S: Slots>(
     Ok(y)
 }
 
-/// The polynomials of algorithm 3 for mean squares s in an interval: t = √s/√high, within 1 as a bootstrap takes it, and
-/// 1/(√high·t).
+/// The polynomials of algorithm 3 for mean squares s in an interval: t = √s/√high, within 1 as a bootstrap takes it,
+/// and 1/(√high·t).
 ///
 /// # Errors
 /// Refuses an interval that is not one.

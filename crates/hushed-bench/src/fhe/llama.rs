@@ -9,8 +9,8 @@ use hushed_model::{Activation, NetworkConfig, Program, Weigh, random_llama};
 const SCORES: f64 = 4.0;
 
 /// Ternary decoders by width, heads and hidden columns: the repository's, with a sigmoid and with a softmax, the widest
-/// that fits in the memory limit with one vector per column (twenty minutes), and ENSI's (arXiv 2509.09424), with two columns
-/// per vector (most of an hour).
+/// that fits in the memory limit with one vector per column (twenty minutes), and ENSI's (arXiv 2509.09424), with two
+/// columns per vector (most of an hour).
 pub(super) const DECODERS: [Decoder; 4] = [
     ("llama-ternary-small", SMALL, sigmoid),
     ("llama-softmax-small", SMALL, |_| Weigh::Softmax),

@@ -42,8 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_CHOICES")]
     choices: Option<PathBuf>,
 
-    /// With a model that generates text: a file with one text per line; shows the likelihood and the perplexity of each,
-    /// and for a ternary model (BitNet) also with the numbers that its ternary layers read rounded to 8 bits
+    /// With a model that generates text: a file with one text per line; shows the likelihood and the perplexity of
+    /// each, and for a ternary model (BitNet) also with the numbers that its ternary layers read rounded to 8 bits
     #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_PERPLEXITY")]
     perplexity: Option<PathBuf>,
 

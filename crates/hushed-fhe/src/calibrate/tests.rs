@@ -271,8 +271,8 @@ fn unusable_samples_are_refused() {
     assert!(none.is_err_and(|e| e.to_string().contains("no degrees")));
 }
 
-/// A decoder measured on the shortest token vector, with the longest held out: the refusal says which statistic it takes
-/// out of its range.
+/// A decoder measured on the shortest token vector, with the longest held out: the refusal says which statistic it
+/// takes out of its range.
 #[test]
 fn where_a_held_out_text_leaves_its_range_is_said() {
     let model = Model::load(&tiny_golden("bitnet-sigmoid")).unwrap();

@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::choices::NormChoice;
 use crate::error::FheError;
 use crate::ops::acts::centred;
-use crate::ops::decoder::sub_norm::keeps_ternary;
 use crate::ops::levels::below;
 use crate::ops::norm::centred_scale;
 use crate::slots::Slots;
@@ -194,4 +193,11 @@ impl Last {
             }
         }
     }
+}
+
+/// Whether the map after a norm inside a block may stay ternary.
+#[must_use]
+pub fn keeps_ternary(norm: &Norm) -> bool {
+    let gain = norm.gain.iter().flat_map(|gain| gain.iter());
+    gain.into_iter().all(|&g| g == 1.0)
 }

@@ -4,7 +4,7 @@ use hushed_model::Program;
 use serde::Serialize;
 
 use super::FheOptions;
-use super::smaller::merged_layers;
+use super::search::smaller::merged_layers;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::{Choices, HeadChoice};
 

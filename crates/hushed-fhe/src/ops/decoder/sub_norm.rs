@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use super::rms::{arrives, root, squares, statistic};
 use crate::choices::NormChoice;
 use crate::error::FheError;
-use crate::ops::after::After;
+use crate::ops::after::{After, keeps_ternary};
 use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::norm::{keeps_zeros, product};
 use crate::slots::Slots;
@@ -35,13 +35,6 @@ pub struct SubNorm<'a> {
     pub choice: &'a NormChoice,
     /// The primes of its refreshed statistic.
     pub statistics: usize,
-}
-
-/// Whether the map after a norm inside a block may stay ternary.
-#[must_use]
-pub fn keeps_ternary(norm: &Norm) -> bool {
-    let gain = norm.gain.iter().flat_map(|gain| gain.iter());
-    gain.into_iter().all(|&g| g == 1.0)
 }
 
 impl<'a> SubNorm<'a> {

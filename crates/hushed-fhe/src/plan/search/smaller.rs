@@ -5,11 +5,11 @@ use hushed_model::{Block, NetworkConfig, Pool, Program, random_network};
 use crate::choices::{Choices, HeadChoice};
 
 /// Rows per text of a run that only asks for levels.
-pub(super) const THIN_ROWS: usize = 2;
+pub(in crate::plan) const THIN_ROWS: usize = 2;
 
 /// A model with one head and a few columns that needs as many levels: levels depend only on degrees and steps, which
 /// the heads of a layer share.
-pub(super) fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
+pub(in crate::plan) fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
     let labels = program.classifier().map(|_| vec![String::new(); 2]);
     let config = NetworkConfig {
         layers: choices.layers.len(),
@@ -36,7 +36,7 @@ pub(super) fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
 }
 
 /// The layers whose feed-forward block is one linear layer.
-pub(super) fn merged_layers(program: &Program) -> Vec<usize> {
+pub(in crate::plan) fn merged_layers(program: &Program) -> Vec<usize> {
     let layers = program.feed_forwards().enumerate();
     let merged = layers.filter(|(_, block)| block.is_none());
     merged.map(|(layer, _)| layer).collect()
