@@ -1,5 +1,5 @@
-//! The gated feed-forward of a decoder, with a ternary last map and with a norm before it: against its formula, simulated
-//! with errors, and under a key.
+//! The gated feed-forward of a decoder, with a ternary last map and with a norm before it: against its formula,
+//! simulated with errors, and under a key.
 
 use std::sync::Arc;
 

@@ -107,8 +107,8 @@ impl Interpreted {
     }
 }
 
-/// The deviation of the bootstraps of these keys, as [`Simulator::with_refresh_deviation`] takes it: the default is that
-/// of N = 2^16.
+/// The deviation of the bootstraps of these keys, as [`Simulator::with_refresh_deviation`] takes it: the default is
+/// that of N = 2^16.
 fn refresh_deviation(keys: &mut Keys) -> f64 {
     let (params, id) = (Arc::clone(&keys.params), StepId::outside("measured"));
     let bent = Simulator::new(&params, params.slots()).unwrap();

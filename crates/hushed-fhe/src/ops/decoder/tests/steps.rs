@@ -1,4 +1,5 @@
-//! Whole encrypted decoders with the result of every operation opened: client, server with evaluation keys only, client.
+//! Whole encrypted decoders with the result of every operation opened: client, server with evaluation keys only,
+//! client.
 
 use hushed_model::{DecoderNetwork, NetworkConfig, Weigh};
 
@@ -31,8 +32,8 @@ impl Computation for Whole {
 }
 
 /// The errors of every operation of every step (normed columns, queries and keys turned, scores, weights, P·V, gates,
-/// sums, refreshes) are those that the simulation predicts with the bootstraps of this ring, and the answer is the clear
-/// model's. All columns are refreshed first, as the errors of bootstraps are those that runs carry.
+/// sums, refreshes) are those that the simulation predicts with the bootstraps of this ring, and the answer is the
+/// clear model's. All columns are refreshed first, as the errors of bootstraps are those that runs carry.
 fn errs_as_predicted(subject: Subject, baby: usize) -> Whole {
     let (params, whole) = (test_params(), Whole { subject, baby });
     let (sent, floor) = (whole.subject.sent(), params.bootstrap_limbs());
