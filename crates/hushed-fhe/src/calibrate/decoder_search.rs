@@ -174,7 +174,7 @@ fn from(degrees: Degrees) -> std::array::IntoIter<Degrees, { TRIED.len() }> {
 }
 
 /// Last rows computed with the approximations of a calibration, in a simulation at the levels of a parameter set;
-/// `None` for a text that leaves an interval too far for a refresh, and `outside` says where, unless it does so
+/// `None` for a text that leaves an interval too far for a refresh, and `outside` says where, unless it says so
 /// already.
 ///
 /// # Errors
