@@ -72,11 +72,13 @@ decoder: build ## try `fhe` on a small decoder: 252 private texts in half an hou
 decoder-one: build ## try `fhe` on one prompt alone through that decoder: minutes, and 5 GiB of keys made once; PROMPT="…" is your own
 	@python3 scripts/decoder_one.py
 
-decoder-model: ## train the small decoder of `fhe` again, an hour of processor time (MINUTES changes it), in data/decoder-small
+decoder-model: build ## train the small decoder of `fhe` again, an hour of processor time (MINUTES changes it), in data/decoder-small
 	@python3 -m venv out/decoder-venv
 	@out/decoder-venv/bin/pip install --quiet jax==0.10.2 jaxlib==0.10.2 tokenizers==0.23.3 numpy==2.4.6
 	@scripts/fetch_texts.sh out/decoder-texts
 	@out/decoder-venv/bin/python scripts/make_decoder.py data/decoder-small --texts out/decoder-texts --minutes "$${MINUTES:-60}"
+	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate data/decoder-small --protocol fhe --input data/decoder-small/sample.txt \
+		--truncate --output data/decoder-small/calibration-fhe.json
 
 bench: setup ## measure everything; rows in out/bench.jsonl (hours)
 	@cargo build --release --locked -p hushed-bench

@@ -28,6 +28,18 @@ def chosen(rows):
     return [row for row in rows if "log_likelihoods" in row]
 
 
+def of_tokens(private, clear):
+    """How far the predictions of all rows are apart."""
+    pairs = [(p, c) for p, c in zip(private, clear, strict=True) if "log_probabilities" in p]
+    own = [pair for p, c in pairs for pair in zip(p["log_probabilities"], c["log_probabilities"], strict=True)]
+    likeliest = [pair for p, c in pairs for pair in zip(p["likeliest"], c["likeliest"], strict=True)]
+    same = [(p["log_probability"], c["log_probability"]) for p, c in likeliest if p["id"] == c["id"]]
+    largest = lambda pairs: max(abs(a - b) for a, b in pairs)
+    return {
+        "rows": len(own), "same": len(same), "apart": largest(own), "apart_likeliest": largest(same),
+        "perplexity": private[-1]["perplexity"], "perplexity_clear": clear[-1]["perplexity"]}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--max-memory", type=int, default=17, help="GiB that the run may take (default 17, least 13)")
@@ -36,7 +48,9 @@ def main():
     work = ROOT / "out" / "decoder"
     work.mkdir(parents=True, exist_ok=True)
     plan, public, keys = work / "manifest.json", work / "model.public", work / "keys"
-    request, reply = work / "request", work / "reply"
+    request, reply, texts = work / "request", work / "reply", work / "texts.txt"
+    prompts = [json.loads(line) for line in ITEMS.read_text(encoding="utf-8").splitlines()]
+    texts.write_text("".join(f"{item['prompt']}{ending}\n" for item in prompts for ending in item["endings"]), encoding="utf-8")
     took = {}
     if not request.exists():
         # Half of what an earlier start left belongs to another plan.
@@ -51,11 +65,9 @@ def main():
         took["run"] = shown(
             "run", MODEL, "--manifest", plan, "--keys", keys / "evaluation.keys", "--request", request, "--out", reply,
             "--calibration", CALIBRATION, "--checkpoint", work / "checkpoints", "--spill", work)
-    private = chosen(hushed(
-        "decrypt", "--manifest", plan, "--public", public, "--keys", keys, "--reply", reply, "--choices", ITEMS))
-    clear = chosen(hushed("clear", MODEL, "--choices", ITEMS))
+    opened = ("decrypt", "--manifest", plan, "--public", public, "--keys", keys, "--reply", reply)
+    private, clear = chosen(hushed(*opened, "--choices", ITEMS)), chosen(hushed("clear", MODEL, "--choices", ITEMS))
     pairs = list(zip(private, clear, strict=True))
-    prompts = [json.loads(line) for line in ITEMS.read_text(encoding="utf-8").splitlines()]
 
     apart = max(abs(a - b) for p, c in pairs for a, b in zip(p["log_likelihoods"], c["log_likelihoods"], strict=True))
     same = sum(p["pick"] == c["pick"] for p, c in pairs)
@@ -65,9 +77,14 @@ def main():
         print(f"{item['prompt']}…{item['endings'][row['pick']]}")
     print(f"\nthe same ending as in the clear: {same} of {len(pairs)}; right: {right[0]}, in the clear {right[1]}")
     print(f"sums of log probabilities differ by at most {apart:.4f}")
+    tokens = of_tokens(hushed(*opened, "--perplexity", texts), hushed("clear", MODEL, "--perplexity", texts))
+    print(
+        f"{tokens['rows']} rows: the same likeliest token as in the clear at {tokens['same']}; log probabilities of the texts' tokens differ by "
+        f"at most {tokens['apart']:.4f}, of the likeliest tokens by {tokens['apart_likeliest']:.4f}; perplexity {tokens['perplexity']:.4f}, in "
+        f"the clear {tokens['perplexity_clear']:.4f}")
     print("\n".join(f"{verb:<10} {seconds:10.1f} s" for verb, seconds in took.items()))
     if options.json:
-        print(json.dumps({"name": "decoder", "items": len(pairs), "same": same, "right": right, "apart": apart, "seconds": took}))
+        print(json.dumps({"name": "decoder", "items": len(pairs), "same": same, "right": right, "apart": apart, "tokens": tokens, "seconds": took}))
     return any(margin > 2 * apart for margin in lost)
 
 

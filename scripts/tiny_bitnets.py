@@ -5,8 +5,10 @@
 
 `bitnet` is as Hugging Face's `BitNetForCausalLM` is saved: packed ternary layers with a `weight_scale` that multiplies, sub-norms, squared
 ReLU, softmax, four heads that share two of keys and values. `bitnet-sigmoid` is as a model that was trained for encryption: sigmoid
-attention, SiLU, no sub-norms, a `weight_scale` that divides. Both have the tokenizer of llama-tied and a tied head. Activations are not
-rounded to 8 bits. `expected.json` has, for texts whose token ids llama-tied's has, the logits of the last row in float64.
+attention, SiLU, no sub-norms, a `weight_scale` that divides. Both have the tokenizer of llama-tied and a tied head. `expected.json` has,
+for texts whose token ids llama-tied's has, the logits of the last row in float64, and under `int8` those of some token ids if the rows
+that ternary layers read are rounded to 8 bits. `bitnet/expected-sigmoid.json` has the same of the weights of `bitnet` with sigmoid
+attention and SiLU.
 
 The forward pass is written from the papers (Touvron et al. 2023; Ma et al. 2024; Ramapuram et al. 2024), row by row.
 """
@@ -53,6 +55,7 @@ class Model:
         self.config = config
         self.rng = np.random.default_rng(seed)
         self.stored, self.weights = {}, {}
+        self.int8 = False
         d, hidden = config["hidden_size"], config["intermediate_size"]
         keys = d // config["num_attention_heads"] * config["num_key_value_heads"]
         self.floats("model.embed_tokens.weight", (config["vocab_size"], d), 0.0, 0.5)
@@ -86,6 +89,15 @@ class Model:
         exact = float(stored[0])
         self.weights[name] = signs * (1 / exact if divides else exact)
 
+    def layer(self, name, row):
+        """A ternary layer, of the row or of the row rounded to 8 bits: Ma et al. 2024, equations 4 and 5, with the clamp of their code."""
+        if self.int8:
+            scale = 127 / max(np.abs(row).max(), 1e-5)
+            # Near a tie the last bits of a row decide; gains and token vectors of 8 bits even make exact ties.
+            assert np.abs(np.abs(row * scale) % 1 - 0.5).min() > 1e-5, "a tie: take other token ids"
+            row = np.clip(np.rint(row * scale), -128, 127) / scale
+        return self.weights[name] @ row
+
     def norm(self, name, row):
         return row / np.sqrt(np.mean(row * row) + self.config["rms_norm_eps"]) * self.weights[f"{name}.weight"]
 
@@ -105,7 +117,7 @@ class Model:
         c = self.config
         heads, shared = c["num_attention_heads"], c["num_attention_heads"] // c["num_key_value_heads"]
         dh = c["hidden_size"] // heads
-        part = lambda row, name: (self.weights[f"{layer}self_attn.{name}_proj"] @ row).reshape(-1, dh)
+        part = lambda row, name: self.layer(f"{layer}self_attn.{name}_proj", row).reshape(-1, dh)
         keys, values, out = [], [], []
         for place, row in enumerate(rows):
             keys.append([self.turned(k, place) for k in part(row, "k")])
@@ -119,18 +131,19 @@ class Model:
             joined = np.concatenate(seen)
             if c.get("sub_norms", True):
                 joined = self.norm(f"{layer}self_attn.attn_sub_norm", joined)
-            out.append(self.weights[f"{layer}self_attn.o_proj"] @ joined)
+            out.append(self.layer(f"{layer}self_attn.o_proj", joined))
         return out
 
     def feed_forward(self, layer, row):
-        gate = self.weights[f"{layer}mlp.gate_proj"] @ row
+        gate = self.layer(f"{layer}mlp.gate_proj", row)
         f = np.maximum(gate, 0) ** 2 if self.config["hidden_act"] == "relu2" else gate / (1 + np.exp(-gate))
-        hidden = f * (self.weights[f"{layer}mlp.up_proj"] @ row)
+        hidden = f * self.layer(f"{layer}mlp.up_proj", row)
         if self.config.get("sub_norms", True):
             hidden = self.norm(f"{layer}mlp.ffn_sub_norm", hidden)
-        return self.weights[f"{layer}mlp.down_proj"] @ hidden
+        return self.layer(f"{layer}mlp.down_proj", hidden)
 
-    def logits(self, ids):
+    def logits(self, ids, int8=False):
+        self.int8 = int8
         table = self.weights["model.embed_tokens.weight"]
         rows = [table[id] for id in ids]
         for i in range(self.config["num_hidden_layers"]):
@@ -153,11 +166,21 @@ def write(out, name, seed, shape):
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     shutil.copy(beside / "tokenizer.json", folder / "tokenizer.json")
     save(folder / "model.safetensors", model.stored)
+    answers(model, texts, folder / "expected.json")
+    return model, texts
+
+
+def digits(logits):
+    return [float(f"{x:.12g}") for x in logits]
+
+
+def answers(model, texts, path):
     expected = {"texts": []}
     for text in texts:
-        answer = [float(f"{x:.12g}") for x in model.logits(text["ids"])]
-        expected["texts"].append({"text": text["text"], "ids": text["ids"], "answer": answer})
-    (folder / "expected.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n")
+        expected["texts"].append({"text": text["text"], "ids": text["ids"], "answer": digits(model.logits(text["ids"]))})
+    ids = [(7 * i * i + 11 * i + 3) % 300 for i in range(17)]
+    expected["int8"] = {"ids": ids, "answer": digits(model.logits(ids, int8=True))}
+    path.write_text(json.dumps(expected, ensure_ascii=False) + "\n")
 
 
 def main():
@@ -165,7 +188,9 @@ def main():
     quantised = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline"}
     shape = {"hidden_size": 32, "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     shape |= {"max_position_embeddings": 160, "rope_theta": 500000.0, "hidden_act": "relu2", "quantization_config": quantised}
-    write(out, "bitnet", 5, shape)
+    model, texts = write(out, "bitnet", 5, shape)
+    model.config |= {"hidden_act": "silu", "attention_weights": "sigmoid", "sigmoid_bias": -2.75}
+    answers(model, texts, out / "bitnet" / "expected-sigmoid.json")
     shape = {"hidden_size": 16, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
     shape |= {"max_position_embeddings": 96, "rope_theta": 10000.0, "hidden_act": "silu", "quantization_config": {"quant_method": "bitnet"}}
     shape |= {"sub_norms": False, "attention_weights": "sigmoid", "sigmoid_bias": -2.75}

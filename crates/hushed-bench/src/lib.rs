@@ -314,9 +314,9 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(fhe::turned),
     },
     Suite {
-        name: "fhe-scores",
-        about: "CKKS: the scores of a head, 128 × 128, for 256 texts, and the rotations that other algorithms need",
-        kind: Kind::Local(fhe::scores),
+        name: "fhe-ccmm",
+        about: "CKKS: the scores of a head, 128 × 128, for 256 texts, and the key switches of other algorithms",
+        kind: Kind::Local(fhe::ccmm),
     },
     Suite {
         name: "fhe-heads",
@@ -330,7 +330,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "fhe-layer",
-        about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores, and gigabytes in TMPDIR; --only llama-ternary-small: of a ternary decoder; -640, -1536: of wider ones, twenty minutes and most of an hour; -head: of one head for 2,048 tokens, ten minutes",
+        about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores, and gigabytes in TMPDIR; --only llama-ternary-small: of a ternary decoder; llama-softmax-small: with a softmax; llama-ternary-640, -1536: of wider ones, twenty minutes and most of an hour; -head: of one head for 2,048 tokens, ten minutes",
         kind: Kind::Local(fhe::layers),
     },
     Suite {

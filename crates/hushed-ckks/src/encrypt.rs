@@ -284,10 +284,8 @@ impl Decryptor {
             _ => self.phase(ct, self.limit)?,
         };
         let params = self.encoder.params();
-        let certified = ct.noise.min_bits(params.slots());
-        // The error is below half a unit in the last bit kept.
-        let kept = certified.map_or(f64::from(params.certified_bits()), |b| b - 1.0);
-        let kept = whole_bits(kept.floor());
+        let kept = ct.noise.kept_bits(params.slots());
+        let kept = whole_bits(kept.unwrap_or(f64::from(params.certified_bits())));
         let (bits, flooding_bits) = match opening {
             Opening::Certified => (Some(kept), 0.0),
             Opening::Bits(bits) => (Some(kept.min(whole_bits(f64::from(bits)))), 0.0),

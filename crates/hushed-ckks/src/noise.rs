@@ -138,6 +138,12 @@ impl Noise {
             .then(|| -(self.deviation * reach(slots)).log2())
     }
 
+    /// Bits after the binary point that rounding keeps: the largest error predicted is below half a unit of the last
+    /// one. `None` if unknown.
+    pub fn kept_bits(&self, slots: usize) -> Option<f64> {
+        self.min_bits(slots).map(|bits| (bits - 1.0).floor())
+    }
+
     /// Noise of a sum. The estimate assumes independent errors; the bound does not.
     #[must_use]
     pub fn sum(self, other: Self) -> Self {

@@ -18,10 +18,9 @@ pub mod placement;
 mod prices;
 pub mod public_plan;
 mod search;
-#[cfg(test)]
-mod search_tests;
 mod steps;
 mod table;
+mod ternary;
 #[cfg(test)]
 mod tests;
 mod timetable;
@@ -31,7 +30,7 @@ use std::sync::Arc;
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
-use hushed_model::{Block, NetworkConfig, Pool, Program, StepId, random_network};
+use hushed_model::{Program, StepId};
 use hushed_rlwe::hybrid::KeyUse;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::Serialize;
@@ -44,11 +43,13 @@ pub use memory::FheMemory;
 pub use packed::packed_placement;
 pub use prices::{Point, Prices};
 pub use search::Alternative;
+pub(crate) use search::smaller::shortened;
 pub use steps::{Step, Work};
 pub use table::reference;
+pub use ternary::{Form, TernaryMaps};
 pub use timetable::Timetable;
 
-use super::choices::{Choices, HeadChoice};
+use super::choices::Choices;
 use super::error::FheError;
 use super::pass::{AnyPass, Texts};
 use super::simulate::{Counts, Op, Simulator, Vector};
@@ -61,6 +62,7 @@ use crate::plan::offer::{answered_logits, reply_form};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths, ReplyForm};
 use search::Bounds;
+use search::smaller::{THIN_ROWS, thin};
 
 /// What a plan is made for, besides the model.
 #[derive(Clone, Debug)]
@@ -113,6 +115,9 @@ pub struct FhePlanReport {
     pub assumed: bool,
     /// The chosen placement.
     pub placement: Placement,
+    /// How the layers that are declared ternary are computed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ternary: Vec<TernaryMaps>,
     /// The placements that were tried.
     pub alternatives: Vec<Alternative>,
     /// The ledger, step by step.
@@ -415,6 +420,7 @@ impl FhePlanReport {
             texts,
             places: layout.texts(),
             assumed,
+            ternary: ternary::ternary_maps(program, &placement),
             alternatives,
             per_text: PerText {
                 seconds: each(work.seconds),
@@ -483,60 +489,4 @@ fn rotations(keys: &EvalKeyPlan, bootstrap: &EvalKeyPlan) -> usize {
 /// Whether columns of this program may be paired: those of a decoder.
 fn may_pair(program: &Program) -> bool {
     program.vocabulary().is_some() && program.width().is_multiple_of(2)
-}
-
-/// Rows per text of a run that only asks for levels.
-const THIN_ROWS: usize = 2;
-
-/// A model with one head and a few columns that needs as many levels: levels depend only on degrees and steps, which
-/// the heads of a layer share.
-fn thin(program: &Program, choices: &Choices) -> (Program, Choices) {
-    let labels = program.classifier().map(|_| vec![String::new(); 2]);
-    let config = NetworkConfig {
-        layers: choices.layers.len(),
-        width: 2,
-        heads: 1,
-        hidden: 1,
-        merged: merged_layers(program),
-        vocabulary: 1,
-        positions: THIN_ROWS,
-        labels,
-        ..NetworkConfig::large()
-    };
-    let mut choices = choices.clone();
-    for layer in &mut choices.layers {
-        let heads = &mut layer.attention.heads;
-        // A head with a softmax, if there is one.
-        heads.sort_by_key(|head| *head == HeadChoice::Previous);
-        heads.truncate(1);
-        layer.activation.columns.truncate(1);
-        layer.frozen_row = None;
-    }
-    let pool = pool_of(program).unwrap_or(Pool::Mean);
-    (random_network(&config, pool, 1).program(), choices)
-}
-
-/// The layers whose feed-forward block is one linear layer.
-fn merged_layers(program: &Program) -> Vec<usize> {
-    let layers = program.feed_forwards().enumerate();
-    let merged = layers.filter(|(_, block)| block.is_none());
-    merged.map(|(layer, _)| layer).collect()
-}
-
-/// The pooling at the end of a program.
-fn pool_of(program: &Program) -> Option<Pool> {
-    match program.steps().last()?.block {
-        Block::Pool(pool) => Some(pool),
-        _ => None,
-    }
-}
-
-/// The first layers of a model and their choices.
-pub(crate) fn shortened(program: &Program, choices: &Choices, layers: usize) -> (Program, Choices) {
-    let mut choices = choices.clone();
-    choices.layers.truncate(layers.max(1));
-    if let Some(decoder) = &mut choices.decoder {
-        decoder.layers.truncate(layers.max(1));
-    }
-    (program.first_layers(layers), choices)
 }

@@ -210,6 +210,12 @@ impl StepId {
         self.kind
     }
 
+    /// Its text without the layer, like `attention.weigh`.
+    pub fn within_layer(&self) -> String {
+        let layer = None;
+        StepId { layer, ..*self }.to_string()
+    }
+
     /// The layer that the step belongs to, if any: for progress and checkpoints.
     pub const fn layer(&self) -> Option<usize> {
         self.layer

@@ -5,16 +5,16 @@
 use std::time::Instant;
 
 use hushed_ckks::poly::evaluate;
-use hushed_ckks::{CkksParams, Complex64};
-use hushed_fhe::ops::decoder::rms::{rms_norm, root_levels};
+use hushed_ckks::{Ciphertext, CkksParams, Complex64};
+use hushed_fhe::ops::decoder::rms::{STATISTIC, rms_norm, root_levels};
 use hushed_fhe::ops::decoder::rope::{Turned, turns};
 use hushed_fhe::packing::Interleave;
-use hushed_fhe::simulate::Counts;
+use hushed_fhe::simulate::{Counts, Op};
 use hushed_fhe::{Acts, Encrypted, FheError, Interval, LinearMap, NormChoice, Slots, fits};
 use hushed_model::{Heads, Norm, NormKind, Pairs, Rope, StepId};
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, Taken, counted};
+use super::{Bed, Normal, Taken, counted, ensi};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
@@ -90,9 +90,11 @@ fn ternary(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     };
     let first = sums.first().ok_or(BenchError::BadWeights)?;
     let error = bed.error(first, expected)?;
+    let columns: Vec<&Ciphertext> = block.iter().cycle().take(INPUTS).collect();
     let texts = slots / ROWS;
     let parts = json!({
         "error": error,
+        "ensi_algorithm_1": ensi::product(&bed, &map, &columns, expected)?,
         "runs": how.runs,
         "texts": texts,
         "seconds_per_text": taken.seconds / texts as f64,
@@ -201,8 +203,11 @@ fn turned_head(about: &Value, how: How<'_>) -> Result<Value, BenchError> {
     let pairs = opened.iter().zip(values.iter().zip(by));
     let error = pairs.map(|(found, (x, by))| (found - x * by).norm());
     let (texts, all) = (slots / 2048, 2 * heads.count);
+    let [ours, as_printed] = ensi::positions(PRIMES, heads.width)?;
     let parts = json!({
         "error": error.fold(0.0, f64::max),
+        "ours": ours,
+        "ensi_algorithm_2": as_printed,
         "runs": how.runs,
         "texts": texts,
         "seconds_per_text": (all as f64) * taken.seconds / texts as f64,
@@ -291,6 +296,8 @@ fn rms(
     let parts = json!({
         "error": largest,
         "mean_error": sum / (kept.len() * slots) as f64,
+        "ours": { "counted": ensi::levels(STATISTIC, root_levels(&choice) + 1, counts.total(Op::Bootstrap)) },
+        "ensi_algorithm_3": ensi::norm(width)?,
         "setup_seconds": setup,
         "texts": texts,
         "seconds_per_text": taken.seconds / texts as f64,

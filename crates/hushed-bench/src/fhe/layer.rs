@@ -7,14 +7,14 @@ use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
-use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
+use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
 use hushed_fhe::{Acts, Choices, DecoderPass, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_model::{
-    Activation, Matrix, Network, NetworkConfig, PlainActs, Pool, Program, Rows, Weigh, plain,
-    random_llama, random_network,
+    Matrix, Network, NetworkConfig, PlainActs, Pool, Program, Rows, plain, random_network,
 };
 use serde_json::{Value, json};
 
+use super::llama::{DECODERS, attends_by_softmax, chosen, decoder};
 use super::{Bed, Normal, ROWS, Taken, counted, layout_of};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
@@ -33,11 +33,10 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         how.wants(&params)
             .then(|| one(&size.random(2).program(), &params, how.threads))
     })?;
-    // The second decoder takes twenty minutes, the third most of an hour.
-    for (model, width, heads, hidden) in DECODERS {
+    for (model, (width, heads, hidden), weigh) in DECODERS {
         let params = about(model, width, hidden);
         if named(how, &params) {
-            let program = decoder((width, heads, hidden), ROWS)?;
+            let program = decoder((width, heads, hidden), ROWS, weigh(ROWS));
             rows.push(with_threads(how.threads, || {
                 one(&program, &params, how.threads)
             })?);
@@ -53,43 +52,6 @@ pub(super) fn named(how: How<'_>, params: &Value) -> bool {
 
 fn about(model: &str, width: usize, hidden: usize) -> Value {
     json!({ "set": "n16-boot-14x40", "model": model, "rows": ROWS, "width": width, "hidden": hidden })
-}
-
-/// Ternary decoders by width, heads and hidden columns: the repository's, the widest that fits in [`MEMORY`] with one
-/// vector per column, and ENSI's (arXiv 2509.09424), with two columns per vector.
-const DECODERS: [(&str, usize, usize, usize); 3] = [
-    ("llama-ternary-small", 256, 4, 704),
-    ("llama-ternary-640", 640, 8, 1728),
-    ("llama-ternary-1536", 1536, 16, 4096),
-];
-
-/// Two layers with a sigmoid, whose norms have gains of 1, as training with ternary maps leaves them.
-pub(super) fn decoder(
-    (width, heads, hidden): (usize, usize, usize),
-    rows: usize,
-) -> Result<Program, BenchError> {
-    let config = NetworkConfig {
-        layers: 2,
-        width,
-        heads,
-        key_heads: None,
-        hidden,
-        vocabulary: 8,
-        positions: rows,
-        activation: Activation::Silu,
-        sub_norms: false,
-        weigh: Weigh::Sigmoid {
-            bias: -(rows as f64).ln(),
-        },
-        ..NetworkConfig::bitnet_2b()
-    };
-    let mut network = random_llama(&config, 1);
-    for layer in &mut network.layers {
-        for norm in [&mut layer.attention_norm, &mut layer.feed_forward_norm] {
-            norm.gain = Some(vec![1.0; width].into());
-        }
-    }
-    Ok(network.program_of_all_rows())
 }
 
 /// The sizes of a model, with random weights.
@@ -192,19 +154,26 @@ impl Measured {
     ) -> Result<Measured, BenchError> {
         let (layout, limbs) = (layout_of(params, rows)?, placement.attention);
         let (width, run) = (program.width(), (program, choices, placement, layout));
+        let masks = attends_by_softmax(program);
         let counts = counted(params, |on| {
             let columns = (0..width).map(|_| on.vector(Vec::new(), limbs));
-            layer(on, run, columns.collect::<Result<_, _>>()?, false).map(drop)
+            let real = masks.then(|| on.vector(Vec::new(), limbs)).transpose()?;
+            layer(on, run, columns.collect::<Result<_, _>>()?, (real, false)).map(drop)
         })?;
         let mut bed = Bed::new(params, &counts)?;
         bed.rows = rows;
         let together = if placement.pairs { 2 } else { 1 };
         let (table, columns) = random_columns(&mut bed, width, limbs, together)?;
-        let (result, taken) = bed.take(|on| layer(on, run, columns, placement.pairs))?;
+        // Every row is a token, which the server does not know.
+        let scale = params.default_scale();
+        let real = masks.then(|| bed.encrypt(&vec![1.0; params.slots()], limbs, scale));
+        let real = real.transpose()?;
+        let (result, taken) = bed.take(|on| layer(on, run, columns, (real, placement.pairs)))?;
         let mut error = 0.0_f64;
+        let open = |ct: &Ciphertext| Ok(bed.decryptor.decrypt_raw(ct)?);
         for text in COMPARED {
             let text = text % layout.texts();
-            error = error.max(compare(&bed, program, layout, &table, &result, text)?);
+            error = error.max(compare(open, program, layout, &table, &result, text)?);
         }
         Ok(Measured { bed, taken, error })
     }
@@ -230,12 +199,15 @@ impl Planned {
         placement: Option<Placement>,
     ) -> Result<Planned, BenchError> {
         let params = CkksParams::n16_boot()?;
-        let choices = assumed_choices(program, rows);
+        let choices = chosen(program, rows);
         let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
         let options = FheOptions {
             rows,
             texts: usize::MAX,
-            lengths: Lengths::Public,
+            lengths: match attends_by_softmax(program) {
+                true => Lengths::Private,
+                false => Lengths::Public,
+            },
             answer: AnswerRows::Last,
             max_memory: placement.is_none().then_some(MEMORY),
             uplink: f64::INFINITY,
@@ -295,15 +267,16 @@ pub(super) fn input_bound(width: usize) -> f64 {
     (width as f64).sqrt().min(4.0)
 }
 
-fn layer<S: Slots>(
+pub(super) fn layer<S: Slots>(
     on: &S,
     (program, choices, placement, layout): (&Program, &Choices, &Placement, Interleave),
     columns: Vec<S::Value>,
-    paired: bool,
+    (real, paired): (Option<S::Value>, bool),
 ) -> Result<Acts<S::Value>, FheError> {
     let (bound, placement) = (input_bound(program.width()), placement.clone());
     if program.vocabulary().is_some() {
-        let mut pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
+        let pass = DecoderPass::new(on, program, choices, placement, layout, bound)?;
+        let mut pass = pass.masked_by(real)?;
         let x = match paired {
             true => Acts::over(columns, program.width(), bound),
             false => pass.start(columns)?,
@@ -317,12 +290,12 @@ fn layer<S: Slots>(
 }
 
 /// The largest error of a text's numbers, compared with the clear.
-fn compare(
-    bed: &Bed,
+pub(super) fn compare<V>(
+    open: impl Fn(&V) -> Result<Vec<Complex64>, BenchError>,
     program: &Program,
     layout: Interleave,
     table: &[Vec<f64>],
-    result: &Acts<Ciphertext>,
+    result: &Acts<V>,
     text: usize,
 ) -> Result<f64, BenchError> {
     let width = table.len();
@@ -333,7 +306,7 @@ fn compare(
     let mut error = 0.0_f64;
     let together = width / result.columns.len().max(1);
     for j in (0..width).step_by(width / 16 + 1) {
-        let found = bed.decryptor.decrypt_raw(&result.columns[j / together])?;
+        let found = open(&result.columns[j / together])?;
         for row in 0..layout.rows() {
             let pair = found[layout.slot(text, row)];
             let v = if j % together == 0 { pair.re } else { pair.im };

@@ -8,7 +8,8 @@ use hushed_fhe::plan::assumed_choices;
 use serde_json::{Value, json};
 
 use super::ROWS;
-use super::layer::{Measured, Planned, decoder, named};
+use super::layer::{Measured, Planned, named};
+use super::llama::{decoder, sigmoid};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
@@ -41,8 +42,15 @@ pub fn head(how: How<'_>) -> Result<Option<Value>, BenchError> {
 fn measured(about: &Value, threads: usize) -> Result<Value, BenchError> {
     let (width, heads, _) = WIDE;
     // Placed as for texts of 128 tokens.
-    let placement = Planned::new(&decoder(WIDE, ROWS)?, threads)?.plan.placement;
-    let wide = Planned::of(&decoder(WIDE, TOKENS)?, TOKENS, threads, Some(placement))?;
+    let placement = Planned::new(&decoder(WIDE, ROWS, sigmoid(ROWS)), threads)?
+        .plan
+        .placement;
+    let wide = Planned::of(
+        &decoder(WIDE, TOKENS, sigmoid(TOKENS)),
+        TOKENS,
+        threads,
+        Some(placement),
+    )?;
     let in_head = |site: &str| {
         let part = site.strip_prefix("layer.0.attention.");
         part.is_some_and(|part| PARTS.contains(&part))
@@ -54,7 +62,7 @@ fn measured(about: &Value, threads: usize) -> Result<Value, BenchError> {
             false => rest += step.work.seconds,
         }
     }
-    let narrow = decoder((width / heads, 1, HIDDEN), TOKENS)?;
+    let narrow = decoder((width / heads, 1, HIDDEN), TOKENS, sigmoid(TOKENS));
     let choices = assumed_choices(&narrow, TOKENS);
     let placement = &wide.plan.placement;
     let Measured { bed, taken, error } =

@@ -4,14 +4,16 @@
 //! on ciphertexts, and the result is compared with the clear. Seconds are for the whole batch; `seconds_per_text` is
 //! the time that papers call amortised.
 
+mod ccmm;
 mod decoder;
+mod ensi;
 mod ffn;
 mod heads;
 mod layer;
+mod llama;
 mod long;
 mod model;
 mod norm;
-mod scores;
 mod softmax;
 mod text;
 
@@ -35,12 +37,12 @@ use serde_json::{Map, Value, json};
 use super::{BenchError, How};
 use crate::machine::{forget_peak, peak_memory};
 
+pub use ccmm::ccmm;
 pub use decoder::{sigmoids, ternary_products, turned};
 pub use ffn::blocks;
 pub use heads::heads;
 pub use model::models;
 pub use norm::norms;
-pub use scores::scores;
 pub use softmax::softmaxes;
 pub use text::texts;
 
@@ -198,10 +200,22 @@ fn counted(
     Ok(on.tally().counts())
 }
 
-/// Rotations of a step, without those of bootstraps.
+/// Rotations and conjugations of a step, without those of bootstraps.
 fn rotations(counts: &Counts) -> u64 {
     let ops = [Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant];
     ops.iter().map(|&op| counts.total(op)).sum()
+}
+
+/// Key switches of a step, with each part, without those of bootstraps.
+fn switches(counts: &Counts) -> Value {
+    let (conjugations, rotations) = (counts.total(Op::Conjugate), rotations(counts));
+    let relinearisations = counts.total(Op::Relinearise);
+    json!({
+        "key_switches": rotations + relinearisations,
+        "rotations": rotations - conjugations,
+        "conjugations": conjugations,
+        "relinearisations": relinearisations,
+    })
 }
 
 /// Layers of encoders and decoders.

@@ -11,7 +11,7 @@ use num_complex::Complex64;
 use rayon::prelude::*;
 
 use super::Evaluator;
-use super::limbs::{add_multiple, each};
+use super::limbs::{Part, add_combination, each};
 use crate::ciphertext::{Ciphertext, check_limbs};
 use crate::counters::Switches;
 use crate::encoding::Constant;
@@ -163,35 +163,56 @@ impl Evaluator {
     /// acc ← acc + value·ct, with the constant encoded at the ratio of the scales of `acc` and `ct`.
     ///
     /// # Errors
-    /// [`CkksError::LevelTooLow`] if `ct` has fewer primes than `acc`, [`CkksError::ValueOutOfRange`],
-    /// [`CkksError::OtherParameters`].
+    /// As [`Evaluator::tensor_add_combination`].
     pub fn tensor_add_multiple(
         &self,
         acc: &mut Tensor,
         ct: &Ciphertext,
         value: Complex64,
     ) -> Result<(), CkksError> {
-        let operation = "tensor_add_multiple";
-        self.check(ct, operation)?;
+        self.tensor_add_combination(acc, &[(value, ct)])
+    }
+
+    /// acc ← acc + Σ value·ct, each constant encoded at the ratio of the scales of `acc` and its ciphertext; `acc` is
+    /// read and written once for all of them.
+    ///
+    /// # Errors
+    /// [`CkksError::LevelTooLow`] if a ciphertext has fewer primes than `acc`, [`CkksError::ValueOutOfRange`],
+    /// [`CkksError::OtherParameters`]; `acc` is unchanged then.
+    pub fn tensor_add_combination(
+        &self,
+        acc: &mut Tensor,
+        terms: &[(Complex64, &Ciphertext)],
+    ) -> Result<(), CkksError> {
+        let operation = "tensor_add_combination";
         self.check_tensor(acc, operation)?;
-        if ct.limbs() < acc.limbs() {
-            return Err(CkksError::LevelTooLow {
-                operation,
-                limbs: ct.limbs(),
-                needed: acc.limbs(),
-            });
+        let mut constants = Vec::with_capacity(terms.len());
+        let mut noise = acc.noise;
+        for &(value, ct) in terms {
+            self.check(ct, operation)?;
+            if ct.limbs() < acc.limbs() {
+                return Err(CkksError::LevelTooLow {
+                    operation,
+                    limbs: ct.limbs(),
+                    needed: acc.limbs(),
+                });
+            }
+            let scale = acc.scale.over(ct.scale);
+            constants.push(Constant::new(value, scale)?);
+            noise = noise.sum(ct.noise.times_rounded(value.norm(), scale));
         }
-        let scale = acc.scale.over(ct.scale);
-        let constant = Constant::new(value, scale)?;
-        self.counters.scalar_mul.one();
-        self.counters.add.one();
-        self.counters.products.many(2 * acc.limbs());
-        acc.noise = acc.noise.sum(ct.noise.times_rounded(value.norm(), scale));
+        acc.noise = noise;
+        self.counters.scalar_mul.many(terms.len());
+        self.counters.add.many(terms.len());
+        self.counters
+            .products
+            .many(2 * acc.limbs() * constants.len());
         let [d0, d1, _] = &mut acc.d;
-        for (d, from) in [(d0, &ct.b), (d1, &ct.a)] {
+        for (d, part) in [(d0, Part::B), (d1, Part::A)] {
             each(d, |j, plan, limb| {
-                let residue = constant.residue(&self.params, j);
-                add_multiple(plan, limb, from.limb(j), residue);
+                let from: Vec<&[u64]> = terms.iter().map(|(_, ct)| part.of(ct).limb(j)).collect();
+                let residues = constants.iter().map(|c| c.residue(&self.params, j));
+                add_combination(plan, limb, &from, &residues.collect::<Vec<_>>());
             });
         }
         Ok(())

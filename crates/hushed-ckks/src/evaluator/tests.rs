@@ -212,6 +212,53 @@ fn sums_of_products_and_multiples_are_relinearised_and_rescaled_once() {
 }
 
 #[test]
+fn multiples_added_together_are_those_added_one_by_one() {
+    let mut f = fixture(15);
+    let vectors: Vec<_> = (0..12).map(|i| (f.random(), 4 + i % 3)).collect();
+    let cts: Vec<_> = vectors
+        .iter()
+        .map(|(v, limbs)| f.encrypt(v, *limbs))
+        .collect();
+    let e = &f.evaluator;
+    let scale = cts[0].scale().times(cts[0].scale());
+    let constant = |i: usize| Complex64::new(0.5 - i as f64 / 7.0, i as f64 / 11.0);
+    let terms: Vec<_> = cts
+        .iter()
+        .enumerate()
+        .map(|(i, ct)| (constant(i), ct))
+        .collect();
+    let mut one_by_one = e.empty_tensor(4, scale).unwrap();
+    let mut together = one_by_one.clone();
+    e.tensor_add_combination(&mut together, &[]).unwrap();
+    for &(c, ct) in &terms {
+        e.tensor_add_multiple(&mut one_by_one, ct, c).unwrap();
+    }
+    let before = e.counters().snapshot();
+    e.tensor_add_combination(&mut together, &terms).unwrap();
+    let counts = e.counters().snapshot().since(&before);
+    assert_eq!(
+        (counts.scalar_mul, counts.add, counts.products),
+        (12, 12, 2 * 4 * 12)
+    );
+    assert!(together.parts() == one_by_one.parts() && together.noise() == one_by_one.noise());
+    // A ciphertext that is too short, after one that is not.
+    let short = e.drop_to(&cts[0], 3).unwrap();
+    let refused = e.tensor_add_combination(
+        &mut together,
+        &[(constant(1), &cts[1]), (constant(2), &short)],
+    );
+    assert!(matches!(
+        refused,
+        Err(CkksError::LevelTooLow {
+            limbs: 3,
+            needed: 4,
+            ..
+        })
+    ));
+    assert!(together.parts() == one_by_one.parts() && together.noise() == one_by_one.noise());
+}
+
+#[test]
 fn a_product_at_every_level() {
     let mut f = fixture(5);
     let (x, y) = (f.random(), f.random());

@@ -99,6 +99,19 @@ pub trait Arithmetic {
         factor: f64,
     ) -> Result<(), Self::Error>;
 
+    /// Adds Σ factor·x: [`Arithmetic::add_multiple`] for each of `terms`.
+    ///
+    /// # Errors
+    /// As [`Arithmetic::add_multiple`].
+    fn add_combination(
+        &self,
+        sum: &mut Self::Sum,
+        terms: &[(f64, &Self::Value)],
+    ) -> Result<(), Self::Error> {
+        let mut terms = terms.iter();
+        terms.try_for_each(|(factor, x)| self.add_multiple(sum, x, *factor))
+    }
+
     /// Relinearises if there were products, then rescales by one level.
     ///
     /// # Errors

@@ -122,12 +122,21 @@ impl Arithmetic for Evaluator {
         x: &Ciphertext,
         factor: f64,
     ) -> Result<(), CkksError> {
-        let mut terms = match sum.terms.take() {
-            Some(terms) => terms,
+        self.add_combination(sum, &[(factor, x)])
+    }
+
+    fn add_combination(
+        &self,
+        sum: &mut EncryptedSum,
+        terms: &[(f64, &Ciphertext)],
+    ) -> Result<(), CkksError> {
+        let mut tensor = match sum.terms.take() {
+            Some(tensor) => tensor,
             None => self.empty_tensor(sum.limbs, sum.scale)?,
         };
-        self.tensor_add_multiple(&mut terms, x, Complex64::from(factor))?;
-        sum.terms = Some(terms);
+        let terms = terms.iter().map(|&(c, x)| (Complex64::from(c), x));
+        self.tensor_add_combination(&mut tensor, &terms.collect::<Vec<_>>())?;
+        sum.terms = Some(tensor);
         Ok(())
     }
 

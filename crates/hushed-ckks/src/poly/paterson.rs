@@ -252,11 +252,13 @@ impl<'a, A: Arithmetic> Evaluation<'a, A> {
             degree = remainder_degree(g, parity);
             coeffs.truncate(degree + 1);
         }
+        let mut terms = Vec::with_capacity(degree);
         for k in (1..=degree).filter(|&k| parity.has(k)) {
             let power = self.powers.get(k);
             factor_scale(wide, ar.scale(power))?;
-            coeffs[k].add_multiple(ar, sum, power)?;
+            terms.push((&coeffs[k], power));
         }
+        C::add_combination(ar, sum, &terms)?;
         Ok(coeffs.swap_remove(0))
     }
 

@@ -66,6 +66,16 @@ pub(super) trait Coefficient<A: Arithmetic>: Clone {
     /// Adds this coefficient times x to a sum.
     fn add_multiple(&self, ar: &A, sum: &mut A::Sum, x: &A::Value) -> Result<(), A::Error>;
 
+    /// Adds several coefficients, each times its x, to a sum.
+    fn add_combination(
+        ar: &A,
+        sum: &mut A::Sum,
+        terms: &[(&Self, &A::Value)],
+    ) -> Result<(), A::Error> {
+        let mut terms = terms.iter();
+        terms.try_for_each(|(c, x)| c.add_multiple(ar, sum, x))
+    }
+
     /// x plus this coefficient.
     fn add_to(&self, ar: &A, x: A::Value) -> Result<A::Value, A::Error>;
 
@@ -82,6 +92,15 @@ pub(super) trait Coefficient<A: Arithmetic>: Clone {
 impl<A: Arithmetic> Coefficient<A> for f64 {
     fn add_multiple(&self, ar: &A, sum: &mut A::Sum, x: &A::Value) -> Result<(), A::Error> {
         ar.add_multiple(sum, x, *self)
+    }
+
+    fn add_combination(
+        ar: &A,
+        sum: &mut A::Sum,
+        terms: &[(&Self, &A::Value)],
+    ) -> Result<(), A::Error> {
+        let terms: Vec<_> = terms.iter().map(|&(&c, x)| (c, x)).collect();
+        ar.add_combination(sum, &terms)
     }
 
     fn add_to(&self, ar: &A, x: A::Value) -> Result<A::Value, A::Error> {

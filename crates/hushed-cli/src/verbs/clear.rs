@@ -42,7 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_CHOICES")]
     choices: Option<PathBuf>,
 
-    /// With a model that generates text: a file with one text per line; shows the likelihood and the perplexity of each
+    /// With a model that generates text: a file with one text per line; shows the likelihood and the perplexity of
+    /// each, and for a ternary model (BitNet) also with the numbers that its ternary layers read rounded to 8 bits
     #[arg(long, value_name = "FILE", group = "Given", env = "HUSHED_PERPLEXITY")]
     perplexity: Option<PathBuf>,
 
@@ -118,7 +119,11 @@ impl Args {
             Some(items) => show_choices(out, &fhe::chosen_in_clear(&model, &items)?)?,
             None => {
                 let texts = texts.unwrap_or_default();
-                show_likelihoods(out, &fhe::scored_in_clear(&model, &texts, TooLong::Refuse)?)?
+                let exact = fhe::scored_in_clear(&model, &texts, TooLong::Refuse)?;
+                let ternary = model.program().linears().any(|layer| layer.ternary);
+                let rounded =
+                    ternary.then(|| fhe::scored_in_clear_rounded(&model, &texts, TooLong::Refuse));
+                show_likelihoods(out, &exact, rounded.transpose()?.as_deref())?
             }
         };
         out.summary(object, &format!("in the clear{words}"))

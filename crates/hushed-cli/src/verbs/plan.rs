@@ -2,6 +2,7 @@
 
 mod drafts;
 mod fhe;
+mod words;
 
 use std::path::PathBuf;
 

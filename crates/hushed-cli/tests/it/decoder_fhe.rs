@@ -47,6 +47,36 @@ fn a_decoder_is_planned_and_verified() {
         (&report["answer"], &report["width"]),
         (&"last".into(), &16.into())
     );
+    let maps = |at: usize, name: &str| report["ternary"][at][name].clone();
+    assert_eq!(
+        (maps(0, "form"), maps(0, "count")),
+        ("ternary".into(), 4.into())
+    );
+    assert_eq!(
+        maps(0, "maps"),
+        serde_json::json!(["attention.output", "feed_forward.down"])
+    );
+    assert_eq!(
+        (maps(1, "form"), maps(1, "count")),
+        ("norm_before".into(), 10.into())
+    );
+    let shown = hushed(&[
+        "plan",
+        &dir,
+        "--protocol",
+        "fhe",
+        "--rows",
+        "16",
+        "--calibration",
+        &calibration,
+    ]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let line = "4 stay ternary, which takes no level: attention.output, feed_forward.down";
+    assert!(shown.contains(line), "{shown}");
+    assert!(
+        shown.contains(&format!("kept to {} bits", report["reply_bits"])),
+        "{shown}"
+    );
     let seen = report["exposures"].to_string();
     assert!(
         seen.contains("hidden state of the last row, 16 numbers"),
@@ -127,6 +157,47 @@ fn a_decoder_is_planned_and_verified() {
             (&next["texts"], &next["same"]),
             (&8.into(), &8.into()),
             "{end}"
+        );
+    }
+}
+
+/// A ternary model's perplexity is shown twice, exact and with rounded activations; another's once.
+#[test]
+fn perplexity_in_the_clear_also_with_activations_of_8_bits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let texts = folder.path().join("texts.txt");
+    fs::write(&texts, "the sea is red\nthe world is a sea\n").expect("texts");
+    let clear = |model: &str, more: &[&str]| {
+        let (dir, texts) = (tiny_golden(model), texts.to_string_lossy());
+        let shown = hushed(
+            &[
+                &["clear", &dir.to_string_lossy(), "--perplexity", &texts],
+                more,
+            ]
+            .concat(),
+        );
+        assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+        shown.stdout
+    };
+    let rows = json_lines(&clear("bitnet", &["--json"]));
+    assert_eq!(rows.len(), 3);
+    for row in &rows {
+        let [exact, rounded] = ["perplexity", "perplexity_int8"].map(|name| row[name].as_f64());
+        let (exact, rounded) = (exact.expect("a number"), rounded.expect("a number"));
+        let off = (rounded / exact - 1.0).abs();
+        assert!((1e-6..0.1).contains(&off), "{row}");
+    }
+    assert_ne!(rows[0]["log_likelihood_int8"], rows[0]["log_likelihood"]);
+    let shown = String::from_utf8(clear("bitnet", &[])).expect("UTF-8");
+    assert_eq!(
+        shown.matches("with activations of 8 bits").count(),
+        2,
+        "{shown}"
+    );
+    for row in json_lines(&clear("llama", &["--json"])) {
+        assert!(
+            row["perplexity_int8"].is_null() && row["perplexity"].as_f64().is_some(),
+            "{row}"
         );
     }
 }

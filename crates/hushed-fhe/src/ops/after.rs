@@ -2,8 +2,9 @@
 
 use hushed_ckks::Scale;
 use hushed_lower::LinearMap;
-use hushed_model::{Linear, StepId};
+use hushed_model::{Linear, Norm, StepId};
 use rayon::prelude::*;
+use serde::Serialize;
 
 use crate::choices::NormChoice;
 use crate::error::FheError;
@@ -19,6 +20,38 @@ pub enum After<'a> {
     Norm(&'a NormChoice),
     /// A residual sum of numbers within this bound, refreshed afterwards: y/bound.
     Sum(f64),
+}
+
+/// How a layer that is declared ternary is computed, and if not with weights −1, 0 and 1, why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// With weights −1, 0 and 1: no level.
+    Ternary,
+    /// With scalar weights: the gains of the norm whose columns it reads are folded in.
+    NormBefore,
+    /// With scalar weights: the norm inside the block has gains other than 1.
+    SubNorm,
+    /// With scalar weights: what the norm after it takes is folded in.
+    NormAfter,
+    /// With scalar weights: its operands come at a given scale.
+    GivenScale,
+    /// With diagonals of packed rows.
+    PackedRows,
+}
+
+impl Form {
+    /// How a layer that reads the columns of a norm is computed; `None` if it is not declared ternary.
+    #[must_use]
+    pub fn first(w: &Linear) -> Option<Form> {
+        w.ternary.then_some(Form::NormBefore)
+    }
+
+    /// The levels of a map.
+    #[must_use]
+    pub fn levels(form: Option<Form>) -> usize {
+        usize::from(form != Some(Form::Ternary))
+    }
 }
 
 /// The last map of a block.
@@ -41,17 +74,20 @@ pub enum Last {
 }
 
 impl After<'_> {
-    /// The levels of a block's last map; `ternary` as in [`After::last`].
+    /// How a block's last map is computed, for the norm before it, if any; `None` if it is not declared ternary. `free`
+    /// says whether the scale of its operands can be chosen.
     #[must_use]
-    pub fn levels(&self, w: &Linear, ternary: bool) -> usize {
-        match self {
-            After::Sum(_) if ternary && w.ternary => 0,
-            _ => 1,
-        }
+    pub fn form(&self, w: &Linear, norm: Option<&Norm>, free: bool) -> Option<Form> {
+        let form = match self {
+            After::Norm(_) => Form::NormAfter,
+            After::Sum(_) if !free => Form::GivenScale,
+            After::Sum(_) if !norm.is_none_or(keeps_ternary) => Form::SubNorm,
+            After::Sum(_) => Form::Ternary,
+        };
+        w.ternary.then_some(form)
     }
 
-    /// The last map of a block, for operands with `limbs` primes. `ternary` says whether their scale can be chosen, so
-    /// that a layer declared ternary takes no level.
+    /// The last map of a block, for operands with `limbs` primes, computed as [`After::form`] says.
     ///
     /// # Errors
     /// As [`centred`]; too few levels.
@@ -61,7 +97,7 @@ impl After<'_> {
         at: StepId,
         w: &Linear,
         limbs: usize,
-        ternary: bool,
+        form: Option<Form>,
     ) -> Result<Last, FheError> {
         let bound = match self {
             After::Norm(norm) => {
@@ -76,7 +112,7 @@ impl After<'_> {
             true => LinearMap::shape(w.outputs, w.inputs),
             false => LinearMap::of(at, w)?,
         };
-        let levels = self.levels(w, ternary);
+        let levels = Form::levels(form);
         if levels > 0 {
             below(on, limbs, levels)?;
             let target = on.default_scale();
@@ -157,4 +193,11 @@ impl Last {
             }
         }
     }
+}
+
+/// Whether the map after a norm inside a block may stay ternary.
+#[must_use]
+pub fn keeps_ternary(norm: &Norm) -> bool {
+    let gain = norm.gain.iter().flat_map(|gain| gain.iter());
+    gain.into_iter().all(|&g| g == 1.0)
 }

@@ -28,7 +28,7 @@ use crate::choices::ActivationChoice;
 use crate::error::FheError;
 use crate::ops::activation::{Polynomials, activation, argument_scale, levels, unit_map};
 use crate::ops::acts::{Acts, StoredActs};
-use crate::ops::after::{After, Last};
+use crate::ops::after::{After, Form, Last};
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::ops::norm::product;
@@ -105,6 +105,21 @@ pub fn feed_forward_spilled<S: Slots>(
     Ok(y)
 }
 
+/// How the layers of a block that are declared ternary are computed, by part; `None` for the others.
+#[must_use]
+pub fn forms(f: &FeedForward, after: After<'_>) -> [(&'static str, Option<Form>); 3] {
+    [
+        ("gate", f.gate.as_ref().and_then(Form::first)),
+        ("up", Form::first(&f.up)),
+        ("down", down_form(f, after)),
+    ]
+}
+
+/// Only the products of a gate come at a scale that can be chosen.
+fn down_form(f: &FeedForward, after: After<'_>) -> Option<Form> {
+    after.form(&f.down, f.sub_norm.as_ref(), f.gate.is_some())
+}
+
 /// Spills hidden columns, calls `keep` with the columns and the primes of the results, then applies the second map.
 fn stored<S: Slots, K>(
     on: &S,
@@ -162,11 +177,9 @@ impl Limbs {
     ) -> Result<Limbs, FheError> {
         let FeedForwardLayer { block, choice, .. } = *layer;
         let activated = below(on, columns, 1 + levels(choice.degree))?;
-        let gated = block.gate.is_some();
-        let products = below(on, activated, usize::from(gated))?;
+        let products = below(on, activated, usize::from(block.gate.is_some()))?;
         let norm = layer.sub_norm.as_ref();
-        let ternary = gated && norm.is_none_or(SubNorm::keeps_ternary);
-        let down = below(on, products, layer.after.levels(&block.down, ternary))?;
+        let down = below(on, products, Form::levels(down_form(block, layer.after)))?;
         Ok(Limbs {
             activated,
             products,
@@ -208,12 +221,12 @@ impl<'a, S: Slots> Run<'a, S> {
         let (up_at, down_at) = (at.part("up"), at.part("down"));
         let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
         let limbs = Limbs::of(on, start, layer)?;
-        let gated = block.gate.is_some();
         let (after, w) = match &layer.sub_norm {
             Some(norm) => norm.last(layer.after, &block.down)?,
             None => (layer.after, Cow::Borrowed(&block.down)),
         };
-        let down = after.last(on, down_at, &w, limbs.products, gated)?;
+        let form = down_form(block, layer.after);
+        let down = after.last(on, down_at, &w, limbs.products, form)?;
         let (argument_of, factor) = match &block.gate {
             Some(gate) => (gate, Some(x.folded(on, up_at, &block.up)?)),
             None => (&block.up, None),

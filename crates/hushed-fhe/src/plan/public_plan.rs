@@ -160,9 +160,16 @@ impl ReplyForm {
     pub fn bits(&self, params: &CkksParams) -> u32 {
         // At least 1 in a checked plan; no bits are kept for a NaN.
         let beyond = self.magnitude.log2().ceil();
-        let left = f64::from(params.certified_bits()) - beyond.max(0.0);
+        let certified = f64::from(params.certified_bits()) - beyond.max(0.0);
+        let kept = self.noise().kept_bits(params.slots());
+        let left = kept.map_or(certified, |kept| certified.min(kept));
         // Between 0 and the certified bits; NaN becomes 0.
         left.max(0.0) as u32
+    }
+
+    /// The error as stated.
+    fn noise(&self) -> Noise {
+        Noise::new(self.magnitude, self.deviation)
     }
 }
 
@@ -515,8 +522,8 @@ impl FhePlan {
         })
     }
 
-    /// Bits after the binary point that a client keeps of a reply: the bits that the parameter set certifies, for
-    /// numbers within the reply's magnitude. They depend on nothing else, so a plan's author cannot ask for more.
+    /// Bits after the binary point that a client keeps of a reply: those that the parameter set certifies for numbers
+    /// within the reply's magnitude, or fewer if the declared error leaves fewer. A plan's author cannot ask for more.
     #[must_use]
     pub fn reply_bits(&self, params: &CkksParams) -> u32 {
         self.reply.bits(params)
@@ -525,7 +532,7 @@ impl FhePlan {
     /// The reply's error as stated in the plan.
     #[must_use]
     pub fn reply_noise(&self) -> Noise {
-        Noise::new(self.reply.magnitude, self.reply.deviation)
+        self.reply.noise()
     }
 
     /// Checks that every number is within what this program accepts.

@@ -244,7 +244,6 @@ impl FheClient {
             let of = rows.into_iter().zip(lengths);
             of.map(|(row, &m)| (m > 0).then_some(row)).collect()
         };
-        // The error that the ciphertext carries is the plan's claim: it can only leave fewer bits.
         let open = |ct| Ok(decryptor.open(ct, Opening::Bits(bits))?.values);
         if let Some((_, answers)) = &self.packed {
             let vectors = reply

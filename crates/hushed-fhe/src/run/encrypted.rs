@@ -220,6 +220,14 @@ impl Arithmetic for Encrypted {
         Ok(self.evaluator.add_multiple(sum, x, factor)?)
     }
 
+    fn add_combination(
+        &self,
+        sum: &mut EncryptedSum,
+        terms: &[(f64, &Ciphertext)],
+    ) -> Result<(), FheError> {
+        Ok(self.evaluator.add_combination(sum, terms)?)
+    }
+
     fn finish(&self, sum: EncryptedSum) -> Result<Ciphertext, FheError> {
         Ok(self.evaluator.finish(sum)?)
     }

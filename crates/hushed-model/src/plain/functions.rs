@@ -48,6 +48,17 @@ pub fn softmax(row: &mut [f64], seen: usize) {
     masked.fill(0.0);
 }
 
+/// Rounds a row to 8 bits as BitNet b1.58 does before a linear layer (Ma et al. 2024): to multiples of a 127th of its
+/// largest magnitude, ties to even.
+pub fn round_to_8_bits(row: &mut [f64]) {
+    // The least magnitude is that of the published code.
+    let largest = row.iter().fold(1e-5_f64, |m, v| m.max(v.abs()));
+    let scale = 127.0 / largest;
+    for v in row {
+        *v = (*v * scale).round_ties_even().clamp(-128.0, 127.0) / scale;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +116,21 @@ mod tests {
             let found = activation(f, x);
             assert!((found - y).abs() < 1e-10, "{f:?}({x}) = {found}");
         }
+    }
+
+    /// A scale of 1, ties, and a row too small for a scale of its own.
+    #[test]
+    fn rows_of_8_bits() {
+        let mut row = [-127.0, 2.5, -3.5, 0.5, 126.4, 0.0];
+        round_to_8_bits(&mut row);
+        assert_eq!(row, [-127.0, 2.0, -4.0, 0.0, 126.0, 0.0]);
+        let mut row = [3.0, 1.0];
+        round_to_8_bits(&mut row);
+        assert!((row[0] - 3.0).abs() < 1e-15 && (row[1] - 3.0 * 42.0 / 127.0).abs() < 1e-15);
+        let mut row = [1e-8, -1e-7, 0.0];
+        round_to_8_bits(&mut row);
+        assert!(row[0] == 0.0 && (row[1] + 1e-5 / 127.0).abs() < 1e-20 && row[2] == 0.0);
+        round_to_8_bits(&mut []);
     }
 
     #[test]

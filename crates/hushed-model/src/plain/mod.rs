@@ -19,7 +19,7 @@ use crate::tokens::TokenIds;
 
 pub use cache::{PlainCache, run_next};
 pub use functions::activation;
-pub use run::{Moment, Seen, What, attention, run, run_parts, run_range, start};
+pub use run::{Moment, Seen, What, attention, run, run_parts, run_range, run_rounded, start};
 
 /// The rows of all texts, one after another.
 #[derive(Clone, Debug, PartialEq)]

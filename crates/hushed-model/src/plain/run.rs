@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::{
-    PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, embed_patches, linear,
-    multiply, norm, pool, scores, turn, weigh,
+    PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, embed_patches,
+    functions, linear, multiply, norm, pool, scores, turn, weigh,
 };
 use crate::blocks::{
-    Attention, Classifier, FeedForward, Mask, Norm, NormKind, Pool, Queries, Weigh,
+    Attention, Classifier, FeedForward, Linear, Mask, Norm, NormKind, Pool, Queries, Weigh,
 };
 use crate::error::{ImageError, ModelError, TextError};
 use crate::images::{Item, Pixels};
@@ -71,7 +71,23 @@ pub fn run_parts<T: Into<Item>>(
         items: items.into_iter().map(T::into).collect(),
         see,
         cache: None,
+        rounded: false,
     };
+    let all = 0..program.steps().len();
+    program.run(all, None, |_, step, values| run.step(step, values))
+}
+
+/// Runs a program as BitNet b1.58 was trained: the rows that ternary layers read are rounded to 8 bits. No private run
+/// does so; the difference shows what exact rows change.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_rounded<T: Into<Item>>(
+    program: &Program,
+    items: Vec<T>,
+) -> Result<PlainActs, ModelError> {
+    let mut run = unseen(items.into_iter().map(T::into).collect());
+    run.rounded = true;
     let all = 0..program.steps().len();
     program.run(all, None, |_, step, values| run.step(step, values))
 }
@@ -138,6 +154,7 @@ fn unseen<'a>(items: Vec<Item>) -> Run<'a, impl FnMut(StepId, What, Moment, Seen
         items,
         see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
         cache: None,
+        rounded: false,
     }
 }
 
@@ -160,6 +177,8 @@ struct Run<'a, F> {
     see: F,
     /// Keys and values of earlier rows.
     cache: Option<&'a mut PlainCache>,
+    /// Whether rows that ternary layers read are rounded to 8 bits.
+    rounded: bool,
 }
 
 impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
@@ -193,7 +212,8 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
             Block::Pool(p) => Ok(self.given(id, pool(values.get(step, 0)?, p))),
             Block::Head(c) => self.head(id, values.get(step, 0)?, c),
             Block::Linear(w) | Block::Vocabulary(w) | Block::Classes(w) => {
-                Ok(self.given(id, linear(id, values.get(step, 0)?, w)?))
+                let y = self.linear(id, values.get(step, 0)?, w)?;
+                Ok(self.given(id, y))
             }
         }
     }
@@ -207,7 +227,8 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
     ) -> Result<PlainActs, ModelError> {
         let layer = |run: &mut Self, part, w| {
             let id = id.part(part);
-            Ok::<_, ModelError>(run.given(id, linear(id, x, w)?))
+            let y = run.linear(id, x, w)?;
+            Ok::<_, ModelError>(run.given(id, y))
         };
         let mut q = layer(self, "query", &a.query)?; // m × h·dh
         let mut k = layer(self, "key", &a.key)?; // m × g·dh
@@ -223,7 +244,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         if let Some(cache) = &mut self.cache {
             let o = cache.attend(id, &q, k, v, a)?; // m × h·dh
             let o = self.sub_norm(id, o, a.sub_norm.as_ref())?;
-            return linear(id.part("output"), &o, &a.output);
+            return self.linear(id.part("output"), &o, &a.output);
         }
         let at = id.part("scores");
         let s = scores(at, &q, &k, &a.heads)?; // h of m × m
@@ -241,12 +262,25 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         let o = self.given(at, attend(at, &p, &v, &a.heads)?); // m × h·dh
         let o = self.sub_norm(id, o, a.sub_norm.as_ref())?;
         let at = id.part("output");
-        Ok(self.given(at, linear(at, &o, &a.output)?)) // m × d
+        let y = self.linear(at, &o, &a.output)?;
+        Ok(self.given(at, y)) // m × d
     }
 
     /// The number of rows of the text that were run before.
     fn first(&self) -> usize {
         self.cache.as_ref().map_or(0, |cache| cache.rows())
+    }
+
+    /// A linear layer, of rows rounded to 8 bits if they are to be and it is ternary.
+    fn linear(&self, id: StepId, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelError> {
+        if !(self.rounded && w.ternary) {
+            return linear(id, x, w);
+        }
+        let mut x = x.clone();
+        let width = x.values.cols().max(1);
+        let rows = x.values.data_mut().chunks_exact_mut(width);
+        rows.for_each(functions::round_to_8_bits);
+        linear(id, &x, w)
     }
 
     fn feed_forward(
@@ -256,12 +290,14 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         f: &FeedForward,
     ) -> Result<PlainActs, ModelError> {
         let at = id.part("up");
-        let up = self.given(at, linear(at, x, &f.up)?); // m × hidden
+        let up = self.linear(at, x, &f.up)?;
+        let up = self.given(at, up); // m × hidden
         let y = match &f.gate {
             None => self.function(id.part("activation"), up, f.activation), // m × hidden
             Some(gate) => {
                 let at = id.part("gate");
-                let y = self.given(at, linear(at, x, gate)?); // m × hidden
+                let y = self.linear(at, x, gate)?;
+                let y = self.given(at, y); // m × hidden
                 let y = self.function(id.part("activation"), y, f.activation);
                 let at = id.part("product");
                 self.given(at, multiply(at, y, &up)?) // m × hidden
@@ -269,7 +305,8 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
         };
         let y = self.sub_norm(id, y, f.sub_norm.as_ref())?;
         let at = id.part("down");
-        Ok(self.given(at, linear(at, &y, &f.down)?)) // m × d
+        let y = self.linear(at, &y, &f.down)?;
+        Ok(self.given(at, y)) // m × d
     }
 
     /// The norm inside a block, if it has one.
@@ -291,10 +328,12 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
     fn head(&mut self, id: StepId, x: &PlainActs, c: &Classifier) -> Result<PlainActs, ModelError> {
         let x = self.given(id.part("first"), pool(x, &Pool::First)); // 1 × d
         let at = id.part("dense");
-        let x = self.given(at, linear(at, &x, &c.dense)?); // 1 × d
+        let x = self.linear(at, &x, &c.dense)?;
+        let x = self.given(at, x); // 1 × d
         let x = self.function(id.part("activation"), x, c.activation); // 1 × d
         let at = id.part("classes");
-        Ok(self.given(at, linear(at, &x, &c.classes)?)) // 1 × k
+        let y = self.linear(at, &x, &c.classes)?;
+        Ok(self.given(at, y)) // 1 × k
     }
 
     fn function(&mut self, id: StepId, x: PlainActs, f: crate::blocks::Activation) -> PlainActs {

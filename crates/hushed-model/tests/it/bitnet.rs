@@ -4,39 +4,79 @@ use std::fs;
 use std::path::Path;
 
 use hushed_model::plain::{self, PlainCache};
-use hushed_model::testing::tiny_golden;
+use hushed_model::testing::{tiny_golden, tiny_ternary};
 use hushed_model::{
-    Architecture, Block, Model, NetworkConfig, Problem, TokenIds, TooLong, Weigh, check,
+    Architecture, Block, Model, NetworkConfig, PlainActs, Problem, TokenIds, TooLong, Weigh, check,
 };
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 
-use crate::decoders::{edit, expected, ids_of, problems};
+use crate::decoders::{edit, ids_of, problems};
 
 const FOLDERS: [&str; 2] = ["bitnet", "bitnet-sigmoid"];
 
+/// The last is sub-norms with sigmoid attention, from the weights of the first.
 #[test]
 fn logits_equal_the_reference() {
-    for name in FOLDERS {
-        let model = Model::load(&tiny_golden(name)).unwrap();
-        for case in expected(name)["texts"].as_array().unwrap() {
+    for (model, expected) in references() {
+        let program = model.program();
+        for case in expected["texts"].as_array().unwrap() {
             let text = case["text"].as_str().unwrap();
             let ids = model.tokens(text, TooLong::Refuse).unwrap();
-            assert_eq!(ids.ids(), ids_of(&case["ids"]), "{name}: {text}");
-            let answer: Vec<f64> = serde_json::from_value(case["answer"].clone()).unwrap();
-            let found = plain::run(&model.program(), vec![ids], |_, _| ()).unwrap();
-            let size = answer.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
-            assert!(size > 0.1 && found.values.row(0).len() == answer.len());
+            assert_eq!(ids.ids(), ids_of(&case["ids"]), "{text}");
+            let found = plain::run(&program, vec![ids], |_, _| ()).unwrap();
             // Scales that are divisors are rounded to f32.
-            for (found, answer) in found.values.row(0).iter().zip(&answer) {
-                assert!(
-                    (found - answer).abs() < 1e-5 * size,
-                    "{name}: {found} {answer}"
-                );
-            }
+            assert!(apart(&found, &case["answer"]) < 1e-5, "{text}");
         }
     }
+}
+
+/// Rows rounded to 8 bits are those of the reference, and exact ones give other logits.
+#[test]
+fn logits_from_rounded_rows_equal_the_reference() {
+    for (model, expected) in references() {
+        let (program, case) = (model.program(), &expected["int8"]);
+        let ids = vec![TokenIds::new(ids_of(&case["ids"]))];
+        let rounded = plain::run_rounded(&program, ids.clone()).unwrap();
+        assert!(apart(&rounded, &case["answer"]) < 1e-5);
+        let exact = plain::run(&program, ids, |_, _| ()).unwrap();
+        let off = apart(&exact, &case["answer"]);
+        assert!((1e-3..0.1).contains(&off), "{off}");
+    }
+}
+
+/// Decoders, and what the reference computes of each.
+fn references() -> impl Iterator<Item = (Model, Value)> {
+    let files = [
+        "bitnet/expected.json",
+        "bitnet-sigmoid/expected.json",
+        "bitnet/expected-sigmoid.json",
+    ];
+    let read = |file| {
+        let text = fs::read(tiny_golden(file)).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    tiny_ternary().into_iter().zip(files.map(read))
+}
+
+/// The largest difference from an answer, relative to its largest number.
+fn apart(found: &PlainActs, answer: &Value) -> f64 {
+    let answer: Vec<f64> = serde_json::from_value(answer.clone()).unwrap();
+    let (found, size) = (found.values.row(0), answer.iter().map(|v| v.abs()));
+    let size = size.fold(0.0, f64::max);
+    assert!(size > 0.1 && found.len() == answer.len());
+    let both = found.iter().zip(&answer);
+    both.fold(0.0, |most: f64, (a, b)| most.max((a - b).abs() / size))
+}
+
+/// Without ternary layers nothing is rounded.
+#[test]
+fn other_layers_read_exact_rows() {
+    let program = Model::load(&tiny_golden("llama-tied")).unwrap().program();
+    let ids = vec![TokenIds::new(vec![3, 200, 17])];
+    let exact = plain::run(&program, ids.clone(), |_, _| ()).unwrap();
+    assert_eq!(plain::run_rounded(&program, ids).unwrap(), exact);
 }
 
 #[test]

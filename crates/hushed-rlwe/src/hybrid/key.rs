@@ -205,12 +205,18 @@ impl SwitchKey {
             .iter()
             .map(|digits| digits.digits.iter().map(|digit| digit.limb(j)).collect())
             .collect();
-        self.multiply(id, &many, sums);
+        self.multiply(id, &many, [None, None], sums);
     }
 
     /// Both inner products of the key with digits modulo prime `id`: `many[m][i]` is digit i of polynomial m, and its
-    /// products go to `sums[m]`.
-    pub(super) fn multiply(&self, id: usize, many: &[Vec<&[u64]>], sums: &mut [[&mut [u64]; 2]]) {
+    /// products go to `sums[m]`. To each of the two, a multiple of `added` is added, while it is in the cache.
+    pub(super) fn multiply(
+        &self,
+        id: usize,
+        many: &[Vec<&[u64]>],
+        added: [Option<(u64, &[u64])>; 2],
+        sums: &mut [[&mut [u64]; 2]],
+    ) {
         let plan = self.params.basis().plan(id);
         let count = many.first().map_or(0, Vec::len);
         let strip = STRIP.min(self.params.n());
@@ -232,8 +238,15 @@ impl SwitchKey {
             for (digits, [b, a]) in many.iter().zip(&mut *sums) {
                 words.clear();
                 words.extend(digits.iter().map(|digit| &digit[range.clone()]));
-                let out = [&mut b[range.clone()], &mut a[range.clone()]];
-                plan.pointwise().dot_pair(out, &words, [&key_b, &key_a]);
+                let [b, a] = [&mut b[range.clone()], &mut a[range.clone()]];
+                plan.pointwise()
+                    .dot_pair([&mut *b, &mut *a], &words, [&key_b, &key_a]);
+                for (sum, added) in [b, a].into_iter().zip(added) {
+                    if let Some((weight, limb)) = added {
+                        let limb = &limb[range.clone()];
+                        plan.pointwise().mul_scalar_add_assign(sum, limb, weight);
+                    }
+                }
             }
         }
     }

@@ -200,18 +200,13 @@ impl Work<'_> {
     /// Both inner products of each step modulo one prime, plus P times what is added: `limbs` has two per step.
     fn products(&self, digits: &TileDigits<'_>, k: usize, id: usize, limbs: &mut [&mut [u64]]) {
         let digits = [digits.under(k)];
-        let pointwise = self.pass.params.basis().plan(id).pointwise();
+        // P is zero modulo the special primes.
+        let weight = self.weights.get(id);
+        let added = self.pass.added;
+        let added = added.map(|added| Some((*weight?, added?.limb(id))));
         for (step, limbs) in self.steps.iter().zip(limbs.chunks_exact_mut(2)) {
             if let [b, a] = limbs {
-                step.key.multiply(id, &digits, &mut [[b, a]]);
-            }
-            // P is zero modulo the special primes.
-            if let Some(&weight) = self.weights.get(id) {
-                for (limb, added) in limbs.iter_mut().zip(self.pass.added) {
-                    if let Some(added) = added {
-                        pointwise.mul_scalar_add_assign(limb, added.limb(id), weight);
-                    }
-                }
+                step.key.multiply(id, &digits, added, &mut [[b, a]]);
             }
         }
     }

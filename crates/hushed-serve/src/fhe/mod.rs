@@ -43,7 +43,7 @@ pub use client::{
     Answer, CanaryOutcome, Chosen, ClientModel, EncryptOptions, Encrypted, Head, Item, KeyOrder,
     KeygenOptions, Likely, MemoryKeys, OnEvent, Remote, RemoteEvent, RemoteOptions, SaveState,
     Scored, StoredParts, Texts, Wanted, Warning, check_items, chosen_in_clear, decrypt, encrypt,
-    keygen, perplexity, scored_in_clear, tokens_scored_in_clear,
+    keygen, perplexity, scored_in_clear, scored_in_clear_rounded, tokens_scored_in_clear,
 };
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;

@@ -71,10 +71,7 @@ fn next_tokens_are_those_of_the_clear_and_a_resumed_run_has_the_same_bytes() {
     }
     // On top of the polynomials come the computation's error and noise of the same width, which the plan declares, and
     // the client's rounding.
-    // The declared error can leave fewer bits than the parameter set.
-    let kept = plan.reply_noise().min_bits(params.slots()).unwrap() - 1.0;
-    let bits = f64::from(plan.reply_bits(&params)).min(kept.floor());
-    let step = (-bits).exp2();
+    let step = (-f64::from(plan.reply_bits(&params))).exp2();
     let declared = (2.0 * plan.reply.deviation.powi(2) + step.powi(2) / 12.0).sqrt();
     let error = squares.sqrt();
     println!("error {error:.2e}, declared {declared:.2e}, of it rounding {step:.2e}/√12");

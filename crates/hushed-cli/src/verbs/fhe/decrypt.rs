@@ -158,7 +158,7 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Res
     }
     let found = match view {
         View::Next(next) => show_answers(out, opened, next)?,
-        View::Texts(texts) => show_likelihoods(out, &opened.scored(texts)?)?,
+        View::Texts(texts) => show_likelihoods(out, &opened.scored(texts)?, None)?,
         View::Items(items) => show_choices(out, &opened.chosen(items)?)?,
     };
     let canary = opened.canary;
@@ -203,25 +203,44 @@ fn show_answers(out: &Output, opened: &Answer, next: &Next) -> Result<Whole, Cli
     Ok((Value::Null, String::new()))
 }
 
-/// Prints the likelihoods of texts.
-pub fn show_likelihoods(out: &Output, texts: &[Scored]) -> Result<Whole, CliError> {
+/// Prints the likelihoods of texts; `rounded` are those by a model that rounds what ternary layers read to 8 bits.
+pub fn show_likelihoods(
+    out: &Output,
+    texts: &[Scored],
+    rounded: Option<&[Scored]>,
+) -> Result<Whole, CliError> {
+    let int8 = |p: f64| format!(" ({p:.3} with activations of 8 bits)");
     for (index, text) in texts.iter().enumerate() {
         let (tokens, sum) = (text.log_probabilities.len() + 1, text.log_likelihood());
-        let object = json!({
+        let likeliest = text.likeliest.iter();
+        let likeliest = likeliest.map(|(id, log)| json!({ "id": id, "log_probability": log }));
+        let mut object = json!({
             "text_index": index, "tokens": tokens, "log_likelihood": sum, "perplexity": text.perplexity(),
-            "log_probabilities": text.log_probabilities,
+            "log_probabilities": text.log_probabilities, "likeliest": likeliest.collect::<Vec<_>>(),
         });
+        let rounded = rounded.and_then(|rounded| rounded.get(index));
+        if let Some(rounded) = rounded {
+            object["log_likelihood_int8"] = json!(rounded.log_likelihood());
+            object["perplexity_int8"] = json!(rounded.perplexity());
+        }
         out.result(object, || {
             let perplexity = text.perplexity().map_or_else(
                 || "no perplexity: there is one token".to_owned(),
                 |p| format!("perplexity {p:.3}"),
             );
-            format!("text {index}, {tokens} tokens: log-likelihood {sum:.4}, {perplexity}")
+            let rounded = rounded.and_then(Scored::perplexity);
+            let rounded = rounded.map_or_else(String::new, int8);
+            format!("text {index}, {tokens} tokens: log-likelihood {sum:.4}, {perplexity}{rounded}")
         })?;
     }
     let all = perplexity(texts);
-    let words = all.map_or_else(String::new, |p| format!("; perplexity {p:.3}"));
-    Ok((json!({ "perplexity": all }), words))
+    let mut object = json!({ "perplexity": all });
+    let mut words = all.map_or_else(String::new, |p| format!("; perplexity {p:.3}"));
+    if let Some(rounded) = rounded.map(perplexity) {
+        object["perplexity_int8"] = json!(rounded);
+        words += &rounded.map_or_else(String::new, int8);
+    }
+    Ok((object, words))
 }
 
 /// Prints the choices of items.

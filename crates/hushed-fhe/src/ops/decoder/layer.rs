@@ -10,7 +10,7 @@ use super::weigh::{self, Weighing};
 use crate::choices::ScoresChoice;
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::after::{After, Last};
+use crate::ops::after::{After, Form, Last};
 use crate::ops::levels::below;
 use crate::packing::Interleave;
 use crate::plan::placement::Placement;
@@ -44,6 +44,21 @@ pub(super) struct Keys<V> {
     pub diagonal: Vec<Vec<V>>,
 }
 
+/// How the layers of a block that are declared ternary are computed, by part; `None` for the others.
+#[must_use]
+pub fn forms(a: &Attention, after: After<'_>) -> [(&'static str, Option<Form>); 4] {
+    [
+        ("query", Form::first(&a.query)),
+        ("key", Form::first(&a.key)),
+        ("value", Form::first(&a.value)),
+        ("output", output_form(a, after)),
+    ]
+}
+
+fn output_form(a: &Attention, after: After<'_>) -> Option<Form> {
+    after.form(&a.output, a.sub_norm.as_ref(), true)
+}
+
 /// Primes on the way from the columns to the result.
 pub(super) struct Limbs {
     /// Of turned queries and keys.
@@ -64,9 +79,8 @@ impl Limbs {
         let (scores, statistics) = (below(on, turned, 1)?, layer.placement.statistics);
         let (weights, attended) = weigh::limbs(on, scores, layer.choice, statistics)?;
         let norm = layer.sub_norm.as_ref();
-        let ternary = norm.is_none_or(SubNorm::keeps_ternary);
-        let output = layer.after.levels(&layer.block.output, ternary);
-        let read = below(on, attended, output)?;
+        let form = output_form(layer.block, layer.after);
+        let read = below(on, attended, Form::levels(form))?;
         Ok(Limbs {
             turned,
             weights,
@@ -118,7 +132,8 @@ impl<'a, S: Slots> Run<'a, S> {
             Some(norm) => norm.last(layer.after, &block.output)?,
             None => (layer.after, Cow::Borrowed(&block.output)),
         };
-        let output = after.last(on, at.part("output"), &w, limbs.attended, true)?;
+        let form = output_form(block, layer.after);
+        let output = after.last(on, at.part("output"), &w, limbs.attended, form)?;
         let split = (layer.layout, layer.placement.scores_baby);
         Ok(Run {
             on,

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use super::rms::{arrives, root, squares, statistic};
 use crate::choices::NormChoice;
 use crate::error::FheError;
-use crate::ops::after::After;
+use crate::ops::after::{After, keeps_ternary};
 use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::norm::{keeps_zeros, product};
 use crate::slots::Slots;
@@ -38,13 +38,6 @@ pub struct SubNorm<'a> {
 }
 
 impl<'a> SubNorm<'a> {
-    /// Whether the map after it may stay ternary.
-    #[must_use]
-    pub fn keeps_ternary(&self) -> bool {
-        let gain = self.norm.gain.iter().flat_map(|gain| gain.iter());
-        gain.into_iter().all(|&g| g == 1.0)
-    }
-
     /// The reader of the map's results, and the map with the gains in it.
     ///
     /// # Errors
@@ -65,7 +58,7 @@ impl<'a> SubNorm<'a> {
         let (Some(gain), Some(weights)) = (&norm.gain, &w.weights) else {
             return Ok((after, Cow::Borrowed(w)));
         };
-        if self.keeps_ternary() {
+        if keeps_ternary(norm) {
             return Ok((after, Cow::Borrowed(w)));
         }
         let rows = weights.data().chunks_exact(w.inputs.max(1));

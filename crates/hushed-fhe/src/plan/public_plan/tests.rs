@@ -74,6 +74,14 @@ fn a_reply_that_would_not_be_rounded_is_refused() {
     wide.reply.deviation *= 8.0;
     wide.check(&params).unwrap();
     assert_eq!(wide.reply_bits(&params), certified - 3);
+    // A larger declared error leaves fewer bits.
+    let exact = wide.reply.deviation;
+    let kept = wide.reply_noise().kept_bits(params.slots()).unwrap();
+    wide.reply.deviation *= 2f64.powi(kept as i32 - 2);
+    assert_eq!(wide.reply_bits(&params), 2);
+    wide.reply.deviation = f64::INFINITY;
+    assert_eq!(wide.reply_bits(&params), certified - 3);
+    wide.reply.deviation = exact;
     for magnitude in [2f64.powi(-40), 0.0, -1.0, f64::NAN] {
         wide.reply.magnitude = magnitude;
         assert!(wide.reply_bits(&params) <= certified);

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use hushed_fhe::plan::public_plan::{AnswerRows, FhePlan};
 use hushed_model::{
-    Model, ModelError, Program, Task, TokenIds, TooLong, log_probabilities, log_sum, plain,
+    Model, ModelError, Program, Task, TokenIds, TooLong, likeliest_of, log_probabilities, log_sum,
+    plain,
 };
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -116,9 +117,28 @@ impl Item {
 pub struct Scored {
     /// Natural logarithms of the probabilities of its tokens from the second on, each given those before it.
     pub log_probabilities: Vec<f64>,
+    /// The likeliest token in the place of each of these, and the logarithm of its probability.
+    pub likeliest: Vec<(u32, f64)>,
 }
 
 impl Scored {
+    /// From tokens, each with the logits, or the log probabilities, that predict it.
+    fn of(
+        predicted: impl Iterator<Item = Result<(u32, Vec<f64>), ServeError>>,
+    ) -> Result<Scored, ServeError> {
+        let (mut log_probabilities, mut likeliest) = (Vec::new(), Vec::new());
+        for one in predicted {
+            let (id, logits) = one?;
+            let own = logits.get(id as usize).copied();
+            log_probabilities.push(own.unwrap_or(f64::NEG_INFINITY) - log_sum(&logits));
+            likeliest.extend(likeliest_of(&logits, 1));
+        }
+        Ok(Scored {
+            log_probabilities,
+            likeliest,
+        })
+    }
+
     /// Their sum.
     #[must_use]
     pub fn log_likelihood(&self) -> f64 {
@@ -156,17 +176,14 @@ pub struct Chosen {
 }
 
 impl Head {
-    /// Natural logarithms of the probabilities of a text's tokens from `from` on, each given those before it, from the
-    /// hidden states of all its rows.
-    fn of_tokens(&self, rows: &[f64], ids: &[u32], from: usize) -> Result<Vec<f64>, ServeError> {
+    /// The likelihoods of a text's tokens from `from` on, each given those before it, from the hidden states of all its
+    /// rows.
+    fn of_tokens(&self, rows: &[f64], ids: &[u32], from: usize) -> Result<Scored, ServeError> {
         let rows = rows
             .chunks(self.table.cols().max(1))
             .zip(ids.iter().skip(1));
-        let one = |(row, &id): (&[f64], &u32)| {
-            let all = log_probabilities(&self.table, row)?;
-            Ok(all.get(id as usize).copied().unwrap_or(f64::NEG_INFINITY))
-        };
-        rows.skip(from.saturating_sub(1)).map(one).collect()
+        let rows = rows.skip(from.saturating_sub(1));
+        Scored::of(rows.map(|(row, &id)| Ok((id, log_probabilities(&self.table, row)?))))
     }
 }
 
@@ -191,10 +208,7 @@ impl Answer {
     /// [`FheJobError::OtherAnswer`] if not all rows are answered, [`FheJobError::OtherTexts`].
     pub fn scored(&self, texts: &[String]) -> Result<Vec<Scored>, ServeError> {
         let (head, ids) = self.sent(texts, TooLong::Cut)?;
-        let one = |(rows, ids): (&Vec<f64>, &TokenIds)| {
-            let log_probabilities = head.of_tokens(rows, ids.ids(), 1)?;
-            Ok(Scored { log_probabilities })
-        };
+        let one = |(rows, ids): (&Vec<f64>, &TokenIds)| head.of_tokens(rows, ids.ids(), 1);
         self.embeddings.iter().zip(&ids).map(one).collect()
     }
 
@@ -243,10 +257,21 @@ pub fn scored_in_clear(
     texts: &[String],
     too_long: TooLong,
 ) -> Result<Vec<Scored>, ServeError> {
-    let clear = InClear::of(model)?;
-    let texts = texts.iter().enumerate();
-    let ids = texts.map(|(index, text)| clear.tokens(index, text, too_long));
-    ids.map(|ids| clear.scored(&ids?)).collect()
+    InClear::of(model)?.scored_texts(texts, too_long)
+}
+
+/// The same with the rows that ternary layers read rounded to 8 bits, as BitNet b1.58 was trained.
+///
+/// # Errors
+/// As [`scored_in_clear`].
+pub fn scored_in_clear_rounded(
+    model: &Model,
+    texts: &[String],
+    too_long: TooLong,
+) -> Result<Vec<Scored>, ServeError> {
+    let mut clear = InClear::of(model)?;
+    clear.rounded = true;
+    clear.scored_texts(texts, too_long)
 }
 
 /// Like [`scored_in_clear`], from the texts' tokens.
@@ -255,7 +280,7 @@ pub fn scored_in_clear(
 /// [`ModelError::NotAGenerator`].
 pub fn tokens_scored_in_clear(model: &Model, ids: &[TokenIds]) -> Result<Vec<Scored>, ServeError> {
     let clear = InClear::of(model)?;
-    ids.iter().map(|ids| clear.scored(ids)).collect()
+    ids.iter().map(|ids| clear.of_tokens(ids, 1)).collect()
 }
 
 /// [`Answer::chosen`] in the clear, by the holder of the model.
@@ -277,6 +302,8 @@ pub fn chosen_in_clear(model: &Model, items: &[Item]) -> Result<Vec<Chosen>, Ser
 struct InClear<'a> {
     model: &'a Model,
     program: Program,
+    /// Whether rows that ternary layers read are rounded to 8 bits.
+    rounded: bool,
 }
 
 impl InClear<'_> {
@@ -285,7 +312,12 @@ impl InClear<'_> {
             return Err(ModelError::NotAGenerator.into());
         }
         let program = model.program_of_all_logits();
-        Ok(InClear { model, program })
+        let rounded = false;
+        Ok(InClear {
+            model,
+            program,
+            rounded,
+        })
     }
 
     fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
@@ -294,31 +326,32 @@ impl InClear<'_> {
         encoded(tokenizer, index, text, public.max_tokens, too_long)
     }
 
-    fn scored(&self, ids: &TokenIds) -> Result<Scored, ServeError> {
-        let log_probabilities = self.of_tokens(ids, 1)?;
-        Ok(Scored { log_probabilities })
+    fn scored_texts(&self, texts: &[String], too_long: TooLong) -> Result<Vec<Scored>, ServeError> {
+        let texts = texts.iter().enumerate();
+        let ids = texts.map(|(index, text)| self.tokens(index, text, too_long));
+        ids.map(|ids| self.of_tokens(&ids?, 1)).collect()
     }
 
     /// As [`Head::of_tokens`].
-    fn of_tokens(&self, ids: &TokenIds, from: usize) -> Result<Vec<f64>, ServeError> {
-        let logits = plain::run(&self.program, vec![ids.clone()], |_, _| ())?;
-        let one = |(row, &id): (usize, &u32)| {
-            let logits = logits.values.row(row);
-            let logit = logits.get(id as usize).copied();
-            logit.unwrap_or(f64::NEG_INFINITY) - log_sum(logits)
+    fn of_tokens(&self, ids: &TokenIds, from: usize) -> Result<Scored, ServeError> {
+        let text = vec![ids.clone()];
+        let logits = match self.rounded {
+            true => plain::run_rounded(&self.program, text)?,
+            false => plain::run(&self.program, text, |_, _| ())?,
         };
         let next = ids.ids().iter().skip(1).enumerate();
-        Ok(next.skip(from.saturating_sub(1)).map(one).collect())
+        let next = next.skip(from.saturating_sub(1));
+        Scored::of(next.map(|(row, &id)| Ok((id, logits.values.row(row).to_vec()))))
     }
 }
 
-/// The choices for items from their texts: `ids` has one entry per ending, and `found` gives the logarithms of the
-/// probabilities of a text's tokens from a given one on.
+/// The choices for items from their texts: `ids` has one entry per ending, and `found` gives the
+/// likelihoods of a text's tokens from a given one on.
 fn choose(
     items: &[Item],
     ids: &[TokenIds],
     prompt: impl Fn(usize, &str) -> Result<TokenIds, ServeError>,
-    found: impl Fn(usize, usize) -> Result<Vec<f64>, ServeError>,
+    found: impl Fn(usize, usize) -> Result<Scored, ServeError>,
 ) -> Result<Vec<Chosen>, ServeError> {
     let mut texts = ids.iter().enumerate();
     let mut all = Vec::with_capacity(items.len());
@@ -327,7 +360,7 @@ fn choose(
         let (mut log_likelihoods, mut tokens) = (Vec::new(), Vec::new());
         for (text, ids) in texts.by_ref().take(item.endings.len()) {
             tokens.push(ending(&prompt, ids).ok_or(FheJobError::NotShared { item: number })?);
-            log_likelihoods.push(found(text, prompt.ids().len())?.iter().sum());
+            log_likelihoods.push(found(text, prompt.ids().len())?.log_likelihood());
         }
         all.push(Chosen::of(log_likelihoods, tokens, item.label));
     }
@@ -451,6 +484,7 @@ mod tests {
         assert_eq!((chosen.pick, chosen.margin, chosen.right), (1, 2.5, None));
         let text = |logs: &[f64]| Scored {
             log_probabilities: logs.to_vec(),
+            likeliest: Vec::new(),
         };
         assert_eq!(text(&[]).perplexity(), None);
         let halves = [text(&[0.5f64.ln(); 3]), text(&[0.125f64.ln()])];

@@ -226,7 +226,9 @@ impl Computation for Mapped {
         let at = StepId::outside("output");
         on.at(at);
         let limbs = on.limbs(&sent[0]) - 1;
-        let last = After::Sum(self.bound).last(on, at, &self.w, limbs, true)?;
+        let after = After::Sum(self.bound);
+        let form = after.form(&self.w, None, true);
+        let last = after.last(on, at, &self.w, limbs, form)?;
         assert!(matches!(last, Last::Ternary { .. }) && last.levels() == 0);
         let target = scale_of(last.operands() * on.default_scale().value())?;
         let products = sent.iter().zip(&self.factors);

@@ -18,11 +18,15 @@
 //! be unnecessary are undone. The result is close to the optimum, not always the optimum. Only if none of these fits
 //! are a decoder's columns put in pairs, which takes more key switches.
 
+pub(in crate::plan) mod smaller;
+#[cfg(test)]
+mod tests;
+
 use hushed_model::StepId;
 use serde::Serialize;
 
-use super::Dry;
 use crate::error::FheError;
+use crate::plan::Dry;
 use crate::plan::placement::Placement;
 
 /// A placement that was tried.

@@ -5,9 +5,9 @@ use hushed_model::testing::{ternary_config, ternary_network};
 use hushed_model::{NetworkConfig, Pool, Weigh, random_network};
 use proptest::prelude::*;
 
-use super::tests::options;
-use super::*;
 use crate::choices::ScoresChoice;
+use crate::plan::tests::options;
+use crate::plan::*;
 
 /// A layer and the steps around it: at most ten steps.
 struct Subject {
