@@ -67,31 +67,30 @@ pub(super) fn truncate(ct: &mut Ciphertext, limbs: usize) {
 
 /// acc ← acc + constant·from, one residue per half-limb.
 pub(super) fn add_multiple(plan: &NttPlan, acc: &mut [u64], from: &[u64], c: ConstantResidue) {
-    add_combination(plan, acc, &[from], &[c]);
+    let half = acc.len() / 2;
+    let (first, second) = acc.split_at_mut(half);
+    plan.pointwise()
+        .mul_scalar_add_assign(first, &from[..half], c.first);
+    plan.pointwise()
+        .mul_scalar_add_assign(second, &from[half..], c.second);
 }
 
-/// acc ← acc + Σ constant·from, one residue per half-limb.
+/// acc ← acc + Σ constant·from, as [`add_multiple`] of each.
 pub(super) fn add_combination(
     plan: &NttPlan,
     acc: &mut [u64],
     from: &[&[u64]],
     constants: &[ConstantResidue],
 ) {
+    if let ([from], [c]) = (from, constants) {
+        return add_multiple(plan, acc, from, *c);
+    }
     let half = acc.len() / 2;
     let (first, second) = acc.split_at_mut(half);
-    let low: Vec<&[u64]> = from.iter().map(|x| &x[..half]).collect();
-    let high: Vec<&[u64]> = from.iter().map(|x| &x[half..]).collect();
-    let of = |residue: fn(&ConstantResidue) -> u64| constants.iter().map(residue).collect();
-    let [by_first, by_second]: [Vec<u64>; 2] = [of(|c| c.first), of(|c| c.second)];
-    match (&by_first[..], &by_second[..]) {
-        (&[c], &[d]) => {
-            plan.pointwise().mul_scalar_add_assign(first, low[0], c);
-            plan.pointwise().mul_scalar_add_assign(second, high[0], d);
-        }
-        _ => {
-            plan.pointwise().dot_scalars_assign(first, &low, &by_first);
-            plan.pointwise()
-                .dot_scalars_assign(second, &high, &by_second);
-        }
-    }
+    let (low, high): (Vec<_>, Vec<_>) = from.iter().map(|x| x.split_at(half)).unzip();
+    let (by_first, by_second): (Vec<_>, Vec<_>) =
+        constants.iter().map(|c| (c.first, c.second)).unzip();
+    plan.pointwise().dot_scalars_assign(first, &low, &by_first);
+    plan.pointwise()
+        .dot_scalars_assign(second, &high, &by_second);
 }
