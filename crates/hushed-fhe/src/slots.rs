@@ -10,6 +10,9 @@ use hushed_model::StepId;
 use crate::error::FheError;
 use crate::ops::functions::Function;
 
+/// Vectors refreshed in one call: a pair for each ciphertext that a bootstrap takes through its steps together.
+pub(crate) const REFRESH_TILE: usize = 8;
+
 /// A 0/1 mask over slots, encrypted if lengths are private.
 #[derive(Clone)]
 pub enum OwnedMask<V> {

@@ -16,6 +16,7 @@ use super::prices::{DISK, Point, Prices};
 use super::table::reference;
 use crate::FheError;
 use crate::simulate::Op;
+use crate::slots::REFRESH_TILE;
 
 /// Numbers of primes at which operations are measured; the last only if the chain is long enough.
 const MEASURED_AT: [usize; 5] = [4, 8, 12, 16, 29];
@@ -65,17 +66,19 @@ fn measure(params: &Arc<CkksParams>, threads: usize, bootstraps: bool) -> Result
         grid_term,
         gemm_term,
         bootstrap: Vec::new(),
+        bootstrap_call: Vec::new(),
         disk: DISK,
     };
     let table = reference(threads);
-    prices.bootstrap = if bootstraps && params.can_bootstrap() {
+    (prices.bootstrap, prices.bootstrap_call) = if bootstraps && params.can_bootstrap() {
         bootstrap(params, &key)?
     } else {
         let most = params.max_limbs();
         let now = prices.seconds(Op::Relinearise, most);
         let then = table.seconds(Op::Relinearise, most).max(f64::MIN_POSITIVE);
         let scaled = |&(limbs, seconds): &(usize, f64)| (limbs, seconds * now / then);
-        table.bootstrap.iter().map(scaled).collect()
+        let all = |points: &[(usize, f64)]| points.iter().map(scaled).collect();
+        (all(&table.bootstrap), all(&table.bootstrap_call))
     };
     Ok(prices)
 }
@@ -285,12 +288,15 @@ const FACTOR: Complex64 = Complex64::new(0.3, 0.0);
 /// Rotations that have keys.
 const ROTATIONS: [i64; 4] = [1, 2, 3, 4];
 
-/// The primes of a bootstrap's results and its seconds, at the floor and at the top of the chain: four pairs per call,
-/// as in a run.
+/// By primes of the results, seconds.
+type BySize = Vec<(usize, f64)>;
+
+/// Seconds of a bootstrap and of a call beside its bootstraps, at the floor and at the top of the chain: from one pair
+/// alone in its call, and from four, the most that a run has in one.
 fn bootstrap(
     params: &Arc<CkksParams>,
     key: &Arc<SecretKey>,
-) -> Result<Vec<(usize, f64)>, FheError> {
+) -> Result<(BySize, BySize), FheError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
     let mut rng = SecretRng::from_os("prices");
     let keys =
@@ -300,15 +306,22 @@ fn bootstrap(
     let values: Vec<Complex64> = (0..params.slots()).map(|i| spread(i).into()).collect();
     let plain = encoder.encode(&values, params.bootstrap_limbs(), params.default_scale())?;
     let ct = Encryptor::new(params, key)?.encrypt(&plain, &mut rng)?;
-    let vectors = [&ct; 8];
+    let vectors = [&ct; REFRESH_TILE];
     let lengths = [params.bootstrap_limbs(), bootstrapper.output_limbs()];
-    let one = |limbs: usize| -> Result<(usize, f64), FheError> {
-        // The first bootstrap of a length prepares what the length needs.
-        bootstrapper.bootstrap_real(&evaluator, &vectors[..2], limbs)?;
+    let timed = |pairs: usize, limbs: usize| -> Result<f64, FheError> {
         let clock = Clock::start();
-        bootstrapper.bootstrap_real(&evaluator, &vectors, limbs)?;
-        let seconds = clock.seconds(rayon::current_num_threads());
-        Ok((limbs, seconds / 4.0))
+        bootstrapper.bootstrap_real(&evaluator, &vectors[..2 * pairs], limbs)?;
+        Ok(clock.seconds(rayon::current_num_threads()))
     };
-    lengths.into_iter().map(one).collect()
+    let (mut each, mut call) = (Vec::new(), Vec::new());
+    for limbs in lengths {
+        // The first bootstrap of a length prepares what the length needs.
+        timed(1, limbs)?;
+        let most = REFRESH_TILE / 2;
+        let (one, all) = (timed(1, limbs)?, timed(most, limbs)?);
+        let further = (all - one) / (most - 1) as f64;
+        each.push((limbs, further));
+        call.push((limbs, (one - further).max(0.0)));
+    }
+    Ok((each, call))
 }

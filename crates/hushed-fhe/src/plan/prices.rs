@@ -24,8 +24,11 @@ pub struct Prices {
     pub grid_term: f64,
     /// One weight times one column; per prime.
     pub gemm_term: f64,
-    /// A bootstrap of two vectors by primes of the results, ascending.
+    /// A bootstrap of two vectors by primes of the results, ascending, without its share of the call.
     pub bootstrap: Vec<(usize, f64)>,
+    /// A call of bootstraps beside its bootstraps, likewise: keys and matrices are read once for all of them.
+    #[serde(default)]
+    pub bootstrap_call: Vec<(usize, f64)>,
     /// Bytes per second to or from a disk, packing and digests included: assumed, never measured.
     #[serde(default = "disk")]
     pub disk: f64,
@@ -97,6 +100,7 @@ impl Prices {
             Op::MulVector => at(|p| p.encode + p.mul_plain),
             Op::LinearTerm => self.gemm_term * limbs as f64,
             Op::Bootstrap => interpolate(self.bootstrap.iter().copied(), limbs),
+            Op::BootstrapCall => interpolate(self.bootstrap_call.iter().copied(), limbs),
             // A bootstrap's price includes the vectors it refreshes; bytes have their own price.
             Op::Refreshed | Op::Store | Op::Load => 0.0,
         }

@@ -80,7 +80,7 @@ pub struct Step {
     pub refreshed: Vec<(u64, usize)>,
     /// The operations.
     pub work: Work,
-    /// Bytes of live vectors at the worst moment.
+    /// Peak of live vectors, in bytes.
     pub peak: u64,
 }
 
@@ -95,7 +95,10 @@ pub(super) fn steps(
     for peak in &counts.peaks {
         let operations = operations_of(counts, peak.site);
         let level = |limbs: usize| limbs.saturating_sub(params.bootstrap_limbs());
-        let other = |op: Op| matches!(op, Op::Refreshed | Op::Bootstrap | Op::Store | Op::Load);
+        let other = |op: Op| {
+            use Op::{Bootstrap, BootstrapCall, Load, Refreshed, Store};
+            matches!(op, Refreshed | Bootstrap | BootstrapCall | Store | Load)
+        };
         let computed = operations.iter().filter(|(op, ..)| !other(*op));
         let rescaled = operations.iter().filter(|(op, ..)| *op == Op::Rescale);
         let refreshed: Vec<(u64, usize)> = operations
@@ -204,7 +207,7 @@ fn work(
             _ => {}
         }
         work.seconds += seconds;
-        if op == Op::Bootstrap {
+        if matches!(op, Op::Bootstrap | Op::BootstrapCall) {
             work.bootstrap_seconds += seconds;
         }
     }

@@ -55,7 +55,9 @@ impl Timetable {
                 site: visit.site,
                 before: 0.0,
                 seconds: visit.operations.iter().map(seconds).sum(),
-                bootstraps: of(Op::Bootstrap).map(seconds).sum(),
+                bootstraps: (of(Op::Bootstrap).chain(of(Op::BootstrapCall)))
+                    .map(seconds)
+                    .sum(),
                 refreshed: of(Op::Refreshed).map(|o| o.2).sum(),
             }
         };

@@ -22,14 +22,11 @@ use hushed_math::KeepMemory;
 use crate::error::FheError;
 use crate::files::spill::{SpillFolder, SpillUse, Spilled};
 use crate::run::clock::Clock;
-use crate::slots::Slots;
+use crate::slots::{REFRESH_TILE, Slots};
 use hushed_lower::LinearMap;
 
 /// Base-256 digits of a weight.
 const WEIGHT_DIGITS: u32 = 3;
-
-/// Vectors refreshed at a time: one pair for each ciphertext that the bootstrap takes through its steps together.
-const REFRESH_TILE: usize = 8;
 
 /// Ciphertexts of one key set. Shared by threads; work goes to the caller's rayon pool, and results do not depend on
 /// its number of threads.

@@ -16,7 +16,7 @@ use super::{Applied, Simulator, TOLERANCE, Vector, check_limbs, check_scales, li
 use crate::error::FheError;
 use crate::ops::functions::Function;
 use crate::packing::PackingError;
-use crate::slots::{OwnedMask, Slots};
+use crate::slots::{OwnedMask, REFRESH_TILE, Slots};
 use hushed_lower::LinearMap;
 
 /// A vector prepared for rotations.
@@ -434,6 +434,8 @@ impl Slots for Simulator {
         }
         self.tally.count(Op::Refreshed, limbs, x.len());
         self.tally.count(Op::Bootstrap, limbs, x.len().div_ceil(2));
+        let calls = x.len().div_ceil(REFRESH_TILE);
+        self.tally.count(Op::BootstrapCall, limbs, calls);
         x.into_par_iter()
             .map(|x| self.refresh_one(id, x, limbs))
             .collect()

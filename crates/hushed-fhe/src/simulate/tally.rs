@@ -46,6 +46,8 @@ pub enum Op {
     Refreshed,
     /// A bootstrap of one or two vectors, by the primes of the result.
     Bootstrap,
+    /// A call for up to eight vectors: keys and matrices are read once for its bootstraps.
+    BootstrapCall,
     /// A vector written to disk.
     Store,
     /// A vector read back.
@@ -146,7 +148,7 @@ type Done = BTreeMap<(Op, usize), u64>;
 #[derive(Debug)]
 pub(super) struct Counted {
     operations: Done,
-    /// Residues at its worst moment, in addition to those alive when it began.
+    /// Its peak of residues, in addition to those alive when it began.
     above: u64,
 }
 
