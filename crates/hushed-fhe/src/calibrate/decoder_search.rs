@@ -84,7 +84,8 @@ impl Search<'_> {
         // Degrees are chosen on texts that were not measured; the final intervals are measured over all texts.
         progress("measuring the model");
         let mut seen = measure(&program, &self.measured, sample.hostile)?;
-        let mut tried = TRIED.into_iter();
+        let list = tried(self.options.activation);
+        let mut tried = list.iter().copied();
         let mut all = false;
         let mut outside = None;
         while let Some(degrees) = tried.next() {
@@ -108,7 +109,10 @@ impl Search<'_> {
             seen = measure(&program, sample.texts, &more)?;
             all = true;
             // The same degrees again: these intervals are wider.
-            tried = from(degrees);
+            tried = list.iter().copied();
+            while tried.clone().next().is_some_and(|next| next != degrees) {
+                tried.next();
+            }
         }
         let mut what = no_candidate(self.options);
         if let Some(outside) = outside {
@@ -163,13 +167,14 @@ impl Search<'_> {
     }
 }
 
-/// The degrees to try, from `degrees` on.
-fn from(degrees: Degrees) -> std::array::IntoIter<Degrees, { TRIED.len() }> {
-    let mut tried = TRIED.into_iter();
-    let place = TRIED.iter().position(|d| *d == degrees).unwrap_or(0);
-    for _ in 0..place {
-        tried.next();
-    }
+/// The degrees to try; with a degree of activations that was asked for, those of scores only.
+fn tried(activation: Option<usize>) -> Vec<Degrees> {
+    let asked = |degrees: Degrees| Degrees {
+        activation: activation.unwrap_or(degrees.activation),
+        ..degrees
+    };
+    let mut tried = TRIED.map(asked).to_vec();
+    tried.dedup();
     tried
 }
 

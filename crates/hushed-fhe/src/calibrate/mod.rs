@@ -59,6 +59,8 @@ pub struct Options {
     pub hold_out: usize,
     /// Maximum number of layers whose first row may be replaced by a constant.
     pub most_frozen: usize,
+    /// The degree of activations; none: the lowest that is enough.
+    pub activation: Option<usize>,
     /// The parameter set whose levels and errors the candidates are simulated with.
     pub parameters: String,
     /// Seed of simulated errors.
@@ -72,6 +74,7 @@ impl Default for Options {
             wanted: 0.9995,
             hold_out: 4,
             most_frozen: 4,
+            activation: None,
             parameters: "n16-boot-14x40".to_owned(),
             seed: 1,
         }
@@ -131,11 +134,17 @@ pub fn calibrate(
         held_out: search.held_out.len(),
         candidates: Vec::new(),
     };
+    let activations = options.activation.as_ref();
+    let activations = activations.map_or(&DEGREES[..], std::slice::from_ref);
+    let ample = Degrees {
+        activation: options.activation.unwrap_or(Degrees::AMPLE.activation),
+        ..Degrees::AMPLE
+    };
     // Replacements are chosen first, at ample degrees; then degrees.
     let mut best: Option<(f64, Structure, Seen)> = None;
     for structure in structures {
         let seen = search.measure(&structure, &search.measured)?;
-        let candidate = search.try_out(&structure, &seen, Degrees::AMPLE, &exact, false)?;
+        let candidate = search.try_out(&structure, &seen, ample, &exact, false)?;
         progress(&shown(&candidate));
         let least = candidate.cosine_min;
         report.candidates.push(candidate);
@@ -158,11 +167,11 @@ pub fn calibrate(
     for exponential in DEGREES {
         let degrees = Degrees {
             exponential,
-            ..Degrees::AMPLE
+            ..ample
         };
         // A degree that is not enough with an ample activation cannot be chosen.
         if found.is_none() && tried(degrees, false)? {
-            for activation in DEGREES {
+            for &activation in activations {
                 let degrees = Degrees {
                     exponential,
                     activation,
@@ -185,7 +194,7 @@ pub fn calibrate(
         let mut candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
         candidate.name = format!("intervals of all texts; {}", candidate.name);
         progress(&shown(&candidate));
-        let (enough, next) = (candidate.chosen, degrees.next());
+        let (enough, next) = (candidate.chosen, degrees.next(activations));
         report.candidates.push(candidate);
         if enough {
             break;

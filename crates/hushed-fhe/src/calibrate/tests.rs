@@ -302,3 +302,20 @@ fn where_a_held_out_text_leaves_its_range_is_said() {
     let refused = refused.err().unwrap().to_string();
     assert!(!refused.contains("interval"), "{refused}");
 }
+
+/// A degree above those that a search tries, as for a GELU over a wide interval.
+#[test]
+fn an_activation_has_the_degree_that_was_asked_for() {
+    let (_folder, model, texts) = tiny();
+    let options = Options {
+        activation: Some(127),
+        ..options()
+    };
+    let choices = calibrate(&model, &sample(&texts), &options, &mut |_| ()).unwrap();
+    let candidates = choices.report.candidates.iter();
+    let levels: Vec<usize> = candidates.map(|c| c.feed_forward_levels).collect();
+    assert!(levels.iter().all(|&l| l == levels[0]), "{levels:?}");
+    let choices = Choices::from_json(&choices.to_json().unwrap()).unwrap();
+    let degrees = choices.layers.iter().map(|layer| layer.activation.degree);
+    assert!(degrees.eq([127; 2]));
+}

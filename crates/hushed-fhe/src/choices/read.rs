@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Maximum degree for which a chain has levels.
-const MAX_DEGREE: usize = 63;
+const MAX_DEGREE: usize = 127;
 /// Maximum steps for which a chain has levels.
 const MAX_STEPS: usize = 20;
 

@@ -29,6 +29,10 @@ pub struct Args {
     #[arg(long, value_name = "C", default_value_t = 0.9995)]
     cosine: f64,
 
+    /// fhe: the degree of the activations' polynomials, from 1 to 127, instead of the lowest that is enough
+    #[arg(long, value_name = "D", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=127))]
+    activation_degree: Option<usize>,
+
     /// fhe: a file of texts made to leave intervals, one per line; they are measured, and accuracy is judged by the
     /// others
     #[arg(long, value_name = "FILE")]
@@ -84,6 +88,7 @@ impl Args {
         let options = Options {
             rows: self.rows,
             wanted: self.cosine,
+            activation: self.activation_degree,
             ..Options::default()
         };
         let choices = calibrate(&model, &sample, &options, &mut |doing| out.note(doing))?;
