@@ -138,7 +138,7 @@ pub fn check(graph: &Graph) -> Outcome {
             arrows += 1;
             if !allowed.contains(&needed.name.as_str()) {
                 problems.push(format!(
-                    "{} imports {}, which its room may not",
+                    "{} imports {}, which is not allowed",
                     package.name, needed.name
                 ));
             }

@@ -80,7 +80,7 @@ pub enum FheError {
     /// The run was asked to stop; it resumes from the checkpoint of its last layer.
     #[error("the run was stopped between two layers")]
     Stopped,
-    /// This backend does not support a step.
+    /// A step that does not run under encryption.
     #[error("{what} cannot run under encryption: {remedy}")]
     Unsupported {
         /// The step.

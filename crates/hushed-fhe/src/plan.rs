@@ -2,8 +2,8 @@
 //!
 //! [`FhePlanReport::new`] runs the model in a simulation that only counts ([`Simulator::counting`]) and totals per
 //! step: levels (the ledger of MOAI's Table 3), bootstraps, key switches, products, seconds, memory. Counts equal those
-//! of a run exactly; seconds are counts times prices ([`Prices`]); memory is that of vectors at the worst moment of a
-//! step, plus keys and matrices. A search ([`search`]) places refreshes and decides how much is held at once.
+//! of a run exactly; seconds are counts times prices ([`Prices`]); memory is the peak of vectors in a step,
+//! plus keys and matrices. A search ([`search`]) places refreshes and decides how much is held at once.
 
 mod assumed;
 mod curve;
@@ -143,7 +143,7 @@ pub struct FhePlanReport {
     pub reply_bits: u32,
     /// Memory of the server.
     pub memory: FheMemory,
-    /// Bytes on the server's disk at the worst moment, besides keys, checkpoint and reply.
+    /// Peak of bytes on the server's disk, besides keys, checkpoint and reply.
     pub disk: u64,
     /// log2 of the probability that a bootstrap of this batch fails.
     pub failure_log2: f64,

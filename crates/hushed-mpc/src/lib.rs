@@ -1,4 +1,4 @@
-//! The `twopc` backend: activations are additive shares, and every step of the model is a protocol between client and
+//! Runs a model between two parties: activations are additive shares, and every step is a protocol between client and
 //! server.
 //!
 //! Both parties run the same circuit ([`run`]) in the same order, so messages follow the order of the model. The
@@ -61,8 +61,8 @@ pub enum RunError {
     /// A protocol stopped: the peer disconnected, misbehaved or does not match.
     #[error(transparent)]
     Protocol(#[from] TwopcError),
-    /// The two-party backend has no protocol for a step of this model.
-    #[error("{site}: the two-party backend does not support {what}")]
+    /// There is no two-party protocol for a step of this model.
+    #[error("{site}: there is no two-party protocol for {what}")]
     Unsupported {
         /// The step.
         site: String,

@@ -87,8 +87,8 @@ impl AtomicFile {
         done.map_err(FileError::io("write", &path))
     }
 
-    /// As [`AtomicFile::commit`] if no file of this name exists; otherwise that file stays, whoever made it and
-    /// whenever, and this one is deleted. Returns whether this one was kept.
+    /// As [`AtomicFile::commit`] if no file of this name exists; otherwise the existing file is kept,
+    /// and this one is deleted. Returns whether this one was kept.
     ///
     /// # Errors
     /// [`FileError::Io`].

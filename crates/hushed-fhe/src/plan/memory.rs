@@ -1,4 +1,4 @@
-//! The server's memory at the worst moment of a run.
+//! The peak of the server's memory in a run.
 //!
 //! The simulation counts vectors step by step, including decompositions, sums and unfinished maps. The rest is keys,
 //! the matrices of a bootstrap, its working memory, weights, and what the program and its pool of buffers keep.

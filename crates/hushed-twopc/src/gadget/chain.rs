@@ -23,7 +23,7 @@ const STEP: Kind = Kind(0x0350);
 
 /// The most bits of the lowest digit, which has no carry in, and of the other digits below the wanted bits.
 const WIDTHS: [usize; 2] = [4, 3];
-/// The most bits of a digit of wanted bits: three would take fewer OTs, but half as many bytes again.
+/// The most bits of a digit of the result: three would take fewer OTs, but half as many bytes again.
 const WANTED: usize = 2;
 
 /// A digit of the sum.

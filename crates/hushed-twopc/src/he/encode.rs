@@ -153,7 +153,7 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
         .map(|leaf| plan.leaf(leaf))
         .collect();
     let size = plan.tree_size(index);
-    // In ascending position; for PackLWEs, whose positions number the coefficients as they come, in any order.
+    // In ascending position; PackLWEs takes them in any order, as a position is a coefficient's number there.
     let order: Vec<usize> = match plan.packing() {
         Packing::InterLeave | Packing::Krdy => (0..size).map(|place| slot(place, size)).collect(),
         Packing::PackLwes => (0..leaves.len()).collect(),

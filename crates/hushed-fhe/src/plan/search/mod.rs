@@ -38,7 +38,7 @@ pub struct Alternative {
     pub placement: Placement,
     /// Seconds, upload included; none if it cannot run.
     pub seconds: Option<f64>,
-    /// Bytes of the server's memory at the worst moment.
+    /// Peak of the server's memory, in bytes.
     pub memory: Option<u64>,
     /// The reason, if it cannot run or does not fit.
     pub refused: Option<String>,
