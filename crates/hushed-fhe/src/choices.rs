@@ -5,6 +5,7 @@
 pub mod decoder;
 pub mod fits;
 mod read;
+pub(crate) mod shapes;
 
 use serde::{Deserialize, Serialize};
 

@@ -19,7 +19,7 @@ use crate::error::MathError;
 pub use remez::{minimax, minimax_over};
 
 /// Highest degree.
-pub const MAX_DEGREE: usize = 64;
+pub const MAX_DEGREE: usize = 128;
 
 /// A fitted polynomial.
 #[derive(Clone, Debug, PartialEq)]

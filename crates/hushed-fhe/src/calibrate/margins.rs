@@ -82,9 +82,6 @@ const FIRST_ERROR: f64 = 0.1;
 const SECOND_ERROR: f64 = 1.0 / 4096.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
-/// One step more where a relative error above this would be left: it shows in answers. With a seed of degree 15 that is
-/// a range below about 6·10^−4.
-const ROOT_SHOWS: f64 = 1.0 / 256.0;
 
 /// A layer's choice, from its fixed heads and x̂ of its frozen row, if any. `sizes`: rows per text, and levels of a
 /// chain after a refresh.
@@ -203,7 +200,6 @@ pub(super) fn norm(seen: &NormSeen, width: usize, frozen: f64) -> Result<NormCho
     while steps < ROOT_STEPS && root(steps)?.report().error > fits::ROOT_ERROR {
         steps += 1;
     }
-    steps += usize::from(root(steps)?.report().error > ROOT_SHOWS);
     let bound = (1.25 * seen.largest).max(1.02 * frozen).min(d.sqrt());
     Ok(NormChoice {
         scale: down(1.0 / (d * greatest).sqrt()),
@@ -273,25 +269,5 @@ mod tests {
         let ample = [(12, 31), (15, 31), (15, 44), (15, 63)];
         assert_eq!(seen[..4], ample);
         assert_eq!(seen.last(), Some(&(63, 63)));
-    }
-
-    #[test]
-    fn a_wide_range_of_variances_gets_the_steps_that_keep_its_error_from_showing() {
-        // Least variance, where the greatest is 1: margins make the range four times as wide.
-        for (least, steps, most) in [
-            (0.5, 0, fits::ROOT_ERROR),
-            (0.1, 1, fits::ROOT_ERROR),
-            (0.0029, 2, ROOT_SHOWS),
-            (0.0012, 3, ROOT_SHOWS / 8.0),
-            (0.0004, 3, 1.1 * ROOT_SHOWS),
-        ] {
-            let mut seen = NormSeen::default();
-            seen.later.add(least);
-            seen.later.add(1.0);
-            let choice = norm(&seen, 64, 0.0).unwrap();
-            assert_eq!(choice.steps, steps, "{least}");
-            let root = fits::root_within(&choice).unwrap();
-            assert!(root.report().error <= most, "{least}");
-        }
     }
 }

@@ -9,7 +9,9 @@ use super::{
 };
 
 /// Maximum degree for which a chain has levels.
-const MAX_DEGREE: usize = 127;
+const MAX_DEGREE: usize = 63;
+/// The same for activations, which may be deep on purpose.
+const MAX_ACTIVATION: usize = 127;
 /// Maximum steps for which a chain has levels.
 const MAX_STEPS: usize = 20;
 
@@ -246,7 +248,7 @@ impl LayerChoice {
 
 impl ActivationChoice {
     fn validate(&self) -> Result<(), ChoicesError> {
-        within("degree of the activation", self.degree, 1, MAX_DEGREE)?;
+        within("degree of the activation", self.degree, 1, MAX_ACTIVATION)?;
         for (j, column) in self.columns.iter().enumerate() {
             let what = format!("arguments of hidden column {j}");
             proper(&what, column.interval())?;

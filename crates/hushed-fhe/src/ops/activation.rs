@@ -27,8 +27,7 @@ use hushed_math::fit::minimax;
 use hushed_model::Activation;
 use rayon::prelude::*;
 
-use crate::choices::Column;
-use crate::choices::fits;
+use crate::choices::{Column, fits, shapes};
 use crate::error::FheError;
 use crate::ops::functions::Function;
 use crate::ops::levels::scale_of;
@@ -121,11 +120,13 @@ pub fn activation<S: Slots>(
     degree: usize,
     polynomials: &Polynomials,
 ) -> Result<Vec<S::Value>, FheError> {
-    // Where nothing is computed, one fit stands for all.
-    let shape = intervals.first().filter(|_| on.only_shapes());
-    let column = |(i, (t, interval)): (usize, (S::Value, &Column))| {
-        let column = *shape.unwrap_or(interval);
-        let polynomial = polynomials.get(f, column, degree)?;
+    let shape = on.only_shapes().then(|| shapes::polynomial(degree));
+    let shape = shape.transpose()?.map(Arc::new);
+    let column = |(i, (t, &column)): (usize, (S::Value, &Column))| {
+        let polynomial = match &shape {
+            Some(shape) => Arc::clone(shape),
+            None => polynomials.get(f, column, degree)?,
+        };
         let (t, target) = (on.within(t, 1.0), on.default_scale());
         let index = first + i;
         let f = Function::Activation { f, index, column };

@@ -28,8 +28,7 @@ use hushed_ckks::poly::Weight;
 use hushed_model::{Norm, NormKind, StepId, same};
 use rayon::prelude::*;
 
-use crate::choices::NormChoice;
-use crate::choices::fits;
+use crate::choices::{NormChoice, fits, shapes};
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::Acts;
@@ -239,7 +238,7 @@ fn masked_root<S: Slots>(
     target: Scale,
 ) -> Result<S::Value, FheError> {
     let root = match on.only_shapes() {
-        true => fits::root_within(choice)?,
+        true => shapes::root(choice)?,
         false => fits::root(choice)?,
     };
     // 1 + mask·(v − 1).

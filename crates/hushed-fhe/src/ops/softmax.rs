@@ -70,7 +70,7 @@ impl Softmax {
         Softmax::masked_of(exponential, head, choice)
     }
 
-    /// As [`Softmax::masked`], with another head's exponential.
+    /// As [`Softmax::masked`], with an exponential that is given.
     pub(crate) fn masked_of(
         exponential: Polynomial,
         head: &HeadChoice,
@@ -83,7 +83,7 @@ impl Softmax {
         })
     }
 
-    /// As [`Softmax::new`], with another head's exponential: where only shapes count, one stands for all.
+    /// As [`Softmax::new`], with an exponential that is given.
     pub(crate) fn of(
         exponential: Polynomial,
         head: &HeadChoice,
@@ -176,11 +176,6 @@ impl Softmax {
     /// The second inverse.
     pub fn second(&self) -> &Inverse {
         &self.second
-    }
-
-    /// The polynomial in t.
-    pub(crate) fn polynomial(&self) -> &Polynomial {
-        &self.exponential
     }
 
     fn second_high(&self) -> f64 {

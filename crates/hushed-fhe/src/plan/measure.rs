@@ -293,10 +293,7 @@ type BySize = Vec<(usize, f64)>;
 
 /// Seconds of a bootstrap and of a call beside its bootstraps, at the floor and at the top of the chain: from one pair
 /// alone in its call, and from four, the most that a run has in one.
-fn bootstrap(
-    params: &Arc<CkksParams>,
-    key: &Arc<SecretKey>,
-) -> Result<(BySize, BySize), FheError> {
+fn bootstrap(params: &Arc<CkksParams>, key: &Arc<SecretKey>) -> Result<(BySize, BySize), FheError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
     let mut rng = SecretRng::from_os("prices");
     let keys =

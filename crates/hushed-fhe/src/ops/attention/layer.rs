@@ -3,7 +3,7 @@
 use hushed_ckks::Scale;
 use hushed_model::{Attention, StepId, same};
 
-use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
+use crate::choices::{AttentionChoice, HeadChoice, NormChoice, shapes};
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::{Acts, centred_output};
@@ -64,11 +64,13 @@ impl<'a, S: Slots> Run<'a, S> {
         same(at, "heads of the calibration", found, count)?;
         let mut softmaxes: Vec<Option<Softmax>> = Vec::with_capacity(count);
         for head in &choice.heads {
-            let before = softmaxes.iter().flatten().next();
-            let softmax = match (head, before.filter(|_| on.only_shapes())) {
+            let softmax = match (head, on.only_shapes()) {
                 (HeadChoice::Previous, _) => None,
-                (_, Some(like)) => Some(Softmax::of(like.polynomial().clone(), head, choice)?),
-                (_, None) => Some(Softmax::new(head, choice)?),
+                (_, true) => {
+                    let any = shapes::polynomial(choice.degree)?;
+                    Some(Softmax::of(any, head, choice)?)
+                }
+                (_, false) => Some(Softmax::new(head, choice)?),
             };
             let number = softmaxes.len();
             softmaxes.push(softmax.map(|softmax| softmax.of_head(number)));

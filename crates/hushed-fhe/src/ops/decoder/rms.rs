@@ -23,7 +23,7 @@ use hushed_ckks::poly::Weight;
 use hushed_model::{Norm, StepId, same};
 use rayon::prelude::*;
 
-use crate::choices::{NormChoice, fits};
+use crate::choices::{NormChoice, fits, shapes};
 use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::Acts;
@@ -149,7 +149,7 @@ pub(super) fn root<S: Slots>(
     target: Scale,
 ) -> Result<S::Value, FheError> {
     let root = match on.only_shapes() {
-        true => fits::root_within(choice)?,
+        true => shapes::root(choice)?,
         false => fits::root(choice)?,
     };
     let compute = || root.evaluate(on, v, target);

@@ -15,7 +15,9 @@ use hushed_ckks::poly::{Inverse, Polynomial, evaluate};
 use hushed_model::{Attention, Mask, StepId, Weigh};
 
 use super::rope::seen;
-use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval, ScoresChoice, fits};
+use crate::choices::{
+    AttentionChoice, ChoicesError, HeadChoice, Interval, ScoresChoice, fits, shapes,
+};
 use crate::error::FheError;
 use crate::ops::activation::levels;
 use crate::ops::functions::Function;
@@ -109,11 +111,11 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
                 let each = widest.flat_map(|scores| std::iter::repeat_n(scores, shared));
                 let mut heads: Vec<Sigmoid> = Vec::with_capacity(choice.heads.len());
                 for (head, scores) in each.take(choice.heads.len()).enumerate() {
-                    // Where nothing is computed, one fit stands for all; heads with the same interval share it anyway.
-                    let alike =
-                        |like: &&Sigmoid| on.only_shapes() || like.interval == fits::masked(scores);
+                    // Heads with the same interval share a fit.
+                    let alike = |like: &&Sigmoid| like.interval == fits::masked(scores);
                     let polynomial = match heads.last().filter(alike) {
                         Some(like) => Arc::clone(&like.polynomial),
+                        None if on.only_shapes() => Arc::new(shapes::polynomial(choice.degree)?),
                         None => Arc::new(fits::sigmoid(scores, bias, choice.degree)?),
                     };
                     heads.push(Sigmoid::new(head, scores, bias, polynomial, layout));
@@ -129,9 +131,12 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
                 };
                 let mut heads: Vec<Softmax> = Vec::with_capacity(choice.heads.len());
                 for (number, head) in choice.heads.iter().enumerate() {
-                    let softmax = match heads.first().filter(|_| on.only_shapes()) {
-                        Some(like) => Softmax::masked_of(like.polynomial().clone(), head, choice)?,
-                        None => Softmax::masked(head, choice)?,
+                    let softmax = match on.only_shapes() {
+                        true => {
+                            let any = shapes::polynomial(choice.degree)?;
+                            Softmax::masked_of(any, head, choice)?
+                        }
+                        false => Softmax::masked(head, choice)?,
                     };
                     heads.push(softmax.of_head(number));
                 }

@@ -15,7 +15,7 @@ use hushed_model::{Norm, StepId, same};
 
 use super::rows::{Kept, PackedRows};
 use super::{reaching, refreshed_pairs};
-use crate::choices::{NormChoice, fits};
+use crate::choices::{NormChoice, fits, shapes};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::decoder::rms::root_levels;
@@ -185,7 +185,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
     /// v^{−1/2}.
     fn function<S: Slots<Value = V>>(&self, on: &S) -> Result<InverseSqrt, FheError> {
         Ok(match on.only_shapes() {
-            true => fits::root_within(self.choice)?,
+            true => shapes::root(self.choice)?,
             false => fits::root(self.choice)?,
         })
     }
