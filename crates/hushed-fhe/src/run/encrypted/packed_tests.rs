@@ -263,6 +263,20 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     // More texts than fit are a batch.
     let many = subject.options(Lengths::Public, 5);
     assert_eq!(place(&many).unwrap(), None);
+    // Of 128 rows there are two places, and a head takes four. A single text is not planned as a batch unasked.
+    let long = |texts| FheOptions {
+        rows: 128,
+        ..subject.options(Lengths::Public, texts)
+    };
+    assert_eq!(place(&long(2)).unwrap(), None);
+    let refused = place(&long(1)).err().unwrap();
+    assert!(
+        matches!(refused, FheError::Unsupported { .. }),
+        "{refused}"
+    );
+    let told = "one text of 128 rows alone, as a head takes 4 places of a row and there are 2, \
+                cannot run under encryption: use fewer rows, or omit --texts to plan a batch";
+    assert_eq!(refused.to_string(), told);
     // A softmax that is too deep for a chain of 14 levels.
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;
