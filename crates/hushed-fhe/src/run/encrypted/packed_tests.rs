@@ -14,8 +14,9 @@ use crate::ops::packed::rows::PackedRows;
 use crate::packing::PackingError;
 use crate::pass::PackedPass;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
-use crate::plan::{FheOptions, dry_run, packed_placement, reference};
+use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
+use crate::run::job::bootstrap;
 use crate::simulate::{Batch, Op, Simulator};
 use crate::testing::{Structure, measure};
 use crate::{Choices, FheError, Slots};
@@ -270,10 +271,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     };
     assert_eq!(place(&long(2)).unwrap(), None);
     let refused = place(&long(1)).err().unwrap();
-    assert!(
-        matches!(refused, FheError::Unsupported { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
     let told = "one text of 128 rows alone, as a head takes 4 places of a row and there are 2, \
                 cannot run under encryption: use fewer rows, or omit --texts to plan a batch";
     assert_eq!(refused.to_string(), told);
@@ -281,10 +279,32 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;
     let options = subject.options(Lengths::Public, 1);
-    let refused = packed_placement(&program, &deep, params, &options).err();
+    let refused = packed_placement(&program, &deep, params, &options)
+        .err()
+        .unwrap();
+    let told = refused.to_string();
+    let FheError::Levels { step, .. } = refused else {
+        panic!("{told}");
+    };
+    assert_eq!(step.to_string(), "layer.0.attention");
     assert!(
-        matches!(refused, Some(FheError::Levels { .. })),
-        "{refused:?}"
+        told.contains("choose lower degrees or fewer steps"),
+        "{told}"
+    );
+    // Less memory than its keys take.
+    let (_, keys) = bootstrap(params).unwrap();
+    let small = FheOptions {
+        max_memory: Some(1 << 20),
+        placement: place(&options).unwrap(),
+        ..options
+    };
+    let refused = FhePlanReport::new(&program, choices, false, params, &keys, &small);
+    let refused = refused.err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+    let told = refused.to_string();
+    assert!(
+        told.contains("in 1 MiB") && told.contains("allow more memory"),
+        "{told}"
     );
 
     let plan = subject.plan(Lengths::Public, 1);
