@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::keys::PublicKey;
-use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{Matrix, Network, Pool, StepId, TokenIds, cosine, plain, random_network};
 
@@ -17,7 +17,7 @@ use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, name
 use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
 use crate::run::job::bootstrap;
-use crate::simulate::{Batch, Op, Simulator};
+use crate::simulate::{Batch, Op, Simulator, Vector};
 use crate::testing::{Structure, measure};
 use crate::{Choices, FheError, Slots};
 
@@ -117,6 +117,33 @@ impl Subject {
         );
         FheClient::new(plan.clone(), &self.params, embedding, norm, network.pool).unwrap()
     }
+
+    /// The server's part: the vectors after each layer, each as if from a checkpoint, and those of the answer.
+    fn served<S: Slots>(
+        &self,
+        on: &S,
+        plan: &FhePlan,
+        declared: &[usize],
+        mut sent: Vec<S::Value>,
+    ) -> Vec<Vec<S::Value>> {
+        let layout = plan.layout(&self.params).unwrap();
+        let rows = match plan.lengths.encrypted() {
+            true => PackedRows::private(layout, sent.pop().unwrap()),
+            false => PackedRows::new(layout, declared.to_vec()).unwrap(),
+        };
+        let (program, placement) = (self.network.program(), plan.placement.clone());
+        let bound = plan.input_bound;
+        let pass = PackedPass::new(on, &program, &self.choices, placement, rows, bound).unwrap();
+        let mut x = pass.start(sent).unwrap();
+        let mut found = Vec::new();
+        for layer in 0..pass.layers() {
+            x = pass.layer(layer, x).unwrap();
+            found.push(x.columns.clone());
+            x = pass.resume(layer + 1, x.columns).unwrap();
+        }
+        found.push(pass.finish(&x).unwrap());
+        found
+    }
 }
 
 /// With fixed patterns, a replaced row and padding.
@@ -172,7 +199,8 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
     let key_plan = plan.key_plan(&subject.params).unwrap();
-    let keys = Keys::new(&subject.params, |_| key_plan);
+    let mut keys = Keys::new(&subject.params, |_| key_plan);
+    let deviation = keys.refresh_deviation();
     let mut rng = seeded(7);
     let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
     let client = subject.client(&plan);
@@ -181,27 +209,22 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
         let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
         sent.expand()
     });
-    let mut sent: Vec<Ciphertext> = sent.collect();
-    let layout = plan.layout(&subject.params).unwrap();
-    let rows = match lengths.encrypted() {
-        true => {
-            assert_eq!(upload.declared(), vec![0; places]);
-            PackedRows::private(layout, sent.pop().unwrap())
-        }
-        false => PackedRows::new(layout, upload.declared()).unwrap(),
-    };
-    let placement = plan.placement.clone();
-    let (on, bound) = (&keys.on, plan.input_bound);
-    on.evaluator().counters().reset();
-    let pass = PackedPass::new(on, &program, &subject.choices, placement, rows, bound).unwrap();
-    let mut x = pass.start(sent).unwrap();
-    for layer in 0..pass.layers() {
-        x = pass.layer(layer, x).unwrap();
-        // As if from a checkpoint.
-        x = pass.resume(layer + 1, x.columns).unwrap();
+    let sent: Vec<Ciphertext> = sent.collect();
+    let declared = upload.declared();
+    if lengths.encrypted() {
+        assert_eq!(declared, vec![0; places]);
     }
-    let answer = pass.finish(&x).unwrap();
+    let open = |ct: &Ciphertext| keys.decryptor().decrypt_raw(ct).unwrap();
+    // Simulations begin with what the ciphertexts hold, as they have no errors of encryption.
+    let held: Vec<Vec<Complex64>> = sent.iter().map(open).collect();
+    let on = &keys.on;
+    on.evaluator().counters().reset();
+    let mut served = subject.served(on, &plan, &declared, sent);
     let done = on.evaluator().counters().snapshot();
+    let stages = served.iter().map(|v| v.iter().flat_map(open).collect());
+    let stages: Vec<Vec<Complex64>> = stages.collect();
+    errs_as_predicted(subject, &plan, (&declared, &held), deviation, &stages);
+    let answer = served.pop().unwrap();
     let received = received(&plan, &subject.params, &public, &answer);
     let opened = client.open(keys.decryptor(), &received, upload.lengths());
     let opened: Vec<Vec<f64>> = opened.unwrap().into_iter().flatten().collect();
@@ -215,10 +238,11 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     }
 
     // Everything but the answer is zero before noise is added.
-    let columns = pass.answers();
+    let layout = plan.layout(&subject.params).unwrap();
+    let columns = plan.packed_answers(&subject.params).unwrap().unwrap();
     let mut vectors = Vec::new();
     for ct in &answer {
-        let slots = keys.decryptor().decrypt_raw(ct).unwrap();
+        let slots = open(ct);
         let first = places * layout.columns();
         for (slot, z) in slots.iter().enumerate() {
             if slot >= first || slot % layout.columns() >= columns.used() {
@@ -227,7 +251,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
         }
         vectors.push(slots);
     }
-    let found = unpack(layout, columns, &vec![0..1; count], &vectors).unwrap();
+    let found = unpack(layout, &columns, &vec![0..1; count], &vectors).unwrap();
     for (found, opened) in found.iter().zip(&opened) {
         assert!(distance(found, opened) < 1e-3);
     }
@@ -253,6 +277,57 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let rotations = total(&[Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant]);
     let inside = |of_one: u64| done.bootstrap * of_one;
     assert_eq!(done.rotation, rotations + inside(one.rotation));
+}
+
+/// After each layer and in the answer, errors are as large as simulations predict, in root mean square over all slots.
+/// So is their noise alone: most of an error is the bend of bootstraps, which every run has. Simulations begin with
+/// what the ciphertexts `held`.
+fn errs_as_predicted(
+    subject: &Subject,
+    plan: &FhePlan,
+    (declared, held): (&[usize], &[Vec<Complex64>]),
+    deviation: f64,
+    found: &[Vec<Complex64>],
+) {
+    let run = |seed: Option<u64>| {
+        let mut on = Simulator::new(&subject.params, subject.params.slots()).unwrap();
+        if let Some(seed) = seed {
+            on = on.with_errors(seed).with_refresh_deviation(deviation);
+        }
+        let limbs = plan.placement.upload;
+        let pair = |slots: &Vec<Complex64>| {
+            let part = |f: fn(&Complex64) -> f64| on.vector(slots.iter().map(f).collect(), limbs);
+            on.pair(part(|z| z.re).unwrap(), part(|z| z.im).unwrap())
+                .unwrap()
+        };
+        let served = subject.served(&on, plan, declared, held.iter().map(pair).collect());
+        let stages = served
+            .iter()
+            .map(|v| v.iter().flat_map(Vector::pairs).collect());
+        stages.collect::<Vec<Vec<Complex64>>>()
+    };
+    let exact = run(None);
+    let noisy: Vec<_> = (1..9).map(|seed| run(Some(seed))).collect();
+    let count = noisy.len() as f64;
+    assert_eq!(found.len(), exact.len());
+    for (stage, found) in found.iter().enumerate() {
+        let square = |a: &[Complex64], b: &[Complex64]| -> f64 {
+            assert_eq!(a.len(), b.len());
+            a.iter().zip(b).map(|(a, b)| (a - b).norm_sqr()).sum()
+        };
+        let noisy: Vec<&Vec<Complex64>> = noisy.iter().map(|run| &run[stage]).collect();
+        let mean = |slot: usize| noisy.iter().map(|run| run[slot]).sum::<Complex64>() / count;
+        let mean: Vec<Complex64> = (0..found.len()).map(mean).collect();
+        let from = |of: &[Complex64]| noisy.iter().map(|run| square(run, of)).sum::<f64>();
+        let all = square(found, &exact[stage]) / (from(&exact[stage]) / count);
+        // The mean has an error of its own.
+        let noise = square(found, &mean) / (1.0 + 1.0 / count) / (from(&mean) / (count - 1.0));
+        let [all, noise] = [all, noise].map(f64::sqrt);
+        println!("stage {stage}: {all:.2} of the predicted error, {noise:.2} of its noise");
+        for ratio in [all, noise] {
+            assert!((0.4..2.5).contains(&ratio), "stage {stage}: {all} {noise}");
+        }
+    }
 }
 
 #[test]
