@@ -56,6 +56,24 @@ fn run_knowing(
     batch.run(on, rows, texts, None)
 }
 
+/// The answers to the same texts in a batch.
+fn in_a_batch(
+    program: &Program,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    texts: &[Matrix<f64>],
+) -> Vec<Vec<f64>> {
+    let batch = Batch {
+        program,
+        choices,
+        placement: &Placement::plain(params.fresh_limbs(), 16, 8),
+        lengths: Lengths::Public,
+        bound: bound_of_inputs(program, 16).unwrap(),
+    };
+    let on = Simulator::new(params, 16 * texts.len()).unwrap();
+    batch.run(&on, 16, texts, None).unwrap()
+}
+
 fn options(texts: usize) -> FheOptions {
     FheOptions {
         rows: 128,
@@ -97,6 +115,7 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
     let (program, texts, measured) = tiny();
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
     let bound = bound_of_inputs(&program, 16).unwrap();
+    let batch = in_a_batch(&program, &measured.choices, &params, &texts);
     // Columns in one vector, two and four.
     for vectors in [1, 2, 4] {
         for noisy in [false, true] {
@@ -106,8 +125,9 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
             }
             let shape = (16, 16 / vectors);
             let found = run(&on, &program, &measured.choices, shape, bound, &texts).unwrap();
-            for (a, b) in measured.pooled.iter().zip(&found) {
+            for ((a, b), batch) in measured.pooled.iter().zip(&found).zip(&batch) {
                 assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
+                assert!(cosine(batch, b) > 0.999_99, "{}", cosine(batch, b));
             }
             // A layer has two refreshes of columns and four of statistics: Σp and Σe of each vector, a root, a
             // variance. The last layer's columns have none, and the upload has one. Two vectors per bootstrap.
@@ -201,15 +221,7 @@ fn a_tiny_classifier_in_packed_rows_is_the_model() {
         let measured = measure(&network, &texts, &Structure::default(), 16, (15, 15));
         let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
         let bound = bound_of_inputs(&program, 16).unwrap();
-        let batch = Batch {
-            program: &program,
-            choices: &measured.choices,
-            placement: &Placement::plain(params.fresh_limbs(), 16, 8),
-            lengths: Lengths::Public,
-            bound,
-        };
-        let on = Simulator::new(&params, 64).unwrap();
-        let batch = batch.run(&on, 16, &texts, None).unwrap();
+        let batch = in_a_batch(&program, &measured.choices, &params, &texts);
         // Columns in one vector, and in two.
         for columns in [16, 8] {
             let on = Simulator::new(&params, 256).unwrap();

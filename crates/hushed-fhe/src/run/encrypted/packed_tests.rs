@@ -11,15 +11,16 @@ use hushed_model::{Matrix, Network, Pool, StepId, TokenIds, cosine, plain, rando
 use super::testing::{Keys, distance, planned, received, seeded};
 use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
-use crate::packing::PackingError;
+use crate::ops::pool::{self, Pooled};
+use crate::packing::{Interleave, PackingError};
 use crate::pass::PackedPass;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
 use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
 use crate::run::job::bootstrap;
 use crate::simulate::{Batch, Op, Simulator, Vector};
-use crate::testing::{Structure, measure};
-use crate::{Choices, FheError, Slots};
+use crate::testing::{Structure, largest, measure, packed};
+use crate::{Choices, FheError, KeyDemand, Pass, Placement, RowsKnown, Slots};
 
 /// 256 slots: one text of 16 rows and 16 places.
 const PARAMETERS: &str = "insecure-test/9/14";
@@ -144,12 +145,52 @@ impl Subject {
         found.push(pass.finish(&x).unwrap());
         found
     }
+
+    fn interleave(&self) -> Interleave {
+        Interleave::new(self.params.slots(), ROWS).unwrap()
+    }
+
+    fn lengths(&self) -> Vec<usize> {
+        self.embedded.iter().map(Matrix::rows).collect()
+    }
+
+    /// All texts in a batch, one vector per column, divided by `bound`.
+    fn batch<S: Slots>(&self, on: &S, columns: Vec<S::Value>, bound: f64) -> Pooled<S::Value> {
+        let rows = RowsKnown::public(self.interleave(), self.lengths()).unwrap();
+        let width = self.network.layers[0].attention.heads.width;
+        let placement = Placement::plain(self.params.fresh_limbs(), ROWS, width);
+        let program = self.network.program();
+        let pass = Pass::new(on, &program, &self.choices, placement, rows, bound);
+        pass.unwrap().run(columns).unwrap()
+    }
 }
 
-/// With fixed patterns, a replaced row and padding.
+/// With fixed patterns, a replaced row and padding; the same as one text of a batch, under a key too.
 #[test]
-fn one_text_is_answered_as_the_model_answers_it() {
-    answered(&Subject::new(), (1, 1), Lengths::Public);
+fn one_text_is_answered_as_the_model_and_a_batch_answer_it() {
+    let subject = Subject::new();
+    let alone = &answered(&subject, (1, 1), Lengths::Public)[0];
+    let batch = &in_a_batch(&subject)[0];
+    let (near, apart) = (cosine(alone, batch), distance(alone, batch));
+    println!("from the batch {apart:.1e}, cosine {near:.7}");
+    assert!(near > 0.9999 && apart < 1e-3, "{near} {apart}");
+}
+
+/// The encrypted answers to all texts in a batch.
+fn in_a_batch(subject: &Subject) -> Vec<Vec<f64>> {
+    let (params, limbs) = (&subject.params, subject.params.fresh_limbs());
+    let on = Simulator::new(params, params.slots()).unwrap().counting();
+    let shapes = (0..subject.network.embedding.width).map(|_| on.vector(Vec::new(), limbs));
+    subject.batch(&on, shapes.collect::<Result<_, _>>().unwrap(), 1.0);
+    let demand = KeyDemand::of(params, &on.tally().counts());
+    let mut keys = Keys::new(params, |b| demand.plan(params, b).unwrap());
+    let (layout, bound) = (subject.interleave(), largest(&subject.embedded));
+    let columns = packed(layout, &subject.embedded, bound, |_, _, _| 0.0);
+    let sent = columns.iter().map(|v| keys.encrypt(v, limbs)).collect();
+    let pooled = subject.batch(&keys.on, sent, bound);
+    let opened: Vec<Vec<f64>> = pooled.vectors.iter().map(|ct| keys.open(ct)).collect();
+    let (width, factor) = (pooled.width, pooled.factor);
+    pool::unpack(layout, &subject.lengths(), width, factor, &opened).unwrap()
 }
 
 /// With more columns than one vector has places for.
@@ -175,8 +216,8 @@ fn a_classifier_answers_one_text() {
     answered(&subject, (1, 1), Lengths::Private);
 }
 
-/// `count` texts in `places` places, and as many vectors of columns.
-fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths) {
+/// The answers to `count` texts in `places` places, and as many vectors of columns.
+fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths) -> Vec<Vec<f64>> {
     let plan = subject.plan(lengths, places);
     let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
     let hidden = usize::from(lengths.encrypted());
@@ -277,6 +318,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let rotations = total(&[Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant]);
     let inside = |of_one: u64| done.bootstrap * of_one;
     assert_eq!(done.rotation, rotations + inside(one.rotation));
+    opened
 }
 
 /// After each layer and in the answer, errors are as large as simulations predict, in root mean square over all slots.
