@@ -96,7 +96,12 @@ fn some(count: usize, length: usize) -> Vec<TokenIds> {
 
 /// A model with a head of a fixed pattern and a replaced row, texts, and its circuit's results for them in the clear.
 fn tiny() -> (Program, Vec<Matrix<f64>>, Measured) {
-    let network = random_network(&tiny_config(), Pool::Mean, 5);
+    tiny_of(5)
+}
+
+/// The same with the weights of a seed.
+fn tiny_of(seed: u64) -> (Program, Vec<Matrix<f64>>, Measured) {
+    let network = random_network(&tiny_config(), Pool::Mean, seed);
     let program = network.program();
     let texts: Vec<Matrix<f64>> = some(4, 13)
         .iter()
@@ -140,6 +145,35 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
                 runs * 2 * (2 * 2 * n + 2 * n + 2)
             );
         }
+    }
+}
+
+/// Operations depend on shapes, not on weights. Steps of iterations are part of the choices, which may differ.
+#[test]
+fn two_sets_of_weights_in_packed_rows_take_the_same_operations() {
+    let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
+    for (columns, lengths) in [
+        (16, Lengths::Public),
+        (8, Lengths::Public),
+        (16, Lengths::Private),
+    ] {
+        let counts = |seed: u64| {
+            let (program, texts, mut measured) = tiny_of(seed);
+            for layer in &mut measured.choices.layers {
+                let attention = &mut layer.attention;
+                (attention.first_steps, attention.second_steps) = (4, 5);
+            }
+            let bound = bound_of_inputs(&program, 16).unwrap();
+            let on = Simulator::new(&params, 512).unwrap();
+            let shape = (16, columns, lengths);
+            let found = run_knowing(&on, &program, &measured.choices, shape, bound, &texts);
+            let counts = on.tally().counts();
+            let operations = serde_json::to_string(&counts.operations).unwrap();
+            (operations, counts.rotations, found.unwrap())
+        };
+        let (one, other) = (counts(5), counts(6));
+        assert!(one.0 == other.0 && one.1 == other.1);
+        assert!(one.2 != other.2);
     }
 }
 
