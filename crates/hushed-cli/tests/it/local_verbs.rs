@@ -4,7 +4,7 @@
 use crate::common;
 use crate::common::{command, embeddings, hushed, json_lines, model};
 use hushed_model::cosine;
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_golden};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_golden};
 use serde_json::Value;
 
 #[test]
@@ -338,6 +338,28 @@ fn a_decoder_with_relative_positions_is_a_generator() {
     assert_eq!(error["name"], "unsupported");
     assert!(error["message"].to_string().contains("softmax"), "{error}");
     std::fs::remove_dir_all(&folder).expect("the folder was there");
+}
+
+/// A few texts at a time are answered soonest; a batch takes the fewest seconds per text.
+#[test]
+fn goals_choose_different_numbers_of_texts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    tiny_folder(folder.path()).expect("a model");
+    let dir = folder.path().to_string_lossy();
+    let chosen = |goal: &str| {
+        let plan = ["plan", &dir, "--protocol", "fhe", "--rows", "16", "--json"];
+        let goal = ["--threads", "1", "--goal", goal];
+        let rows = json_lines(&hushed(&[&plan[..], &goal].concat()).stdout);
+        let points = rows.iter().map(|row| &row["curve"]);
+        let chosen: Vec<&Value> = points.filter(|point| point["chosen"] == true).collect();
+        assert_eq!(chosen.len(), 1, "{rows:?}");
+        let plan = &rows.last().expect("a plan")["plan"];
+        assert_eq!(plan["texts"], chosen[0]["texts"]);
+        let columns = &plan["placement"]["columns"];
+        (chosen[0]["texts"].as_u64(), columns.as_u64())
+    };
+    assert_eq!(chosen("latency"), (Some(128), Some(16)));
+    assert_eq!(chosen("throughput"), (Some(2048), None));
 }
 
 #[test]

@@ -56,6 +56,24 @@ fn run_knowing(
     batch.run(on, rows, texts, None)
 }
 
+/// The answers to the same texts in a batch.
+fn in_a_batch(
+    program: &Program,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    texts: &[Matrix<f64>],
+) -> Vec<Vec<f64>> {
+    let batch = Batch {
+        program,
+        choices,
+        placement: &Placement::plain(params.fresh_limbs(), 16, 8),
+        lengths: Lengths::Public,
+        bound: bound_of_inputs(program, 16).unwrap(),
+    };
+    let on = Simulator::new(params, 16 * texts.len()).unwrap();
+    batch.run(&on, 16, texts, None).unwrap()
+}
+
 fn options(texts: usize) -> FheOptions {
     FheOptions {
         rows: 128,
@@ -78,7 +96,12 @@ fn some(count: usize, length: usize) -> Vec<TokenIds> {
 
 /// A model with a head of a fixed pattern and a replaced row, texts, and its circuit's results for them in the clear.
 fn tiny() -> (Program, Vec<Matrix<f64>>, Measured) {
-    let network = random_network(&tiny_config(), Pool::Mean, 5);
+    tiny_of(5)
+}
+
+/// The same with the weights of a seed.
+fn tiny_of(seed: u64) -> (Program, Vec<Matrix<f64>>, Measured) {
+    let network = random_network(&tiny_config(), Pool::Mean, seed);
     let program = network.program();
     let texts: Vec<Matrix<f64>> = some(4, 13)
         .iter()
@@ -97,6 +120,7 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
     let (program, texts, measured) = tiny();
     let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
     let bound = bound_of_inputs(&program, 16).unwrap();
+    let batch = in_a_batch(&program, &measured.choices, &params, &texts);
     // Columns in one vector, two and four.
     for vectors in [1, 2, 4] {
         for noisy in [false, true] {
@@ -106,8 +130,9 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
             }
             let shape = (16, 16 / vectors);
             let found = run(&on, &program, &measured.choices, shape, bound, &texts).unwrap();
-            for (a, b) in measured.pooled.iter().zip(&found) {
+            for ((a, b), batch) in measured.pooled.iter().zip(&found).zip(&batch) {
                 assert!(cosine(a, b) > 0.999, "{}", cosine(a, b));
+                assert!(cosine(batch, b) > 0.999_99, "{}", cosine(batch, b));
             }
             // A layer has two refreshes of columns and four of statistics: Σp and Σe of each vector, a root, a
             // variance. The last layer's columns have none, and the upload has one. Two vectors per bootstrap.
@@ -120,6 +145,35 @@ fn a_tiny_model_in_packed_rows_is_the_model() {
                 runs * 2 * (2 * 2 * n + 2 * n + 2)
             );
         }
+    }
+}
+
+/// Operations depend on shapes, not on weights. Steps of iterations are part of the choices, which may differ.
+#[test]
+fn two_sets_of_weights_in_packed_rows_take_the_same_operations() {
+    let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
+    for (columns, lengths) in [
+        (16, Lengths::Public),
+        (8, Lengths::Public),
+        (16, Lengths::Private),
+    ] {
+        let counts = |seed: u64| {
+            let (program, texts, mut measured) = tiny_of(seed);
+            for layer in &mut measured.choices.layers {
+                let attention = &mut layer.attention;
+                (attention.first_steps, attention.second_steps) = (4, 5);
+            }
+            let bound = bound_of_inputs(&program, 16).unwrap();
+            let on = Simulator::new(&params, 512).unwrap();
+            let shape = (16, columns, lengths);
+            let found = run_knowing(&on, &program, &measured.choices, shape, bound, &texts);
+            let counts = on.tally().counts();
+            let operations = serde_json::to_string(&counts.operations).unwrap();
+            (operations, counts.rotations, found.unwrap())
+        };
+        let (one, other) = (counts(5), counts(6));
+        assert!(one.0 == other.0 && one.1 == other.1);
+        assert!(one.2 != other.2);
     }
 }
 
@@ -201,15 +255,7 @@ fn a_tiny_classifier_in_packed_rows_is_the_model() {
         let measured = measure(&network, &texts, &Structure::default(), 16, (15, 15));
         let params: Arc<CkksParams> = CkksParams::insecure_test(10, 14).unwrap();
         let bound = bound_of_inputs(&program, 16).unwrap();
-        let batch = Batch {
-            program: &program,
-            choices: &measured.choices,
-            placement: &Placement::plain(params.fresh_limbs(), 16, 8),
-            lengths: Lengths::Public,
-            bound,
-        };
-        let on = Simulator::new(&params, 64).unwrap();
-        let batch = batch.run(&on, 16, &texts, None).unwrap();
+        let batch = in_a_batch(&program, &measured.choices, &params, &texts);
         // Columns in one vector, and in two.
         for columns in [16, 8] {
             let on = Simulator::new(&params, 256).unwrap();

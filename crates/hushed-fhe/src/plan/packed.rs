@@ -23,7 +23,8 @@ const FEED_FORWARD: usize = 5;
 /// each text side by side.
 ///
 /// # Errors
-/// [`FheError::Levels`] for a model that is too deep; [`FheError::Unsupported`] for one that packed rows do not take.
+/// [`FheError::Levels`] for a model that is too deep; [`FheError::Unsupported`] for one that packed rows do not take,
+/// and for a single text without that room: whoever asks for one does not want to wait for a batch.
 pub fn packed_placement(
     program: &Program,
     choices: &Choices,
@@ -32,7 +33,10 @@ pub fn packed_placement(
 ) -> Result<Option<Placement>, FheError> {
     let slots = params.slots() / options.rows.max(1) / options.texts.max(1);
     let Some(columns) = places(program, slots) else {
-        return Ok(None);
+        return match options.texts {
+            0 | 1 => Err(too_long(program, options.rows, slots)),
+            _ => Ok(None),
+        };
     };
     if program.vocabulary().is_some() {
         let mut blocks = program.attentions();
@@ -59,9 +63,7 @@ pub fn packed_placement(
 /// Places per row of a text: as many as there are pairs of columns, so that one vector holds them, or fewer if `slots`
 /// has no room, such that all vectors hold the same number of whole heads.
 fn places(program: &Program, slots: usize) -> Option<usize> {
-    let heads = program.attentions().next().map(|a| a.heads);
-    let (count, pairs) = heads.map_or((1, 1), |heads| (heads.count, heads.width / 2));
-    let pairs = pairs.max(1);
+    let (count, pairs) = heads(program);
     let all = program.width().div_ceil(2).next_power_of_two();
     let sizes = std::iter::successors(Some(all), |places| Some(places / 2));
     let mut sizes = sizes.take_while(|&places| places >= pairs.max(2));
@@ -69,6 +71,24 @@ fn places(program: &Program, slots: usize) -> Option<usize> {
         let vectors = count.div_ceil(places / pairs).max(1);
         places <= slots && count.is_multiple_of(vectors)
     })
+}
+
+/// The number of heads, and the pairs of columns of each.
+fn heads(program: &Program) -> (usize, usize) {
+    let heads = program.attentions().next().map(|a| a.heads);
+    heads.map_or((1, 1), |heads| (heads.count, (heads.width / 2).max(1)))
+}
+
+/// The error of one text whose rows have fewer places than a head takes.
+fn too_long(program: &Program, rows: usize, places: usize) -> FheError {
+    let (_, pairs) = heads(program);
+    FheError::Unsupported {
+        what: format!(
+            "one text of {rows} rows alone, as a head takes {} places of a row and there are {places},",
+            pairs.max(2)
+        ),
+        remedy: "use fewer rows, or omit --texts to plan a batch",
+    }
 }
 
 /// Packed rows of `columns` places for a decoder: each half of a layer starts as low as it can.

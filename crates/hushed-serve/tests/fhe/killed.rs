@@ -1,4 +1,5 @@
-//! A run in a process of its own, killed in its second layer; and a decoder's run that goes on after it.
+//! A run in a process of its own, killed in its second layer; and runs of a decoder and of a single text that go on
+//! after it.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +8,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::decoder::{assert_last_rows, texts};
-use crate::offered::Offered;
-use hushed_serve::fhe::{self, JobEvent, RunFiles};
+use crate::offered::{Offered, assert_close, texts as encoder_texts};
+use hushed_serve::fhe::{self, JobEvent, JobReport, RunFiles};
 
 /// Set in a process that will be killed: the folder that it works in, the offered one, and the file of its plan.
 const SET: [&str; 3] = [
@@ -55,6 +56,30 @@ pub fn killed(offered: &Offered, work: &Path, test: &str) {
     assert!(!work.join("reply").exists());
 }
 
+/// Goes on with the killed run from its second layer, and runs the request once more without interruption, on another
+/// number of threads, to the same bytes.
+fn go_on(offered: &Offered, work: &Path) -> [JobReport; 2] {
+    let (options, resumed) = (offered.options(work), Mutex::new(None));
+    let report = fhe::run(&options, &|event| {
+        if let JobEvent::Resumed { layer } = event {
+            *resumed.lock().unwrap() = Some(layer);
+        }
+    })
+    .unwrap();
+    assert_eq!(*resumed.lock().unwrap(), Some(1));
+    let mut whole = options.clone();
+    whole.context.threads = Some(1);
+    whole.files = RunFiles {
+        out: work.join("again"),
+        checkpoint: None,
+        ..whole.files
+    };
+    let all = fhe::run(&whole, &|_| {}).unwrap();
+    let reply = fs::read(work.join("reply")).unwrap();
+    assert!(reply == fs::read(work.join("again")).unwrap());
+    [report, all]
+}
+
 /// Columns are in pairs, and both halves of a layer spill; what the killed run left on the disk does not hinder the
 /// next.
 #[test]
@@ -72,27 +97,27 @@ fn a_decoders_run_that_was_killed_goes_on_with_the_same_bytes() {
     let test = "killed::a_decoders_run_that_was_killed_goes_on_with_the_same_bytes";
     killed(offered, work, test);
 
-    let (options, resumed) = (offered.options(work), Mutex::new(None));
-    let report = fhe::run(&options, &|event| {
-        if let JobEvent::Resumed { layer } = event {
-            *resumed.lock().unwrap() = Some(layer);
-        }
-    });
-    assert_eq!(*resumed.lock().unwrap(), Some(1));
-    let spilled = report.unwrap().spilled;
+    let [resumed, whole] = go_on(offered, work);
+    let (spilled, all) = (resumed.spilled, whole.spilled);
     assert!(spilled.written > 0 && spilled.written == spilled.read);
-
-    // The same without interruption, on another number of threads.
-    let mut whole = options.clone();
-    whole.context.threads = Some(1);
-    whole.files = RunFiles {
-        out: work.join("again"),
-        checkpoint: None,
-        ..whole.files
-    };
-    let all = fhe::run(&whole, &|_| {}).unwrap().spilled;
     assert!(all.written > spilled.written);
-    let reply = fs::read(work.join("reply")).unwrap();
-    assert!(reply == fs::read(work.join("again")).unwrap());
     assert_last_rows(offered, work);
+}
+
+/// Rows are packed: one vector goes on from the checkpoint.
+#[test]
+fn one_texts_run_that_was_killed_goes_on_with_the_same_bytes() {
+    if is_child() {
+        return;
+    }
+    let offered = Offered::one();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    offered.keygen(&work.join("keys")).unwrap();
+    offered.encrypt(work, &encoder_texts()[..1]).unwrap();
+    let test = "killed::one_texts_run_that_was_killed_goes_on_with_the_same_bytes";
+    killed(offered, work, test);
+    go_on(offered, work);
+    let answer = offered.decrypt(work).unwrap();
+    assert_close(offered, &encoder_texts()[..1], &answer);
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use hushed_fhe::AnswerRows;
-use hushed_serve::fhe::{self, Answer, Chosen, Head, Item, Scored, Wanted, perplexity};
+use hushed_serve::fhe::{
+    self, Answer, CanaryOutcome, Chosen, Head, Item, Scored, Wanted, perplexity,
+};
 use serde_json::{Value, json};
 
 use super::encrypt::Files;
@@ -161,20 +163,16 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Res
         View::Texts(texts) => show_likelihoods(out, &opened.scored(texts)?, None)?,
         View::Items(items) => show_choices(out, &opened.chosen(items)?)?,
     };
-    let canary = opened.canary;
+    let (checked, told) = checked(opened.canary);
     let mut object = json!({
         "texts": opened.embeddings.len(), "decryptions": opened.decryptions, "labels": opened.labels,
-        "canary": canary.map(|c| json!({ "cosine": c.cosine, "least": c.least, "good": c.is_good() })),
-        "unchecked": canary.is_none(),
     });
     let (more, words) = found;
-    if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
-        object.extend(more);
+    for more in [checked, more] {
+        if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+            object.extend(more);
+        }
     }
-    let told = match canary {
-        Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
-        None => "unchecked, as the manifest has no canary".to_owned(),
-    };
     out.summary(
         object,
         &format!(
@@ -183,6 +181,19 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool, view: &View<'_>) -> Res
             opened.decryptions
         ),
     )
+}
+
+/// What is known of the server's work, as an object and in words.
+fn checked(canary: Option<CanaryOutcome>) -> (Value, String) {
+    let object = json!({
+        "canary": canary.map(|c| json!({ "cosine": c.cosine, "least": c.least, "good": c.is_good() })),
+        "unchecked": canary.is_none(),
+    });
+    let told = match canary {
+        Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
+        None => "unchecked, as the manifest has no canary".to_owned(),
+    };
+    (object, told)
 }
 
 /// What the last line adds about all texts, as an object and in words.
@@ -272,4 +283,27 @@ pub fn show_choices(out: &Output, items: &[Chosen]) -> Result<Whole, CliError> {
         "items": items.len(), "labelled": known, "right": right, "accuracy": accuracy,
     });
     Ok((object, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A single text leaves no place for a canary: a script that reads JSON must not take its answer for checked.
+    #[test]
+    fn an_answer_without_a_canary_is_unchecked() {
+        let (object, told) = checked(None);
+        assert_eq!(object, json!({ "canary": null, "unchecked": true }));
+        assert!(told.starts_with("unchecked"), "{told}");
+        for (cosine, good) in [(0.75, true), (0.25, false)] {
+            let least = 0.5;
+            let (object, told) = checked(Some(CanaryOutcome { cosine, least }));
+            let canary = json!({ "cosine": cosine, "least": least, "good": good });
+            assert_eq!(object, json!({ "canary": canary, "unchecked": false }));
+            assert!(
+                told.contains(&cosine.to_string()) && !told.contains("unchecked"),
+                "{told}"
+            );
+        }
+    }
 }

@@ -293,5 +293,13 @@ fn decoders_that_packed_rows_do_not_take_are_refused_by_name() {
     };
     scores.degree = 31;
     let refused = place(&deep).err().unwrap();
-    assert!(matches!(refused, FheError::Levels { .. }), "{refused}");
+    let told = refused.to_string();
+    let FheError::Levels { step, .. } = refused else {
+        panic!("{told}");
+    };
+    assert_eq!(step.to_string(), "attention");
+    assert!(
+        told.contains("choose lower degrees or fewer steps"),
+        "{told}"
+    );
 }

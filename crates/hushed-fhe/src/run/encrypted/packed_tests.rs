@@ -4,21 +4,23 @@
 use std::sync::Arc;
 
 use hushed_ckks::keys::PublicKey;
-use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{Matrix, Network, Pool, StepId, TokenIds, cosine, plain, random_network};
 
 use super::testing::{Keys, distance, planned, received, seeded};
 use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
-use crate::packing::PackingError;
+use crate::ops::pool::{self, Pooled};
+use crate::packing::{Interleave, PackingError};
 use crate::pass::PackedPass;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
-use crate::plan::{FheOptions, dry_run, packed_placement, reference};
+use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
-use crate::simulate::{Batch, Op, Simulator};
-use crate::testing::{Structure, measure};
-use crate::{Choices, FheError, Slots};
+use crate::run::job::bootstrap;
+use crate::simulate::{Batch, Op, Simulator, Vector};
+use crate::testing::{Structure, largest, measure, packed};
+use crate::{Choices, FheError, KeyDemand, Pass, Placement, RowsKnown, Slots};
 
 /// 256 slots: one text of 16 rows and 16 places.
 const PARAMETERS: &str = "insecure-test/9/14";
@@ -116,12 +118,79 @@ impl Subject {
         );
         FheClient::new(plan.clone(), &self.params, embedding, norm, network.pool).unwrap()
     }
+
+    /// The server's part: the vectors after each layer, each as if from a checkpoint, and those of the answer.
+    fn served<S: Slots>(
+        &self,
+        on: &S,
+        plan: &FhePlan,
+        declared: &[usize],
+        mut sent: Vec<S::Value>,
+    ) -> Vec<Vec<S::Value>> {
+        let layout = plan.layout(&self.params).unwrap();
+        let rows = match plan.lengths.encrypted() {
+            true => PackedRows::private(layout, sent.pop().unwrap()),
+            false => PackedRows::new(layout, declared.to_vec()).unwrap(),
+        };
+        let (program, placement) = (self.network.program(), plan.placement.clone());
+        let bound = plan.input_bound;
+        let pass = PackedPass::new(on, &program, &self.choices, placement, rows, bound).unwrap();
+        let mut x = pass.start(sent).unwrap();
+        let mut found = Vec::new();
+        for layer in 0..pass.layers() {
+            x = pass.layer(layer, x).unwrap();
+            found.push(x.columns.clone());
+            x = pass.resume(layer + 1, x.columns).unwrap();
+        }
+        found.push(pass.finish(&x).unwrap());
+        found
+    }
+
+    fn interleave(&self) -> Interleave {
+        Interleave::new(self.params.slots(), ROWS).unwrap()
+    }
+
+    fn lengths(&self) -> Vec<usize> {
+        self.embedded.iter().map(Matrix::rows).collect()
+    }
+
+    /// All texts in a batch, one vector per column, divided by `bound`.
+    fn batch<S: Slots>(&self, on: &S, columns: Vec<S::Value>, bound: f64) -> Pooled<S::Value> {
+        let rows = RowsKnown::public(self.interleave(), self.lengths()).unwrap();
+        let width = self.network.layers[0].attention.heads.width;
+        let placement = Placement::plain(self.params.fresh_limbs(), ROWS, width);
+        let program = self.network.program();
+        let pass = Pass::new(on, &program, &self.choices, placement, rows, bound);
+        pass.unwrap().run(columns).unwrap()
+    }
 }
 
-/// With fixed patterns, a replaced row and padding.
+/// With fixed patterns, a replaced row and padding; the same as one text of a batch, under a key too.
 #[test]
-fn one_text_is_answered_as_the_model_answers_it() {
-    answered(&Subject::new(), (1, 1), Lengths::Public);
+fn one_text_is_answered_as_the_model_and_a_batch_answer_it() {
+    let subject = Subject::new();
+    let alone = &answered(&subject, (1, 1), Lengths::Public)[0];
+    let batch = &in_a_batch(&subject)[0];
+    let (near, apart) = (cosine(alone, batch), distance(alone, batch));
+    println!("from the batch {apart:.1e}, cosine {near:.7}");
+    assert!(near > 0.9999 && apart < 1e-3, "{near} {apart}");
+}
+
+/// The encrypted answers to all texts in a batch.
+fn in_a_batch(subject: &Subject) -> Vec<Vec<f64>> {
+    let (params, limbs) = (&subject.params, subject.params.fresh_limbs());
+    let on = Simulator::new(params, params.slots()).unwrap().counting();
+    let shapes = (0..subject.network.embedding.width).map(|_| on.vector(Vec::new(), limbs));
+    subject.batch(&on, shapes.collect::<Result<_, _>>().unwrap(), 1.0);
+    let demand = KeyDemand::of(params, &on.tally().counts());
+    let mut keys = Keys::new(params, |b| demand.plan(params, b).unwrap());
+    let (layout, bound) = (subject.interleave(), largest(&subject.embedded));
+    let columns = packed(layout, &subject.embedded, bound, |_, _, _| 0.0);
+    let sent = columns.iter().map(|v| keys.encrypt(v, limbs)).collect();
+    let pooled = subject.batch(&keys.on, sent, bound);
+    let opened: Vec<Vec<f64>> = pooled.vectors.iter().map(|ct| keys.open(ct)).collect();
+    let (width, factor) = (pooled.width, pooled.factor);
+    pool::unpack(layout, &subject.lengths(), width, factor, &opened).unwrap()
 }
 
 /// With more columns than one vector has places for.
@@ -147,8 +216,8 @@ fn a_classifier_answers_one_text() {
     answered(&subject, (1, 1), Lengths::Private);
 }
 
-/// `count` texts in `places` places, and as many vectors of columns.
-fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths) {
+/// The answers to `count` texts in `places` places, and as many vectors of columns.
+fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths) -> Vec<Vec<f64>> {
     let plan = subject.plan(lengths, places);
     let (plan, _) = FhePlan::from_json(&plan.to_json().unwrap()).unwrap();
     let hidden = usize::from(lengths.encrypted());
@@ -171,7 +240,8 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
     let key_plan = plan.key_plan(&subject.params).unwrap();
-    let keys = Keys::new(&subject.params, |_| key_plan);
+    let mut keys = Keys::new(&subject.params, |_| key_plan);
+    let deviation = keys.refresh_deviation();
     let mut rng = seeded(7);
     let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
     let client = subject.client(&plan);
@@ -180,27 +250,22 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
         let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
         sent.expand()
     });
-    let mut sent: Vec<Ciphertext> = sent.collect();
-    let layout = plan.layout(&subject.params).unwrap();
-    let rows = match lengths.encrypted() {
-        true => {
-            assert_eq!(upload.declared(), vec![0; places]);
-            PackedRows::private(layout, sent.pop().unwrap())
-        }
-        false => PackedRows::new(layout, upload.declared()).unwrap(),
-    };
-    let placement = plan.placement.clone();
-    let (on, bound) = (&keys.on, plan.input_bound);
-    on.evaluator().counters().reset();
-    let pass = PackedPass::new(on, &program, &subject.choices, placement, rows, bound).unwrap();
-    let mut x = pass.start(sent).unwrap();
-    for layer in 0..pass.layers() {
-        x = pass.layer(layer, x).unwrap();
-        // As if from a checkpoint.
-        x = pass.resume(layer + 1, x.columns).unwrap();
+    let sent: Vec<Ciphertext> = sent.collect();
+    let declared = upload.declared();
+    if lengths.encrypted() {
+        assert_eq!(declared, vec![0; places]);
     }
-    let answer = pass.finish(&x).unwrap();
+    let open = |ct: &Ciphertext| keys.decryptor().decrypt_raw(ct).unwrap();
+    // Simulations begin with what the ciphertexts hold, as they have no errors of encryption.
+    let held: Vec<Vec<Complex64>> = sent.iter().map(open).collect();
+    let on = &keys.on;
+    on.evaluator().counters().reset();
+    let mut served = subject.served(on, &plan, &declared, sent);
     let done = on.evaluator().counters().snapshot();
+    let stages = served.iter().map(|v| v.iter().flat_map(open).collect());
+    let stages: Vec<Vec<Complex64>> = stages.collect();
+    errs_as_predicted(subject, &plan, (&declared, &held), deviation, &stages);
+    let answer = served.pop().unwrap();
     let received = received(&plan, &subject.params, &public, &answer);
     let opened = client.open(keys.decryptor(), &received, upload.lengths());
     let opened: Vec<Vec<f64>> = opened.unwrap().into_iter().flatten().collect();
@@ -214,10 +279,11 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     }
 
     // Everything but the answer is zero before noise is added.
-    let columns = pass.answers();
+    let layout = plan.layout(&subject.params).unwrap();
+    let columns = plan.packed_answers(&subject.params).unwrap().unwrap();
     let mut vectors = Vec::new();
     for ct in &answer {
-        let slots = keys.decryptor().decrypt_raw(ct).unwrap();
+        let slots = open(ct);
         let first = places * layout.columns();
         for (slot, z) in slots.iter().enumerate() {
             if slot >= first || slot % layout.columns() >= columns.used() {
@@ -226,7 +292,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
         }
         vectors.push(slots);
     }
-    let found = unpack(layout, columns, &vec![0..1; count], &vectors).unwrap();
+    let found = unpack(layout, &columns, &vec![0..1; count], &vectors).unwrap();
     for (found, opened) in found.iter().zip(&opened) {
         assert!(distance(found, opened) < 1e-3);
     }
@@ -252,6 +318,58 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let rotations = total(&[Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant]);
     let inside = |of_one: u64| done.bootstrap * of_one;
     assert_eq!(done.rotation, rotations + inside(one.rotation));
+    opened
+}
+
+/// After each layer and in the answer, errors are as large as simulations predict, in root mean square over all slots.
+/// So is their noise alone: most of an error is the bend of bootstraps, which every run has. Simulations begin with
+/// what the ciphertexts `held`.
+fn errs_as_predicted(
+    subject: &Subject,
+    plan: &FhePlan,
+    (declared, held): (&[usize], &[Vec<Complex64>]),
+    deviation: f64,
+    found: &[Vec<Complex64>],
+) {
+    let run = |seed: Option<u64>| {
+        let mut on = Simulator::new(&subject.params, subject.params.slots()).unwrap();
+        if let Some(seed) = seed {
+            on = on.with_errors(seed).with_refresh_deviation(deviation);
+        }
+        let limbs = plan.placement.upload;
+        let pair = |slots: &Vec<Complex64>| {
+            let part = |f: fn(&Complex64) -> f64| on.vector(slots.iter().map(f).collect(), limbs);
+            on.pair(part(|z| z.re).unwrap(), part(|z| z.im).unwrap())
+                .unwrap()
+        };
+        let served = subject.served(&on, plan, declared, held.iter().map(pair).collect());
+        let stages = served
+            .iter()
+            .map(|v| v.iter().flat_map(Vector::pairs).collect());
+        stages.collect::<Vec<Vec<Complex64>>>()
+    };
+    let exact = run(None);
+    let noisy: Vec<_> = (1..9).map(|seed| run(Some(seed))).collect();
+    let count = noisy.len() as f64;
+    assert_eq!(found.len(), exact.len());
+    for (stage, found) in found.iter().enumerate() {
+        let square = |a: &[Complex64], b: &[Complex64]| -> f64 {
+            assert_eq!(a.len(), b.len());
+            a.iter().zip(b).map(|(a, b)| (a - b).norm_sqr()).sum()
+        };
+        let noisy: Vec<&Vec<Complex64>> = noisy.iter().map(|run| &run[stage]).collect();
+        let mean = |slot: usize| noisy.iter().map(|run| run[slot]).sum::<Complex64>() / count;
+        let mean: Vec<Complex64> = (0..found.len()).map(mean).collect();
+        let from = |of: &[Complex64]| noisy.iter().map(|run| square(run, of)).sum::<f64>();
+        let all = square(found, &exact[stage]) / (from(&exact[stage]) / count);
+        // The mean has an error of its own.
+        let noise = square(found, &mean) / (1.0 + 1.0 / count) / (from(&mean) / (count - 1.0));
+        let [all, noise] = [all, noise].map(f64::sqrt);
+        println!("stage {stage}: {all:.2} of the predicted error, {noise:.2} of its noise");
+        for ratio in [all, noise] {
+            assert!((0.4..2.5).contains(&ratio), "stage {stage}: {all} {noise}");
+        }
+    }
 }
 
 #[test]
@@ -263,14 +381,47 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     // More texts than fit are a batch.
     let many = subject.options(Lengths::Public, 5);
     assert_eq!(place(&many).unwrap(), None);
+    // Of 128 rows there are two places, and a head takes four. A single text is not planned as a batch unasked.
+    let long = |texts| FheOptions {
+        rows: 128,
+        ..subject.options(Lengths::Public, texts)
+    };
+    assert_eq!(place(&long(2)).unwrap(), None);
+    let refused = place(&long(1)).err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+    let told = "one text of 128 rows alone, as a head takes 4 places of a row and there are 2, \
+                cannot run under encryption: use fewer rows, or omit --texts to plan a batch";
+    assert_eq!(refused.to_string(), told);
     // A softmax that is too deep for a chain of 14 levels.
     let mut deep = choices.clone();
     deep.layers[0].attention.first_steps = 14;
     let options = subject.options(Lengths::Public, 1);
-    let refused = packed_placement(&program, &deep, params, &options).err();
+    let refused = packed_placement(&program, &deep, params, &options)
+        .err()
+        .unwrap();
+    let told = refused.to_string();
+    let FheError::Levels { step, .. } = refused else {
+        panic!("{told}");
+    };
+    assert_eq!(step.to_string(), "layer.0.attention");
     assert!(
-        matches!(refused, Some(FheError::Levels { .. })),
-        "{refused:?}"
+        told.contains("choose lower degrees or fewer steps"),
+        "{told}"
+    );
+    // Less memory than its keys take.
+    let (_, keys) = bootstrap(params).unwrap();
+    let small = FheOptions {
+        max_memory: Some(1 << 20),
+        placement: place(&options).unwrap(),
+        ..options
+    };
+    let refused = FhePlanReport::new(&program, choices, false, params, &keys, &small);
+    let refused = refused.err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+    let told = refused.to_string();
+    assert!(
+        told.contains("in 1 MiB") && told.contains("allow more memory"),
+        "{told}"
     );
 
     let plan = subject.plan(Lengths::Public, 1);

@@ -8,7 +8,7 @@ use hushed_ckks::{
     Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator, Scale,
 };
 use hushed_math::rng::SecretRng;
-use hushed_model::{Program, TokenIds};
+use hushed_model::{Program, StepId, TokenIds};
 use zeroize::Zeroizing;
 
 use super::Encrypted;
@@ -18,6 +18,8 @@ use crate::plan::public_plan::{FhePlan, named};
 use crate::plan::{FheOptions, packed_placement};
 use crate::run::job::bootstrap;
 use crate::run::reply::{ReplySecret, seal_reply};
+use crate::simulate::Simulator;
+use crate::slots::Slots;
 
 /// A generator derived from a number.
 pub(crate) fn seeded(seed: u64) -> SecretRng {
@@ -81,6 +83,27 @@ impl Keys {
     pub(crate) fn encrypt_at(&mut self, values: &[f64], limbs: usize, scale: Scale) -> Ciphertext {
         let plain = self.encoder.encode_real(values, limbs, scale).unwrap();
         self.encryptor.encrypt(&plain, &mut self.rng).unwrap()
+    }
+
+    /// The deviation of the bootstraps of these keys, as [`Simulator::with_refresh_deviation`] takes it: the default is
+    /// that of N = 2^16.
+    pub(crate) fn refresh_deviation(&mut self) -> f64 {
+        let (params, id) = (Arc::clone(&self.params), StepId::outside("measured"));
+        let bent = Simulator::new(&params, params.slots()).unwrap();
+        let bent = bent.with_errors(1).with_refresh_deviation(0.0);
+        let (floor, top) = (self.on.floor(), self.on.top());
+        let (mut sum, mut count, mut rng) = (0.0, 0.0, seeded(11));
+        for _ in 0..8 {
+            let sent = random(&mut rng, params.slots());
+            let ct = self.encrypt(&sent, floor);
+            let expected = bent.vector(self.open(&ct), floor).unwrap();
+            let expected = bent.refresh(id, vec![expected], top).unwrap();
+            let found = self.on.refresh(id, vec![ct], top).unwrap();
+            let pairs = self.open(&found[0]).into_iter().zip(expected[0].values());
+            sum += pairs.map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
+            count += params.slots() as f64;
+        }
+        (sum / count).sqrt()
     }
 
     /// Real parts.

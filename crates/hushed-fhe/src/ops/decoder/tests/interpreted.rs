@@ -6,7 +6,7 @@ use hushed_ckks::CkksParams;
 use hushed_model::StepId;
 
 use super::opened::{Given, Opened};
-use crate::run::encrypted::testing::{Keys, random, seeded};
+use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Simulator, Vector};
 use crate::slots::Slots;
 use crate::{FheError, KeyDemand};
@@ -107,27 +107,6 @@ impl Interpreted {
     }
 }
 
-/// The deviation of the bootstraps of these keys, as [`Simulator::with_refresh_deviation`] takes it: the default is
-/// that of N = 2^16.
-fn refresh_deviation(keys: &mut Keys) -> f64 {
-    let (params, id) = (Arc::clone(&keys.params), StepId::outside("measured"));
-    let bent = Simulator::new(&params, params.slots()).unwrap();
-    let bent = bent.with_errors(1).with_refresh_deviation(0.0);
-    let (floor, top) = (keys.on.floor(), keys.on.top());
-    let (mut sum, mut count, mut rng) = (0.0, 0.0, seeded(11));
-    for _ in 0..8 {
-        let sent = random(&mut rng, params.slots());
-        let ct = keys.encrypt(&sent, floor);
-        let expected = bent.vector(keys.open(&ct), floor).unwrap();
-        let expected = bent.refresh(id, vec![expected], top).unwrap();
-        let found = keys.on.refresh(id, vec![ct], top).unwrap();
-        let pairs = keys.open(&found[0]).into_iter().zip(expected[0].values());
-        sum += pairs.map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
-        count += params.slots() as f64;
-    }
-    (sum / count).sqrt()
-}
-
 /// Runs a computation on `sent`, encrypted with `limbs` primes, on one thread: results come in the same order.
 pub(crate) fn interpreted(
     params: &Arc<CkksParams>,
@@ -147,7 +126,7 @@ pub(crate) fn interpreted(
         simulated(&on, sent);
         let demand = KeyDemand::of(params, &on.tally().counts());
         let mut keys = Keys::new(params, |b| demand.plan(params, b).unwrap());
-        let deviation = refresh_deviation(&mut keys);
+        let deviation = keys.refresh_deviation();
         println!("deviation of a bootstrap: {deviation:.2e}");
         let sent: Vec<_> = sent.iter().map(|v| keys.encrypt(v, limbs)).collect();
         // Simulations begin with what the ciphertexts hold, as they have no errors of encryption.
