@@ -46,7 +46,7 @@ pub fn run(
 
     let bootstrapper = Bootstrapper::new(&params, BootstrapLiteral::default())?;
     clock.say("matrices encoded, polynomial fitted");
-    let plan = bootstrapper.key_plan()?;
+    let plan = bootstrapper.key_plan();
     println!(
         "{} keys, {:.2} GiB in memory, {:.2} GiB packed; matrices {:.2} GiB",
         plan.len(),

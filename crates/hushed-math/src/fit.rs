@@ -2,7 +2,6 @@
 //!
 //! * [`minimax`], [`minimax_over`]: minimise the largest weighted error w(x)·|f(x) − p(x)|, on one interval or several,
 //!   by Remez' second algorithm;
-//! * [`least_squares`]: minimises ∫ w(x)·(f(x) − p(x))² dx, on a uniform grid;
 //! * [`least_squares_points`]: minimises Σ w_i·(y_i − p(x_i))², for measured distributions.
 //!
 //! All work in Chebyshev polynomials of the interval mapped to [−1, 1], where the systems are well conditioned. The
@@ -112,36 +111,11 @@ impl Fit {
     }
 }
 
-/// The polynomial of `degree` that minimises ∫ weight·(f − p)² over [low, high].
-///
-/// # Errors
-/// As [`minimax`], but some weights may be 0 if enough others are not.
-pub fn least_squares(
-    f: impl Fn(f64) -> f64,
-    weight: impl Fn(f64) -> f64,
-    degree: usize,
-    low: f64,
-    high: f64,
-) -> Result<Fit, MathError> {
-    let interval = Interval::new(degree, low, high)?;
-    let count = 64 * (degree + 2);
-    let points: Vec<(f64, f64, f64)> = (0..count)
-        .map(|i| {
-            let x = low + (high - low) * (i as f64 + 0.5) / count as f64;
-            (x, f(x), weight(x))
-        })
-        .collect();
-    let coefficients = solve_points(interval, degree, &points)?;
-    let whole = [(low, high)];
-    let check = remez::points(interval, &whole, 1009 * (degree + 1));
-    let check = check.map(|x| (x, f(x), weight(x).sqrt()));
-    Ok(Fit::new(interval, coefficients).measured(check))
-}
-
 /// The polynomial of `degree` that minimises Σ w·(y − p(x))² over `points` (x, y, w); the interval is their range.
 ///
 /// # Errors
-/// As [`least_squares`], or if fewer than degree + 1 distinct points have weight.
+/// [`MathError::InvalidFit`] if the degree is above [`MAX_DEGREE`], a number is not finite, a weight is negative, or
+/// fewer than degree + 1 distinct points have weight.
 pub fn least_squares_points(points: &[(f64, f64, f64)], degree: usize) -> Result<Fit, MathError> {
     let low = points.iter().fold(f64::INFINITY, |m, p| m.min(p.0));
     let high = points.iter().fold(f64::NEG_INFINITY, |m, p| m.max(p.0));

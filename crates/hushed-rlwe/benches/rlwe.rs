@@ -43,7 +43,7 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     let start = Instant::now();
     // Ciphertexts are interleaved over two primes.
     let key_limbs = params.q_len().min(2);
-    let keys = KeySet::generate_for(&sk, &elements, key_limbs, &mut rng);
+    let keys = KeySet::generate(&sk, &elements, key_limbs, &mut rng);
     let keys = keys.expect("elements of the preset");
     println!(
         "{name}: N = {}, log2(QP) = {:.0}; keys for {} automorphisms: {:.1} ms, {} bytes",
@@ -51,7 +51,7 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
         params.log2_qp(),
         elements.len(),
         start.elapsed().as_secs_f64() * 1e3,
-        KeySet::bytes_for(params, elements.len(), key_limbs),
+        KeySet::bytes(params, elements.len(), key_limbs),
     );
     let limbs = params.q_len();
     let ok = "shapes of the preset";
@@ -127,7 +127,7 @@ fn flooded(params: &Arc<RlweParams>) {
     let ok = "shapes of the preset";
     let mut rng = SecretRng::from_os("benchmark");
     let sk = SecretKey::generate(params, &mut rng);
-    let keys = KeySet::generate(&sk, &[], &mut rng).expect(ok);
+    let keys = KeySet::generate(&sk, &[], params.q_len(), &mut rng).expect(ok);
     let t = hushed_math::primes::ntt_primes(43, params.n(), 1)[0];
     let format = FloodedFormat::for_prime(params, t, 55, 64).expect(ok);
     let scale = PrimeScale::new(params, params.q_len(), t).expect(ok);

@@ -69,7 +69,7 @@ pub fn replay(mut next: impl FnMut() -> u64, good: &[u8], body: impl Fn(&[u8])) 
 /// # Panics
 /// If accepted bytes differ from the set's encoding.
 pub fn key_set(params: &Arc<RlweParams>, data: &[u8]) {
-    if let Ok(set) = KeySet::from_bytes(params, &ELEMENTS, data) {
+    if let Ok(set) = KeySet::from_bytes(params, &ELEMENTS, params.q_len(), data) {
         assert_eq!(set.to_bytes(), data);
     }
 }

@@ -184,24 +184,12 @@ pub struct GaloisKeys {
 }
 
 impl GaloisKeys {
-    /// Keys for the automorphisms X → X^g, g in `elements` (duplicates are ignored), for ciphertexts of any length.
+    /// Keys for the automorphisms X → X^g, g in `elements` (duplicates are ignored), for ciphertexts of at most `limbs`
+    /// primes: any other primes serve as special primes, and digits are longer.
     ///
     /// # Errors
-    /// [`RlweError::NoSpecialPrime`], [`RlweError::NotAGaloisElement`].
+    /// [`RlweError::NoSpecialPrime`], [`RlweError::NotAGaloisElement`], [`RlweError::LimbCount`].
     pub fn generate(
-        sk: &SecretKey,
-        elements: &[usize],
-        rng: &mut SecretRng,
-    ) -> Result<Self, RlweError> {
-        Self::generate_for(sk, elements, sk.params().q_len(), rng)
-    }
-
-    /// As [`GaloisKeys::generate`], for ciphertexts of at most `limbs` primes: the other primes then serve as special
-    /// primes, and digits are longer.
-    ///
-    /// # Errors
-    /// As [`GaloisKeys::generate`]; [`RlweError::LimbCount`].
-    pub fn generate_for(
         sk: &SecretKey,
         elements: &[usize],
         limbs: usize,
@@ -375,23 +363,12 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// The public key and the Galois keys for `elements` (empty if the parameters have no special prime).
+    /// The public key and the Galois keys for `elements` (empty if the parameters have no special prime), for
+    /// ciphertexts of at most `limbs` primes.
     ///
     /// # Errors
     /// As [`GaloisKeys::generate`].
     pub fn generate(
-        sk: &SecretKey,
-        elements: &[usize],
-        rng: &mut SecretRng,
-    ) -> Result<Self, RlweError> {
-        Self::generate_for(sk, elements, sk.params().q_len(), rng)
-    }
-
-    /// As [`KeySet::generate`] with Galois keys for ciphertexts of at most `limbs` primes.
-    ///
-    /// # Errors
-    /// As [`GaloisKeys::generate_for`].
-    pub fn generate_for(
         sk: &SecretKey,
         elements: &[usize],
         limbs: usize,
@@ -402,17 +379,12 @@ impl KeySet {
         let public = PublicKey::generate(sk, rng);
         Ok(Self {
             public,
-            galois: GaloisKeys::generate_for(sk, elements, limbs, rng)?,
+            galois: GaloisKeys::generate(sk, elements, limbs, rng)?,
         })
     }
 
-    /// Bytes of a key set for this many distinct elements.
-    pub fn bytes(params: &RlweParams, elements: usize) -> usize {
-        Self::bytes_for(params, elements, params.q_len())
-    }
-
-    /// As [`KeySet::bytes`] with Galois keys for ciphertexts of at most `limbs` primes.
-    pub fn bytes_for(params: &RlweParams, elements: usize, limbs: usize) -> usize {
+    /// Bytes of a key set for this many distinct elements and ciphertexts of at most `limbs` primes.
+    pub fn bytes(params: &RlweParams, elements: usize, limbs: usize) -> usize {
         let galois = GaloisKeys::payload_bytes(params, elements, limbs);
         crate::codec::HEADER_BYTES
             .saturating_add(PublicKey::payload_bytes(params))
@@ -422,7 +394,7 @@ impl KeySet {
     /// Encodes the key set.
     pub fn to_bytes(&self) -> Vec<u8> {
         let params = self.public.params();
-        let total = Self::bytes_for(params, self.galois.keys.len(), self.galois.limbs());
+        let total = Self::bytes(params, self.galois.keys.len(), self.galois.limbs());
         let mut out = Vec::with_capacity(total);
         write_header(
             &mut out,
@@ -435,23 +407,13 @@ impl KeySet {
         out
     }
 
-    /// Decodes a key set for exactly these elements, in any order, each once.
+    /// Decodes a key set for exactly these elements, in any order, each once, and ciphertexts of at most `limbs`
+    /// primes.
     ///
     /// # Errors
-    /// [`RlweError::Codec`] for any other bytes, [`RlweError::NotAGaloisElement`], [`RlweError::NoSpecialPrime`].
+    /// [`RlweError::Codec`] for any other bytes, [`RlweError::NotAGaloisElement`], [`RlweError::NoSpecialPrime`],
+    /// [`RlweError::LimbCount`].
     pub fn from_bytes(
-        params: &Arc<RlweParams>,
-        elements: &[usize],
-        bytes: &[u8],
-    ) -> Result<Self, RlweError> {
-        Self::from_bytes_for(params, elements, params.q_len(), bytes)
-    }
-
-    /// As [`KeySet::from_bytes`] with Galois keys for ciphertexts of at most `limbs` primes.
-    ///
-    /// # Errors
-    /// As [`KeySet::from_bytes`]; [`RlweError::LimbCount`].
-    pub fn from_bytes_for(
         params: &Arc<RlweParams>,
         elements: &[usize],
         limbs: usize,

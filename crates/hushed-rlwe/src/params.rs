@@ -237,13 +237,7 @@ impl RlweParams {
         (0..limbs).collect()
     }
 
-    /// Basis indices of a digit of a ciphertext with `limbs` primes, extended by the first special prime if there is
-    /// one.
-    pub fn extended_ids(&self, limbs: usize) -> Vec<usize> {
-        self.extended_ids_with(limbs, self.p_len().min(1))
-    }
-
-    /// The first `limbs` ciphertext primes, then the first `special` special primes.
+    /// Basis indices of the first `limbs` ciphertext primes, then of the first `special` special primes.
     pub fn extended_ids_with(&self, limbs: usize, special: usize) -> Vec<usize> {
         let q_len = self.q_len();
         (0..limbs).chain(q_len..q_len + special).collect()

@@ -18,7 +18,7 @@ fn publish(
 ) -> Vec<PublishedSample> {
     let mut rng = SecretRng::from_os("key audit");
     let sk = SecretKey::generate(params, &mut rng);
-    let set = KeySet::generate_for(&sk, elements, key_limbs, &mut rng).unwrap();
+    let set = KeySet::generate(&sk, elements, key_limbs, &mut rng).unwrap();
     let mut samples = set.published();
     for limbs in 1..=params.q_len() {
         for _ in 0..2 {

@@ -87,7 +87,7 @@ fn one_set(
     };
     let bootstrapper = Bootstrapper::new(params, literal)?;
     let matrices = start.elapsed().as_secs_f64();
-    let plan = bootstrapper.key_plan()?;
+    let plan = bootstrapper.key_plan();
     let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
     let mut bench = Bench::new(params, &plan)?;
     let once = bench.random().into_iter().take(bootstrapper.slots());

@@ -1,4 +1,4 @@
-//! Single operations: sums, products, rescales, rotations.
+//! Single operations: sums, products, rescales, rotations, encoding and decryption.
 
 use hushed_ckks::{CkksError, CkksParams, Complex64};
 use serde_json::{Value, json};
@@ -80,6 +80,11 @@ fn at(
     row("mul_rescale", 1, &mut || {
         evaluator.mul_rescale(&a, &b).map(drop)
     })?;
+    let tensor = evaluator.tensor(&a, &b)?;
+    row("tensor", 1, &mut || evaluator.tensor(&a, &b).map(drop))?;
+    row("relinearise_rescale", 1, &mut || {
+        evaluator.relinearize_rescale(&tensor).map(drop)
+    })?;
     row("rotate", 1, &mut || evaluator.rotate(&a, 1).map(drop))?;
     row("rotate_hoisted", steps.len(), &mut || {
         let hoisted = evaluator.hoist(&a)?;
@@ -87,5 +92,6 @@ fn at(
             .iter()
             .try_for_each(|&by| evaluator.rotate_hoisted(&hoisted, by).map(drop))
     })?;
+    row("decrypt", 1, &mut || bench.decryptor.decrypt(&a).map(drop))?;
     Ok(())
 }

@@ -201,7 +201,7 @@ fn matrices(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchEr
 /// Bootstraps, several in a call.
 fn bootstraps(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
-    let mut bench = Bench::new(params, &bootstrapper.key_plan()?)?;
+    let mut bench = Bench::new(params, &bootstrapper.key_plan())?;
     let values = bench.random();
     let low = params.bootstrap_limbs();
     let cts = (0..TOGETHER).map(|_| bench.encrypt(&values, low));

@@ -17,7 +17,7 @@ fn fixture(log_n: u32, slots: usize, seed: u64) -> (Fixture, Bootstrapper) {
     let params = CkksParams::insecure_test(log_n, 4).unwrap();
     let bootstrapper = bootstrapper(&params, Some(slots));
     // Exactly these keys.
-    let plan = bootstrapper.key_plan().unwrap();
+    let plan = bootstrapper.key_plan();
     (Fixture::new(&params, &plan, seed), bootstrapper)
 }
 
@@ -105,7 +105,7 @@ fn sparse_slots_cost_less() {
     let params = CkksParams::insecure_test(12, 4).unwrap();
     let counts = |slots: Option<usize>| -> (Counts, usize) {
         let bootstrapper = bootstrapper(&params, slots);
-        let plan = bootstrapper.key_plan().unwrap();
+        let plan = bootstrapper.key_plan();
         let mut f = Fixture::new(&params, &plan, 3);
         let x = message(&mut f, slots.unwrap_or(params.slots()));
         let ct = f.encrypt(&x, params.bootstrap_limbs());
@@ -137,7 +137,7 @@ fn keys_are_those_that_are_used() {
     use crate::keys::KeyUse;
     let (slots, params) = (32, CkksParams::insecure_test(11, 4).unwrap());
     let bootstrapper = bootstrapper(&params, Some(slots));
-    let plan = bootstrapper.key_plan().unwrap();
+    let plan = bootstrapper.key_plan();
     let has = |steps: usize, limbs: usize| {
         let element = params.rotation_element(steps as i64);
         let mut keys = plan.iter().filter(|spec| spec.limbs == limbs);

@@ -219,11 +219,8 @@ impl Bootstrapper {
     }
 
     /// All keys that a bootstrap needs.
-    ///
-    /// # Errors
-    /// Never: the plan was made with the bootstrapper.
-    pub fn key_plan(&self) -> Result<EvalKeyPlan, CkksError> {
-        Ok(self.plan.clone())
+    pub fn key_plan(&self) -> EvalKeyPlan {
+        self.plan.clone()
     }
 
     /// Checks that all keys of a bootstrap are present, before one begins.

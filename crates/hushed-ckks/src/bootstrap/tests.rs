@@ -8,7 +8,7 @@ use crate::testing::Fixture;
 fn fixture(seed: u64) -> (Fixture, Bootstrapper) {
     let params = CkksParams::insecure_test(11, 4).unwrap();
     let bootstrapper = Bootstrapper::new(&params, BootstrapLiteral::default()).unwrap();
-    let plan = bootstrapper.key_plan().unwrap();
+    let plan = bootstrapper.key_plan();
     (Fixture::new(&params, &plan, seed), bootstrapper)
 }
 
@@ -285,7 +285,7 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
     let bootstrapper = Bootstrapper::insecure_for_tests(&params, literal).unwrap();
     let log2 = bootstrapper.log2_failure();
     assert_eq!(log2, crate::params::log2_failure(32, range, params.slots()));
-    let mut f = Fixture::new(&params, &bootstrapper.key_plan().unwrap(), 7);
+    let mut f = Fixture::new(&params, &bootstrapper.key_plan(), 7);
     let (mut wrong, runs) = (0, 6);
     for _ in 0..runs {
         let x = f.random();
@@ -330,7 +330,7 @@ fn an_arcsine_makes_a_small_ratio_precise() {
             ..BootstrapLiteral::default()
         };
         let bootstrapper = Bootstrapper::new(&params, literal).unwrap();
-        let mut f = Fixture::new(&params, &bootstrapper.key_plan().unwrap(), 11);
+        let mut f = Fixture::new(&params, &bootstrapper.key_plan(), 11);
         let x = f.random();
         let limbs = params.bootstrap_limbs();
         let plain = f.encoder.encode(&x, limbs, scale).unwrap();

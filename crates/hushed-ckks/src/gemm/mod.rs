@@ -7,11 +7,8 @@
 //!
 //! Weights are secrets of the server. No term is skipped for its weight, and time and counters depend only on shapes
 //! and declared bounds.
-//!
-//! [`outer`] multiplies two encrypted matrices by outer products (Orion kernels paper, §IV).
 
 mod error;
-pub mod outer;
 mod product;
 mod stream;
 mod weights;

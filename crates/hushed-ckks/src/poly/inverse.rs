@@ -104,7 +104,6 @@ impl Inverse {
             high: self.high,
             degree: (1 << self.steps().min(62)) - 1,
             error: self.error,
-            relative: true,
             cost: Cost {
                 products,
                 relinearisations: products,
@@ -318,7 +317,6 @@ impl InverseSqrt {
             high: self.high,
             degree: (0..self.steps()).fold(self.seed.degree(), triple),
             error: greatest(self.low, self.high, |x| self.eval(x) * x.sqrt() - 1.0).max(self.error),
-            relative: true,
             cost,
         }
     }

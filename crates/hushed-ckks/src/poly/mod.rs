@@ -7,7 +7,6 @@
 //! * [`evaluate`], [`evaluate_many`], [`compose`]: depth ⌈log2(degree + 1)⌉, few products, and a result at the
 //!   requested scale;
 //! * [`Inverse`], [`InverseSqrt`]: Goldschmidt and Newton with relaxation, on a stated range;
-//! * [`ExpByLimit`]: (1 + x/2^r)^(2^r);
 //! * [`EvalMod`]: the modular reduction of bootstrapping.
 //!
 //! Scales are exact: no step assigns one. Where a factor is free (a coefficient, an integer multiple), it is chosen so
@@ -18,7 +17,6 @@ mod chebyshev;
 mod clear;
 mod encrypted;
 mod eval_mod;
-mod exponential;
 mod inverse;
 mod paterson;
 mod per_slot;
@@ -32,7 +30,6 @@ pub use chebyshev::{Basis, Parity, Polynomial};
 pub use clear::{Clear, ClearSum, ClearValue, Tally};
 pub use encrypted::EncryptedSum;
 pub use eval_mod::{EvalMod, EvalModLiteral, EvalModReport, Gain};
-pub use exponential::ExpByLimit;
 pub use inverse::{Inverse, InverseSqrt};
 pub use paterson::{compose, evaluate, evaluate_many, evaluate_slots, to_unit_interval};
 pub use per_slot::SlotPolynomial;

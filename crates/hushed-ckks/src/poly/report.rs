@@ -15,10 +15,8 @@ pub struct Approximation {
     pub high: f64,
     /// Degree as a polynomial of the input.
     pub degree: usize,
-    /// Largest error on the interval in exact arithmetic.
+    /// Largest relative error on the interval in exact arithmetic.
     pub error: f64,
-    /// Whether the error is relative to the function's value.
-    pub relative: bool,
     /// Products, relinearisations, multiples, levels.
     pub cost: Cost,
 }
@@ -27,16 +25,11 @@ impl fmt::Display for Approximation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} on [{}, {}]: degree {}, {} error {:.3e}, {} levels, {} products, {} relinearisations",
+            "{} on [{}, {}]: degree {}, relative error {:.3e}, {} levels, {} products, {} relinearisations",
             self.name,
             self.low,
             self.high,
             self.degree,
-            if self.relative {
-                "relative"
-            } else {
-                "absolute"
-            },
             self.error,
             self.cost.depth,
             self.cost.products,

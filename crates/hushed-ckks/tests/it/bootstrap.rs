@@ -48,7 +48,7 @@ fn audit_keys(params: &CkksParams, plan: &EvalKeyPlan, keys: &EvalKeys) {
 /// Least and mean of −log2|error| over real and imaginary parts of all slots.
 fn precision(params: &Arc<CkksParams>) -> (f64, f64) {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default()).unwrap();
-    let plan = bootstrapper.key_plan().unwrap();
+    let plan = bootstrapper.key_plan();
     let memory = plan.memory_bytes(params.rlwe()).unwrap() + bootstrapper.plaintext_bytes();
     // This leaves inference as much again for its own keys.
     assert!(memory < 4 << 30, "{memory} bytes of keys and matrices");

@@ -36,7 +36,7 @@ impl Args {
             })?;
             let mut report = params.report();
             if self.keys && params.can_bootstrap() {
-                let plan = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
+                let plan = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan();
                 report = report.with_keys(params.key_sizes(&plan)?);
             }
             let text = report.to_string();

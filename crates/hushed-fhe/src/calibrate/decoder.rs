@@ -44,9 +44,6 @@ pub(crate) struct Degrees {
 }
 
 /// Runs texts in the clear. Intervals cover all texts; mean and deviation are those of `ordinary` texts.
-///
-/// # Errors
-/// Those of the model.
 pub(crate) fn measure(
     program: &Program,
     ordinary: &[TokenIds],

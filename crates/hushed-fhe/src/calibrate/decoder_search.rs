@@ -56,9 +56,6 @@ const FEED_FORWARD: usize = 3;
 
 impl Search<'_> {
     /// The choices of a decoder.
-    ///
-    /// # Errors
-    /// As [`super::calibrate`].
     pub(super) fn decoder(&self, progress: &mut dyn FnMut(&str)) -> Result<Choices, FheError> {
         let program = self.model.program_of_all_rows();
         let sample = self.sample;
@@ -181,9 +178,6 @@ fn tried(activation: Option<usize>) -> Vec<Degrees> {
 /// Last rows computed with the approximations of a calibration, in a simulation at the levels of a parameter set;
 /// `None` for a text that leaves an interval too far for a refresh, and `outside` says where, unless it says so
 /// already.
-///
-/// # Errors
-/// As [`super::embed`].
 pub(super) fn answers(
     program: &Program,
     choices: &Choices,

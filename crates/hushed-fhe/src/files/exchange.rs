@@ -288,21 +288,6 @@ fn pieces_of(path: &Path, plan: &FhePlan, params: &CkksParams) -> Result<Pieces,
     })
 }
 
-/// Writes a whole reply to a file.
-///
-/// # Errors
-/// As [`write_reply_to`].
-pub fn write_reply(
-    path: &Path,
-    plan: &FhePlan,
-    params: &CkksParams,
-    head: &ReplyHead,
-    list: &[Ciphertext],
-) -> Result<Hash, FileError> {
-    let file = AtomicFile::create(path, Access::Usual)?;
-    write_reply_to(file, path, plan, params, head, list)
-}
-
 /// Writes a whole reply to `out`, which errors call `path`.
 ///
 /// # Errors

@@ -18,6 +18,18 @@ use super::keys::{self, KeyFile, KeyReader, KeyTimes};
 use super::{FileError, secret};
 use crate::plan::public_plan::{FhePlan, Lengths, insecure_plan};
 
+/// Writes a whole reply to a file.
+fn write_reply(
+    path: &Path,
+    plan: &FhePlan,
+    params: &CkksParams,
+    head: &ReplyHead,
+    list: &[Ciphertext],
+) -> Result<[u8; 32], FileError> {
+    let file = AtomicFile::create(path, Access::Usual)?;
+    exchange::write_reply_to(file, path, plan, params, head, list)
+}
+
 struct Bench {
     folder: tempfile::TempDir,
     plan: FhePlan,
@@ -214,7 +226,7 @@ fn memory_is_as_files() {
 
     let path = b.path("reply");
     let (head, list) = (b.reply_head(), [b.seeded().expand()]);
-    let file = exchange::write_reply(&path, &plan, &params, &head, &list).unwrap();
+    let file = write_reply(&path, &plan, &params, &head, &list).unwrap();
     let mut bytes = Vec::new();
     let memory = exchange::write_reply_to(&mut bytes, &path, &plan, &params, &head, &list);
     assert_eq!(memory.unwrap(), file);
@@ -400,7 +412,7 @@ fn requests_and_replies_of_another_shape() {
     let mut more = b.plan.clone();
     more.reply.ciphertexts += 1;
     let list = vec![seeded(2, &mut rng).expand(); more.reply.ciphertexts];
-    exchange::write_reply(&path, &more, &b.params, &head, &list).unwrap();
+    write_reply(&path, &more, &b.params, &head, &list).unwrap();
     let error = exchange::read_reply(&path, &b.plan, &b.params, &[7; 32]).err();
     assert!(matches!(error, Some(FileError::Codec { .. })), "reply");
 }
@@ -439,7 +451,7 @@ fn a_full_disk_loses_nothing() {
             file.finish().map(drop)
         };
         [
-            exchange::write_reply(&reply, &b.plan, &b.params, &head, &cts[..1]).map(drop),
+            write_reply(&reply, &b.plan, &b.params, &head, &cts[..1]).map(drop),
             checkpoint::write(&saved, &b.params, &run, 1, &cts),
             keys::write(
                 &evaluation,
@@ -494,7 +506,7 @@ fn replies() {
     let path = b.path("reply");
     let head = b.reply_head();
     let list = [b.seeded().expand()];
-    exchange::write_reply(&path, &b.plan, &b.params, &head, &list).unwrap();
+    write_reply(&path, &b.plan, &b.params, &head, &list).unwrap();
     assert_eq!(
         fs::metadata(&path).unwrap().len(),
         exchange::reply_bytes(&b.plan, &b.params)

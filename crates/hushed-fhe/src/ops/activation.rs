@@ -14,16 +14,14 @@
 //! times the error in the others, and also takes eight relinearisations; one of degree 28 takes seven and has up to
 //! four times the error.
 //!
-//! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), with P of degree 23 for the tanh of GELU's cubic on [−20, 10]
-//! (§4), and with domain extension ([`extended_tanh`], appendix C.2). Both are measured in the clear as baselines. The
-//! first has an error of up to 0.25 on its interval. A least-squares fit of GELU itself, of the same degree and
-//! interval, has 0.22 with two levels fewer, and 6·10^−5 on [−6, 4], which may be the interval of a single column.
+//! The paper's own form is x/2·(1 + P(x)), with P of degree 23 for the tanh of GELU's cubic on [−20, 10] (§4). It has
+//! an error of up to 0.25 there. A least-squares fit of GELU itself, of the same degree and interval, has 0.22 with two
+//! levels fewer, and 6·10^−5 on [−6, 4], which may be the interval of a single column.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_ckks::poly::{Ladder, PolyError, Polynomial, evaluate};
-use hushed_math::fit::minimax;
 use hushed_model::Activation;
 use rayon::prelude::*;
 
@@ -135,64 +133,6 @@ pub fn activation<S: Slots>(
     };
     let columns = columns.into_par_iter().zip(intervals).enumerate();
     columns.map(column).collect()
-}
-
-/// The paper's GELU: x/2·(1 + P(x)), with P the best polynomial of `degree` on [low, high] for tanh(√(2/π)(x +
-/// 0.044715x³)). Its depth is [`levels`] + 2.
-///
-/// # Errors
-/// [`PolyError::Fit`].
-pub fn tanh_form(degree: usize, low: f64, high: f64) -> Result<impl Fn(f64) -> f64, PolyError> {
-    let fit = minimax(|x| cubic(x).tanh(), |_| 1.0, degree, low, high)?;
-    let p = Polynomial::from_fit(&fit)?;
-    Ok(move |x: f64| 0.5 * x * (1.0 + p.eval(x)))
-}
-
-/// The argument of tanh in GELU.
-fn cubic(x: f64) -> f64 {
-    (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
-}
-
-/// tanh on [−L^s·B, L^s·B] by domain extension (appendix C.2, after Cheon, Kim and Park): P∘B_0∘…∘B_(s−1), with P the
-/// best polynomial of `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The paper
-/// prints x/L^r − 4x³/(27B²L^(3r)), without the factor L^r; composed like that, each step shrinks values near zero by
-/// L.) Each step takes three levels, or two with the coefficient folded into the preceding factors.
-///
-/// # Errors
-/// [`PolyError::Fit`]; [`PolyError::Parameter`] unless 1 < L ≤ 1.5·√3, where B_0 maps into [−B, B].
-pub fn extended_tanh(
-    degree: usize,
-    bound: f64,
-    factor: f64,
-    steps: u32,
-) -> Result<impl Fn(f64) -> f64, PolyError> {
-    let most = 1.5 * 3f64.sqrt();
-    if !(factor > 1.0 && factor <= most) {
-        return Err(PolyError::Parameter {
-            name: "factor",
-            value: factor,
-            low: 1.0,
-            high: most,
-        });
-    }
-    let fit = minimax(f64::tanh, |_| 1.0, degree, -bound, bound)?;
-    let p = Polynomial::from_fit(&fit)?;
-    Ok(move |x: f64| {
-        let step = |x: f64, r: u32| {
-            let wide = bound * factor.powi(r as i32);
-            x - 4.0 * x.powi(3) / (27.0 * wide * wide)
-        };
-        p.eval((0..steps).rev().fold(x, step))
-    })
-}
-
-/// The largest difference between `p` and `f` on [low, high], by sampling.
-pub fn greatest_error(p: impl Fn(f64) -> f64, f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
-    const SAMPLES: u32 = 8192;
-    let at = |i: u32| low + (high - low) * f64::from(i) / f64::from(SAMPLES);
-    (0..=SAMPLES)
-        .map(|i| (p(at(i)) - f(at(i))).abs())
-        .fold(0.0, f64::max)
 }
 
 #[cfg(test)]

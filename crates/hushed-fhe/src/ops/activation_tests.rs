@@ -78,18 +78,24 @@ fn the_map_of_intervals_is_in_the_weights() {
     assert!(unit_map(map, &[interval(-1.0, 3.0), interval(2.0, 2.0)]).is_err());
 }
 
-/// The paper's polynomials and ours on the interval of the paper: MOAI, §4 and appendix C.2.
+/// The largest difference between `p` and `f` on [low, high], by sampling.
+fn greatest_error(p: impl Fn(f64) -> f64, f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
+    const SAMPLES: u32 = 8192;
+    let at = |i: u32| low + (high - low) * f64::from(i) / f64::from(SAMPLES);
+    (0..=SAMPLES)
+        .map(|i| (p(at(i)) - f(at(i))).abs())
+        .fold(0.0, f64::max)
+}
+
+/// On the interval of the paper (MOAI, §4) and on narrower ones.
 #[test]
-fn the_papers_forms_measured() {
+fn fits_measured() {
     let ours = |degree, low, high| {
         let p = fits::activation(Activation::Gelu, interval(low, high), degree).unwrap();
         let domain = fits::domain(interval(low, high));
         move |x: f64| p.eval((x - domain.middle()) / domain.half())
     };
     let gelu = |x: f64| exact(Activation::Gelu, x);
-    let paper = tanh_form(23, -20.0, 10.0).unwrap();
-    let error = greatest_error(paper, gelu, -20.0, 10.0);
-    assert!((0.24..0.27).contains(&error), "{error}");
     // Degree, interval, and the largest error where arguments are expected, on the interval, where the fit is bounded,
     // and on twice the interval's width.
     for (degree, (low, high), expected, within, bounded, beyond) in [
@@ -111,17 +117,4 @@ fn the_papers_forms_measured() {
             );
         }
     }
-    // Domain extension: L, steps, largest error on [−L^s·5, L^s·5].
-    for (factor, steps, most) in [
-        (2.0, 0, 1e-3),
-        (2.0, 1, 6e-3),
-        (2.0, 2, 7e-3),
-        (2.5, 2, 0.3),
-    ] {
-        let p = extended_tanh(23, 5.0, factor, steps).unwrap();
-        let end = 5.0 * f64::powi(factor, steps as i32);
-        let error = greatest_error(p, f64::tanh, -end, end);
-        assert!(error < most, "{factor} {steps} {error}");
-    }
-    assert!(extended_tanh(23, 5.0, 2.7, 1).is_err());
 }

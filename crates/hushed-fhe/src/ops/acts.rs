@@ -208,9 +208,6 @@ pub fn centred<S: Slots>(
 
 /// As [`centred`], for the output map of an attention by softmax: it takes `value`, the bias of V, into its own, as
 /// weights sum to 1.
-///
-/// # Errors
-/// As [`centred`].
 pub(crate) fn centred_output<S: Slots>(
     on: &S,
     at: StepId,

@@ -21,10 +21,10 @@
 //! argument reaches the polynomial. One of degree 63 on [−1, 1] is 2^22 at 1.1 and 2^38 at 1.2: the ciphertext wraps
 //! around, and all texts of its vector are lost. So arguments are first *folded* by y = −T_7(t/7), with t in units of
 //! the reach: y is within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a bijection onto
-//! ±0.84. The polynomial undoes the fold: it approximates tanh(reach·7·sin(asin(y)/7)). (This is domain extension as in
-//! [`crate::ops::activation::extended_tanh`], in one step of degree 7: three levels, where two of degree 3 take four.)
-//! An argument between the reach and seven times the reach makes the answer of its own text wrong, and no other: every
-//! result is within [`LARGEST`].
+//! ±0.84. The polynomial undoes the fold: it approximates tanh(reach·7·sin(asin(y)/7)). (This is domain extension,
+//! MOAI's appendix C.2, in one step of degree 7: three levels, where two of degree 3 take four.) An argument between
+//! the reach and seven times the reach makes the answer of its own text wrong, and no other: every result is within
+//! [`LARGEST`].
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Parity, PolyError, Polynomial, compose, to_unit_interval};

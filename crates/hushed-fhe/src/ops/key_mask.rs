@@ -298,7 +298,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
 }
 
 /// Sums the vectors.
-pub(crate) fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
+fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
     let Some((first, rest)) = vectors.split_first() else {
         let limbs = on.floor();
         let wide = on.default_scale().value() * divisor(on, limbs)?;

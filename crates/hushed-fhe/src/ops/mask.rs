@@ -58,9 +58,6 @@ impl<V> RowsKnown<V> {
     }
 
     /// The same, with encrypted rows refreshed if they have fewer than `limbs` primes.
-    ///
-    /// # Errors
-    /// Those of a refresh.
     pub(crate) fn lifted<S: Slots<Value = V>>(
         self,
         on: &S,
@@ -84,9 +81,6 @@ impl<V> RowsKnown<V> {
 pub(crate) const REAL_ROWS: &str = "input.rows";
 
 /// Refreshes encrypted token rows if they have fewer than `limbs` primes.
-///
-/// # Errors
-/// Those of a refresh.
 pub(crate) fn lifted<S: Slots>(on: &S, real: S::Value, limbs: usize) -> Result<S::Value, FheError> {
     if on.limbs(&real) >= limbs {
         return Ok(real);

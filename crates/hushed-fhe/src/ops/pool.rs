@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::levels::{above, below};
+use crate::ops::levels::above;
 use crate::packing::{Interleave, PackingError};
 use crate::slots::{OwnedMask, Slots};
 
@@ -306,14 +306,6 @@ pub fn unpack(
         (0..width).map(number).collect()
     };
     Ok(lengths.iter().enumerate().map(text).collect())
-}
-
-/// The primes of [`pool`]'s results.
-///
-/// # Errors
-/// If vectors have no level at all.
-pub fn pooled_limbs<S: Slots>(on: &S) -> Result<usize, FheError> {
-    below(on, above(on, on.floor())?, 1)
 }
 
 #[cfg(test)]

@@ -22,10 +22,10 @@
 //! m. A head takes 9 relinearisations for each of m diagonals (7 for the polynomial, 1 for the product, 1 for the
 //! square), 2 refreshed vectors with a conjugation each, and 4k relinearisations of a sum.
 //!
-//! [`softmax_by_limit`] is the paper's own softmax: (1 + x/2^r)^(2^r) and one inverse.
+//! The paper's own softmax is (1 + x/2^r)^(2^r) and one inverse. That is too small by a factor of e^{−x²/2^(r+1)}.
 
 use hushed_ckks::Scale;
-use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial, evaluate};
+use hushed_ckks::poly::{Inverse, Polynomial, evaluate};
 use hushed_model::StepId;
 use rayon::prelude::*;
 
@@ -33,7 +33,7 @@ use crate::choices::fits;
 use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval};
 use crate::error::FheError;
 use crate::ops::functions::Function;
-use crate::ops::key_mask::{KeyMask, total};
+use crate::ops::key_mask::KeyMask;
 use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::norm::product;
 use crate::packing::PackingError;
@@ -330,49 +330,6 @@ impl<V: Clone + Send + Sync> Weights<V> {
         let weight = |e: &V| product(on, e, &inverse);
         self.exponentials.par_iter().map(weight).collect()
     }
-}
-
-/// The functions of [`softmax_by_limit`].
-pub struct ByLimit {
-    /// Subtracted from the scores.
-    pub top: f64,
-    /// (1 + x/2^r)^(2^r).
-    pub exponential: ExpByLimit,
-    /// The interval of the sum of exponentials over a row.
-    pub sums: Interval,
-    /// The relative error of its inverse.
-    pub error: f64,
-}
-
-/// Softmax as in the paper: exponentials of s − `top` by (1 + x/2^r)^(2^r), and one sum, refreshed, inverted and
-/// multiplied with every diagonal. For texts without padding.
-///
-/// # Errors
-/// Too few levels; where values are visible, [`FheError::Range`] for sums outside their interval.
-pub fn softmax_by_limit<S: Slots>(
-    on: &S,
-    at: StepId,
-    scores: Vec<S::Value>,
-    functions: &ByLimit,
-    statistics: usize,
-) -> Result<Vec<S::Value>, FheError> {
-    let Interval { low, high } = functions.sums;
-    let inverse = Inverse::new(low, high, functions.error)?;
-    let target = scale_of(on.default_scale().value() / high.max(1.0))?;
-    let one = |s: S::Value| -> Result<S::Value, FheError> {
-        let s = on.add_constant(s, -functions.top)?;
-        let p = functions.exponential.evaluate(on, &s, target)?;
-        Ok(on.within(p, 1.0))
-    };
-    let p = scores.into_par_iter().map(one);
-    let p = p.collect::<Result<Vec<_>, FheError>>()?;
-    let sum = on.within(total(on, &p)?, high);
-    let sum = on.refresh(at.part("sum"), vec![sum], statistics)?;
-    let Some(sum) = sum.first() else {
-        return Ok(Vec::new());
-    };
-    let inverse = inverse.evaluate(on, sum, on.default_scale())?;
-    p.par_iter().map(|p| product(on, p, &inverse)).collect()
 }
 
 #[cfg(test)]

@@ -106,26 +106,3 @@ fn normalising_before_squaring_is_a_softmax_and_rotates_nothing() {
         );
     }
 }
-
-#[test]
-fn the_papers_form_is_a_softmax_and_rotates_nothing() {
-    let on = simulator();
-    let functions = ByLimit {
-        top: 8.0,
-        exponential: ExpByLimit::new(-30.0, 0.0, 7).unwrap(),
-        sums: Interval {
-            low: 1e-4,
-            high: 1.5,
-        },
-        error: 1e-3,
-    };
-    let scores = diagonals(&on, |s| s);
-    let at = StepId::outside("weigh");
-    let found = softmax_by_limit(&on, at, scores, &functions, on.top()).unwrap();
-    let error = error(&found);
-    // (1 + x/2^r)^(2^r) is too small by a factor of e^{−x²/2^(r+1)}.
-    assert!(error < 5e-2, "{error}");
-    let counts = on.tally().counts();
-    assert_eq!((counts.total(Op::Rotate), counts.total(Op::Hoist)), (0, 0));
-    assert_eq!(counts.total(Op::Refreshed), 1);
-}

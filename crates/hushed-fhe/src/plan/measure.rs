@@ -297,7 +297,7 @@ fn bootstrap(params: &Arc<CkksParams>, key: &Arc<SecretKey>) -> Result<(BySize, 
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
     let mut rng = SecretRng::from_os("prices");
     let keys =
-        EvalKeys::generate(key, &bootstrapper.key_plan()?, &mut rng).map_err(CkksError::from)?;
+        EvalKeys::generate(key, &bootstrapper.key_plan(), &mut rng).map_err(CkksError::from)?;
     let evaluator = Evaluator::new(params, Arc::new(keys))?;
     let encoder = Encoder::new(params);
     let values: Vec<Complex64> = (0..params.slots()).map(|i| spread(i).into()).collect();

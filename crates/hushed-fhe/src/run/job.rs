@@ -78,7 +78,7 @@ pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
 /// [`FheError::Ckks`] for parameters without a bootstrap.
 pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, EvalKeyPlan), FheError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
-    let keys = bootstrapper.key_plan()?;
+    let keys = bootstrapper.key_plan();
     Ok((Arc::new(bootstrapper), keys))
 }
 

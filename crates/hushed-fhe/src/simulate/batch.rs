@@ -19,9 +19,6 @@ use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::slots::Slots;
 
 /// The rows of a text's tokens, embedded and normalised, as a client computes them. The text's padding is left out.
-///
-/// # Errors
-/// Those of the model.
 pub(crate) fn embedded(program: &Program, text: &TokenIds) -> Result<Matrix<f64>, ModelError> {
     let bare = text.ids().iter().copied().take(text.rows().real).collect();
     Ok(plain::start(program, vec![TokenIds::new(bare)])?.values)
@@ -128,9 +125,6 @@ impl Batch<'_> {
 
 impl Batch<'_> {
     /// As [`Batch::run`] for a decoder read at `read`; if at all rows, those of each text are concatenated.
-    ///
-    /// # Errors
-    /// As [`Batch::run`].
     pub fn read_at(
         &self,
         on: &Simulator,

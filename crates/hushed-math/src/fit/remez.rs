@@ -106,7 +106,7 @@ fn ascending(hull: (f64, f64), pieces: &[(f64, f64)]) -> bool {
 }
 
 /// Points of the pieces, spaced like `across` intervals of the hull under the cosine: dense where the extrema are.
-pub(super) fn points(
+fn points(
     interval: Interval,
     pieces: &[(f64, f64)],
     across: usize,

@@ -164,11 +164,6 @@ impl PointMatrix {
         self.lines
     }
 
-    /// Lines per panel, stored together: 4 in a left operand, 3 in a right one.
-    pub fn panel_lines(&self) -> usize {
-        self.panel
-    }
-
     /// Number of terms.
     pub fn terms(&self) -> usize {
         self.terms
@@ -230,8 +225,8 @@ impl PointGemm {
     }
 
     /// Stores the values of panel `panel`, residues in [0, q), in the terms from `first` on: term by term, line by line
-    /// of the panel ([`PointMatrix::panel_lines`]), point by point. In the last panel, lines beyond the matrix may have
-    /// any values.
+    /// of the panel (4 in a left operand, 3 in a right one), point by point. In the last panel, lines beyond the matrix
+    /// may have any values.
     ///
     /// # Panics
     /// If there is no such panel, or not as many terms, or the values are not a whole number of terms.

@@ -65,18 +65,6 @@ impl RnsPoly<Coeff> {
         image
     }
 
-    /// The coefficients of limb `j`, as integers in (−q/2, q/2), under other moduli: the digits that a key switch
-    /// multiplies.
-    ///
-    /// # Panics
-    /// If there is no such limb, or as [`RnsPoly::zero`].
-    pub fn lift_limb(&self, j: usize, ids: &[usize]) -> RnsPoly<Coeff> {
-        let from = *self.basis.modulus(self.ids[j]);
-        let mut lifted = RnsPoly::scratch(&self.basis, ids);
-        lifted.each(|plan, limb| plan.pointwise().lift_centred(limb, self.limb(j), &from));
-        lifted
-    }
-
     /// round(a / p) for the last modulus p, under the others: each coefficient c in (−Q/2, Q/2) becomes
     /// (c − `[c]_p`)/p with `[c]_p` in (−p/2, p/2), which is the nearest integer (p odd: no ties).
     ///

@@ -98,9 +98,6 @@ impl Stored {
     }
 
     /// Reads the matrix in order, some rows at a time. The visits count only if everything could be read.
-    ///
-    /// # Errors
-    /// Those of [`Stored::read`].
     pub(crate) fn each_rows(&self, mut visit: impl FnMut(&[f32])) -> Result<(), FolderError> {
         if self.columns.is_some() {
             // Its rows are columns of the file.

@@ -17,7 +17,7 @@ struct Case<'a> {
 fn cases(params: &Arc<RlweParams>) -> [Case<'_>; 2] {
     let mut rng = rng(1);
     let sk = SecretKey::generate(params, &mut rng);
-    let set = KeySet::generate(&sk, &[5, 17], &mut rng).unwrap();
+    let set = KeySet::generate(&sk, &[5, 17], params.q_len(), &mut rng).unwrap();
     let list: Vec<SeededCiphertext> = (0..3)
         .map(|_| RnsPoly::zero(params.basis(), &[0, 1]))
         .map(|zero| sk.encrypt_seeded(zero, &mut rng).unwrap())
@@ -29,7 +29,9 @@ fn cases(params: &Arc<RlweParams>) -> [Case<'_>; 2] {
     [
         Case {
             bytes: set_bytes,
-            read: Box::new(move |bytes| KeySet::from_bytes(params, &[17, 5], bytes).map(drop)),
+            read: Box::new(move |bytes| {
+                KeySet::from_bytes(params, &[17, 5], params.q_len(), bytes).map(drop)
+            }),
         },
         Case {
             bytes: list_bytes,
@@ -45,10 +47,10 @@ fn round_trips() {
     let params = tiny();
     let mut rng = rng(2);
     let sk = SecretKey::generate(&params, &mut rng);
-    let set = KeySet::generate(&sk, &[5, 129], &mut rng).unwrap();
+    let set = KeySet::generate(&sk, &[5, 129], params.q_len(), &mut rng).unwrap();
     let bytes = set.to_bytes();
-    assert_eq!(bytes.len(), KeySet::bytes(&params, 2));
-    let read = KeySet::from_bytes(&params, &[5, 129], &bytes).unwrap();
+    assert_eq!(bytes.len(), KeySet::bytes(&params, 2, params.q_len()));
+    let read = KeySet::from_bytes(&params, &[5, 129], params.q_len(), &bytes).unwrap();
     assert_eq!(
         (&read.public.b, &read.public.a),
         (&set.public.b, &set.public.a)
@@ -153,7 +155,7 @@ fn other_parameters_kinds_and_shapes_are_refused() {
     let read = SeededCiphertext::list_from_bytes(&swapped, 2, 3, &list.bytes);
     assert_eq!(read.err(), Some(CodecError::Parameters.into()));
     assert_eq!(
-        KeySet::from_bytes(&swapped, &[5, 17], &set.bytes).err(),
+        KeySet::from_bytes(&swapped, &[5, 17], swapped.q_len(), &set.bytes).err(),
         Some(CodecError::Parameters.into())
     );
     // A key set of the same size as an expected list cannot arise; a wrong kind in the header can.
@@ -183,6 +185,7 @@ fn other_parameters_kinds_and_shapes_are_refused() {
     for limbs in [0, 1, 3, usize::MAX] {
         assert!(SeededCiphertext::list_from_bytes(&params, limbs, 3, &list.bytes).is_err());
     }
-    assert!(KeySet::from_bytes(&params, &[5], &set.bytes).is_err());
-    assert!(KeySet::from_bytes(&params, &[4, 5], &set.bytes).is_err());
+    let q_len = params.q_len();
+    assert!(KeySet::from_bytes(&params, &[5], q_len, &set.bytes).is_err());
+    assert!(KeySet::from_bytes(&params, &[4, 5], q_len, &set.bytes).is_err());
 }

@@ -32,8 +32,8 @@ fn fork_ends_a_key_in_the_child() {
             forked(sk.encrypt_seeded(zero(), &mut fresh)),
             forked(sk.decrypt_phase(&ct)),
             forked(sk.phase(zero(), zero())),
-            forked(GaloisKeys::generate(&sk, &[], &mut fresh)),
-            forked(KeySet::generate(&sk, &[], &mut fresh)),
+            forked(GaloisKeys::generate(&sk, &[], 1, &mut fresh)),
+            forked(KeySet::generate(&sk, &[], 1, &mut fresh)),
             forked(KeyGenerator::new(&sk, &EvalKeyPlan::new(), &mut fresh)),
             // The parent's stream, with a key that is public.
             forked(pk.encrypt_zero(&mut ours, 1)),

@@ -110,7 +110,7 @@ fn trees_of_every_size() {
     let mut s = setting(tiny(), 4);
     let elements = s.params.interleave_elements(8);
     for key_limbs in 1..=3 {
-        let keys = GaloisKeys::generate_for(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
+        let keys = GaloisKeys::generate(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
         // The nodes' workspace carries nothing over from one length to the next.
         for limbs in (1..=key_limbs).chain([1]) {
             for size in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
@@ -132,7 +132,7 @@ fn trees_at_the_size_of_the_presets() {
     ] {
         let mut s = setting(params, 5);
         let elements = s.params.interleave_elements(12);
-        let keys = GaloisKeys::generate_for(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
+        let keys = GaloisKeys::generate(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
         for (limbs, size, count) in [(2, 16, 16), (2, 32, 20), (1, 8, 8), (2, 1 << 12, 3)] {
             let used = s.check(&keys, limbs, size, count);
             // A bound met only by luck would be missed elsewhere; one that is too loose costs bits.
@@ -147,17 +147,17 @@ fn keys_serve_every_prefix_of_the_primes() {
     let mut s = setting(tiny(), 6);
     let elements = s.params.interleave_elements(4);
     for key_limbs in [3, 2] {
-        let set = KeySet::generate_for(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
+        let set = KeySet::generate(&s.sk, &elements, key_limbs, &mut s.rng).unwrap();
         let bytes = set.to_bytes();
         assert_eq!(
             bytes.len(),
-            KeySet::bytes_for(&s.params, elements.len(), key_limbs)
+            KeySet::bytes(&s.params, elements.len(), key_limbs)
         );
         let mut backwards = elements.clone();
         backwards.reverse();
         let other = 5 - key_limbs;
-        assert!(KeySet::from_bytes_for(&s.params, &elements, other, &bytes).is_err());
-        let read = KeySet::from_bytes_for(&s.params, &backwards, key_limbs, &bytes).unwrap();
+        assert!(KeySet::from_bytes(&s.params, &elements, other, &bytes).is_err());
+        let read = KeySet::from_bytes(&s.params, &backwards, key_limbs, &bytes).unwrap();
         assert_eq!(read.to_bytes(), bytes);
         for limbs in 1..=key_limbs {
             s.check(&read.galois, limbs, 16, 11);
@@ -167,14 +167,14 @@ fn keys_serve_every_prefix_of_the_primes() {
         let given = key_limbs + 1;
         assert_eq!(long.err(), Some(RlweError::LimbCount { given, available }));
     }
-    assert!(GaloisKeys::generate_for(&s.sk, &[5], 0, &mut s.rng).is_err());
-    assert!(GaloisKeys::generate_for(&s.sk, &[5], 4, &mut s.rng).is_err());
+    assert!(GaloisKeys::generate(&s.sk, &[5], 0, &mut s.rng).is_err());
+    assert!(GaloisKeys::generate(&s.sk, &[5], 4, &mut s.rng).is_err());
 }
 
 #[test]
 fn misuse_is_refused() {
     let mut s = setting(tiny(), 9);
-    let keys = GaloisKeys::generate(&s.sk, &[129, 129], &mut s.rng).unwrap();
+    let keys = GaloisKeys::generate(&s.sk, &[129, 129], 3, &mut s.rng).unwrap();
     assert_eq!(keys.elements(), vec![129]);
     let zero = |params: &RlweParams, limbs: usize| {
         RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs))
@@ -186,7 +186,7 @@ fn misuse_is_refused() {
         Err(RlweError::MissingGaloisKey { element: 257 })
     ));
     for element in [0, 4, 513] {
-        let made = GaloisKeys::generate(&s.sk, &[element], &mut s.rng);
+        let made = GaloisKeys::generate(&s.sk, &[element], 3, &mut s.rng);
         assert!(matches!(made, Err(RlweError::NotAGaloisElement { .. })));
     }
     // The same numbers in another set: keys and polynomials do not mix.
@@ -202,8 +202,9 @@ fn misuse_is_refused() {
     ));
     // No key switching without a special prime.
     let ole = setting(RlweParams::ole().unwrap(), 10);
-    let made = GaloisKeys::generate(&ole.sk, &[5], &mut s.rng);
+    let q_len = ole.params.q_len();
+    let made = GaloisKeys::generate(&ole.sk, &[5], q_len, &mut s.rng);
     assert!(matches!(made, Err(RlweError::NoSpecialPrime)));
-    let none = GaloisKeys::generate(&ole.sk, &[], &mut s.rng).unwrap();
+    let none = GaloisKeys::generate(&ole.sk, &[], q_len, &mut s.rng).unwrap();
     assert!(Interleaving::new(&none, 2, 1).is_err());
 }

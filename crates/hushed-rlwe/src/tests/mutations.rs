@@ -18,7 +18,7 @@ fn key_sets() {
     let params = fuzz::params();
     let mut rng = rng(1);
     let sk = SecretKey::generate(&params, &mut rng);
-    let set = KeySet::generate(&sk, &fuzz::ELEMENTS, &mut rng).unwrap();
+    let set = KeySet::generate(&sk, &fuzz::ELEMENTS, params.q_len(), &mut rng).unwrap();
     replay(2, &set.to_bytes(), |data| fuzz::key_set(&params, data));
 }
 

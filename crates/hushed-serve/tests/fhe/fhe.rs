@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use crate::killed::{is_child, killed};
 use crate::offered::{Offered, assert_close, texts};
 use hushed_fhe::FhePlan;
-use hushed_fhe::files::exchange::{read_reply, write_reply};
+use hushed_fhe::files::exchange::{read_reply, write_reply_to};
 use hushed_fhe::plan::public_plan::{PlannedKey, PlannedUse};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use hushed_model::{Model, TooLong, length, nearness};
@@ -175,7 +175,8 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     let keys = stored.hash();
     let (mut head, list) = read_reply(&work.join("reply"), &plan, &params, &keys).unwrap();
     head.request[0] ^= 1;
-    write_reply(&work.join("reply"), &plan, &params, &head, &list).unwrap();
+    let forged = &mut fs::File::create(work.join("reply")).unwrap();
+    write_reply_to(forged, &work.join("reply"), &plan, &params, &head, &list).unwrap();
     assert_eq!(name(offered.decrypt(work)), "other-file");
     fs::write(work.join("reply"), &reply).unwrap();
     fs::remove_dir_all(work.join("keys/requests")).unwrap();

@@ -468,7 +468,8 @@ fn c5_another_reply_does_not_bring_keys_back() {
     let read = |job| exchange::read_reply(&reply(job), &plan, &params, &before.hash()).unwrap();
     let ((head, _), (_, list)) = (read(job), read(other));
     let better = work.join("better");
-    exchange::write_reply(&better, &plan, &params, &head, &list).unwrap();
+    let out = &mut fs::File::create(&better).unwrap();
+    exchange::write_reply_to(out, &better, &plan, &params, &head, &list).unwrap();
     let public = keys.join("model.public");
     let open = |path: &Path| fhe::decrypt(&offered.plan(), &public, &keys, path);
     assert_eq!(name(open(&better)), "keys-retired");

@@ -55,12 +55,12 @@ impl HeContext {
         let mut rng = rng.fork("session keys");
         let elements = params.interleave_elements(levels);
         let own = SecretKey::generate(&params, &mut rng);
-        let published = KeySet::generate_for(&own, &elements, packing_limbs(&params), &mut rng)?;
+        let published = KeySet::generate(&own, &elements, packing_limbs(&params), &mut rng)?;
         let bytes = Self::exchange_bytes(&params, levels);
         session.send_vec(KEYS, published.to_bytes())?;
         drop(published);
         let received = session.recv(KEYS, Expect::Exactly(bytes))?;
-        let peer = KeySet::from_bytes_for(&params, &elements, packing_limbs(&params), &received)?;
+        let peer = KeySet::from_bytes(&params, &elements, packing_limbs(&params), &received)?;
         Ok(Self {
             layouts: Layouts::new(params),
             own,
@@ -72,7 +72,7 @@ impl HeContext {
     /// Payload bytes that each party sends in the exchange.
     pub fn exchange_bytes(params: &RlweParams, levels: u32) -> usize {
         let elements = params.interleave_elements(levels).len();
-        KeySet::bytes_for(params, elements, packing_limbs(params))
+        KeySet::bytes(params, elements, packing_limbs(params))
     }
 
     /// The parameters.

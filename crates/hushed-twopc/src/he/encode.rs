@@ -421,11 +421,11 @@ mod tests {
             },
         ] {
             for batch in [1, 3] {
-                check(
-                    shape,
-                    batch,
-                    &OltPlan::choose_side(shape, batch, &wire()).unwrap(),
-                );
+                for side in [Encrypted::Left, Encrypted::Right] {
+                    let packing = Packing::InterLeave;
+                    let plan = OltPlan::choose(shape, batch, side, packing, &wire());
+                    check(shape, batch, &plan.unwrap());
+                }
             }
         }
     }

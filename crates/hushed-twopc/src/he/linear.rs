@@ -2,8 +2,8 @@
 //!
 //! The server multiplies its own share locally; the client's share goes through one oblivious linear transformation in
 //! which the client encrypts it and the server multiplies by small integers. Traffic: one frame per ciphertext up, one
-//! per response down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring,
-//! far below one unit of the fixed point: it has twice the fractional bits.
+//! per response down, two messages in sequence. The result is off by at most one unit of the ring, far below one unit
+//! of the fixed point: it has twice the fractional bits.
 
 pub mod ahead;
 
@@ -15,13 +15,11 @@ use super::layout::{Layout, OltSpec};
 use super::product::blocks::{block_plans, factors};
 use super::product::{Multiplier, erase};
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
-use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
 use hushed_math::product_small;
 use hushed_math::{BlockPlan, PointMatrix};
-use hushed_net::Party;
 use hushed_rlwe::RlweParams;
 use std::ops::Range;
 use std::sync::Arc;
@@ -384,15 +382,6 @@ pub fn linear_client(
     send_inputs(ctx, he, &layout, x.words())?;
     let words = collect(&mut ctx.session, he, &layout)?;
     Ok(Share::new(x.ring(), words))
-}
-
-/// Cost of a linear layer.
-///
-/// # Errors
-/// As [`Layout::new`].
-pub fn linear_cost(he: &HeContext, shape: &LinearShape, ring: Ring) -> Result<Cost, TwopcError> {
-    let plan = he.layout(&shape.spec(ring))?.plan.cost();
-    Ok(plan.one_way(Party::Client))
 }
 
 #[cfg(test)]

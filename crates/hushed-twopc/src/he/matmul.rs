@@ -2,16 +2,15 @@
 //!
 //! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations in opposite directions, run
 //! at the same time: each party encrypts its share of one operand (the cheaper one, the same for both), multiplies the
-//! other party's ciphertexts by its share of the other operand, and answers. Two crossing exchanges ([`matmul_cost`]).
-//! The leaves of all products in the batch are interleaved together, so that only the last response may be partly
-//! empty. The result is off by at most two units of the ring, one per mixed term.
+//! other party's ciphertexts by its share of the other operand, and answers. Two crossing exchanges. The leaves of all
+//! products in the batch are interleaved together, so that only the last response may be partly empty. The result is
+//! off by at most two units of the ring, one per mixed term.
 
 use super::context::HeContext;
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
 use super::layout::{Layout, OltSpec};
 use super::olt::Blocks;
 use super::window::{Encrypted, OltShape, Packing};
-use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, SecretWords, Share};
@@ -108,15 +107,6 @@ pub fn matmul_shared(
     let opened = Zeroizing::new(collect(&mut ctx.session, he, &layout)?);
     add(&mut sum, &opened);
     Ok(Share::new(ring, sum.into_words()))
-}
-
-/// Cost of a product of shared matrices.
-///
-/// # Errors
-/// As [`Layout::new`].
-pub fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Cost, TwopcError> {
-    let plan = shape.cheaper(ring, |spec| he.layout(spec))?.plan.cost();
-    Ok(plan.both_ways())
 }
 
 fn add(sum: &mut [u64], terms: &[u64]) {

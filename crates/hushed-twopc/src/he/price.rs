@@ -186,20 +186,6 @@ impl OltPlan {
         Self::with_window(shape, batch, encrypted, packing, window, wire)
     }
 
-    /// The cheaper plan of the two that encrypt either operand.
-    ///
-    /// # Errors
-    /// As [`OltPlan::choose`].
-    pub fn choose_side(shape: OltShape, batch: usize, wire: &Wire) -> Result<Self, HeError> {
-        let left = Self::choose(shape, batch, Encrypted::Left, Packing::InterLeave, wire)?;
-        let right = Self::choose(shape, batch, Encrypted::Right, Packing::InterLeave, wire)?;
-        Ok(if right.cost.nanoseconds < left.cost.nanoseconds {
-            right
-        } else {
-            left
-        })
-    }
-
     /// A plan with given windows (benchmarks and tests fix them).
     ///
     /// # Errors

@@ -1,13 +1,12 @@
 //! Products between two parties compared with products in the clear: values within their stated error, bytes and rounds
 //! as declared.
 
-use super::linear::linear_cost;
-use super::matmul::matmul_cost;
 use super::*;
-use crate::Cost;
 use crate::ctx::Ctx;
 use crate::share::{Ring, Share};
 use crate::testing::{Counted, assert_cost, keys, reveal, run_after, share};
+use crate::{Cost, TwopcError};
+use hushed_net::Party;
 
 /// Runs the step on both sides after the key exchange and counts the step alone.
 fn run<A: Send, B: Send>(
@@ -15,6 +14,22 @@ fn run<A: Send, B: Send>(
     server: impl FnOnce(&mut Ctx, &HeContext) -> B + Send,
 ) -> (A, B, Counted) {
     run_after(keys, client, server)
+}
+
+/// The declared cost of a linear layer.
+pub(super) fn linear_cost(
+    he: &HeContext,
+    shape: &LinearShape,
+    ring: Ring,
+) -> Result<Cost, TwopcError> {
+    let plan = he.layout(&shape.spec(ring))?.plan.cost();
+    Ok(plan.one_way(Party::Client))
+}
+
+/// The declared cost of a product of shared matrices.
+fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Cost, TwopcError> {
+    let plan = shape.cheaper(ring, |spec| he.layout(spec))?.plan.cost();
+    Ok(plan.both_ways())
 }
 
 /// X·W modulo 2^ℓ by definition.

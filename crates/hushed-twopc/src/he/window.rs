@@ -340,30 +340,28 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_side_travels() {
+    fn the_smaller_side_is_the_cheaper_one() {
         let wire = wire();
         let tall = OltShape {
             k: 2000,
             m: 64,
             n: 3,
         };
-        assert_eq!(
-            OltPlan::choose_side(tall, 1, &wire).unwrap().encrypted(),
-            Encrypted::Right
-        );
-        assert_eq!(
-            OltPlan::choose_side(tall.transposed(), 1, &wire)
-                .unwrap()
-                .encrypted(),
-            Encrypted::Left
-        );
+        let price = |shape, side| {
+            let plan = OltPlan::choose(shape, 1, side, Packing::InterLeave, &wire).unwrap();
+            plan.cost().nanoseconds
+        };
+        assert!(price(tall, Encrypted::Right) < price(tall, Encrypted::Left));
+        let wide = tall.transposed();
+        assert!(price(wide, Encrypted::Left) < price(wide, Encrypted::Right));
     }
 
     #[test]
     fn impossible_shapes_and_windows_are_refused() {
         let wire = wire();
         let shape = OltShape { k: 0, m: 1, n: 1 };
-        assert!(OltPlan::choose_side(shape, 1, &wire).is_err());
+        let chosen = OltPlan::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire);
+        assert!(chosen.is_err());
         let shape = OltShape { k: 4, m: 4, n: 4 };
         for window in [
             Window {

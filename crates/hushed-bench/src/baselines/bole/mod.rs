@@ -1,5 +1,5 @@
 //! Batched oblivious linear evaluation with error (BumbleBee, NDSS 2025, §IV, Algorithm 2): x ⊙ y modulo 2^ℓ from a
-//! vector x of one party and a vector y of the other. [`shares`] builds products and squares of shares on it.
+//! vector x of one party and a vector y of the other. [`shares`] builds products of shares on it.
 //!
 //! Vectors are carried in the slots of the ring modulo T = t_0·t_1·…, with 43-bit primes t_i ≡ 1 mod 2N. 2^ℓ is
 //! *lifted* to T, Lift(x) = ⌊T/2^ℓ·x⌉, so that Lift(x)·y counts modulo 2^ℓ on top of modulo T, and a uniform mask
@@ -70,10 +70,10 @@ impl OleContext {
         let mut rng = rng.fork("ole keys");
         let params = RlweParams::ole().map_err(RlweError::from)?;
         let own = SecretKey::generate(&params, &mut rng);
-        let published = KeySet::generate(&own, &[], &mut rng)?;
+        let published = KeySet::generate(&own, &[], params.q_len(), &mut rng)?;
         session.send_vec(KEYS, published.to_bytes())?;
         let received = session.recv(KEYS, Expect::Exactly(Self::exchange_bytes(&params)))?;
-        let peer = KeySet::from_bytes(&params, &[], &received)?;
+        let peer = KeySet::from_bytes(&params, &[], params.q_len(), &received)?;
         let plain = RlweLiteral {
             log_n: params.log_n(),
             q: T.to_vec(),
@@ -95,7 +95,7 @@ impl OleContext {
 
     /// Payload bytes that each party sends in the exchange.
     pub fn exchange_bytes(params: &RlweParams) -> usize {
-        KeySet::bytes(params, 0)
+        KeySet::bytes(params, 0, params.q_len())
     }
 
     /// The parameters of the ciphertexts.
@@ -140,7 +140,7 @@ impl Channel {
 }
 
 /// The number of primes t that products in `ring` need: T > 2^(2ℓ+1), with every t above 2^42.99.
-pub(super) fn primes(ring: Ring) -> usize {
+fn primes(ring: Ring) -> usize {
     match ring.bits() {
         0..=20 => 1,
         21..=42 => 2,

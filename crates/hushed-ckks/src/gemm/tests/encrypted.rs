@@ -1,17 +1,11 @@
 //! Compared with plaintext results, in bits.
 
-use crate::gemm::{GemmWeights, ModularGemm, outer};
+use crate::gemm::{GemmWeights, ModularGemm};
 use crate::testing::{Fixture, bits, norm_bits};
 use crate::{Ciphertext, CkksParams, Complex64};
 
 const ROWS: usize = 12;
 const COLUMNS: usize = 40;
-
-fn fixture(rotations: &[i64]) -> Fixture {
-    let params = CkksParams::insecure_test(9, 2).unwrap();
-    let plan = params.key_plan(4, true, rotations, false).unwrap();
-    Fixture::new(&params, &plan, 11)
-}
 
 struct Case {
     f: Fixture,
@@ -23,7 +17,9 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
-        let mut f = fixture(&[]);
+        let params = CkksParams::insecure_test(9, 2).unwrap();
+        let plan = params.key_plan(4, true, &[], false).unwrap();
+        let mut f = Fixture::new(&params, &plan, 11);
         let x: Vec<_> = (0..COLUMNS).map(|_| f.random()).collect();
         let inputs = x.iter().map(|x| f.encrypt(x, 3)).collect();
         let weights: Vec<f64> = f.random().iter().flat_map(|z| [z.re, z.im]).collect();
@@ -126,31 +122,4 @@ fn ternary_products_cost_no_level_and_add_no_rounding() {
         let (least, _) = f.bits(ct, &expected);
         assert!(least > 22.0, "output {o}: {least:.1}");
     }
-}
-
-#[test]
-fn outer_products_multiply_encrypted_matrices() {
-    let d = 8;
-    let mut f = fixture(&outer::rotations(d));
-    let (x, y) = (f.random(), f.random());
-    let (x, y) = (&x[..d * d], &y[..d * d]);
-    let (a, b) = (f.encrypt(x, 4), f.encrypt(y, 4));
-    let before = f.evaluator.counters().snapshot();
-    let product = outer::multiply(&f.evaluator, &f.encoder, &a, &b, d).unwrap();
-    let counts = f.evaluator.counters().snapshot().since(&before);
-    assert_eq!(
-        (counts.pt_mul, counts.ct_mul, counts.rotation),
-        (16, 8, 2 * 8 * (1 + 3) - 2)
-    );
-    assert_eq!(product.limbs(), 2);
-    let found = f.decryptor.decrypt_raw(&product).unwrap();
-    let expected: Vec<Complex64> = (0..d * d)
-        .map(|slot| {
-            (0..d)
-                .map(|j| x[slot / d * d + j] * y[j * d + slot % d])
-                .sum()
-        })
-        .collect();
-    let (least, mean) = bits(&found[..d * d], &expected);
-    assert!(least > 16.0, "least {least:.1}, mean {mean:.1}");
 }

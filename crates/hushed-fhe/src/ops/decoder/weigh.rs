@@ -212,9 +212,6 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
     }
 
     /// The weights of heads taken together, from their functions of scores.
-    ///
-    /// # Errors
-    /// Those of [`weights`].
     pub fn weights<S: Slots<Value = V>>(
         &self,
         on: &S,

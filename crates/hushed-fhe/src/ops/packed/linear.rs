@@ -81,9 +81,6 @@ fn weight(map: &LinearMap) -> impl Fn(usize, usize) -> f64 + '_ {
 }
 
 /// The layer `w` as a map of the vectors of `x`, with gains and offsets folded in.
-///
-/// # Errors
-/// As [`Acts::folded`].
 pub fn folded<S: Slots>(
     on: &S,
     at: StepId,

@@ -54,7 +54,7 @@ impl Keys {
         let mut rng = seeded(1);
         let bootstrapper =
             Arc::new(Bootstrapper::new(params, BootstrapLiteral::default()).unwrap());
-        let plan = plan(&bootstrapper.key_plan().unwrap());
+        let plan = plan(&bootstrapper.key_plan());
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let keys = Arc::new(EvalKeys::generate(&key, &plan, &mut rng).unwrap());
         let evaluator = Evaluator::new(params, keys).unwrap();

@@ -161,7 +161,7 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
     );
     assert!(on.linear(&map(2, 1, false), &[one], scale).is_err());
     // A rotation that no bootstrap uses.
-    let planned = on.bootstrapper().key_plan().unwrap();
+    let planned = on.bootstrapper().key_plan();
     let serves = |steps: usize| {
         let key = KeyUse::Galois(params.rotation_element(steps as i64));
         let mut specs = planned.iter();

@@ -124,7 +124,7 @@ pub fn linear_ahead_server(
 }
 
 /// Cost of a product prepared ahead, for rows of `numbers` numbers in all. Preparing it costs as much as the step at
-/// once: [`linear_cost`](super::linear_cost).
+/// once.
 pub fn linear_ahead_cost(numbers: usize, ring: Ring) -> Cost {
     Cost::exchange(wire::packed_len(numbers, ring.bits()) as u64, 0)
 }
@@ -138,7 +138,7 @@ fn by_row(x: &Share, width: usize) -> impl Iterator<Item = Share> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::he::linear::linear_cost;
+    use crate::he::tests::linear_cost;
     use crate::he::{HeError, OltShape};
     use crate::share::Ring;
     use crate::testing::{assert_cost, keys, reveal, run_after, share};
