@@ -1,5 +1,5 @@
-//! Which requests are admitted: checked by `Host` and `Origin`, so that a web page elsewhere cannot use the gateway through a
-//! browser (DNS rebinding); by key, if there are keys; and for JSON, if there is a body.
+//! Which requests are admitted: checked by `Host` and `Origin`, so that a web page elsewhere cannot use the gateway
+//! through a browser (DNS rebinding); by key, if there are keys; and for JSON, if there is a body.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs;

@@ -9,8 +9,8 @@
 //! that norms read: whether to upload it with more primes than the columns need, or to refresh it, is tried afterwards.
 //!
 //! Baby steps change one step each, and its price is convex in their logarithm: they are doubled or halved for as long
-//! as that is quicker. So are heads at a time, whose sums share calls of bootstraps. Larger groups of hidden columns are
-//! never quicker.
+//! as that is quicker. So are heads at a time, whose sums share calls of bootstraps. Larger groups of hidden columns
+//! are never quicker.
 //!
 //! Memory is not a path length: it is the maximum over all steps, plus keys that all steps share. So if the quickest
 //! placement takes more than the server may, it is made smaller: with nothing on disk, with either half of a layer
