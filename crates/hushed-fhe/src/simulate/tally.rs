@@ -328,19 +328,24 @@ impl State {
     }
 
     fn by_step(&self) -> Vec<Count> {
-        let mut sums: BTreeMap<(StepId, Op, usize), u64> = BTreeMap::new();
+        // One comparison of steps for each visit, not for each of its operations.
+        let mut steps: BTreeMap<StepId, Done> = BTreeMap::new();
         for (site, operations) in &self.visits {
-            for (&(op, limbs), times) in operations {
-                *sums.entry((*site, op, limbs)).or_default() += times;
+            let sums = steps.entry(*site).or_default();
+            for (&operation, times) in operations {
+                *sums.entry(operation).or_default() += times;
             }
         }
-        let count = |((site, op, limbs), times): ((StepId, Op, usize), u64)| Count {
-            site,
-            op,
-            limbs,
-            times,
-        };
-        sums.into_iter().map(count).collect()
+        let counts = steps.into_iter().flat_map(|(site, sums)| {
+            let count = move |((op, limbs), times): ((Op, usize), u64)| Count {
+                site,
+                op,
+                limbs,
+                times,
+            };
+            sums.into_iter().map(count)
+        });
+        counts.collect()
     }
 
     fn note_peak(&mut self) {

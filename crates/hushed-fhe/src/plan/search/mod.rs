@@ -9,8 +9,8 @@
 //! that norms read: whether to upload it with more primes than the columns need, or to refresh it, is tried afterwards.
 //!
 //! Baby steps change one step each, and its price is convex in their logarithm: they are doubled or halved for as long
-//! as that is quicker. So are heads at a time, whose sums share calls of bootstraps. Larger groups of hidden columns
-//! are never quicker.
+//! as that is quicker. So at last are heads at a time, whose sums share calls of bootstraps, if that fits. Larger
+//! groups of hidden columns are never quicker.
 //!
 //! Memory is not a path length: it is the maximum over all steps, plus keys that all steps share. So if the quickest
 //! placement takes more than the server may, it is made smaller: with nothing on disk, with either half of a layer
@@ -119,10 +119,13 @@ pub(super) fn search(
         needed: 1,
         available: bounds.top.saturating_sub(bounds.floor),
     })?;
-    let (_, best) = match walk.fits(&start.0) {
+    let mut found = match walk.fits(&start.0) {
         true => start,
         false => walk.fitting(start, bounds)?,
     };
+    let more: fn(&mut Placement) = |p| p.heads_together *= 2;
+    while walk.quicker("more heads at a time", &mut found, more) {}
+    let (_, best) = found;
     for alternative in &mut walk.tried {
         alternative.chosen = alternative.placement == best;
     }
@@ -170,8 +173,6 @@ impl Walk<'_> {
             }
             while !less && self.quicker(&what, &mut at, more) {}
         }
-        // Their sums then share calls of bootstraps.
-        while self.quicker("more heads at a time", &mut at, |p| p.heads_together *= 2) {}
         at
     }
 
@@ -286,12 +287,10 @@ impl Walk<'_> {
 /// Makes a placement smaller.
 type Change = fn(&mut Placement, &Bounds);
 
-/// In order of cost. Smaller blocks cost nothing but passes, and groups of more than two heads little more; fewer baby
-/// steps cost rotations, a fiftieth of a run per halving; heads one at a time double the bootstraps of sums; uploading
-/// at the lowest level refreshes all columns.
-const CHANGES: [Change; 6] = [
+/// In order of cost. Smaller blocks cost nothing but passes; fewer baby steps cost rotations, a fiftieth of a run per
+/// halving; heads one at a time double the bootstraps of sums; uploading at the lowest level refreshes all columns.
+const CHANGES: [Change; 5] = [
     |p, _| p.hidden_block = (p.hidden_block / 2).max(16).min(p.hidden_block),
-    |p, _| p.heads_together = p.heads_together.min((p.heads_together / 2).max(2)),
     |p, _| p.scores_baby = (p.scores_baby / 2).max(1),
     |p, _| p.attend_baby = (p.attend_baby / 2).max(1),
     |p, _| p.heads_together = 1,
