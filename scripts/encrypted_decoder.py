@@ -4,7 +4,7 @@ What `make decoder` shows.
 
     python3 scripts/encrypted_decoder.py [--max-memory GIB] [--json]
 
-`data/decoder-small`, N = 2^16 at 128 bits: 63 items of four endings, 252 texts of up to 128 tokens, in one run of the server, which takes
+`data/decoder-small`, N = 2^16 at 128 bits: 63 items of four endings, 252 texts of up to 84 tokens, in one run of the server, which takes
 half an hour of two cores and the memory that is asked for. Then the likelihoods in the clear beside it. What was done is kept in
 out/decoder: started again after a crash or Ctrl-C, it goes on from the last whole layer. Exits with 1 when another ending is chosen than
 in the clear, although it leads there by more than twice the largest difference.
@@ -42,7 +42,7 @@ def of_tokens(private, clear):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--max-memory", type=int, default=17, help="GiB that the run may take (default 17, least 13)")
+    parser.add_argument("--max-memory", type=int, default=17, help="GiB that the run may take (default 17, least 11)")
     parser.add_argument("--json", action="store_true", help="the comparison as one object besides")
     options = parser.parse_args()
     work = ROOT / "out" / "decoder"

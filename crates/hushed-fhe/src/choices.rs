@@ -4,7 +4,7 @@
 
 pub mod decoder;
 pub mod fits;
-mod read;
+pub(crate) mod read;
 pub(crate) mod shapes;
 
 use serde::{Deserialize, Serialize};

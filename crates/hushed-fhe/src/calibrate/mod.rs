@@ -40,6 +40,7 @@ use hushed_model::folder::weight_files;
 use hushed_model::{Body, Model, Network, TokenIds, cosine, length, nearness};
 use sha2::{Digest, Sha256};
 
+pub use crate::choices::read::MAX_ACTIVATION;
 use crate::plan::public_plan::{hex, named};
 use crate::{Candidate, Choices, ChoicesError, FheError, LayerChoice, MAX_ROWS, Report, VERSION};
 use clear::Clear;
@@ -59,7 +60,7 @@ pub struct Options {
     pub hold_out: usize,
     /// Maximum number of layers whose first row may be replaced by a constant.
     pub most_frozen: usize,
-    /// The degree of activations; none: the lowest that is enough.
+    /// The degree of activations, from 1 to [`MAX_ACTIVATION`]; none: the lowest that is enough.
     pub activation: Option<usize>,
     /// The parameter set whose levels and errors the candidates are simulated with.
     pub parameters: String,
@@ -116,6 +117,7 @@ pub fn calibrate(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
+    options.check()?;
     if let Body::Decoder(_) = model.body {
         return search.decoder(progress);
     }
@@ -217,8 +219,12 @@ pub fn calibrate(
 }
 
 fn no_candidate(options: &Options) -> String {
+    let with = options.activation;
+    let with = with.map_or(String::new(), |degree| {
+        format!(" with activations of degree {degree}")
+    });
     format!(
-        "no degrees bring every held-out text within a cosine of {} of the exact embedding",
+        "no degrees{with} bring every held-out text within a cosine of {} of the exact embedding",
         options.wanted
     )
 }
@@ -271,6 +277,15 @@ pub fn weights_sha256(folder: &Path) -> io::Result<String> {
 }
 
 impl Options {
+    fn check(&self) -> Result<(), FheError> {
+        match self.activation {
+            Some(degree) if !(1..=MAX_ACTIVATION).contains(&degree) => refuse(format!(
+                "activations of degree {degree}: from 1 to {MAX_ACTIVATION} can be asked for"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The parameter set.
     ///
     /// # Errors

@@ -318,4 +318,13 @@ fn an_activation_has_the_degree_that_was_asked_for() {
     let choices = Choices::from_json(&choices.to_json().unwrap()).unwrap();
     let degrees = choices.layers.iter().map(|layer| layer.activation.degree);
     assert!(degrees.eq([127; 2]));
+    for degree in [0, 128] {
+        let options = Options {
+            activation: Some(degree),
+            ..options.clone()
+        };
+        let refused = calibrate(&model, &sample(&texts), &options, &mut |_| ());
+        let refused = refused.err().unwrap().to_string();
+        assert!(refused.contains(&format!("degree {degree}")), "{refused}");
+    }
 }

@@ -11,7 +11,7 @@ use super::{
 /// Maximum degree for which a chain has levels.
 const MAX_DEGREE: usize = 63;
 /// The same for activations, which may be deep on purpose.
-const MAX_ACTIVATION: usize = 127;
+pub const MAX_ACTIVATION: usize = 127;
 /// Maximum steps for which a chain has levels.
 const MAX_STEPS: usize = 20;
 

@@ -316,7 +316,8 @@ fn bootstrap(params: &Arc<CkksParams>, key: &Arc<SecretKey>) -> Result<(BySize, 
         timed(1, limbs)?;
         let most = REFRESH_TILE / 2;
         let (one, all) = (timed(1, limbs)?, timed(most, limbs)?);
-        let further = (all - one) / (most - 1) as f64;
+        // Two timings with noise: a further one takes no longer than each of all.
+        let further = ((all - one) / (most - 1) as f64).clamp(0.0, all / most as f64);
         each.push((limbs, further));
         call.push((limbs, (one - further).max(0.0)));
     }

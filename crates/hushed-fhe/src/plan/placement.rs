@@ -22,7 +22,7 @@ pub struct Placement {
     pub scores_baby: usize,
     /// Baby steps of P·V.
     pub attend_baby: usize,
-    /// Heads whose sums are collected so that two share a bootstrap; even, unless it is all heads.
+    /// Heads whose sums are collected, so that two share a bootstrap and eight share a call.
     pub heads_together: usize,
     /// Hidden columns of the feed-forward held at once.
     pub hidden_block: usize,

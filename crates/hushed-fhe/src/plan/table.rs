@@ -17,10 +17,10 @@ const ONE_CORE: [[f64; 10]; 5] = [
 const GRID_TERM: f64 = 193e-6;
 const GEMM_TERM: f64 = 6.4e-6;
 
-/// Seconds of a bootstrap, by primes of its results, and of a call beside its bootstraps. One alone took 2.72 s where
-/// each of four took 2.47: a call is a ninth of a bootstrap's time, and each of four was 2.79 s when this was measured.
-const BOOTSTRAP: [(usize, f64); 2] = [(4, 1.38), (18, 2.71)];
-const BOOTSTRAP_CALL: [(usize, f64); 2] = [(4, 0.16), (18, 0.31)];
+/// Seconds of a bootstrap, by primes of its results, and of a call beside its bootstraps. Each of four was measured:
+/// 1.42 and 2.79 s. Elsewhere one alone took 2.72 s and each of four 2.47, so a call takes 0.135 of the latter.
+const BOOTSTRAP: [(usize, f64); 2] = [(4, 1.37), (18, 2.70)];
+const BOOTSTRAP_CALL: [(usize, f64); 2] = [(4, 0.19), (18, 0.38)];
 
 /// Speedup of two threads.
 const TWO_THREADS: f64 = 1.95;

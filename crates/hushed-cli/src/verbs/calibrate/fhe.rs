@@ -30,7 +30,7 @@ pub struct Args {
     cosine: f64,
 
     /// fhe: the degree of the activations' polynomials, from 1 to 127, instead of the lowest that is enough
-    #[arg(long, value_name = "D", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=127))]
+    #[arg(long, value_name = "D")]
     activation_degree: Option<usize>,
 
     /// fhe: a file of texts made to leave intervals, one per line; they are measured, and accuracy is judged by the

@@ -210,7 +210,8 @@ proptest! {
             );
         }
         let quickest = all.iter().map(|p| p.work.seconds).fold(f64::INFINITY, f64::min);
-        prop_assert!(free.work.seconds <= quickest * (1.0 + 1e-9), "{:?}", free.placement);
+        // More heads at a time are taken for half a hundredth each, not for less.
+        prop_assert!(free.work.seconds <= quickest * 1.01, "{:?}", free.placement);
     }
 }
 

@@ -42,7 +42,8 @@ impl Interpreted {
         given.map(|g| g.values.as_slice()).collect()
     }
 
-    /// Asserts that the errors of each operation of each step are 1/4 to 2 times those predicted; returns the steps.
+    /// Asserts that the errors of each operation of each step are 1/4 to 2 times those predicted, and to 4 times in a
+    /// single vector; returns the steps.
     pub fn assert_as_predicted(&self) -> Vec<String> {
         let errors = self.errors();
         for e in &errors {
