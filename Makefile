@@ -79,8 +79,12 @@ decoder-model: build ## train the small decoder of `fhe` again, an hour of proce
 	@out/decoder-venv/bin/python scripts/make_decoder.py data/decoder-small --texts out/decoder-texts --minutes "$${MINUTES:-60}"
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate data/decoder-small --protocol fhe --input data/decoder-small/sample.txt \
 		--truncate --output data/decoder-small/calibration-fhe.json
-	@sed -i "/^| SHA-256 of config.json/i | SHA-256 of calibration-fhe.json | \`$$(sha256sum data/decoder-small/calibration-fhe.json | cut -d' ' -f1)\` |" \
-		data/decoder-small/README.md
+	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate data/decoder-small --input data/decoder-small/sample.txt \
+		--truncate --declare --output out/decoder-calibration.json
+	@for file in calibration-fhe.json functions.json; do \
+		sed -i "/^| SHA-256 of config.json/i | SHA-256 of $$file | \`$$(sha256sum data/decoder-small/$$file | cut -d' ' -f1)\` |" \
+			data/decoder-small/README.md; \
+	done
 
 bench: setup ## measure everything; rows in out/bench.jsonl (hours)
 	@cargo build --release --locked -p hushed-bench

@@ -354,7 +354,8 @@ README = """\
 
 Trained by `scripts/make_decoder.py`. Its weights are under this repository's licence. It is here to show `fhe` on a
 decoder that was trained for it, and for nothing else: it continues texts like those it has read, and knows nothing.
-`calibration-fhe.json` is what `hushed calibrate --protocol fhe --input sample.txt --truncate` wrote. `held-out.txt`,
+`calibration-fhe.json` is what `hushed calibrate --protocol fhe --input sample.txt --truncate` wrote, and
+`functions.json`, for two parties, what `hushed calibrate --input sample.txt --truncate --declare` did. `held-out.txt`,
 `sample.txt` and `items.jsonl` quote beginnings of its texts, which are under their own licences.
 
 | | |
