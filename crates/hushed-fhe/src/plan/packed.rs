@@ -24,7 +24,7 @@ const FEED_FORWARD: usize = 5;
 ///
 /// # Errors
 /// [`FheError::Levels`] for a model that is too deep; [`FheError::Unsupported`] for one that packed rows do not take,
-/// and for a single text without that room: whoever asks for one does not want to wait for a batch.
+/// and for a single text without that room, which is not worth a batch.
 pub fn packed_placement(
     program: &Program,
     choices: &Choices,

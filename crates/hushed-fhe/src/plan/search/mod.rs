@@ -133,7 +133,7 @@ pub(super) fn search(
 }
 
 /// Of the time without them, what a run with twice the heads at a time may take: they hold gigabytes, and save calls of
-/// bootstraps, a thousandth of a run in a model with many columns.
+/// bootstraps alone (eight heads instead of two: 5 GiB and a quarter of a percent of MiniLM's time).
 const WORTH: f64 = 0.995;
 
 /// The state of the search.
