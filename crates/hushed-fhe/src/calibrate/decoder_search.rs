@@ -106,10 +106,8 @@ impl Search<'_> {
             seen = measure(&program, sample.texts, &more)?;
             all = true;
             // The same degrees again: these intervals are wider.
-            tried = list.iter().copied();
-            while tried.clone().next().is_some_and(|next| next != degrees) {
-                tried.next();
-            }
+            let from = list.iter().position(|d| *d == degrees).unwrap_or(0);
+            tried = list[from..].iter().copied();
         }
         let mut what = no_candidate(self.options);
         if let Some(outside) = outside {

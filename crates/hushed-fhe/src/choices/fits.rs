@@ -217,18 +217,13 @@ pub fn masked(scores: Interval) -> Interval {
     }
 }
 
-/// 1/√x on [low, 1] only, with the same shape as [`root`].
-pub fn root_within(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
-    InverseSqrt::with_steps(choice.low, 1.0, choice.seed, choice.steps)
-}
-
 /// 1/√x for the variances of a norm: on [low, 1], and as far above 1 as its steps allow.
 ///
 /// # Errors
 /// [`PolyError`] for an invalid range, degree or number of steps.
 pub fn root(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
     let on = |reach: f64| InverseSqrt::with_steps(choice.low, reach, choice.seed, choice.steps);
-    let plain = root_within(choice)?;
+    let plain = on(1.0)?;
     let most = plain.report().error.max(ROOT_ERROR);
     for reach in REACHES {
         let wide = on(reach)?;

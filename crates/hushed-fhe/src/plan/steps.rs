@@ -95,10 +95,8 @@ pub(super) fn steps(
     for peak in &counts.peaks {
         let operations = operations_of(counts, peak.site);
         let level = |limbs: usize| limbs.saturating_sub(params.bootstrap_limbs());
-        let other = |op: Op| {
-            use Op::{Bootstrap, BootstrapCall, Load, Refreshed, Store};
-            matches!(op, Refreshed | Bootstrap | BootstrapCall | Store | Load)
-        };
+        let other =
+            |op: Op| op.is_bootstrap() || matches!(op, Op::Refreshed | Op::Store | Op::Load);
         let computed = operations.iter().filter(|(op, ..)| !other(*op));
         let rescaled = operations.iter().filter(|(op, ..)| *op == Op::Rescale);
         let refreshed: Vec<(u64, usize)> = operations
@@ -207,7 +205,7 @@ fn work(
             _ => {}
         }
         work.seconds += seconds;
-        if matches!(op, Op::Bootstrap | Op::BootstrapCall) {
+        if op.is_bootstrap() {
             work.bootstrap_seconds += seconds;
         }
     }

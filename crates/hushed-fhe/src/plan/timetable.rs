@@ -48,17 +48,15 @@ impl Timetable {
             let all: &[Done] = by_site
                 .entry(visit.site)
                 .or_insert_with(|| steps::operations_of(counts, visit.site));
-            let of = |op: Op| visit.operations.iter().filter(move |o| o.0 == op);
+            let of = |these: fn(Op) -> bool| visit.operations.iter().filter(move |o| these(o.0));
             let seconds = |done: &Done| steps::seconds(*done, all, params, prices);
             Planned {
                 layer: visit.site.layer(),
                 site: visit.site,
                 before: 0.0,
                 seconds: visit.operations.iter().map(seconds).sum(),
-                bootstraps: (of(Op::Bootstrap).chain(of(Op::BootstrapCall)))
-                    .map(seconds)
-                    .sum(),
-                refreshed: of(Op::Refreshed).map(|o| o.2).sum(),
+                bootstraps: of(Op::is_bootstrap).map(seconds).sum(),
+                refreshed: of(|op| op == Op::Refreshed).map(|o| o.2).sum(),
             }
         };
         Timetable::one_by_one(counts.visits.iter().map(&mut planned).collect())

@@ -54,6 +54,14 @@ pub enum Op {
     Load,
 }
 
+impl Op {
+    /// Whether its price is a part of what refreshes take.
+    #[must_use]
+    pub fn is_bootstrap(self) -> bool {
+        matches!(self, Op::Bootstrap | Op::BootstrapCall)
+    }
+}
+
 /// Operations of one kind in one step at one number of primes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Count {

@@ -8,7 +8,7 @@ use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{Matrix, Network, Pool, StepId, TokenIds, cosine, plain, random_network};
 
-use super::testing::{Keys, distance, planned, received, seeded};
+use super::testing::{Keys, assert_too_deep, distance, planned, received, seeded};
 use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{self, Pooled};
@@ -399,15 +399,7 @@ fn what_packed_rows_do_not_take_is_refused_by_name() {
     let refused = packed_placement(&program, &deep, params, &options)
         .err()
         .unwrap();
-    let told = refused.to_string();
-    let FheError::Levels { step, .. } = refused else {
-        panic!("{told}");
-    };
-    assert_eq!(step.to_string(), "layer.0.attention");
-    assert!(
-        told.contains("choose lower degrees or fewer steps"),
-        "{told}"
-    );
+    assert_too_deep(refused, "layer.0.attention");
     // Less memory than its keys take.
     let (_, keys) = bootstrap(params).unwrap();
     let small = FheOptions {

@@ -12,6 +12,7 @@ use hushed_model::{Program, StepId, TokenIds};
 use zeroize::Zeroizing;
 
 use super::Encrypted;
+use crate::FheError;
 use crate::choices::Choices;
 use crate::plan::offer::Offer;
 use crate::plan::public_plan::{FhePlan, named};
@@ -164,4 +165,17 @@ pub(crate) fn received(
         .iter()
         .map(|ct| ct.clone().with_noise(noise))
         .collect()
+}
+
+/// Asserts that a plan was refused as step `at` has too few levels, and that the remedy is named.
+pub(crate) fn assert_too_deep(refused: FheError, at: &str) {
+    let told = refused.to_string();
+    let FheError::Levels { step, .. } = refused else {
+        panic!("{told}");
+    };
+    assert_eq!(step.to_string(), at);
+    assert!(
+        told.contains("choose lower degrees or fewer steps"),
+        "{told}"
+    );
 }
