@@ -17,13 +17,13 @@ impl CkksParams {
     /// [`CkksError::Rlwe`] if there are no special primes, or no ciphertexts of that length.
     pub fn cheapest_special(&self, limbs: usize) -> Result<usize, CkksError> {
         let rlwe = self.rlwe();
-        let gadgets =
-            (1..=rlwe.p_len()).filter_map(|special| Gadget::new(rlwe, limbs, special).ok());
+        let gadgets = (1..=rlwe.most_special(limbs))
+            .filter_map(|special| Gadget::new(rlwe, limbs, special).ok());
         let size = |g: &Gadget| g.digits().len() * (limbs + g.special());
         let best = gadgets.min_by_key(|g| (g.transforms(limbs), size(g)));
         match best {
             Some(gadget) => Ok(gadget.special()),
-            None => Ok(Gadget::new(rlwe, limbs, rlwe.p_len())?.special()),
+            None => Ok(Gadget::new(rlwe, limbs, rlwe.most_special(limbs))?.special()),
         }
     }
 

@@ -157,7 +157,7 @@ impl Bootstrapper {
         plan.insert(KeyUse::ToSparse, 1, 1);
         slots_to_coeffs.add_keys(&mut plan);
         coeffs_to_slots.add_keys(&mut plan)?;
-        plan_relin(params, limbs, &mut plan)?;
+        plan_relin(params, limbs, params.chain().eval_mod.start + 1, &mut plan)?;
         if let Some(group) = &group {
             group.add_unpacking_keys(params, params.chain().eval_mod.start, &mut plan)?;
         }

@@ -1,6 +1,6 @@
 //! Step 5: EvalMod on the output of CoeffsToSlots, at the requested scale; its range and the error of its results.
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
+use hushed_rlwe::hybrid::EvalKeyPlan;
 
 use crate::bootstrap::Bootstrapper;
 use crate::ciphertext::Ciphertext;
@@ -95,22 +95,20 @@ impl Bootstrapper {
     }
 }
 
-/// Plans the relinearisation key of EvalMod, and a second one for all products but the first if that has fewer digits:
-/// two keys cost less than an extra digit in each of twenty products.
+/// Plans EvalMod's relinearisation keys, for products of at most `limbs` primes and at least `fewest`: one for each
+/// number of special primes that is cheapest at some length. A key is small beside those of the maps.
 pub(super) fn plan_relin(
     params: &CkksParams,
     limbs: usize,
+    fewest: usize,
     plan: &mut EvalKeyPlan,
 ) -> Result<(), CkksError> {
-    let digits = |limbs: usize, special: usize| {
-        Ok::<_, CkksError>(Gadget::new(params.rlwe(), limbs, special)?.digits().len())
-    };
-    let special = params.cheapest_special(limbs)?;
-    plan.relin(limbs, special);
-    let shorter = limbs - 1;
-    let fewer = params.cheapest_special(shorter)?;
-    if digits(shorter, fewer)? < digits(limbs, special)? {
-        plan.relin(shorter, fewer);
+    let mut planned = None;
+    for limbs in (fewest..=limbs).rev() {
+        let special = params.cheapest_special(limbs)?;
+        if planned.replace(special) != Some(special) {
+            plan.relin(limbs, special);
+        }
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ impl LinearTransform {
         let mut best: Option<(f64, Gadget, Split)> = None;
         let choices = match options.special {
             Some(special) => special..=special,
-            None => 1..=params.rlwe().p_len(),
+            None => 1..=params.rlwe().most_special(limbs),
         };
         for special in choices {
             // Too few special primes for one prime of the chain, so not an option.

@@ -415,7 +415,7 @@ mod tests {
     fn presets_hold_the_table_and_what_they_promise() {
         for (params, bits, levels) in [
             (CkksParams::n16_boot().unwrap(), 1680.0, 14),
-            (CkksParams::n16_boot_precise().unwrap(), 1635.0, 14),
+            (CkksParams::n16_boot_precise().unwrap(), 1660.0, 14),
             (CkksParams::n15_boot().unwrap(), 840.0, 3),
             (CkksParams::n15_shallow().unwrap(), 840.0, 16),
         ] {
@@ -436,7 +436,8 @@ mod tests {
             (CkksParams::n15_shallow().unwrap(), 6),
         ] {
             let rlwe = params.rlwe();
-            let gadget = Gadget::new(rlwe, params.max_limbs(), rlwe.p_len()).unwrap();
+            let limbs = params.max_limbs();
+            let gadget = Gadget::new(rlwe, limbs, rlwe.most_special(limbs)).unwrap();
             assert_eq!(gadget.digits().len(), digits, "{}", params.name());
         }
     }
@@ -470,7 +471,7 @@ mod tests {
             CkksParams::new(literal).err().unwrap()
         };
         assert!(matches!(
-            with(&|l| l.levels.count = 16),
+            with(&|l| l.levels.count = 24),
             CkksParamsError::Rlwe(hushed_rlwe::ParamsError::Insecure { .. })
         ));
         assert!(matches!(

@@ -68,6 +68,7 @@ fn object(report: &ParamsReport) -> Value {
         "bootstrap_bits_min": report.bootstrap_bits.map(|[worst, _]| worst),
         "bootstrap_bits_mean": report.bootstrap_bits.map(|[_, mean]| mean),
         "log2_qp": report.log2_qp,
+        "special_whole_chain": report.special[0],
         "security_limit": report.security_limit,
         "security_bits": report.security_bits,
         "ephemeral_log2": report.ephemeral_log2,

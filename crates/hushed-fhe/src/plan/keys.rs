@@ -107,7 +107,7 @@ fn groups(
     let mut best = vec![Cut::default()];
     for (last, &(limbs, _)) in lengths.iter().enumerate() {
         let mut found: Option<Cut> = None;
-        for special in 1..=params.rlwe().p_len() {
+        for special in 1..=params.rlwe().most_special(limbs) {
             let gadget =
                 Gadget::new(params.rlwe(), limbs, special).map_err(hushed_ckks::CkksError::from)?;
             let residues = gadget.digits().len() * (limbs + special);
