@@ -187,6 +187,9 @@ fn visits_add_up_to_steps() {
         });
         for plan in [free, spills.unwrap(), low.unwrap()] {
             let table = &plan.timetable;
+            // Steps are in the order of a run, after the one that a dry run lacks.
+            let first = |step: &Step| table.visits().position(|(site, _)| site == step.site);
+            assert!(plan.steps[1..].is_sorted_by_key(first));
             for step in &plan.steps {
                 let visits = table.visits().filter(|(site, _)| *site == step.site);
                 let sum: f64 = visits.map(|(_, seconds)| seconds).sum();
