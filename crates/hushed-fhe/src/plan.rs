@@ -51,7 +51,7 @@ pub use timetable::Timetable;
 
 use super::choices::Choices;
 use super::error::FheError;
-use super::pass::{AnyPass, Texts};
+use super::pass::{Texts, forward_pass};
 use super::simulate::{Counts, Op, Simulator, Vector};
 use super::slots::Slots;
 use crate::ops::mask::RowsKnown;
@@ -258,11 +258,11 @@ fn counted(
             (Texts::Packed(rows), width.div_ceil(2 * columns))
         }
     };
-    let mut pass = AnyPass::new(on, program, choices, placement.clone(), rows, 1.0)?;
+    let mut pass = forward_pass(on, program, choices, placement.clone(), rows, 1.0)?;
     let vectors = (0..vectors)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
-    let answer = pass.run(vectors)?;
+    let answer = pass.run(vectors)?.vectors;
     let first = answer.first();
     Ok(DryRun {
         upload: placement.upload,

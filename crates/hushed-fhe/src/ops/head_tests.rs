@@ -14,7 +14,7 @@ use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::plan::{FheOptions, FhePlanReport, reference};
 use crate::simulate::{Op, Vector};
 use crate::testing::{Structure, largest, measure, resumed};
-use crate::{Choices, Pass, Placement, RowsKnown, Simulator, token_rows};
+use crate::{Choices, ForwardPass, Pass, Placement, RowsKnown, Simulator, token_rows};
 
 const M: usize = 16;
 const SLOTS: usize = 128;

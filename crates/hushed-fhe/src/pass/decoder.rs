@@ -13,7 +13,8 @@ use hushed_model::{Norm, Program, StepId, same};
 
 use super::beside::Beside;
 use super::blocks::Parts;
-use super::{Look, Viewer};
+use super::shape::absent;
+use super::{ForwardPass, Look, Viewer};
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;
@@ -78,7 +79,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
                 remedy: "an even number of columns can be put in pairs",
             });
         }
-        let absent = || super::absent(StepId::outside("decoder"));
+        let absent = || absent(StepId::outside("decoder"));
         let choices = choices.decoder.as_ref().ok_or_else(absent)?;
         if choices.layers.len() != parts.layers.len() {
             return Err(absent());
@@ -114,26 +115,19 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     pub fn answering(self, answer: AnswerRows) -> Self {
         DecoderPass { answer, ..self }
     }
+}
 
-    /// Sets a viewer of the residual stream after each sum.
-    #[must_use]
-    pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
-        DecoderPass {
-            viewer: Some(viewer),
-            ..self
-        }
-    }
-
-    /// Number of layers.
-    pub fn layers(&self) -> usize {
+impl<'a, S: Slots> ForwardPass<'a, S> for DecoderPass<'a, S> {
+    fn layers(&self) -> usize {
         self.parts.layers.len()
     }
 
-    /// The client's columns as the first layer reads them.
-    ///
-    /// # Errors
-    /// Errors of the refresh; fails if the number of columns is not the model's width.
-    pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    /// The viewer gets the residual stream after each sum.
+    fn view(&mut self, viewer: Viewer<'a, S::Value>) {
+        self.viewer = Some(viewer);
+    }
+
+    fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         same(
             StepId::outside("input"),
             "columns",
@@ -144,11 +138,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         self.at_rest(x, StepId::outside("input"), self.placement.attention)
     }
 
-    /// The columns that layer `next` reads, single or in pairs, from a checkpoint before it.
-    ///
-    /// # Errors
-    /// Fails if the model lacks the layer, or the number of vectors is wrong.
-    pub fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
             return self.start(columns);
         };
@@ -161,11 +151,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(Acts::over(columns, self.width, bound))
     }
 
-    /// Layer `i`, from columns to columns.
-    ///
-    /// # Errors
-    /// Those of its steps.
-    pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, last) = (self.on, i + 1 == self.layers());
         let choice = self.choices.layer(i)?;
         let x = x.cut(on, self.placement.attention)?;
@@ -226,11 +212,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(x)
     }
 
-    /// The requested normalised rows, or their logits, packed.
-    ///
-    /// # Errors
-    /// Fails if there are too few levels.
-    pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, (id, norm)) = (self.on, self.parts.norm);
         on.at(id);
         let how = (self.placement.statistics, self.placement.pairs);
@@ -264,7 +246,9 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         }
         Ok(packed)
     }
+}
 
+impl<'a, S: Slots> DecoderPass<'a, S> {
     /// Packs the requested rows or logits of these columns.
     fn answered(&self, y: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, id) = (self.on, self.parts.last);
@@ -274,18 +258,6 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             AnswerRows::Logits => logits(on, self.parts.head, y, self.layout),
         };
         answer.map_err(|error| error.lacking_at(id))
-    }
-
-    /// Runs from the client's columns to the packed result.
-    ///
-    /// # Errors
-    /// Those of the layers.
-    pub fn run(&mut self, columns: Vec<S::Value>) -> Result<Pooled<S::Value>, FheError> {
-        let mut x = self.start(columns)?;
-        for i in 0..self.layers() {
-            x = self.layer(i, x)?;
-        }
-        self.finish(&x)
     }
 
     /// The norm inside block `at`, if it has one.
@@ -303,7 +275,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
                 choice,
                 statistics: self.placement.statistics,
             })),
-            _ => Err(super::absent(at)),
+            _ => Err(absent(at)),
         }
     }
 

@@ -13,8 +13,9 @@ use std::ops::Range;
 use hushed_ckks::Complex64;
 use hushed_model::{Attention, Block, Norm, Program, Step, StepId, same};
 
-use super::shape::{shape, supported};
-use super::{absent, frozen, no_layer};
+use super::ForwardPass;
+use super::encoder::frozen;
+use super::shape::{absent, no_layer, shape, supported};
 use crate::choices::{Choices, LayerChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;
@@ -29,6 +30,7 @@ use crate::ops::packed::norm::{PackedNorm, acts};
 use crate::ops::packed::pool::pool;
 use crate::ops::packed::refreshed_pairs;
 use crate::ops::packed::rows::{Kept, PackedRows};
+use crate::ops::pool::Pooled;
 use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
@@ -112,27 +114,14 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             polynomials: Polynomials::default(),
         })
     }
+}
 
-    /// Number of layers of the program.
-    pub fn layers(&self) -> usize {
+impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
+    fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    /// Where the columns lie.
-    pub fn columns(&self) -> &Spread {
-        &self.columns
-    }
-
-    /// Where the numbers of an answer lie.
-    pub fn answers(&self) -> &Spread {
-        &self.answers
-    }
-
-    /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
-    ///
-    /// # Errors
-    /// Errors of the refresh; fails if the number of vectors is not the layout's.
-    pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, limbs) = (self.on, self.placement.attention);
         let id = StepId::outside("input.refresh");
         same(id, "vectors", vectors.len(), self.columns.vectors())?;
@@ -145,11 +134,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         Ok(Acts::over(columns, self.columns.width(), self.input_bound))
     }
 
-    /// The vectors that layer `next` reads, from a checkpoint before it, as [`super::Pass::resume`].
-    ///
-    /// # Errors
-    /// Fails if the model or the choices lack the layer, or the number of vectors is wrong.
-    pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
             return self.start(vectors);
         };
@@ -159,11 +144,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         acts(id, vectors, norm, &layer.choice.feed_forward_norm)
     }
 
-    /// Layer `i` of the model.
-    ///
-    /// # Errors
-    /// Those of its steps.
-    pub fn layer(&self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, layer) = (self.on, self.steps(i)?);
         let statistics = self.placement.statistics;
         let kept = match layer.choice.frozen_row {
@@ -224,6 +205,35 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         self.ended(i, &layer, x)
     }
 
+    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        let (on, rows, columns) = (self.on, &self.rows, &self.columns);
+        let last = self.program.steps().last();
+        let Some((id, block)) = last.map(|step| (step.id, &step.block)) else {
+            return Err(shape(StepId::outside("answer")));
+        };
+        let answer = match block {
+            Block::Pool(how) => pool(on, id, x, *how, rows, columns),
+            Block::Head(c) => {
+                let choice = self.choices.classifier.as_ref();
+                let choice = choice.ok_or_else(|| absent(id))?;
+                head(on, id, x, (c, choice), rows, columns)
+            }
+            _ => Err(shape(id)),
+        };
+        let vectors = answer.map_err(|error| error.lacking_at(id))?;
+        Ok(Pooled::packed(vectors, &self.answers))
+    }
+
+    fn packed_columns(&self) -> Option<&Spread> {
+        Some(&self.columns)
+    }
+
+    fn packed_answers(&self) -> Option<&Spread> {
+        Some(&self.answers)
+    }
+}
+
+impl<'a, S: Slots> PackedPass<'a, S> {
     fn feed_forward(
         &self,
         at: StepId,
@@ -288,40 +298,6 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             x.columns = refreshed_pairs(on, id, &x.columns, self.placement.attention)?;
         }
         Ok(x)
-    }
-
-    /// Runs from the client's vectors to the answer.
-    ///
-    /// # Errors
-    /// Those of the layers.
-    pub fn run(&self, vectors: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let mut x = self.start(vectors)?;
-        for i in 0..self.layers.len() {
-            x = self.layer(i, x)?;
-        }
-        self.finish(&x)
-    }
-
-    /// The pooled rows or logits, from the vectors of the last layer.
-    ///
-    /// # Errors
-    /// Those of [`pool`] and [`head`].
-    pub fn finish(&self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let (on, rows, columns) = (self.on, &self.rows, &self.columns);
-        let last = self.program.steps().last();
-        let Some((id, block)) = last.map(|step| (step.id, &step.block)) else {
-            return Err(shape(StepId::outside("answer")));
-        };
-        let answer = match block {
-            Block::Pool(how) => pool(on, id, x, *how, rows, columns),
-            Block::Head(c) => {
-                let choice = self.choices.classifier.as_ref();
-                let choice = choice.ok_or_else(|| absent(id))?;
-                head(on, id, x, (c, choice), rows, columns)
-            }
-            _ => Err(shape(id)),
-        };
-        answer.map_err(|error| error.lacking_at(id))
     }
 
     fn steps(&self, i: usize) -> Result<Layer<'a>, FheError> {

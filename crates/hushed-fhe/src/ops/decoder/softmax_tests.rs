@@ -15,7 +15,7 @@ use crate::plan::placement::Placement;
 use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Op, Simulator, Vector};
 use crate::slots::Slots;
-use crate::{Acts, AttentionChoice, FheError, HeadChoice, KeyDemand};
+use crate::{Acts, AttentionChoice, FheError, ForwardPass, HeadChoice, KeyDemand};
 
 /// A BitNet decoder, or one with maps that are not ternary.
 fn config(heads: usize, keys: usize, ternary: bool) -> NetworkConfig {

@@ -28,7 +28,7 @@ use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Counts, Op, Simulator, Vector, columns_to_last, embedded};
 use crate::slots::Slots;
-use crate::{Acts, DecoderPass, FheError, KeyDemand};
+use crate::{Acts, DecoderPass, FheError, ForwardPass, KeyDemand};
 
 pub(crate) const ROWS: usize = 16;
 pub(crate) const SLOTS: usize = 128;
@@ -154,8 +154,8 @@ impl Subject {
             self.bound,
         )?
         .answering(answer)
-        .masked_by(real)?
-        .viewed_by(seen);
+        .masked_by(real)?;
+        pass.view(seen);
         pass.run(sent)
     }
 

@@ -13,7 +13,7 @@ use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{self, Pooled};
 use crate::packing::{Interleave, PackingError};
-use crate::pass::PackedPass;
+use crate::pass::{ForwardPass, PackedPass};
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
 use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
@@ -134,7 +134,8 @@ impl Subject {
         };
         let (program, placement) = (self.network.program(), plan.placement.clone());
         let bound = plan.input_bound;
-        let pass = PackedPass::new(on, &program, &self.choices, placement, rows, bound).unwrap();
+        let mut pass =
+            PackedPass::new(on, &program, &self.choices, placement, rows, bound).unwrap();
         let mut x = pass.start(sent).unwrap();
         let mut found = Vec::new();
         for layer in 0..pass.layers() {
@@ -142,7 +143,7 @@ impl Subject {
             found.push(x.columns.clone());
             x = pass.resume(layer + 1, x.columns).unwrap();
         }
-        found.push(pass.finish(&x).unwrap());
+        found.push(pass.finish(&x).unwrap().vectors);
         found
     }
 

@@ -27,7 +27,8 @@ use crate::run::reply::{ReplySecret, fewest_limbs, seal_reply};
 use crate::simulate::{Counts, Op, Vector};
 use crate::testing::{Structure, largest, measure, packed};
 use crate::{
-    Choices, FheError, FhePlan, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots, token_rows,
+    Choices, FheError, FhePlan, ForwardPass, KeyDemand, Pass, Placement, RowsKnown, Simulator,
+    Slots, token_rows,
 };
 
 const LOG_N: u32 = 9;
