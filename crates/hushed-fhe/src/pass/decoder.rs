@@ -28,6 +28,7 @@ use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
 use crate::ops::decoder::rows::rows;
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
+use crate::ops::ledger::{self, NORM};
 use crate::ops::levels::{above, above_by, dropped};
 use crate::ops::mask::lifted;
 use crate::ops::paired::{joined, split};
@@ -39,9 +40,6 @@ use crate::slots::Slots;
 
 /// Columns refreshed before they are paired: a multiple of what a bootstrap takes at once.
 const REFRESHED: usize = 64;
-
-/// Levels of a feed-forward besides its activation: norm, map, gate, map.
-const FEED_FORWARD: usize = 4;
 
 /// Runs a decoder over right-aligned texts.
 pub struct DecoderPass<'a, S: Slots> {
@@ -356,7 +354,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             let id = id.part("refresh");
             on.at(id);
             x.columns = match pairs {
-                true => self.refreshed_pairs(id, x.columns, limbs)?,
+                true => self.refreshed_blocks(id, x.columns, limbs)?,
                 false => on.refresh(id, x.columns, limbs)?,
             };
         } else if pairs {
@@ -366,7 +364,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     }
 
     /// Refreshes and pairs columns, block by block: single refreshed columns are never all in memory.
-    fn refreshed_pairs(
+    fn refreshed_blocks(
         &self,
         id: StepId,
         columns: Vec<S::Value>,
@@ -403,11 +401,10 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             return Ok(limbs);
         }
         let inside = usize::from(layer.feed_forward_sub_norm.is_some());
-        let activation = crate::ops::activation::levels(layer.activation.degree);
+        let block = ledger::feed_forward(layer.activation.degree, true);
         let head = usize::from(self.answer == AnswerRows::Logits);
-        let needed = FEED_FORWARD + inside + activation + STATISTIC + head;
-        let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
-        Ok(limbs.max(least?))
+        let needed = NORM + block + inside + STATISTIC + head;
+        Ok(limbs.max(above_by(self.on, self.on.floor(), needed)?))
     }
 
     fn show(&mut self, id: StepId, x: &Acts<S::Value>) -> Result<(), FheError> {

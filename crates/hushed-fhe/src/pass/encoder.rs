@@ -26,26 +26,20 @@ use super::shape::{Half, absent, halves, no_layer, shape, supported};
 use super::{ForwardPass, Look, Viewer};
 use crate::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
 use crate::error::FheError;
-use crate::ops::activation::{self, Polynomials};
+use crate::ops::activation::Polynomials;
 use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::After;
 use crate::ops::attention::{AttentionLayer, attention, attention_stored};
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stored};
 use crate::ops::head::head;
-use crate::ops::levels::above;
+use crate::ops::ledger::{self, MAP, NORM, POOLING};
+use crate::ops::levels::above_by;
 use crate::ops::mask::{RowMasks, RowsKnown};
 use crate::ops::merged::merged;
 use crate::ops::norm::{ConstantRow, NormPlan, norm, residual};
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
-
-/// Levels of a feed-forward without its activation: two maps and the norm.
-const FEED_FORWARD: usize = 3;
-/// Levels of a feed-forward that is a single linear layer: the map and the norm.
-const MERGED: usize = 2;
-/// Levels of pooling.
-const POOLING: usize = 1;
 
 /// Runs a program over vectors of slots.
 pub struct Pass<'a, S: Slots> {
@@ -207,17 +201,15 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// the first map of a classifier's head) takes a level.
     fn feed_forward_limbs(&self, layer: &LayerChoice, last: bool) -> Result<usize, FheError> {
         let limbs = self.placement.feed_forward;
-        let inside = match layer.activation.columns.is_empty() {
-            true => MERGED,
+        let merged = layer.activation.columns.is_empty();
+        let block = match merged {
+            true => MAP,
             false if !last => return Ok(limbs),
-            false => FEED_FORWARD + activation::levels(layer.activation.degree),
+            false => ledger::feed_forward(layer.activation.degree, false),
         };
-        let needed = inside + if last { POOLING } else { 0 };
-        let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
-        match inside {
-            MERGED => least,
-            _ => Ok(limbs.max(least?)),
-        }
+        let needed = block + NORM + if last { POOLING } else { 0 };
+        let least = above_by(self.on, self.on.floor(), needed)?;
+        Ok(if merged { least } else { limbs.max(least) })
     }
 
     fn step(

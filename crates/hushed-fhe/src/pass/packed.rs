@@ -21,22 +21,20 @@ use crate::error::FheError;
 use crate::ops::activation::Polynomials;
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
+use crate::ops::ledger::{MAP, NORM, PACKED_VARIANCE};
 use crate::ops::levels::{above_by, below};
 use crate::ops::packed::attention::{PackedAttention, SCORES, attention, heads_of};
 use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::head::head;
+use crate::ops::packed::lifted;
 use crate::ops::packed::merged::merged;
 use crate::ops::packed::norm::{PackedNorm, acts};
 use crate::ops::packed::pool::pool;
-use crate::ops::packed::refreshed_pairs;
 use crate::ops::packed::rows::{Kept, PackedRows};
 use crate::ops::pool::Pooled;
 use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
-
-/// Levels of a feed-forward that is a single linear layer: a norm, the map, squares, the mask of their sums.
-const MERGED: usize = 4;
 
 /// Runs a program over vectors of pairs in packed rows.
 pub struct PackedPass<'a, S: Slots> {
@@ -123,15 +121,12 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
 
     fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, limbs) = (self.on, self.placement.attention);
-        let id = StepId::outside("input.refresh");
+        let id = StepId::outside("input");
         same(id, "vectors", vectors.len(), self.columns.vectors())?;
         let halves = vectors.into_iter().map(|v| on.read_as(v, 2.0));
-        let mut columns = halves.collect::<Result<Vec<_>, FheError>>()?;
-        if columns.iter().any(|v| on.limbs(v) < limbs) {
-            on.at(id);
-            columns = refreshed_pairs(on, id, &columns, limbs)?;
-        }
-        Ok(Acts::over(columns, self.columns.width(), self.input_bound))
+        let halves = halves.collect::<Result<Vec<_>, FheError>>()?;
+        let x = Acts::over(halves, self.columns.width(), self.input_bound);
+        lifted(on, id, x, limbs)
     }
 
     fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
@@ -151,14 +146,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
             Some(_) => Kept::Later,
             None => Kept::Tokens,
         };
-        let short = x
-            .columns
-            .iter()
-            .map(|v| on.drop_to(v, self.placement.attention.min(on.limbs(v))));
-        let x = Acts {
-            columns: short.collect::<Result<_, FheError>>()?,
-            ..x
-        };
+        let x = x.cut(on, self.placement.attention)?;
         let (at, block) = layer.attention;
         let centred = attention(
             on,
@@ -188,7 +176,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
         let first = norm(layer.attention_norm, &layer.choice.attention_norm);
         let (at, block) = layer.feed_forward;
         let limbs = match block {
-            Block::Linear(_) => above_by(on, on.floor(), MERGED)?,
+            Block::Linear(_) => above_by(on, on.floor(), NORM + MAP + PACKED_VARIANCE)?,
             _ => self.placement.feed_forward,
         };
         let x = first.after_refresh(on, &centred, limbs);
@@ -292,12 +280,10 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             });
             x.columns = vectors.collect::<Result<_, FheError>>()?;
         }
-        if i + 1 < self.layers.len() {
-            let id = at.part("refresh");
-            on.at(id);
-            x.columns = refreshed_pairs(on, id, &x.columns, self.placement.attention)?;
+        match i + 1 < self.layers.len() {
+            true => lifted(on, at, x, self.placement.attention),
+            false => Ok(x),
         }
-        Ok(x)
     }
 
     fn steps(&self, i: usize) -> Result<Layer<'a>, FheError> {

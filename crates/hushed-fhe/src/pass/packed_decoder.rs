@@ -12,6 +12,7 @@ use crate::error::FheError;
 use crate::ops::activation::{Polynomials, levels};
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
+use crate::ops::ledger::{self, NORM, POOLING};
 use crate::ops::levels::above_by;
 use crate::ops::packed::attention::heads_of;
 use crate::ops::packed::causal::PackedCausal;
@@ -19,18 +20,12 @@ use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::norm::PackedNorm;
 use crate::ops::packed::pool::states;
 use crate::ops::packed::rows::{Kept, PackedRows};
-use crate::ops::packed::{causal, refreshed_pairs, sum};
+use crate::ops::packed::{causal, lifted, sum};
 use crate::ops::pool::Pooled;
 use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
-
-/// Levels of a feed-forward besides its activation: norm, gate, product, map.
-const FEED_FORWARD: usize = 4;
-
-/// Levels of the norm after the last layer, and of selecting the rows.
-const ANSWER: usize = 2;
 
 /// Runs a decoder over right-aligned texts in packed rows.
 pub struct PackedDecoderPass<'a, S: Slots> {
@@ -49,11 +44,11 @@ pub struct PackedDecoderPass<'a, S: Slots> {
 pub(crate) fn halves(choices: &DecoderChoice) -> [usize; 2] {
     let most = |of: fn(&DecoderLayerChoice) -> usize| {
         let degrees = choices.layers.iter().map(of);
-        levels(degrees.max().unwrap_or(1))
+        degrees.max().unwrap_or(1)
     };
     [
-        1 + causal::LEVELS + most(|layer| layer.scores.degree()),
-        FEED_FORWARD + most(|layer| layer.activation.degree),
+        NORM + causal::LEVELS + levels(most(|layer| layer.scores.degree())),
+        NORM + ledger::feed_forward(most(|layer| layer.activation.degree), true),
     ]
 }
 
@@ -126,7 +121,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
         let on = self.on;
         let halves = vectors.into_iter().map(|v| on.read_as(v, 2.0));
         let x = self.stream(halves.collect::<Result<_, FheError>>()?, self.input_bound)?;
-        self.lifted(StepId::outside("input"), x, self.attention_limbs(0)?)
+        lifted(on, StepId::outside("input"), x, self.attention_limbs(0)?)
     }
 
     fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
@@ -160,7 +155,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
 
         let norm = self.norm(layer.feed_forward_norm, &choice.feed_forward_norm);
         let limbs = self.feed_forward_limbs(i)?;
-        let x = self.lifted(layer.attention_sum, x, norm.refreshed_to(on, limbs))?;
+        let x = lifted(on, layer.attention_sum, x, norm.refreshed_to(on, limbs))?;
         let (at, block) = layer.feed_forward;
         let n = norm.of_stream(on, &x, limbs);
         let run = PackedFeedForward {
@@ -178,7 +173,7 @@ impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
         let x = self.added(layer.feed_forward_sum, &x, y, choice.feed_forward_bound)?;
         match i + 1 == self.layers() {
             true => Ok(x),
-            false => self.lifted(layer.feed_forward_sum, x, self.attention_limbs(i + 1)?),
+            false => lifted(on, layer.feed_forward_sum, x, self.attention_limbs(i + 1)?),
         }
     }
 
@@ -235,22 +230,6 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         x.map_err(|error| error.lacking_at(at))
     }
 
-    /// Vectors at `limbs` primes: refreshed if they have fewer; those from a client may have more and are cut.
-    fn lifted(
-        &self,
-        at: StepId,
-        mut x: Acts<S::Value>,
-        limbs: usize,
-    ) -> Result<Acts<S::Value>, FheError> {
-        let (on, at) = (self.on, at.part("refresh"));
-        if x.columns.iter().all(|v| on.limbs(v) >= limbs) {
-            return x.cut(on, limbs);
-        }
-        on.at(at);
-        x.columns = refreshed_pairs(on, at, &x.columns, limbs)?;
-        Ok(x)
-    }
-
     /// Primes that layer `i` begins with.
     fn attention_limbs(&self, i: usize) -> Result<usize, FheError> {
         let choice = &self.choices.layer(i)?.attention_norm;
@@ -265,7 +244,9 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         if i + 1 < self.layers() {
             return Ok(limbs);
         }
-        let needed = FEED_FORWARD + levels(self.choices.layer(i)?.activation.degree) + ANSWER;
+        let block = ledger::feed_forward(self.choices.layer(i)?.activation.degree, true);
+        let answer = NORM + POOLING;
+        let needed = NORM + block + answer;
         Ok(limbs.max(above_by(self.on, self.on.floor(), needed)?))
     }
 }
