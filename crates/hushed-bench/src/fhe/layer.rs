@@ -202,7 +202,7 @@ impl Planned {
     ) -> Result<Planned, BenchError> {
         let params = CkksParams::n16_boot()?;
         let choices = chosen(program, rows);
-        let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan();
+        let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_specs();
         let options = FheOptions {
             rows,
             texts: usize::MAX,

@@ -35,7 +35,7 @@ fn one(
     let params = CkksParams::n16_boot()?;
     let program = network.program();
     let choices = assumed_choices(&program, ROWS);
-    let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan();
+    let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_specs();
     let mut options = FheOptions {
         rows: ROWS,
         texts: 1,

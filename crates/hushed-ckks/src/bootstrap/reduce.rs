@@ -1,6 +1,6 @@
 //! Step 5: EvalMod on the output of CoeffsToSlots, at the requested scale; its range and the error of its results.
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
+use hushed_rlwe::hybrid::{Gadget, KeySpecs};
 
 use crate::bootstrap::Bootstrapper;
 use crate::ciphertext::Ciphertext;
@@ -97,20 +97,20 @@ impl Bootstrapper {
 
 /// Plans the relinearisation key of EvalMod, and a second one for all products but the first if that has fewer digits:
 /// two keys cost less than an extra digit in each of twenty products.
-pub(super) fn plan_relin(
+pub(super) fn specify_relin(
     params: &CkksParams,
     limbs: usize,
-    plan: &mut EvalKeyPlan,
+    specs: &mut KeySpecs,
 ) -> Result<(), CkksError> {
     let digits = |limbs: usize, special: usize| {
         Ok::<_, CkksError>(Gadget::new(params.rlwe(), limbs, special)?.digits().len())
     };
     let special = params.cheapest_special(limbs)?;
-    plan.relin(limbs, special);
+    specs.relin(limbs, special);
     let shorter = limbs - 1;
     let fewer = params.cheapest_special(shorter)?;
     if digits(shorter, fewer)? < digits(limbs, special)? {
-        plan.relin(shorter, fewer);
+        specs.relin(shorter, fewer);
     }
     Ok(())
 }

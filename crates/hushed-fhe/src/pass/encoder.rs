@@ -36,7 +36,7 @@ use crate::ops::ledger::{self, MAP, NORM, POOLING};
 use crate::ops::levels::above_by;
 use crate::ops::mask::{RowMasks, RowsKnown};
 use crate::ops::merged::merged;
-use crate::ops::norm::{ConstantRow, NormPlan, norm, residual};
+use crate::ops::norm::{ConstantRow, NormSettings, norm, residual};
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
@@ -90,7 +90,7 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// # Errors
     /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is not
     /// refused here, but by the first step that lacks them ([`FheError::Levels`]); a counting run
-    /// ([`super::plan::dry_run`]) finds it before anything is computed.
+    /// ([`crate::plan::dry_run`]) finds it before anything is computed.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -344,7 +344,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         let constant = frozen_row
             .map(|row| frozen(step.id, row, n, choice.bound))
             .transpose()?;
-        let plan = NormPlan {
+        let settings = NormSettings {
             rows: match layer.frozen_row {
                 // A classifier reads first rows only: the others must be 0 when columns are packed.
                 _ if last && self.choices.classifier.is_some() => &self.masks.first,
@@ -358,7 +358,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             }),
         };
         on.at(step.id);
-        let mut x = norm(on, step.id, centred, n, choice, &plan)?;
+        let mut x = norm(on, step.id, centred, n, choice, &settings)?;
         if let Some(limbs) = refresh {
             let id = step.id.part("refresh");
             on.at(id);

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{CkksParams, CkksParamsError, Noise, Scale};
 use hushed_model::{Program, Weigh};
 use hushed_rlwe::hybrid::{KeySpec, KeyUse, MAX_KEYS};
@@ -365,7 +365,7 @@ impl FhePlan {
     ///
     /// # Errors
     /// [`PlanFileError::Unusable`] for keys that are out of order, too many, or not of the parameter set.
-    pub fn key_plan(&self, params: &CkksParams) -> Result<EvalKeyPlan, PlanFileError> {
+    pub fn key_specs(&self, params: &CkksParams) -> Result<KeySpecs, PlanFileError> {
         let refused = |given: String| PlanFileError::Unusable {
             what: "evaluation keys",
             given,
@@ -376,26 +376,27 @@ impl FhePlan {
                 self.keys.len()
             )));
         }
-        let mut plan = EvalKeyPlan::new();
+        let mut specs = KeySpecs::new();
         for key in &self.keys {
-            plan.insert(key.key_use(), key.limbs, key.special);
+            specs.insert(key.key_use(), key.limbs, key.special);
         }
         // Sorted and without duplicates: a plan has one encoding.
-        if !plan
+        if !specs
             .iter()
             .map(PlannedKey::from)
             .eq(self.keys.iter().copied())
         {
             return Err(refused("not in order, or twice".to_owned()));
         }
-        plan.gadgets(params.rlwe())
+        specs
+            .gadgets(params.rlwe())
             .map_err(|error| refused(error.to_string()))?;
-        Ok(plan)
+        Ok(specs)
     }
 
     /// Sets the evaluation keys of a run.
-    pub fn set_keys(&mut self, plan: &EvalKeyPlan) {
-        self.keys = plan.iter().map(PlannedKey::from).collect();
+    pub fn set_keys(&mut self, specs: &KeySpecs) {
+        self.keys = specs.iter().map(PlannedKey::from).collect();
     }
 
     /// Texts per batch, the canary's place included.
@@ -639,7 +640,7 @@ impl FhePlan {
             let digits = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
             require(digits, what, hash.chars().take(64).collect())?;
         }
-        self.key_plan(params)?;
+        self.key_specs(params)?;
         Ok(())
     }
 }
@@ -737,7 +738,7 @@ pub fn insecure_plan(
         canary: None,
         exposures: Vec::new(),
     };
-    let mut keys = EvalKeyPlan::new();
+    let mut keys = KeySpecs::new();
     keys.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
     plan.set_keys(&keys);
     Ok((plan, params))

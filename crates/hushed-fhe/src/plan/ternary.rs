@@ -59,7 +59,7 @@ mod tests {
     use std::sync::Arc;
 
     use hushed_ckks::CkksParams;
-    use hushed_ckks::keys::EvalKeyPlan;
+    use hushed_ckks::keys::KeySpecs;
     use hushed_model::testing::{ternary_config, ternary_network};
     use hushed_model::{DecoderNetwork, Norm};
 
@@ -102,7 +102,7 @@ mod tests {
             network.program_of_all_rows(),
         );
         let choices = shallow(&program, options.rows);
-        let keys = EvalKeyPlan::new();
+        let keys = KeySpecs::new();
         let plan = FhePlanReport::new(&program, &choices, true, &params, &keys, &options).unwrap();
         let run = dry_run(&program, &choices, &params, &options, &plan.placement).unwrap();
         if plan.placement.columns == 1 {

@@ -1,7 +1,7 @@
 //! Plans of models whose counts can be computed by hand, and the search under bounds.
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_model::{Network, NetworkConfig, Pool, random_network};
 
 use super::*;
@@ -48,14 +48,7 @@ fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, Fhe
     let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from)?;
     let program = network.program();
     let choices = assumed_choices(&program, options.rows);
-    FhePlanReport::new(
-        &program,
-        &choices,
-        true,
-        &params,
-        &EvalKeyPlan::new(),
-        options,
-    )
+    FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), options)
 }
 
 /// Each goal chooses the plan that minimises it; few texts have the lowest latency.
@@ -66,7 +59,7 @@ fn a_curve_has_a_plan_for_every_number_of_texts() {
     let program = network.program();
     let options = options(Lengths::Public);
     let choices = assumed_choices(&program, options.rows);
-    let keys = EvalKeyPlan::new();
+    let keys = KeySpecs::new();
     let curve = |goal: Goal, options: &FheOptions| {
         let model = (&program, &choices, true);
         goal.plan(model, &params, &keys, options).unwrap()

@@ -17,7 +17,7 @@ use std::time::Instant;
 pub use hushed_ckks::Counts;
 use hushed_ckks::bootstrap::BootstrapLiteral;
 pub use hushed_ckks::bootstrap::Bootstrapper;
-pub use hushed_ckks::keys::EvalKeyPlan;
+pub use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
 use hushed_model::{Program, StepId};
@@ -76,9 +76,9 @@ pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
 ///
 /// # Errors
 /// [`FheError::Ckks`] for parameters without a bootstrap.
-pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, EvalKeyPlan), FheError> {
+pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, KeySpecs), FheError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
-    let keys = bootstrapper.key_plan();
+    let keys = bootstrapper.key_specs();
     Ok((Arc::new(bootstrapper), keys))
 }
 

@@ -294,7 +294,7 @@ fn an_encrypted_softmax_decoder_is_the_simulated_and_the_clear_one() {
         let on = Simulator::new(&params, slots).unwrap();
         let simulated = opened(&subject, &on);
         let demand = KeyDemand::of(&params, &on.tally().counts());
-        let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+        let mut keys = Keys::new(&params, |b| demand.specs(&params, b).unwrap());
         let (sent, top) = (subject.sent(), params.fresh_limbs());
         let sent: Vec<Ciphertext> = sent.iter().map(|v| keys.encrypt(v, top)).collect();
         let seen = std::cell::RefCell::new(Vec::new());

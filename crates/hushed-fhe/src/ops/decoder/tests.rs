@@ -188,7 +188,7 @@ impl Subject {
         self.run_at(&on, shapes.collect(), how, nothing).unwrap();
         let counts = on.tally().counts();
         let demand = KeyDemand::of(params, &counts);
-        let mut keys = Keys::new(params, |b| demand.plan(params, b).unwrap());
+        let mut keys = Keys::new(params, |b| demand.specs(params, b).unwrap());
         let top = params.fresh_limbs();
         let sent = sent.iter().map(|v| keys.encrypt(v, top)).collect();
         let folder = tempfile::tempdir().unwrap();

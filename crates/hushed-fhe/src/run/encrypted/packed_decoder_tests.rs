@@ -217,8 +217,8 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     let simulated = subject.simulated(&on, &plan.placement, answer, texts);
     let simulated = simulated.unwrap();
 
-    let key_plan = plan.key_plan(&params).unwrap();
-    let keys = Keys::new(&params, |_| key_plan);
+    let key_specs = plan.key_specs(&params).unwrap();
+    let keys = Keys::new(&params, |_| key_specs);
     let mut rng = seeded(7);
     let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
     let embedding = subject.program.embedding().unwrap().clone();
