@@ -39,8 +39,8 @@ impl CkksParams {
         })
     }
 
-    /// The specs of keys for ciphertexts of at most `limbs` primes: relinearisation if `relin`, the given rotations, and
-    /// conjugation on request.
+    /// The specs of keys for ciphertexts of at most `limbs` primes: relinearisation if `relin`, the given rotations,
+    /// and conjugation on request.
     ///
     /// # Errors
     /// As [`CkksParams::cheapest_special`].

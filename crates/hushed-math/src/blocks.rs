@@ -204,8 +204,8 @@ impl BlockTables {
     }
 
     /// Writes to `out`, line by line and polynomial by polynomial, the sum over the terms of the products of each
-    /// factor line of `panels` ([`BlockTables::PANEL`] lines each, as far as they exist) with each long polynomial: all n
-    /// coefficients or, equally for all lines of a polynomial, every s-th, to slices of n/s words.
+    /// factor line of `panels` ([`BlockTables::PANEL`] lines each, as far as they exist) with each long polynomial: all
+    /// n coefficients or, equally for all lines of a polynomial, every s-th, to slices of n/s words.
     ///
     /// # Panics
     /// Unless `out` has a slice of n or n/s words for each sum, or as [`PointGemm::multiply`].

@@ -106,12 +106,12 @@ impl SecretKey {
     pub(crate) fn hide(&self, message: RnsPoly<Coeff>, a: &RnsPoly<Eval>) -> RnsPoly<Eval> {
         let mut b = message.into_eval();
         for (j, &id) in a.ids().iter().enumerate() {
-            let switches = self.params.basis().ntt(id).pointwise();
+            let pointwise = self.params.basis().ntt(id).pointwise();
             // Negates before and after the fused step instead of holding a copy of a.
             let b = b.limb_mut(j);
-            switches.neg_assign(b);
-            switches.mul_add_assign(b, a.limb(j), self.s().limb(id));
-            switches.neg_assign(b);
+            pointwise.neg_assign(b);
+            pointwise.mul_add_assign(b, a.limb(j), self.s().limb(id));
+            pointwise.neg_assign(b);
         }
         b
     }

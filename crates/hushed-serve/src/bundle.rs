@@ -88,8 +88,8 @@ impl Bundle {
     /// Decodes a bundle from a server or a file.
     ///
     /// # Errors
-    /// [`ServeError::BadBundle`] if the bytes cannot be parsed; [`ServeError::BundleOfOtherAgreement`] if the bundle is of
-    /// another release; [`ServeError::Model`] if the files are not those of a supported model.
+    /// [`ServeError::BadBundle`] if the bytes cannot be parsed; [`ServeError::BundleOfOtherAgreement`] if the bundle is
+    /// of another release; [`ServeError::Model`] if the files are not those of a supported model.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
         let files = decode(&bytes, &agreement_hash()?)?;
         Self::of_files(files, bytes)

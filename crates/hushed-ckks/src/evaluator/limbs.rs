@@ -23,7 +23,8 @@ impl Part {
     }
 }
 
-/// Calls `f` with each limb of `poly`, its index and the transform of its prime. Ciphertexts are over prefixes, so limb j is prime j.
+/// Calls `f` with each limb of `poly`, its index and the transform of its prime. Ciphertexts are over prefixes, so limb
+/// j is prime j.
 pub(super) fn each(poly: &mut RnsPoly<Eval>, f: impl Fn(usize, &NttTables, &mut [u64]) + Sync) {
     let basis = poly.basis().clone();
     let limbs: Vec<_> = poly.limbs_mut().collect();

@@ -3,8 +3,8 @@
 //! A vector of slots with period B, B | N/2, is the slots of a polynomial p(X^g), g = N/2B: its value at ψ^e depends on
 //! e mod 2N/g, so in the bit-reversed order of [`hushed_math::ntt`], where value k belongs to e = 2·rev(k) + 1, each
 //! value occurs g times in a row, and the distinct ones are the transform of p in the ring of degree N/g = 2B with root
-//! ψ^g. A transform of that degree chooses this root by itself, since both are powers of the least non-residue. So N/g words
-//! per prime are stored.
+//! ψ^g. A transform of that degree chooses this root by itself, since both are powers of the least non-residue. So N/g
+//! words per prime are stored.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

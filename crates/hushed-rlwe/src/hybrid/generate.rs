@@ -15,8 +15,8 @@ use crate::params::RlweParams;
 /// Nonzero coefficients of the ephemeral sparse secret.
 pub const SPARSE_WEIGHT: usize = 32;
 
-/// The keys of some specs, in order, each made on demand. The sparse secret, if one of them needs it, lives as long as this
-/// value.
+/// The keys of some specs, in order, each made on demand. The sparse secret, if one of them needs it, lives as long as
+/// this value.
 pub struct KeyGenerator<'a> {
     sk: &'a SecretKey,
     sparse: Option<SecretPoly<Eval>>,

@@ -189,8 +189,9 @@ impl Layout {
         packing_limbs: usize,
     ) -> Result<Self, TwopcError> {
         let scale = RingScale::new(params, product_limbs, spec.ring_bits)?;
-        // What is sent depends on the tiling through its noise, and the tiling depends on what is sent through its bytes. A
-        // first tiling with whole inputs and the responses of noiseless ciphertexts gives the sizes for choosing windows.
+        // What is sent depends on the tiling through its noise, and the tiling depends on what is sent through its
+        // bytes. A first tiling with whole inputs and the responses of noiseless ciphertexts gives the sizes for
+        // choosing windows.
         let limbs = (product_limbs, packing_limbs);
         let whole = SeededFormat::new(params, product_limbs, 0)?;
         let ideal = ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, 0)?;

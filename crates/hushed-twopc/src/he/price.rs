@@ -80,8 +80,8 @@ const SPECIAL_PRIMES: u64 = 2;
 /// The fewest points of a block: the least degree of the transforms' vector kernels.
 const LEAST_POINTS: usize = 128;
 
-/// Points of the blocks by which to make the products of `tiling` over `product` primes; `None` if making them by values
-/// of the whole degree is less work.
+/// Points of the blocks by which to make the products of `tiling` over `product` primes; `None` if making them by
+/// values of the whole degree is less work.
 pub(super) fn block_points(tiling: &OltTiling, product: usize) -> Option<usize> {
     leaves(&KERNELS, tiling, product as u64).1
 }

@@ -3,13 +3,12 @@
 //! U = Q·V, with Q (k×m) encrypted by its owner and V (m×n) in the clear at the other party, is cut into blocks of
 //! kw×mw and mw×nw with kw·mw·nw ≤ N (BumbleBee, NDSS 2025, §III-A). Block products ("leaves") carry kw·nw wanted
 //! coefficients each, at multiples of mw; up to mw leaves are interleaved into one response (§III-C, Figure 6). Both
-//! parties derive the same tiling from public shapes alone, so everything here is integer arithmetic. Windows are chosen
-//! by time and traffic ([`PRICES`](super::price::PRICES)). Memory plays no part: transformed multipliers, the largest
-//! need of a window, are made ahead only as far as the server's budget reaches and otherwise while the product runs, so
-//! any window fits; and a budget is not a public shape.
-//! In a batch of narrow products (attention heads) an encrypted block with mw ≥ 2m carries the rows of ⌊mw/m⌋ products
-//! side by side ("folded"): the multiplier for one of them is zero against the others. That costs only input traffic
-//! that would have been zeros.
+//! parties derive the same tiling from public shapes alone, so everything here is integer arithmetic. Windows are
+//! chosen by time and traffic ([`PRICES`](super::price::PRICES)). Memory plays no part: transformed multipliers, the
+//! largest need of a window, are made ahead only as far as the server's budget reaches and otherwise while the product
+//! runs, so any window fits; and a budget is not a public shape. In a batch of narrow products (attention heads) an
+//! encrypted block with mw ≥ 2m carries the rows of ⌊mw/m⌋ products side by side ("folded"): the multiplier for one of
+//! them is zero against the others. That costs only input traffic that would have been zeros.
 //!
 //! Counts, with k' = ⌈k/kw⌉, m' = ⌈m/mw⌉, n' = ⌈n/nw⌉, L = batch·k'·n' leaves:
 //!   ciphertexts in        ⌈batch/fold⌉·k'·m'

@@ -32,9 +32,9 @@ pub fn write(
     write_to(file, path, sk, specs, times, rng, progress)
 }
 
-/// Generates the public key and, one by one, the keys of `specs`, and returns the id of the set. They go to `out`, which
-/// errors call `path`. Each sample is checked against the security table, and against earlier samples, before a byte of
-/// its key is written.
+/// Generates the public key and, one by one, the keys of `specs`, and returns the id of the set. They go to `out`,
+/// which errors call `path`. Each sample is checked against the security table, and against earlier samples, before a
+/// byte of its key is written.
 ///
 /// # Errors
 /// [`FileError`].

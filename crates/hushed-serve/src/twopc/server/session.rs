@@ -1,7 +1,7 @@
 //! One session, from the accepted socket to its end and its log line.
 //!
-//! Everything before [`admitted`] returns is done for strangers, so it is bounded in time ([`crate::Deadlines::handshake`]) and
-//! memory, and costs one handshake.
+//! Everything before [`admitted`] returns is done for strangers, so it is bounded in time
+//! ([`crate::Deadlines::handshake`]) and memory, and costs one handshake.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod continued;

@@ -26,7 +26,8 @@ pub(crate) struct BlockInputs {
     tables: Vec<Arc<BlockTables>>,
     /// The inner blocks β.
     betas: Range<usize>,
-    /// For every row block of ciphertexts (in the order of [`OltTiling::inputs_of`]) and every prime, β by (part, block).
+    /// For every row block of ciphertexts (in the order of [`OltTiling::inputs_of`]) and every prime, β by (part,
+    /// block).
     rows: Vec<Vec<PointMatrix>>,
     /// Number of ciphertexts so far.
     arrived: usize,
