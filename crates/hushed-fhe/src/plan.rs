@@ -27,7 +27,7 @@ mod timetable;
 
 use std::sync::Arc;
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
 use hushed_model::{Program, StepId};
@@ -51,7 +51,7 @@ pub use timetable::Timetable;
 
 use super::choices::Choices;
 use super::error::FheError;
-use super::pass::{AnyPass, Texts};
+use super::pass::{Texts, forward_pass};
 use super::simulate::{Counts, Op, Simulator, Vector};
 use super::slots::Slots;
 use crate::ops::mask::RowsKnown;
@@ -258,11 +258,11 @@ fn counted(
             (Texts::Packed(rows), width.div_ceil(2 * columns))
         }
     };
-    let mut pass = AnyPass::new(on, program, choices, placement.clone(), rows, 1.0)?;
+    let mut pass = forward_pass(on, program, choices, placement.clone(), rows, 1.0)?;
     let vectors = (0..vectors)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
-    let answer = pass.run(vectors)?;
+    let answer = pass.run(vectors)?.vectors;
     let first = answer.first();
     Ok(DryRun {
         upload: placement.upload,
@@ -277,15 +277,15 @@ fn counted(
 /// its two columns.
 ///
 /// # Errors
-/// As [`KeyDemand::plan`].
-pub fn key_plan(
+/// As [`KeyDemand::specs`].
+pub fn key_specs(
     run: &DryRun,
     params: &CkksParams,
-    bootstrap: &EvalKeyPlan,
-) -> Result<EvalKeyPlan, FheError> {
-    let mut plan = KeyDemand::of(params, &run.counts).plan(params, bootstrap)?;
-    plan.merge(&params.key_plan(run.upload, false, &[], true)?);
-    Ok(plan)
+    bootstrap: &KeySpecs,
+) -> Result<KeySpecs, FheError> {
+    let mut specs = KeyDemand::of(params, &run.counts).specs(params, bootstrap)?;
+    specs.merge(&params.key_specs(run.upload, false, &[], true)?);
+    Ok(specs)
 }
 
 impl FhePlanReport {
@@ -298,7 +298,7 @@ impl FhePlanReport {
         choices: &Choices,
         assumed: bool,
         params: &Arc<CkksParams>,
-        bootstrap: &EvalKeyPlan,
+        bootstrap: &KeySpecs,
         options: &FheOptions,
     ) -> Result<FhePlanReport, FheError> {
         let columns = options.placement.as_ref().map_or(1, |p| p.columns);
@@ -311,7 +311,7 @@ impl FhePlanReport {
             SeededCiphertext::list_bytes(params, placement.upload, sent) as u64
         };
         let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
-            let keys = key_bytes(&key_plan(run, params, bootstrap)?, params)?;
+            let keys = key_bytes(&key_specs(run, params, bootstrap)?, params)?;
             let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
             let around = FheMemory::around(params, program, keys);
             Ok(around.with_vectors(vectors, run.counts.disk > 0))
@@ -395,7 +395,7 @@ impl FhePlanReport {
         if let Some(parted) = parted(&placement) {
             timetable = timetable.with_parted(&parted);
         }
-        let keys = key_plan(&run, params, bootstrap)?;
+        let keys = key_specs(&run, params, bootstrap)?;
         let mut work = Work::default();
         for step in &steps {
             work.add(&step.work);
@@ -465,13 +465,13 @@ fn chosen_memory(tried: &[Alternative]) -> u64 {
 }
 
 /// Bytes of keys in memory.
-fn key_bytes(keys: &EvalKeyPlan, params: &CkksParams) -> Result<u64, FheError> {
+fn key_bytes(keys: &KeySpecs, params: &CkksParams) -> Result<u64, FheError> {
     let bytes = keys.memory_bytes(params.rlwe());
     Ok(bytes.map_err(hushed_ckks::CkksError::from)? as u64)
 }
 
 /// Number of rotations that have a key besides those of bootstraps.
-fn rotations(keys: &EvalKeyPlan, bootstrap: &EvalKeyPlan) -> usize {
+fn rotations(keys: &KeySpecs, bootstrap: &KeySpecs) -> usize {
     let own = keys
         .iter()
         .filter(|key| !bootstrap.iter().any(|b| b == *key));

@@ -10,7 +10,7 @@ use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
 use hushed_math::rng::{PublicStream, SecretRng};
 use hushed_rlwe::hybrid::{
-    EvalKeyPlan, EvalKeys, Gadget, automorphism, automorphisms, decompose, inner_product, mod_down,
+    EvalKeys, Gadget, KeySpecs, automorphism, automorphisms, decompose, inner_product, mod_down,
 };
 use hushed_rlwe::{RlweLiteral, RlweParams, SecretKey};
 use std::hint::black_box;
@@ -90,12 +90,12 @@ fn row(
     limbs: usize,
     special: usize,
 ) {
-    let mut plan = EvalKeyPlan::new();
+    let mut specs = KeySpecs::new();
     let elements: Vec<usize> = (0..HOISTED).map(|k| 4 * k + 5).collect();
     for &g in &elements {
-        plan.galois(g, limbs, special);
+        specs.galois(g, limbs, special);
     }
-    let keys = EvalKeys::generate(sk, &plan, rng).expect(OK);
+    let keys = EvalKeys::generate(sk, &specs, rng).expect(OK);
     let key = keys.galois(5, limbs).expect(OK);
     let mut random = || {
         let mut stream = PublicStream::new(&rng.public_seed(), 0);

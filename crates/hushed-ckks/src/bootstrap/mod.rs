@@ -34,7 +34,7 @@ mod two_pass;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
+use hushed_rlwe::hybrid::{EvalKeys, KeySpecs, KeyUse};
 use rayon::prelude::*;
 
 pub use coeffs_to_slots::CoeffsToSlots;
@@ -50,7 +50,7 @@ use crate::noise::Noise;
 use crate::params::{CkksParams, EPHEMERAL_WEIGHT, log2_failure};
 use crate::poly::{EvalMod, EvalModLiteral};
 use crate::scale::Scale;
-use reduce::{MODULUS, plan_relin};
+use reduce::{MODULUS, specify_relin};
 use shorter::Shorter;
 
 /// Unchecked parameters of a bootstrap.
@@ -80,7 +80,7 @@ pub struct Bootstrapper {
     group: Option<Arc<Group>>,
     slots_to_coeffs: SlotsToCoeffs,
     coeffs_to_slots: CoeffsToSlots,
-    plan: EvalKeyPlan,
+    specs: KeySpecs,
     /// Shorter chains by levels of the results, made on first use.
     shorter: Mutex<BTreeMap<usize, Arc<Shorter>>>,
 }
@@ -153,19 +153,19 @@ impl Bootstrapper {
         let slots_to_coeffs = SlotsToCoeffs::new(params, slots)?;
         let scaling = eval_mod.input_scaling();
         let coeffs_to_slots = CoeffsToSlots::new(params, group.clone(), scaling, input)?;
-        let mut plan = EvalKeyPlan::new();
-        plan.insert(KeyUse::ToSparse, 1, 1);
-        slots_to_coeffs.add_keys(&mut plan);
-        coeffs_to_slots.add_keys(&mut plan)?;
-        plan_relin(params, limbs, params.chain().eval_mod.start + 1, &mut plan)?;
+        let mut specs = KeySpecs::new();
+        specs.insert(KeyUse::ToSparse, 1, 1);
+        slots_to_coeffs.add_keys(&mut specs);
+        coeffs_to_slots.add_keys(&mut specs)?;
+        specify_relin(params, limbs, params.chain().eval_mod.start + 1, &mut specs)?;
         if let Some(group) = &group {
-            group.add_unpacking_keys(params, params.chain().eval_mod.start, &mut plan)?;
+            group.add_unpacking_keys(params, params.chain().eval_mod.start, &mut specs)?;
         }
         Ok(Self {
             group,
             slots_to_coeffs,
             coeffs_to_slots,
-            plan,
+            specs,
             output_scale: literal.output_scale.unwrap_or(params.default_scale()),
             params: Arc::clone(params),
             literal,
@@ -219,8 +219,8 @@ impl Bootstrapper {
     }
 
     /// All keys that a bootstrap needs.
-    pub fn key_plan(&self) -> EvalKeyPlan {
-        self.plan.clone()
+    pub fn key_specs(&self) -> KeySpecs {
+        self.specs.clone()
     }
 
     /// Checks that all keys of a bootstrap are present, before one begins.
@@ -228,7 +228,7 @@ impl Bootstrapper {
     /// # Errors
     /// [`CkksError::Rlwe`] with `MissingKey` for the first one that is missing.
     pub fn check_keys(&self, keys: &EvalKeys) -> Result<(), CkksError> {
-        Ok(self.plan.check_among(&keys.plan())?)
+        Ok(self.specs.check_among(&keys.specs())?)
     }
 
     /// Bytes of the encoded matrices.

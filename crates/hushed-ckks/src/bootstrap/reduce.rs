@@ -1,6 +1,6 @@
 //! Step 5: EvalMod on the output of CoeffsToSlots, at the requested scale; its range and the error of its results.
 
-use hushed_rlwe::hybrid::EvalKeyPlan;
+use hushed_rlwe::hybrid::KeySpecs;
 
 use crate::bootstrap::Bootstrapper;
 use crate::ciphertext::Ciphertext;
@@ -95,19 +95,19 @@ impl Bootstrapper {
     }
 }
 
-/// Plans EvalMod's relinearisation keys, for products of at most `limbs` primes and at least `fewest`: one for each
+/// EvalMod's relinearisation keys, for products of at most `limbs` primes and at least `fewest`: one for each
 /// number of special primes that is cheapest at some length. A key is small beside those of the maps.
-pub(super) fn plan_relin(
+pub(super) fn specify_relin(
     params: &CkksParams,
     limbs: usize,
     fewest: usize,
-    plan: &mut EvalKeyPlan,
+    specs: &mut KeySpecs,
 ) -> Result<(), CkksError> {
-    let mut planned = None;
+    let mut last = None;
     for limbs in (fewest..=limbs).rev() {
         let special = params.cheapest_special(limbs)?;
-        if planned.replace(special) != Some(special) {
-            plan.relin(limbs, special);
+        if last.replace(special) != Some(special) {
+            specs.relin(limbs, special);
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_math::{Eval, RnsPoly};
-use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
+use hushed_rlwe::hybrid::{Gadget, KeySpecs};
 
 use crate::lintrans::common::Common;
 use crate::lintrans::compact::LEAST_PERIOD;
@@ -311,8 +311,8 @@ impl LinearTransform {
     }
 
     /// Adds the keys it needs, with exactly its gadget.
-    pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
-        self.common.add_keys(plan, self.rotations());
+    pub fn add_keys(&self, specs: &mut KeySpecs) {
+        self.common.add_keys(specs, self.rotations());
     }
 
     /// Bytes of encoded diagonals in memory: 0 for a map opened from a file.

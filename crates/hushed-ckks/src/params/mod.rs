@@ -141,7 +141,7 @@ impl CkksParams {
         let basis = rlwe.basis();
         let half = rlwe.n() as u64 / 2;
         let imaginary = (0..basis.len())
-            .map(|id| basis.modulus(id).pow(basis.plan(id).psi(), half))
+            .map(|id| basis.modulus(id).pow(basis.ntt(id).psi(), half))
             .collect();
         Self {
             literal,
@@ -501,12 +501,12 @@ mod tests {
             panic!("{refused}");
         };
         assert!((bits - 100.0).abs() < 0.01 && limit == 96.0);
-        // Nor does a key plan pass: q_0·p_0 of a set without bootstrapping has 100 bits.
+        // Nor do key specs pass: q_0·p_0 of a set without bootstrapping has 100 bits.
         let shallow = CkksParams::n15_shallow().unwrap();
-        let mut plan = crate::keys::EvalKeyPlan::new();
-        plan.encapsulation(1, 1);
+        let mut specs = crate::keys::KeySpecs::new();
+        specs.encapsulation(1, 1);
         assert!(matches!(
-            plan.gadgets(shallow.rlwe()),
+            specs.gadgets(shallow.rlwe()),
             Err(hushed_rlwe::RlweError::SparseModulus { log_n: 15, .. })
         ));
         assert_eq!(
@@ -537,12 +537,12 @@ mod tests {
             CkksParamsError::EphemeralModulus { .. }
         ));
         // The keys themselves are refused as well.
-        let mut plan = crate::keys::EvalKeyPlan::new();
-        plan.encapsulation(1, 1);
+        let mut specs = crate::keys::KeySpecs::new();
+        specs.encapsulation(1, 1);
         let boot = CkksParams::n15_boot().unwrap();
-        assert!(plan.gadgets(boot.rlwe()).is_ok());
+        assert!(specs.gadgets(boot.rlwe()).is_ok());
         let short = hushed_rlwe::RlweParams::olt_small().unwrap();
-        assert!(plan.gadgets(&short).is_err());
+        assert!(specs.gadgets(&short).is_err());
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub struct ParamsReport {
     pub ephemeral_limit: Option<f64>,
     /// log2 of the failure probability of one full bootstrap; only with bootstrapping.
     pub log2_failure: Option<f64>,
-    /// Sizes of the keys of a plan, set by [`ParamsReport::with_keys`].
+    /// Sizes of keys, set by [`ParamsReport::with_keys`].
     pub keys: Vec<SwitchKeySize>,
 }
 

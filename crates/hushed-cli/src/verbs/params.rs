@@ -36,8 +36,8 @@ impl Args {
             })?;
             let mut report = params.report();
             if self.keys && params.can_bootstrap() {
-                let plan = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan();
-                report = report.with_keys(params.key_sizes(&plan)?);
+                let specs = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_specs();
+                report = report.with_keys(params.key_sizes(&specs)?);
             }
             let text = report.to_string();
             out.result(object(&report), || text.trim_end().to_owned())?;

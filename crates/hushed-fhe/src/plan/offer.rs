@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{CkksParams, Scale};
 use hushed_model::{Linear, Program, StepId, TokenIds, here};
 
@@ -16,7 +16,7 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::{
     AnswerRows, Canary, FhePlan, Lengths, PLAN_VERSION, ReplyForm, hex, reply_deviation,
 };
-use crate::plan::{DryRun, FheOptions, dry_run, key_plan};
+use crate::plan::{DryRun, FheOptions, dry_run, key_specs};
 use crate::run::reply::fewest_limbs;
 
 /// The inputs of an offer.
@@ -30,7 +30,7 @@ pub struct Offer<'a> {
     /// The parameter set.
     pub params: &'a Arc<CkksParams>,
     /// The keys of its bootstrap.
-    pub bootstrap: &'a EvalKeyPlan,
+    pub bootstrap: &'a KeySpecs,
     /// The options of the report: rows, lengths and the rest.
     pub options: &'a FheOptions,
     /// Where the run refreshes, from the report.
@@ -113,13 +113,13 @@ pub fn needed(
     program: &Program,
     choices: &Choices,
     params: &Arc<CkksParams>,
-    bootstrap: &EvalKeyPlan,
+    bootstrap: &KeySpecs,
     options: &FheOptions,
     placement: &Placement,
-) -> Result<(EvalKeyPlan, ReplyForm), FheError> {
+) -> Result<(KeySpecs, ReplyForm), FheError> {
     head_is_public(program, options.answer)?;
     let run = dry_run(program, choices, params, options, placement)?;
-    let keys = key_plan(&run, params, bootstrap)?;
+    let keys = key_specs(&run, params, bootstrap)?;
     Ok((
         keys,
         reply_form(program, choices, params, &run, options.answer)?,

@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::Bootstrapper;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_model::{Matrix, Model, Program, StepId, TokenIds};
 use serde::Serialize;
 
@@ -296,7 +296,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Places the circuit as a plan does, with the memory that the comparison leaves of `room` bytes.
-    fn place(&mut self, bootstrap: &EvalKeyPlan, room: Option<u64>) -> Result<(), FheError> {
+    fn place(&mut self, bootstrap: &KeySpecs, room: Option<u64>) -> Result<(), FheError> {
         let options = FheOptions {
             max_memory: room.map(|room| room.saturating_sub(self.held())),
             ..self.options()
@@ -355,7 +355,7 @@ impl<'a> Subject<'a> {
     fn compare(
         &self,
         texts: &[TokenIds],
-        (bootstrapper, keys): (Arc<Bootstrapper>, EvalKeyPlan),
+        (bootstrapper, keys): (Arc<Bootstrapper>, KeySpecs),
         on_key: Option<&OnKey>,
         progress: &(dyn Fn(Event) + Sync),
     ) -> Result<Report, FheError> {

@@ -25,9 +25,9 @@ mod gadget;
 mod generate;
 mod key;
 mod pass;
-mod plan;
 mod raise;
 mod set;
+mod specs;
 mod switch;
 mod tables;
 
@@ -36,8 +36,8 @@ pub use decompose::{Decomposed, decompose, decompose_raised};
 pub use gadget::Gadget;
 pub use generate::{KeyGenerator, SPARSE_WEIGHT};
 pub use key::{KeyStrips, SwitchKey};
-pub use plan::{EvalKeyPlan, KeySpec, KeyUse};
 pub use set::EvalKeys;
+pub use specs::{KeySpec, KeySpecs, KeyUse};
 pub use switch::{
     Extended, automorphism, automorphisms, inner_product, inner_product_many, mod_down,
     mod_down_rescale, switch, switch_add, switch_add_rescale,
