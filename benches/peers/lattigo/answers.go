@@ -85,7 +85,7 @@ func answers() {
 	out, err := ev.Bootstrap(ct)
 	must(err)
 	dec := ckks.NewDecryptor(small, sk)
-	worst, mean := errors(small, ecd, dec, in, out)
+	worst, mean := errors(small, ecd, dec, in, sameSlot, out)
 	got := make([]complex128, len(in))
 	must(ecd.Decode(dec.DecryptNew(out), got))
 	first := make([][2]float64, 16)

@@ -65,17 +65,8 @@ func ffn(form string, degree int) {
 		os.Exit(2)
 	}
 	levels := len(maps) + depth
-	lq := []int{50}
-	for i := 0; i < levels; i++ {
-		lq = append(lq, 40)
-	}
 	// Two digits at the top.
-	lp := []int{}
-	for i := 0; i < (levels+2)/2; i++ {
-		lp = append(lp, 50)
-	}
-	params, err := ckks.NewParametersFromLiteral(ckks.ParametersLiteral{LogN: 16, LogQ: lq, LogP: lp, LogDefaultScale: 40})
-	must(err)
+	params := chain(levels, (levels+2)/2)
 	kg := rlwe.NewKeyGenerator(params)
 	sk, pk := kg.GenKeyPairNew()
 	ecd := ckks.NewEncoder(params)
@@ -182,7 +173,7 @@ func ffn(form string, degree int) {
 	for s := range expected {
 		expected[s] = complex(want[s], 0)
 	}
-	worst, mean := errors(params, ecd, ckks.NewDecryptor(params, sk), expected, out)
+	worst, mean := errors(params, ecd, ckks.NewDecryptor(params, sk), expected, sameSlot, out)
 	d := describe(params)
 	d["width"], d["hidden"], d["form"], d["layout"] = 768, 3072, form, "one vector over all slots"
 	if depth > 0 {
