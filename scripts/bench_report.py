@@ -31,7 +31,7 @@ SPU = {
     "softmax_clip_960x180": ("softmax", {"rows": 960, "columns": 180}),
 }
 # Parameters that say what is computed; all others say how.
-SAME = ["n", "bits", "direction", "dimension", "k", "m", "rows", "columns", "count", "form", "degree", "layout"]
+SAME = ["n", "bits", "direction", "dimension", "k", "m", "rows", "columns", "count", "form", "degree", "layout", "inputs", "outputs", "method"]
 # The tops of the chains differ by a prime; poulpy has bits in place of levels.
 TOP = 28
 WIDTHS = {130: 2, 290: 6, 570: 13, 1280: TOP}
@@ -134,8 +134,9 @@ def medians(rows):
 
 def level(row):
     found = row.get("level", WIDTHS.get(row["params"].get("modulus_bits")))
-    # What a bootstrap leaves is a result, and a single transform has none; elsewhere it is where the operation was done.
-    return None if found is None or row["name"] in ("bootstrap", "ntt") else min(found, TOP)
+    # What a bootstrap leaves is a result, and a single transform has none; Orion does a map at a level of its choice, and
+    # all others at the same. Elsewhere it is where the operation was done.
+    return None if found is None or row["name"] in ("bootstrap", "ntt", "matvec") else min(found, TOP)
 
 
 def alike(ours, theirs):

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs ours and the peers by turns, operation by operation, writes out/peers.jsonl and prints both beside each other. See benches/peers/README.md.
-#   benches/peers/run.sh                                     a short selection (more than half an hour on two cores, 17 GB)
-#   benches/peers/run.sh ntt|spu|lattigo|openfhe|poulpy      one of them, and ours
-#   HUSHED_PEER_ROUNDS=3 benches/peers/run.sh …              so many turns; the report takes medians
+#   benches/peers/run.sh                                        a short selection (more than half an hour on two cores, 17 GB)
+#   benches/peers/run.sh ntt|spu|lattigo|openfhe|poulpy|orion   one of them, and ours
+#   HUSHED_PEER_ROUNDS=3 benches/peers/run.sh …                 so many turns; the report takes medians
 # A peer whose tools are not here is named and left out; asked for alone, it is an error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 which=${1:-all}
-case $which in all | ntt | spu | lattigo | openfhe | poulpy) ;; *) echo "peers: no peer $which" >&2; exit 2 ;; esac
+case $which in all | ntt | spu | lattigo | openfhe | poulpy | orion) ;; *) echo "peers: no peer $which" >&2; exit 2 ;; esac
 bench=${CARGO_TARGET_DIR:-target}/release/hushed-bench
 mkdir -p out
 results=out/peers.jsonl
@@ -79,6 +79,16 @@ if asked openfhe; then
         lacks openfhe "Python 3.10 (PYTHON310 may point to it)"
     fi
 fi
+# Its PyTorch is several gigabytes, so that it is only installed if it is asked for.
+if [[ $which == orion ]]; then
+    if "${PYTHON311:-python3.11}" --version >/dev/null 2>&1; then
+        [[ -x .venv/orion/bin/python ]] || "${PYTHON311:-python3.11}" -m venv .venv/orion
+        .venv/orion/bin/python -m pip install --quiet -r benches/peers/orion/requirements.txt
+        have+=(orion)
+    else
+        lacks orion "Python 3.11 (PYTHON311 may point to it)"
+    fi
+fi
 
 # Each runs one thing on the first core; a peer that is not here, nothing.
 ours() { taskset -c 0 "$bench" "$@" --threads 1 --json | keep; }
@@ -89,6 +99,12 @@ poulpy() { if any poulpy; then taskset -c 0 out/peer-target/release/peer-poulpy 
 openfhe() {
     if any openfhe; then
         OMP_NUM_THREADS=1 taskset -c 0 .venv/openfhe/bin/python benches/peers/openfhe/bench.py "$@" | keep
+    fi
+}
+# What its Go part lets lie would double its 8 GB of diagonals.
+orion() {
+    if any orion; then
+        GOMAXPROCS=1 GOMEMLIMIT=9GiB OMP_NUM_THREADS=1 taskset -c 0 .venv/orion/bin/python benches/peers/orion/bench.py | keep
     fi
 }
 
@@ -109,6 +125,13 @@ for ((round = 1; round <= ${HUSHED_PEER_ROUNDS:-1}; round++)); do
         lattigo lintrans
         ours ffn --only "over all slots"
         lattigo ffn
+        ours matmul --only '"dimension":16,'
+        lattigo matmul -only '"dimension":16,'
+    fi
+    if any lattigo orion; then
+        ours matvec --only '"inputs":768,'
+        lattigo matvec -only '"inputs":768,'
+        orion
     fi
     if any lattigo poulpy openfhe; then
         # The quote ends the name: not the precise set.
