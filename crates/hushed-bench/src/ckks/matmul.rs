@@ -1,6 +1,10 @@
 //! Products of two encrypted matrices as in Fig. 5 of the Orion kernels paper (arXiv 2512.11135), by its method. All
 //! heads of an attention at once, by our method, are in `fhe-heads`.
+//!
+//! Fig. 5 is by level; which levels it has is not in the paper's text. All at once take more than an hour, so that
+//! levels between the two usual ones are done only on request.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use hushed_ckks::counters::Counts;
@@ -13,30 +17,43 @@ use crate::machine::{forget_peak, peak_memory};
 use crate::{BenchError, How, counters};
 
 const DIMENSIONS: [usize; 4] = [16, 32, 64, 128];
-/// The fewest levels that the method needs, and the level of queries and keys in a layer (`fhe-heads`).
-const LEVELS: [usize; 2] = [2, 13];
+/// From the fewest levels that the method needs to the last one whose prime is as wide as the scale.
+const LEVELS: RangeInclusive<usize> = 2..=17;
+/// The fewest levels, and the level of queries and keys in a layer (`fhe-heads`).
+const USUAL: [usize; 2] = [2, 13];
+/// What `--only` must name for other levels.
+const LEVEL: &str = "level";
 
-/// Measures all dimensions at all levels.
+/// Measures all dimensions at all levels that are asked for.
 pub fn products(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
         let mut out = Vec::new();
-        for dimension in DIMENSIONS {
-            for level in LEVELS {
-                let about = json!({
-                    "set": params.literal().name,
-                    "dimension": dimension,
-                    "level": level,
-                    "method": "outer products of columns and rows",
-                });
-                if how.wants(&about) {
-                    forget_peak();
-                    out.push(row(&params, dimension, level, about, how)?);
-                }
-            }
+        for (dimension, level, about) in wanted(&params, how) {
+            forget_peak();
+            out.push(row(&params, dimension, level, about, how)?);
         }
         Ok(out)
     })
+}
+
+/// Dimensions, levels and descriptions of what is asked for.
+fn wanted(params: &CkksParams, how: How<'_>) -> Vec<(usize, usize, Value)> {
+    let named = how.only.is_some_and(|only| only.contains(LEVEL));
+    let levels = LEVELS.filter(|level| named || USUAL.contains(level));
+    let sizes = DIMENSIONS
+        .into_iter()
+        .flat_map(|d| levels.clone().map(move |level| (d, level)));
+    let rows = sizes.map(|(dimension, level)| {
+        let about = json!({
+            "set": params.literal().name,
+            "dimension": dimension,
+            LEVEL: level,
+            "method": "outer products of columns and rows",
+        });
+        (dimension, level, about)
+    });
+    rows.filter(|(.., about)| how.wants(about)).collect()
 }
 
 fn row(
@@ -123,6 +140,34 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Net;
+
+    #[test]
+    fn other_levels_are_measured_if_a_level_is_named() {
+        let params = CkksParams::insecure_shallow(9, 3).unwrap();
+        let chosen = |only| -> Vec<(usize, usize)> {
+            let (net, runs, threads) = (Net::Loopback, 1, 1);
+            let how = How {
+                net,
+                runs,
+                threads,
+                only,
+            };
+            wanted(&params, how)
+                .iter()
+                .map(|&(dimension, level, _)| (dimension, level))
+                .collect()
+        };
+        let usual = [16, 32, 64, 128].map(|d| [(d, 2), (d, 13)]).concat();
+        assert_eq!(chosen(None), usual);
+        assert_eq!(chosen(Some("64")), [(64, 2), (64, 13)]);
+        let column: Vec<_> = (2..=17).map(|level| (64, level)).collect();
+        assert_eq!(chosen(Some(r#""dimension":64,"level""#)), column);
+        assert_eq!(
+            chosen(Some(r#""level":7,"#)),
+            [(16, 7), (32, 7), (64, 7), (128, 7)]
+        );
+    }
 
     #[test]
     fn outer_products_are_the_product_and_count_what_the_paper_says() {
