@@ -11,10 +11,11 @@
 
 mod plan;
 mod sparse;
+mod twiddles;
 
 pub use plan::NttPlan;
-pub(crate) use plan::Twiddles;
 pub use sparse::EveryCoefficient;
+pub(crate) use twiddles::Twiddles;
 
 #[cfg(test)]
 mod tests;
