@@ -23,7 +23,8 @@ use sha2::{Digest, Sha256};
 
 use super::gadget::Gadget;
 use super::key::SwitchKey;
-use super::plan::{EvalKeyPlan, KeySpec, KeyUse};
+use super::key_use::KeyUse;
+use super::plan::{EvalKeyPlan, KeySpec};
 use super::set::EvalKeys;
 use crate::codec::{HEADER_BYTES, Kind, Reader, SEED_BYTES, open_header, write_header};
 use crate::error::{CodecError, RlweError};

@@ -10,7 +10,8 @@ use rayon::prelude::*;
 
 use super::decompose::Decomposed;
 use super::gadget::Gadget;
-use super::plan::{KeySpec, KeyUse};
+use super::key_use::KeyUse;
+use super::plan::KeySpec;
 use crate::error::RlweError;
 use crate::params::RlweParams;
 

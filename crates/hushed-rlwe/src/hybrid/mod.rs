@@ -24,19 +24,22 @@ mod decompose;
 mod gadget;
 mod generate;
 mod key;
+mod key_use;
 mod pass;
 mod plan;
 mod raise;
 mod set;
 mod switch;
 mod tables;
+mod tiles;
 
 pub use codec::{EvalKeysReader, EvalKeysWriter, MAX_KEYS};
 pub use decompose::{Decomposed, decompose, decompose_raised};
 pub use gadget::Gadget;
 pub use generate::{KeyGenerator, SPARSE_WEIGHT};
 pub use key::{KeyStrips, SwitchKey};
-pub use plan::{EvalKeyPlan, KeySpec, KeyUse};
+pub use key_use::KeyUse;
+pub use plan::{EvalKeyPlan, KeySpec};
 pub use set::EvalKeys;
 pub use switch::{
     Extended, automorphism, automorphisms, inner_product, inner_product_many, mod_down,
