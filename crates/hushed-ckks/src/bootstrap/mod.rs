@@ -34,7 +34,7 @@ mod two_pass;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
+use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
 use rayon::prelude::*;
 
 pub use coeffs_to_slots::CoeffsToSlots;
@@ -50,7 +50,6 @@ use crate::noise::Noise;
 use crate::params::{CkksParams, EPHEMERAL_WEIGHT, log2_failure};
 use crate::poly::{EvalMod, EvalModLiteral};
 use crate::scale::Scale;
-use reduce::{MODULUS, plan_relin};
 use shorter::Shorter;
 
 /// Unchecked parameters of a bootstrap.
@@ -64,6 +63,13 @@ pub struct BootstrapLiteral {
     /// of two, and one more level. By default all N/2 slots.
     pub slots: Option<usize>,
 }
+
+/// Tolerance on each part of a message: scales near the default may be off by one percent.
+const SLACK: f64 = 1.01;
+
+/// Tolerance on |slot|: only the parts need to be bounded, and the fit reaches half as far again, so a real message may
+/// be this large, at a larger error.
+const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 /// Ciphertexts processed together: at N = 2^16 each takes 0.4 GiB besides keys and matrices, and a larger number would
 /// save no further reads of those.
@@ -441,6 +447,22 @@ impl Bootstrapper {
         }
         evaluator.drop_to(ct, limbs)
     }
+}
+
+/// Plans the relinearisation key of EvalMod, and a second one for all products but the first if that has fewer digits:
+/// two keys cost less than an extra digit in each of twenty products.
+fn plan_relin(params: &CkksParams, limbs: usize, plan: &mut EvalKeyPlan) -> Result<(), CkksError> {
+    let digits = |limbs: usize, special: usize| {
+        Ok::<_, CkksError>(Gadget::new(params.rlwe(), limbs, special)?.digits().len())
+    };
+    let special = params.cheapest_special(limbs)?;
+    plan.relin(limbs, special);
+    let shorter = limbs - 1;
+    let fewer = params.cheapest_special(shorter)?;
+    if digits(shorter, fewer)? < digits(limbs, special)? {
+        plan.relin(shorter, fewer);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,21 +1,11 @@
 //! Step 5: EvalMod on the output of CoeffsToSlots, at the requested scale; its range and the error of its results.
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
-
-use crate::bootstrap::Bootstrapper;
+use crate::bootstrap::{Bootstrapper, MODULUS};
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::noise::Noise;
-use crate::params::CkksParams;
 use crate::scale::Scale;
-
-/// Tolerance on each part of a message: scales near the default may be off by one percent.
-pub(super) const SLACK: f64 = 1.01;
-
-/// Tolerance on |slot|: only the parts need to be bounded, and the fit reaches half as far again, so a real message may
-/// be this large, at a larger error.
-pub(super) const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 impl Bootstrapper {
     /// Step 5 on one of the parts that CoeffsToSlots returned for `ct`: recovers that part of the message.
@@ -93,24 +83,4 @@ impl Bootstrapper {
             scale: ct.scale().log2(),
         })
     }
-}
-
-/// Plans the relinearisation key of EvalMod, and a second one for all products but the first if that has fewer digits:
-/// two keys cost less than an extra digit in each of twenty products.
-pub(super) fn plan_relin(
-    params: &CkksParams,
-    limbs: usize,
-    plan: &mut EvalKeyPlan,
-) -> Result<(), CkksError> {
-    let digits = |limbs: usize, special: usize| {
-        Ok::<_, CkksError>(Gadget::new(params.rlwe(), limbs, special)?.digits().len())
-    };
-    let special = params.cheapest_special(limbs)?;
-    plan.relin(limbs, special);
-    let shorter = limbs - 1;
-    let fewer = params.cheapest_special(shorter)?;
-    if digits(shorter, fewer)? < digits(limbs, special)? {
-        plan.relin(shorter, fewer);
-    }
-    Ok(())
 }
