@@ -2,6 +2,7 @@
 //! parties, [`Counting`], which adds up the declared costs, and [`Clear`], which computes in the words of the rings, so
 //! that overflow shows.
 
+mod ahead;
 mod clear;
 mod counting;
 mod protocol;

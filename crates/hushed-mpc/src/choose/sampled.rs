@@ -6,8 +6,8 @@
 use hushed_model::{Item, Model, ModelError, Preprocess, Ranges, Task, calibrate};
 
 use super::fits::{Bound, Fit, ROW_MEANS, fits};
+use crate::OutOfRange;
 use crate::RunError;
-use crate::weights::ranges::OutOfRange;
 
 /// Tokens of the text, not counting special ones.
 const TOKENS: usize = 24;
