@@ -18,18 +18,18 @@
 
 mod beside;
 mod blocks;
+mod calibrated;
 mod decoder;
+mod look;
 mod packed;
 mod packed_decoder;
 mod shape;
 
 use std::ops::Range;
 
-use hushed_model::{
-    Attention, Block, FeedForward, ModelError, Norm, Program, Step, StepId, Values, here, same,
-};
+use hushed_model::{Attention, Block, FeedForward, Norm, Program, Step, StepId, Values, same};
 
-use super::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
+use super::choices::{Choices, LayerChoice, NormChoice};
 use super::error::FheError;
 use super::slots::Slots;
 use crate::ops::activation::{self, Polynomials};
@@ -48,7 +48,9 @@ use crate::packing::{Interleave, Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 
+use calibrated::{absent, frozen, no_layer};
 pub use decoder::DecoderPass;
+pub use look::{Look, Viewer};
 pub use packed::PackedPass;
 pub use packed_decoder::PackedDecoderPass;
 pub(crate) use packed_decoder::halves as packed_halves;
@@ -61,23 +63,6 @@ const FEED_FORWARD: usize = 3;
 const MERGED: usize = 2;
 /// Levels of pooling.
 const POOLING: usize = 1;
-
-/// The result of a step, passed to a [`Viewer`].
-#[derive(Clone, Copy)]
-pub enum Look<'a, V> {
-    /// The refreshed result of a norm; in a decoder, that of a sum.
-    Columns(&'a Acts<V>),
-    /// The result of a step before a norm: κ·(y − mean of y).
-    Centred {
-        /// The columns.
-        columns: &'a [V],
-        /// κ.
-        scale: f64,
-    },
-}
-
-/// Called with the results of attention, feed-forward, sums and norms; an error it returns ends the run.
-pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheError> + 'a>;
 
 /// The texts of a run, in the layout of its plan.
 pub enum Texts<V> {
@@ -650,35 +635,6 @@ impl<'a, S: Slots> Pass<'a, S> {
             None => Err(shape(step.id)),
         }
     }
-}
-
-fn no_layer(layers: usize, asked: usize) -> FheError {
-    ModelError::NoSuchLayer { asked, layers }.into()
-}
-
-/// (row − offset)/(gain·bound): the constant row in the units of a norm's columns.
-fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, FheError> {
-    same(at, "columns of the constant row", row.len(), n.width)?;
-    let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
-    let numbers = row.iter().zip(gain.iter()).zip(offset.iter());
-    let inside = |((x, &g), &o): ((&f64, &f32), &f32)| {
-        // A column with gain 0 equals its offset, whatever the vector holds.
-        let v = (x - f64::from(o)) / (f64::from(g) * bound);
-        if v.is_finite() { v } else { 0.0 }
-    };
-    let row: Vec<f64> = numbers.map(inside).collect();
-    match row.iter().find(|v| v.abs() > 1.0) {
-        Some(v) => Err(ChoicesError::Unusable {
-            what: format!("at {at}, the frozen row reaches {v:.3} times its norm's bound"),
-        }
-        .into()),
-        None => Ok(row),
-    }
-}
-
-fn absent(at: StepId) -> FheError {
-    let what = format!("the calibration has nothing for {at}: it was made for another model");
-    ChoicesError::Unusable { what }.into()
 }
 
 #[cfg(test)]

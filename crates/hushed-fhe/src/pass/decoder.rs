@@ -13,7 +13,8 @@ use hushed_model::{Norm, Program, StepId, same};
 
 use super::beside::Beside;
 use super::blocks::Parts;
-use super::{Look, Viewer};
+use super::calibrated::absent;
+use super::look::{Look, Viewer};
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;
@@ -78,7 +79,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
                 remedy: "an even number of columns can be put in pairs",
             });
         }
-        let absent = || super::absent(StepId::outside("decoder"));
+        let absent = || absent(StepId::outside("decoder"));
         let choices = choices.decoder.as_ref().ok_or_else(absent)?;
         if choices.layers.len() != parts.layers.len() {
             return Err(absent());
@@ -303,7 +304,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
                 choice,
                 statistics: self.placement.statistics,
             })),
-            _ => Err(super::absent(at)),
+            _ => Err(absent(at)),
         }
     }
 

@@ -13,8 +13,8 @@ use std::ops::Range;
 use hushed_ckks::Complex64;
 use hushed_model::{Attention, Block, Norm, Program, Step, StepId, same};
 
+use super::calibrated::{absent, frozen, no_layer};
 use super::shape::{shape, supported};
-use super::{absent, frozen, no_layer};
 use crate::choices::{Choices, LayerChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;

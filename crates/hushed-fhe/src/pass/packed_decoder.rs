@@ -4,6 +4,7 @@
 use hushed_model::{Attention, Norm, Program, StepId, same};
 
 use super::blocks::Parts;
+use super::calibrated::absent;
 use super::packed::unfit;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;
@@ -70,7 +71,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         input_bound: f64,
     ) -> Result<Self, FheError> {
         let parts = Parts::of(program)?;
-        let absent = || super::absent(StepId::outside("decoder"));
+        let absent = || absent(StepId::outside("decoder"));
         let choices = choices.decoder.as_ref().ok_or_else(absent)?;
         if choices.layers.len() != parts.layers.len() {
             return Err(absent());
@@ -155,7 +156,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
 
         let (at, block) = layer.attention;
         let ScoresChoice::Sigmoid(scores) = &choice.scores else {
-            return Err(super::absent(at));
+            return Err(absent(at));
         };
         let norm = self.norm(layer.attention_norm, &choice.attention_norm);
         let n = norm.of_stream(on, &x, self.placement.attention);

@@ -4,7 +4,8 @@
 //! the file *names* a parameter set and states the hash that the set must have.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::fmt::Write as _;
+mod fault;
+
 use std::sync::Arc;
 
 use hushed_ckks::keys::EvalKeyPlan;
@@ -17,11 +18,8 @@ use sha2::{Digest, Sha256};
 use crate::packing::{Interleave, Layout, Spread};
 use crate::plan::placement::Placement;
 
-/// The version that this program writes and reads.
-pub const PLAN_VERSION: u32 = 1;
-
-/// Maximum bytes of a plan file.
-pub const MAX_PLAN_BYTES: usize = 4 << 20;
+pub use crate::hex::hex;
+pub use fault::{MAX_PLAN_BYTES, PLAN_VERSION, PlanFileError};
 
 /// Maximum columns and maximum layers of a model: limits what a plan can make a reader hold.
 const MOST: usize = 1 << 16;
@@ -214,69 +212,6 @@ pub struct Canary {
     pub embedding: Vec<f64>,
     /// The minimum cosine between the answer and it; for logits, the minimum nearness ([`hushed_model::nearness`]).
     pub least_cosine: f64,
-}
-
-/// Why a plan cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanFileError {
-    /// Larger than any plan may be.
-    #[error("a plan has at most {MAX_PLAN_BYTES} bytes, and this file {bytes}")]
-    TooLarge {
-        /// Its size.
-        bytes: usize,
-    },
-    /// Not the JSON of a plan.
-    #[error(
-        "not a plan for fhe ({0}); make one with `hushed plan DIR --protocol fhe --public-plan FILE`"
-    )]
-    NotJson(#[from] serde_json::Error),
-    /// Changed since it was made.
-    #[error(
-        "the plan is damaged: its hash is {found}, but the file states {stated}; ask for it again"
-    )]
-    Damaged {
-        /// Hash of the bytes read.
-        found: String,
-        /// Hash stated in the file.
-        stated: String,
-    },
-    /// Made by another release.
-    #[error(
-        "the plan has version {given}, and this program reads {PLAN_VERSION}; make it again with this release"
-    )]
-    Version {
-        /// Its version.
-        given: u32,
-    },
-    /// A parameter set that this program does not have.
-    #[error("the plan names the parameter set {name:?}: {source}")]
-    Parameters {
-        /// Its name.
-        name: String,
-        /// The reason.
-        source: CkksParamsError,
-    },
-    /// The named parameter set differs from this program's.
-    #[error(
-        "the parameter set {name:?} of the plan is {theirs}, and here it is {ours}; use one release on both sides"
-    )]
-    OtherParameters {
-        /// Its name.
-        name: String,
-        /// The plan's hash of it.
-        theirs: String,
-        /// This program's.
-        ours: String,
-    },
-    /// A value that is invalid or inconsistent with others.
-    #[error("the plan has an invalid {what}: {given}")]
-    Unusable {
-        /// Which value.
-        what: &'static str,
-        /// Its value.
-        given: String,
-    },
 }
 
 /// A plan as stored in a file.
@@ -741,15 +676,6 @@ pub fn insecure_plan(
     keys.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
     plan.set_keys(&keys);
     Ok((plan, params))
-}
-
-/// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]
