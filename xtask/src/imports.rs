@@ -213,9 +213,13 @@ impl Reader<'_> {
                     let length = path.len() * 3 - 2;
                     let member = is(before(1), ".") && !is(before(2), ".");
                     if !member && !(is(before(1), ":") && is(before(2), ":")) {
-                        self.idents.insert(path[0].clone());
                         if path.len() > 1 {
                             self.found(module, path, Written::Inline);
+                        } else if !is(before(1), "fn")
+                            && !(is(rest.get(1), ":") && !is(rest.get(2), ":"))
+                        {
+                            // Neither a function's declaration nor a field.
+                            self.idents.extend(path);
                         }
                     }
                     length
