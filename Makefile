@@ -81,10 +81,7 @@ decoder-model: build ## train the small decoder of `fhe` again, an hour of proce
 		--truncate --output data/decoder-small/calibration-fhe.json
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate data/decoder-small --input data/decoder-small/sample.txt \
 		--truncate --declare --output out/decoder-calibration.json
-	@for file in calibration-fhe.json functions.json; do \
-		sed -i "/^| SHA-256 of config.json/i | SHA-256 of $$file | \`$$(sha256sum data/decoder-small/$$file | cut -d' ' -f1)\` |" \
-			data/decoder-small/README.md; \
-	done
+	@cd data/decoder-small && sha256sum *.json *.jsonl *.safetensors *.txt >SHA256SUMS
 
 bench: setup ## measure everything; rows in out/bench.jsonl (hours)
 	@cargo build --release --locked -p hushed-bench

@@ -365,7 +365,8 @@ decoder that was trained for it, and for nothing else: it continues texts like t
 | training | {steps} steps of {batch} windows of {places} tokens, {minutes:g} minutes of processor time, seed {seed} |
 | held-out perplexity per token | {perplexity:.1f}, over {count} tokens of every {held}th text, with the weights as saved |
 | largest \\|score\\| and \\|gate\\| there | {scores:.2f} and {gates:.2f} |
-{hashes}
+
+`SHA256SUMS` has the hashes of its files (`sha256sum -c SHA256SUMS`).
 
 `items.jsonl` has 63 items of four endings for `hushed encrypt --choices`, 252 texts: a prompt of `held-out.txt`, how
 the text goes on, and how three other texts do, as `scripts/make_choices.py` cut them. It is small, and most wrong
@@ -401,14 +402,12 @@ def main():
         (asked.out / name).write_text("\n".join(lines_of(tokenizer, of)) + "\n")
     with (asked.out / "items.jsonl").open("w") as items:
         subprocess.run([sys.executable, ROOT / "scripts/make_choices.py", asked.out / "held-out.txt"], check=True, stdout=items)
-    files = ["config.json", "held-out.txt", "items.jsonl", "model.safetensors", "sample.txt", "tokenizer.json"]
-    hashes = "\n".join(f"| SHA-256 of {name} | `{digest((asked.out / name).read_bytes())}` |" for name in files)
     rustc = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
     all_bytes = "\0".join(texts).encode()
     said = {"texts": len(texts), "rustc": rustc, "bytes": len(all_bytes), "text": digest(all_bytes), "steps": steps, "batch": BATCH}
     said |= {"places": PLACES, "minutes": asked.minutes, "seed": asked.seed, "perplexity": perplexity, "count": count, "held": HELD}
     versions = ", ".join(" ".join(line.split()) for line in sorted((asked.texts / "versions").read_text().splitlines()))
-    said |= {"scores": scores, "gates": gates, "hashes": hashes, "versions": versions}
+    said |= {"scores": scores, "gates": gates, "versions": versions}
     (asked.out / "README.md").write_text(README.format(**said))
 
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
 use hushed_math::rng::{PublicSeed, PublicStream};
-use hushed_math::{Modulus, NttPlan};
+use hushed_math::{Modulus, NttTables};
 use serde_json::{Value, json};
 
 use super::{BenchError, How, median};
@@ -30,7 +30,7 @@ fn transforms(cpu: Cpu, n: usize) -> Result<[Value; 2], BenchError> {
     let no_transform = |_| BenchError::NoTransform;
     let prime = ntt_primes(50, n, 1).first().copied();
     let modulus = Modulus::new(prime.ok_or(BenchError::NoTransform)?).map_err(no_transform)?;
-    let plan = NttPlan::with_cpu(n, modulus, cpu).map_err(no_transform)?;
+    let ntt = NttTables::with_cpu(n, modulus, cpu).map_err(no_transform)?;
     let mut words = vec![0; n + 8];
     // Aligned to cache lines, like the limbs of polynomials.
     let offset = words.as_ptr().align_offset(64);
@@ -41,8 +41,8 @@ fn transforms(cpu: Cpu, n: usize) -> Result<[Value; 2], BenchError> {
     let before = data.to_vec();
     let (forward, inverse): (Vec<f64>, Vec<f64>) = (0..RUNS)
         .map(|_| {
-            let forward = seconds(n, || plan.forward(black_box(data)));
-            (forward, seconds(n, || plan.inverse(black_box(data))))
+            let forward = seconds(n, || ntt.forward(black_box(data)));
+            (forward, seconds(n, || ntt.inverse(black_box(data))))
         })
         .unzip();
     // Each inverse exactly undoes the transform before it.

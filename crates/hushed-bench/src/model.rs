@@ -267,13 +267,8 @@ pub fn total(costs: &[StepCost]) -> (Duration, u64, u64, u64) {
 pub fn operations(costs: &[StepCost]) -> Value {
     let mut by_name: BTreeMap<String, Vec<StepCost>> = BTreeMap::new();
     for cost in costs {
-        let path = cost.step.to_string();
-        let parts = path.split('.');
-        let name: Vec<&str> = parts.filter(|part| part.parse::<u32>().is_err()).collect();
-        by_name
-            .entry(name.join("."))
-            .or_default()
-            .push(cost.clone());
+        let name = cost.step.within_layer().to_string();
+        by_name.entry(name).or_default().push(cost.clone());
     }
     let rows = by_name.iter().map(|(name, costs)| {
         let (time, up, down, rounds) = total(costs);

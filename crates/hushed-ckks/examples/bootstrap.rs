@@ -46,12 +46,12 @@ pub fn run(
 
     let bootstrapper = Bootstrapper::new(&params, BootstrapLiteral::default())?;
     clock.say("matrices encoded, polynomial fitted");
-    let plan = bootstrapper.key_plan();
+    let specs = bootstrapper.key_specs();
     println!(
         "{} keys, {:.2} GiB in memory, {:.2} GiB packed; matrices {:.2} GiB",
-        plan.len(),
-        gib(plan.memory_bytes(params.rlwe())?),
-        gib(plan.artefact_bytes(params.rlwe())?),
+        specs.len(),
+        gib(specs.memory_bytes(params.rlwe())?),
+        gib(specs.artefact_bytes(params.rlwe())?),
         gib(bootstrapper.plaintext_bytes()),
     );
     for (i, map) in bootstrapper.maps().enumerate() {
@@ -68,7 +68,7 @@ pub fn run(
     // The client's side.
     let mut rng = SecretRng::from_os("bootstrap example");
     let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-    let keys = EvalKeys::generate(&key, &plan, &mut rng)?;
+    let keys = EvalKeys::generate(&key, &specs, &mut rng)?;
     clock.say("keys made");
     let encoder = Arc::new(Encoder::new(&params));
     let message: Vec<Complex64> = (0..params.slots())

@@ -26,8 +26,8 @@ pub fn product_and_rotation() -> Result<(Vec<f64>, Vec<f64>), CkksError> {
     let mut rng = SecretRng::from_os("example");
     let limbs = 3;
     let secret = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-    let plan = params.key_plan(limbs, true, &[1], false)?;
-    let keys = EvalKeys::generate(&secret, &plan, &mut rng)?;
+    let specs = params.key_specs(limbs, true, &[1], false)?;
+    let keys = EvalKeys::generate(&secret, &specs, &mut rng)?;
 
     let encoder = Arc::new(Encoder::new(&params));
     let encryptor = Encryptor::new(&params, &secret)?;

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
+use hushed_ckks::keys::{EvalKeys, KeySpecs, SecretKey};
 use hushed_ckks::lintrans::{Diagonals, LinearTransform, Options};
 use hushed_ckks::{CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
 use hushed_math::rng::SecretRng;
@@ -39,11 +39,11 @@ pub fn product() -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
     println!("{DIM} x {DIM}: {babies} baby and {giants} giant steps");
 
     // The client makes the keys for the map and encrypts the vector, repeated over all slots.
-    let mut plan = EvalKeyPlan::new();
-    map.add_keys(&mut plan);
+    let mut specs = KeySpecs::new();
+    map.add_keys(&mut specs);
     let mut rng = SecretRng::from_os("example");
     let secret = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-    let keys = EvalKeys::generate(&secret, &plan, &mut rng)?;
+    let keys = EvalKeys::generate(&secret, &specs, &mut rng)?;
     let encoder = Arc::new(Encoder::new(&params));
     let x: Vec<f64> = (0..DIM).map(|j| (j as f64 * 0.1).sin()).collect();
     let slots: Vec<Complex64> = x.iter().map(|&x| Complex64::from(x)).collect();

@@ -49,7 +49,7 @@ pub fn functions_of_encrypted_values() -> Result<Vec<Row>, Box<dyn std::error::E
     let secret = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
     let keys = EvalKeys::generate(
         &secret,
-        &params.key_plan(limbs, true, &[], false)?,
+        &params.key_specs(limbs, true, &[], false)?,
         &mut rng,
     )?;
     let encoder = Arc::new(Encoder::new(&params));

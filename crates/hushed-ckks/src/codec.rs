@@ -218,7 +218,7 @@ mod tests {
 
     fn fixture() -> Fixture {
         let params = CkksParams::insecure_test(8, 2).unwrap();
-        Fixture::new(&params, &crate::keys::EvalKeyPlan::new(), 1)
+        Fixture::new(&params, &crate::keys::KeySpecs::new(), 1)
     }
 
     #[test]

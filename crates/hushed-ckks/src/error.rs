@@ -157,7 +157,7 @@ pub enum CkksError {
     },
     /// The key owner made no key for this rotation, or only for shorter ciphertexts.
     #[error(
-        "{operation}: no key for a rotation by {steps} of {limbs} primes (the longest is for {longest}); add it to the key plan, or drop primes first"
+        "{operation}: no key for a rotation by {steps} of {limbs} primes (the longest is for {longest}); add it to the key specs, or drop primes first"
     )]
     MissingRotation {
         /// The operation.
@@ -171,7 +171,7 @@ pub enum CkksError {
     },
     /// No key for conjugation or relinearisation, or only for shorter ciphertexts.
     #[error(
-        "{operation}: no key for {limbs} primes (the longest is for {longest}); add it to the key plan, or drop primes first"
+        "{operation}: no key for {limbs} primes (the longest is for {longest}); add it to the key specs, or drop primes first"
     )]
     MissingKey {
         /// The operation.

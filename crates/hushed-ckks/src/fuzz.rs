@@ -66,7 +66,7 @@ fn unscaled(mut list: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::EvalKeyPlan;
+    use crate::keys::KeySpecs;
     use crate::testing::Fixture;
     use hushed_math::rng::SecretRng;
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn mutated_lists_are_refused_or_whole() {
         let params = params();
-        let mut f = Fixture::new(&params, &EvalKeyPlan::new(), 1);
+        let mut f = Fixture::new(&params, &KeySpecs::new(), 1);
         let (count, limbs) = LIST;
         let values = [f.random(), f.random()];
         let list: Vec<Ciphertext> = values.iter().map(|x| f.encrypt(x, limbs)).collect();

@@ -3,7 +3,7 @@
 //! The keys themselves come from [`hushed_rlwe::hybrid`]. This module decides how many special primes a key for
 //! ciphertexts of a given length uses: the number that makes its key switches cheapest, so short ciphertexts use few.
 
-pub use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
+pub use hushed_rlwe::hybrid::{EvalKeys, Gadget, KeySpecs, KeyUse};
 pub use hushed_rlwe::{KeySet, PublicKey, SecretKey};
 
 use crate::error::CkksError;
@@ -17,13 +17,13 @@ impl CkksParams {
     /// [`CkksError::Rlwe`] if there are no special primes, or no ciphertexts of that length.
     pub fn cheapest_special(&self, limbs: usize) -> Result<usize, CkksError> {
         let rlwe = self.rlwe();
-        let gadgets =
-            (1..=rlwe.p_len()).filter_map(|special| Gadget::new(rlwe, limbs, special).ok());
+        let gadgets = (1..=rlwe.most_special(limbs))
+            .filter_map(|special| Gadget::new(rlwe, limbs, special).ok());
         let size = |g: &Gadget| g.digits().len() * (limbs + g.special());
         let best = gadgets.min_by_key(|g| (g.transforms(limbs), size(g)));
         match best {
             Some(gadget) => Ok(gadget.special()),
-            None => Ok(Gadget::new(rlwe, limbs, rlwe.p_len())?.special()),
+            None => Ok(Gadget::new(rlwe, limbs, rlwe.most_special(limbs))?.special()),
         }
     }
 
@@ -39,43 +39,43 @@ impl CkksParams {
         })
     }
 
-    /// A key plan for ciphertexts of at most `limbs` primes: relinearisation if `relin`, the given rotations, and
-    /// conjugation on request.
+    /// The specs of keys for ciphertexts of at most `limbs` primes: relinearisation if `relin`, the given rotations,
+    /// and conjugation on request.
     ///
     /// # Errors
     /// As [`CkksParams::cheapest_special`].
-    pub fn key_plan(
+    pub fn key_specs(
         &self,
         limbs: usize,
         relin: bool,
         rotations: &[i64],
         conjugation: bool,
-    ) -> Result<EvalKeyPlan, CkksError> {
+    ) -> Result<KeySpecs, CkksError> {
         let special = self.cheapest_special(limbs)?;
-        let mut plan = EvalKeyPlan::new();
+        let mut specs = KeySpecs::new();
         if relin {
-            plan.relin(limbs, special);
+            specs.relin(limbs, special);
         }
         for &steps in rotations {
             let element = self.rotation_element(steps);
             if element != 1 {
-                plan.galois(element, limbs, special);
+                specs.galois(element, limbs, special);
             }
         }
         if conjugation {
-            plan.galois(self.conjugation_element(), limbs, special);
+            specs.galois(self.conjugation_element(), limbs, special);
         }
-        Ok(plan)
+        Ok(specs)
     }
 
-    /// Sizes of the keys of a plan, grouped by use.
+    /// Sizes of keys, grouped by use.
     ///
     /// # Errors
-    /// [`CkksError::Rlwe`] if the plan does not fit these parameters.
-    pub fn key_sizes(&self, plan: &EvalKeyPlan) -> Result<Vec<SwitchKeySize>, CkksError> {
-        let gadgets = plan.gadgets(self.rlwe())?;
+    /// [`CkksError::Rlwe`] if the specs do not fit these parameters.
+    pub fn key_sizes(&self, specs: &KeySpecs) -> Result<Vec<SwitchKeySize>, CkksError> {
+        let gadgets = specs.gadgets(self.rlwe())?;
         let mut sizes: Vec<SwitchKeySize> = Vec::new();
-        for (spec, gadget) in plan.iter().zip(gadgets) {
+        for (spec, gadget) in specs.iter().zip(gadgets) {
             let name = match spec.key {
                 KeyUse::Relin => "relinearisation",
                 KeyUse::Galois(_) => "rotation",
@@ -122,11 +122,11 @@ mod tests {
     #[test]
     fn a_plan_lists_what_is_asked_for_and_its_bytes() {
         let params = CkksParams::n16_boot().unwrap();
-        let plan = params.key_plan(29, true, &[0, 1, 2, -1, 1], true).unwrap();
-        assert_eq!(plan.len(), 5);
-        let sizes = params.key_sizes(&plan).unwrap();
+        let specs = params.key_specs(29, true, &[0, 1, 2, -1, 1], true).unwrap();
+        assert_eq!(specs.len(), 5);
+        let sizes = params.key_sizes(&specs).unwrap();
         let total: u64 = sizes.iter().map(|size| size.memory_bytes).sum();
-        assert_eq!(total, plan.memory_bytes(params.rlwe()).unwrap() as u64);
+        assert_eq!(total, specs.memory_bytes(params.rlwe()).unwrap() as u64);
         // Four digits of 36 primes, half a mebibyte each.
         let relin = sizes.iter().find(|size| size.name == "relinearisation");
         assert_eq!(relin.unwrap().memory_bytes, (4 * 36) << 19);

@@ -39,8 +39,8 @@ fn answers() -> Vec<(&'static str, String)> {
     let params = CkksParams::insecure_test(10, 3).unwrap();
     let mut rng = SecretRng::insecure_from_seed(2026);
     let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-    let plan = params.key_plan(7, true, &[1, -3], true).unwrap();
-    let keys = EvalKeys::generate(&key, &plan, &mut rng).unwrap();
+    let specs = params.key_specs(7, true, &[1, -3], true).unwrap();
+    let keys = EvalKeys::generate(&key, &specs, &mut rng).unwrap();
     let encoder = Encoder::new(&params);
     // Exactly representable values, so that nothing depends on library functions.
     let values: Vec<Complex64> = (0..params.slots() as i32)

@@ -7,7 +7,7 @@ use hushed_math::rng::SecretRng;
 use crate::encoding::Encoder;
 use crate::encrypt::{Decryptor, Encryptor};
 use crate::evaluator::Evaluator;
-use crate::keys::{EvalKeyPlan, EvalKeys, SecretKey};
+use crate::keys::{EvalKeys, KeySpecs, SecretKey};
 use crate::params::CkksParams;
 use crate::{Ciphertext, Complex64};
 
@@ -23,11 +23,11 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// A fixture with the keys of `plan`.
-    pub(crate) fn new(params: &Arc<CkksParams>, plan: &EvalKeyPlan, seed: u64) -> Self {
+    /// A fixture with the keys of `specs`.
+    pub(crate) fn new(params: &Arc<CkksParams>, specs: &KeySpecs, seed: u64) -> Self {
         let mut rng = SecretRng::insecure_from_seed(seed);
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-        let keys = EvalKeys::generate(&key, plan, &mut rng).unwrap();
+        let keys = EvalKeys::generate(&key, specs, &mut rng).unwrap();
         let encoder = Arc::new(Encoder::new(params));
         Self {
             params: params.clone(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::{Program, StepId};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -13,7 +13,7 @@ use crate::error::FheError;
 use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
 use crate::packing::{Interleave, Layout};
-use crate::pass::{AnyPass, Texts};
+use crate::pass::{Texts, forward_pass};
 use crate::plan::Prices;
 use crate::plan::keys::KeyDemand;
 use crate::plan::placement::Placement;
@@ -124,11 +124,11 @@ pub(crate) fn counted(
             (Texts::Packed(rows), width.div_ceil(2 * columns))
         }
     };
-    let mut pass = AnyPass::new(on, program, choices, placement.clone(), rows, 1.0)?;
+    let mut pass = forward_pass(on, program, choices, placement.clone(), rows, 1.0)?;
     let vectors = (0..vectors)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
-    let answer = pass.run(vectors)?;
+    let answer = pass.run(vectors)?.vectors;
     let first = answer.first();
     Ok(DryRun {
         upload: placement.upload,
@@ -143,13 +143,13 @@ pub(crate) fn counted(
 /// its two columns.
 ///
 /// # Errors
-/// As [`KeyDemand::plan`].
-pub fn key_plan(
+/// As [`KeyDemand::specs`].
+pub fn key_specs(
     run: &DryRun,
     params: &CkksParams,
-    bootstrap: &EvalKeyPlan,
-) -> Result<EvalKeyPlan, FheError> {
-    let mut plan = KeyDemand::of(params, &run.counts).plan(params, bootstrap)?;
-    plan.merge(&params.key_plan(run.upload, false, &[], true)?);
-    Ok(plan)
+    bootstrap: &KeySpecs,
+) -> Result<KeySpecs, FheError> {
+    let mut specs = KeyDemand::of(params, &run.counts).specs(params, bootstrap)?;
+    specs.merge(&params.key_specs(run.upload, false, &[], true)?);
+    Ok(specs)
 }

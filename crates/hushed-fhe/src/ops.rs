@@ -9,6 +9,7 @@ pub mod feed_forward;
 pub mod functions;
 pub mod head;
 pub mod key_mask;
+pub(crate) mod ledger;
 pub(crate) mod levels;
 pub mod mask;
 pub mod merged;

@@ -27,13 +27,13 @@ mod timetable;
 
 use std::sync::Arc;
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
 use hushed_model::Program;
 use hushed_rlwe::hybrid::KeyUse;
 use serde::Serialize;
 
-pub use crate::dry::{DryRun, FheOptions, dry_run, key_plan};
+pub use crate::dry::{DryRun, FheOptions, dry_run, key_specs};
 pub use assumed::assumed_choices;
 pub use curve::{Curve, CurvePoint, Goal};
 pub use exposure::FheExposure;
@@ -153,7 +153,7 @@ impl FhePlanReport {
         choices: &Choices,
         assumed: bool,
         params: &Arc<CkksParams>,
-        bootstrap: &EvalKeyPlan,
+        bootstrap: &KeySpecs,
         options: &FheOptions,
     ) -> Result<FhePlanReport, FheError> {
         let columns = options.placement.as_ref().map_or(1, |p| p.columns);
@@ -166,7 +166,7 @@ impl FhePlanReport {
             SeededCiphertext::list_bytes(params, placement.upload, sent) as u64
         };
         let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
-            let keys = key_bytes(&key_plan(run, params, bootstrap)?, params)?;
+            let keys = key_bytes(&key_specs(run, params, bootstrap)?, params)?;
             let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
             let around = FheMemory::around(params, program, keys);
             Ok(around.with_vectors(vectors, run.counts.disk > 0))
@@ -250,7 +250,7 @@ impl FhePlanReport {
         if let Some(parted) = parted(&placement) {
             timetable = timetable.with_parted(&parted);
         }
-        let keys = key_plan(&run, params, bootstrap)?;
+        let keys = key_specs(&run, params, bootstrap)?;
         let mut work = Work::default();
         for step in &steps {
             work.add(&step.work);
@@ -320,13 +320,13 @@ fn chosen_memory(tried: &[Alternative]) -> u64 {
 }
 
 /// Bytes of keys in memory.
-fn key_bytes(keys: &EvalKeyPlan, params: &CkksParams) -> Result<u64, FheError> {
+fn key_bytes(keys: &KeySpecs, params: &CkksParams) -> Result<u64, FheError> {
     let bytes = keys.memory_bytes(params.rlwe());
     Ok(bytes.map_err(hushed_ckks::CkksError::from)? as u64)
 }
 
 /// Number of rotations that have a key besides those of bootstraps.
-fn rotations(keys: &EvalKeyPlan, bootstrap: &EvalKeyPlan) -> usize {
+fn rotations(keys: &KeySpecs, bootstrap: &KeySpecs) -> usize {
     let own = keys
         .iter()
         .filter(|key| !bootstrap.iter().any(|b| b == *key));

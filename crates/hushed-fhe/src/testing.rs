@@ -12,7 +12,7 @@ use super::choices::{
 use crate::ops::pool::Pooled;
 use crate::packing::Interleave;
 use crate::simulate::Vector;
-use crate::{FheError, Pass, Placement, RowsKnown, Simulator, Slots, token_rows};
+use crate::{FheError, ForwardPass, Pass, Placement, RowsKnown, Simulator, Slots, token_rows};
 
 /// The parts of a model that are replaced.
 #[derive(Clone, Default)]

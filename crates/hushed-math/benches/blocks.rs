@@ -6,7 +6,7 @@
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
 use hushed_math::rng::{PublicSeed, PublicStream};
-use hushed_math::{BlockPlan, FactorRoom, Modulus, NttPlan};
+use hushed_math::{BlockTables, FactorRoom, Modulus, NttTables};
 use std::hint::black_box;
 
 const DEGREE: usize = 1 << 13;
@@ -72,7 +72,7 @@ fn main() {
             continue;
         }
         let modulus = Modulus::new(ntt_primes(50, DEGREE, 1)[0]).expect("a prime below 2^50");
-        let ntt = NttPlan::with_cpu(DEGREE, modulus, cpu).expect("a prime with a transform");
+        let ntt = NttTables::with_cpu(DEGREE, modulus, cpu).expect("a prime with a transform");
         let wanted = |shape: &&Shape| {
             named
                 .as_ref()
@@ -133,7 +133,7 @@ fn row(cpu: Cpu, shape: &Shape, length: &str, steps: [f64; 4]) {
 }
 
 /// On values of the whole degree: strips of the transforms, multiplied at once.
-fn whole(cpu: Cpu, ntt: &NttPlan, shape: &Shape) {
+fn whole(cpu: Cpu, ntt: &NttTables, shape: &Shape) {
     let unit = ntt.strip_unit(shape.prefix).max(512);
     let w = random(ntt.modulus(), shape.prefix);
     let c = random(ntt.modulus(), shape.terms * shape.polynomials * DEGREE);
@@ -159,36 +159,36 @@ fn whole(cpu: Cpu, ntt: &NttPlan, shape: &Shape) {
     row(cpu, shape, "whole", [0.0, 0.0, seconds, 0.0]);
 }
 
-fn blocks(cpu: Cpu, ntt: &NttPlan, shape: &Shape, length: usize) {
-    let plan = BlockPlan::new(ntt, shape.prefix, length, shape.step);
+fn blocks(cpu: Cpu, ntt: &NttTables, shape: &Shape, length: usize) {
+    let tables = BlockTables::new(ntt, shape.prefix, length, shape.step);
     let w = random(ntt.modulus(), shape.prefix);
     let mut c = random(ntt.modulus(), DEGREE);
-    let mut long = plan.polynomials(shape.polynomials, shape.terms);
+    let mut long = tables.polynomials(shape.polynomials, shape.terms);
     let inputs = time(|| {
         for term in 0..shape.terms {
             for _ in 0..shape.polynomials {
                 ntt.inverse(&mut c);
             }
-            plan.put_polynomials(&mut long, term, &vec![black_box(&c[..]); shape.polynomials]);
+            tables.put_polynomials(&mut long, term, &vec![black_box(&c[..]); shape.polynomials]);
         }
     });
-    let most = (WORDS / (shape.terms * length)).next_multiple_of(BlockPlan::PANEL);
+    let most = (WORDS / (shape.terms * length)).next_multiple_of(BlockTables::PANEL);
     let together = TOGETHER.min(shape.columns).min(most);
     let rounds = shape.columns.div_ceil(together) as f64;
     let parts = match shape.polynomials {
-        2 => plan.parts(&long),
+        2 => tables.parts(&long),
         _ => 1,
     };
-    let mut factors = plan.factors(together, shape.terms, parts);
+    let mut factors = tables.factors(together, shape.terms, parts);
     let mut room = FactorRoom::default();
-    let at_once = plan.terms_together().min(shape.terms);
-    let panels = together.div_ceil(BlockPlan::PANEL);
+    let at_once = tables.terms_together().min(shape.terms);
+    let panels = together.div_ceil(BlockTables::PANEL);
     let transforms = time(|| {
         for (part, panel) in (0..parts).flat_map(|part| (0..panels).map(move |panel| (part, panel)))
         {
             for term in (0..shape.terms).step_by(at_once) {
-                let count = at_once.min(shape.terms - term) * BlockPlan::PANEL;
-                plan.put_factors(
+                let count = at_once.min(shape.terms - term) * BlockTables::PANEL;
+                tables.put_factors(
                     &mut factors,
                     &mut room,
                     part,
@@ -204,23 +204,23 @@ fn blocks(cpu: Cpu, ntt: &NttPlan, shape: &Shape, length: usize) {
         .take(together * shape.polynomials)
         .map(|length| vec![0; length])
         .collect();
-    let mut sums = plan.sums(together);
+    let mut sums = tables.sums(together);
     // Part by part, as one part stays in cache while other factors pass.
     let of_parts = (0..parts)
         .filter(|_| parts > 1)
-        .map(|part| time(|| plan.multiply_part(&factors, part, &long, &mut sums)));
+        .map(|part| time(|| tables.multiply_part(&factors, part, &long, &mut sums)));
     let of_parts: f64 = of_parts.sum();
     let product = of_parts
         + time(|| {
             let mut out: Vec<&mut [u64]> = leaves.iter_mut().map(|leaf| &mut leaf[..]).collect();
             if parts == 1 {
-                plan.multiply(&factors, 0..panels, &long, &mut out);
+                tables.multiply(&factors, 0..panels, &long, &mut out);
                 return;
             }
-            let sums = plan.sums(together);
+            let sums = tables.sums(together);
             let (mut a, mut b): (Vec<_>, Vec<_>) =
                 out.into_iter().partition(|out| out.len() < DEGREE);
-            plan.finish(sums, &mut a, &mut b);
+            tables.finish(sums, &mut a, &mut b);
         });
     let forward = time(|| {
         for leaf in leaves.iter_mut().skip(1).step_by(2) {

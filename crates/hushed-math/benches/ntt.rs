@@ -6,7 +6,7 @@
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
 use hushed_math::rng::{PublicSeed, PublicStream};
-use hushed_math::{Modulus, NttPlan, RnsBasis, RnsPoly};
+use hushed_math::{Modulus, NttTables, RnsBasis, RnsPoly};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ fn main() {
 
 fn row(cpu: Cpu, bits: u32, n: usize) {
     let modulus = Modulus::new(ntt_primes(bits, n, 1)[0]).expect("a prime of at most 50 bits");
-    let plan = NttPlan::with_cpu(n, modulus, cpu).expect("a prime with a transform");
+    let ntt = NttTables::with_cpu(n, modulus, cpu).expect("a prime with a transform");
     let mut stream = PublicStream::new(&PublicSeed([0; 16]), 0);
     let mut limb = || {
         // Moved to a cache line, where polynomials keep their limbs.
@@ -54,9 +54,9 @@ fn row(cpu: Cpu, bits: u32, n: usize) {
         .map(|(w, &at)| &w[at..][..n])
         .collect();
     let (left, right) = rest.split_at(32);
-    let forward = time(|| plan.forward(black_box(a)));
-    let inverse = time(|| plan.inverse(black_box(a)));
-    let p = plan.pointwise();
+    let forward = time(|| ntt.forward(black_box(a)));
+    let inverse = time(|| ntt.inverse(black_box(a)));
+    let p = ntt.pointwise();
     let mul = time(|| p.mul_assign(black_box(a), left[0]));
     let mul_add = time(|| p.mul_add_assign(black_box(a), left[0], right[0]));
     let dot = time(|| p.dot_assign(black_box(a), left, right)) / 32.0;

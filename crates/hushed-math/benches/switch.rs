@@ -44,7 +44,7 @@ fn main() {
             converter.targets(),
         );
     }
-    let p = basis.plan(0).pointwise();
+    let p = basis.ntt(0).pointwise();
     let (mut b, mut a) = (vec![0; n], vec![0; n]);
     for digits in [1, 3, 6] {
         let d: Vec<&[u64]> = (0..digits).map(|j| source.limb(j)).collect();
@@ -89,12 +89,12 @@ fn main() {
     a.copy_from_slice(x[0]);
     per(
         "forward transform",
-        time(|| basis.plan(0).forward(black_box(&mut a))),
+        time(|| basis.ntt(0).forward(black_box(&mut a))),
         1,
     );
     per(
         "inverse transform",
-        time(|| basis.plan(0).inverse(black_box(&mut a))),
+        time(|| basis.ntt(0).inverse(black_box(&mut a))),
         1,
     );
 }

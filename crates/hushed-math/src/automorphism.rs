@@ -169,7 +169,7 @@ impl Automorphism {
 
     /// `out[0]` ← Σ φ_i(d_i)·`keys[0]_i` and `out[1]` ← Σ φ_i(d_i)·`keys[1]_i`, with φ_i from `turns`: the sum of the
     /// key switches of several automorphisms, without storing the permuted digits. The d_i are values, or the output of
-    /// [`crate::NttPlan::forward_loose`] for the same modulus and kernels.
+    /// [`crate::NttTables::forward_loose`] for the same modulus and kernels.
     ///
     /// # Panics
     /// As [`Pointwise::dot_pair`], if there is not one turn per digit, or if a slice does not have n words.
@@ -253,7 +253,7 @@ impl Automorphism {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ntt::NttPlan;
+    use crate::ntt::NttTables;
     use crate::primes::ntt_primes;
     use crate::rng::SecretRng;
     use crate::{Coeff, RnsBasis, RnsPoly};
@@ -384,7 +384,7 @@ mod tests {
                     Automorphism::dot_pair_of_turned(&turns, &pointwise, [b, a], &d, keys);
                     assert_eq!(found, expected, "n = {n}, {count} digits");
                     // Digits transformed for this call only.
-                    let Ok(ntt) = NttPlan::with_cpu(n, *pointwise.modulus(), cpu) else {
+                    let Ok(ntt) = NttTables::with_cpu(n, *pointwise.modulus(), cpu) else {
                         panic!("a prime for this degree");
                     };
                     let mut loose: Vec<Vec<u64>> = d.iter().map(|d| d.to_vec()).collect();

@@ -13,7 +13,7 @@
 //! since they have roots of order 2n.
 
 use crate::kernels::{LEFT, PointGemm, PointMatrix, RIGHT};
-use crate::ntt::{EveryCoefficient, NttPlan};
+use crate::ntt::{EveryCoefficient, NttTables};
 use crate::words::Words;
 use std::ops::Range;
 use zeroize::Zeroize;
@@ -38,11 +38,11 @@ const LEAST_VALUES: usize = 1 << 17;
 const MOST_VALUES: usize = 1 << 20;
 
 /// Products modulo one q and X^n + 1 with polynomials of only D leading coefficients, in blocks of L.
-pub struct BlockPlan {
+pub struct BlockTables {
     degree: usize,
     prefix: usize,
     overlap: usize,
-    short: NttPlan,
+    short: NttTables,
     /// s.
     step: usize,
     /// Every s-th coefficient of a block.
@@ -50,7 +50,7 @@ pub struct BlockPlan {
     gemm: PointGemm,
 }
 
-impl BlockPlan {
+impl BlockTables {
     /// Lines per panel of factors.
     pub const PANEL: usize = LEFT;
 
@@ -59,13 +59,13 @@ impl BlockPlan {
     ///
     /// # Panics
     /// Unless s divides D, D ≤ L ≤ n, L and s are powers of two and L is at least 8; also if D > L/2, unless L = n.
-    pub fn new(ntt: &NttPlan, prefix: usize, length: usize, step: usize) -> BlockPlan {
+    pub fn new(ntt: &NttTables, prefix: usize, length: usize, step: usize) -> BlockTables {
         let degree = ntt.n();
         let powers = length.is_power_of_two() && step.is_power_of_two();
         assert!(powers && (8..=degree).contains(&length));
         assert!(prefix >= 1 && (2 * prefix <= length || length == degree && prefix <= degree));
         assert!(prefix.is_multiple_of(step), "wanted coefficients in step");
-        BlockPlan {
+        BlockTables {
             degree,
             prefix,
             // One more than what wraps, so that the wanted coefficients of a block line up with the wanted ones of the
@@ -204,8 +204,8 @@ impl BlockPlan {
     }
 
     /// Writes to `out`, line by line and polynomial by polynomial, the sum over the terms of the products of each
-    /// factor line of `panels` ([`BlockPlan::PANEL`] lines each, as far as they exist) with each long polynomial: all n
-    /// coefficients or, equally for all lines of a polynomial, every s-th, to slices of n/s words.
+    /// factor line of `panels` ([`BlockTables::PANEL`] lines each, as far as they exist) with each long polynomial: all
+    /// n coefficients or, equally for all lines of a polynomial, every s-th, to slices of n/s words.
     ///
     /// # Panics
     /// Unless `out` has a slice of n or n/s words for each sum, or as [`PointGemm::multiply`].
@@ -263,7 +263,7 @@ impl BlockPlan {
         let chunks = panels.clone().step_by(together);
         for (first, out) in chunks.zip(out.chunks_mut(together * Self::PANEL)) {
             let panels = first..panels.end.min(first + together);
-            // From last to first, as [`BlockPlan::keep`] requires.
+            // From last to first, as [`BlockTables::keep`] requires.
             for right in rights.clone().step_by(blocks).rev() {
                 let begin = (right - rights.start) * RIGHT;
                 let count = (blocks * RIGHT).min(self.count() - begin);
@@ -305,7 +305,7 @@ impl BlockPlan {
         }
     }
 
-    /// Every s-th coefficient of one polynomial, as [`BlockPlan::multiply_whole`].
+    /// Every s-th coefficient of one polynomial, as [`BlockTables::multiply_whole`].
     fn multiply_sparse(
         &self,
         factors: &PointMatrix,
@@ -373,7 +373,7 @@ impl BlockPlan {
         }
     }
 
-    /// As [`BlockPlan::multiply`] for all lines of the factors and two polynomials, on one part of the points.
+    /// As [`BlockTables::multiply`] for all lines of the factors and two polynomials, on one part of the points.
     ///
     /// # Panics
     /// Unless the sums are for these lines and s is a multiple of 8, or as [`PointGemm::multiply`].
@@ -505,16 +505,16 @@ mod tests {
                 .map(|i| expected(i / polynomials, i % polynomials))
                 .collect();
             for cpu in Cpu::variants() {
-                let ntt = NttPlan::with_cpu(degree, modulus, cpu).unwrap();
+                let ntt = NttTables::with_cpu(degree, modulus, cpu).unwrap();
                 for length in [8, 64, 128, 256, 512] {
                     if 2 * prefix > length && length < degree {
                         continue;
                     }
                     let step =
                         [1, 4, 16][length.ilog2() as usize % 3].min(1 << prefix.trailing_zeros());
-                    let plan = BlockPlan::new(&ntt, prefix, length, step);
-                    let mut factors = plan.factors(lines, terms, 1);
-                    let mut long = plan.polynomials(polynomials, terms);
+                    let tables = BlockTables::new(&ntt, prefix, length, step);
+                    let mut factors = tables.factors(lines, terms, 1);
+                    let mut long = tables.polynomials(polynomials, terms);
                     let mut room = FactorRoom::default();
                     let factors_of = |panel: usize, term: usize| -> Vec<u64> {
                         let lines = (panel * LEFT..(panel + 1) * LEFT).map(|l| l % lines);
@@ -523,17 +523,17 @@ mod tests {
                     for panel in 0..2 {
                         for term in 0..terms {
                             let w = factors_of(panel, term);
-                            plan.put_factors(&mut factors, &mut room, 0, panel, term, &w);
+                            tables.put_factors(&mut factors, &mut room, 0, panel, term, &w);
                         }
                     }
                     for term in 0..terms {
                         let c: Vec<&[u64]> =
                             (0..polynomials).map(|p| &c[p * terms + term][..]).collect();
-                        plan.put_polynomials(&mut long, term, &c);
+                        tables.put_polynomials(&mut long, term, &c);
                     }
                     let mut out = vec![vec![1; degree]; expected.len()];
                     let mut sums: Vec<&mut [u64]> = out.iter_mut().map(|o| &mut o[..]).collect();
-                    plan.multiply(&factors, 0..2, &long, &mut sums);
+                    tables.multiply(&factors, 0..2, &long, &mut sums);
                     assert!(
                         out == expected,
                         "D = {prefix}, L = {length}, {}",
@@ -541,28 +541,28 @@ mod tests {
                     );
                     let mut out = vec![vec![1; degree / step]; expected.len()];
                     let mut sums: Vec<&mut [u64]> = out.iter_mut().map(|o| &mut o[..]).collect();
-                    plan.multiply(&factors, 0..2, &long, &mut sums);
+                    tables.multiply(&factors, 0..2, &long, &mut sums);
                     for (out, expected) in out.iter().zip(&expected) {
                         assert!(out.iter().eq(expected.iter().step_by(step)));
                     }
-                    if 2 * prefix > length || length < LEAST_CUT || !plan.sums_in_registers() {
+                    if 2 * prefix > length || length < LEAST_CUT || !tables.sums_in_registers() {
                         continue;
                     }
                     for parts in [1, 2, 4] {
-                        let mut sums = plan.sums(lines);
+                        let mut sums = tables.sums(lines);
                         for part in 0..parts {
-                            let mut factors = plan.factors(lines, terms, parts);
+                            let mut factors = tables.factors(lines, terms, parts);
                             for (panel, term) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                                 let w = factors_of(panel, term);
-                                plan.put_factors(&mut factors, &mut room, part, panel, term, &w);
+                                tables.put_factors(&mut factors, &mut room, part, panel, term, &w);
                             }
-                            plan.multiply_part(&factors, part, &long, &mut sums);
+                            tables.multiply_part(&factors, part, &long, &mut sums);
                         }
                         let mut first = vec![vec![1; degree / step]; lines];
                         let mut second = vec![vec![1; degree]; lines];
                         let [mut a, mut b] = [&mut first, &mut second]
                             .map(|all| all.iter_mut().map(|o| &mut o[..]).collect::<Vec<_>>());
-                        plan.finish(sums, &mut a, &mut b);
+                        tables.finish(sums, &mut a, &mut b);
                         for (line, expected) in expected.chunks(2).enumerate() {
                             let sparse = expected[0].iter().step_by(step);
                             assert!(first[line].iter().eq(sparse) && second[line] == expected[1]);

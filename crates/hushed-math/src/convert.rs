@@ -4,7 +4,7 @@
 //! coefficients are given as slices, so that a caller can cut them into strips for its threads.
 
 use crate::error::MathError;
-use crate::kernels::convert::{Plan, combine, portable, prepare};
+use crate::kernels::convert::{ConversionTables, combine, portable, prepare};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::{fma, ifma};
 use crate::machine::cpu::Cpu;
@@ -12,7 +12,7 @@ use crate::rns::RnsBasis;
 
 /// A conversion from the primes `from` to the primes `to`, prepared once.
 pub struct BaseConverter {
-    plan: Plan,
+    tables: ConversionTables,
     #[cfg(target_arch = "x86_64")]
     ifma: Option<ifma::Converter>,
     #[cfg(target_arch = "x86_64")]
@@ -48,25 +48,25 @@ impl BaseConverter {
             });
         }
         let moduli = |ids: &[usize]| -> Vec<_> { ids.iter().map(|&i| *basis.modulus(i)).collect() };
-        let plan = Plan::new(&moduli(from), &moduli(to));
+        let tables = ConversionTables::new(&moduli(from), &moduli(to));
         let _ = cpu;
         Ok(BaseConverter {
             #[cfg(target_arch = "x86_64")]
-            ifma: cpu.ifma().map(|token| ifma::Converter::new(token, &plan)),
+            ifma: cpu.ifma().map(|token| ifma::Converter::new(token, &tables)),
             #[cfg(target_arch = "x86_64")]
-            fma: cpu.fma().map(|token| fma::Converter::new(token, &plan)),
-            plan,
+            fma: cpu.fma().map(|token| fma::Converter::new(token, &tables)),
+            tables,
         })
     }
 
     /// Number of primes converted from.
     pub fn sources(&self) -> usize {
-        self.plan.sources.len()
+        self.tables.sources.len()
     }
 
     /// Number of primes converted to.
     pub fn targets(&self) -> usize {
-        self.plan.targets.len()
+        self.tables.targets.len()
     }
 
     /// `out[j]` ← X mod t_j, where X is the integer in (−F/2, F/2) with the residues `src[i]` in [0, f_i), and F the
@@ -97,7 +97,7 @@ impl BaseConverter {
         if let Some(kernel) = &self.fma {
             return kernel.convert(src, out);
         }
-        portable(&self.plan, src, out);
+        portable(&self.tables, src, out);
     }
 
     /// Computes what conversions from one set of primes to several others share: the terms of their sums, one row per
@@ -121,7 +121,7 @@ impl BaseConverter {
         if let Some(kernel) = &self.fma {
             return kernel.prepare(terms);
         }
-        prepare(&self.plan, terms);
+        prepare(&self.tables, terms);
     }
 
     /// Computes what [`BaseConverter::convert`] does, from the terms made by [`BaseConverter::prepare`].
@@ -146,7 +146,7 @@ impl BaseConverter {
         if let Some(kernel) = &self.fma {
             return kernel.combine(terms, out);
         }
-        combine(&self.plan, terms, out);
+        combine(&self.tables, terms, out);
     }
 }
 

@@ -24,7 +24,7 @@ pub mod taint;
 mod words;
 
 pub use automorphism::Automorphism;
-pub use blocks::{BlockPlan, FactorRoom, PartSums};
+pub use blocks::{BlockTables, FactorRoom, PartSums};
 pub use convert::BaseConverter;
 pub use error::MathError;
 pub use kernels::{
@@ -33,7 +33,7 @@ pub use kernels::{
 };
 pub use machine::{cache, cpu, process};
 pub use modulus::Modulus;
-pub use ntt::{EveryCoefficient, NttPlan};
+pub use ntt::{EveryCoefficient, NttTables};
 pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};
 pub use rns::RnsBasis;
 pub use words::room::{Lists, Room};

@@ -9,7 +9,7 @@ mod eval;
 mod secret;
 
 use crate::error::MathError;
-use crate::ntt::NttPlan;
+use crate::ntt::NttTables;
 use crate::rng::PublicStream;
 use crate::rns::RnsBasis;
 use crate::words::Words;
@@ -117,7 +117,7 @@ impl<D: Domain> RnsPoly<D> {
     /// As [`RnsPoly::zero`].
     pub fn uniform(basis: &Arc<RnsBasis>, ids: &[usize], stream: &mut PublicStream) -> RnsPoly<D> {
         let mut poly = RnsPoly::scratch(basis, ids);
-        poly.each(|plan, limb| stream.uniform_mod(plan.modulus(), limb));
+        poly.each(|ntt, limb| stream.uniform_mod(ntt.modulus(), limb));
         poly
     }
 
@@ -239,7 +239,7 @@ impl<D: Domain> RnsPoly<D> {
     /// # Panics
     /// If the bases or moduli differ.
     pub fn add_assign(&mut self, other: &RnsPoly<D>) {
-        self.each_with(other, |plan, a, b| plan.pointwise().add_assign(a, b));
+        self.each_with(other, |ntt, a, b| ntt.pointwise().add_assign(a, b));
     }
 
     /// self ← self − other.
@@ -247,7 +247,7 @@ impl<D: Domain> RnsPoly<D> {
     /// # Panics
     /// If the bases or moduli differ.
     pub fn sub_assign(&mut self, other: &RnsPoly<D>) {
-        self.each_with(other, |plan, a, b| plan.pointwise().sub_assign(a, b));
+        self.each_with(other, |ntt, a, b| ntt.pointwise().sub_assign(a, b));
     }
 
     /// (self, other) ← (self + other, self − other), in one pass.
@@ -260,7 +260,7 @@ impl<D: Domain> RnsPoly<D> {
         let mut differences = [0; STRIP];
         let limbs = self.data.iter_mut().zip(&mut other.data);
         for (&id, (a, b)) in self.ids.iter().zip(limbs) {
-            let pointwise = self.basis.plan(id).pointwise();
+            let pointwise = self.basis.ntt(id).pointwise();
             for (a, b) in a.chunks_mut(STRIP).zip(b.chunks_mut(STRIP)) {
                 let differences = &mut differences[..a.len()];
                 pointwise.sub(differences, a, b);
@@ -272,7 +272,7 @@ impl<D: Domain> RnsPoly<D> {
 
     /// self ← −self.
     pub fn neg_assign(&mut self) {
-        self.each(|plan, a| plan.pointwise().neg_assign(a));
+        self.each(|ntt, a| ntt.pointwise().neg_assign(a));
     }
 
     /// Multiplies limb j by `scalars[j]`, a residue of its modulus.
@@ -282,9 +282,9 @@ impl<D: Domain> RnsPoly<D> {
     pub fn mul_scalar_assign(&mut self, scalars: &[u64]) {
         assert_eq!(scalars.len(), self.ids.len(), "one scalar a limb");
         let mut scalars = scalars.iter();
-        self.each(|plan, a| {
+        self.each(|ntt, a| {
             if let Some(&s) = scalars.next() {
-                plan.pointwise().mul_scalar_assign(a, s);
+                ntt.pointwise().mul_scalar_assign(a, s);
             }
         });
     }
@@ -305,22 +305,22 @@ impl<D: Domain> RnsPoly<D> {
         kept
     }
 
-    /// Calls `f` with the plan and the residues of each limb.
-    fn each(&mut self, mut f: impl FnMut(&NttPlan, &mut [u64])) {
+    /// Calls `f` with the transform and the residues of each limb.
+    fn each(&mut self, mut f: impl FnMut(&NttTables, &mut [u64])) {
         for (&id, limb) in self.ids.iter().zip(&mut self.data) {
-            f(self.basis.plan(id), limb);
+            f(self.basis.ntt(id), limb);
         }
     }
 
     fn each_with<E: Domain>(
         &mut self,
         other: &RnsPoly<E>,
-        mut f: impl FnMut(&NttPlan, &mut [u64], &[u64]),
+        mut f: impl FnMut(&NttTables, &mut [u64], &[u64]),
     ) {
         self.check_shape(other);
         let limbs = self.data.iter_mut().zip(&other.data);
         for (&id, (a, b)) in self.ids.iter().zip(limbs) {
-            f(self.basis.plan(id), a, b);
+            f(self.basis.ntt(id), a, b);
         }
     }
 
@@ -333,7 +333,7 @@ impl<D: Domain> RnsPoly<D> {
 impl RnsPoly<Coeff> {
     /// The values of this polynomial.
     pub fn into_eval(mut self) -> RnsPoly<Eval> {
-        self.each(|plan, limb| plan.forward(limb));
+        self.each(|ntt, limb| ntt.forward(limb));
         self.relabel()
     }
 }
@@ -341,7 +341,7 @@ impl RnsPoly<Coeff> {
 impl RnsPoly<Eval> {
     /// The coefficients of this polynomial.
     pub fn into_coeff(mut self) -> RnsPoly<Coeff> {
-        self.each(|plan, limb| plan.inverse(limb));
+        self.each(|ntt, limb| ntt.inverse(limb));
         self.relabel()
     }
 }

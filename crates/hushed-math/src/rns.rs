@@ -1,10 +1,10 @@
 //! A residue number system: one ring degree, several coprime moduli and their precomputed tables.
 
 use crate::automorphism::Automorphism;
-use crate::blocks::BlockPlan;
+use crate::blocks::BlockTables;
 use crate::error::MathError;
 use crate::modulus::Modulus;
-use crate::ntt::{EveryCoefficient, NttPlan};
+use crate::ntt::{EveryCoefficient, NttTables};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,20 +13,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// their index here.
 pub struct RnsBasis {
     n: usize,
-    plans: Vec<Arc<NttPlan>>,
+    tables: Vec<Arc<NttTables>>,
     automorphisms: Arc<Automorphisms>,
-    blocks: Arc<BlockPlans>,
-    sparse: Arc<SparsePlans>,
+    blocks: Arc<BlockTableCache>,
+    sparse: Arc<SparseTableCache>,
 }
 
 /// Per Galois element, filled on first use.
 type Automorphisms = RwLock<HashMap<usize, Arc<Automorphism>>>;
 
 /// Per modulus, number of coefficients of the short factor, block length and step; filled on first use.
-type BlockPlans = RwLock<HashMap<(u64, [usize; 3]), Arc<BlockPlan>>>;
+type BlockTableCache = RwLock<HashMap<(u64, [usize; 3]), Arc<BlockTables>>>;
 
 /// Per modulus and step, filled on first use.
-type SparsePlans = RwLock<HashMap<(u64, usize), Arc<EveryCoefficient>>>;
+type SparseTableCache = RwLock<HashMap<(u64, usize), Arc<EveryCoefficient>>>;
 
 impl RnsBasis {
     /// Largest number of moduli.
@@ -36,7 +36,7 @@ impl RnsBasis {
     ///
     /// # Errors
     /// [`MathError::InvalidBasis`] if a modulus repeats, or if none or too many are given; otherwise as
-    /// [`Modulus::new`] and [`NttPlan::new`].
+    /// [`Modulus::new`] and [`NttTables::new`].
     pub fn new(n: usize, moduli: &[u64]) -> Result<Arc<RnsBasis>, MathError> {
         let repeats = moduli
             .iter()
@@ -47,13 +47,13 @@ impl RnsBasis {
                 max: RnsBasis::MAX_LIMBS,
             });
         }
-        let plans = moduli
+        let tables = moduli
             .iter()
-            .map(|&q| Ok(Arc::new(NttPlan::new(n, Modulus::new(q)?)?)))
+            .map(|&q| Ok(Arc::new(NttTables::new(n, Modulus::new(q)?)?)))
             .collect::<Result<_, MathError>>()?;
         Ok(Arc::new(RnsBasis {
             n,
-            plans,
+            tables,
             automorphisms: Arc::default(),
             blocks: Arc::default(),
             sparse: Arc::default(),
@@ -72,10 +72,10 @@ impl RnsBasis {
         if ids.is_empty() || repeats {
             return Err(invalid);
         }
-        let plans = ids.iter().map(|&id| self.plans.get(id).cloned());
+        let tables = ids.iter().map(|&id| self.tables.get(id).cloned());
         Ok(Arc::new(RnsBasis {
             n: self.n,
-            plans: plans.collect::<Option<_>>().ok_or(invalid)?,
+            tables: tables.collect::<Option<_>>().ok_or(invalid)?,
             automorphisms: Arc::clone(&self.automorphisms),
             blocks: Arc::clone(&self.blocks),
             sparse: Arc::clone(&self.sparse),
@@ -93,7 +93,7 @@ impl RnsBasis {
         reason = "a basis has at least one modulus"
     )]
     pub fn len(&self) -> usize {
-        self.plans.len()
+        self.tables.len()
     }
 
     /// Modulus `i`.
@@ -101,15 +101,15 @@ impl RnsBasis {
     /// # Panics
     /// If there is none.
     pub fn modulus(&self, i: usize) -> &Modulus {
-        self.plans[i].modulus()
+        self.tables[i].modulus()
     }
 
     /// Transform and limb arithmetic of modulus `i`.
     ///
     /// # Panics
     /// If there is none.
-    pub fn plan(&self, i: usize) -> &NttPlan {
-        &self.plans[i]
+    pub fn ntt(&self, i: usize) -> &NttTables {
+        &self.tables[i]
     }
 
     /// The permutation of values under X → X^g (g odd, taken modulo 2n), the same for every modulus; made on first use
@@ -122,13 +122,13 @@ impl RnsBasis {
         kept(&self.automorphisms, g, || Automorphism::new(self.n, g))
     }
 
-    /// [`BlockPlan::new`] for modulus `i`; made on first use and kept.
+    /// [`BlockTables::new`] for modulus `i`; made on first use and kept.
     ///
     /// # Panics
-    /// If there is no such modulus, or as [`BlockPlan::new`].
-    pub fn blocks(&self, i: usize, prefix: usize, length: usize, step: usize) -> Arc<BlockPlan> {
+    /// If there is no such modulus, or as [`BlockTables::new`].
+    pub fn blocks(&self, i: usize, prefix: usize, length: usize, step: usize) -> Arc<BlockTables> {
         let key = (self.modulus(i).value(), [prefix, length, step]);
-        let make = || BlockPlan::new(self.plan(i), prefix, length, step);
+        let make = || BlockTables::new(self.ntt(i), prefix, length, step);
         kept(&self.blocks, key, make)
     }
 
@@ -139,7 +139,7 @@ impl RnsBasis {
     pub fn every(&self, i: usize, step: usize) -> Arc<EveryCoefficient> {
         let key = (self.modulus(i).value(), step);
         kept(&self.sparse, key, || {
-            EveryCoefficient::new(self.plan(i), step)
+            EveryCoefficient::new(self.ntt(i), step)
         })
     }
 }

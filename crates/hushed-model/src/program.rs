@@ -210,10 +210,14 @@ impl StepId {
         self.kind
     }
 
-    /// Its text without the layer, like `attention.weigh`.
-    pub fn within_layer(&self) -> String {
-        let layer = None;
-        StepId { layer, ..*self }.to_string()
+    /// The name without the layer, like `attention.weigh`: the same for that step of every layer.
+    #[must_use]
+    pub const fn within_layer(self) -> StepId {
+        StepId {
+            number: usize::MAX,
+            layer: None,
+            ..self
+        }
     }
 
     /// The layer that the step belongs to, if any: for progress and checkpoints.
@@ -225,12 +229,11 @@ impl StepId {
 /// Prints a name like `layer.3.attention.weigh`.
 impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(layer) = self.layer {
-            write!(f, "layer.{layer}.")?;
-        }
-        f.write_str(self.name)?;
+        let layer = self.layer.map(|layer| format!("layer.{layer}"));
         let parts = self.parts.into_iter().filter(|part| !part.is_empty());
-        parts.into_iter().try_for_each(|part| write!(f, ".{part}"))
+        let all = layer.as_deref().into_iter().chain([self.name]).chain(parts);
+        // Padded as a whole: tables of steps have columns.
+        f.pad(&all.collect::<Vec<_>>().join("."))
     }
 }
 

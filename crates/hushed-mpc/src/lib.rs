@@ -24,7 +24,7 @@ pub mod verify;
 mod weights;
 
 pub use bias::{MAX_BIAS, Penalties, PenaltyError};
-pub use choose::fits::{Bound, Fit, fits};
+pub use choose::fits::{Bound, Fit, Quantity, fits};
 pub use choose::norms::choose_norms;
 pub use choose::sampled::{Sampled, sampled};
 pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};

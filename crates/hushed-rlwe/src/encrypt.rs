@@ -97,7 +97,7 @@ impl SecretKey {
 
     fn add_product(&self, acc: &mut RnsPoly<Eval>, a: &RnsPoly<Eval>) {
         for (j, &id) in a.ids().iter().enumerate() {
-            let pointwise = self.params().basis().plan(id).pointwise();
+            let pointwise = self.params().basis().ntt(id).pointwise();
             pointwise.mul_add_assign(acc.limb_mut(j), a.limb(j), self.s().limb(id));
         }
     }
@@ -137,7 +137,7 @@ impl PublicKey {
         let u = SecretPoly::new(small(params.basis(), &ids, &u).into_eval());
         let mut part = |mut sum: RnsPoly<Eval>, key: &RnsPoly<Eval>| {
             for (j, &id) in ids.iter().enumerate() {
-                let pointwise = params.basis().plan(id).pointwise();
+                let pointwise = params.basis().ntt(id).pointwise();
                 pointwise.mul_add_assign(sum.limb_mut(j), u.expose().limb(j), key.limb(id));
             }
             let mut sum = sum.into_coeff();

@@ -8,7 +8,7 @@ use hushed_math::{Coeff, RnsPoly};
 use crate::ciphertext::Ciphertext;
 use crate::error::RlweError;
 use crate::galois::{automorphisms, children};
-use crate::interleave::{Node, SwitchPlan};
+use crate::interleave::{Node, PreparedSwitches};
 use crate::keys::GaloisKeys;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
@@ -19,7 +19,7 @@ use crate::params::RlweParams;
 /// coefficients are put where they end up.
 pub struct Interleaving<'a> {
     keys: &'a GaloisKeys,
-    plan: &'a SwitchPlan,
+    switches: &'a PreparedSwitches,
     size: usize,
     /// Over the primes of products with the keys.
     b: Mutex<RnsPoly<Coeff>>,
@@ -39,11 +39,11 @@ impl<'a> Interleaving<'a> {
             size.is_power_of_two() && size <= params.n(),
             "leaves of a tree"
         );
-        let plan = keys.plan(limbs)?;
-        let b = RnsPoly::zero(params.basis(), plan.ids());
+        let switches = keys.switches(limbs)?;
+        let b = RnsPoly::zero(params.basis(), switches.ids());
         Ok(Self {
             keys,
-            plan,
+            switches,
             size,
             b: Mutex::new(b),
         })
@@ -77,13 +77,13 @@ impl<'a> Interleaving<'a> {
             (1..=children).contains(&parts.len()),
             "children of the node"
         );
-        let limbs = self.plan.limbs();
+        let limbs = self.switches.limbs();
         for part in parts {
             check_limbs(params, part, limbs)?;
         }
         let elements = automorphisms(params.n(), h, children);
         let node = Node {
-            plan: self.plan,
+            switches: self.switches,
             shape: self.keys.shape(),
             keys: elements
                 .iter()
@@ -100,7 +100,7 @@ impl<'a> Interleaving<'a> {
     /// What the key switches add to b.
     pub fn into_b(self) -> RnsPoly<Coeff> {
         let sums = self.b.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.plan.divide(self.keys.params(), &sums)
+        self.switches.divide(self.keys.params(), &sums)
     }
 }
 

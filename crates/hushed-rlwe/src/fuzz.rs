@@ -10,7 +10,7 @@ use hushed_math::rng::SecretRng;
 use crate::ciphertext::SeededCiphertext;
 use crate::error::{ParamsError, RlweError};
 use crate::flooded::FloodedFormat;
-use crate::hybrid::{self, EvalKeyPlan, EvalKeys};
+use crate::hybrid::{self, EvalKeys, KeySpecs};
 use crate::keys::{KeySet, SecretKey};
 use crate::params::{RlweLiteral, RlweParams};
 use crate::response::{Positions, ResponseFormat};
@@ -75,24 +75,24 @@ pub fn key_set(params: &Arc<RlweParams>, data: &[u8]) {
 }
 
 /// Evaluation keys: a long one, a short one, and those of the sparse secret.
-pub fn plan() -> EvalKeyPlan {
-    let mut plan = EvalKeyPlan::new();
-    plan.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
-    plan
+pub fn specs() -> KeySpecs {
+    let mut specs = KeySpecs::new();
+    specs.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
+    specs
 }
 
-/// Evaluation keys of [`plan`], as given and with repaired digests.
+/// Evaluation keys of [`specs`], as given and with repaired digests.
 ///
 /// # Panics
 /// If accepted bytes differ from the keys' encoding, or from what the artefact claims to hold.
 pub fn eval_keys(params: &Arc<RlweParams>, data: &[u8]) {
     let mut sealed = data.to_vec();
-    assert_eq!(hybrid::reseal(params, &plan(), &mut sealed), Ok(()));
+    assert_eq!(hybrid::reseal(params, &specs(), &mut sealed), Ok(()));
     for data in [data, &sealed] {
-        let offered = EvalKeyPlan::offered(params, data);
-        if let Ok(keys) = EvalKeys::from_bytes(params, &plan(), data) {
+        let offered = KeySpecs::offered(params, data);
+        if let Ok(keys) = EvalKeys::from_bytes(params, &specs(), data) {
             assert_eq!(keys.to_bytes().as_deref(), Ok(data));
-            assert_eq!(offered, Ok(plan()));
+            assert_eq!(offered, Ok(specs()));
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::params::RlweParams;
 const STRIP: usize = 256;
 
 /// Prepared key switches for ciphertexts of some number of primes.
-pub(crate) struct SwitchPlan {
+pub(crate) struct PreparedSwitches {
     limbs: usize,
     /// The primes of products: those of the ciphertexts, then the special ones.
     ids: Vec<usize>,
@@ -51,7 +51,7 @@ impl Digit {
     }
 }
 
-impl SwitchPlan {
+impl PreparedSwitches {
     /// Prepares switches for ciphertexts of `limbs` primes and keys of `shape`, which has special primes.
     pub(crate) fn new(
         params: &RlweParams,
@@ -104,7 +104,7 @@ impl SwitchPlan {
         self.down.convert(&dropped, &mut targets);
         let mut out = RnsPoly::scratch(basis, ciphertext);
         for (j, &inverse) in self.inverses.iter().enumerate() {
-            let pointwise = basis.plan(j).pointwise();
+            let pointwise = basis.ntt(j).pointwise();
             pointwise.mod_down_finish(out.limb_mut(j), sum.limb(j), lifted.limb(j), inverse);
         }
         out
@@ -113,7 +113,7 @@ impl SwitchPlan {
 
 /// A node: its place in the tree and its inputs.
 pub(crate) struct Node<'a> {
-    pub(crate) plan: &'a SwitchPlan,
+    pub(crate) switches: &'a PreparedSwitches,
     pub(crate) shape: &'a KeyShape,
     /// For the node's automorphisms, one or three.
     pub(crate) keys: Vec<&'a GaloisKey>,
@@ -142,16 +142,16 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Workspace for ciphertexts of up to as many primes as `plan` is for.
-    pub(crate) fn new(params: &RlweParams, plan: &SwitchPlan) -> Self {
+    /// Workspace for ciphertexts of up to as many primes as `switches` is for.
+    pub(crate) fn new(params: &RlweParams, switches: &PreparedSwitches) -> Self {
         let (basis, n) = (params.basis(), params.n());
-        let others = || plan.digits.iter().map(|digit| &digit.others);
+        let others = || switches.digits.iter().map(|digit| &digit.others);
         let lifted = (0..3).flat_map(|_| others());
         Self {
-            turned: [(); 3].map(|()| RnsPoly::scratch(basis, &plan.ids[..plan.limbs])),
+            turned: [(); 3].map(|()| RnsPoly::scratch(basis, &switches.ids[..switches.limbs])),
             lifted: lifted.map(|ids| RnsPoly::scratch(basis, ids)).collect(),
-            rests: RnsPoly::scratch(basis, &plan.ids[..plan.limbs]),
-            sums: [&plan.ids[..1], &plan.ids].map(|ids| RnsPoly::scratch(basis, ids)),
+            rests: RnsPoly::scratch(basis, &switches.ids[..switches.limbs]),
+            sums: [&switches.ids[..1], &switches.ids].map(|ids| RnsPoly::scratch(basis, ids)),
             wanted: vec![0; n],
             strips: vec![0; 8 * STRIP.min(n / 2)],
         }
@@ -164,11 +164,11 @@ impl Workspace {
         node: &Node<'_>,
         children: &[RnsPoly<Coeff>],
     ) -> RnsPoly<Coeff> {
-        let (basis, plan) = (params.basis(), node.plan);
-        let limbs = plan.limbs;
-        let mut out = RnsPoly::scratch(basis, &plan.ids[..limbs]);
+        let (basis, switches) = (params.basis(), node.switches);
+        let limbs = switches.limbs;
+        let mut out = RnsPoly::scratch(basis, &switches.ids[..limbs]);
         for limb in 0..limbs {
-            let pointwise = basis.plan(limb).pointwise();
+            let pointwise = basis.ntt(limb).pointwise();
             let children: Vec<&[u64]> = children.iter().map(|child| child.limb(limb)).collect();
             let [first, second, third] = &mut self.turned;
             let [first, second, third] = [first, second, third].map(|u| u.limb_mut(limb));
@@ -184,18 +184,18 @@ impl Workspace {
         }
         self.lift(node);
         // The others need the results modulo the special primes.
-        for place in (limbs..plan.ids.len()).chain(0..limbs) {
+        for place in (limbs..switches.ids.len()).chain(0..limbs) {
             self.multiply(params, node, place);
         }
         let [_, sum] = &self.sums;
-        let dropped: Vec<&[u64]> = (limbs..plan.ids.len())
+        let dropped: Vec<&[u64]> = (limbs..switches.ids.len())
             .map(|place| sum.limb(place))
             .collect();
         let rests = self.rests.limbs_mut().take(limbs);
         let mut rests: Vec<&mut [u64]> = rests.map(|(_, rest)| rest).collect();
-        plan.down.convert(&dropped, &mut rests);
-        for (j, (rest, &inverse)) in rests.iter().zip(&plan.inverses).enumerate() {
-            let pointwise = basis.plan(j).pointwise();
+        switches.down.convert(&dropped, &mut rests);
+        for (j, (rest, &inverse)) in rests.iter().zip(&switches.inverses).enumerate() {
+            let pointwise = basis.ntt(j).pointwise();
             pointwise.mod_down_finish_add_assign(out.limb_mut(j), sum.limb(j), rest, inverse);
         }
         out
@@ -203,7 +203,7 @@ impl Workspace {
 
     /// Converts the digits of all u_σ to the primes that are not their own.
     fn lift(&mut self, node: &Node<'_>) {
-        let digits = &node.plan.digits;
+        let digits = &node.switches.digits;
         let turned = self.turned.iter().take(node.keys.len());
         for (u, lifted) in turned.zip(self.lifted.chunks_mut(digits.len())) {
             for (digit, lifted) in digits.iter().zip(lifted) {
@@ -217,9 +217,9 @@ impl Workspace {
 
     /// The products modulo one prime: the coefficients of a, and the needed ones of b added where they end up.
     fn multiply(&mut self, params: &RlweParams, node: &Node<'_>, place: usize) {
-        let digits = &node.plan.digits;
-        let id = node.plan.ids[place];
-        let ntt = params.basis().plan(id);
+        let digits = &node.switches.digits;
+        let id = node.switches.ids[place];
+        let ntt = params.basis().ntt(id);
         let places = (0..node.keys.len()).flat_map(|k| (0..digits.len()).map(move |i| (k, i)));
         for (k, i) in places.clone() {
             ntt.forward_loose(match digits[i].other(id) {

@@ -24,7 +24,7 @@ use crate::ciphertext::{StreamDomain, small, uniform};
 use crate::codec::{Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly};
 use crate::error::{CodecError, RlweError};
 use crate::galois::{GaloisKey, KeyDigit, KeyShape};
-use crate::interleave::{SwitchPlan, Workspace};
+use crate::interleave::{PreparedSwitches, Workspace};
 use crate::params::RlweParams;
 
 /// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are only for its
@@ -106,12 +106,12 @@ impl SecretKey {
     pub(crate) fn hide(&self, message: RnsPoly<Coeff>, a: &RnsPoly<Eval>) -> RnsPoly<Eval> {
         let mut b = message.into_eval();
         for (j, &id) in a.ids().iter().enumerate() {
-            let plan = self.params.basis().plan(id).pointwise();
+            let pointwise = self.params.basis().ntt(id).pointwise();
             // Negates before and after the fused step instead of holding a copy of a.
             let b = b.limb_mut(j);
-            plan.neg_assign(b);
-            plan.mul_add_assign(b, a.limb(j), self.s().limb(id));
-            plan.neg_assign(b);
+            pointwise.neg_assign(b);
+            pointwise.mul_add_assign(b, a.limb(j), self.s().limb(id));
+            pointwise.neg_assign(b);
         }
         b
     }
@@ -178,7 +178,7 @@ pub struct GaloisKeys {
     seed: PublicSeed,
     keys: BTreeMap<usize, GaloisKey>,
     /// For ciphertexts of 1, 2, … primes.
-    plans: Vec<SwitchPlan>,
+    switches: Vec<PreparedSwitches>,
     /// Memory of idle nodes.
     idle: Mutex<Vec<Workspace>>,
 }
@@ -215,7 +215,7 @@ impl GaloisKeys {
                 // Limb i is prime q_i.
                 for i in own {
                     let weight = params.product_modulo(shape.special().iter().copied(), i);
-                    let pointwise = params.basis().plan(i).pointwise();
+                    let pointwise = params.basis().ntt(i).pointwise();
                     let mut gadget = SecretPoly::new(turned.expose().keep_limbs(&[i]));
                     pointwise.mul_scalar_assign(gadget.expose_mut().limb_mut(0), weight);
                     pointwise.add_assign(b.limb_mut(i), gadget.expose().limb(0));
@@ -242,9 +242,9 @@ impl GaloisKeys {
             true => 0..0,
             false => 0..shape.limbs(),
         };
-        let plans = lengths.map(|limbs| SwitchPlan::new(&params, &shape, limbs + 1));
+        let switches = lengths.map(|limbs| PreparedSwitches::new(&params, &shape, limbs + 1));
         Ok(Self {
-            plans: plans.collect::<Result<_, _>>()?,
+            switches: switches.collect::<Result<_, _>>()?,
             params,
             shape,
             seed,
@@ -279,11 +279,13 @@ impl GaloisKeys {
     }
 
     /// The key switches for ciphertexts of `limbs` primes.
-    pub(crate) fn plan(&self, limbs: usize) -> Result<&SwitchPlan, RlweError> {
-        let plan = limbs.checked_sub(1).and_then(|place| self.plans.get(place));
-        plan.ok_or(RlweError::LimbCount {
+    pub(crate) fn switches(&self, limbs: usize) -> Result<&PreparedSwitches, RlweError> {
+        let switches = limbs
+            .checked_sub(1)
+            .and_then(|place| self.switches.get(place));
+        switches.ok_or(RlweError::LimbCount {
             given: limbs,
-            available: self.plans.len(),
+            available: self.switches.len(),
         })
     }
 
@@ -297,7 +299,7 @@ impl GaloisKeys {
         let kept = idle().pop();
         let mut workspace = match kept {
             Some(workspace) => workspace,
-            None => Workspace::new(&self.params, self.plan(self.plans.len())?),
+            None => Workspace::new(&self.params, self.switches(self.switches.len())?),
         };
         let done = f(&mut workspace);
         idle().push(workspace);

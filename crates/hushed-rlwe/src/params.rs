@@ -8,6 +8,10 @@
 //! Encryption* (Bossuat et al., IACR CiC 1(4):26, 2024, Table 5.2, ternary secrets) minus a margin of about 3 %,
 //! because later runs of the lattice estimator moved some of the published figures by one or two bits. A literal
 //! outside the table is rejected; smaller sets exist only in tests and say so in their name.
+//!
+//! The limit is on the modulus of each sample, and a key for short ciphertexts has fewer ciphertext primes. So it may
+//! have more special primes ([`RlweParams::most_special`]), and with them fewer digits: level-aware key switching
+//! (Hwang, Seo and Song, WAHC 2023).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,8 +32,11 @@ pub const SECURITY_LIMITS: [(u32, f64); 5] = [
     (16, 1684.0),
 ];
 
+/// The last of [`SECURITY_LIMITS`].
+const LARGEST_LIMIT: f64 = SECURITY_LIMITS[SECURITY_LIMITS.len() - 1].1;
+
 /// The most primes of a parameter set; bounds every allocation that a literal can cause.
-pub const MAX_PRIMES: usize = 40;
+pub const MAX_PRIMES: usize = 42;
 
 /// The most special primes: with 50-bit primes, digits of up to 600 bits.
 pub const MAX_SPECIAL_PRIMES: usize = 12;
@@ -86,7 +93,8 @@ impl RlweParams {
         let limit = security_limit(literal.log_n).ok_or(ParamsError::DegreeOutOfTable {
             log_n: literal.log_n,
         })?;
-        let log_qp = log2_product(literal.q.iter().chain(&literal.p));
+        // A key for all ciphertext primes has at least one special prime.
+        let log_qp = log2_product(literal.q.iter().chain(literal.p.first()));
         if log_qp > limit {
             return Err(ParamsError::Insecure {
                 log_n: literal.log_n,
@@ -227,6 +235,24 @@ impl RlweParams {
         self.literal.p.len()
     }
 
+    /// The most special primes of a key for ciphertexts of `limbs` primes: its samples are modulo the product of all of
+    /// these, which is within the security limit. Insecure rings have the limit of the largest ring, so that their keys
+    /// have the shapes of real ones.
+    pub fn most_special(&self, limbs: usize) -> usize {
+        let limit = match security_limit(self.log_n()) {
+            Some(limit) if !self.insecure => limit,
+            _ => LARGEST_LIMIT,
+        };
+        let within = |&special: &usize| self.log2_extended(limbs, special) <= limit;
+        (0..=self.p_len()).take_while(within).last().unwrap_or(0)
+    }
+
+    /// log2 of the product of the first `limbs` ciphertext primes and the first `special` special primes.
+    pub fn log2_extended(&self, limbs: usize, special: usize) -> f64 {
+        let p = self.literal.p.iter().take(special);
+        log2_product(self.literal.q.iter().take(limbs).chain(p))
+    }
+
     /// The RNS basis: the ciphertext primes, then the special ones.
     pub fn basis(&self) -> &Arc<RnsBasis> {
         &self.basis
@@ -270,12 +296,14 @@ impl RlweParams {
 
     /// log2 of the modulus of a ciphertext with `limbs` primes.
     pub fn log2_q(&self, limbs: usize) -> f64 {
-        log2_product(self.literal.q.iter().take(limbs))
+        self.log2_extended(limbs, 0)
     }
 
-    /// log2 of the product of all primes, the largest modulus at which any sample is published.
+    /// log2(QP): the largest modulus at which any sample is published.
     pub fn log2_qp(&self) -> f64 {
-        log2_product(self.literal.q.iter().chain(&self.literal.p))
+        let sizes =
+            (1..=self.q_len()).map(|limbs| self.log2_extended(limbs, self.most_special(limbs)));
+        sizes.fold(0.0, f64::max)
     }
 
     /// 16 bytes that identify the parameter set in every artefact.
@@ -378,6 +406,40 @@ mod tests {
             assert!((params.log2_qp() - log_qp).abs() < 0.01);
             assert!(params.log2_qp() <= security_limit(params.log_n()).unwrap());
         }
+    }
+
+    /// Keys for short ciphertexts may have more special primes, and no key is above the limit.
+    #[test]
+    fn special_primes_fill_the_limit() {
+        let primes = hushed_math::primes::ntt_primes(50, 1 << 16, 40);
+        let literal = |q: usize, p: usize| RlweLiteral {
+            log_n: 16,
+            q: primes[..q].to_vec(),
+            p: primes[q..q + p].to_vec(),
+        };
+        let params = RlweParams::new(literal(28, 12)).unwrap();
+        let most: Vec<usize> = [28, 27, 25, 22, 21, 1]
+            .iter()
+            .map(|&limbs| params.most_special(limbs))
+            .collect();
+        assert_eq!(most, [5, 6, 8, 11, 12, 12]);
+        let limit = security_limit(16).unwrap();
+        for limbs in 1..=28 {
+            for special in 1..=12 {
+                let within = params.log2_extended(limbs, special) <= limit;
+                let accepted = hybrid::Gadget::new(&params, limbs, special).is_ok();
+                assert_eq!(accepted, within, "{limbs} {special}");
+                let raised = hybrid::Gadget::raised(&params, limbs, special).is_ok();
+                assert_eq!(raised, within, "{limbs} {special}");
+            }
+        }
+        assert!(params.log2_qp() <= limit && params.log2_qp() > limit - 50.0);
+        // 1,700 bits with one special prime.
+        let refused = RlweParams::new(literal(33, 1)).err();
+        assert!(
+            matches!(refused, Some(ParamsError::Insecure { .. })),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use hushed_math::RnsPoly;
 use hushed_math::primes::ntt_primes;
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::audit::{AuditFailure, PublishedSample, SecretDistribution, Source, audit};
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
+use hushed_rlwe::hybrid::{EvalKeys, KeySpecs, KeyUse};
 use hushed_rlwe::params::security_limit;
 use hushed_rlwe::{KeySet, RlweLiteral, RlweParams, SecretKey};
 
@@ -88,19 +88,20 @@ fn evaluation_keys_are_within_the_table() {
     .unwrap();
     let mut rng = SecretRng::from_os("key audit");
     let sk = SecretKey::generate(&params, &mut rng);
-    let mut plan = EvalKeyPlan::new();
-    plan.relin(4, 2)
+    let mut specs = KeySpecs::new();
+    specs
+        .relin(4, 2)
         .galois(5, 4, 2)
         .galois(5, 1, 1)
         .encapsulation(4, 2)
         // A bootstrap's way back: rotations of raised polynomials, with one digit.
         .insert(KeyUse::Raised(1), 4, 1)
         .insert(KeyUse::Raised(5), 4, 1);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     let samples: Vec<_> = keys.published().collect();
     audit(&samples).unwrap();
     // The list is complete: as many samples as the keys have digits, each at its key's modulus.
-    let gadgets = plan.gadgets(&params).unwrap();
+    let gadgets = specs.gadgets(&params).unwrap();
     let digits: usize = gadgets.iter().map(|gadget| gadget.digits().len()).sum();
     assert_eq!(samples.len(), digits);
     let (mut sparse, mut raised) = (0, 0);

@@ -88,8 +88,8 @@ impl Bundle {
     /// Decodes a bundle from a server or a file.
     ///
     /// # Errors
-    /// [`ServeError::BadBundle`] if the bytes cannot be parsed; [`ServeError::BundleOfOtherPlan`] if the bundle is of
-    /// another release; [`ServeError::Model`] if the files are not those of a supported model.
+    /// [`ServeError::BadBundle`] if the bytes cannot be parsed; [`ServeError::BundleOfOtherAgreement`] if the bundle is
+    /// of another release; [`ServeError::Model`] if the files are not those of a supported model.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
         let files = decode(&bytes, &agreement_hash()?)?;
         Self::of_files(files, bytes)
@@ -146,22 +146,25 @@ pub(crate) fn hash(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
-fn header(plan: &Digest, length: usize) -> Vec<u8> {
+fn header(agreement: &Digest, length: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(32 + length);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&KIND.to_le_bytes());
     out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend(plan.0.iter().take(16));
+    out.extend(agreement.0.iter().take(16));
     out.extend_from_slice(&(length as u64).to_le_bytes());
     out
 }
 
 /// The files in a bundle, by name. Their number is bounded by the names that a model may have, their size by the input.
-pub(crate) fn decode(bytes: &[u8], plan: &Digest) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
+pub(crate) fn decode(
+    bytes: &[u8],
+    agreement: &Digest,
+) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
     let bad = |fault| ServeError::BadBundle { fault };
     let other = decode_header(bytes).map_err(bad)?;
-    if !plan.0.starts_with(&other) {
-        return Err(ServeError::BundleOfOtherPlan);
+    if !agreement.0.starts_with(&other) {
+        return Err(ServeError::BundleOfOtherAgreement);
     }
     decode_files(bytes).map_err(bad)
 }
@@ -175,7 +178,7 @@ fn decode_header(bytes: &[u8]) -> Result<[u8; 16], WireFault> {
         return Err(WireFault::Undefined { field: "kind" });
     }
     match u16::from_le_bytes(reader.array("version")?) {
-        VERSION => reader.array("plan"),
+        VERSION => reader.array("agreement"),
         got => Err(WireFault::Version { got }),
     }
 }
@@ -218,7 +221,7 @@ mod tests {
         let mut bytes = bundle.bytes().to_vec();
         bytes[8..24].fill(7);
         let refused = Bundle::from_bytes(bytes.clone());
-        assert!(matches!(refused, Err(ServeError::BundleOfOtherPlan)));
+        assert!(matches!(refused, Err(ServeError::BundleOfOtherAgreement)));
         let taken = Bundle::of_any_release(bytes.clone()).unwrap();
         assert_eq!(taken.bytes(), bytes);
         bytes[0] = 0;

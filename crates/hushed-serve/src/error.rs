@@ -151,7 +151,7 @@ pub enum ServeError {
     #[error(
         "the server's agreement hash is {theirs} and this client's {ours}; use the same release on both sides"
     )]
-    OtherPlan {
+    OtherAgreement {
         /// The client's.
         ours: Digest,
         /// The server's.
@@ -202,7 +202,7 @@ pub enum ServeError {
     #[error(
         "this bundle was made by a release with another agreement hash; make it again with `hushed bundle`"
     )]
-    BundleOfOtherPlan,
+    BundleOfOtherAgreement,
     /// The public files are too large for a bundle.
     #[error(
         "the model's public files have {bytes} bytes, and a bundle at most {limit}: is tokenizer.json the right file?"
@@ -377,15 +377,15 @@ impl ServeError {
             | Self::TableNotAsOffered { .. } => Category::Network,
             Self::Refused(
                 Refusal::OtherVersion { .. }
-                | Refusal::OtherPlan { .. }
+                | Refusal::OtherAgreement { .. }
                 | Refusal::OtherBundle { .. }
                 | Refusal::OtherProtocol { .. }
                 | Refusal::WrongSize
                 | Refusal::OtherKeys,
             ) => Category::Mismatch,
-            Self::OtherPlan { .. }
+            Self::OtherAgreement { .. }
             | Self::OtherBundle { .. }
-            | Self::BundleOfOtherPlan
+            | Self::BundleOfOtherAgreement
             | Self::OtherPrefix { .. } => Category::Mismatch,
             Self::NotText { .. } => Category::Local,
             Self::Refused(_)
@@ -444,7 +444,7 @@ impl ServeError {
             Self::TextAboveLimit { .. } | Self::NoRoomForAnswer { .. } => "too-long",
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Refused(refusal) => refusal.name(),
-            Self::OtherPlan { .. } | Self::BundleOfOtherPlan => "other-plan",
+            Self::OtherAgreement { .. } | Self::BundleOfOtherAgreement => "other-plan",
             Self::OtherBundle { .. } => "other-bundle",
             Self::OtherPrefix { .. } => "other-prefix",
             Self::Model(ModelError::NotAGenerator) => "usage",
@@ -497,7 +497,7 @@ impl Refusal {
     pub fn name(&self) -> &'static str {
         match self {
             Self::OtherVersion { .. } => "other-version",
-            Self::OtherPlan { .. } => "other-plan",
+            Self::OtherAgreement { .. } => "other-plan",
             Self::OtherBundle { .. } => "other-bundle",
             Self::NoToken => "no-token",
             Self::BadToken => "bad-token",

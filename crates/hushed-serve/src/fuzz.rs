@@ -60,15 +60,18 @@ pub fn control(data: &[u8]) {
 /// # Panics
 /// If the files are not exactly the bytes.
 pub fn bundle(data: &[u8]) {
-    let plan = match data.get(8..24) {
+    let agreement = match data.get(8..24) {
         Some(half) => {
-            let mut plan = [0; 32];
-            plan.iter_mut().zip(half).for_each(|(to, from)| *to = *from);
-            Digest(plan)
+            let mut agreement = [0; 32];
+            agreement
+                .iter_mut()
+                .zip(half)
+                .for_each(|(to, from)| *to = *from);
+            Digest(agreement)
         }
         None => Digest::ZERO,
     };
-    if let Ok(files) = bundle::decode(data, &plan) {
+    if let Ok(files) = bundle::decode(data, &agreement) {
         let bytes: usize = files.iter().map(|(name, f)| 5 + name.len() + f.len()).sum();
         assert_eq!(bytes + 32, data.len());
         assert!(files.is_sorted_by(|a, b| a.0 < b.0));

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::ckks::Bench;
     use hushed_ckks::CkksParams;
-    use hushed_ckks::keys::EvalKeyPlan;
+    use hushed_ckks::keys::KeySpecs;
     use hushed_ckks::lintrans::{LinearTransform, Method, Options};
     use hushed_math::rng::SecretRng;
 
@@ -241,8 +241,8 @@ mod tests {
     /// A dense 16 × 16 matrix, its product with a vector, and keys for `rotations` at four primes.
     fn setting(rotations: &[i64]) -> (Bench, Vec<Vec<f64>>, Diagonals, Vec<Complex64>) {
         let params = CkksParams::insecure_shallow(9, 4).unwrap();
-        let plan = params.key_plan(4, false, rotations, false).unwrap();
-        let f = Bench::seeded(&params, &plan, 8);
+        let specs = params.key_specs(4, false, rotations, false).unwrap();
+        let f = Bench::seeded(&params, &specs, 8);
         let mut rng = SecretRng::insecure_from_seed(9);
         let rows: Vec<Vec<f64>> = (0..DIM).map(|_| random(&mut rng)).collect();
         let complex: Vec<Vec<Complex64>> = rows
@@ -314,9 +314,9 @@ mod tests {
             ..Options::default()
         };
         let map = LinearTransform::new(&f.params, &matrix, 4, options).unwrap();
-        let mut plan = EvalKeyPlan::new();
-        map.add_keys(&mut plan);
-        f = Bench::seeded(&f.params, &plan, 8);
+        let mut specs = KeySpecs::new();
+        map.add_keys(&mut specs);
+        f = Bench::seeded(&f.params, &specs, 8);
         let ct = encrypt(&mut f, &x);
         let out = map.apply(&f.evaluator, &ct).unwrap();
         let counts = f.evaluator.counters().snapshot();

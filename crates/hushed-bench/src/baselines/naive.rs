@@ -79,7 +79,7 @@ mod tests {
     use crate::ckks::Bench;
     use hushed_ckks::CkksParams;
     use hushed_ckks::gemm::{GemmWeights, ModularGemm};
-    use hushed_ckks::keys::EvalKeyPlan;
+    use hushed_ckks::keys::KeySpecs;
 
     const ROWS: usize = 12;
     const COLUMNS: usize = 40;
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn modular_products_are_those_of_the_loop() {
         let params = CkksParams::insecure_test(9, 2).unwrap();
-        let mut f = Bench::seeded(&params, &EvalKeyPlan::new(), 11);
+        let mut f = Bench::seeded(&params, &KeySpecs::new(), 11);
         let inputs: Vec<_> = (0..COLUMNS)
             .map(|_| {
                 let x = f.random();

@@ -87,9 +87,9 @@ fn one_set(
     };
     let bootstrapper = Bootstrapper::new(params, literal)?;
     let matrices = start.elapsed().as_secs_f64();
-    let plan = bootstrapper.key_plan();
-    let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
-    let mut bench = Bench::new(params, &plan)?;
+    let specs = bootstrapper.key_specs();
+    let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
+    let mut bench = Bench::new(params, &specs)?;
     let once = bench.random().into_iter().take(bootstrapper.slots());
     let once: Vec<Complex64> = once.collect();
     let values: Vec<Complex64> = once.iter().copied().cycle().take(params.slots()).collect();

@@ -28,9 +28,9 @@ pub fn flooding(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         let map = LinearTransform::new(&params, &matrix, LIMBS, Options::default());
         let map = map.map_err(CkksError::from)?;
         let steps: Vec<i64> = powers().collect();
-        let mut plan = params.key_plan(LIMBS, true, &steps, false)?;
-        map.add_keys(&mut plan);
-        let mut bench = Bench::new(&params, &plan)?;
+        let mut specs = params.key_specs(LIMBS, true, &steps, false)?;
+        map.add_keys(&mut specs);
+        let mut bench = Bench::new(&params, &specs)?;
         let mut rows = Vec::new();
         let mut row = |name: &str, bench: &Bench, ct: &Ciphertext, expected: &[Complex64]| {
             let about = json!({ "circuit": name, "set": params.literal().name });

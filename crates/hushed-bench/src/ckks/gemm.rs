@@ -12,7 +12,7 @@ use hushed_ckks::CkksParams;
 use hushed_ckks::gemm::{
     GemmError, GemmWeights, MemorySource, ModularGemm, Shape, Sink, Source, Strip,
 };
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use serde_json::{Value, json};
 
 use super::{Bench, describe, with_threads};
@@ -36,7 +36,7 @@ const WHOLE: &str = "whole";
 pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
-        let mut bench = Bench::new(&params, &EvalKeyPlan::new())?;
+        let mut bench = Bench::new(&params, &KeySpecs::new())?;
         let inputs = (0..DISTINCT)
             .map(|_| {
                 let values = bench.random();

@@ -1,7 +1,7 @@
 //! A 768 × 768 matrix times the slots: by double-hoisted baby and giant steps, diagonal by diagonal, and by the methods
 //! that these are compared with.
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::lintrans::{Diagonals, LinearTransform, Method, Options};
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const WIDTH: usize = 32;
 
 /// A prepared matrix.
 struct Prepared {
-    plan: EvalKeyPlan,
+    specs: KeySpecs,
     plaintext_bytes: usize,
     apply: Apply,
     /// Slots of the result, each with the entry of the product in it.
@@ -54,10 +54,10 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
                 ..Options::default()
             };
             let map = LinearTransform::new(&params, &matrix, LIMBS, options)?;
-            let mut plan = EvalKeyPlan::new();
-            map.add_keys(&mut plan);
+            let mut specs = KeySpecs::new();
+            map.add_keys(&mut specs);
             Ok(Prepared {
-                plan,
+                specs,
                 plaintext_bytes: map.plaintext_bytes(),
                 apply: Box::new(move |evaluator, ct| map.apply(evaluator, ct)),
                 places: repeated(&params),
@@ -67,7 +67,7 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             let encoder = Encoder::new(&params);
             let map = SingleHoisted::new(&encoder, &matrix, LIMBS, WIDTH)?;
             Ok(Prepared {
-                plan: params.key_plan(LIMBS, false, &map.rotations(), false)?,
+                specs: params.key_specs(LIMBS, false, &map.rotations(), false)?,
                 plaintext_bytes: matrix.count() * whole,
                 apply: Box::new(move |evaluator, ct| map.apply(evaluator, ct)),
                 places: repeated(&params),
@@ -79,7 +79,7 @@ pub fn transforms(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             let rotations = map.rotations();
             let places = (0..SIZE).map(|row| (map.slot(row), row)).collect();
             Ok(Prepared {
-                plan: params.key_plan(LIMBS, false, &rotations, false)?,
+                specs: params.key_specs(LIMBS, false, &rotations, false)?,
                 plaintext_bytes: map.plaintext_bytes(),
                 apply: Box::new(move |evaluator, ct| map.apply(evaluator, ct)),
                 places,
@@ -120,9 +120,9 @@ fn one_method(
     description: Value,
     how: How<'_>,
 ) -> Result<Value, BenchError> {
-    let plan = &prepared.plan;
-    let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
-    let mut bench = Bench::new(params, plan)?;
+    let specs = &prepared.specs;
+    let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
+    let mut bench = Bench::new(params, specs)?;
     let block: Vec<Complex64> = bench.random().into_iter().take(DIMENSION).collect();
     // The matrix acts on vectors that repeat through the slots.
     let values: Vec<Complex64> = block.iter().copied().cycle().take(params.slots()).collect();

@@ -103,10 +103,10 @@ impl Run {
         let prepared = PreparedGrid::new(params, &grid, map.limbs, GridOptions::default());
         let prepared = prepared.map_err(CkksError::from)?;
         let encode_seconds = start.elapsed().as_secs_f64();
-        let mut plan = params.key_plan(map.limbs, false, &[], true)?;
-        prepared.add_keys(&mut plan);
-        let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
-        let mut bench = Bench::new(params, &plan)?;
+        let mut specs = params.key_specs(map.limbs, false, &[], true)?;
+        prepared.add_keys(&mut specs);
+        let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
+        let mut bench = Bench::new(params, &specs)?;
         // All slots, including those of unused places.
         let values: Vec<Vec<Complex64>> = (0..inputs.vectors()).map(|_| bench.random()).collect();
         let cts = values

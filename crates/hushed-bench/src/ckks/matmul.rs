@@ -86,9 +86,9 @@ impl Run {
         limbs: usize,
     ) -> Result<Self, BenchError> {
         let method = OuterProducts::new(params, dimension).ok_or(BenchError::BadWeights)?;
-        let plan = params.key_plan(limbs - 1, true, &method.rotations(), false)?;
-        let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
-        let mut bench = Bench::new(params, &plan)?;
+        let specs = params.key_specs(limbs - 1, true, &method.rotations(), false)?;
+        let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
+        let mut bench = Bench::new(params, &specs)?;
         let [a, b] = [bench.random(), bench.random()];
         let inputs = [bench.encrypt(&a, limbs)?, bench.encrypt(&b, limbs)?];
         let before = bench.evaluator.counters().snapshot();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::counters::Counts;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::lintrans::{LinearTransform, Options};
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator};
 use serde_json::{Value, json};
@@ -123,14 +123,14 @@ impl Map {
         Ok(Map::Steps(Box::new(map), places.folds()))
     }
 
-    fn keys(&self, params: &CkksParams, limbs: usize) -> Result<EvalKeyPlan, CkksError> {
+    fn keys(&self, params: &CkksParams, limbs: usize) -> Result<KeySpecs, CkksError> {
         match self {
-            Map::Rows(map) => params.key_plan(limbs, false, &map.rotations(), false),
+            Map::Rows(map) => params.key_specs(limbs, false, &map.rotations(), false),
             Map::Steps(map, folds) => {
-                let mut plan = EvalKeyPlan::new();
-                map.add_keys(&mut plan);
-                plan.merge(&params.key_plan(limbs - 1, false, folds, false)?);
-                Ok(plan)
+                let mut specs = KeySpecs::new();
+                map.add_keys(&mut specs);
+                specs.merge(&params.key_specs(limbs - 1, false, folds, false)?);
+                Ok(specs)
             }
         }
     }
@@ -210,9 +210,9 @@ impl Run {
             method,
             limbs,
         )?;
-        let plan = map.keys(params, limbs)?;
-        let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
-        let mut bench = Bench::new(params, &plan)?;
+        let specs = map.keys(params, limbs)?;
+        let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
+        let mut bench = Bench::new(params, &specs)?;
         let mut slots = bench.random();
         let x: Vec<Complex64> = bench.random().into_iter().take(inputs).collect();
         for (slot, z) in slots.iter_mut().enumerate() {

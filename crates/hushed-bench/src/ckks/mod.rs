@@ -16,7 +16,7 @@ mod roofline;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
+use hushed_ckks::keys::{EvalKeys, KeySpecs, SecretKey};
 use hushed_ckks::{
     Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator,
 };
@@ -51,24 +51,24 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(params: &Arc<CkksParams>, plan: &EvalKeyPlan) -> Result<Bench, CkksError> {
-        Self::with_rng(params, plan, SecretRng::from_os("bench ckks"))
+    pub(crate) fn new(params: &Arc<CkksParams>, specs: &KeySpecs) -> Result<Bench, CkksError> {
+        Self::with_rng(params, specs, SecretRng::from_os("bench ckks"))
     }
 
     /// For tests.
     #[cfg(test)]
-    pub(crate) fn seeded(params: &Arc<CkksParams>, plan: &EvalKeyPlan, seed: u64) -> Bench {
-        Self::with_rng(params, plan, SecretRng::insecure_from_seed(seed)).expect("keys")
+    pub(crate) fn seeded(params: &Arc<CkksParams>, specs: &KeySpecs, seed: u64) -> Bench {
+        Self::with_rng(params, specs, SecretRng::insecure_from_seed(seed)).expect("keys")
     }
 
     fn with_rng(
         params: &Arc<CkksParams>,
-        plan: &EvalKeyPlan,
+        specs: &KeySpecs,
         mut rng: SecretRng,
     ) -> Result<Bench, CkksError> {
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let start = Instant::now();
-        let keys = Arc::new(EvalKeys::generate(&key, plan, &mut rng)?);
+        let keys = Arc::new(EvalKeys::generate(&key, specs, &mut rng)?);
         let key_seconds = start.elapsed().as_secs_f64();
         let encoder = Arc::new(Encoder::new(params));
         Ok(Bench {

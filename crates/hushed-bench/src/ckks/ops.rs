@@ -36,9 +36,10 @@ fn at(
     let limbs = level + 1;
     let steps: Vec<i64> = (1..=HOISTED).collect();
     // Keys for ciphertexts of this length: at low levels they have few special primes and one digit.
-    let plan = params.key_plan(limbs, true, &steps, false)?;
-    let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)? / plan.len().max(1);
-    let mut bench = Bench::new(params, &plan)?;
+    let specs = params.key_specs(limbs, true, &steps, false)?;
+    let key_bytes =
+        specs.memory_bytes(params.rlwe()).map_err(CkksError::from)? / specs.len().max(1);
+    let mut bench = Bench::new(params, &specs)?;
     let setup = bench.key_seconds;
     let values = bench.random();
     let mut row = |name: &str, each: usize, call: &mut dyn FnMut() -> Result<(), CkksError>| {

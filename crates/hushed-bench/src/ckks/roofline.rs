@@ -147,7 +147,7 @@ const COMPOSED: [(&str, Composed); 4] = [
 /// Scalars times ciphertexts: a linear layer of a batch in columns.
 fn scalars(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
     let [inputs, outputs, level] = SCALARS;
-    let mut bench = Bench::new(params, &params.key_plan(level + 1, false, &[], false)?)?;
+    let mut bench = Bench::new(params, &params.key_specs(level + 1, false, &[], false)?)?;
     let values = bench.random();
     let cts = (0..inputs).map(|_| bench.encrypt(&values, level + 1));
     let cts = cts.collect::<Result<Vec<_>, _>>()?;
@@ -201,7 +201,7 @@ fn matrices(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchEr
 /// Bootstraps, several in a call.
 fn bootstraps(params: &Arc<CkksParams>, rows: &mut Rows<'_>) -> Result<(), BenchError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
-    let mut bench = Bench::new(params, &bootstrapper.key_plan())?;
+    let mut bench = Bench::new(params, &bootstrapper.key_specs())?;
     let values = bench.random();
     let low = params.bootstrap_limbs();
     let cts = (0..TOGETHER).map(|_| bench.encrypt(&values, low));
@@ -231,8 +231,8 @@ fn primitives(
 ) -> Result<(), BenchError> {
     let limbs = level + 1;
     let steps: Vec<i64> = (1..=HOISTED).collect();
-    let plan = params.key_plan(limbs, true, &steps, false)?;
-    let mut bench = Bench::new(params, &plan)?;
+    let specs = params.key_specs(limbs, true, &steps, false)?;
+    let mut bench = Bench::new(params, &specs)?;
     let values = bench.random();
     let a = bench.encrypt(&values, limbs)?;
     let b = bench.encrypt(&values, limbs)?;
@@ -332,13 +332,13 @@ fn peaks(threads: usize, params: &CkksParams) -> Result<(Value, f64), BenchError
         start.elapsed().as_secs_f64()
     });
     let products = (threads * length * rounds) as f64;
-    let plan = basis.plan(0);
+    let ntt = basis.ntt(0);
     let transforms = 200;
     let transform = best(3, || {
         let start = Instant::now();
         (0..threads).into_par_iter().for_each(|_| {
             let mut limb = vec![1u64; params.n()];
-            (0..transforms).for_each(|_| plan.forward(black_box(&mut limb)));
+            (0..transforms).for_each(|_| ntt.forward(black_box(&mut limb)));
         });
         start.elapsed().as_secs_f64() / f64::from(transforms)
     });

@@ -48,10 +48,10 @@ impl Bed {
     pub(super) fn new(params: &Arc<CkksParams>, counts: &Counts) -> Result<Bed, BenchError> {
         let start = Instant::now();
         let bootstrapper = Arc::new(Bootstrapper::new(params, BootstrapLiteral::default())?);
-        let plan = KeyDemand::of(params, counts).plan(params, &bootstrapper.key_plan())?;
+        let specs = KeyDemand::of(params, counts).specs(params, &bootstrapper.key_specs())?;
         let mut rng = SecretRng::from_os("bench fhe");
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-        let keys = EvalKeys::generate(&key, &plan, &mut rng).map_err(CkksError::from)?;
+        let keys = EvalKeys::generate(&key, &specs, &mut rng).map_err(CkksError::from)?;
         let evaluator = Evaluator::new(params, Arc::new(keys))?;
         let mut on = Encrypted::new(evaluator, bootstrapper)?;
         // In TMPDIR. Nothing stays there: a file is unlinked as soon as it is open.
@@ -59,7 +59,7 @@ impl Bed {
         Ok(Bed {
             encryptor: Encryptor::new(params, &key)?,
             decryptor: Decryptor::new(on.encoder(), &key)?,
-            key_bytes: plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?,
+            key_bytes: specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?,
             setup_seconds: start.elapsed().as_secs_f64(),
             params: Arc::clone(params),
             rows: ROWS,

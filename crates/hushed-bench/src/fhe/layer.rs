@@ -8,7 +8,9 @@ use hushed_ckks::{Ciphertext, CkksParams, Complex64};
 use hushed_fhe::packing::Interleave;
 use hushed_fhe::plan::public_plan::{AnswerRows, Lengths};
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
-use hushed_fhe::{Acts, Choices, DecoderPass, FheError, Pass, Placement, RowsKnown, Slots};
+use hushed_fhe::{
+    Acts, Choices, DecoderPass, FheError, ForwardPass, Pass, Placement, RowsKnown, Slots,
+};
 use hushed_model::{
     Matrix, Network, NetworkConfig, PlainActs, Pool, Program, Rows, plain, random_network,
 };
@@ -200,7 +202,7 @@ impl Planned {
     ) -> Result<Planned, BenchError> {
         let params = CkksParams::n16_boot()?;
         let choices = chosen(program, rows);
-        let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan();
+        let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_specs();
         let options = FheOptions {
             rows,
             texts: usize::MAX,

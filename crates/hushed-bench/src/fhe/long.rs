@@ -5,6 +5,7 @@
 //! as for texts of 128 tokens, for fewer texts at once.
 
 use hushed_fhe::plan::assumed_choices;
+use hushed_model::{Block, Step, StepId};
 use serde_json::{Value, json};
 
 use super::bed::ROWS;
@@ -51,25 +52,26 @@ fn measured(about: &Value, threads: usize) -> Result<Value, BenchError> {
         threads,
         Some(placement),
     )?;
-    let in_head = |site: &str| {
-        let part = site.strip_prefix("layer.0.attention.");
-        part.is_some_and(|part| PARTS.contains(&part))
-    };
+    let narrow = decoder((width / heads, 1, HIDDEN), TOKENS, sigmoid(TOKENS));
+    let attends = |step: &&Step| matches!(step.block, Block::Attention(_));
+    let attention = narrow.steps().iter().find(attends);
+    let attention = attention.ok_or(BenchError::BadWeights)?.id.within_layer();
+    let parts = PARTS.map(|part| attention.part(part));
+    let in_head = |site: StepId| parts.contains(&site.within_layer());
     let (mut planned, mut rest) = (0.0, 0.0);
     for step in wide.plan.ledger(Some(0)) {
-        match in_head(&step.site.to_string()) {
+        match in_head(step.site) {
             true => planned += step.work.seconds / heads as f64,
             false => rest += step.work.seconds,
         }
     }
-    let narrow = decoder((width / heads, 1, HIDDEN), TOKENS, sigmoid(TOKENS));
     let choices = assumed_choices(&narrow, TOKENS);
     let placement = &wide.plan.placement;
     let Measured { bed, taken, error } =
         Measured::new(&narrow, &choices, placement, &wide.params, TOKENS)?;
-    let steps = bed.steps();
-    let measured = steps.iter().filter(|(site, _)| in_head(site));
-    let head: f64 = measured.filter_map(|(_, seconds)| seconds.as_f64()).sum();
+    let steps = bed.on.clock().seconds();
+    let measured = steps.iter().filter(|(site, _)| in_head(*site));
+    let head: f64 = measured.map(|(_, seconds)| seconds).sum();
     let layer = heads as f64 * head + rest;
     let parts = json!({
         "error": error,
@@ -80,7 +82,7 @@ fn measured(about: &Value, threads: usize) -> Result<Value, BenchError> {
         "planned_memory": wide.plan.memory.total(),
         "planned_disk": wide.plan.disk,
         "placement": placement,
-        "steps": steps,
+        "steps": bed.steps(),
     });
     Ok(bed.row("fhe.layer", about, threads, &taken, parts))
 }

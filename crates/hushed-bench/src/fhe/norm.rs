@@ -1,7 +1,7 @@
 //! LayerNorm of 128 × 768 (MOAI, Table 2), from centred to normalised columns: one statistic is refreshed.
 
 use hushed_ckks::{CkksParams, Scale};
-use hushed_fhe::ops::norm::{NormPlan, centred_scale, norm, statistic_levels};
+use hushed_fhe::ops::norm::{NormSettings, centred_scale, norm, statistic_levels};
 use hushed_fhe::{FheError, NormChoice, OwnedMask, Slots};
 use hushed_model::{Norm, NormKind, StepId};
 use serde_json::{Value, json};
@@ -52,14 +52,14 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     let statistics = limbs + statistic_levels(&choice);
     let counts = counted(&params, |on| {
         let all = OwnedMask::Public(vec![1.0; params.slots()]);
-        let plan = plan(&all, statistics);
+        let settings = settings(&all, statistics);
         let scale = centred_scale(on, limbs)?;
         let columns = (0..width).map(|_| {
             let ratio = on.default_scale().over(scale).value();
             hushed_ckks::poly::Arithmetic::read_as(on, on.vector(Vec::new(), limbs)?, ratio)
         });
         let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
-        norm(on, site, columns, &shape, &choice, &plan).map(drop)
+        norm(on, site, columns, &shape, &choice, &settings).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
     // Each slot is a row with a standard deviation from 0.5 to 1.8.
@@ -76,8 +76,16 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
         .iter()
         .map(|column| bed.encrypt(column, limbs, scale))
         .collect::<Result<Vec<_>, _>>()?;
-    let (result, taken) =
-        bed.take(|on| norm(on, site, columns, &shape, &choice, &plan(&rows, statistics)))?;
+    let (result, taken) = bed.take(|on| {
+        norm(
+            on,
+            site,
+            columns,
+            &shape,
+            &choice,
+            &settings(&rows, statistics),
+        )
+    })?;
     let mut error = 0.0_f64;
     let factor = (width as f64).sqrt() / choice.bound;
     for j in (0..width).step_by(width / COMPARED) {
@@ -97,8 +105,8 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     Ok(bed.row("fhe.norm", about, threads, &taken, parts))
 }
 
-fn plan<V>(rows: &OwnedMask<V>, statistics: usize) -> NormPlan<'_, V> {
-    NormPlan {
+fn settings<V>(rows: &OwnedMask<V>, statistics: usize) -> NormSettings<'_, V> {
+    NormSettings {
         rows,
         statistics: Some(statistics),
         constant: None,

@@ -13,7 +13,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hushed_rlwe::hybrid::EvalKeyPlan;
+use hushed_rlwe::hybrid::KeySpecs;
 
 use crate::bootstrap::encapsulate::Encapsulated;
 use crate::bootstrap::group::{Group, Halves};
@@ -126,14 +126,14 @@ impl CoeffsToSlots {
     ///
     /// # Errors
     /// [`CkksError::Rlwe`].
-    pub fn add_keys(&self, plan: &mut EvalKeyPlan) -> Result<(), CkksError> {
-        self.factors().for_each(|map| map.add_keys(plan));
+    pub fn add_keys(&self, specs: &mut KeySpecs) -> Result<(), CkksError> {
+        self.factors().for_each(|map| map.add_keys(specs));
         if let Some(group) = &self.group {
             let traced = self.limbs + self.rest.len();
-            group.add_trace_keys(&self.params, traced, plan)?;
+            group.add_trace_keys(&self.params, traced, specs)?;
         }
         let special = self.params.cheapest_special(self.limbs)?;
-        plan.galois(self.params.conjugation_element(), self.limbs, special);
+        specs.galois(self.params.conjugation_element(), self.limbs, special);
         Ok(())
     }
 

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use hushed_rlwe::hybrid::EvalKeyPlan;
+use hushed_rlwe::hybrid::KeySpecs;
 use num_complex::Complex64;
 use rayon::prelude::*;
 
@@ -175,11 +175,11 @@ impl Group {
         &self,
         params: &CkksParams,
         limbs: usize,
-        plan: &mut EvalKeyPlan,
+        specs: &mut KeySpecs,
     ) -> Result<(), CkksError> {
         let special = params.cheapest_special(limbs)?;
         for steps in self.trace_steps() {
-            plan.galois(params.rotation_element(steps), limbs, special);
+            specs.galois(params.rotation_element(steps), limbs, special);
         }
         Ok(())
     }
@@ -189,10 +189,10 @@ impl Group {
         &self,
         params: &CkksParams,
         limbs: usize,
-        plan: &mut EvalKeyPlan,
+        specs: &mut KeySpecs,
     ) -> Result<(), CkksError> {
         let special = params.cheapest_special(limbs)?;
-        plan.galois(params.rotation_element(self.slots as i64), limbs, special);
+        specs.galois(params.rotation_element(self.slots as i64), limbs, special);
         Ok(())
     }
 

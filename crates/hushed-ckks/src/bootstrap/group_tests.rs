@@ -17,8 +17,8 @@ fn fixture(log_n: u32, slots: usize, seed: u64) -> (Fixture, Bootstrapper) {
     let params = CkksParams::insecure_test(log_n, 4).unwrap();
     let bootstrapper = bootstrapper(&params, Some(slots));
     // Exactly these keys.
-    let plan = bootstrapper.key_plan();
-    (Fixture::new(&params, &plan, seed), bootstrapper)
+    let specs = bootstrapper.key_specs();
+    (Fixture::new(&params, &specs, seed), bootstrapper)
 }
 
 /// Random values in the unit square, repeated over all slots.
@@ -105,13 +105,13 @@ fn sparse_slots_cost_less() {
     let params = CkksParams::insecure_test(12, 4).unwrap();
     let counts = |slots: Option<usize>| -> (Counts, usize) {
         let bootstrapper = bootstrapper(&params, slots);
-        let plan = bootstrapper.key_plan();
-        let mut f = Fixture::new(&params, &plan, 3);
+        let specs = bootstrapper.key_specs();
+        let mut f = Fixture::new(&params, &specs, 3);
         let x = message(&mut f, slots.unwrap_or(params.slots()));
         let ct = f.encrypt(&x, params.bootstrap_limbs());
         f.evaluator.counters().reset();
         bootstrapper.bootstrap(&f.evaluator, &ct).unwrap();
-        (f.evaluator.counters().snapshot(), plan.len())
+        (f.evaluator.counters().snapshot(), specs.len())
     };
     let (full, all_keys) = counts(None);
     println!("all slots, {all_keys} keys: {full}");
@@ -130,17 +130,17 @@ fn sparse_slots_cost_less() {
     }
 }
 
-/// Each key of the plan is used: rotations of the maps, the trace and unpacking; conjugation, products, the sparse
+/// Each of the keys is used: rotations of the maps, the trace and unpacking; conjugation, products, the sparse
 /// secret.
 #[test]
 fn keys_are_those_that_are_used() {
     use crate::keys::KeyUse;
     let (slots, params) = (32, CkksParams::insecure_test(11, 4).unwrap());
     let bootstrapper = bootstrapper(&params, Some(slots));
-    let plan = bootstrapper.key_plan();
+    let specs = bootstrapper.key_specs();
     let has = |steps: usize, limbs: usize| {
         let element = params.rotation_element(steps as i64);
-        let mut keys = plan.iter().filter(|spec| spec.limbs == limbs);
+        let mut keys = specs.iter().filter(|spec| spec.limbs == limbs);
         keys.any(|spec| spec.key == KeyUse::Galois(element))
     };
     let chain = params.chain();
@@ -153,15 +153,18 @@ fn keys_are_those_that_are_used() {
     assert!(trace.iter().all(|&steps| has(steps, traced)));
     assert!(has(slots, chain.eval_mod.start));
     let maps: usize = bootstrapper.maps().map(|map| map.rotations().len()).sum();
-    let relin = plan.iter().filter(|spec| spec.key == KeyUse::Relin).count();
-    assert_eq!(plan.len(), maps + trace.len() + 1 + 1 + relin + 1);
+    let relin = specs
+        .iter()
+        .filter(|spec| spec.key == KeyUse::Relin)
+        .count();
+    assert_eq!(specs.len(), maps + trace.len() + 1 + 1 + relin + 1);
     // A missing trace key is detected before anything is done.
-    let mut fewer = crate::keys::EvalKeyPlan::new();
+    let mut fewer = crate::keys::KeySpecs::new();
     let missing = KeyUse::Galois(params.rotation_element(512));
-    for spec in plan.iter().filter(|spec| spec.key != missing) {
+    for spec in specs.iter().filter(|spec| spec.key != missing) {
         fewer.insert(spec.key, spec.limbs, spec.special);
     }
-    assert_eq!(fewer.len(), plan.len() - 1);
+    assert_eq!(fewer.len(), specs.len() - 1);
     let mut f = Fixture::new(&params, &fewer, 4);
     let x = message(&mut f, slots);
     let ct = f.encrypt(&x, params.bootstrap_limbs());

@@ -34,7 +34,7 @@ mod two_pass;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
+use hushed_rlwe::hybrid::{EvalKeys, KeySpecs, KeyUse};
 use rayon::prelude::*;
 
 pub use coeffs_to_slots::CoeffsToSlots;
@@ -86,7 +86,7 @@ pub struct Bootstrapper {
     group: Option<Arc<Group>>,
     slots_to_coeffs: SlotsToCoeffs,
     coeffs_to_slots: CoeffsToSlots,
-    plan: EvalKeyPlan,
+    specs: KeySpecs,
     /// Shorter chains by levels of the results, made on first use.
     shorter: Mutex<BTreeMap<usize, Arc<Shorter>>>,
 }
@@ -159,19 +159,19 @@ impl Bootstrapper {
         let slots_to_coeffs = SlotsToCoeffs::new(params, slots)?;
         let scaling = eval_mod.input_scaling();
         let coeffs_to_slots = CoeffsToSlots::new(params, group.clone(), scaling, input)?;
-        let mut plan = EvalKeyPlan::new();
-        plan.insert(KeyUse::ToSparse, 1, 1);
-        slots_to_coeffs.add_keys(&mut plan);
-        coeffs_to_slots.add_keys(&mut plan)?;
-        plan_relin(params, limbs, &mut plan)?;
+        let mut specs = KeySpecs::new();
+        specs.insert(KeyUse::ToSparse, 1, 1);
+        slots_to_coeffs.add_keys(&mut specs);
+        coeffs_to_slots.add_keys(&mut specs)?;
+        specify_relin(params, limbs, params.chain().eval_mod.start + 1, &mut specs)?;
         if let Some(group) = &group {
-            group.add_unpacking_keys(params, params.chain().eval_mod.start, &mut plan)?;
+            group.add_unpacking_keys(params, params.chain().eval_mod.start, &mut specs)?;
         }
         Ok(Self {
             group,
             slots_to_coeffs,
             coeffs_to_slots,
-            plan,
+            specs,
             output_scale: literal.output_scale.unwrap_or(params.default_scale()),
             params: Arc::clone(params),
             literal,
@@ -225,8 +225,8 @@ impl Bootstrapper {
     }
 
     /// All keys that a bootstrap needs.
-    pub fn key_plan(&self) -> EvalKeyPlan {
-        self.plan.clone()
+    pub fn key_specs(&self) -> KeySpecs {
+        self.specs.clone()
     }
 
     /// Checks that all keys of a bootstrap are present, before one begins.
@@ -234,7 +234,7 @@ impl Bootstrapper {
     /// # Errors
     /// [`CkksError::Rlwe`] with `MissingKey` for the first one that is missing.
     pub fn check_keys(&self, keys: &EvalKeys) -> Result<(), CkksError> {
-        Ok(self.plan.check_among(&keys.plan())?)
+        Ok(self.specs.check_among(&keys.specs())?)
     }
 
     /// Bytes of the encoded matrices.
@@ -449,18 +449,20 @@ impl Bootstrapper {
     }
 }
 
-/// Plans the relinearisation key of EvalMod, and a second one for all products but the first if that has fewer digits:
-/// two keys cost less than an extra digit in each of twenty products.
-fn plan_relin(params: &CkksParams, limbs: usize, plan: &mut EvalKeyPlan) -> Result<(), CkksError> {
-    let digits = |limbs: usize, special: usize| {
-        Ok::<_, CkksError>(Gadget::new(params.rlwe(), limbs, special)?.digits().len())
-    };
-    let special = params.cheapest_special(limbs)?;
-    plan.relin(limbs, special);
-    let shorter = limbs - 1;
-    let fewer = params.cheapest_special(shorter)?;
-    if digits(shorter, fewer)? < digits(limbs, special)? {
-        plan.relin(shorter, fewer);
+/// EvalMod's relinearisation keys, for products of at most `limbs` primes and at least `fewest`: one for each
+/// number of special primes that is cheapest at some length. A key is small beside those of the maps.
+fn specify_relin(
+    params: &CkksParams,
+    limbs: usize,
+    fewest: usize,
+    specs: &mut KeySpecs,
+) -> Result<(), CkksError> {
+    let mut last = None;
+    for limbs in (fewest..=limbs).rev() {
+        let special = params.cheapest_special(limbs)?;
+        if last.replace(special) != Some(special) {
+            specs.relin(limbs, special);
+        }
     }
     Ok(())
 }

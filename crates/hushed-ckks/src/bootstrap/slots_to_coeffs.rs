@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use hushed_rlwe::hybrid::EvalKeyPlan;
+use hushed_rlwe::hybrid::KeySpecs;
 
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
@@ -43,8 +43,8 @@ impl SlotsToCoeffs {
     }
 
     /// Adds the keys of all factors.
-    pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
-        self.factors.iter().for_each(|map| map.add_keys(plan));
+    pub fn add_keys(&self, specs: &mut KeySpecs) {
+        self.factors.iter().for_each(|map| map.add_keys(specs));
     }
 
     /// Applies the map to each ciphertext.

@@ -8,8 +8,8 @@ use crate::testing::Fixture;
 fn fixture(seed: u64) -> (Fixture, Bootstrapper) {
     let params = CkksParams::insecure_test(11, 4).unwrap();
     let bootstrapper = Bootstrapper::new(&params, BootstrapLiteral::default()).unwrap();
-    let plan = bootstrapper.key_plan();
-    (Fixture::new(&params, &plan, seed), bootstrapper)
+    let specs = bootstrapper.key_specs();
+    (Fixture::new(&params, &specs, seed), bootstrapper)
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn another_scale_is_another_range() {
         bootstrapper.bootstrap(&f.evaluator, &ct),
         Err(CkksError::LevelTooLow { needed: 4, .. })
     ));
-    let other = f.params.key_plan(4, true, &[1], true).unwrap();
+    let other = f.params.key_specs(4, true, &[1], true).unwrap();
     let few = Fixture::new(&f.params, &other, 9);
     assert!(matches!(
         bootstrapper.bootstrap(&few.evaluator, &ct),
@@ -285,7 +285,7 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
     let bootstrapper = Bootstrapper::insecure_for_tests(&params, literal).unwrap();
     let log2 = bootstrapper.log2_failure();
     assert_eq!(log2, crate::params::log2_failure(32, range, params.slots()));
-    let mut f = Fixture::new(&params, &bootstrapper.key_plan(), 7);
+    let mut f = Fixture::new(&params, &bootstrapper.key_specs(), 7);
     let (mut wrong, runs) = (0, 6);
     for _ in 0..runs {
         let x = f.random();
@@ -330,7 +330,7 @@ fn an_arcsine_makes_a_small_ratio_precise() {
             ..BootstrapLiteral::default()
         };
         let bootstrapper = Bootstrapper::new(&params, literal).unwrap();
-        let mut f = Fixture::new(&params, &bootstrapper.key_plan(), 11);
+        let mut f = Fixture::new(&params, &bootstrapper.key_specs(), 11);
         let x = f.random();
         let limbs = params.bootstrap_limbs();
         let plain = f.encoder.encode(&x, limbs, scale).unwrap();
@@ -355,15 +355,21 @@ fn an_arcsine_makes_a_small_ratio_precise() {
 fn an_eval_mod_is_a_third_of_a_bootstrap() {
     let params = CkksParams::insecure_test(11, 14).unwrap();
     let params = CkksParams::insecure_for_tests(CkksLiteral {
-        special: PrimeGroup::new(8, 50),
+        special: PrimeGroup::new(12, 50),
         ..params.literal().clone()
     })
     .unwrap();
     let eval_mod = EvalMod::new(EvalModLiteral::default()).unwrap();
     let limbs = params.chain().eval_mod.end;
-    let mut plan = EvalKeyPlan::new();
-    plan_relin(&params, limbs, &mut plan).unwrap();
-    let mut f = Fixture::new(&params, &plan, 12);
+    let mut specs = KeySpecs::new();
+    specify_relin(
+        &params,
+        limbs,
+        params.chain().eval_mod.start + 1,
+        &mut specs,
+    )
+    .unwrap();
+    let mut f = Fixture::new(&params, &specs, 12);
     let x = vec![0.125.into(); params.slots()];
     let scale = eval_mod.input_scale(&f.evaluator, limbs).unwrap();
     let plain = f.encoder.encode(&x, limbs, scale).unwrap();
@@ -374,6 +380,6 @@ fn an_eval_mod_is_a_third_of_a_bootstrap() {
         .unwrap();
     let counts = f.evaluator.counters().snapshot();
     assert_eq!((counts.ct_mul, counts.key_switch), (12, 11));
-    // Out of 5,517 at N = 2^16.
-    assert_eq!(counts.ntt, 1809);
+    // Out of 4,834 at N = 2^16.
+    assert_eq!(counts.ntt, 1583);
 }

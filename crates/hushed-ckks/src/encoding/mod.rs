@@ -138,9 +138,9 @@ impl Encoder {
         let mut poly = RnsPoly::<Coeff>::zero(basis, ids);
         let limbs: Vec<_> = poly.limbs_mut().collect();
         limbs.into_par_iter().for_each(|(id, limb)| {
-            let plan = basis.plan(id);
-            integers.reduce(plan.pointwise(), limb);
-            plan.forward(limb);
+            let ntt = basis.ntt(id);
+            integers.reduce(ntt.pointwise(), limb);
+            ntt.forward(limb);
         });
         poly.relabel()
     }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::keys::EvalKeyPlan;
+use crate::keys::KeySpecs;
 use crate::testing::{Fixture, bits};
 
 fn fixture() -> Fixture {
     let params = CkksParams::insecure_test(10, 3).unwrap();
-    Fixture::new(&params, &EvalKeyPlan::new(), 1)
+    Fixture::new(&params, &KeySpecs::new(), 1)
 }
 
 #[test]

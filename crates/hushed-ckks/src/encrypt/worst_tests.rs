@@ -5,7 +5,7 @@
 use hushed_math::{Eval, RnsPoly};
 
 use super::*;
-use crate::keys::EvalKeyPlan;
+use crate::keys::KeySpecs;
 use crate::testing::Fixture;
 
 /// A fresh encryption of zero at the scale 2^`log_scale`.
@@ -73,7 +73,7 @@ fn flooded(
 #[test]
 fn c1_one_flooded_opening_of_a_correlated_sum_does_not_give_the_key() {
     let params = CkksParams::n15_shallow().unwrap();
-    let mut f = Fixture::new(&params, &EvalKeyPlan::new(), 1);
+    let mut f = Fixture::new(&params, &KeySpecs::new(), 1);
     let fresh = zero(&mut f, 100);
     let mut ct = fresh.clone();
     double(&f, &mut ct, 92);
@@ -90,7 +90,7 @@ fn c1_what_is_opened_of_a_correlated_sum_is_hidden() {
     let params = CkksParams::insecure_shallow(10, 6).unwrap();
     let mut opened = 0;
     for (doublings, security) in [(56, 0), (60, 10), (66, 20), (70, 20), (92, 30)] {
-        let mut f = Fixture::new(&params, &EvalKeyPlan::new(), 2);
+        let mut f = Fixture::new(&params, &KeySpecs::new(), 2);
         let fresh = zero(&mut f, 140);
         let mut ct = fresh.clone();
         double(&f, &mut ct, doublings);
@@ -111,9 +111,9 @@ fn c1_what_is_opened_of_a_correlated_sum_is_hidden() {
 fn c1_products_and_rotations_of_a_correlated_sum_do_not_give_the_key() {
     let params = CkksParams::insecure_shallow(10, 8).unwrap();
     let limbs = params.fresh_limbs();
-    let plan = params.key_plan(limbs, true, &[3, -3], true).unwrap();
+    let specs = params.key_specs(limbs, true, &[3, -3], true).unwrap();
     for (before, after, security, opens) in [(40, 20, 10, true), (46, 46, 30, false)] {
-        let mut f = Fixture::new(&params, &plan, 3);
+        let mut f = Fixture::new(&params, &specs, 3);
         let fresh = zero(&mut f, 140);
         let ones = vec![Complex64::new(1.0, 0.0); params.slots()];
         let scale = Scale::ONE.times_prime(params.prime(limbs - 1));
@@ -140,7 +140,7 @@ fn c1_products_and_rotations_of_a_correlated_sum_do_not_give_the_key() {
 #[test]
 fn c1_without_a_bound_nothing_is_flooded() {
     let params = CkksParams::insecure_shallow(10, 2).unwrap();
-    let mut f = Fixture::new(&params, &EvalKeyPlan::new(), 4);
+    let mut f = Fixture::new(&params, &KeySpecs::new(), 4);
     let x = f.random();
     let ct = f.encrypt(&x, 3);
     let opening = |f: &Fixture, ct: &Ciphertext| {

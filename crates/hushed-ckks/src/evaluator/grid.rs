@@ -161,7 +161,7 @@ impl Evaluator {
             let (limb, start) = (index / strips, index % strips * width);
             let words = |side, operand| strip(side, operand, limb, start..start + width);
             let y: Vec<_> = (0..shape.columns).map(|j| words(right, j)).collect();
-            let pointwise = basis.plan(limb).pointwise();
+            let pointwise = basis.ntt(limb).pointwise();
             for (i, sums) in rows.clone().zip(target.chunks_exact_mut(shape.columns)) {
                 let [xb, xa] = words(left, i);
                 for ([d0, d1, d2], [yb, ya]) in sums.iter_mut().zip(&y) {
@@ -203,7 +203,7 @@ fn strip(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::EvalKeyPlan;
+    use crate::keys::KeySpecs;
     use crate::params::CkksParams;
     use crate::testing::Fixture;
 
@@ -220,9 +220,9 @@ mod tests {
 
     fn fixture(seed: u64) -> Fixture {
         let params = CkksParams::insecure_test(10, 4).unwrap();
-        let mut plan = EvalKeyPlan::new();
-        plan.relin(params.fresh_limbs(), 7);
-        Fixture::new(&params, &plan, seed)
+        let mut specs = KeySpecs::new();
+        specs.relin(params.fresh_limbs(), 7);
+        Fixture::new(&params, &specs, seed)
     }
 
     /// Same bytes, error estimate and counts as summing the products one by one.

@@ -22,9 +22,9 @@ impl Evaluator {
         self.counters.add.one();
         let mut out = blank(left, limbs);
         out.noise = sum(left, right.noise, right.scale);
-        each_part(&mut out, |part, j, plan, out| {
+        each_part(&mut out, |part, j, ntt, out| {
             let (x, y) = (part.of(left).limb(j), part.of(right).limb(j));
-            plan.pointwise().add(out, x, y);
+            ntt.pointwise().add(out, x, y);
         });
         Ok(out)
     }
@@ -39,8 +39,8 @@ impl Evaluator {
         self.counters.add.one();
         truncate(acc, limbs);
         acc.noise = sum(acc, other.noise, other.scale);
-        each_part(acc, |part, j, plan, acc| {
-            plan.pointwise().add_assign(acc, part.of(other).limb(j));
+        each_part(acc, |part, j, ntt, acc| {
+            ntt.pointwise().add_assign(acc, part.of(other).limb(j));
         });
         Ok(())
     }
@@ -55,9 +55,9 @@ impl Evaluator {
         self.counters.add.one();
         let mut out = blank(left, limbs);
         out.noise = sum(left, right.noise, right.scale);
-        each_part(&mut out, |part, j, plan, out| {
+        each_part(&mut out, |part, j, ntt, out| {
             let (x, y) = (part.of(left).limb(j), part.of(right).limb(j));
-            plan.pointwise().sub(out, x, y);
+            ntt.pointwise().sub(out, x, y);
         });
         Ok(out)
     }
@@ -72,8 +72,8 @@ impl Evaluator {
         self.counters.add.one();
         truncate(acc, limbs);
         acc.noise = sum(acc, other.noise, other.scale);
-        each_part(acc, |part, j, plan, acc| {
-            plan.pointwise().sub_assign(acc, part.of(other).limb(j));
+        each_part(acc, |part, j, ntt, acc| {
+            ntt.pointwise().sub_assign(acc, part.of(other).limb(j));
         });
         Ok(())
     }
@@ -84,7 +84,7 @@ impl Evaluator {
     /// [`CkksError::OtherParameters`].
     pub fn neg_assign(&self, ct: &mut Ciphertext) -> Result<(), CkksError> {
         self.check(ct, "neg")?;
-        each_part(ct, |_, _, plan, limb| plan.pointwise().neg_assign(limb));
+        each_part(ct, |_, _, ntt, limb| ntt.pointwise().neg_assign(limb));
         Ok(())
     }
 
@@ -102,8 +102,8 @@ impl Evaluator {
         truncate(ct, ct.limbs().min(plain.limbs()));
         ct.scale.check(plain.scale, "add_plain")?;
         ct.noise = sum(ct, plain.noise, plain.scale);
-        each(&mut ct.b, |j, plan, limb| {
-            plan.pointwise().add_assign(limb, plain.poly.limb(j));
+        each(&mut ct.b, |j, ntt, limb| {
+            ntt.pointwise().add_assign(limb, plain.poly.limb(j));
         });
         Ok(())
     }
@@ -120,8 +120,8 @@ impl Evaluator {
         self.counters.products.many(2 * out.limbs());
         out.scale = ct.scale.times(plain.scale);
         out.noise = ct.noise.product(plain.noise, self.params.n());
-        each_part(&mut out, |part, j, plan, out| {
-            plan.pointwise()
+        each_part(&mut out, |part, j, ntt, out| {
+            ntt.pointwise()
                 .mul(out, part.of(ct).limb(j), plain.poly.limb(j));
         });
         Ok(out)
@@ -147,9 +147,9 @@ impl Evaluator {
         self.counters.products.many(2 * acc.limbs());
         let product = ct.noise.product(plain.noise, self.params.n());
         acc.noise = sum(acc, product, ct.scale.times(plain.scale));
-        each_part(acc, |part, j, plan, acc| {
+        each_part(acc, |part, j, ntt, acc| {
             let (x, y) = (part.of(ct).limb(j), plain.poly.limb(j));
-            plan.pointwise().mul_add_assign(acc, x, y);
+            ntt.pointwise().mul_add_assign(acc, x, y);
         });
         Ok(())
     }
@@ -166,11 +166,11 @@ impl Evaluator {
         self.check(ct, "add_scalar")?;
         let constant = Constant::new(value, ct.scale)?;
         ct.noise = ct.noise.plus_rounded(value.norm(), ct.scale);
-        each(&mut ct.b, |j, plan, limb| {
+        each(&mut ct.b, |j, ntt, limb| {
             let residue = constant.residue(&self.params, j);
             let (first, second) = limb.split_at_mut(limb.len() / 2);
-            plan.pointwise().add_scalar_assign(first, residue.first);
-            plan.pointwise().add_scalar_assign(second, residue.second);
+            ntt.pointwise().add_scalar_assign(first, residue.first);
+            ntt.pointwise().add_scalar_assign(second, residue.second);
         });
         Ok(())
     }
@@ -192,12 +192,12 @@ impl Evaluator {
         self.counters.products.many(2 * ct.limbs());
         out.scale = ct.scale.times(scale);
         out.noise = ct.noise.times_rounded(value.norm(), scale);
-        each_part(&mut out, |part, j, plan, out| {
+        each_part(&mut out, |part, j, ntt, out| {
             let residue = constant.residue(&self.params, j);
             let half = out.len() / 2;
             let (first, second) = out.split_at_mut(half);
             let from = part.of(ct).limb(j);
-            let pointwise = plan.pointwise();
+            let pointwise = ntt.pointwise();
             pointwise.mul_scalar(first, &from[..half], residue.first);
             pointwise.mul_scalar(second, &from[half..], residue.second);
         });
@@ -226,9 +226,9 @@ impl Evaluator {
         self.counters.products.many(2 * acc.limbs());
         let product = ct.noise.times_rounded(value.norm(), scale);
         acc.noise = sum(acc, product, ct.scale.times(scale));
-        each_part(acc, |part, j, plan, acc| {
+        each_part(acc, |part, j, ntt, acc| {
             let residue = constant.residue(&self.params, j);
-            add_multiple(plan, acc, part.of(ct).limb(j), residue);
+            add_multiple(ntt, acc, part.of(ct).limb(j), residue);
         });
         Ok(())
     }
@@ -258,11 +258,11 @@ impl Evaluator {
     fn mul_constant(&self, ct: &mut Ciphertext, constant: Constant) {
         self.counters.scalar_mul.one();
         self.counters.products.many(2 * ct.limbs());
-        each_part(ct, |_, j, plan, limb| {
+        each_part(ct, |_, j, ntt, limb| {
             let residue = constant.residue(&self.params, j);
             let (first, second) = limb.split_at_mut(limb.len() / 2);
-            plan.pointwise().mul_scalar_assign(first, residue.first);
-            plan.pointwise().mul_scalar_assign(second, residue.second);
+            ntt.pointwise().mul_scalar_assign(first, residue.first);
+            ntt.pointwise().mul_scalar_assign(second, residue.second);
         });
     }
 

@@ -118,8 +118,8 @@ impl Evaluator {
             quadratic: true,
         };
         each_limb(&mut out, |j, d| {
-            let plan = left.basis().plan(j);
-            plan.pointwise().tensor(d, parts(left, j), parts(right, j));
+            let ntt = left.basis().ntt(j);
+            ntt.pointwise().tensor(d, parts(left, j), parts(right, j));
         });
         Ok(out)
     }
@@ -153,8 +153,8 @@ impl Evaluator {
         let product = product.read_at(left.scale.times(right.scale), acc.scale);
         acc.noise = acc.noise.sum(product);
         each_limb(acc, |j, d| {
-            let plan = left.basis().plan(j);
-            plan.pointwise()
+            let ntt = left.basis().ntt(j);
+            ntt.pointwise()
                 .tensor_add_assign(d, parts(left, j), parts(right, j));
         });
         Ok(())
@@ -209,10 +209,10 @@ impl Evaluator {
             .many(2 * acc.limbs() * constants.len());
         let [d0, d1, _] = &mut acc.d;
         for (d, part) in [(d0, Part::B), (d1, Part::A)] {
-            each(d, |j, plan, limb| {
+            each(d, |j, ntt, limb| {
                 let from: Vec<&[u64]> = terms.iter().map(|(_, ct)| part.of(ct).limb(j)).collect();
                 let residues = constants.iter().map(|c| c.residue(&self.params, j));
-                add_combination(plan, limb, &from, &residues.collect::<Vec<_>>());
+                add_combination(ntt, limb, &from, &residues.collect::<Vec<_>>());
             });
         }
         Ok(())
@@ -249,9 +249,9 @@ impl Evaluator {
         acc.noise = acc.noise.sum(product);
         let [d0, d1, _] = &mut acc.d;
         for (d, from) in [(d0, &ct.b), (d1, &ct.a)] {
-            each(d, |j, plan, limb| {
+            each(d, |j, ntt, limb| {
                 let (x, y) = (from.limb(j), plain.poly.limb(j));
-                plan.pointwise().mul_add_assign(limb, x, y);
+                ntt.pointwise().mul_add_assign(limb, x, y);
             });
         }
         Ok(())
@@ -289,8 +289,8 @@ impl Evaluator {
         acc.quadratic |= other.quadratic;
         acc.noise = acc.noise.sum(other.noise.read_at(other.scale, acc.scale));
         for (acc, other) in acc.d.iter_mut().zip(&other.d) {
-            each(acc, |j, plan, limb| {
-                plan.pointwise().add_assign(limb, other.limb(j));
+            each(acc, |j, ntt, limb| {
+                ntt.pointwise().add_assign(limb, other.limb(j));
             });
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Rescaling and level drops.
 
-use hushed_math::{Eval, NttPlan, RnsPoly};
+use hushed_math::{Eval, NttTables, RnsPoly};
 use rayon::prelude::*;
 
 use super::Evaluator;
@@ -21,7 +21,7 @@ impl Evaluator {
         let limbs = ct.limbs();
         let q = self.last_prime(limbs, "rescale")?;
         let basis = ct.basis();
-        let last = basis.plan(limbs - 1);
+        let last = basis.ntt(limbs - 1);
         self.counters.rescale.one();
         self.counters.ntt.many(2 * limbs);
         self.counters.products.many(2 * limbs);
@@ -38,13 +38,13 @@ impl Evaluator {
         let a = out.a.limbs_mut().map(|(id, limb)| (&from[1], id, limb));
         let work: Vec<_> = b.chain(a).collect();
         work.into_par_iter().for_each(|((from, dropped), id, out)| {
-            let plan = basis.plan(id);
-            plan.pointwise()
+            let ntt = basis.ntt(id);
+            ntt.pointwise()
                 .lift_centred(out, dropped.limb(0), last.modulus());
-            plan.forward(out);
+            ntt.forward(out);
             // (lifted − c)·(−1/q): the overwritten operand comes first.
-            plan.pointwise()
-                .sub_mul_scalar_assign(out, from.limb(id), negated_inverse(plan, q));
+            ntt.pointwise()
+                .sub_mul_scalar_assign(out, from.limb(id), negated_inverse(ntt, q));
         });
         Ok(out)
     }
@@ -88,8 +88,8 @@ fn last_limb(poly: &RnsPoly<Eval>) -> RnsPoly<Eval> {
     poly.keep_limbs(&[last])
 }
 
-/// −1/p modulo the prime of `plan`, by Fermat.
-fn negated_inverse(plan: &NttPlan, p: u64) -> u64 {
-    let q = plan.modulus();
+/// −1/p modulo the prime of `ntt`, by Fermat.
+fn negated_inverse(ntt: &NttTables, p: u64) -> u64 {
+    let q = ntt.modulus();
     q.neg(q.pow(q.reduce(p), q.value() - 2))
 }

@@ -94,8 +94,8 @@ impl Evaluator {
         let key = self.turn_key(turn, limbs, operation)?;
         let digits = self.digits(hoisted, key.gadget())?;
         let (mut b, a) = inner_product(&digits, key)?.mod_down(self.params.rlwe())?;
-        each(&mut b, |j, plan, limb| {
-            plan.pointwise().add_assign(limb, ct.b.limb(j));
+        each(&mut b, |j, ntt, limb| {
+            ntt.pointwise().add_assign(limb, ct.b.limb(j));
         });
         let prepared = Switches {
             up: 0,

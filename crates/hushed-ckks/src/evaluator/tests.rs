@@ -1,6 +1,6 @@
 use super::*;
 use crate::Complex64;
-use crate::keys::EvalKeyPlan;
+use crate::keys::KeySpecs;
 use crate::testing::{Fixture, map2, norm_bits, random};
 
 const ROTATIONS: [i64; 5] = [1, 2, 3, -7, 64];
@@ -9,9 +9,9 @@ const ROTATIONS: [i64; 5] = [1, 2, 3, -7, 64];
 fn fixture(seed: u64) -> Fixture {
     let params = CkksParams::insecure_test(11, 6).unwrap();
     let limbs = params.fresh_limbs();
-    let mut plan = params.key_plan(limbs, true, &ROTATIONS, true).unwrap();
-    plan.merge(&params.key_plan(4, true, &[1], false).unwrap());
-    Fixture::new(&params, &plan, seed)
+    let mut specs = params.key_specs(limbs, true, &ROTATIONS, true).unwrap();
+    specs.merge(&params.key_specs(4, true, &[1], false).unwrap());
+    Fixture::new(&params, &specs, seed)
 }
 
 /// Checks that the precision is at least `floor` bits and that the noise estimate and bound hold without being far off.
@@ -460,7 +460,7 @@ fn refusals_name_level_scale_and_remedy() {
         }
     ));
     assert!(
-        error.to_string().contains("add it to the key plan"),
+        error.to_string().contains("add it to the key specs"),
         "{error}"
     );
     let long = f.encrypt(&x, f.params.max_limbs());
@@ -481,8 +481,8 @@ fn refusals_name_level_scale_and_remedy() {
     ));
 
     let other = CkksParams::insecure_test(11, 6).unwrap();
-    let plan = EvalKeyPlan::new();
-    let g = Fixture::new(&other, &plan, 1);
+    let specs = KeySpecs::new();
+    let g = Fixture::new(&other, &specs, 1);
     assert!(matches!(
         g.evaluator.add(&ct, &ct),
         Err(CkksError::OtherParameters { .. })
@@ -514,8 +514,8 @@ fn the_whole_declared_range_is_served() {
 #[test]
 fn a_real_ring_multiplies_and_rotates() {
     let params = CkksParams::n15_shallow().unwrap();
-    let plan = params.key_plan(3, true, &[1], false).unwrap();
-    let mut f = Fixture::new(&params, &plan, 13);
+    let specs = params.key_specs(3, true, &[1], false).unwrap();
+    let mut f = Fixture::new(&params, &specs, 13);
     let (x, y) = (f.random(), f.random());
     let (cx, cy) = (f.encrypt(&x, 3), f.encrypt(&y, 3));
     let product = f.evaluator.mul_rescale(&cx, &cy).unwrap();

@@ -260,7 +260,7 @@ impl LinearTransform {
             limbs.into_par_iter().enumerate().for_each(|(j, out)| {
                 let mut work = Pair::many(params.basis(), out.len());
                 let mut products: Vec<_> = work.iter_mut().map(Pair::parts).collect();
-                let pointwise = params.basis().plan(ids[j]).pointwise();
+                let pointwise = params.basis().ntt(ids[j]).pointwise();
                 key.multiply_limb(&digits, j, &mut products);
                 for (([sum_b, sum_a], b), [total_b, total_a]) in
                     products.into_iter().zip(&b_parts).zip(out)
@@ -313,10 +313,11 @@ fn mod_raise(
     let mut raised = RnsPoly::scratch(basis, &params.ciphertext_ids(limbs));
     let work: Vec<_> = raised.limbs_mut().collect();
     work.into_par_iter().for_each(|(id, limb)| {
-        let plan = basis.plan(id);
-        plan.pointwise()
+        let specs = basis.ntt(id);
+        specs
+            .pointwise()
             .lift_centred(limb, low.limb(0), basis.modulus(0));
-        plan.forward(limb);
+        specs.forward(limb);
     });
     Ok(raised)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hushed_math::Automorphism;
 use hushed_rlwe::RlweError;
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
+use hushed_rlwe::hybrid::{EvalKeys, Gadget, KeySpec, KeySpecs, KeyUse, SwitchKey};
 
 use crate::lintrans::LinTransError;
 use crate::noise::{Noise, worst};
@@ -37,10 +37,10 @@ impl Common {
     }
 
     /// Adds the keys of these rotations, with exactly its gadget.
-    pub(crate) fn add_keys(&self, plan: &mut EvalKeyPlan, rotations: Vec<usize>) {
+    pub(crate) fn add_keys(&self, specs: &mut KeySpecs, rotations: Vec<usize>) {
         for k in rotations {
             let spec = self.spec(k);
-            plan.insert(spec.key, spec.limbs, spec.special);
+            specs.insert(spec.key, spec.limbs, spec.special);
         }
     }
 

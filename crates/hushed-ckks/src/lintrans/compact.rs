@@ -3,13 +3,13 @@
 //! A vector of slots with period B, B | N/2, is the slots of a polynomial p(X^g), g = N/2B: its value at ψ^e depends on
 //! e mod 2N/g, so in the bit-reversed order of [`hushed_math::ntt`], where value k belongs to e = 2·rev(k) + 1, each
 //! value occurs g times in a row, and the distinct ones are the transform of p in the ring of degree N/g = 2B with root
-//! ψ^g. A plan of that degree chooses this root by itself, since both are powers of the least non-residue. So N/g words
-//! per prime are stored.
+//! ψ^g. A transform of that degree chooses this root by itself, since both are powers of the least non-residue. So N/g
+//! words per prime are stored.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use hushed_math::{MathError, Modulus, NttPlan, RnsBasis};
+use hushed_math::{MathError, Modulus, NttTables, RnsBasis};
 use num_complex::Complex64;
 use zeroize::Zeroize;
 
@@ -67,8 +67,8 @@ pub struct CompactEncoder<'a> {
     basis: &'a RnsBasis,
     ids: Vec<usize>,
     scale: f64,
-    /// One plan per prime, by degree.
-    rings: BTreeMap<usize, Vec<NttPlan>>,
+    /// One transform per prime, by degree.
+    rings: BTreeMap<usize, Vec<NttTables>>,
     /// The layers of the inverse special transform, by number of slots.
     layers: BTreeMap<usize, DftFactors>,
 }
@@ -135,23 +135,20 @@ impl<'a> CompactEncoder<'a> {
             _ if degree == basis.n() => None,
             Entry::Occupied(entry) => Some(entry.into_mut()),
             Entry::Vacant(entry) => {
-                let plan =
-                    |&id: &usize| NttPlan::new(degree, Modulus::new(basis.modulus(id).value())?);
-                let plans = ids
-                    .iter()
-                    .map(plan)
-                    .collect::<Result<Vec<_>, MathError>>()?;
-                Some(entry.insert(plans))
+                let ntt =
+                    |&id: &usize| NttTables::new(degree, Modulus::new(basis.modulus(id).value())?);
+                let transforms = ids.iter().map(ntt).collect::<Result<Vec<_>, MathError>>()?;
+                Some(entry.insert(transforms))
             }
         };
         let limbs = words.chunks_exact_mut(degree);
         for (j, (&id, limb)) in ids.iter().zip(limbs).enumerate() {
-            let plan = match &rings {
-                Some(plans) => &plans[j],
-                None => basis.plan(id),
+            let ntt = match &rings {
+                Some(transforms) => &transforms[j],
+                None => basis.ntt(id),
             };
-            plan.pointwise().reduce_signed(limb, &coefficients);
-            plan.forward(limb);
+            ntt.pointwise().reduce_signed(limb, &coefficients);
+            ntt.forward(limb);
         }
         Ok(())
     }
@@ -244,13 +241,13 @@ mod tests {
                     .zip(poly.limb(j))
                     .filter(|&(&a, &b)| a != b)
                     .count();
-                let plan = basis.plan(id);
+                let ntt = basis.ntt(id);
                 let mut difference: Vec<u64> = repeated
                     .iter()
                     .zip(poly.limb(j))
-                    .map(|(&a, &b)| plan.modulus().sub(a, b))
+                    .map(|(&a, &b)| ntt.modulus().sub(a, b))
                     .collect();
-                plan.inverse(&mut difference);
+                ntt.inverse(&mut difference);
                 let small = difference.iter().all(|&d| d <= 1 || d == q - 1);
                 assert!(small, "period {period}: {far} values off");
             }

@@ -103,7 +103,7 @@ impl Pass<'_> {
 
     fn pointwise(&self) -> &Pointwise {
         let basis = self.map.common.params.rlwe().basis();
-        basis.plan(self.id).pointwise()
+        basis.ntt(self.id).pointwise()
     }
 
     /// P·(b, 0) + Σ digits·key of each baby before its permutation, or P·(b, a) for the input itself, for one run of

@@ -7,7 +7,7 @@ use crate::params::CkksParams;
 use crate::testing::Fixture;
 use hushed_rlwe::CodecError;
 use hushed_rlwe::codec::HEADER_BYTES;
-use hushed_rlwe::hybrid::EvalKeyPlan;
+use hushed_rlwe::hybrid::KeySpecs;
 use num_complex::Complex64;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -42,9 +42,9 @@ fn written(map: &LinearTransform) -> Vec<u8> {
 }
 
 fn fixture(map: &LinearTransform) -> Fixture {
-    let mut plan = EvalKeyPlan::new();
-    map.add_keys(&mut plan);
-    Fixture::new(&map.common.params, &plan, 1)
+    let mut specs = KeySpecs::new();
+    map.add_keys(&mut specs);
+    Fixture::new(&map.common.params, &specs, 1)
 }
 
 /// A file that records the largest single read and the total.

@@ -5,7 +5,7 @@ use crate::params::CkksParams;
 use crate::testing::{distance, random};
 use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, RnsPoly};
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys};
+use hushed_rlwe::hybrid::{EvalKeys, KeySpecs};
 use hushed_rlwe::{Ciphertext, RlweError, SecretKey};
 use num_complex::Complex64;
 use std::sync::Arc;
@@ -69,9 +69,9 @@ impl Room {
     }
 
     pub(super) fn keys(&mut self, maps: &[&LinearTransform]) -> EvalKeys {
-        let mut plan = EvalKeyPlan::new();
-        maps.iter().for_each(|map| map.add_keys(&mut plan));
-        EvalKeys::generate(&self.sk, &plan, &mut self.rng).unwrap()
+        let mut specs = KeySpecs::new();
+        maps.iter().for_each(|map| map.add_keys(&mut specs));
+        EvalKeys::generate(&self.sk, &specs, &mut self.rng).unwrap()
     }
 }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_math::{Eval, RnsPoly};
-use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
+use hushed_rlwe::hybrid::{Gadget, KeySpecs};
 
 use crate::lintrans::common::Common;
 use crate::lintrans::compact::LEAST_PERIOD;
@@ -107,7 +107,7 @@ impl LinearTransform {
         let mut best: Option<(f64, Gadget, Split)> = None;
         let choices = match options.special {
             Some(special) => special..=special,
-            None => 1..=params.rlwe().p_len(),
+            None => 1..=params.rlwe().most_special(limbs),
         };
         for special in choices {
             // Too few special primes for one prime of the chain, so not an option.
@@ -311,8 +311,8 @@ impl LinearTransform {
     }
 
     /// Adds the keys it needs, with exactly its gadget.
-    pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
-        self.common.add_keys(plan, self.rotations());
+    pub fn add_keys(&self, specs: &mut KeySpecs) {
+        self.common.add_keys(specs, self.rotations());
     }
 
     /// Bytes of encoded diagonals in memory: 0 for a map opened from a file.

@@ -143,8 +143,8 @@ impl PreparedGrid {
         turned: &mut [Pair],
     ) -> Result<(), LinTransError> {
         let params = self.common.params.rlwe();
-        let (n, plan) = (params.n(), params.basis().plan(id));
-        let pointwise = plan.pointwise();
+        let (n, specs) = (params.n(), params.basis().ntt(id));
+        let pointwise = specs.pointwise();
         // P·b of each input; P is zero modulo the special primes, which the inputs lack.
         let special = self.common.gadget.special();
         let weight = (j < self.common.limbs).then(|| params.p_modulo(special, id));
@@ -273,7 +273,7 @@ impl PreparedGrid {
             .into_par_iter()
             .enumerate()
             .for_each(|(j, out)| {
-                let pointwise = params.basis().plan(ids[j]).pointwise();
+                let pointwise = params.basis().ntt(ids[j]).pointwise();
                 let mut work = Pair::many(params.basis(), out.len());
                 let mut products: Vec<[&mut [u64]; 2]> = work.iter_mut().map(Pair::parts).collect();
                 key.multiply_limb(&digits, j, &mut products);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hushed_math::{LimbGemm, Lists, PackedWeights};
-use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
+use hushed_rlwe::hybrid::{Gadget, KeySpecs};
 use rayon::prelude::*;
 
 use super::{GridSplit, MapGrid};
@@ -127,8 +127,8 @@ impl PreparedGrid {
     }
 
     /// Adds the keys it needs, with exactly its gadget.
-    pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
-        self.common.add_keys(plan, self.split.rotations());
+    pub fn add_keys(&self, specs: &mut KeySpecs) {
+        self.common.add_keys(specs, self.split.rotations());
     }
 
     /// Products of residues in one application: terms times words.

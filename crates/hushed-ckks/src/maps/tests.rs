@@ -6,7 +6,7 @@ use hushed_math::rng::SecretRng;
 use num_complex::Complex64;
 
 use super::{GridOptions, GridSplit, MapGrid, PreparedGrid};
-use crate::keys::EvalKeyPlan;
+use crate::keys::KeySpecs;
 use crate::lintrans::LinTransError;
 use crate::params::CkksParams;
 use crate::testing::{Fixture, distance, norm_bits, random};
@@ -101,9 +101,9 @@ fn encrypted_grids_are_the_clear_ones_for_every_split() {
             ..GridOptions::default()
         };
         let map = PreparedGrid::new(&params, &grid, limbs, options).unwrap();
-        let mut plan = EvalKeyPlan::new();
-        map.add_keys(&mut plan);
-        let mut f = Fixture::new(&params, &plan, 3);
+        let mut specs = KeySpecs::new();
+        map.add_keys(&mut specs);
+        let mut f = Fixture::new(&params, &specs, 3);
         let (out, expected, counts) = run(&mut f, &grid, &map, LIMBS);
         assert_eq!(out.len(), 3);
         for (out, expected) in out.iter().zip(&expected) {
@@ -140,11 +140,11 @@ fn zeros_take_part_in_every_product() {
         let entry = |_, _| Complex64::from(entry);
         grid.set_block([0, 0], [16, 16], entry).unwrap();
         let map = PreparedGrid::new(&params, &grid, LIMBS, GridOptions::default()).unwrap();
-        let mut plan = EvalKeyPlan::new();
-        map.add_keys(&mut plan);
-        let mut f = Fixture::new(&params, &plan, 5);
+        let mut specs = KeySpecs::new();
+        map.add_keys(&mut specs);
+        let mut f = Fixture::new(&params, &specs, 5);
         let (_, _, counts) = run(&mut f, &grid, &map, LIMBS);
-        (counts, map.products(), map.plaintext_bytes(), plan)
+        (counts, map.products(), map.plaintext_bytes(), specs)
     });
     assert_eq!(counts[0], counts[1]);
 }
@@ -156,7 +156,7 @@ fn inputs_and_shapes_that_do_not_fit_are_refused() {
     let slots = params.slots();
     let grid = blocks(slots, 16, (&[16], &[16, 16]), &mut rng);
     let map = PreparedGrid::new(&params, &grid, LIMBS, GridOptions::default()).unwrap();
-    let mut f = Fixture::new(&params, &EvalKeyPlan::new(), 7);
+    let mut f = Fixture::new(&params, &KeySpecs::new(), 7);
     let x = f.random();
     let (long, short) = (f.encrypt(&x, LIMBS), f.encrypt(&x, LIMBS - 1));
     let refused = |inputs: &[&Ciphertext]| match map.apply(&f.evaluator, inputs) {

@@ -4,17 +4,19 @@
 //!
 //! | name | q0 | stc | levels | eval_mod | cts | p | sum | limit |
 //! |---|---|---|---|---|---|---|---|---|
-//! | `n16-boot-14x40` | 50 | 3×40 | 14×40 | 8×50 | 3×50 | 8×50 | 1680 | 1684 |
-//! | `n16-boot-14x40-precise` | 50 | 3×40 | 14×40 | 6×50, 2×30, 45 | 3×50 | 7×50 | 1635 | 1684 |
+//! | `n16-boot-14x40` | 50 | 3×40 | 14×40 | 8×50 | 3×50 | 8×50 to 12×50 | 1680 | 1684 |
+//! | `n16-boot-14x40-precise` | 50 | 3×40 | 14×40 | 6×50, 2×30, 45 | 3×50 | 7×50 to 12×50 | 1660 | 1684 |
 //! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 46, 2×32 | 840 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
 //!
 //! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: after a bootstrap with full slots the
-//! worst slot has one bit more than with `n16-boot-14x40` ([`MEASURED`]), at the price of 3% larger keys and slower
-//! first steps.
+//! worst slot has one bit more than with `n16-boot-14x40` ([`MEASURED`]), at the price of larger keys and slower first
+//! steps.
 //!
-//! With eight special primes a digit has nine or eight primes: three digits at 25 primes, where EvalMod is, and two at
-//! 18 and 17, where seven special primes would need one more. The precise set has no bits left for an eighth.
+//! The sum is the largest for any key. Keys for the whole chain have room for eight special primes (seven in the precise
+//! set), those for shorter ciphertexts for up to twelve ([`most_special`](hushed_rlwe::RlweParams::most_special)): three
+//! digits instead of four at 28 to 26 primes, and two instead of three at 25 to 20, where EvalMod is. With eight
+//! throughout, keys of a bootstrap take a sixth more and it 3 to 7 % more time.
 //!
 //! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them fit into a key-switching digit (96 bits, below the
 //! 110 of P): eight digits instead of thirteen with 49-bit primes. This costs a bootstrap about two bits of precision.
@@ -57,7 +59,7 @@ const N16_BOOT: CkksLiteral = CkksLiteral {
     eval_mod: PrimeGroup::new(8, 50),
     wide_square: false,
     cts: PrimeGroup::new(3, 50),
-    special: PrimeGroup::new(8, 50),
+    special: PrimeGroup::new(12, 50),
     p0_bits: None,
     log_scale: 40,
     certified_bits: 14,
@@ -66,7 +68,6 @@ const N16_BOOT: CkksLiteral = CkksLiteral {
 const N16_PRECISE: CkksLiteral = CkksLiteral {
     name: "n16-boot-14x40-precise",
     wide_square: true,
-    special: PrimeGroup::new(7, 50),
     ..N16_BOOT
 };
 
@@ -133,11 +134,11 @@ impl CkksParams {
         Self::new(N15_SHALLOW)
     }
 
-    /// The chain of [`CkksParams::n16_boot`] with `levels` levels and one special prime fewer, over a ring of degree
+    /// The chain of [`CkksParams::n16_boot`] with `levels` levels and seven special primes, over a ring of degree
     /// 2^`log_n`. **Insecure.**
     ///
     /// # Errors
-    /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.
+    /// If the ring is outside 2^2 to 2^17, or the chain is longer than 42 primes.
     #[cfg(any(test, feature = "insecure-test-parameters"))]
     pub fn insecure_test(log_n: u32, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
         Self::insecure_for_tests(CkksLiteral {
@@ -149,17 +150,18 @@ impl CkksParams {
         })
     }
 
-    /// The chain of [`CkksParams::n16_boot_precise`] with `levels` levels, over a ring of degree 2^`log_n`.
-    /// **Insecure.**
+    /// The chain of [`CkksParams::n16_boot_precise`] with `levels` levels and seven special primes, over a ring of
+    /// degree 2^`log_n`. **Insecure.**
     ///
     /// # Errors
-    /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.
+    /// If the ring is outside 2^2 to 2^17, or the chain is longer than 42 primes.
     #[cfg(any(test, feature = "insecure-test-parameters"))]
     pub fn insecure_precise(log_n: u32, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
         Self::insecure_for_tests(CkksLiteral {
             name: "insecure-precise",
             log_n,
             levels: PrimeGroup::new(levels, 40),
+            special: PrimeGroup::new(7, 50),
             ..N16_PRECISE
         })
     }
@@ -167,7 +169,7 @@ impl CkksParams {
     /// A chain of q0 and `levels` levels with three special primes, over a ring of degree 2^`log_n`. **Insecure.**
     ///
     /// # Errors
-    /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.
+    /// If the ring is outside 2^2 to 2^17, or the chain is longer than 42 primes.
     #[cfg(any(test, feature = "insecure-test-parameters"))]
     pub fn insecure_shallow(log_n: u32, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
         Self::insecure_for_tests(CkksLiteral {

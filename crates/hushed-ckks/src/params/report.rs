@@ -50,8 +50,11 @@ pub struct ParamsReport {
     pub certified_bits: u32,
     /// Measured bits after a bootstrap, for presets that have one: in the worst slot and on average.
     pub bootstrap_bits: Option<[f64; 2]>,
-    /// log2(QP).
+    /// log2(QP), the largest modulus of a key.
     pub log2_qp: f64,
+    /// Special primes of a key for the whole chain, and the most of one for shorter ciphertexts, which have room for more
+    /// within the limit.
+    pub special: [usize; 2],
     /// The limit on log2(QP).
     pub security_limit: Option<f64>,
     /// Bits of security by interpolation in the published table, `None` outside it.
@@ -62,7 +65,7 @@ pub struct ParamsReport {
     pub ephemeral_limit: Option<f64>,
     /// log2 of the failure probability of one full bootstrap; only with bootstrapping.
     pub log2_failure: Option<f64>,
-    /// Sizes of the keys of a plan, set by [`ParamsReport::with_keys`].
+    /// Sizes of keys, set by [`ParamsReport::with_keys`].
     pub keys: Vec<SwitchKeySize>,
 }
 
@@ -96,6 +99,7 @@ impl CkksParams {
             certified_bits: literal.certified_bits,
             bootstrap_bits: super::presets::measured_bits(literal.name),
             log2_qp,
+            special: [self.max_limbs(), 1].map(|limbs| self.rlwe().most_special(limbs)),
             security_limit: security_limit(literal.log_n),
             security_bits: security_bits(literal.log_n, log2_qp),
             ephemeral_log2: boot.then(|| self.ephemeral_log2()),
@@ -139,6 +143,10 @@ impl fmt::Display for ParamsReport {
         for (i, (name, group)) in self.chain.iter().enumerate() {
             let bar = if i == 0 { "" } else { " | " };
             write!(f, "{bar}{name} {}×{}", group.count, group.bits)?;
+        }
+        let [whole, most] = self.special;
+        if whole < most {
+            write!(f, "; {whole} special in keys for the whole chain")?;
         }
         writeln!(f)?;
         writeln!(
@@ -203,7 +211,7 @@ mod tests {
         assert!((132.0..145.0).contains(&bits), "{bits}");
         let text = report.to_string();
         for part in [
-            "q0 1×50 | stc 3×40 | levels 14×40 | eval_mod 8×50 | cts 3×50 | special 8×50",
+            "q0 1×50 | stc 3×40 | levels 14×40 | eval_mod 8×50 | cts 3×50 | special 12×50; 8 special in keys for the whole chain",
             "2^-132.7",
             "log2(q0·p0) 100.0 of 121",
             "q0/scale = 2^10.0",

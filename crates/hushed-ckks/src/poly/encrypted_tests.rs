@@ -15,10 +15,10 @@ use crate::{CkksError, Opening};
 /// N = 2^11, `levels` levels of 40 bits.
 fn fixture(levels: usize, seed: u64) -> Fixture {
     let params = CkksParams::insecure_shallow(11, levels).unwrap();
-    let plan = params
-        .key_plan(params.max_limbs(), true, &[], false)
+    let specs = params
+        .key_specs(params.max_limbs(), true, &[], false)
         .unwrap();
-    Fixture::new(&params, &plan, seed)
+    Fixture::new(&params, &specs, seed)
 }
 
 /// T₁₆ amplifies an error by 2^48 at 4 and by 2^22 at i, but by 2^8 within [−1, 1], which is what a prediction assumes.
@@ -221,8 +221,8 @@ fn eval_mod_on_the_primes_made_for_it() {
 
 fn eval_mod_bits(params: &Arc<CkksParams>, seed: u64) -> (f64, f64) {
     let limbs = params.chain().eval_mod.end;
-    let plan = params.key_plan(limbs, true, &[], false).unwrap();
-    let mut f = Fixture::new(params, &plan, seed);
+    let specs = params.key_specs(limbs, true, &[], false).unwrap();
+    let mut f = Fixture::new(params, &specs, seed);
     let eval_mod = EvalMod::new(EvalModLiteral::default()).unwrap();
     let scale = eval_mod.input_scale(&f.evaluator, limbs).unwrap();
     let messages = over(&mut f, -1.0, 1.0);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
-use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, KeyUse, SecretKey};
+use hushed_ckks::keys::{EvalKeys, KeySpecs, KeyUse, SecretKey};
 use hushed_ckks::{CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
@@ -19,10 +19,10 @@ fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
 
 /// Checks that every sample of a bootstrap's keys is within the table, that no two share their uniform part, and that
 /// none is missing.
-fn audit_keys(params: &CkksParams, plan: &EvalKeyPlan, keys: &EvalKeys) {
+fn audit_keys(params: &CkksParams, specs: &KeySpecs, keys: &EvalKeys) {
     let samples: Vec<PublishedSample> = keys.published().collect();
     audit(&samples).unwrap();
-    let gadgets = plan.gadgets(params.rlwe()).unwrap();
+    let gadgets = specs.gadgets(params.rlwe()).unwrap();
     let digits: usize = gadgets.iter().map(|gadget| gadget.digits().len()).sum();
     assert_eq!(samples.len(), digits);
     let (mut sparse, mut raised) = (0, 0);
@@ -48,15 +48,15 @@ fn audit_keys(params: &CkksParams, plan: &EvalKeyPlan, keys: &EvalKeys) {
 /// Least and mean of −log2|error| over real and imaginary parts of all slots.
 fn precision(params: &Arc<CkksParams>) -> (f64, f64) {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default()).unwrap();
-    let plan = bootstrapper.key_plan();
-    let memory = plan.memory_bytes(params.rlwe()).unwrap() + bootstrapper.plaintext_bytes();
+    let specs = bootstrapper.key_specs();
+    let memory = specs.memory_bytes(params.rlwe()).unwrap() + bootstrapper.plaintext_bytes();
     // This leaves inference as much again for its own keys.
     assert!(memory < 4 << 30, "{memory} bytes of keys and matrices");
-    assert!(plan.artefact_bytes(params.rlwe()).unwrap() < 3 << 30);
+    assert!(specs.artefact_bytes(params.rlwe()).unwrap() < 3 << 30);
     let mut rng = SecretRng::insecure_from_seed(16);
     let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-    let keys = Arc::new(EvalKeys::generate(&key, &plan, &mut rng).unwrap());
-    audit_keys(params, &plan, &keys);
+    let keys = Arc::new(EvalKeys::generate(&key, &specs, &mut rng).unwrap());
+    audit_keys(params, &specs, &keys);
     let encoder = Arc::new(Encoder::new(params));
     let message = random(&mut rng, params.slots());
     let (limbs, scale) = (params.bootstrap_limbs(), params.default_scale());

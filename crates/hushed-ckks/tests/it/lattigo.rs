@@ -75,7 +75,7 @@ fn a_bootstrap_returns_the_same_message_as_precisely_as_declared() {
     let bootstrapper = Bootstrapper::new(&params, BootstrapLiteral::default()).unwrap();
     let mut rng = SecretRng::insecure_from_seed(3);
     let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-    let keys = EvalKeys::generate(&key, &bootstrapper.key_plan(), &mut rng).unwrap();
+    let keys = EvalKeys::generate(&key, &bootstrapper.key_specs(), &mut rng).unwrap();
     let encoder = Arc::new(Encoder::new(&params));
     let message = inputs(params.slots());
     let plain = encoder

@@ -36,8 +36,8 @@ impl Args {
             })?;
             let mut report = params.report();
             if self.keys && params.can_bootstrap() {
-                let plan = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan();
-                report = report.with_keys(params.key_sizes(&plan)?);
+                let specs = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_specs();
+                report = report.with_keys(params.key_sizes(&specs)?);
             }
             let text = report.to_string();
             out.result(object(&report), || text.trim_end().to_owned())?;
@@ -68,6 +68,7 @@ fn object(report: &ParamsReport) -> Value {
         "bootstrap_bits_min": report.bootstrap_bits.map(|[worst, _]| worst),
         "bootstrap_bits_mean": report.bootstrap_bits.map(|[_, mean]| mean),
         "log2_qp": report.log2_qp,
+        "special_whole_chain": report.special[0],
         "security_limit": report.security_limit,
         "security_bits": report.security_bits,
         "ephemeral_log2": report.ephemeral_log2,

@@ -7,7 +7,7 @@ use super::decoder::{Degrees, measure};
 use super::embed::{answers, refuse};
 use super::search::{Search, compared, no_candidate, shown};
 use crate::clear::last_row;
-use crate::ops::activation::levels;
+use crate::ops::ledger;
 use crate::{Candidate, Choices, FheError, Report, VERSION};
 
 /// Degrees to try, ordered by their levels.
@@ -37,14 +37,6 @@ const TRIED: [Degrees; 6] = [
         activation: 63,
     },
 ];
-
-/// Levels of attention without its sigmoid: norm, map, RoPE, scores, P·V; the last map is ternary, or takes one more,
-/// and a norm inside the block takes one more.
-const ATTENTION: usize = 5;
-/// Levels of a softmax without its exponential: × 1/Σp, square, × 1/Σe.
-const SOFTMAX: usize = 3;
-/// Levels of a feed-forward: norm, maps, gate.
-const FEED_FORWARD: usize = 3;
 
 impl Search<'_> {
     /// The choices of a decoder.
@@ -131,21 +123,20 @@ impl Search<'_> {
         if cosine_min >= self.options.wanted {
             noisy = Some(judged(Some(self.options.seed))?.0);
         }
-        let map = usize::from(!program.linears().any(|w| w.ternary));
-        let inside = program.attentions().any(|a| a.sub_norm.is_some());
-        let map = map + usize::from(inside);
+        // A norm inside a block takes a level, and a last map that is ternary saves one.
+        let inside = usize::from(program.attentions().any(|a| a.sub_norm.is_some()));
+        let ternary = usize::from(program.linears().any(|w| w.ternary));
         let softmax = program.attentions().any(|a| a.weigh == Weigh::Softmax);
-        let (function, more) = match softmax {
-            true => ("exponential", SOFTMAX),
-            false => ("sigmoid", 0),
-        };
+        let function = if softmax { "exponential" } else { "sigmoid" };
+        let attention = ledger::causal_attention(degrees.scores, softmax);
+        let feed_forward = ledger::NORM + ledger::feed_forward(degrees.activation, true);
         Ok(Candidate {
             name: format!(
                 "{function} {}, activation {}",
                 degrees.scores, degrees.activation
             ),
-            attention_levels: ATTENTION + levels(degrees.scores) + more + map,
-            feed_forward_levels: FEED_FORWARD + levels(degrees.activation) + map,
+            attention_levels: attention + inside - ternary,
+            feed_forward_levels: feed_forward + inside - ternary,
             cosine_min,
             cosine_mean,
             cosine_min_with_errors: noisy,

@@ -16,7 +16,7 @@ use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
 use hushed_model::Layer;
 
 use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen, values};
-use crate::ops::activation;
+use crate::ops::ledger::{self, AFTER_EXPONENTIALS, AFTER_SQUARES, NORM};
 use crate::{
     ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice,
     NormChoice, fits,
@@ -54,11 +54,10 @@ impl Degrees {
         })
     }
 
-    /// Levels of the two halves of a layer. Attention: query and key, scores, exponential, × 1/Σp, square, P·V, × 1/Σe,
-    /// output, norm. Feed-forward: up, activation, down, norm.
+    /// Levels of the two halves of a layer.
     pub fn levels(self) -> (usize, usize) {
-        let [exponential, activation] = [self.exponential, self.activation].map(activation::levels);
-        (2 + exponential + AFTER_EXPONENTIAL, 3 + activation)
+        let feed_forward = ledger::feed_forward(self.activation, false) + NORM;
+        (ledger::attention(self.exponential), feed_forward)
     }
 }
 
@@ -66,10 +65,6 @@ impl Degrees {
 /// ([`hushed_ckks::poly::Schedule`]). The last few degrees before a power of two cost the most for what they add: 12
 /// and 28 save what 15 and 31 spend there.
 pub(super) const DEGREES: [usize; 7] = [7, 12, 15, 28, 31, 44, 63];
-/// Levels of × 1/Σp, square, P·V, × 1/Σe, output, norm.
-const AFTER_EXPONENTIAL: usize = 6;
-/// Levels of × 1/Σe, output, norm.
-const AFTER_SQUARES: usize = 3;
 
 /// Margin in nats on each side of the scores.
 const SCORES: f64 = 2.0;
@@ -140,7 +135,7 @@ fn attention(
         Ok(steps.min(most))
     };
     let ratios: Vec<f64> = parts.iter().flatten().map(|p| p.2.low / p.2.high).collect();
-    let most = levels.saturating_sub(AFTER_EXPONENTIAL).max(1);
+    let most = levels.saturating_sub(AFTER_EXPONENTIALS).max(1);
     let first_steps = steps(most, FIRST_ERROR, &ratios)?;
     let mut heads = Vec::with_capacity(seen.len());
     let mut ratios = Vec::with_capacity(seen.len());

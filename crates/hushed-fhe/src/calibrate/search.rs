@@ -56,7 +56,8 @@ pub struct Sample<'a> {
     pub texts: &'a [TokenIds],
     /// Texts made to leave intervals: all are measured, none is judged.
     pub hostile: &'a [TokenIds],
-    /// Likewise, but measured only at the end: [`super::vocabulary()`], too many to measure while structures are compared.
+    /// Likewise, but measured only at the end: [`super::vocabulary()`], too many to measure while structures are
+    /// compared.
     pub broad: &'a [TokenIds],
     /// SHA-256 of the file they are from, in hexadecimal.
     pub sha256: &'a str,

@@ -18,7 +18,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, PublicKey};
+use hushed_ckks::keys::{EvalKeys, KeySpecs, PublicKey};
 use hushed_rlwe::RlweParams;
 use hushed_rlwe::codec::{HEADER_BYTES, Kind, read_header};
 use hushed_rlwe::error::CodecError;
@@ -47,8 +47,8 @@ pub struct KeyTimes {
 ///
 /// # Errors
 /// [`FileError::Content`] if they are not keys of the parameters.
-pub fn file_bytes(path: &Path, params: &RlweParams, plan: &EvalKeyPlan) -> Result<u64, FileError> {
-    let keys = plan
+pub fn file_bytes(path: &Path, params: &RlweParams, specs: &KeySpecs) -> Result<u64, FileError> {
+    let keys = specs
         .artefact_bytes(params)
         .map_err(|e| FileError::content(path, e))?;
     Ok((first_bytes(params) + keys + DIGEST) as u64)
@@ -65,7 +65,7 @@ pub struct KeyReader<R> {
     path: PathBuf,
     source: R,
     params: Arc<RlweParams>,
-    plan: EvalKeyPlan,
+    specs: KeySpecs,
     times: KeyTimes,
     public: PublicKey,
     digest: Hash,
@@ -76,7 +76,7 @@ pub struct KeyReader<R> {
 pub type KeyFile = KeyReader<BufReader<File>>;
 
 impl KeyFile {
-    /// Opens a file that must hold exactly the keys of `plan`.
+    /// Opens a file that must hold exactly the keys of `specs`.
     ///
     /// # Errors
     /// [`FileError::Content`] with the first missing key; [`FileError::Codec`] for extra keys, other parameters,
@@ -84,9 +84,9 @@ impl KeyFile {
     pub fn open(
         path: &Path,
         params: &Arc<RlweParams>,
-        plan: &EvalKeyPlan,
+        specs: &KeySpecs,
     ) -> Result<KeyFile, FileError> {
-        Self::begin(open_file(path)?.0, path, params, plan)
+        Self::begin(open_file(path)?.0, path, params, specs)
     }
 }
 
@@ -99,7 +99,7 @@ impl<R: Read + Seek> KeyReader<R> {
         mut source: R,
         path: &Path,
         params: &Arc<RlweParams>,
-        plan: &EvalKeyPlan,
+        specs: &KeySpecs,
     ) -> Result<Self, FileError> {
         let failed = || FileError::io("read", path);
         let codec = |fault| FileError::codec(path, fault);
@@ -118,12 +118,12 @@ impl<R: Read + Seek> KeyReader<R> {
         let (_, lines) = list.split_at_mut(HEADER_BYTES + 4);
         source.read_exact(lines).map_err(failed())?;
         let refused = |error| FileError::content(path, error);
-        let offered = EvalKeyPlan::offered(params, &list).map_err(refused)?;
-        plan.check_among(&offered).map_err(refused)?;
-        if offered.len() != plan.len() {
+        let offered = KeySpecs::offered(params, &list).map_err(refused)?;
+        specs.check_among(&offered).map_err(refused)?;
+        if offered.len() != specs.len() {
             return Err(codec(CodecError::Keys));
         }
-        let expected = file_bytes(path, params, plan)?;
+        let expected = file_bytes(path, params, specs)?;
         if first.claimed != expected {
             return Err(codec(lengths(first.claimed, expected)));
         }
@@ -135,7 +135,7 @@ impl<R: Read + Seek> KeyReader<R> {
             path: path.to_owned(),
             source,
             params: params.clone(),
-            plan: plan.clone(),
+            specs: specs.clone(),
             times: first.times,
             public: first.public,
             digest: first.digest,
@@ -158,7 +158,7 @@ impl<R: Read + Seek> KeyReader<R> {
     /// # Errors
     /// [`FileError::Io`], [`FileError::Codec`], [`FileError::Other`] if the keys do not match the id.
     pub fn read(mut self, progress: KeyProgress<'_>) -> Result<(PublicKey, EvalKeys), FileError> {
-        let reader = EvalKeysReader::new(&self.params, &self.plan);
+        let reader = EvalKeysReader::new(&self.params, &self.specs);
         let reader = reader.map_err(|error| FileError::content(&self.path, error))?;
         let reader = self.read_into(reader, progress)?;
         let keys = reader.finish();
@@ -168,7 +168,7 @@ impl<R: Read + Seek> KeyReader<R> {
 
     /// Checks the keys as [`KeyReader::read`] does without keeping them: it takes the memory of one key.
     pub fn check(mut self, progress: KeyProgress<'_>) -> Result<(), FileError> {
-        let reader = EvalKeysReader::checking(&self.params, &self.plan);
+        let reader = EvalKeysReader::checking(&self.params, &self.specs);
         let reader = reader.map_err(|error| FileError::content(&self.path, error))?;
         self.read_into(reader, progress).map(|_| ())
     }
@@ -182,7 +182,7 @@ impl<R: Read + Seek> KeyReader<R> {
         let refused = |error| FileError::content(path, error);
         let mut chunk = Vec::new();
         while let Some(bytes) = reader.next_bytes() {
-            progress(reader.complete().len(), self.plan.len());
+            progress(reader.complete().len(), self.specs.len());
             chunk.resize(bytes, 0);
             self.source
                 .read_exact(&mut chunk)

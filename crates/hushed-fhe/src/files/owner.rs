@@ -34,8 +34,8 @@ pub fn make_keys(
 ) -> Result<Hash, FheError> {
     let (sk, mut rng) = new_secret(params);
     super::secret::write(secret, &sk)?;
-    let key_plan = plan.key_plan(params)?;
-    let made = super::keys::write(keys, &sk, &key_plan, times, &mut rng, progress);
+    let key_specs = plan.key_specs(params)?;
+    let made = super::keys::write(keys, &sk, &key_specs, times, &mut rng, progress);
     if made.is_err() {
         // A secret key without its public part is useless.
         let _ = std::fs::remove_file(secret);
@@ -57,8 +57,8 @@ pub fn make_keys_to(
     progress: KeyProgress<'_>,
 ) -> Result<(SecretKey, Hash), FheError> {
     let (sk, mut rng) = new_secret(params);
-    let key_plan = plan.key_plan(params)?;
-    let id = super::keys::write_to(out, path, &sk, &key_plan, times, &mut rng, progress)?;
+    let key_specs = plan.key_specs(params)?;
+    let id = super::keys::write_to(out, path, &sk, &key_specs, times, &mut rng, progress)?;
     Ok((sk, id))
 }
 

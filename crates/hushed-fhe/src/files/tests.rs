@@ -6,7 +6,7 @@ use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hushed_ckks::keys::{EvalKeyPlan, SecretKey};
+use hushed_ckks::keys::{KeySpecs, SecretKey};
 use hushed_ckks::{Ciphertext, CkksParams, Complex64, Encoder, Encryptor, SeededCiphertext};
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::error::CodecError;
@@ -153,19 +153,19 @@ fn memory_is_as_files() {
     let (plan, params) = (b.plan.clone(), b.params.clone());
 
     let path = b.path("evaluation.keys");
-    let key_plan = plan.key_plan(&params).unwrap();
+    let key_specs = plan.key_specs(&params).unwrap();
     let times = KeyTimes {
         created: 5,
         expires: 77,
     };
     let rng = || SecretRng::insecure_from_seed(7);
-    let file = keys::write(&path, &b.key, &key_plan, times, &mut rng(), &mut |_, _| {}).unwrap();
+    let file = keys::write(&path, &b.key, &key_specs, times, &mut rng(), &mut |_, _| {}).unwrap();
     let mut bytes = Vec::new();
     let memory = keys::write_to(
         &mut bytes,
         &path,
         &b.key,
-        &key_plan,
+        &key_specs,
         times,
         &mut rng(),
         &mut |_, _| {},
@@ -174,14 +174,14 @@ fn memory_is_as_files() {
     assert!(bytes == fs::read(&path).unwrap());
     let open = |bytes: &[u8]| {
         let source = Cursor::new(bytes.to_vec());
-        KeyReader::begin(source, &path, params.rlwe(), &key_plan)
+        KeyReader::begin(source, &path, params.rlwe(), &key_specs)
     };
     let read = open(&bytes).unwrap();
     assert_eq!((read.id(), read.times()), (file, times));
     refuses_alike(
         &path,
         || {
-            let opened = KeyFile::open(&path, params.rlwe(), &key_plan);
+            let opened = KeyFile::open(&path, params.rlwe(), &key_specs);
             opened.and_then(|keys| keys.check(&mut |_, _| {})).err()
         },
         |bytes| {
@@ -272,7 +272,7 @@ fn memory_without_room() {
 fn keys() {
     let mut b = Bench::new();
     let path = b.path("evaluation.keys");
-    let plan = b.plan.key_plan(&b.params).unwrap();
+    let plan = b.plan.key_specs(&b.params).unwrap();
     let times = KeyTimes {
         created: 5,
         expires: 77,
@@ -285,12 +285,12 @@ fn keys() {
     assert_eq!(done.last(), Some(&(plan.len(), plan.len())));
     let expected = keys::file_bytes(&path, b.params.rlwe(), &plan).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), expected);
-    let open = |plan: &EvalKeyPlan| KeyFile::open(&path, b.params.rlwe(), plan);
+    let open = |plan: &KeySpecs| KeyFile::open(&path, b.params.rlwe(), plan);
     let file = open(&plan).unwrap();
     assert_eq!((file.id(), file.times()), (id, times));
     assert_eq!(keys::stated(&path, b.params.rlwe()).unwrap(), (id, times));
     let (_, read) = file.read(&mut |_, _| {}).unwrap();
-    assert_eq!(read.plan(), plan);
+    assert_eq!(read.specs(), plan);
     refuses_all_damage(&path, || {
         open(&plan).and_then(|file| file.read(&mut |_, _| {})).err()
     });
@@ -300,7 +300,7 @@ fn keys() {
     let error = open(&more).err().unwrap();
     assert!(matches!(error, FileError::Content { .. }), "{error}");
     assert!(error.to_string().contains("Galois(3)"), "{error}");
-    let mut fewer = EvalKeyPlan::new();
+    let mut fewer = KeySpecs::new();
     fewer.relin(2, 1);
     let error = open(&fewer).err().unwrap();
     let unexpected = matches!(
@@ -438,7 +438,7 @@ fn a_full_disk_loses_nothing() {
         created: 5,
         expires: 77,
     };
-    let keys = b.plan.key_plan(&b.params).unwrap();
+    let keys = b.plan.key_specs(&b.params).unwrap();
     let [evaluation, secret, request] =
         ["evaluation.keys", "secret.key", "request"].map(|n| b.path(n));
     let (seeded, sent_head) = (b.seeded(), b.head());

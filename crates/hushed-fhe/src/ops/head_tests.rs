@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::testing::tiny_classifier_config;
 use hushed_model::{Matrix, Network, Pool, TokenIds, nearness, plain as clear, random_network};
@@ -14,7 +14,7 @@ use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::plan::{FheOptions, FhePlanReport, reference};
 use crate::simulate::{Op, Vector};
 use crate::testing::{Structure, largest, measure, resumed};
-use crate::{Choices, Pass, Placement, RowsKnown, Simulator, token_rows};
+use crate::{Choices, ForwardPass, Pass, Placement, RowsKnown, Simulator, token_rows};
 
 const M: usize = 16;
 const SLOTS: usize = 128;
@@ -248,7 +248,7 @@ fn a_plan_declares_its_outputs() {
         placement: None,
     };
     let choices = crate::plan::assumed_choices(&network.program(), M);
-    let none = EvalKeyPlan::new();
+    let none = KeySpecs::new();
     let plan =
         FhePlanReport::new(&network.program(), &choices, true, &params, &none, &options).unwrap();
     assert_eq!(plan.logits, Some(CLASSES));

@@ -37,7 +37,7 @@ use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::slots::{OwnedMask, Slots};
 
 /// The rows of a norm, and the level of its statistic.
-pub struct NormPlan<'a, V> {
+pub struct NormSettings<'a, V> {
     /// The mask of rows that get a result; the others get 0.
     pub rows: &'a OwnedMask<V>,
     /// The primes of the refreshed variance; `None` for the paper's own form without that refresh, where the columns
@@ -112,11 +112,11 @@ pub fn norm<S: Slots>(
     centred: Vec<S::Value>,
     norm: &Norm,
     choice: &NormChoice,
-    plan: &NormPlan<'_, S::Value>,
+    settings: &NormSettings<'_, S::Value>,
 ) -> Result<Acts<S::Value>, FheError> {
     has_means(at, norm)?;
     same(at, "columns", centred.len(), norm.width)?;
-    if let Some(row) = &plan.constant {
+    if let Some(row) = &settings.constant {
         let found = row.numbers.len();
         same(at, "columns of the constant row", found, norm.width)?;
     }
@@ -125,9 +125,9 @@ pub fn norm<S: Slots>(
     };
     let scale = on.scale(first);
     let needed = statistic_levels(choice);
-    let arrives = match plan.statistics {
+    let arrives = match settings.statistics {
         Some(limbs) => {
-            let mask = match plan.rows {
+            let mask = match settings.rows {
                 OwnedMask::Public(_) => limbs,
                 OwnedMask::Private(mask) => on.limbs(mask),
             };
@@ -137,16 +137,16 @@ pub fn norm<S: Slots>(
     };
     // Columns at a higher level are dropped to it.
     let limbs = arrives.min(on.limbs(first));
-    let v = statistic(on, at, &centred, norm, choice, plan)?;
+    let v = statistic(on, at, &centred, norm, choice, settings)?;
     let factor = (norm.width as f64).sqrt() / choice.bound;
     // This puts the columns at the default scale.
     let target = scale_of(on.default_scale().value() * divisor(on, limbs)? / scale.value())?;
-    let inverse = masked_root(on, &v, choice, plan.rows, factor, limbs, target)?;
+    let inverse = masked_root(on, &v, choice, settings.rows, factor, limbs, target)?;
     let column = |(j, c): (usize, S::Value)| -> Result<S::Value, FheError> {
         let wide = on.scale(&c).times(on.scale(&inverse));
         let mut sum = on.sum(limbs, wide)?;
         on.add_product(&mut sum, &c, &inverse, Weight::ONE)?;
-        let row = plan.constant.as_ref();
+        let row = settings.constant.as_ref();
         let number = row.and_then(|row| Some((*row.numbers.get(j)?, row.rows)));
         if let Some((number, OwnedMask::Private(rows))) = number {
             on.add_multiple(&mut sum, rows, number)?;
@@ -194,7 +194,7 @@ fn statistic<S: Slots>(
     centred: &[S::Value],
     norm: &Norm,
     choice: &NormChoice,
-    plan: &NormPlan<'_, S::Value>,
+    settings: &NormSettings<'_, S::Value>,
 ) -> Result<S::Value, FheError> {
     let wide = centred.first().map(|c| (on.limbs(c), on.scale(c)));
     let (limbs, scale) = wide.unwrap_or((on.floor(), on.default_scale()));
@@ -204,8 +204,8 @@ fn statistic<S: Slots>(
     }
     let epsilon = choice.scale.powi(2) * norm.width as f64 * norm.epsilon;
     let v = on.within(on.add_constant(on.finish(sum)?, epsilon)?, 1.0);
-    match plan.statistics {
-        Some(limbs) => refreshed(on, at, on.used(v, plan.rows), limbs),
+    match settings.statistics {
+        Some(limbs) => refreshed(on, at, on.used(v, settings.rows), limbs),
         None => Ok(v),
     }
 }

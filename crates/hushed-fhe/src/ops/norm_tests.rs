@@ -129,12 +129,12 @@ fn run(on: &Simulator, limbs: usize, masks: &RowMasks<Vector>, statistics: Optio
     let case = case(on, &mask, limbs, &c);
     on.tally().reset();
     let centred = residual(on, at, &case.x, &case.block, c.scale).unwrap();
-    let plan = NormPlan {
+    let settings = NormSettings {
         rows: &masks.tokens,
         statistics,
         constant: None,
     };
-    let out = norm(on, at, centred, &n, &c, &plan).unwrap();
+    let out = norm(on, at, centred, &n, &c, &settings).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
     let counts = on.tally().counts();
     assert!(counts.rotations.is_empty(), "a norm rotates");
@@ -204,7 +204,7 @@ fn constant_rows(private: bool) {
     let centred = residual(&on, at, &case.x, &case.block, c.scale).unwrap();
     let masks = masks(&on, private);
     let numbers: Vec<f64> = (0..D).map(|j| number(j, 5)).collect();
-    let mut plan = NormPlan {
+    let mut settings = NormSettings {
         rows: &masks.later,
         statistics: Some(on.top()),
         constant: Some(ConstantRow {
@@ -212,7 +212,7 @@ fn constant_rows(private: bool) {
             rows: &masks.first,
         }),
     };
-    let out = norm(&on, at, centred.clone(), &n, &c, &plan).unwrap();
+    let out = norm(&on, at, centred.clone(), &n, &c, &settings).unwrap();
     let expected = exact(&case.sum, &n);
     for (j, column) in out.columns.iter().enumerate() {
         for (s, v) in column.values().iter().enumerate() {
@@ -226,9 +226,9 @@ fn constant_rows(private: bool) {
         }
     }
     // If those rows are used, they are refused.
-    plan.rows = &masks.tokens;
-    plan.constant = None;
-    let refused = norm(&on, at, centred, &n, &c, &plan).err().unwrap();
+    settings.rows = &masks.tokens;
+    settings.constant = None;
+    let refused = norm(&on, at, centred, &n, &c, &settings).err().unwrap();
     assert!(matches!(refused, FheError::Range { .. }), "{refused}");
 }
 
@@ -283,12 +283,12 @@ fn columns_above_the_statistic_are_dropped_to_it() {
     let case = case(&on, &mask, on.top() - 2, &c);
     let centred = residual(&on, at, &case.x, &case.block, c.scale).unwrap();
     let masks = masks(&on, false);
-    let plan = NormPlan {
+    let settings = NormSettings {
         rows: &masks.tokens,
         statistics: Some(on.top()),
         constant: None,
     };
-    let out = norm(&on, at, centred, &n, &c, &plan).unwrap();
+    let out = norm(&on, at, centred, &n, &c, &settings).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
     let arrives = on.top() - statistic_levels(&c);
     assert!(out.columns.iter().all(|v| on.limbs(v) == arrives - 1));
@@ -299,7 +299,7 @@ fn refusals() {
     let on = simulator();
     let at = StepId::outside("layer.0.attention.norm");
     let masks = masks(&on, false);
-    let plan = NormPlan {
+    let settings = NormSettings {
         rows: &masks.tokens,
         statistics: Some(on.top()),
         constant: None,
@@ -309,15 +309,15 @@ fn refusals() {
         ..layer()
     };
     let case = case(&on, &[1.0; SLOTS], on.floor() + 1, &choice());
-    let refused = norm(&on, at, case.block.clone(), &rms, &choice(), &plan);
+    let refused = norm(&on, at, case.block.clone(), &rms, &choice(), &settings);
     assert!(matches!(refused.err(), Some(FheError::Unsupported { .. })));
     let narrow = case.block[1..].to_vec();
     assert!(residual(&on, at, &case.x, &narrow, 1.0).is_err());
-    assert!(norm(&on, at, narrow, &layer(), &choice(), &plan).is_err());
+    assert!(norm(&on, at, narrow, &layer(), &choice(), &settings).is_err());
     // No level for the statistic: the floor itself.
-    let short = NormPlan {
+    let short = NormSettings {
         statistics: Some(on.floor() + 5),
-        ..plan
+        ..settings
     };
     assert!(norm(&on, at, case.block, &layer(), &choice(), &short).is_err());
 }

@@ -17,18 +17,30 @@ use rayon::prelude::*;
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::levels::above;
-use crate::packing::{Interleave, PackingError};
+use crate::packing::{Interleave, PackingError, Spread};
 use crate::slots::{OwnedMask, Slots};
 
 /// The pooled rows that leave the server.
 #[derive(Clone)]
 pub struct Pooled<V> {
-    /// ⌈width/m⌉ vectors: column j of text t in row j mod m of vector j/m.
+    /// Of a batch, ⌈width/m⌉ vectors: column j of text t in row j mod m of vector j/m. In packed rows, laid out like
+    /// columns.
     pub vectors: Vec<V>,
     /// The number of columns.
     pub width: usize,
     /// How the client gets the answer from the packed numbers.
     pub factor: Factor,
+}
+
+impl<V> Pooled<V> {
+    /// An answer in packed rows, which the server divided if it is a mean.
+    pub(crate) fn packed(vectors: Vec<V>, numbers: &Spread) -> Pooled<V> {
+        Pooled {
+            vectors,
+            width: numbers.width(),
+            factor: Factor::One,
+        }
+    }
 }
 
 /// How a packed number depends on the answer.

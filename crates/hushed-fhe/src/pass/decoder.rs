@@ -13,8 +13,8 @@ use hushed_model::{Norm, Program, StepId, same};
 
 use super::beside::Beside;
 use super::blocks::Parts;
-use super::calibrated::absent;
-use super::look::{Look, Viewer};
+use super::forward::{ForwardPass, Look, Viewer};
+use super::shape::absent;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;
@@ -28,6 +28,7 @@ use crate::ops::decoder::rms::{STATISTIC, normed_limbs, rms_norm, sum};
 use crate::ops::decoder::rows::rows;
 use crate::ops::decoder::sub_norm::SubNorm;
 use crate::ops::feed_forward::{self, FeedForwardLayer, feed_forward, feed_forward_spilled};
+use crate::ops::ledger::{self, NORM};
 use crate::ops::levels::{above, above_by, dropped};
 use crate::ops::mask::lifted;
 use crate::ops::paired::{joined, split};
@@ -39,9 +40,6 @@ use crate::slots::Slots;
 
 /// Columns refreshed before they are paired: a multiple of what a bootstrap takes at once.
 const REFRESHED: usize = 64;
-
-/// Levels of a feed-forward besides its activation: norm, map, gate, map.
-const FEED_FORWARD: usize = 4;
 
 /// Runs a decoder over right-aligned texts.
 pub struct DecoderPass<'a, S: Slots> {
@@ -115,26 +113,19 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     pub fn answering(self, answer: AnswerRows) -> Self {
         DecoderPass { answer, ..self }
     }
+}
 
-    /// Sets a viewer of the residual stream after each sum.
-    #[must_use]
-    pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
-        DecoderPass {
-            viewer: Some(viewer),
-            ..self
-        }
-    }
-
-    /// Number of layers.
-    pub fn layers(&self) -> usize {
+impl<'a, S: Slots> ForwardPass<'a, S> for DecoderPass<'a, S> {
+    fn layers(&self) -> usize {
         self.parts.layers.len()
     }
 
-    /// The client's columns as the first layer reads them.
-    ///
-    /// # Errors
-    /// Errors of the refresh; fails if the number of columns is not the model's width.
-    pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    /// The viewer gets the residual stream after each sum.
+    fn view(&mut self, viewer: Viewer<'a, S::Value>) {
+        self.viewer = Some(viewer);
+    }
+
+    fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         same(
             StepId::outside("input"),
             "columns",
@@ -145,11 +136,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         self.at_rest(x, StepId::outside("input"), self.placement.attention)
     }
 
-    /// The columns that layer `next` reads, single or in pairs, from a checkpoint before it.
-    ///
-    /// # Errors
-    /// Fails if the model lacks the layer, or the number of vectors is wrong.
-    pub fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
             return self.start(columns);
         };
@@ -162,11 +149,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(Acts::over(columns, self.width, bound))
     }
 
-    /// Layer `i`, from columns to columns.
-    ///
-    /// # Errors
-    /// Those of its steps.
-    pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, last) = (self.on, i + 1 == self.layers());
         let choice = self.choices.layer(i)?;
         let x = x.cut(on, self.placement.attention)?;
@@ -227,11 +210,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         Ok(x)
     }
 
-    /// The requested normalised rows, or their logits, packed.
-    ///
-    /// # Errors
-    /// Fails if there are too few levels.
-    pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, (id, norm)) = (self.on, self.parts.norm);
         on.at(id);
         let how = (self.placement.statistics, self.placement.pairs);
@@ -265,7 +244,9 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
         }
         Ok(packed)
     }
+}
 
+impl<'a, S: Slots> DecoderPass<'a, S> {
     /// Packs the requested rows or logits of these columns.
     fn answered(&self, y: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, id) = (self.on, self.parts.last);
@@ -275,18 +256,6 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             AnswerRows::Logits => logits(on, self.parts.head, y, self.layout),
         };
         answer.map_err(|error| error.lacking_at(id))
-    }
-
-    /// Runs from the client's columns to the packed result.
-    ///
-    /// # Errors
-    /// Those of the layers.
-    pub fn run(&mut self, columns: Vec<S::Value>) -> Result<Pooled<S::Value>, FheError> {
-        let mut x = self.start(columns)?;
-        for i in 0..self.layers() {
-            x = self.layer(i, x)?;
-        }
-        self.finish(&x)
     }
 
     /// The norm inside block `at`, if it has one.
@@ -385,7 +354,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             let id = id.part("refresh");
             on.at(id);
             x.columns = match pairs {
-                true => self.refreshed_pairs(id, x.columns, limbs)?,
+                true => self.refreshed_blocks(id, x.columns, limbs)?,
                 false => on.refresh(id, x.columns, limbs)?,
             };
         } else if pairs {
@@ -395,7 +364,7 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
     }
 
     /// Refreshes and pairs columns, block by block: single refreshed columns are never all in memory.
-    fn refreshed_pairs(
+    fn refreshed_blocks(
         &self,
         id: StepId,
         columns: Vec<S::Value>,
@@ -432,11 +401,10 @@ impl<'a, S: Slots> DecoderPass<'a, S> {
             return Ok(limbs);
         }
         let inside = usize::from(layer.feed_forward_sub_norm.is_some());
-        let activation = crate::ops::activation::levels(layer.activation.degree);
+        let block = ledger::feed_forward(layer.activation.degree, true);
         let head = usize::from(self.answer == AnswerRows::Logits);
-        let needed = FEED_FORWARD + inside + activation + STATISTIC + head;
-        let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
-        Ok(limbs.max(least?))
+        let needed = NORM + block + inside + STATISTIC + head;
+        Ok(limbs.max(above_by(self.on, self.on.floor(), needed)?))
     }
 
     fn show(&mut self, id: StepId, x: &Acts<S::Value>) -> Result<(), FheError> {

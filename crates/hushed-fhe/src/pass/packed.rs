@@ -13,28 +13,28 @@ use std::ops::Range;
 use hushed_ckks::Complex64;
 use hushed_model::{Attention, Block, Norm, Program, Step, StepId, same};
 
-use super::calibrated::{absent, frozen, no_layer};
-use super::shape::{shape, supported};
+use super::encoder::frozen;
+use super::forward::ForwardPass;
+use super::shape::{absent, no_layer, shape, supported};
 use crate::choices::{Choices, LayerChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
+use crate::ops::ledger::{MAP, NORM, PACKED_VARIANCE};
 use crate::ops::levels::{above_by, below};
 use crate::ops::packed::attention::{PackedAttention, SCORES, attention, heads_of};
 use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::head::head;
+use crate::ops::packed::lifted;
 use crate::ops::packed::merged::merged;
 use crate::ops::packed::norm::{PackedNorm, acts};
 use crate::ops::packed::pool::pool;
-use crate::ops::packed::refreshed_pairs;
 use crate::ops::packed::rows::{Kept, PackedRows};
+use crate::ops::pool::Pooled;
 use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::slots::Slots;
-
-/// Levels of a feed-forward that is a single linear layer: a norm, the map, squares, the mask of their sums.
-const MERGED: usize = 4;
 
 /// Runs a program over vectors of pairs in packed rows.
 pub struct PackedPass<'a, S: Slots> {
@@ -112,44 +112,24 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             polynomials: Polynomials::default(),
         })
     }
+}
 
-    /// Number of layers of the program.
-    pub fn layers(&self) -> usize {
+impl<'a, S: Slots> ForwardPass<'a, S> for PackedPass<'a, S> {
+    fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    /// Where the columns lie.
-    pub fn columns(&self) -> &Spread {
-        &self.columns
-    }
-
-    /// Where the numbers of an answer lie.
-    pub fn answers(&self) -> &Spread {
-        &self.answers
-    }
-
-    /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
-    ///
-    /// # Errors
-    /// Errors of the refresh; fails if the number of vectors is not the layout's.
-    pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, limbs) = (self.on, self.placement.attention);
-        let id = StepId::outside("input.refresh");
+        let id = StepId::outside("input");
         same(id, "vectors", vectors.len(), self.columns.vectors())?;
         let halves = vectors.into_iter().map(|v| on.read_as(v, 2.0));
-        let mut columns = halves.collect::<Result<Vec<_>, FheError>>()?;
-        if columns.iter().any(|v| on.limbs(v) < limbs) {
-            on.at(id);
-            columns = refreshed_pairs(on, id, &columns, limbs)?;
-        }
-        Ok(Acts::over(columns, self.columns.width(), self.input_bound))
+        let halves = halves.collect::<Result<Vec<_>, FheError>>()?;
+        let x = Acts::over(halves, self.columns.width(), self.input_bound);
+        lifted(on, id, x, limbs)
     }
 
-    /// The vectors that layer `next` reads, from a checkpoint before it, as [`super::Pass::resume`].
-    ///
-    /// # Errors
-    /// Fails if the model or the choices lack the layer, or the number of vectors is wrong.
-    pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
             return self.start(vectors);
         };
@@ -159,25 +139,14 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         acts(id, vectors, norm, &layer.choice.feed_forward_norm)
     }
 
-    /// Layer `i` of the model.
-    ///
-    /// # Errors
-    /// Those of its steps.
-    pub fn layer(&self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, layer) = (self.on, self.steps(i)?);
         let statistics = self.placement.statistics;
         let kept = match layer.choice.frozen_row {
             Some(_) => Kept::Later,
             None => Kept::Tokens,
         };
-        let short = x
-            .columns
-            .iter()
-            .map(|v| on.drop_to(v, self.placement.attention.min(on.limbs(v))));
-        let x = Acts {
-            columns: short.collect::<Result<_, FheError>>()?,
-            ..x
-        };
+        let x = x.cut(on, self.placement.attention)?;
         let (at, block) = layer.attention;
         let centred = attention(
             on,
@@ -207,7 +176,7 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         let first = norm(layer.attention_norm, &layer.choice.attention_norm);
         let (at, block) = layer.feed_forward;
         let limbs = match block {
-            Block::Linear(_) => above_by(on, on.floor(), MERGED)?,
+            Block::Linear(_) => above_by(on, on.floor(), NORM + MAP + PACKED_VARIANCE)?,
             _ => self.placement.feed_forward,
         };
         let x = first.after_refresh(on, &centred, limbs);
@@ -224,6 +193,35 @@ impl<'a, S: Slots> PackedPass<'a, S> {
         self.ended(i, &layer, x)
     }
 
+    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        let (on, rows, columns) = (self.on, &self.rows, &self.columns);
+        let last = self.program.steps().last();
+        let Some((id, block)) = last.map(|step| (step.id, &step.block)) else {
+            return Err(shape(StepId::outside("answer")));
+        };
+        let answer = match block {
+            Block::Pool(how) => pool(on, id, x, *how, rows, columns),
+            Block::Head(c) => {
+                let choice = self.choices.classifier.as_ref();
+                let choice = choice.ok_or_else(|| absent(id))?;
+                head(on, id, x, (c, choice), rows, columns)
+            }
+            _ => Err(shape(id)),
+        };
+        let vectors = answer.map_err(|error| error.lacking_at(id))?;
+        Ok(Pooled::packed(vectors, &self.answers))
+    }
+
+    fn packed_columns(&self) -> Option<&Spread> {
+        Some(&self.columns)
+    }
+
+    fn packed_answers(&self) -> Option<&Spread> {
+        Some(&self.answers)
+    }
+}
+
+impl<'a, S: Slots> PackedPass<'a, S> {
     fn feed_forward(
         &self,
         at: StepId,
@@ -282,46 +280,10 @@ impl<'a, S: Slots> PackedPass<'a, S> {
             });
             x.columns = vectors.collect::<Result<_, FheError>>()?;
         }
-        if i + 1 < self.layers.len() {
-            let id = at.part("refresh");
-            on.at(id);
-            x.columns = refreshed_pairs(on, id, &x.columns, self.placement.attention)?;
+        match i + 1 < self.layers.len() {
+            true => lifted(on, at, x, self.placement.attention),
+            false => Ok(x),
         }
-        Ok(x)
-    }
-
-    /// Runs from the client's vectors to the answer.
-    ///
-    /// # Errors
-    /// Those of the layers.
-    pub fn run(&self, vectors: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let mut x = self.start(vectors)?;
-        for i in 0..self.layers.len() {
-            x = self.layer(i, x)?;
-        }
-        self.finish(&x)
-    }
-
-    /// The pooled rows or logits, from the vectors of the last layer.
-    ///
-    /// # Errors
-    /// Those of [`pool`] and [`head`].
-    pub fn finish(&self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let (on, rows, columns) = (self.on, &self.rows, &self.columns);
-        let last = self.program.steps().last();
-        let Some((id, block)) = last.map(|step| (step.id, &step.block)) else {
-            return Err(shape(StepId::outside("answer")));
-        };
-        let answer = match block {
-            Block::Pool(how) => pool(on, id, x, *how, rows, columns),
-            Block::Head(c) => {
-                let choice = self.choices.classifier.as_ref();
-                let choice = choice.ok_or_else(|| absent(id))?;
-                head(on, id, x, (c, choice), rows, columns)
-            }
-            _ => Err(shape(id)),
-        };
-        answer.map_err(|error| error.lacking_at(id))
     }
 
     fn steps(&self, i: usize) -> Result<Layer<'a>, FheError> {

@@ -4,13 +4,15 @@
 use hushed_model::{Attention, Norm, Program, StepId, same};
 
 use super::blocks::Parts;
-use super::calibrated::absent;
+use super::forward::ForwardPass;
 use super::packed::unfit;
+use super::shape::absent;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;
 use crate::ops::activation::{Polynomials, levels};
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
+use crate::ops::ledger::{self, NORM, POOLING};
 use crate::ops::levels::above_by;
 use crate::ops::packed::attention::heads_of;
 use crate::ops::packed::causal::PackedCausal;
@@ -18,17 +20,12 @@ use crate::ops::packed::feed_forward::PackedFeedForward;
 use crate::ops::packed::norm::PackedNorm;
 use crate::ops::packed::pool::states;
 use crate::ops::packed::rows::{Kept, PackedRows};
-use crate::ops::packed::{causal, refreshed_pairs, sum};
+use crate::ops::packed::{causal, lifted, sum};
+use crate::ops::pool::Pooled;
 use crate::packing::{Layout, Spread};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::AnswerRows;
 use crate::slots::Slots;
-
-/// Levels of a feed-forward besides its activation: norm, gate, product, map.
-const FEED_FORWARD: usize = 4;
-
-/// Levels of the norm after the last layer, and of selecting the rows.
-const ANSWER: usize = 2;
 
 /// Runs a decoder over right-aligned texts in packed rows.
 pub struct PackedDecoderPass<'a, S: Slots> {
@@ -47,11 +44,11 @@ pub struct PackedDecoderPass<'a, S: Slots> {
 pub(crate) fn halves(choices: &DecoderChoice) -> [usize; 2] {
     let most = |of: fn(&DecoderLayerChoice) -> usize| {
         let degrees = choices.layers.iter().map(of);
-        levels(degrees.max().unwrap_or(1))
+        degrees.max().unwrap_or(1)
     };
     [
-        1 + causal::LEVELS + most(|layer| layer.scores.degree()),
-        FEED_FORWARD + most(|layer| layer.activation.degree),
+        NORM + causal::LEVELS + levels(most(|layer| layer.scores.degree())),
+        NORM + ledger::feed_forward(most(|layer| layer.activation.degree), true),
     ]
 }
 
@@ -113,44 +110,28 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
             answer,
         })
     }
+}
 
-    /// Number of layers.
-    pub fn layers(&self) -> usize {
+impl<'a, S: Slots> ForwardPass<'a, S> for PackedDecoderPass<'a, S> {
+    fn layers(&self) -> usize {
         self.parts.layers.len()
     }
 
-    /// Where the columns lie.
-    pub fn columns(&self) -> &Spread {
-        &self.columns
-    }
-
-    /// The client's vectors as the first layer reads them: refreshed if they have fewer primes.
-    ///
-    /// # Errors
-    /// Errors of the refresh; fails if the number of vectors is not the layout's.
-    pub fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn start(&self, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let on = self.on;
         let halves = vectors.into_iter().map(|v| on.read_as(v, 2.0));
         let x = self.stream(halves.collect::<Result<_, FheError>>()?, self.input_bound)?;
-        self.lifted(StepId::outside("input"), x, self.attention_limbs(0)?)
+        lifted(on, StepId::outside("input"), x, self.attention_limbs(0)?)
     }
 
-    /// The vectors that layer `next` reads, from a checkpoint before it.
-    ///
-    /// # Errors
-    /// Fails if the model lacks the layer, or the number of vectors is wrong.
-    pub fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn resume(&self, next: usize, vectors: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         match next.checked_sub(1) {
             None => self.start(vectors),
             Some(i) => self.stream(vectors, self.choices.layer(i)?.feed_forward_bound),
         }
     }
 
-    /// Layer `i`, from vectors to vectors.
-    ///
-    /// # Errors
-    /// Those of its steps.
-    pub fn layer(&self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+    fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let (on, choice) = (self.on, self.choices.layer(i)?);
         let layer = self.parts.layer(i)?;
 
@@ -174,7 +155,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
 
         let norm = self.norm(layer.feed_forward_norm, &choice.feed_forward_norm);
         let limbs = self.feed_forward_limbs(i)?;
-        let x = self.lifted(layer.attention_sum, x, norm.refreshed_to(on, limbs))?;
+        let x = lifted(on, layer.attention_sum, x, norm.refreshed_to(on, limbs))?;
         let (at, block) = layer.feed_forward;
         let n = norm.of_stream(on, &x, limbs);
         let run = PackedFeedForward {
@@ -192,35 +173,26 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         let x = self.added(layer.feed_forward_sum, &x, y, choice.feed_forward_bound)?;
         match i + 1 == self.layers() {
             true => Ok(x),
-            false => self.lifted(layer.feed_forward_sum, x, self.attention_limbs(i + 1)?),
+            false => lifted(on, layer.feed_forward_sum, x, self.attention_limbs(i + 1)?),
         }
     }
 
-    /// The requested normalised rows.
-    ///
-    /// # Errors
-    /// Fails if there are too few levels.
-    pub fn finish(&self, x: &Acts<S::Value>) -> Result<Vec<S::Value>, FheError> {
+    fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let norm = self.norm(self.parts.norm, &self.choices.norm);
         let x = norm.of_low_stream(self.on, x);
         let x = x.map_err(|error| error.lacking_at(norm.at))?;
         let at = self.parts.last;
         let answer = states(self.on, at, &x, &self.rows, &self.columns, self.answer);
-        answer.map_err(|error| error.lacking_at(at))
+        let vectors = answer.map_err(|error| error.lacking_at(at))?;
+        Ok(Pooled::packed(vectors, &self.columns))
     }
 
-    /// Runs from the client's vectors to the answer.
-    ///
-    /// # Errors
-    /// Those of the layers.
-    pub fn run(&self, vectors: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let mut x = self.start(vectors)?;
-        for i in 0..self.layers() {
-            x = self.layer(i, x)?;
-        }
-        self.finish(&x)
+    fn packed_columns(&self) -> Option<&Spread> {
+        Some(&self.columns)
     }
+}
 
+impl<'a, S: Slots> PackedDecoderPass<'a, S> {
     fn norm(
         &self,
         (at, norm): (StepId, &'a Norm),
@@ -258,22 +230,6 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         x.map_err(|error| error.lacking_at(at))
     }
 
-    /// Vectors at `limbs` primes: refreshed if they have fewer; those from a client may have more and are cut.
-    fn lifted(
-        &self,
-        at: StepId,
-        mut x: Acts<S::Value>,
-        limbs: usize,
-    ) -> Result<Acts<S::Value>, FheError> {
-        let (on, at) = (self.on, at.part("refresh"));
-        if x.columns.iter().all(|v| on.limbs(v) >= limbs) {
-            return x.cut(on, limbs);
-        }
-        on.at(at);
-        x.columns = refreshed_pairs(on, at, &x.columns, limbs)?;
-        Ok(x)
-    }
-
     /// Primes that layer `i` begins with.
     fn attention_limbs(&self, i: usize) -> Result<usize, FheError> {
         let choice = &self.choices.layer(i)?.attention_norm;
@@ -288,7 +244,9 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
         if i + 1 < self.layers() {
             return Ok(limbs);
         }
-        let needed = FEED_FORWARD + levels(self.choices.layer(i)?.activation.degree) + ANSWER;
+        let block = ledger::feed_forward(self.choices.layer(i)?.activation.degree, true);
+        let answer = NORM + POOLING;
+        let needed = NORM + block + answer;
         Ok(limbs.max(above_by(self.on, self.on.floor(), needed)?))
     }
 }

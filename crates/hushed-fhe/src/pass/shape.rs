@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
-use hushed_model::{Block, Kind, Program, Step, StepId};
+use hushed_model::{Block, Kind, ModelError, Program, Step, StepId};
 
 use super::blocks::Parts;
+use crate::choices::ChoicesError;
 use crate::error::FheError;
 use crate::ops::decoder::weigh::causal;
 use crate::plan::public_plan::AnswerRows;
@@ -116,6 +117,17 @@ pub fn shape(at: StepId) -> FheError {
         what: format!("{at}: a program of this shape"),
         remedy: "encoders with a sum and a norm after each block can be run",
     }
+}
+
+/// The error for a layer that the program does not have.
+pub fn no_layer(layers: usize, asked: usize) -> FheError {
+    ModelError::NoSuchLayer { asked, layers }.into()
+}
+
+/// The error for choices of another model.
+pub fn absent(at: StepId) -> FheError {
+    let what = format!("the calibration has nothing for {at}: it was made for another model");
+    ChoicesError::Unusable { what }.into()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_model::Program;
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ impl Goal {
         self,
         (program, choices, assumed): (&Program, &Choices, bool),
         params: &Arc<CkksParams>,
-        bootstrap: &EvalKeyPlan,
+        bootstrap: &KeySpecs,
         options: &FheOptions,
     ) -> Result<Curve, FheError> {
         let report = |asked: &FheOptions| {

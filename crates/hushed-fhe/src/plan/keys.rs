@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::keys::{EvalKeyPlan, KeyUse};
+use hushed_ckks::keys::{KeySpecs, KeyUse};
 use hushed_rlwe::hybrid::Gadget;
 
 use crate::error::FheError;
@@ -69,21 +69,17 @@ impl KeyDemand {
     ///
     /// # Errors
     /// [`FheError::Ckks`] for a demand of other parameters.
-    pub fn plan(
-        &self,
-        params: &CkksParams,
-        bootstrap: &EvalKeyPlan,
-    ) -> Result<EvalKeyPlan, FheError> {
-        let mut plan = bootstrap.clone();
+    pub fn specs(&self, params: &CkksParams, bootstrap: &KeySpecs) -> Result<KeySpecs, FheError> {
+        let mut specs = bootstrap.clone();
         for (&key, lengths) in &self.uses {
             for (limbs, special) in groups(params, lengths)? {
-                plan.insert(key, limbs, special);
+                specs.insert(key, limbs, special);
             }
         }
         for &(element, limbs) in &self.maps {
-            plan.galois(element, limbs, params.cheapest_special(limbs)?);
+            specs.galois(element, limbs, params.cheapest_special(limbs)?);
         }
-        Ok(plan)
+        Ok(specs)
     }
 }
 
@@ -107,7 +103,7 @@ fn groups(
     let mut best = vec![Cut::default()];
     for (last, &(limbs, _)) in lengths.iter().enumerate() {
         let mut found: Option<Cut> = None;
-        for special in 1..=params.rlwe().p_len() {
+        for special in 1..=params.rlwe().most_special(limbs) {
             let gadget =
                 Gadget::new(params.rlwe(), limbs, special).map_err(hushed_ckks::CkksError::from)?;
             let residues = gadget.digits().len() * (limbs + special);
@@ -156,11 +152,11 @@ mod tests {
         for times in [1, 100, 100_000] {
             let lengths: Vec<(usize, u64)> = (5..=18).map(|l| (l, times * l as u64)).collect();
             let demand = demand(KeyUse::Relin, &lengths);
-            let plan = demand.plan(&params, &EvalKeyPlan::new()).unwrap();
-            let longest = plan.iter().map(|spec| spec.limbs).max();
+            let specs = demand.specs(&params, &KeySpecs::new()).unwrap();
+            let longest = specs.iter().map(|spec| spec.limbs).max();
             assert_eq!(longest, Some(18));
-            assert!(plan.gadgets(params.rlwe()).is_ok());
-            for spec in plan.iter() {
+            assert!(specs.gadgets(params.rlwe()).is_ok());
+            for spec in specs.iter() {
                 assert!(lengths.iter().any(|&(l, _)| l == spec.limbs));
             }
         }
@@ -173,7 +169,7 @@ mod tests {
         let key = KeyUse::Galois(5);
         let keys = |times: u64| {
             let demand = demand(key, &[(8, times), (17, times)]);
-            demand.plan(&params, &EvalKeyPlan::new()).unwrap()
+            demand.specs(&params, &KeySpecs::new()).unwrap()
         };
         assert_eq!(keys(1).len(), 1);
         assert_eq!(keys(1_000_000).len(), 2);
@@ -190,12 +186,12 @@ mod tests {
     #[test]
     fn the_keys_of_a_bootstrap_stay() {
         let params = CkksParams::n16_boot().unwrap();
-        let mut bootstrap = EvalKeyPlan::new();
+        let mut bootstrap = KeySpecs::new();
         bootstrap.relin(26, 7).galois(25, 4, 3);
-        let plan = demand(KeyUse::Relin, &[(6, 10)])
-            .plan(&params, &bootstrap)
+        let specs = demand(KeyUse::Relin, &[(6, 10)])
+            .specs(&params, &bootstrap)
             .unwrap();
-        assert_eq!(plan.len(), 3);
-        assert!(bootstrap.iter().all(|spec| plan.iter().any(|s| s == spec)));
+        assert_eq!(specs.len(), 3);
+        assert!(bootstrap.iter().all(|spec| specs.iter().any(|s| s == spec)));
     }
 }

@@ -104,8 +104,8 @@ impl Subject {
         threads: usize,
     ) -> Result<Self, CkksError> {
         let mut rng = SecretRng::from_os("prices");
-        let plan = params.key_plan(limbs, true, &ROTATIONS, false)?;
-        let keys = Arc::new(EvalKeys::generate(key, &plan, &mut rng)?);
+        let specs = params.key_specs(limbs, true, &ROTATIONS, false)?;
+        let keys = Arc::new(EvalKeys::generate(key, &specs, &mut rng)?);
         let encoder = Encoder::new(params);
         let values: Vec<Complex64> = (0..params.slots()).map(|i| spread(i).into()).collect();
         let plain = encoder.encode(&values, limbs, params.default_scale())?;
@@ -297,7 +297,7 @@ fn bootstrap(params: &Arc<CkksParams>, key: &Arc<SecretKey>) -> Result<(BySize, 
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
     let mut rng = SecretRng::from_os("prices");
     let keys =
-        EvalKeys::generate(key, &bootstrapper.key_plan(), &mut rng).map_err(CkksError::from)?;
+        EvalKeys::generate(key, &bootstrapper.key_specs(), &mut rng).map_err(CkksError::from)?;
     let evaluator = Evaluator::new(params, Arc::new(keys))?;
     let encoder = Encoder::new(params);
     let values: Vec<Complex64> = (0..params.slots()).map(|i| spread(i).into()).collect();

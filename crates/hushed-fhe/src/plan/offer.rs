@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{CkksParams, Scale};
 use hushed_model::{Linear, Program, StepId, TokenIds, here};
 
 use crate::choices::{Choices, ChoicesError};
-use crate::dry::{DryRun, FheOptions, dry_run, key_plan};
+use crate::dry::{DryRun, FheOptions, dry_run, key_specs};
 use crate::error::FheError;
 use crate::hex::hex;
 use crate::inputs::bound_of_inputs;
@@ -31,7 +31,7 @@ pub struct Offer<'a> {
     /// The parameter set.
     pub params: &'a Arc<CkksParams>,
     /// The keys of its bootstrap.
-    pub bootstrap: &'a EvalKeyPlan,
+    pub bootstrap: &'a KeySpecs,
     /// The options of the report: rows, lengths and the rest.
     pub options: &'a FheOptions,
     /// Where the run refreshes, from the report.
@@ -114,13 +114,13 @@ pub fn needed(
     program: &Program,
     choices: &Choices,
     params: &Arc<CkksParams>,
-    bootstrap: &EvalKeyPlan,
+    bootstrap: &KeySpecs,
     options: &FheOptions,
     placement: &Placement,
-) -> Result<(EvalKeyPlan, ReplyForm), FheError> {
+) -> Result<(KeySpecs, ReplyForm), FheError> {
     head_is_public(program, options.answer)?;
     let run = dry_run(program, choices, params, options, placement)?;
-    let keys = key_plan(&run, params, bootstrap)?;
+    let keys = key_specs(&run, params, bootstrap)?;
     Ok((
         keys,
         reply_form(program, choices, params, &run, options.answer)?,

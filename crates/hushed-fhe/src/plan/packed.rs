@@ -8,16 +8,13 @@ use hushed_model::{Program, StepId};
 use super::{FheOptions, dry_run};
 use crate::choices::{Choices, DecoderChoice};
 use crate::error::FheError;
-use crate::ops::activation;
+use crate::ops::ledger::{self, NORM, PACKED_VARIANCE};
 use crate::ops::levels::above_by;
 use crate::ops::packed::causal::sigmoid_bias;
 use crate::pass::packed_halves;
 use crate::plan::placement::Placement;
 use crate::simulate::Simulator;
 use crate::slots::Slots;
-
-/// Levels of a feed-forward in packed rows without its activation: a norm, two maps, squares, the mask of their sums.
-const FEED_FORWARD: usize = 5;
 
 /// The placement of packed rows for a few texts; `None` (plan a batch instead) if a vector has no room for one head of
 /// each text side by side.
@@ -123,7 +120,7 @@ pub(crate) fn placed<S: Slots>(
     columns: usize,
     degree: usize,
 ) -> Result<Placement, FheError> {
-    let levels = FEED_FORWARD + activation::levels(degree);
+    let levels = NORM + ledger::feed_forward(degree, false) + PACKED_VARIANCE;
     let least = above_by(on, on.floor(), levels);
     Ok(Placement {
         upload: on.floor(),

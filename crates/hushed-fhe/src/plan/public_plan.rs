@@ -4,14 +4,20 @@
 //! the file *names* a parameter set and states the hash that the set must have.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-mod fault;
+mod check;
+mod deviation;
+mod error;
+mod key;
+mod keys;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use hushed_ckks::keys::EvalKeyPlan;
+#[cfg(any(test, feature = "insecure-test-parameters"))]
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{CkksParams, CkksParamsError, Noise, Scale};
 use hushed_model::{Program, Weigh};
-use hushed_rlwe::hybrid::{KeySpec, KeyUse, MAX_KEYS};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -19,23 +25,9 @@ use crate::packing::{Interleave, Layout, Spread};
 use crate::plan::placement::Placement;
 
 pub use crate::hex::hex;
-pub use fault::{MAX_PLAN_BYTES, PLAN_VERSION, PlanFileError};
-
-/// Maximum columns and maximum layers of a model: limits what a plan can make a reader hold.
-const MOST: usize = 1 << 16;
-
-/// Maximum logits: tokens of a vocabulary.
-const MOST_LOGITS: usize = 1 << 20;
-
-/// How many bits the declared error of a reply, relative to its magnitude, lies below the certified precision of a
-/// slot. Pooling averages the errors of rows, and a client divides the reply by its text's share of the rows, which
-/// enlarges the errors of short texts again: the declared error stays above the first and leaves room for the second.
-const SPARE_BITS: i32 = 6;
-
-/// A reply's scale differs from the default one by at most this factor: the last product of a run targets the default
-/// scale, so only roundings are left. A smaller scale would enlarge the numbers, and make the client's rounding finer,
-/// by as many bits.
-const SCALE_FACTOR: f64 = 2.0;
+pub use deviation::reply_deviation;
+pub use error::{MAX_PLAN_BYTES, PLAN_VERSION, PlanFileError};
+pub use key::{PlannedKey, PlannedUse};
 
 /// A parameter set, created once and shared.
 pub type Params = Arc<CkksParams>;
@@ -171,37 +163,6 @@ impl ReplyForm {
     }
 }
 
-/// One evaluation key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlannedKey {
-    /// Its use.
-    #[serde(rename = "use")]
-    pub key: PlannedUse,
-    /// The Galois element; 0 if there is none.
-    pub element: usize,
-    /// Maximum primes of the ciphertexts it serves.
-    pub limbs: usize,
-    /// Special primes.
-    pub special: usize,
-}
-
-/// The use of an evaluation key; see [`KeyUse`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PlannedUse {
-    /// Relinearisation of products.
-    Relin,
-    /// A rotation or a conjugation.
-    Galois,
-    /// To the sparse secret of bootstrapping.
-    ToSparse,
-    /// From the sparse secret.
-    FromSparse,
-    /// From the sparse secret, with a rotation.
-    Raised,
-}
-
 /// A text with a known answer. Only the client learns whether the answer was right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -294,43 +255,6 @@ impl FhePlan {
             });
         }
         Ok(params)
-    }
-
-    /// The evaluation keys.
-    ///
-    /// # Errors
-    /// [`PlanFileError::Unusable`] for keys that are out of order, too many, or not of the parameter set.
-    pub fn key_plan(&self, params: &CkksParams) -> Result<EvalKeyPlan, PlanFileError> {
-        let refused = |given: String| PlanFileError::Unusable {
-            what: "evaluation keys",
-            given,
-        };
-        if self.keys.len() > MAX_KEYS {
-            return Err(refused(format!(
-                "{} of at most {MAX_KEYS}",
-                self.keys.len()
-            )));
-        }
-        let mut plan = EvalKeyPlan::new();
-        for key in &self.keys {
-            plan.insert(key.key_use(), key.limbs, key.special);
-        }
-        // Sorted and without duplicates: a plan has one encoding.
-        if !plan
-            .iter()
-            .map(PlannedKey::from)
-            .eq(self.keys.iter().copied())
-        {
-            return Err(refused("not in order, or twice".to_owned()));
-        }
-        plan.gadgets(params.rlwe())
-            .map_err(|error| refused(error.to_string()))?;
-        Ok(plan)
-    }
-
-    /// Sets the evaluation keys of a run.
-    pub fn set_keys(&mut self, plan: &EvalKeyPlan) {
-        self.keys = plan.iter().map(PlannedKey::from).collect();
     }
 
     /// Texts per batch, the canary's place included.
@@ -469,151 +393,6 @@ impl FhePlan {
     pub fn reply_noise(&self) -> Noise {
         self.reply.noise()
     }
-
-    /// Checks that every number is within what this program accepts.
-    ///
-    /// # Errors
-    /// [`PlanFileError`].
-    pub fn check(&self, params: &CkksParams) -> Result<(), PlanFileError> {
-        let require = |good: bool, what: &'static str, given: String| match good {
-            true => Ok(()),
-            false => Err(PlanFileError::Unusable { what, given }),
-        };
-        require(
-            (1..=MOST).contains(&self.width),
-            "width",
-            self.width.to_string(),
-        )?;
-        require(
-            (1..=MOST).contains(&self.layers),
-            "layers",
-            self.layers.to_string(),
-        )?;
-        require(
-            (1..=MOST_LOGITS).contains(&self.outputs()),
-            "logits",
-            self.outputs().to_string(),
-        )?;
-        require(
-            self.input_bound.is_finite() && self.input_bound > 0.0,
-            "input bound",
-            self.input_bound.to_string(),
-        )?;
-        if let Some(rows) = self.answer {
-            require(
-                self.lengths == Lengths::Private
-                    && self.logits.is_some() == (rows == AnswerRows::Logits),
-                "answer",
-                format!("{rows:?}"),
-            )?;
-        }
-        require(
-            !self.real_rows || (self.answer.is_some() && self.placement.columns == 1),
-            "vector of real rows",
-            "of no decoder's batch".to_owned(),
-        )?;
-        if let Lengths::Bucket(multiple) = self.lengths {
-            require(
-                (1..=self.rows).contains(&multiple),
-                "bucket",
-                multiple.to_string(),
-            )?;
-        }
-        let fits = |limbs: usize| limbs >= 1 && limbs <= params.max_limbs();
-        require(
-            fits(self.placement.upload),
-            "primes of the upload",
-            self.placement.upload.to_string(),
-        )?;
-        let packed = self.packed_answers(params)?;
-        let reply = &self.reply;
-        // Exactly as many as the outputs fill: each additional one would cost the key another decryption.
-        let ciphertexts = match (packed, self.answer) {
-            (Some(answers), _) => answers.vectors(),
-            (None, Some(AnswerRows::Rows)) => self.width.div_ceil(2),
-            (None, _) => self.outputs().div_ceil(self.rows.max(1)),
-        };
-        // A smaller error than any run declares would let a reply be opened to more bits than are certified.
-        let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;
-        let scale = reply.scale / params.default_scale().value();
-        require(
-            reply.ciphertexts == ciphertexts
-                && fits(reply.limbs)
-                && (1.0..f64::INFINITY).contains(&reply.magnitude)
-                && deviations.contains(&reply.deviation)
-                && (SCALE_FACTOR.recip()..=SCALE_FACTOR).contains(&scale),
-            "reply",
-            format!("{reply:?}"),
-        )?;
-        require(
-            self.texts(params)? >= 1,
-            "places",
-            "none but the canary's".to_owned(),
-        )?;
-        if let Some(canary) = &self.canary {
-            let numbers = canary.embedding.len();
-            let whole = match self.answer {
-                Some(AnswerRows::Rows) => {
-                    let rows = numbers / self.outputs();
-                    numbers.is_multiple_of(self.outputs()) && (1..=self.rows).contains(&rows)
-                }
-                _ => numbers == self.outputs(),
-            };
-            require(
-                whole
-                    && canary.embedding.iter().all(|x| x.is_finite())
-                    && (-1.0..=1.0).contains(&canary.least_cosine),
-                "canary",
-                format!("{} numbers", canary.embedding.len()),
-            )?;
-        }
-        for (what, hash) in [
-            ("hash of the public model", &self.public_sha256),
-            ("hash of the calibration", &self.calibration_sha256),
-        ] {
-            let digits = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
-            require(digits, what, hash.chars().take(64).collect())?;
-        }
-        self.key_plan(params)?;
-        Ok(())
-    }
-}
-
-impl PlannedKey {
-    fn key_use(&self) -> KeyUse {
-        match self.key {
-            PlannedUse::Relin => KeyUse::Relin,
-            PlannedUse::Galois => KeyUse::Galois(self.element),
-            PlannedUse::ToSparse => KeyUse::ToSparse,
-            PlannedUse::FromSparse => KeyUse::FromSparse,
-            PlannedUse::Raised => KeyUse::Raised(self.element),
-        }
-    }
-}
-
-impl From<&KeySpec> for PlannedKey {
-    fn from(spec: &KeySpec) -> PlannedKey {
-        let (key, element) = match spec.key {
-            KeyUse::Relin => (PlannedUse::Relin, 0),
-            KeyUse::Galois(element) => (PlannedUse::Galois, element),
-            KeyUse::ToSparse => (PlannedUse::ToSparse, 0),
-            KeyUse::FromSparse => (PlannedUse::FromSparse, 0),
-            KeyUse::Raised(element) => (PlannedUse::Raised, element),
-        };
-        PlannedKey {
-            key,
-            element,
-            limbs: spec.limbs,
-            special: spec.special,
-        }
-    }
-}
-
-/// The standard deviation declared for a reply within `magnitude`, in units of the message.
-#[must_use]
-pub fn reply_deviation(params: &CkksParams, magnitude: f64) -> f64 {
-    let bits = params.certified_bits() as i32 + SPARE_BITS;
-    magnitude * 2f64.powi(-bits)
 }
 
 /// The parameter set of this name: a preset, or in tests also `insecure-test/LOG_N/LEVELS`.
@@ -672,11 +451,8 @@ pub fn insecure_plan(
         canary: None,
         exposures: Vec::new(),
     };
-    let mut keys = EvalKeyPlan::new();
+    let mut keys = KeySpecs::new();
     keys.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
     plan.set_keys(&keys);
     Ok((plan, params))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,7 @@
 //! The cost of each step, from the counters of a dry run.
 
+use std::collections::HashMap;
+
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::StepId;
 use serde::Serialize;
@@ -84,7 +86,8 @@ pub struct Step {
     pub peak: u64,
 }
 
-/// The priced steps of a dry run, sorted by `order`. A step that refreshes `wide` vectors or more refreshes columns.
+/// The priced steps of a dry run, in the order in which it first came to them. A step that refreshes `wide` vectors or
+/// more refreshes columns.
 pub(super) fn steps(
     counts: &Counts,
     params: &CkksParams,
@@ -117,7 +120,11 @@ pub(super) fn steps(
         });
     }
     steps.retain(|step| step.work != Work::default());
-    steps.sort_by_key(|step| order(&step.site.to_string()));
+    let mut first: HashMap<StepId, usize> = HashMap::new();
+    for (number, visit) in counts.visits.iter().enumerate() {
+        first.entry(visit.site).or_insert(number);
+    }
+    steps.sort_by_key(|step| first.get(&step.site).copied());
     steps
 }
 
@@ -210,88 +217,4 @@ fn work(
         }
     }
     work
-}
-
-/// Steps of a layer, in order.
-const ORDER: [&str; 25] = [
-    "query",
-    "key",
-    "query_key",
-    "kept",
-    "scores",
-    "exp",
-    "weigh",
-    "sums",
-    "first_inverse",
-    "normalise",
-    "square",
-    "second_inverse",
-    "value",
-    "attend",
-    "previous",
-    "output",
-    "up",
-    "activation",
-    "down",
-    "add",
-    "norm",
-    "variance",
-    "root",
-    "columns",
-    "refresh",
-];
-
-/// Steps of a classifier's head, in order.
-const HEAD: [&str; 5] = ["dense", "pack", "refresh", "activation", "classes"];
-
-/// Sort key of a site: first steps, then layers in order, attention before its norm before the feed-forward, then the
-/// last steps.
-fn order(site: &str) -> (usize, usize, usize, usize, String) {
-    let parts: Vec<&str> = site.split('.').collect();
-    let rank = |name: Option<&&str>| {
-        name.map_or(0, |n| {
-            1 + ORDER.iter().position(|o| o == n).unwrap_or(ORDER.len())
-        })
-    };
-    match parts.as_slice() {
-        ["layer", number, half, rest @ ..] => {
-            let half = usize::from(*half != "attention");
-            let number = number.parse().unwrap_or(usize::MAX - 1);
-            (1, number, half, rank(rest.first()), rest.join("."))
-        }
-        ["pool", ..] => (2, 0, 0, 0, site.to_owned()),
-        ["head", rest @ ..] => (
-            2,
-            0,
-            0,
-            HEAD.iter().position(|s| rest == [*s]).unwrap_or(0),
-            site.to_owned(),
-        ),
-        ["finish", ..] => (2, 0, 0, 1, site.to_owned()),
-        _ => (0, 0, 0, 0, site.to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::order;
-
-    #[test]
-    fn sites_are_in_the_order_of_the_model() {
-        let sites = [
-            "input",
-            "layer.0.attention.query",
-            "layer.0.attention.scores",
-            "layer.0.attention.norm",
-            "layer.0.feed_forward.up",
-            "layer.0.feed_forward.norm",
-            "layer.2.attention.query",
-            "layer.10.attention.query",
-            "pool",
-        ];
-        let mut sorted = sites.to_vec();
-        sorted.reverse();
-        sorted.sort_by_key(|site| order(site));
-        assert_eq!(sorted, sites);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hushed_model::{Block, Program};
+use hushed_model::{Block, Program, StepId};
 use serde::Serialize;
 
 use super::placement::Placement;
@@ -18,7 +18,7 @@ pub struct TernaryMaps {
     /// Number of layers, of all blocks.
     pub count: usize,
     /// Their names within a block, such as `attention.output`.
-    pub maps: Vec<String>,
+    pub maps: Vec<StepId>,
 }
 
 /// All ternary layers of a decoder; none for other models.
@@ -59,7 +59,7 @@ mod tests {
     use std::sync::Arc;
 
     use hushed_ckks::CkksParams;
-    use hushed_ckks::keys::EvalKeyPlan;
+    use hushed_ckks::keys::KeySpecs;
     use hushed_model::testing::{ternary_config, ternary_network};
     use hushed_model::{DecoderNetwork, Norm};
 
@@ -91,36 +91,42 @@ mod tests {
         choices
     }
 
+    /// The form of some maps, their number and their names.
+    type Told = (Form, usize, Vec<String>);
+
     /// The plan's account of a decoder, after a comparison with what its circuit does: scalar maps rescale their
     /// results, ternary ones do not.
-    fn planned(network: &DecoderNetwork, options: FheOptions) -> Vec<TernaryMaps> {
+    fn planned(network: &DecoderNetwork, options: FheOptions) -> Vec<Told> {
         let (params, program) = (
             CkksParams::n16_boot().unwrap(),
             network.program_of_all_rows(),
         );
         let choices = shallow(&program, options.rows);
-        let keys = EvalKeyPlan::new();
+        let keys = KeySpecs::new();
         let plan = FhePlanReport::new(&program, &choices, true, &params, &keys, &options).unwrap();
         let run = dry_run(&program, &choices, &params, &options, &plan.placement).unwrap();
         if plan.placement.columns == 1 {
             for name in LAST {
                 let operations = run.counts.operations.iter();
-                let here = operations.filter(|c| c.site.within_layer() == name);
+                let here = operations.filter(|c| c.site.within_layer().to_string() == name);
                 let rescales = here.filter(|c| c.op == Op::Rescale).map(|c| c.times);
                 let ternary = plan.ternary.iter().find(|t| t.form == Form::Ternary);
-                let ternary = ternary.is_some_and(|t| t.maps.iter().any(|m| m == name));
+                let ternary = ternary.is_some_and(|t| t.maps.iter().any(|m| m.to_string() == name));
                 assert_eq!(rescales.sum::<u64>() == 0, ternary, "{name}");
             }
         }
-        plan.ternary
+        let told = |t: &TernaryMaps| {
+            (
+                t.form,
+                t.count,
+                t.maps.iter().map(StepId::to_string).collect(),
+            )
+        };
+        plan.ternary.iter().map(told).collect()
     }
 
-    fn maps(form: Form, count: usize, maps: &[&str]) -> TernaryMaps {
-        TernaryMaps {
-            form,
-            count,
-            maps: maps.iter().map(|&name| name.to_owned()).collect(),
-        }
+    fn maps(form: Form, count: usize, maps: &[&str]) -> Told {
+        (form, count, maps.iter().map(|&m| m.to_owned()).collect())
     }
 
     #[test]
@@ -178,10 +184,7 @@ mod tests {
         let choices = shallow(&program, few.rows);
         few.placement = packed_placement(&program, &choices, &params, &few).unwrap();
         let all = planned(&network, few);
-        assert_eq!(
-            (all.len(), all[0].form, all[0].count),
-            (1, Form::PackedRows, 14)
-        );
+        assert_eq!((all.len(), all[0].0, all[0].1), (1, Form::PackedRows, 14));
 
         // A model without ternary layers.
         for layer in &mut network.layers {

@@ -42,7 +42,7 @@ fn columns_arrive() {
     assert_eq!(upload.count(), plan.request_ciphertexts());
     let limbs = plan.placement.upload;
     let demand = KeyDemand::default().with_upload(&params, limbs, plan.width);
-    let keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+    let keys = Keys::new(&params, |b| demand.specs(&params, b).unwrap());
     let mut rng = seeded(2);
     let received: Vec<Ciphertext> = (0..upload.count())
         .map(|i| {

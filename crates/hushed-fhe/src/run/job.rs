@@ -17,7 +17,7 @@ use std::time::Instant;
 pub use hushed_ckks::Counts;
 use hushed_ckks::bootstrap::BootstrapLiteral;
 pub use hushed_ckks::bootstrap::Bootstrapper;
-pub use hushed_ckks::keys::EvalKeyPlan;
+pub use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
 use hushed_model::{Program, StepId};
@@ -33,7 +33,7 @@ use crate::files::spill::SpillFolder;
 use crate::ops::acts::Acts;
 use crate::ops::mask::RowsKnown;
 use crate::ops::packed::rows::PackedRows;
-use crate::pass::{AnyPass, Texts};
+use crate::pass::{ForwardPass, Texts, forward_pass};
 use crate::plan::Timetable;
 use crate::plan::public_plan::FhePlan;
 use crate::run::clock::Progress;
@@ -76,9 +76,9 @@ pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
 ///
 /// # Errors
 /// [`FheError::Ckks`] for parameters without a bootstrap.
-pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, EvalKeyPlan), FheError> {
+pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, KeySpecs), FheError> {
     let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
-    let keys = bootstrapper.key_plan();
+    let keys = bootstrapper.key_specs();
     Ok((Arc::new(bootstrapper), keys))
 }
 
@@ -257,7 +257,7 @@ impl Engine {
         self.on.at(StepId::outside("input"));
         let rows = self.rows(&batch)?;
         let (placement, bound) = (self.plan.placement.clone(), self.plan.input_bound);
-        let mut pass = AnyPass::new(&self.on, program, choices, placement, rows, bound)?;
+        let mut pass = forward_pass(&self.on, program, choices, placement, rows, bound)?;
         let (first, mut x) = match found {
             Some(found) => {
                 drop(batch);
@@ -265,7 +265,7 @@ impl Engine {
                 let x = pass.resume(found.layer, found.columns)?;
                 (found.layer, x)
             }
-            None => (0, self.start(&pass, batch.columns)?),
+            None => (0, self.start(&*pass, batch.columns)?),
         };
         for layer in first..layers {
             if self.stop.load(Ordering::SeqCst) {
@@ -284,7 +284,7 @@ impl Engine {
                 left: self.on.clock().progress().map_or(0.0, |now| now.left()),
             });
         }
-        let answer = pass.finish(&x)?;
+        let answer = pass.finish(&x)?.vectors;
         // All planned work is done.
         self.on.at(REPLY);
         Ok(answer)
@@ -354,7 +354,7 @@ impl Engine {
     /// layer reads.
     fn start(
         &self,
-        pass: &AnyPass<'_, Encrypted>,
+        pass: &dyn ForwardPass<'_, Encrypted>,
         sent: Vec<SeededCiphertext>,
     ) -> Result<Acts<Ciphertext>, FheError> {
         if pass.packed_columns().is_some() {

@@ -13,7 +13,7 @@ use crate::ops::packed::pool::{ends, hidden_rows, unpack as unpack_packed};
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{Factor, unpack};
 use crate::packing::{Interleave, Layout, PackingError, Spread};
-use crate::pass::{AnyPass, DecoderPass, Pass, Texts, Viewer};
+use crate::pass::{Texts, Viewer, forward_pass};
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::slots::Slots;
@@ -106,9 +106,10 @@ impl Batch<'_> {
         let columns = columns.into_iter().map(|v| on.vector(v, upload));
         let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
         let placement = self.placement.clone();
-        let mut pass = Pass::new(on, self.program, self.choices, placement, known, self.bound)?;
+        let (program, choices, texts) = (self.program, self.choices, Texts::Columns(known));
+        let mut pass = forward_pass(on, program, choices, placement, texts, self.bound)?;
         if let Some(viewer) = viewer {
-            pass = pass.viewed_by(viewer);
+            pass.view(viewer);
         }
         let answer = pass.run(columns)?;
         let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
@@ -151,12 +152,12 @@ impl Batch<'_> {
         let columns = columns.into_iter().map(|v| on.vector(v, upload));
         let columns = columns.collect::<Result<Vec<Vector>, _>>()?;
         let (program, choices, placement) = (self.program, self.choices, self.placement.clone());
-        let pass = DecoderPass::new(on, program, choices, placement, layout, self.bound)?;
         let rows: Vec<usize> = texts.iter().map(Matrix::rows).collect();
         let real = self.lengths.masks(program);
         let real = real.then(|| on.vector(token_rows_to_last(layout, &rows), upload));
-        let pass = pass.answering(read).masked_by(real.transpose()?);
-        let answer = pass?.run(columns)?;
+        let last = Texts::Last(layout, read, real.transpose()?);
+        let mut pass = forward_pass(on, program, choices, placement, last, self.bound)?;
+        let answer = pass.run(columns)?;
         if read == AnswerRows::Rows {
             let vectors: Vec<Vec<Complex64>> = answer.vectors.iter().map(Vector::pairs).collect();
             return Ok(rows::unpack(layout, &rows, answer.width, &vectors)?);
@@ -205,7 +206,7 @@ impl Batch<'_> {
             };
             let placement = self.placement.clone();
             let (program, choices) = (self.program, self.choices);
-            let mut pass = AnyPass::new(on, program, choices, placement, known, self.bound)?;
+            let mut pass = forward_pass(on, program, choices, placement, known, self.bound)?;
             let columns = *pass.packed_columns().ok_or(PackingError::Mismatch)?;
             let vectors = packed(layout, &columns, &texts, (2.0 * self.bound, decodes));
             let vectors = vectors.into_iter().map(|slots| {
@@ -214,7 +215,7 @@ impl Batch<'_> {
                 on.pair(part(|z| z.re)?, part(|z| z.im)?)
             });
             let answer = pass.run(vectors.collect::<Result<_, FheError>>()?)?;
-            let opened: Vec<Vec<Complex64>> = answer.iter().map(Vector::pairs).collect();
+            let opened: Vec<Vec<Complex64>> = answer.vectors.iter().map(Vector::pairs).collect();
             let answers = pass.packed_answers().unwrap_or(&columns);
             let answers = unpack_packed(layout, answers, &ends, &opened)?;
             found.extend(answers.into_iter().take(chunk.len()));

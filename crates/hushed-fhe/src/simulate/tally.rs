@@ -128,12 +128,13 @@ impl Counts {
     /// How many times `op` was done in total.
     #[must_use]
     pub fn total(&self, op: Op) -> u64 {
-        self.total_in(op, "")
+        let those = self.operations.iter().filter(|c| c.op == op);
+        those.map(|c| c.times).sum()
     }
 
     /// How many times `op` was done in steps whose path starts with `prefix`.
-    #[must_use]
-    pub fn total_in(&self, op: Op, prefix: &str) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn total_in(&self, op: Op, prefix: &str) -> u64 {
         let those = |c: &&Count| c.op == op && c.site.to_string().starts_with(prefix);
         self.operations.iter().filter(those).map(|c| c.times).sum()
     }

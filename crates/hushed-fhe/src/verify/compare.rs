@@ -23,7 +23,7 @@ pub struct Difference {
 pub struct Stage {
     /// The step: `layer.0.attention`, `….attention.add`, `….attention.norm`, and likewise for `feed_forward`, whose
     /// norm ends the layer. Before a norm the means of rows are subtracted.
-    pub site: String,
+    pub site: StepId,
     /// The layer.
     pub layer: usize,
     /// Whether it is the result of the layer.
@@ -51,8 +51,8 @@ impl Stage {
 
     /// The step without its layer.
     #[must_use]
-    pub fn step(&self) -> &str {
-        self.site.splitn(3, '.').nth(2).unwrap_or(&self.site)
+    pub fn step(&self) -> StepId {
+        self.site.within_layer()
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn stages(
         let scale = root_mean_square(clear, &rows);
         let apart = |a: &Matrix<f64>, b: &Matrix<f64>| difference(a, b, &rows, scale);
         stages.push(Stage {
-            site: site.to_string(),
+            site: *site,
             layer: site.layer().unwrap_or(0),
             output: number + 1 == of,
             clear_rms: scale,

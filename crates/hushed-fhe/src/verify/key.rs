@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::Bootstrapper;
-use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
+use hushed_ckks::keys::{EvalKeys, KeySpecs, SecretKey};
 use hushed_ckks::{CkksError, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
 use hushed_math::rng::SecretRng;
 use hushed_model::Matrix;
@@ -14,7 +14,7 @@ use super::subject::Subject;
 use crate::error::FheError;
 use crate::files::spill::SpillFolder;
 use crate::packing::Interleave;
-use crate::plan::{dry_run, key_plan};
+use crate::plan::{dry_run, key_specs};
 use crate::run::clock::Progress;
 use crate::run::encrypted::Encrypted;
 
@@ -38,13 +38,13 @@ impl TestKey {
         subject: &Subject<'_>,
         out: &[OutOfRange],
         bootstrapper: Arc<Bootstrapper>,
-        bootstrap: &EvalKeyPlan,
+        bootstrap: &KeySpecs,
         how: &OnKey,
     ) -> Result<TestKey, FheError> {
         let (params, placement) = (&subject.params, &subject.placement);
         let (program, choices) = (&subject.program, &subject.choices);
         let run = dry_run(program, choices, params, &subject.options(), placement)?;
-        let keys = key_plan(&run, params, bootstrap)?;
+        let keys = key_specs(&run, params, bootstrap)?;
         let mut rng = SecretRng::from_os("test key of verify");
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let keys = EvalKeys::generate(&key, &keys, &mut rng).map_err(CkksError::from)?;

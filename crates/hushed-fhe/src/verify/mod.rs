@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::Bootstrapper;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_model::{Model, StepId, TokenIds};
 
 pub use answers::{Answer, Retrieval, retrieval};
@@ -87,7 +87,7 @@ impl Subject<'_> {
     fn compare(
         &self,
         texts: &[TokenIds],
-        (bootstrapper, keys): (Arc<Bootstrapper>, EvalKeyPlan),
+        (bootstrapper, keys): (Arc<Bootstrapper>, KeySpecs),
         on_key: Option<&OnKey>,
         progress: &(dyn Fn(Event) + Sync),
     ) -> Result<Report, FheError> {

@@ -8,7 +8,7 @@ use crate::error::FheError;
 use crate::ops::mask::RowsKnown;
 use crate::ops::pool::unpack;
 use crate::packing::Interleave;
-use crate::pass::{AnyPass, Look, Texts};
+use crate::pass::{ForwardPass, Look, Texts, forward_pass};
 use crate::plan::public_plan::AnswerRows;
 use crate::simulate::{Simulator, Vector};
 use crate::slots::Slots;
@@ -47,12 +47,12 @@ impl<'a, S: Slots> Rung<'a, S> {
             layout: self.layout,
             open,
         };
-        let pass = self.pass(subject, alive)?;
-        let pass = pass.viewed_by(Box::new(move |at, look| {
+        let mut pass = self.pass(subject, alive)?;
+        pass.view(Box::new(move |at, look| {
             take(at, reader.read(look)?);
             Ok(())
         }));
-        self.through(pass, i)
+        self.through(&mut *pass, i)
     }
 
     /// The same, without a viewer.
@@ -62,11 +62,11 @@ impl<'a, S: Slots> Rung<'a, S> {
         i: usize,
         alive: &[usize],
     ) -> Result<(), FheError> {
-        let pass = self.pass(subject, alive)?;
-        self.through(pass, i)
+        let mut pass = self.pass(subject, alive)?;
+        self.through(&mut *pass, i)
     }
 
-    fn through(&mut self, mut pass: AnyPass<'_, S>, i: usize) -> Result<(), FheError> {
+    fn through(&mut self, pass: &mut dyn ForwardPass<'_, S>, i: usize) -> Result<(), FheError> {
         let columns = std::mem::take(&mut self.columns);
         let x = pass.resume(i, columns)?;
         self.columns = pass.layer(i, x)?.columns;
@@ -83,7 +83,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         let mut pass = self.pass(subject, alive)?;
         let columns = std::mem::take(&mut self.columns);
         let x = pass.resume(pass.layers(), columns)?;
-        let pooled = pass.pooled(&x)?;
+        let pooled = pass.finish(&x)?;
         let vectors: Result<Vec<_>, _> = pooled.vectors.iter().map(open).collect();
         let (width, factor) = (pooled.width, pooled.factor);
         Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
@@ -93,7 +93,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         &self,
         subject: &'b Subject<'_>,
         alive: &[usize],
-    ) -> Result<AnyPass<'b, S>, FheError>
+    ) -> Result<Box<dyn ForwardPass<'b, S> + 'b>, FheError>
     where
         'a: 'b,
     {
@@ -105,7 +105,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         };
         let placement = subject.placement.clone();
         let (program, choices) = (&subject.program, &subject.choices);
-        AnyPass::new(self.on, program, choices, placement, rows, subject.bound)
+        forward_pass(self.on, program, choices, placement, rows, subject.bound)
     }
 }
 

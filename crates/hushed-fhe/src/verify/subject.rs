@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_model::{Matrix, Model, Program, TokenIds};
 
 use super::options::Options;
@@ -127,7 +127,7 @@ impl<'a> Subject<'a> {
     /// Places the circuit as a plan does, with the memory that the comparison leaves of `room` bytes.
     pub(super) fn place(
         &mut self,
-        bootstrap: &EvalKeyPlan,
+        bootstrap: &KeySpecs,
         room: Option<u64>,
     ) -> Result<(), FheError> {
         let options = FheOptions {

@@ -119,7 +119,7 @@ fn errs_as_predicted(lengths: Lengths) {
         report
             .stages
             .iter()
-            .map(|s| s.site.clone())
+            .map(|s| s.site.to_string())
             .collect::<Vec<_>>(),
         sites
     );
@@ -354,7 +354,10 @@ fn only_meaningful_rows_are_compared() {
             frozen,
         };
         let stages = compare::stages(&clear, &near, &near, &counted);
-        let stage = stages.iter().find(|stage| stage.site == step).unwrap();
+        let stage = stages
+            .iter()
+            .find(|stage| stage.site.to_string() == step)
+            .unwrap();
         assert_eq!(stage.is_output(), step == STEPS[5]);
         assert_eq!(stage.predicted_noise.max, 0.0);
         (stage.clear_rms, stage.polynomial.max)

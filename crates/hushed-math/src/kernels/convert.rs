@@ -28,14 +28,14 @@ pub(crate) struct Target {
 }
 
 /// The constants of one conversion.
-pub(crate) struct Plan {
+pub(crate) struct ConversionTables {
     pub(crate) sources: Box<[Source]>,
     pub(crate) targets: Box<[Target]>,
 }
 
-impl Plan {
+impl ConversionTables {
     /// Both lists of distinct primes; `from` is not empty.
-    pub(crate) fn new(from: &[Modulus], to: &[Modulus]) -> Plan {
+    pub(crate) fn new(from: &[Modulus], to: &[Modulus]) -> ConversionTables {
         // The product of all moduli of `from` except number `skip`.
         let product = |t: &Modulus, skip: usize| {
             from.iter()
@@ -56,7 +56,7 @@ impl Plan {
                 .chain([t.neg(product(t, from.len()))])
                 .collect(),
         };
-        Plan {
+        ConversionTables {
             sources: from.iter().enumerate().map(source).collect(),
             targets: to.iter().map(target).collect(),
         }
@@ -73,9 +73,9 @@ impl Plan {
 const STRIP: usize = 128;
 
 /// [`crate::BaseConverter::convert`] on slices of one length.
-pub(crate) fn portable(plan: &Plan, src: &[&[u64]], out: &mut [&mut [u64]]) {
+pub(crate) fn portable(tables: &ConversionTables, src: &[&[u64]], out: &mut [&mut [u64]]) {
     let length = src[0].len();
-    let mut terms = Zeroizing::new(vec![[0_u64; STRIP]; plan.sources.len() + 1]);
+    let mut terms = Zeroizing::new(vec![[0_u64; STRIP]; tables.sources.len() + 1]);
     for start in (0..length).step_by(STRIP) {
         let end = length.min(start + STRIP);
         let mut rows: Vec<&mut [u64]> = terms
@@ -85,20 +85,20 @@ pub(crate) fn portable(plan: &Plan, src: &[&[u64]], out: &mut [&mut [u64]]) {
         for (row, x) in rows.iter_mut().zip(src) {
             row.copy_from_slice(&x[start..end]);
         }
-        prepare(plan, &mut rows);
+        prepare(tables, &mut rows);
         let rows: Vec<&[u64]> = rows.iter().map(|row| &**row).collect();
         let mut out: Vec<&mut [u64]> = out.iter_mut().map(|out| &mut out[start..end]).collect();
-        combine(plan, &rows, &mut out);
+        combine(tables, &rows, &mut out);
     }
 }
 
 /// Replaces the x_i by the y_i, then computes the quotients v.
-pub(crate) fn prepare(plan: &Plan, terms: &mut [&mut [u64]]) {
+pub(crate) fn prepare(tables: &ConversionTables, terms: &mut [&mut [u64]]) {
     let Some((v, y)) = terms.split_last_mut() else {
         return;
     };
-    v.fill(plan.rounding());
-    for (y, source) in y.iter_mut().zip(&plan.sources) {
+    v.fill(tables.rounding());
+    for (y, source) in y.iter_mut().zip(&tables.sources) {
         let (f, shoup) = (&source.modulus, source.modulus.shoup(source.inverse));
         for (y, v) in y.iter_mut().zip(v.iter_mut()) {
             let lazy = f.mul_shoup_lazy(*y, source.inverse, shoup);
@@ -110,8 +110,8 @@ pub(crate) fn prepare(plan: &Plan, terms: &mut [&mut [u64]]) {
 }
 
 /// Σ terms·factors for each target.
-pub(crate) fn combine(plan: &Plan, terms: &[&[u64]], out: &mut [&mut [u64]]) {
-    for (target, out) in plan.targets.iter().zip(out.iter_mut()) {
+pub(crate) fn combine(tables: &ConversionTables, terms: &[&[u64]], out: &mut [&mut [u64]]) {
+    for (target, out) in tables.targets.iter().zip(out.iter_mut()) {
         for (start, out) in (0..).step_by(STRIP).zip(out.chunks_mut(STRIP)) {
             // At most 129 terms below 2^100.
             let mut sums = [0_u128; STRIP];

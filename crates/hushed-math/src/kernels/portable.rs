@@ -11,7 +11,7 @@ use crate::ntt::Twiddles;
 /// A constant factor and its Shoup word.
 type Factor = [u64; 2];
 
-/// Twiddles of one plan.
+/// Twiddles of one transform.
 pub(crate) struct Tables {
     forward: Vec<Factor>,
     inverse: Vec<Factor>,

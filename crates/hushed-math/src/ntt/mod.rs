@@ -9,12 +9,12 @@
 //! This is the order in which Cooley–Tukey butterflies leave their results (Longa and Naehrig 2016, Alg. 1 and 2), the
 //! same for every kernel. ψ is g^((q−1)/2n) for the least g ≥ 2 for which ψ^n = −1.
 
-mod plan;
 mod sparse;
+mod tables;
 mod twiddles;
 
-pub use plan::NttPlan;
 pub use sparse::EveryCoefficient;
+pub use tables::NttTables;
 pub(crate) use twiddles::Twiddles;
 
 #[cfg(test)]

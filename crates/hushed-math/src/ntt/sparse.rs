@@ -5,7 +5,7 @@
 
 use crate::kernels::sums::sums;
 use crate::machine::cpu::Cpu;
-use crate::ntt::NttPlan;
+use crate::ntt::NttTables;
 use crate::words::Words;
 use zeroize::Zeroize;
 
@@ -17,7 +17,7 @@ const MATRIX: usize = 32;
 pub struct EveryCoefficient {
     step: usize,
     /// For degree n/s.
-    plan: NttPlan,
+    ntt: NttTables,
     cpu: Cpu,
     /// s^−1 mod q.
     inverse: u64,
@@ -30,27 +30,27 @@ impl EveryCoefficient {
     ///
     /// # Panics
     /// Unless s is a power of two that divides n and is at most 2^14, so that sums of s residues fit a word.
-    pub fn new(ntt: &NttPlan, step: usize) -> EveryCoefficient {
+    pub fn new(ntt: &NttTables, step: usize) -> EveryCoefficient {
         assert!(
             step.is_power_of_two() && step <= 1 << 14,
             "a step that sums allow"
         );
-        let (plan, modulus) = (ntt.shorter(ntt.n() / step), ntt.modulus());
+        let (ntt, modulus) = (ntt.shorter(ntt.n() / step), ntt.modulus());
         let inverse = modulus.pow(modulus.value().div_ceil(2), u64::from(step.ilog2()));
-        let words = plan.n();
+        let words = ntt.n();
         let mut matrix = vec![0; if words <= MATRIX { words * words } else { 0 }];
         for i in 0..matrix.len() / words {
             let mut column = vec![0; words];
             column[i] = inverse;
-            plan.inverse(&mut column);
+            ntt.inverse(&mut column);
             for (j, c) in column.into_iter().enumerate() {
                 matrix[j * words + i] = c;
             }
         }
         EveryCoefficient {
             step,
-            plan,
             cpu: ntt.cpu(),
+            ntt,
             inverse,
             matrix,
         }
@@ -62,12 +62,12 @@ impl EveryCoefficient {
     /// Unless there are n values and room for n/s words.
     pub fn times_step(&self, values: &[u64], out: &mut [u64]) {
         assert!(
-            values.len() == self.step * self.plan.n() && out.len() == self.plan.n(),
+            values.len() == self.step * self.ntt.n() && out.len() == self.ntt.n(),
             "one word in {}",
             self.step
         );
         self.sums(values, out);
-        self.plan.inverse(out);
+        self.ntt.inverse(out);
     }
 
     /// `out` ← the sums modulo q of s consecutive values each.
@@ -77,7 +77,7 @@ impl EveryCoefficient {
     pub fn sums(&self, values: &[u64], out: &mut [u64]) {
         let mut wide = Words::scratch(out.len());
         sums(self.cpu, values, self.step, &mut wide);
-        self.plan.pointwise().reduce(out, &wide);
+        self.ntt.pointwise().reduce(out, &wide);
         wide.zeroize();
     }
 
@@ -86,11 +86,11 @@ impl EveryCoefficient {
     /// # Panics
     /// Unless there are n values, or if there are not enough coefficients.
     pub fn take(&self, values: &[u64], skipped: usize, out: &mut [u64]) {
-        let mut sums = Words::scratch(self.plan.n());
+        let mut sums = Words::scratch(self.ntt.n());
         self.times_step(values, &mut sums);
         out.copy_from_slice(&sums[skipped..][..out.len()]);
         sums.zeroize();
-        self.plan.pointwise().mul_scalar_assign(out, self.inverse);
+        self.ntt.pointwise().mul_scalar_assign(out, self.inverse);
     }
 
     /// Writes coefficients of several polynomials in a row to each of `out`, from the sums modulo q of s consecutive
@@ -100,16 +100,16 @@ impl EveryCoefficient {
     /// # Panics
     /// Unless there are n/s sums for each piece of `out`, or if all coefficients are skipped.
     pub fn take_each(&self, sums: &mut [u64], skipped: usize, out: &mut [&mut [u64]]) {
-        let words = self.plan.n();
+        let words = self.ntt.n();
         let kept = words - skipped;
         let pieces: usize = out.iter().map(|out| out.len().div_ceil(kept)).sum();
         assert_eq!(sums.len(), pieces * words, "sums for each piece");
         let pieces = out.iter_mut().flat_map(|out| out.chunks_mut(kept));
         if self.matrix.is_empty() {
             for (sums, out) in sums.chunks_exact_mut(words).zip(pieces) {
-                self.plan.inverse(sums);
+                self.ntt.inverse(sums);
                 out.copy_from_slice(&sums[skipped..][..out.len()]);
-                self.plan.pointwise().mul_scalar_assign(out, self.inverse);
+                self.ntt.pointwise().mul_scalar_assign(out, self.inverse);
             }
             return sums.zeroize();
         }
@@ -124,7 +124,7 @@ impl EveryCoefficient {
         let columns: Vec<&[u64]> = columns.chunks_exact(count).collect();
         for (j, row) in (0..kept).zip(self.matrix.chunks_exact(words).skip(skipped)) {
             found.fill(0);
-            let pointwise = self.plan.pointwise();
+            let pointwise = self.ntt.pointwise();
             pointwise.dot_scalars_assign(found, &columns, row);
             for (piece, found) in pieces.iter_mut().zip(found.iter()) {
                 if let Some(out) = piece.get_mut(j) {
@@ -153,7 +153,7 @@ mod tests {
             let residue = |rng: &mut SecretRng| if largest { q - 1 } else { rng.next_u64() % q };
             let coefficients: Vec<u64> = (0..n).map(|_| residue(&mut rng)).collect();
             for cpu in Cpu::variants() {
-                let ntt = NttPlan::with_cpu(n, Modulus::new(q).unwrap(), cpu).unwrap();
+                let ntt = NttTables::with_cpu(n, Modulus::new(q).unwrap(), cpu).unwrap();
                 let mut values = coefficients.clone();
                 ntt.forward(&mut values);
                 for step in (0..=8).map(|log| 1 << log) {

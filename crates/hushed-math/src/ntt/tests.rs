@@ -48,18 +48,18 @@ fn transforms_by_definition() {
         for log_n in 0..8 {
             let n = 1 << log_n;
             for m in moduli(n) {
-                let plan = NttPlan::with_cpu(n, m, cpu).unwrap();
-                assert_eq!(m.pow(plan.psi(), n as u64), m.value() - 1);
+                let ntt = NttTables::with_cpu(n, m, cpu).unwrap();
+                assert_eq!(m.pow(ntt.psi(), n as u64), m.value() - 1);
                 for a in inputs(n, m.value(), &mut rng) {
                     let mut values = a.clone();
-                    plan.forward(&mut values);
+                    ntt.forward(&mut values);
                     assert_eq!(
                         values,
-                        reference::forward(&a, plan.psi(), m.value()),
+                        reference::forward(&a, ntt.psi(), m.value()),
                         "n = {n}, q = {}",
                         m.value()
                     );
-                    plan.inverse(&mut values);
+                    ntt.inverse(&mut values);
                     assert_eq!(values, a, "n = {n}, q = {}", m.value());
                 }
             }
@@ -74,19 +74,19 @@ fn zero_tails_need_no_layers() {
         for log_n in [0, 1, 4, 5, 6, 7, 8, 9, 13] {
             let n = 1 << log_n;
             for m in moduli(n) {
-                let plan = NttPlan::with_cpu(n, m, cpu).unwrap();
+                let ntt = NttTables::with_cpu(n, m, cpu).unwrap();
                 for prefix in [0, 1, 3, 8, 31, 32, 33, 64, 100, 128, 1000, n / 2, n] {
                     let prefix = prefix.min(n);
                     let full: Vec<u64> = (0..n).map(|_| rng.next_u64() % m.value()).collect();
                     let mut padded = full.clone();
                     padded[prefix..].fill(0);
-                    plan.forward(&mut padded);
-                    let unit = plan.strip_unit(prefix);
+                    ntt.forward(&mut padded);
+                    let unit = ntt.strip_unit(prefix);
                     assert!(n.is_multiple_of(unit) && unit >= prefix);
                     for strip in [unit, (3 * unit).min(n), n] {
                         for (i, expected) in padded.chunks(strip).enumerate() {
                             let mut out = vec![u64::MAX; expected.len()];
-                            plan.forward_strip(&full[..prefix], i * strip, &mut out);
+                            ntt.forward_strip(&full[..prefix], i * strip, &mut out);
                             assert_eq!(
                                 out,
                                 expected,
@@ -107,8 +107,8 @@ fn kernels_agree_on_large_degrees() {
     for log_n in 8..=16 {
         let n = 1 << log_n;
         for m in moduli(n) {
-            let slow = NttPlan::with_cpu(n, m, Cpu::portable()).unwrap();
-            let fast = NttPlan::new(n, m).unwrap();
+            let slow = NttTables::with_cpu(n, m, Cpu::portable()).unwrap();
+            let fast = NttTables::new(n, m).unwrap();
             for a in inputs(n, m.value(), &mut rng) {
                 let (mut x, mut y) = (a.clone(), a.clone());
                 slow.forward(&mut x);
@@ -121,9 +121,9 @@ fn kernels_agree_on_large_degrees() {
                 slow.inverse(&mut x);
                 fast.inverse(&mut y);
                 assert!(x == y, "inverse, n = {n}, q = {}", m.value());
-                for plan in [&slow, &fast] {
+                for ntt in [&slow, &fast] {
                     let (values, mut out) = (a.clone(), vec![u64::MAX; n]);
-                    plan.inverse_from(&values, &mut out);
+                    ntt.inverse_from(&values, &mut out);
                     assert!(out == x && values == a, "n = {n}, q = {}", m.value());
                 }
             }
@@ -137,14 +137,14 @@ fn products_of_values_are_negacyclic_products() {
     for cpu in Cpu::variants() {
         for n in [1, 2, 8, 64, 256] {
             let m = moduli(n)[0];
-            let plan = NttPlan::with_cpu(n, m, cpu).unwrap();
+            let ntt = NttTables::with_cpu(n, m, cpu).unwrap();
             let many = inputs(n, m.value(), &mut rng);
             for (a, b) in many.iter().zip(many.iter().rev()) {
                 let (mut x, mut y) = (a.clone(), b.clone());
-                plan.forward(&mut x);
-                plan.forward(&mut y);
-                plan.pointwise().mul_assign(&mut x, &y);
-                plan.inverse(&mut x);
+                ntt.forward(&mut x);
+                ntt.forward(&mut y);
+                ntt.pointwise().mul_assign(&mut x, &y);
+                ntt.inverse(&mut x);
                 assert_eq!(x, reference::negacyclic_product(a, b, m.value()));
             }
         }
@@ -154,13 +154,13 @@ fn products_of_values_are_negacyclic_products() {
 #[test]
 fn monomials_are_transformed_directly() {
     let m = moduli(64)[0];
-    let plan = NttPlan::new(64, m).unwrap();
+    let ntt = NttTables::new(64, m).unwrap();
     for exponent in [0, 1, 63, 64, 65, 127] {
         let mut expected = vec![0; 64];
         expected[exponent % 64] = if exponent < 64 { 1 } else { m.value() - 1 };
-        plan.forward(&mut expected);
+        ntt.forward(&mut expected);
         let mut direct = vec![0; 64];
-        plan.monomial(exponent, &mut direct);
+        ntt.monomial(exponent, &mut direct);
         assert_eq!(direct, expected);
     }
 }
@@ -170,11 +170,11 @@ fn refuses_degrees_and_moduli_without_transform() {
     let m = Modulus::new(ntt_primes(40, 1 << 10, 1)[0]).unwrap();
     for n in [0, 3, 1 << 21] {
         assert_eq!(
-            NttPlan::new(n, m).err(),
+            NttTables::new(n, m).err(),
             Some(MathError::InvalidDegree { n })
         );
     }
-    let refused = |q: u64, n| NttPlan::new(n, Modulus::new(q).unwrap()).err();
+    let refused = |q: u64, n| NttTables::new(n, Modulus::new(q).unwrap()).err();
     assert_eq!(
         refused(193 * 257, 32),
         Some(MathError::NoTransform {

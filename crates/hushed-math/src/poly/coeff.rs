@@ -17,7 +17,7 @@ impl RnsPoly<Coeff> {
     ) -> RnsPoly<Coeff> {
         assert_eq!(coefficients.len(), basis.n(), "one integer a coefficient");
         let mut poly = RnsPoly::scratch(basis, ids);
-        poly.each(|plan, limb| plan.pointwise().reduce_signed(limb, coefficients));
+        poly.each(|ntt, limb| ntt.pointwise().reduce_signed(limb, coefficients));
         poly
     }
 
@@ -51,7 +51,7 @@ impl RnsPoly<Coeff> {
         let (turn, negate) = (shift % n, shift >= n);
         let mut image = self.clone();
         for (j, &id) in self.ids.iter().enumerate() {
-            let (pointwise, source) = (self.basis.plan(id).pointwise(), self.limb(j));
+            let (pointwise, source) = (self.basis.ntt(id).pointwise(), self.limb(j));
             let out = image.limb_mut(j);
             // The last `turn` coefficients wrap around.
             out[turn..].copy_from_slice(&source[..n - turn]);
@@ -102,7 +102,7 @@ impl RnsPoly<Coeff> {
         let factors: Vec<u64> = self.ids.iter().zip(scalars).map(factor).collect();
         let (stay, dropped) = self.data.split_at_mut(last);
         for ((&id, limb), &factor) in self.ids.iter().zip(stay).zip(&factors) {
-            let pointwise = self.basis.plan(id).pointwise();
+            let pointwise = self.basis.ntt(id).pointwise();
             pointwise.sub_centred_mul_scalar_assign(limb, &dropped[0], &p, factor);
         }
     }

@@ -9,7 +9,7 @@ impl RnsPoly<Eval> {
     /// # Panics
     /// If the bases or moduli differ.
     pub fn mul_assign(&mut self, other: &RnsPoly<Eval>) {
-        self.each_with(other, |plan, a, b| plan.pointwise().mul_assign(a, b));
+        self.each_with(other, |ntt, a, b| ntt.pointwise().mul_assign(a, b));
     }
 
     /// self ← self + a·b.
@@ -19,9 +19,9 @@ impl RnsPoly<Eval> {
     pub fn mul_add_assign(&mut self, a: &RnsPoly<Eval>, b: &RnsPoly<Eval>) {
         self.check_shape(b);
         let mut right = b.data.iter();
-        self.each_with(a, |plan, acc, a| {
+        self.each_with(a, |ntt, acc, a| {
             if let Some(b) = right.next() {
-                plan.pointwise().mul_add_assign(acc, a, b);
+                ntt.pointwise().mul_add_assign(acc, a, b);
             }
         });
     }
@@ -45,9 +45,9 @@ impl RnsPoly<Eval> {
         let n = self.n();
         let exponent = k.rem_euclid(2 * n as i64) as usize;
         let mut monomial = crate::words::Words::scratch(n);
-        self.each(|plan, limb| {
-            plan.monomial(exponent, &mut monomial);
-            plan.pointwise().mul_assign(limb, &monomial);
+        self.each(|ntt, limb| {
+            ntt.monomial(exponent, &mut monomial);
+            ntt.pointwise().mul_assign(limb, &monomial);
         });
     }
 
@@ -61,15 +61,15 @@ impl RnsPoly<Eval> {
         let id = self.ids[last];
         let p = *self.basis.modulus(id);
         let basis = std::sync::Arc::clone(&self.basis);
-        basis.plan(id).inverse(self.limb_mut(last));
+        basis.ntt(id).inverse(self.limb_mut(last));
         let mut inverses = inverses.into_iter();
         let mut lifted = crate::words::Words::scratch(self.n());
-        quotient.each(|plan, limb| {
-            plan.pointwise()
+        quotient.each(|ntt, limb| {
+            ntt.pointwise()
                 .lift_centred(&mut lifted, self.limb(last), &p);
-            plan.forward(&mut lifted);
-            plan.pointwise().sub_assign(limb, &lifted);
-            plan.pointwise()
+            ntt.forward(&mut lifted);
+            ntt.pointwise().sub_assign(limb, &lifted);
+            ntt.pointwise()
                 .mul_scalar_assign(limb, inverses.next().unwrap_or(1));
         });
         lifted.zeroize();
@@ -105,12 +105,12 @@ pub fn dot_eval(acc: &mut RnsPoly<Eval>, a: &[&RnsPoly<Eval>], b: &[&RnsPoly<Eva
     a.iter().chain(b).for_each(|poly| acc.check_shape(poly));
     let (mut left, mut right) = (Vec::with_capacity(a.len()), Vec::with_capacity(b.len()));
     let mut j = 0;
-    acc.each(|plan, limb| {
+    acc.each(|ntt, limb| {
         left.clear();
         left.extend(a.iter().map(|poly| poly.limb(j)));
         right.clear();
         right.extend(b.iter().map(|poly| poly.limb(j)));
-        plan.pointwise().dot_assign(limb, &left, &right);
+        ntt.pointwise().dot_assign(limb, &left, &right);
         j += 1;
     });
 }

@@ -175,7 +175,7 @@ fn lifted(poly: &RnsPoly<Coeff>, j: usize, ids: &[usize]) -> RnsPoly<Coeff> {
     let basis = poly.basis();
     let mut lifted = RnsPoly::zero(basis, ids);
     for (i, &id) in ids.iter().enumerate() {
-        let pointwise = basis.plan(id).pointwise();
+        let pointwise = basis.ntt(id).pointwise();
         pointwise.lift_centred(
             lifted.limb_mut(i),
             poly.limb(j),
@@ -261,7 +261,7 @@ fn limbs_are_written_one_by_one_and_cut() {
     assert_eq!(copy, a);
     // Transforming limb by limb is the whole transform.
     for (id, limb) in copy.limbs_mut() {
-        basis.plan(id).forward(limb);
+        basis.ntt(id).forward(limb);
     }
     assert_eq!(copy.relabel::<Eval>(), a.clone().into_eval());
     assert_eq!(a.clone().truncate_limbs(2), a.keep_limbs(&[2, 0]));

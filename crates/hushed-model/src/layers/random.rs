@@ -2,7 +2,8 @@
 //!
 //! Matrices are uniform with standard deviation 0.8/√inputs (0.04 at 384 inputs; published BERT encoders: 0.03 to
 //! 0.06), so that activations have the same size at every width. Gains are near 1, everything else is small. The
-//! numbers come from SplitMix64 (Steele, Lea, Flood 2014): they are public test data, not secrets.
+//! numbers come from SplitMix64 (Steele, Lea, Flood 2014): they are public test data, not secrets. This crate imports
+//! no other, so it has its own eight lines, like `hushed_math::rng::splitmix`; golden files depend on the sequence.
 
 use std::convert::Infallible;
 

@@ -2,12 +2,13 @@
 //! come to its bounds.
 
 use std::collections::HashMap;
+use std::fmt;
 
-use hushed_model::{Activation, Calibration, Model, Norm, Ranges};
+use hushed_model::{Activation, Block, Calibration, Model, Norm, Program, Ranges};
 use hushed_twopc::func::norm::most_mean;
 use hushed_twopc::func::sigmoid;
 use hushed_twopc::func::softmax::SCORES;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::bias::MAX_BIAS;
 use crate::circuit::function::Function;
@@ -23,7 +24,7 @@ pub struct Fit {
     /// The function that computes it.
     pub function: &'static str,
     /// The bounded quantity.
-    pub what: &'static str,
+    pub what: Quantity,
     /// The largest measured magnitude; for [`Bound::Least`] the smallest.
     pub measured: f64,
     /// The bound of the function.
@@ -52,18 +53,93 @@ impl Fit {
     }
 }
 
-/// What is bounded in the rows of a LayerNorm besides their variances.
-pub(super) const ROW_MEANS: &str = "row means";
+/// The bounded quantity of a [`Fit`], printed in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Results of the layer that gives attention heads their values.
+    HeadValues,
+    /// Results of any other layer or sum.
+    Results,
+    /// Arguments of an activation.
+    Arguments,
+    /// Arguments of a sigmoid.
+    BiasedScores,
+    /// How far scores are below the maximum of their row.
+    Differences,
+    /// Sums of a row of a softmax.
+    Sums,
+    /// Variances of a norm, or mean squares, of rows of `width` elements.
+    Variances {
+        /// The width.
+        width: usize,
+    },
+    /// Means of a norm's rows.
+    RowMeans,
+    /// The same as `Variances`, with ε added.
+    LeastVariances,
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Quantity::HeadValues | Quantity::Results => "results",
+            Quantity::Arguments => "arguments",
+            Quantity::BiasedScores => "scores with their bias",
+            Quantity::Differences => "scores below a maximum",
+            Quantity::Sums => "sums of a row",
+            Quantity::Variances { .. } => "variances",
+            Quantity::RowMeans => "row means",
+            Quantity::LeastVariances => "variances with ε",
+        })
+    }
+}
+
+/// Serialised in words.
+impl Serialize for Quantity {
+    fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
+        to.collect_str(self)
+    }
+}
 
 /// The bound for an attention head's values: sums of them over 256 keys fit the product's ring.
 const HEAD_VALUES: f64 = 16.0;
+
+/// The part of a program that a measured step is, where its bound depends on it.
+enum Part<'a> {
+    HeadValues,
+    /// The product of a gated block, and whether a norm reads it.
+    Product {
+        normed: bool,
+    },
+    Logits,
+    Norm(&'a Norm),
+}
+
+/// The parts of a program by the names of their steps, which a calibration has as text.
+fn parts(program: &Program) -> HashMap<String, Part<'_>> {
+    let mut parts = HashMap::new();
+    for step in program.steps() {
+        let part = match &step.block {
+            Block::Attention(_) => Some((step.id.part("value"), Part::HeadValues)),
+            Block::FeedForward(f) => {
+                let normed = f.sub_norm.is_some();
+                Some((step.id.part("product"), Part::Product { normed }))
+            }
+            Block::Vocabulary(_) | Block::Classes(_) => Some((step.id, Part::Logits)),
+            _ => None,
+        };
+        let norm = step.norm().map(|(id, norm)| (id, Part::Norm(norm)));
+        let both = part.into_iter().chain(norm);
+        parts.extend(both.map(|(id, part)| (id.to_string(), part)));
+    }
+    parts
+}
 
 /// Returns the bounds of every measured step of a model.
 pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
     let (config, program) = (&model.public.config, model.program());
     let activation = Function::new(config.activation, config.tolerance);
-    let norms = program.norms().map(|(id, norm)| (id.to_string(), norm));
-    let norms: HashMap<String, &Norm> = norms.collect();
+    let parts = parts(&program);
     let mut all = Vec::new();
     for (site, ranges) in &calibration.sites {
         let mut push = |function, what, measured, holds, bound| {
@@ -78,22 +154,26 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
         };
         let mut add =
             |function, what, measured, holds| push(function, what, measured, holds, Bound::Most);
+        let part = parts.get(site);
         match ranges {
             Ranges::Values { output } => {
-                let value = site.ends_with(".value");
                 // Two spare bits: one for the sign, one for the rounding protocols.
                 let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
                 // The difference of two logits is in the ring too.
                 let logit = f64::from(LOGIT.ring.bits() - LOGIT.frac - 2).exp2();
-                let holds = match () {
-                    () if value => HEAD_VALUES,
-                    () if site == "head" => logit - MAX_NOISE - MAX_BIAS,
+                let (what, holds) = match part {
+                    Some(Part::HeadValues) => (Quantity::HeadValues, HEAD_VALUES),
+                    Some(Part::Logits) => (Quantity::Results, logit - MAX_NOISE - MAX_BIAS),
                     // A norm that reads it has more room.
-                    () if site.ends_with(".product") && config.sub_norms => activation.most_gated(),
-                    () if site.ends_with(".product") => activation.most_gated().min(ring),
-                    () => ring,
+                    Some(Part::Product { normed: true }) => {
+                        (Quantity::Results, activation.most_gated())
+                    }
+                    Some(Part::Product { normed: false }) => {
+                        (Quantity::Results, activation.most_gated().min(ring))
+                    }
+                    Some(Part::Norm(_)) | None => (Quantity::Results, ring),
                 };
-                add("linear", "results", output.magnitude(), holds);
+                add("linear", what, output.magnitude(), holds);
             }
             Ranges::Activation { input } => {
                 let (name, holds) = (activation.name(), activation.range());
@@ -102,16 +182,11 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                     Activation::Relu2 => input.max.max(0.0),
                     _ => input.magnitude(),
                 };
-                add(name, "arguments", measured, holds);
+                add(name, Quantity::Arguments, measured, holds);
             }
             Ranges::Sigmoid { input } => {
-                let measured = input.magnitude();
-                add(
-                    "sigmoid",
-                    "scores with their bias",
-                    measured,
-                    sigmoid::RANGE,
-                );
+                let (what, measured) = (Quantity::BiasedScores, input.magnitude());
+                add("sigmoid", what, measured, sigmoid::RANGE);
             }
             Ranges::Softmax {
                 shifted,
@@ -120,15 +195,10 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                 let difference = f64::from(SCORES.ring.bits() - 1 - SCORES.frac).exp2();
                 // Padding, which any text may have, lies below all scores by MASKED, and must lie at least 16 below.
                 let nats = (difference + MASKED - 16.0) / std::f64::consts::LOG2_E;
-                let function = "softmax by 2^-y";
-                add(
-                    function,
-                    "scores below a maximum",
-                    shifted.magnitude(),
-                    nats,
-                );
+                let (function, most) = ("softmax by 2^-y", shifted.magnitude());
+                add(function, Quantity::Differences, most, nats);
                 let sum = f64::from(SUM_BITS - WEIGHED.frac).exp2();
-                add(function, "sums of a row", denominator.magnitude(), sum);
+                add(function, Quantity::Sums, denominator.magnitude(), sum);
             }
             Ranges::Norm {
                 first_variance,
@@ -137,19 +207,20 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
                 ..
             } => {
                 let measured = first_variance.magnitude().max(variance.magnitude());
-                let Some(norm) = norms.get(site) else {
+                let Some(Part::Norm(norm)) = part else {
                     continue;
                 };
-                let (reach, function) = (reach_of(norm), "norm by 1/√v");
-                let holds = f64::from(reach.squares).exp2() / norm.width as f64;
-                add(function, "variances", measured, holds);
+                let (reach, function, width) = (reach_of(norm), "norm by 1/√v", norm.width);
+                let holds = f64::from(reach.squares).exp2() / width as f64;
+                add(function, Quantity::Variances { width }, measured, holds);
                 if let Some(mean) = mean {
-                    let holds = most_mean(LINEAR, norm.width);
-                    add(function, ROW_MEANS, mean.magnitude(), holds);
+                    let holds = most_mean(LINEAR, width);
+                    add(function, Quantity::RowMeans, mean.magnitude(), holds);
                 }
                 let measured = first_variance.min.min(variance.min) + norm.epsilon;
-                let holds = reach.least_mean_square(norm.width);
-                push(function, "variances with ε", measured, holds, Bound::Least);
+                let holds = reach.least_mean_square(width);
+                let what = Quantity::LeastVariances;
+                push(function, what, measured, holds, Bound::Least);
             }
         }
     }
@@ -158,31 +229,53 @@ pub fn fits(calibration: &Calibration, model: &Model) -> Vec<Fit> {
 
 #[cfg(test)]
 mod tests {
-    use hushed_model::testing::tiny_model;
-    use hushed_model::{Calibration, Range, Ranges, TooLong, calibrate};
+    use hushed_model::testing::{tiny_generator, tiny_model, tiny_ternary};
+    use hushed_model::{Calibration, Model, Range, Ranges, TooLong, calibrate};
 
     use super::{Bound, Fit, fits};
 
+    /// Whether results of this magnitude at one step fit.
+    fn holds(model: &Model, site: &str, most: f64) -> bool {
+        let output = Range {
+            min: -most,
+            max: 1.0,
+        };
+        let calibration = Calibration {
+            version: 0,
+            sample_sha256: String::new(),
+            texts: 1,
+            tokens: 1,
+            sites: [(site.to_owned(), Ranges::Values { output })].into(),
+        };
+        fits(&calibration, model).iter().all(super::Fit::fits)
+    }
+
     #[test]
     fn logits_leave_room_for_noise_and_biases() {
-        let model = &tiny_model();
-        let of = |most: f64| {
-            let output = Range {
-                min: -most,
-                max: 1.0,
-            };
-            let head = ("head".to_owned(), Ranges::Values { output });
-            let calibration = Calibration {
-                version: 0,
-                sample_sha256: String::new(),
-                texts: 1,
-                tokens: 1,
-                sites: [head].into(),
-            };
-            fits(&calibration, model).iter().all(super::Fit::fits)
-        };
+        let model = &tiny_generator();
         // 2^10 − 256 − 73.6.
-        assert!(of(694.0) && !of(695.0));
+        assert!(holds(model, "head", 694.0) && !holds(model, "head", 695.0));
+    }
+
+    #[test]
+    fn values_and_products_have_bounds_of_their_own() {
+        let model = &tiny_model();
+        let [query, value] = ["query", "value"].map(|part| format!("layer.1.attention.{part}"));
+        assert!(holds(model, &value, 15.9) && !holds(model, &value, 16.1));
+        assert!(holds(model, &query, 16.1));
+        // A gated block's product may be as large as its norm holds.
+        let product = "layer.0.feed_forward.product";
+        let most = |model: &Model, site: &str| {
+            let powers = (0..40).map(|power| f64::from(power).exp2());
+            powers.take_while(|&most| holds(model, site, most)).count()
+        };
+        let gated = tiny_ternary();
+        let found = gated.each_ref().map(|model| {
+            let rest = most(model, "layer.0.feed_forward.down");
+            (most(model, product) > rest, model.public.config.sub_norms)
+        });
+        assert!(found.iter().all(|(more, norm)| more == norm), "{found:?}");
+        assert!(found.iter().any(|(more, _)| *more), "{found:?}");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! (Sun et al., arXiv 2402.17762), show up here. Later texts may still have larger ones: `hushed calibrate` measures
 //! texts like those to come.
 
-use hushed_model::{Item, Model, ModelError, Preprocess, Ranges, Task, calibrate};
+use hushed_model::{Item, Model, ModelError, Preprocess, Task, calibrate};
 
-use super::fits::{Bound, Fit, ROW_MEANS, fits};
+use super::fits::{Bound, Fit, Quantity, fits};
 use crate::OutOfRange;
 use crate::RunError;
 
@@ -32,41 +32,43 @@ pub fn sampled(model: &Model) -> Result<Sampled, RunError> {
         None => text(model)?,
     };
     let calibration = calibrate(model, &[item], "")?;
-    let decodes = model.public.task() == Task::Generate;
-    let bounded = |site: &str, what: &str| match calibration.sites.get(site) {
-        Some(Ranges::Norm { .. }) if what == ROW_MEANS => Some("means of rows in a norm"),
-        Some(Ranges::Norm { .. }) => Some("squares of a row in a norm"),
-        Some(Ranges::Values { .. }) if decodes || !site.ends_with(".value") => Some("results"),
-        // A decoder's first tokens are large in every text; an encoder declares a reach for its own kind of text.
-        Some(Ranges::Activation { .. }) if decodes => Some("arguments of an activation"),
-        Some(Ranges::Softmax { .. } | Ranges::Sigmoid { .. }) if decodes => Some("scores"),
-        _ => None,
-    };
-    let program = model.program();
-    let width = |site: &str| {
-        let norm = program.norms().find(|(id, _)| id.to_string() == site);
-        norm.map_or(1.0, |(_, norm)| norm.width as f64)
-    };
     let all = fits(&calibration, model).into_iter();
     let (small, large): (Vec<Fit>, Vec<Fit>) = all
         .filter(|fit| !fit.fits())
         .partition(|fit| fit.bound == Bound::Least);
+    let decodes = model.public.task() == Task::Generate;
     let beyond = large.into_iter().filter_map(|fit| {
-        let what = bounded(&fit.site, fit.what)?;
         Some(OutOfRange {
-            // For the squares of a row.
-            limit: match fit.what == ROW_MEANS {
-                true => fit.holds,
-                false => fit.holds * width(&fit.site),
+            limit: match fit.what {
+                // For the squares of a row.
+                Quantity::Variances { width } => fit.holds * width as f64,
+                _ => fit.holds,
             },
+            what: refused(fit.what, decodes)?,
             site: fit.site,
-            what,
         })
     });
     Ok(Sampled {
         beyond: beyond.collect(),
         inexact: small,
     })
+}
+
+/// What is too large in a model that must not be served. A decoder's first tokens are large in every text; an encoder's
+/// values and arguments are those of its own kind of text.
+fn refused(what: Quantity, decodes: bool) -> Option<&'static str> {
+    match what {
+        Quantity::RowMeans => Some("means of rows in a norm"),
+        Quantity::Variances { .. } => Some("squares of a row in a norm"),
+        Quantity::Results => Some("results"),
+        Quantity::HeadValues if decodes => Some("results"),
+        // An encoder declares a reach for these.
+        Quantity::Arguments if decodes => Some("arguments of an activation"),
+        Quantity::BiasedScores | Quantity::Differences | Quantity::Sums if decodes => {
+            Some("scores")
+        }
+        _ => None,
+    }
 }
 
 /// Evenly spaced ordinary tokens, after what the tokenizer puts before a text.

@@ -8,7 +8,7 @@
 //! | last | digest of the digests of all other chunks: the name of the key set |
 //!
 //! A digest is SHA-256 over the previous chunk's digest and the chunk, so chunks can be neither reordered nor mixed
-//! between files. Keys are in the order of [`EvalKeyPlan`]. The reader is told which keys to expect, and nothing in the
+//! between files. Keys are in the order of [`KeySpecs`]. The reader is told which keys to expect, and nothing in the
 //! bytes decides what is allocated: the list of keys must be the expected one, and then every chunk has only one
 //! possible length.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -24,8 +24,8 @@ use sha2::{Digest, Sha256};
 use super::gadget::Gadget;
 use super::key::SwitchKey;
 use super::key_use::KeyUse;
-use super::plan::{EvalKeyPlan, KeySpec};
 use super::set::EvalKeys;
+use super::specs::{KeySpec, KeySpecs};
 use crate::codec::{HEADER_BYTES, Kind, Reader, SEED_BYTES, open_header, write_header};
 use crate::error::{CodecError, RlweError};
 use crate::params::RlweParams;
@@ -41,11 +41,11 @@ pub const MAX_KEYS: usize = 4096;
 
 type Hash = [u8; DIGEST];
 
-impl EvalKeyPlan {
+impl KeySpecs {
     /// The size in bytes of these keys' artefact.
     ///
     /// # Errors
-    /// As [`EvalKeyPlan::gadgets`].
+    /// As [`KeySpecs::gadgets`].
     pub fn artefact_bytes(&self, params: &RlweParams) -> Result<usize, RlweError> {
         let gadgets = self.gadgets(params)?;
         Ok(self.first_bytes() + payload(params, &gadgets) + DIGEST)
@@ -63,18 +63,18 @@ impl EvalKeyPlan {
         if count > MAX_KEYS {
             return Err(CodecError::Keys.into());
         }
-        let mut plan = Self::new();
+        let mut specs = Self::new();
         let mut last = None;
         for _ in 0..count {
             let spec = read_line(reader.array()?)?;
-            // Ascending, hence distinct: each plan has only one encoding.
+            // Ascending, hence distinct: each set of keys has only one encoding.
             if last.is_some_and(|last| last >= spec) {
                 return Err(CodecError::Keys.into());
             }
             last = Some(spec);
-            plan.insert(spec.key, spec.limbs, spec.special);
+            specs.insert(spec.key, spec.limbs, spec.special);
         }
-        let length = plan.artefact_bytes(params)? - HEADER_BYTES;
+        let length = specs.artefact_bytes(params)? - HEADER_BYTES;
         if claimed != length as u64 {
             return Err(CodecError::Length {
                 given: usize::try_from(claimed).unwrap_or(usize::MAX),
@@ -82,10 +82,10 @@ impl EvalKeyPlan {
             }
             .into());
         }
-        Ok(plan)
+        Ok(specs)
     }
 
-    /// Checks that all keys of this plan are in another.
+    /// Checks that all of these keys are in another.
     ///
     /// # Errors
     /// [`RlweError::MissingKey`] with the first one that is not.
@@ -123,12 +123,12 @@ impl EvalKeys {
     ///
     /// # Errors
     /// [`RlweError::PartsOfKeys`] for keys without some primes. Keys that were made or read cause no other error: their
-    /// plan is valid.
+    /// specs are valid.
     pub fn chunks(&self) -> Result<impl Iterator<Item = Vec<u8>> + '_, RlweError> {
         if self.iter().any(SwitchKey::is_part) {
             return Err(RlweError::PartsOfKeys);
         }
-        let (writer, first) = EvalKeysWriter::new(self.params(), &self.plan())?;
+        let (writer, first) = EvalKeysWriter::new(self.params(), &self.specs())?;
         let mut writer = Some(writer);
         let mut first = Some(first);
         let mut keys = self.iter();
@@ -151,16 +151,16 @@ impl EvalKeys {
         Ok(self.chunks()?.flatten().collect())
     }
 
-    /// Reads a whole artefact that must hold exactly the keys of `plan`.
+    /// Reads a whole artefact that must hold exactly the keys of `specs`.
     ///
     /// # Errors
     /// As [`EvalKeysReader::push`]; [`CodecError::Truncated`] or [`CodecError::Length`] if the bytes end early or late.
     pub fn from_bytes(
         params: &Arc<RlweParams>,
-        plan: &EvalKeyPlan,
+        specs: &KeySpecs,
         bytes: &[u8],
     ) -> Result<Self, RlweError> {
-        let mut reader = EvalKeysReader::new(params, plan)?;
+        let mut reader = EvalKeysReader::new(params, specs)?;
         let used = reader.push_all(bytes)?;
         if used != bytes.len() && reader.next_bytes().is_none() {
             return Err(CodecError::Length {
@@ -181,28 +181,28 @@ pub struct EvalKeysWriter {
 }
 
 impl EvalKeysWriter {
-    /// Creates a writer for the keys of `plan`; also returns the first chunk.
+    /// Creates a writer for the keys of `specs`; also returns the first chunk.
     ///
     /// # Errors
-    /// As [`EvalKeyPlan::gadgets`]; [`CodecError::Keys`] for more than [`MAX_KEYS`].
-    pub fn new(params: &RlweParams, plan: &EvalKeyPlan) -> Result<(Self, Vec<u8>), RlweError> {
-        if plan.len() > MAX_KEYS {
+    /// As [`KeySpecs::gadgets`]; [`CodecError::Keys`] for more than [`MAX_KEYS`].
+    pub fn new(params: &RlweParams, specs: &KeySpecs) -> Result<(Self, Vec<u8>), RlweError> {
+        if specs.len() > MAX_KEYS {
             return Err(CodecError::Keys.into());
         }
-        let gadgets = plan.gadgets(params)?;
+        let gadgets = specs.gadgets(params)?;
         let mut writer = Self {
-            left: plan.iter().copied().collect(),
+            left: specs.iter().copied().collect(),
             chain: [0; DIGEST],
             all: Sha256::new(),
         };
-        let first = writer.seal(plan.first_chunk(params, &gadgets));
+        let first = writer.seal(specs.first_chunk(params, &gadgets));
         Ok((writer, first))
     }
 
     /// Returns the chunk of the next key.
     ///
     /// # Errors
-    /// [`CodecError::Keys`] if it is not the plan's next key.
+    /// [`CodecError::Keys`] if it is not the next of the keys.
     pub fn push(&mut self, key: &SwitchKey) -> Result<Vec<u8>, RlweError> {
         if self.left.front() != Some(&key.spec()) {
             return Err(CodecError::Keys.into());
@@ -237,7 +237,7 @@ impl EvalKeysWriter {
 /// Reads an artefact chunk by chunk. A refused chunk changes nothing: the reader continues from where it was.
 pub struct EvalKeysReader {
     params: Arc<RlweParams>,
-    plan: EvalKeyPlan,
+    specs: KeySpecs,
     /// What follows the first chunk, in order.
     gadgets: Vec<Gadget>,
     /// Keys read and checked so far.
@@ -252,18 +252,18 @@ pub struct EvalKeysReader {
 }
 
 impl EvalKeysReader {
-    /// Creates a reader that expects exactly the keys of `plan`.
+    /// Creates a reader that expects exactly the keys of `specs`.
     ///
     /// # Errors
-    /// As [`EvalKeyPlan::gadgets`]; [`CodecError::Keys`] for more than [`MAX_KEYS`].
-    pub fn new(params: &Arc<RlweParams>, plan: &EvalKeyPlan) -> Result<Self, RlweError> {
-        if plan.len() > MAX_KEYS {
+    /// As [`KeySpecs::gadgets`]; [`CodecError::Keys`] for more than [`MAX_KEYS`].
+    pub fn new(params: &Arc<RlweParams>, specs: &KeySpecs) -> Result<Self, RlweError> {
+        if specs.len() > MAX_KEYS {
             return Err(CodecError::Keys.into());
         }
         Ok(Self {
             params: params.clone(),
-            plan: plan.clone(),
-            gadgets: plan.gadgets(params)?,
+            specs: specs.clone(),
+            gadgets: specs.gadgets(params)?,
             done: 0,
             keys: BTreeMap::new(),
             forgets: false,
@@ -276,8 +276,8 @@ impl EvalKeysReader {
 
     /// Creates a reader that checks as [`EvalKeysReader::new`] does but keeps no key: it takes the memory of one key,
     /// and returns none at the end.
-    pub fn checking(params: &Arc<RlweParams>, plan: &EvalKeyPlan) -> Result<Self, RlweError> {
-        let mut reader = Self::new(params, plan)?;
+    pub fn checking(params: &Arc<RlweParams>, specs: &KeySpecs) -> Result<Self, RlweError> {
+        let mut reader = Self::new(params, specs)?;
         reader.forgets = true;
         Ok(reader)
     }
@@ -285,7 +285,7 @@ impl EvalKeysReader {
     /// The size of the next chunk; `None` once all have been read.
     pub fn next_bytes(&self) -> Option<usize> {
         if self.offset == 0 {
-            return Some(self.plan.first_bytes());
+            return Some(self.specs.first_bytes());
         }
         let gadget = self.gadgets.get(self.done);
         match (gadget, self.name) {
@@ -302,12 +302,12 @@ impl EvalKeysReader {
 
     /// The keys that are complete.
     pub fn complete(&self) -> impl ExactSizeIterator<Item = &KeySpec> {
-        self.plan.iter().take(self.done)
+        self.specs.iter().take(self.done)
     }
 
     /// The keys still to come.
     pub fn missing(&self) -> impl Iterator<Item = &KeySpec> {
-        self.plan.iter().skip(self.done)
+        self.specs.iter().skip(self.done)
     }
 
     /// The name of the key set, once everything has been read.
@@ -318,16 +318,16 @@ impl EvalKeysReader {
     /// Reads one whole chunk.
     ///
     /// # Errors
-    /// [`RlweError::MissingKey`] if the list lacks a key of the plan. [`RlweError::Codec`] with
+    /// [`RlweError::MissingKey`] if the list lacks one of the keys. [`RlweError::Codec`] with
     /// [`CodecError::Truncated`] or [`CodecError::Length`] for another length, [`CodecError::Damaged`] if the digest
     /// does not match the chunk, [`CodecError::Keys`] for unexpected keys, or the error in the header or a residue.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), RlweError> {
         let number = self.done + usize::from(self.offset != 0);
         if self.offset == 0 {
             // A list of other keys also has another length, but its own error says more.
-            let offered = EvalKeyPlan::offered(&self.params, chunk)?;
-            self.plan.check_among(&offered)?;
-            if offered.len() != self.plan.len() {
+            let offered = KeySpecs::offered(&self.params, chunk)?;
+            self.specs.check_among(&offered)?;
+            if offered.len() != self.specs.len() {
                 return Err(CodecError::Keys.into());
             }
         }
@@ -367,9 +367,9 @@ impl EvalKeysReader {
             let Some((chunk, later)) = rest.split_at_checked(expected) else {
                 // A list that is short because it lacks keys is refused, not waited for.
                 if self.offset == 0
-                    && let Ok(offered) = EvalKeyPlan::offered(&self.params, rest)
+                    && let Ok(offered) = KeySpecs::offered(&self.params, rest)
                 {
-                    self.plan.check_among(&offered)?;
+                    self.specs.check_among(&offered)?;
                 }
                 break;
             };
@@ -387,7 +387,7 @@ impl EvalKeysReader {
         if self.next_bytes().is_some() {
             return Err(CodecError::Truncated {
                 given: usize::try_from(self.offset).unwrap_or(usize::MAX),
-                expected: self.plan.artefact_bytes(&self.params)?,
+                expected: self.specs.artefact_bytes(&self.params)?,
             }
             .into());
         }
@@ -398,7 +398,7 @@ impl EvalKeysReader {
     }
 
     fn read_key(&mut self, body: &[u8]) -> Result<(), RlweError> {
-        let next = self.plan.iter().nth(self.done);
+        let next = self.specs.iter().nth(self.done);
         let (Some(spec), Some(gadget)) = (next, self.gadgets.get(self.done)) else {
             return Err(CodecError::Keys.into());
         };
@@ -441,18 +441,18 @@ impl EvalKeysReader {
     }
 }
 
-/// Replaces the digests of an artefact of `plan` by matching ones, as a malicious sender would, so that tests get past
+/// Replaces the digests of an artefact of `specs` by matching ones, as a malicious sender would, so that tests get past
 /// them. Bytes of another length are left alone.
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 pub(crate) fn reseal(
     params: &RlweParams,
-    plan: &EvalKeyPlan,
+    specs: &KeySpecs,
     bytes: &mut [u8],
 ) -> Result<(), RlweError> {
-    let keys = plan.gadgets(params)?.into_iter();
+    let keys = specs.gadgets(params)?.into_iter();
     let keys = keys.map(|gadget| key_bytes(params, &gadget));
     let (mut chain, mut all, mut rest) = ([0; DIGEST], Sha256::new(), bytes);
-    for body in std::iter::once(plan.first_bytes() - DIGEST).chain(keys) {
+    for body in std::iter::once(specs.first_bytes() - DIGEST).chain(keys) {
         let Some((chunk, later)) = rest.split_at_mut_checked(body + DIGEST) else {
             return Ok(());
         };

@@ -108,10 +108,10 @@ pub fn decompose_raised(
     let mut digit = RnsPoly::scratch(basis, &ids);
     let work: Vec<_> = digit.limbs_mut().collect();
     work.into_par_iter().for_each(|(id, limb)| {
-        let plan = basis.plan(id);
-        plan.pointwise()
+        let ntt = basis.ntt(id);
+        ntt.pointwise()
             .lift_centred(limb, low.limb(0), basis.modulus(0));
-        plan.forward(limb);
+        ntt.forward(limb);
     });
     Ok(Decomposed {
         gadget: gadget.clone(),

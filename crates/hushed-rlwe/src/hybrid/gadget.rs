@@ -35,8 +35,8 @@ impl Gadget {
     /// digits.
     ///
     /// # Errors
-    /// [`RlweError::LimbCount`] for `limbs`. [`RlweError::Gadget`] if there are fewer special primes than asked for,
-    /// none is asked for, or a prime exceeds 2·P, or 32·P if it is alone.
+    /// [`RlweError::LimbCount`] for `limbs`. [`RlweError::Gadget`] if there are fewer special primes than asked for, or
+    /// so many would exceed the security limit, none is asked for, or a prime exceeds 2·P, or 32·P if it is alone.
     pub fn new(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
         if limbs == 0 || limbs > params.q_len() {
             return Err(RlweError::LimbCount {
@@ -45,7 +45,7 @@ impl Gadget {
             });
         }
         let refused = RlweError::Gadget { limbs, special };
-        if special == 0 || special > params.p_len() {
+        if special == 0 || special > params.most_special(limbs) {
             return Err(refused);
         }
         let q = &params.q()[..limbs];
@@ -82,13 +82,16 @@ impl Gadget {
     /// # Errors
     /// As [`Gadget::new`] for q_0 alone.
     pub fn raised(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
-        // Only the first prime matters.
+        // Only the first prime matters for digits, all of them for security.
         let first = Self::new(params, 1, special)?;
         if limbs == 0 || limbs > params.q_len() {
             return Err(RlweError::LimbCount {
                 given: limbs,
                 available: params.q_len(),
             });
+        }
+        if special > params.most_special(limbs) {
+            return Err(RlweError::Gadget { limbs, special });
         }
         Ok(Self {
             limbs,

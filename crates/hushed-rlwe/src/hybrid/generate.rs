@@ -7,7 +7,7 @@ use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
 use super::gadget::Gadget;
 use super::key::SwitchKey;
 use super::key_use::KeyUse;
-use super::plan::{EvalKeyPlan, KeySpec};
+use super::specs::{KeySpec, KeySpecs};
 use crate::ciphertext::small;
 use crate::error::RlweError;
 use crate::keys::SecretKey;
@@ -16,8 +16,8 @@ use crate::params::RlweParams;
 /// Nonzero coefficients of the ephemeral sparse secret.
 pub const SPARSE_WEIGHT: usize = 32;
 
-/// The keys of a plan, in order, each made on demand. The sparse secret, if the plan has one, lives as long as this
-/// value.
+/// The keys of some specs, in order, each made on demand. The sparse secret, if one of them needs it, lives as long as
+/// this value.
 pub struct KeyGenerator<'a> {
     sk: &'a SecretKey,
     sparse: Option<SecretPoly<Eval>>,
@@ -26,21 +26,21 @@ pub struct KeyGenerator<'a> {
 }
 
 impl<'a> KeyGenerator<'a> {
-    /// Generates the keys of `plan` for `sk`.
+    /// Generates the keys of `specs` for `sk`.
     ///
     /// # Errors
-    /// As [`EvalKeyPlan::gadgets`]; [`hushed_math::MathError::Forked`] now or at any key.
+    /// As [`KeySpecs::gadgets`]; [`hushed_math::MathError::Forked`] now or at any key.
     pub fn new(
         sk: &'a SecretKey,
-        plan: &EvalKeyPlan,
+        specs: &KeySpecs,
         rng: &'a mut SecretRng,
     ) -> Result<Self, RlweError> {
         sk.check_process()?;
         rng.check()?;
         let params = sk.params();
-        let gadgets = plan.gadgets(params)?;
-        let needs_sparse = plan.iter().any(|spec| spec.key == KeyUse::ToSparse);
-        let left: Vec<_> = plan.iter().copied().zip(gadgets).collect();
+        let gadgets = specs.gadgets(params)?;
+        let needs_sparse = specs.iter().any(|spec| spec.key == KeyUse::ToSparse);
+        let left: Vec<_> = specs.iter().copied().zip(gadgets).collect();
         Ok(Self {
             sk,
             sparse: needs_sparse.then(|| sparse_secret(params, rng)),

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::decompose::Decomposed;
 use super::gadget::Gadget;
 use super::key_use::KeyUse;
-use super::plan::KeySpec;
+use super::specs::KeySpec;
 use crate::error::RlweError;
 use crate::params::RlweParams;
 
@@ -58,25 +58,25 @@ impl SwitchKey {
             let mut b = RnsPoly::scratch(basis, &ids);
             let limbs: Vec<_> = b.limbs_mut().collect();
             limbs.into_par_iter().for_each(|(id, b)| {
-                let plan = basis.plan(id);
-                plan.pointwise().reduce_signed(b, &error);
-                plan.forward(b);
+                let ntt = basis.ntt(id);
+                ntt.pointwise().reduce_signed(b, &error);
+                ntt.forward(b);
                 if range.contains(&id) {
                     let weight = params.p_modulo(gadget.special(), id);
                     let mut source = SecretPoly::new(from.keep_limbs(&[id]));
                     let limb = source.expose_mut().limb_mut(0);
-                    plan.pointwise().mul_scalar_assign(limb, weight);
-                    plan.pointwise().add_assign(b, limb);
+                    ntt.pointwise().mul_scalar_assign(limb, weight);
+                    ntt.pointwise().add_assign(b, limb);
                 }
                 // −a·s + …: negates before and after the fused step.
-                plan.pointwise().neg_assign(b);
+                ntt.pointwise().neg_assign(b);
                 let mut stream = uniform(&seed, digit, id);
                 let mut a = vec![0; STRIP.min(b.len())];
                 for (b, s) in b.chunks_mut(a.len()).zip(to.limb(id).chunks(a.len())) {
-                    stream.uniform_mod(plan.modulus(), &mut a);
-                    plan.pointwise().mul_add_assign(b, &a, s);
+                    stream.uniform_mod(ntt.modulus(), &mut a);
+                    ntt.pointwise().mul_add_assign(b, &a, s);
                 }
-                plan.pointwise().neg_assign(b);
+                ntt.pointwise().neg_assign(b);
             });
             b
         };
@@ -218,7 +218,7 @@ impl SwitchKey {
         added: [Option<(u64, &[u64])>; 2],
         sums: &mut [[&mut [u64]; 2]],
     ) {
-        let plan = self.params.basis().plan(id);
+        let ntt = self.params.basis().ntt(id);
         let count = many.first().map_or(0, Vec::len);
         let strip = STRIP.min(self.params.n());
         let streams = (0..count).map(|digit| self.stream(digit, id));
@@ -233,19 +233,19 @@ impl SwitchKey {
             // This half is loaded from memory while the other is expanded.
             key_b.iter().for_each(|words| prefetch(words));
             for (stream, words) in streams.iter_mut().zip(expanded.chunks_mut(strip)) {
-                stream.uniform_mod(plan.modulus(), words);
+                stream.uniform_mod(ntt.modulus(), words);
             }
             let key_a: Vec<&[u64]> = expanded.chunks(strip).collect();
             for (digits, [b, a]) in many.iter().zip(&mut *sums) {
                 words.clear();
                 words.extend(digits.iter().map(|digit| &digit[range.clone()]));
                 let [b, a] = [&mut b[range.clone()], &mut a[range.clone()]];
-                plan.pointwise()
+                ntt.pointwise()
                     .dot_pair([&mut *b, &mut *a], &words, [&key_b, &key_a]);
                 for (sum, added) in [b, a].into_iter().zip(added) {
                     if let Some((weight, limb)) = added {
                         let limb = &limb[range.clone()];
-                        plan.pointwise().mul_scalar_add_assign(sum, limb, weight);
+                        ntt.pointwise().mul_scalar_add_assign(sum, limb, weight);
                     }
                 }
             }

@@ -26,9 +26,9 @@ mod generate;
 mod key;
 mod key_use;
 mod pass;
-mod plan;
 mod raise;
 mod set;
+mod specs;
 mod switch;
 mod tables;
 mod tiles;
@@ -39,8 +39,8 @@ pub use gadget::Gadget;
 pub use generate::{KeyGenerator, SPARSE_WEIGHT};
 pub use key::{KeyStrips, SwitchKey};
 pub use key_use::KeyUse;
-pub use plan::{EvalKeyPlan, KeySpec};
 pub use set::EvalKeys;
+pub use specs::{KeySpec, KeySpecs};
 pub use switch::{
     Extended, automorphism, automorphisms, inner_product, inner_product_many, mod_down,
     mod_down_rescale, switch, switch_add, switch_add_rescale,

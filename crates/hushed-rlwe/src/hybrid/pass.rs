@@ -125,7 +125,7 @@ impl Work<'_> {
             for ((k, &id), limbs) in places.zip(&mut limbs) {
                 self.products(&digits, k, id, limbs);
                 for limb in limbs {
-                    params.basis().plan(id).inverse(limb);
+                    params.basis().ntt(id).inverse(limb);
                 }
             }
         });
@@ -180,14 +180,14 @@ impl Work<'_> {
                 converter.combine(rows, &mut targets);
             }
             for ((&id, lifted), out) in ids.iter().zip(targets).zip(&mut *out) {
-                let (plan, out) = (basis.plan(id), &mut *out[part]);
-                plan.forward(lifted);
+                let (ntt, out) = (basis.ntt(id), &mut *out[part]);
+                ntt.forward(lifted);
                 let inverse = self.down.inverses[id];
                 match turn {
-                    None => plan.pointwise().sub_mul_scalar_assign(out, lifted, inverse),
+                    None => ntt.pointwise().sub_mul_scalar_assign(out, lifted, inverse),
                     Some(turn) => {
                         let turned = turned.limb_mut(0);
-                        let pointwise = plan.pointwise();
+                        let pointwise = ntt.pointwise();
                         pointwise.mod_down_finish(turned, out, lifted, inverse);
                         turn.apply(turned, out);
                     }

@@ -78,7 +78,7 @@ impl<'a> Raised<'a> {
             .flat_map(|(terms, range)| terms.limbs_mut().take(range.len()));
         let work: Vec<_> = limbs_of.collect();
         work.into_par_iter().for_each(|(id, limb)| {
-            params.basis().plan(id).inverse_from(a.limb(id), limb);
+            params.basis().ntt(id).inverse_from(a.limb(id), limb);
         });
         let pairs = lifts.iter().zip(&mut terms);
         prepare(pairs.map(|(lift, terms)| (&**lift, terms)));
@@ -131,7 +131,7 @@ impl<'a> Raised<'a> {
         for (k, id) in ids.iter().enumerate() {
             for (range, limbs) in self.ranges.iter().zip(&mut *limbs) {
                 if !range.contains(id) {
-                    self.params.basis().plan(*id).forward(limbs[k]);
+                    self.params.basis().ntt(*id).forward(limbs[k]);
                 }
             }
         }

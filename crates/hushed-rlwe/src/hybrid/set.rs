@@ -1,4 +1,4 @@
-//! The evaluation keys of one secret key: made from a key plan, looked up by use and length.
+//! The evaluation keys of one secret key: made from their specs, looked up by use and length.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use hushed_math::rng::SecretRng;
 use super::generate::KeyGenerator;
 use super::key::SwitchKey;
 use super::key_use::KeyUse;
-use super::plan::{EvalKeyPlan, KeySpec};
+use super::specs::{KeySpec, KeySpecs};
 use crate::error::RlweError;
 use crate::keys::SecretKey;
 use crate::params::RlweParams;
@@ -21,17 +21,17 @@ pub struct EvalKeys {
 }
 
 impl EvalKeys {
-    /// Makes all keys of a plan in memory; [`KeyGenerator`] makes them one by one. The sparse secret, if the plan has
+    /// Makes all keys in memory; [`KeyGenerator`] makes them one by one. The sparse secret, if they have
     /// one, exists only during this call.
     ///
     /// # Errors
-    /// As [`EvalKeyPlan::gadgets`].
+    /// As [`KeySpecs::gadgets`].
     pub fn generate(
         sk: &SecretKey,
-        plan: &EvalKeyPlan,
+        specs: &KeySpecs,
         rng: &mut SecretRng,
     ) -> Result<Self, RlweError> {
-        let keys = KeyGenerator::new(sk, plan, rng)?
+        let keys = KeyGenerator::new(sk, specs, rng)?
             .map(|key| key.map(|key| (key.spec(), key)))
             .collect::<Result<_, RlweError>>()?;
         Ok(Self {
@@ -80,13 +80,13 @@ impl EvalKeys {
         &self.params
     }
 
-    /// The plan of the keys that are here.
-    pub fn plan(&self) -> EvalKeyPlan {
-        let mut plan = EvalKeyPlan::new();
+    /// The specs of the keys that are here.
+    pub fn specs(&self) -> KeySpecs {
+        let mut specs = KeySpecs::new();
         for spec in self.keys.keys() {
-            plan.insert(spec.key, spec.limbs, spec.special);
+            specs.insert(spec.key, spec.limbs, spec.special);
         }
-        plan
+        specs
     }
 
     /// Bytes of all keys in memory.
@@ -135,7 +135,7 @@ impl EvalKeys {
             })
     }
 
-    /// The keys, in the order of the plan.
+    /// The keys, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &SwitchKey> {
         self.keys.values()
     }

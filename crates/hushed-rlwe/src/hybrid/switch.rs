@@ -187,7 +187,7 @@ fn divide(
     let mut dropped = terms(params, expected[stay..].iter().copied());
     let work: Vec<_> = dropped.limbs_mut().zip(stay..expected.len()).collect();
     work.into_par_iter().for_each(|((id, limb), place)| {
-        basis.plan(id).inverse_from(poly.limb(place), limb);
+        basis.ntt(id).inverse_from(poly.limb(place), limb);
     });
     prepare(std::iter::once((&down.lift, &mut dropped)));
     let rows: Vec<&[u64]> = dropped.limbs().map(|(_, row)| row).collect();
@@ -200,11 +200,11 @@ fn divide(
             converter.combine(&rows, &mut targets);
         }
         for (id, limb) in tile {
-            let plan = basis.plan(*id);
-            plan.forward(limb);
+            let ntt = basis.ntt(*id);
+            ntt.forward(limb);
             // (lifted − sum)·(−1/P).
-            let negated = plan.modulus().neg(down.inverses[*id]);
-            plan.pointwise()
+            let negated = ntt.modulus().neg(down.inverses[*id]);
+            ntt.pointwise()
                 .sub_mul_scalar_assign(limb, poly.limb(*id), negated);
         }
     });

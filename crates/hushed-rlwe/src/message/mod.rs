@@ -108,7 +108,7 @@ impl RingScale {
         for (j, &inverse) in self.inverses.iter().enumerate() {
             let m = self.params.basis().modulus(j);
             let half = m.mul(m.reduce(half), inverse);
-            let (pointwise, out) = (self.params.basis().plan(j).pointwise(), out.limb_mut(j));
+            let (pointwise, out) = (self.params.basis().ntt(j).pointwise(), out.limb_mut(j));
             pointwise.reduce(out, &remainders);
             pointwise.mul_scalar_assign(out, inverse);
             out.iter_mut().for_each(|x| *x = m.sub(half, *x));

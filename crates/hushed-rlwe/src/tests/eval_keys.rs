@@ -4,36 +4,37 @@ use super::*;
 use crate::codec::HEADER_BYTES;
 use crate::error::{CodecError, RlweError};
 use crate::fuzz;
-use crate::hybrid::{EvalKeyPlan, EvalKeys, EvalKeysReader, KeyUse, reseal};
+use crate::hybrid::{EvalKeys, EvalKeysReader, KeySpecs, KeyUse, reseal};
 use crate::keys::SecretKey;
 
-fn made(params: &Arc<RlweParams>, plan: &EvalKeyPlan) -> EvalKeys {
+fn made(params: &Arc<RlweParams>, specs: &KeySpecs) -> EvalKeys {
     let mut rng = rng(1);
     let sk = SecretKey::generate(params, &mut rng);
-    EvalKeys::generate(&sk, plan, &mut rng).unwrap()
+    EvalKeys::generate(&sk, specs, &mut rng).unwrap()
 }
 
-fn refused(params: &Arc<RlweParams>, plan: &EvalKeyPlan, bytes: &[u8]) -> RlweError {
-    EvalKeys::from_bytes(params, plan, bytes).err().unwrap()
+fn refused(params: &Arc<RlweParams>, specs: &KeySpecs, bytes: &[u8]) -> RlweError {
+    EvalKeys::from_bytes(params, specs, bytes).err().unwrap()
 }
 
 #[test]
 fn keys_are_read_as_they_were_written() {
     let params = tiny();
-    let mut plan = EvalKeyPlan::new();
-    plan.relin(3, 1)
+    let mut specs = KeySpecs::new();
+    specs
+        .relin(3, 1)
         .relin(1, 1)
         .galois(5, 3, 1)
         .galois(511, 2, 1)
         .encapsulation(3, 1);
-    let keys = made(&params, &plan);
+    let keys = made(&params, &specs);
     let bytes = keys.to_bytes().unwrap();
-    assert_eq!(plan.artefact_bytes(&params), Ok(bytes.len()));
-    assert_eq!(EvalKeyPlan::offered(&params, &bytes).as_ref(), Ok(&plan));
-    let read = EvalKeys::from_bytes(&params, &plan, &bytes).unwrap();
+    assert_eq!(specs.artefact_bytes(&params), Ok(bytes.len()));
+    assert_eq!(KeySpecs::offered(&params, &bytes).as_ref(), Ok(&specs));
+    let read = EvalKeys::from_bytes(&params, &specs, &bytes).unwrap();
     assert_eq!(read.to_bytes().unwrap(), bytes);
     // 50 bits per residue: the keys on disk are 50/64 of those in memory.
-    let overhead = HEADER_BYTES + 4 + 8 * plan.len() + 32 * (plan.len() + 2) + 16 * plan.len();
+    let overhead = HEADER_BYTES + 4 + 8 * specs.len() + 32 * (specs.len() + 2) + 16 * specs.len();
     assert_eq!(bytes.len(), keys.memory_bytes() * 50 / 64 + overhead);
     // Equal bytes mean equal masked halves; a product shows that the uniform ones are expanded alike.
     let a = RnsPoly::uniform(
@@ -43,7 +44,7 @@ fn keys_are_read_as_they_were_written() {
     );
     let switched = |keys: &EvalKeys| crate::hybrid::switch(&a, keys.relin(3).unwrap()).unwrap();
     assert!(switched(&read) == switched(&keys));
-    let empty = EvalKeyPlan::new();
+    let empty = KeySpecs::new();
     let none = made(&params, &empty).to_bytes().unwrap();
     assert_eq!(
         EvalKeys::from_bytes(&params, &empty, &none)
@@ -58,7 +59,7 @@ fn keys_are_read_as_they_were_written() {
 /// read tomorrow.
 #[test]
 fn seeded_keys_are_known() {
-    let keys = made(&tiny(), &fuzz::plan());
+    let keys = made(&tiny(), &fuzz::specs());
     let bytes = keys.to_bytes().unwrap();
     let name: String = bytes[bytes.len() - 32..]
         .iter()
@@ -73,18 +74,18 @@ fn seeded_keys_are_known() {
 #[test]
 fn reading_goes_on_after_an_interruption() {
     let params = minute();
-    let plan = fuzz::plan();
-    let keys = made(&params, &plan);
+    let specs = fuzz::specs();
+    let keys = made(&params, &specs);
     let bytes = keys.to_bytes().unwrap();
     let chunks: Vec<_> = keys.chunks().unwrap().collect();
-    assert_eq!(chunks.len(), plan.len() + 2);
+    assert_eq!(chunks.len(), specs.len() + 2);
     for cut in 0..bytes.len() {
-        let mut reader = EvalKeysReader::new(&params, &plan).unwrap();
+        let mut reader = EvalKeysReader::new(&params, &specs).unwrap();
         let used = reader.push_all(&bytes[..cut]).unwrap();
         assert_eq!(reader.offset(), used as u64);
         assert_eq!(
             reader.complete().len() + reader.missing().count(),
-            plan.len()
+            specs.len()
         );
         assert!(reader.content_hash().is_none());
         // A damaged chunk is refused and changes nothing.
@@ -103,11 +104,11 @@ fn reading_goes_on_after_an_interruption() {
 
 #[test]
 fn a_reader_that_only_checks_refuses_the_same_and_keeps_nothing() {
-    let (params, plan) = (minute(), fuzz::plan());
-    let bytes = made(&params, &plan).to_bytes().unwrap();
-    let mut reader = EvalKeysReader::checking(&params, &plan).unwrap();
+    let (params, specs) = (minute(), fuzz::specs());
+    let bytes = made(&params, &specs).to_bytes().unwrap();
+    let mut reader = EvalKeysReader::checking(&params, &specs).unwrap();
     assert_eq!(reader.push_all(&bytes), Ok(bytes.len()));
-    assert_eq!(reader.complete().len(), plan.len());
+    assert_eq!(reader.complete().len(), specs.len());
     assert_eq!(
         reader.content_hash().unwrap()[..],
         bytes[bytes.len() - 32..]
@@ -119,10 +120,10 @@ fn a_reader_that_only_checks_refuses_the_same_and_keeps_nothing() {
     for at in 0..bytes.len() {
         let mut other = bytes.clone();
         other[at] ^= 0x11;
-        let mut reader = EvalKeysReader::checking(&params, &plan).unwrap();
+        let mut reader = EvalKeysReader::checking(&params, &specs).unwrap();
         assert_eq!(
             reader.push_all(&other).err(),
-            Some(refused(&params, &plan, &other)),
+            Some(refused(&params, &specs, &other)),
             "{at}"
         );
     }
@@ -130,10 +131,10 @@ fn a_reader_that_only_checks_refuses_the_same_and_keeps_nothing() {
 
 #[test]
 fn every_other_length_is_refused() {
-    let (params, plan) = (minute(), fuzz::plan());
-    let bytes = made(&params, &plan).to_bytes().unwrap();
+    let (params, specs) = (minute(), fuzz::specs());
+    let bytes = made(&params, &specs).to_bytes().unwrap();
     for length in 0..bytes.len() {
-        let error = refused(&params, &plan, &bytes[..length]);
+        let error = refused(&params, &specs, &bytes[..length]);
         let expected = matches!(
             error,
             RlweError::Codec(CodecError::Truncated { .. } | CodecError::Length { .. })
@@ -145,22 +146,22 @@ fn every_other_length_is_refused() {
     let given = longer.len();
     let expected = bytes.len();
     let length = CodecError::Length { given, expected };
-    assert_eq!(refused(&params, &plan, &longer), length.into());
+    assert_eq!(refused(&params, &specs, &longer), length.into());
 }
 
 #[test]
 fn every_flipped_byte_is_refused() {
-    let (params, plan) = (minute(), fuzz::plan());
-    let bytes = made(&params, &plan).to_bytes().unwrap();
+    let (params, specs) = (minute(), fuzz::specs());
+    let bytes = made(&params, &specs).to_bytes().unwrap();
     for at in 0..bytes.len() {
         let mut other = bytes.clone();
         other[at] ^= 0x11;
-        let error = refused(&params, &plan, &other);
+        let error = refused(&params, &specs, &other);
         let codec = |wanted: CodecError| assert_eq!(error, wanted.into(), "{at}");
         match at {
             0..4 => codec(CodecError::Magic),
             8..24 => codec(CodecError::Parameters),
-            at if at >= HEADER_BYTES + 4 + 8 * plan.len() => {
+            at if at >= HEADER_BYTES + 4 + 8 * specs.len() => {
                 assert!(
                     matches!(error, RlweError::Codec(CodecError::Damaged { .. })),
                     "{at}"
@@ -173,56 +174,56 @@ fn every_flipped_byte_is_refused() {
 
 #[test]
 fn a_sealed_residue_out_of_range_is_refused() {
-    let (params, plan) = (minute(), fuzz::plan());
-    let bytes = made(&params, &plan).to_bytes().unwrap();
+    let (params, specs) = (minute(), fuzz::specs());
+    let bytes = made(&params, &specs).to_bytes().unwrap();
     // The first limb of the first key, after the first chunk and a seed.
-    let at = HEADER_BYTES + 4 + 8 * plan.len() + 32 + 16;
+    let at = HEADER_BYTES + 4 + 8 * specs.len() + 32 + 16;
     let mut other = bytes.clone();
     other[at..at + 7].fill(0xff);
     assert_eq!(
-        refused(&params, &plan, &other),
+        refused(&params, &specs, &other),
         CodecError::Damaged { chunk: 1 }.into()
     );
-    reseal(&params, &plan, &mut other).unwrap();
+    reseal(&params, &specs, &mut other).unwrap();
     assert_eq!(
-        refused(&params, &plan, &other),
+        refused(&params, &specs, &other),
         CodecError::Residue { limb: 0 }.into()
     );
     let mut same = bytes.clone();
-    reseal(&params, &plan, &mut same).unwrap();
+    reseal(&params, &specs, &mut same).unwrap();
     assert_eq!(same, bytes);
 }
 
 #[test]
 fn other_keys_and_parameters_are_refused_by_name() {
-    let (params, plan) = (minute(), fuzz::plan());
-    let bytes = made(&params, &plan).to_bytes().unwrap();
+    let (params, specs) = (minute(), fuzz::specs());
+    let bytes = made(&params, &specs).to_bytes().unwrap();
     let missing = |key, limbs, longest| RlweError::MissingKey {
         key,
         limbs,
         longest,
     };
-    let mut wanted = plan.clone();
+    let mut wanted = specs.clone();
     wanted.galois(3, 1, 1);
     assert_eq!(
         refused(&params, &wanted, &bytes),
         missing(KeyUse::Galois(3), 1, 0)
     );
-    let mut wanted = plan.clone();
+    let mut wanted = specs.clone();
     wanted.galois(5, 2, 1);
     assert_eq!(
         refused(&params, &wanted, &bytes),
         missing(KeyUse::Galois(5), 2, 1)
     );
-    assert!(plan.check_among(&wanted).is_ok());
-    let mut fewer = EvalKeyPlan::new();
+    assert!(specs.check_among(&wanted).is_ok());
+    let mut fewer = KeySpecs::new();
     fewer.relin(2, 1);
     assert_eq!(refused(&params, &fewer, &bytes), CodecError::Keys.into());
     let mut literal = params.literal().clone();
     literal.q.swap(0, 1);
     let swapped = RlweParams::insecure_for_tests(literal).unwrap();
     assert_eq!(
-        refused(&swapped, &plan, &bytes),
+        refused(&swapped, &specs, &bytes),
         CodecError::Parameters.into()
     );
     // Absurd counts allocate nothing.
@@ -230,7 +231,7 @@ fn other_keys_and_parameters_are_refused_by_name() {
         let mut other = bytes.clone();
         other[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&count.to_le_bytes());
         assert_eq!(
-            EvalKeyPlan::offered(&params, &other),
+            KeySpecs::offered(&params, &other),
             Err(CodecError::Keys.into())
         );
     }

@@ -8,7 +8,7 @@ use hushed_math::{Coeff, MathError, RnsPoly};
 
 use super::{minute, rng};
 use crate::error::RlweError;
-use crate::hybrid::{EvalKeyPlan, KeyGenerator};
+use crate::hybrid::{KeyGenerator, KeySpecs};
 use crate::keys::{GaloisKeys, KeySet, PublicKey, SecretKey};
 
 fn forked<T>(answer: Result<T, RlweError>) -> bool {
@@ -34,7 +34,7 @@ fn fork_ends_a_key_in_the_child() {
             forked(sk.phase(zero(), zero())),
             forked(GaloisKeys::generate(&sk, &[], 1, &mut fresh)),
             forked(KeySet::generate(&sk, &[], 1, &mut fresh)),
-            forked(KeyGenerator::new(&sk, &EvalKeyPlan::new(), &mut fresh)),
+            forked(KeyGenerator::new(&sk, &KeySpecs::new(), &mut fresh)),
             // The parent's stream, with a key that is public.
             forked(pk.encrypt_zero(&mut ours, 1)),
         ];

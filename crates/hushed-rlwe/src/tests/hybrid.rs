@@ -8,7 +8,7 @@ use num_bigint::{BigInt, Sign};
 use super::*;
 use crate::error::RlweError;
 use crate::hybrid::{
-    EvalKeyPlan, EvalKeys, Extended, Gadget, KeyUse, automorphism, automorphisms, decompose,
+    EvalKeys, Extended, Gadget, KeySpecs, KeyUse, automorphism, automorphisms, decompose,
     decompose_raised, inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
     switch_add, switch_add_rescale,
 };
@@ -66,9 +66,9 @@ fn switching_stays_within_its_bound_at_every_length() {
     let mut rng = rng(1);
     let sk = SecretKey::generate(&params, &mut rng);
     for (limbs, special) in [(6, 3), (6, 2), (6, 1), (4, 2), (1, 1), (5, 3)] {
-        let mut plan = EvalKeyPlan::new();
-        plan.relin(limbs, special).galois(5, limbs, special);
-        let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+        let mut specs = KeySpecs::new();
+        specs.relin(limbs, special).galois(5, limbs, special);
+        let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
         for used in 1..=limbs {
             let ids = params.ciphertext_ids(used);
             let (a, b) = (random(&params, &ids, 1), random(&params, &ids, 2));
@@ -95,11 +95,11 @@ fn rotations_compose() {
     let mut rng = rng(2);
     let sk = SecretKey::generate(&params, &mut rng);
     let conjugation = 2 * params.n() - 1;
-    let mut plan = EvalKeyPlan::new();
+    let mut specs = KeySpecs::new();
     for g in [5, 25, conjugation] {
-        plan.galois(g, 6, 3);
+        specs.galois(g, 6, 3);
     }
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     let ids = params.ciphertext_ids(6);
     let (b, a) = (random(&params, &ids, 1), random(&params, &ids, 2));
     let turn = |(b, a): &(_, _), g| automorphism(b, a, keys.galois(g, 6).unwrap()).unwrap();
@@ -126,9 +126,9 @@ fn the_sparse_secret_is_passed_through() {
     let params = params(8);
     let mut rng = rng(3);
     let sk = SecretKey::generate(&params, &mut rng);
-    let mut plan = EvalKeyPlan::new();
-    plan.encapsulation(6, 3);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let mut specs = KeySpecs::new();
+    specs.encapsulation(6, 3);
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     let (to, from) = (
         keys.get(KeyUse::ToSparse, 1).unwrap(),
         keys.get(KeyUse::FromSparse, 1).unwrap(),
@@ -147,7 +147,7 @@ fn the_sparse_secret_is_passed_through() {
         .add(&from.gadget().noise(&params, 1));
     assert_within(&error(&sk, &(b, a), &phase), &bound);
     // The sampler ensures the weight, and no two keys are equal.
-    let again = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let again = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     assert_ne!(again.to_bytes(), keys.to_bytes());
 }
 
@@ -156,11 +156,11 @@ fn raised_polynomials_come_back_rotated_with_one_digit() {
     let params = params(8);
     let mut rng = rng(3);
     let sk = SecretKey::generate(&params, &mut rng);
-    let mut plan = EvalKeyPlan::new();
-    plan.insert(KeyUse::ToSparse, 1, 1);
-    plan.insert(KeyUse::Raised(1), 6, 1);
-    plan.insert(KeyUse::Raised(5), 6, 1);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let mut specs = KeySpecs::new();
+    specs.insert(KeyUse::ToSparse, 1, 1);
+    specs.insert(KeyUse::Raised(1), 6, 1);
+    specs.insert(KeyUse::Raised(5), 6, 1);
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     let to = keys.get(KeyUse::ToSparse, 1).unwrap();
     let (b, a) = (random(&params, &[0], 1), random(&params, &[0], 2));
     let mut phase = b.clone();
@@ -197,15 +197,15 @@ fn raised_polynomials_come_back_rotated_with_one_digit() {
 fn forms_agree_and_threads_do_not_matter() {
     let params = params(8);
     let sk = SecretKey::generate(&params, &mut rng(4));
-    let mut plan = EvalKeyPlan::new();
-    plan.relin(6, 2).galois(5, 6, 2).galois(25, 6, 2);
+    let mut specs = KeySpecs::new();
+    specs.relin(6, 2).galois(5, 6, 2).galois(25, 6, 2);
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
             .unwrap();
         pool.install(|| {
-            let keys = EvalKeys::generate(&sk, &plan, &mut rng(5)).unwrap();
+            let keys = EvalKeys::generate(&sk, &specs, &mut rng(5)).unwrap();
             let ids = params.ciphertext_ids(5);
             let (b, a) = (random(&params, &ids, 1), random(&params, &ids, 2));
             let turned = automorphism(&b, &a, keys.galois(5, 5).unwrap()).unwrap();
@@ -234,7 +234,7 @@ fn forms_agree_and_threads_do_not_matter() {
                     let q = params.basis().modulus(id);
                     let p = params.literal().p[..2].iter();
                     let p = p.fold(1, |product, &p| q.mul(product, q.reduce(p)));
-                    let pointwise = params.basis().plan(id).pointwise();
+                    let pointwise = params.basis().ntt(id).pointwise();
                     pointwise.mul_scalar_add_assign(limb, added.limb(id), p);
                 }
             }
@@ -369,13 +369,14 @@ fn the_cheapest_key_is_found_and_a_missing_one_named() {
     let params = params(4);
     let mut rng = rng(7);
     let sk = SecretKey::generate(&params, &mut rng);
-    let mut plan = EvalKeyPlan::new();
-    plan.galois(5, 6, 3)
+    let mut specs = KeySpecs::new();
+    specs
+        .galois(5, 6, 3)
         .galois(5, 2, 1)
         .galois(7, 3, 1)
         .relin(6, 3);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
-    assert_eq!(keys.plan(), plan);
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
+    assert_eq!(keys.specs(), specs);
     let shape = |limbs| keys.galois(5, limbs).unwrap().spec();
     assert_eq!((shape(2).limbs, shape(1).limbs, shape(3).limbs), (2, 2, 6));
     let missing = |key, limbs, longest| RlweError::MissingKey {
@@ -387,7 +388,7 @@ fn the_cheapest_key_is_found_and_a_missing_one_named() {
     assert_eq!(refused(keys.galois(7, 4)), missing(KeyUse::Galois(7), 4, 3));
     assert_eq!(refused(keys.galois(3, 1)), missing(KeyUse::Galois(3), 1, 0));
     assert_eq!(refused(keys.relin(7)), missing(KeyUse::Relin, 7, 6));
-    assert_eq!(plan.memory_bytes(&params), Ok(keys.memory_bytes()));
+    assert_eq!(specs.memory_bytes(&params), Ok(keys.memory_bytes()));
 }
 
 #[test]
@@ -395,9 +396,9 @@ fn digits_of_other_parameters_are_refused_wherever_they_stand() {
     let (params, other) = (params(4), params(4));
     let mut rng = rng(9);
     let sk = SecretKey::generate(&params, &mut rng);
-    let mut plan = EvalKeyPlan::new();
-    plan.relin(6, 3);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let mut specs = KeySpecs::new();
+    specs.relin(6, 3);
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     let key = keys.relin(6).unwrap();
     let digits = |params: &Arc<RlweParams>| {
         let ids: Vec<usize> = (0..6).collect();
@@ -418,10 +419,10 @@ fn what_does_not_fit_is_refused() {
     let params = params(4);
     let mut rng = rng(8);
     let sk = SecretKey::generate(&params, &mut rng);
-    let refused = |f: &dyn Fn(&mut EvalKeyPlan)| {
-        let mut plan = EvalKeyPlan::new();
-        f(&mut plan);
-        plan.gadgets(&params).unwrap_err()
+    let refused = |f: &dyn Fn(&mut KeySpecs)| {
+        let mut specs = KeySpecs::new();
+        f(&mut specs);
+        specs.gadgets(&params).unwrap_err()
     };
     assert_eq!(
         refused(&|p| {
@@ -437,11 +438,11 @@ fn what_does_not_fit_is_refused() {
     );
     // The sparse secret never sees more than q_0·p_0.
     for (limbs, special) in [(2, 1), (1, 2)] {
-        let plan = |p: &mut EvalKeyPlan| {
+        let specs = |p: &mut KeySpecs| {
             p.encapsulation(6, 3)
                 .insert(KeyUse::ToSparse, limbs, special);
         };
-        assert_eq!(refused(&plan), RlweError::Encapsulation);
+        assert_eq!(refused(&specs), RlweError::Encapsulation);
     }
     for element in [2, 33] {
         let error = refused(&|p| {
@@ -449,9 +450,9 @@ fn what_does_not_fit_is_refused() {
         });
         assert_eq!(error, RlweError::NotAGaloisElement { element, n: 16 });
     }
-    let mut plan = EvalKeyPlan::new();
-    plan.relin(4, 2).galois(5, 4, 3);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let mut specs = KeySpecs::new();
+    specs.relin(4, 2).galois(5, 4, 3);
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     let a = random(&params, &params.ciphertext_ids(4), 1);
     let (relin, galois) = (keys.relin(4).unwrap(), keys.galois(5, 4).unwrap());
     let digits = decompose(&params, relin.gadget(), &a).unwrap();
@@ -496,9 +497,9 @@ fn switching_at_a_secure_degree() {
     let params = RlweParams::new(literal(15)).unwrap();
     let mut rng = rng(9);
     let sk = SecretKey::generate(&params, &mut rng);
-    let mut plan = EvalKeyPlan::new();
-    plan.galois(3, 6, 3);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let mut specs = KeySpecs::new();
+    specs.galois(3, 6, 3);
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     let key = keys.galois(3, 6).unwrap();
     let ids = params.ciphertext_ids(6);
     let (b, a) = (random(&params, &ids, 1), random(&params, &ids, 2));

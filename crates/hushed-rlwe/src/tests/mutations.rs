@@ -27,9 +27,9 @@ fn eval_keys() {
     let params = fuzz::params();
     let mut rng = rng(7);
     let sk = SecretKey::generate(&params, &mut rng);
-    let keys = EvalKeys::generate(&sk, &fuzz::plan(), &mut rng).unwrap();
+    let keys = EvalKeys::generate(&sk, &fuzz::specs(), &mut rng).unwrap();
     let good = keys.to_bytes().unwrap();
-    assert!(EvalKeys::from_bytes(&params, &fuzz::plan(), &good).is_ok());
+    assert!(EvalKeys::from_bytes(&params, &fuzz::specs(), &good).is_ok());
     replay(8, &good, |data| fuzz::eval_keys(&params, data));
 }
 

@@ -3,7 +3,7 @@
 use super::hybrid::{assert_within, error, params, random};
 use super::*;
 use crate::error::RlweError;
-use crate::hybrid::{EvalKeyPlan, EvalKeys, switch, switch_add_rescale};
+use crate::hybrid::{EvalKeys, KeySpecs, switch, switch_add_rescale};
 use crate::keys::SecretKey;
 use hushed_math::Eval;
 
@@ -12,15 +12,15 @@ fn keys_without_some_primes_switch_without_them() {
     let whole = params(8);
     let mut rng = rng(21);
     let sk = SecretKey::generate(&whole, &mut rng);
-    let mut plan = EvalKeyPlan::new();
-    plan.relin(6, 3).relin(5, 2).relin(2, 1);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let mut specs = KeySpecs::new();
+    specs.relin(6, 3).relin(5, 2).relin(2, 1);
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     for gap in [1..3, 2..4, 0..1, 3..3, 1..5] {
         let part = whole.without(&gap).unwrap();
         assert_eq!(part.q_len(), 6 - gap.len());
         let without = keys.without(&part, &gap).unwrap();
         // Shorter keys stay with the whole.
-        let long = plan.iter().filter(|spec| spec.limbs >= gap.end);
+        let long = specs.iter().filter(|spec| spec.limbs >= gap.end);
         assert_eq!(without.iter().len(), long.count());
         assert_eq!(without.memory_bytes(), 0);
         // The indices of the primes in the whole basis.
@@ -58,9 +58,9 @@ fn parts_are_no_artefacts_and_belong_to_their_parameters() {
     let whole = params(6);
     let mut rng = rng(22);
     let sk = SecretKey::generate(&whole, &mut rng);
-    let mut plan = EvalKeyPlan::new();
-    plan.relin(6, 3);
-    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let mut specs = KeySpecs::new();
+    specs.relin(6, 3);
+    let keys = EvalKeys::generate(&sk, &specs, &mut rng).unwrap();
     let part = whole.without(&(1..3)).unwrap();
     assert_ne!(part.hash(), whole.hash());
     let without = keys.without(&part, &(1..3)).unwrap();

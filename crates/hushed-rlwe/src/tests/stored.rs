@@ -62,13 +62,13 @@ fn every_flipped_byte_and_every_other_length_of_a_secret_key_is_refused() {
 
 #[test]
 fn keys_written_one_by_one_are_those_made_together() {
-    let (params, plan) = (minute(), fuzz::plan());
+    let (params, specs) = (minute(), fuzz::specs());
     let sk = SecretKey::generate(&params, &mut rng(4));
-    let together = EvalKeys::generate(&sk, &plan, &mut rng(5)).unwrap();
-    let (mut writer, mut bytes) = EvalKeysWriter::new(&params, &plan).unwrap();
+    let together = EvalKeys::generate(&sk, &specs, &mut rng(5)).unwrap();
+    let (mut writer, mut bytes) = EvalKeysWriter::new(&params, &specs).unwrap();
     let mut rng = rng(5);
-    let generator = KeyGenerator::new(&sk, &plan, &mut rng).unwrap();
-    assert_eq!(generator.len(), plan.len());
+    let generator = KeyGenerator::new(&sk, &specs, &mut rng).unwrap();
+    assert_eq!(generator.len(), specs.len());
     let keys: Vec<_> = generator.map(Result::unwrap).collect();
     assert_eq!(writer.push(&keys[1]).err(), Some(CodecError::Keys.into()));
     for key in &keys {
@@ -77,6 +77,6 @@ fn keys_written_one_by_one_are_those_made_together() {
     assert_eq!(writer.push(&keys[0]).err(), Some(CodecError::Keys.into()));
     bytes.extend(writer.finish().unwrap());
     assert_eq!(bytes, together.to_bytes().unwrap());
-    let (writer, _) = EvalKeysWriter::new(&params, &plan).unwrap();
+    let (writer, _) = EvalKeysWriter::new(&params, &specs).unwrap();
     assert_eq!(writer.finish().err(), Some(CodecError::Keys.into()));
 }

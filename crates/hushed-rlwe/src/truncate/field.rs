@@ -120,7 +120,7 @@ impl Integers {
             return low.iter().map(|&c| u128::from(c)).collect();
         };
         // Garner: c0 + q0·[(c1 − c0)/q0 mod q1] < q0·q1.
-        let pointwise = self.params.basis().plan(1).pointwise();
+        let pointwise = self.params.basis().ntt(1).pointwise();
         let mut t = vec![0; low.len()];
         pointwise.reduce(&mut t, low);
         pointwise.sub_assign(&mut t, poly.limb(1));
@@ -147,7 +147,7 @@ impl Integers {
         let mut out = RnsPoly::scratch(basis, &ids);
         let mut upper = vec![0; high.len()];
         for &id in &ids {
-            let (pointwise, out) = (basis.plan(id).pointwise(), out.limb_mut(id));
+            let (pointwise, out) = (basis.ntt(id).pointwise(), out.limb_mut(id));
             let power = pointwise.modulus().reduce_u128(1 << 64);
             pointwise.reduce(out, low);
             pointwise.reduce(&mut upper, high);

@@ -8,7 +8,7 @@ use hushed_fhe::plan::declared::{self, Circuit};
 use hushed_fhe::plan::offer::{answered_logits, needed, sends_real_rows};
 use hushed_fhe::plan::public_plan::Params;
 use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
-use hushed_fhe::run::job::{Bootstrapper, EvalKeyPlan, bootstrap};
+use hushed_fhe::run::job::{Bootstrapper, KeySpecs, bootstrap};
 use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES, can_run};
 use hushed_model::{Model, ModelError, Program, TooLong};
 use sha2::{Digest as _, Sha256};
@@ -161,7 +161,7 @@ impl RunContext {
 
     /// Checks that the manifest's keys, its reply and whether rows of tokens are sent are those that an offer of this
     /// model lists. With fewer keys a run would fail after hours; otherwise a reply could leave more than the answer.
-    fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
+    fn check_needed(&self, bootstrap: &KeySpecs, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
         let other = |what, planned, found| {
             Err(FheJobError::OtherModel {

@@ -96,15 +96,10 @@ impl JobEvent {
 /// A step in words: `layer 2 attention scores`, layers counted from 1 as in [`JobEvent::line`].
 #[must_use]
 pub fn step_words(step: StepId) -> String {
-    let name = step.to_string();
-    let words = |name: &str| name.replace(['.', '_'], " ");
+    let words = step.within_layer().to_string().replace(['.', '_'], " ");
     match step.layer() {
-        Some(layer) => {
-            let within = format!("layer.{layer}.");
-            let name = name.strip_prefix(&within).unwrap_or(&name);
-            format!("layer {} {}", layer + 1, words(name))
-        }
-        None => words(&name),
+        Some(layer) => format!("layer {} {words}", layer + 1),
+        None => words,
     }
 }
 

@@ -127,8 +127,8 @@ impl RunFiles {
             let draft = AtomicFile::create(&self.out, Access::Usual);
             drop(draft.map_err(FheJobError::from)?);
         }
-        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
-        let keys = KeyFile::open(&self.keys, params.rlwe(), &key_plan);
+        let key_specs = plan.key_specs(params).map_err(FheJobError::from)?;
+        let keys = KeyFile::open(&self.keys, params.rlwe(), &key_specs);
         let keys = keys.map_err(FheJobError::from)?;
         check_time(&keys.id(), keys.times().expires)?;
         let request = RequestReader::open(&self.request, plan, params, Some(&keys.id()));
@@ -264,9 +264,9 @@ impl RunContext {
     ) -> Result<JobReport, ServeError> {
         let began = Instant::now();
         let (plan, params) = (&self.plan, &self.params);
-        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
+        let key_specs = plan.key_specs(params).map_err(FheJobError::from)?;
         let source = Cursor::new(bytes.keys);
-        let keys = KeyReader::begin(source, Path::new("<keys>"), params.rlwe(), &key_plan);
+        let keys = KeyReader::begin(source, Path::new("<keys>"), params.rlwe(), &key_specs);
         let keys = keys.map_err(FheJobError::from)?;
         check_time(&keys.id(), keys.times().expires)?;
         let (path, source) = (Path::new("<request>"), bytes.request);

@@ -162,8 +162,8 @@ impl KeyStore {
         owner: &str,
         placed: Placed,
     ) -> Result<StoredKeys, ServeError> {
-        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
-        let file = KeyFile::open(keys, params.rlwe(), &key_plan).map_err(FheJobError::from)?;
+        let key_specs = plan.key_specs(params).map_err(FheJobError::from)?;
+        let file = KeyFile::open(keys, params.rlwe(), &key_specs).map_err(FheJobError::from)?;
         let (id, times) = (file.id(), file.times());
         check_time(&id, times.expires)?;
         make_folder(&self.folder)?;

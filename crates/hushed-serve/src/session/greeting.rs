@@ -1,15 +1,19 @@
-//! The server side of the handshake: hello, answer, confirmation.
+//! The handshake: hello, answer, confirmation. The server's side first.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::{Expect, Party, Session};
 
+use super::connect::ClientConfig;
 use super::listener::Listener;
 use super::outcome::Stop;
+use super::owner::Owner;
+use super::registry::Entry;
+use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::agree;
 use crate::session::wire::{
-    self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal,
-    Reply, WireFault,
+    self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, READY, REPLY,
+    Refusal, Reply, WireFault,
 };
 
 /// Ends a session. After a refusal the client already knows why; after a failure it is told that there was one.
@@ -25,35 +29,67 @@ pub(crate) fn closed(mut session: Session, done: Result<(), Stop>) -> Result<(),
     }
 }
 
-/// Receives a hello and lets `admit` decide on it; a client that is refused is told why.
-pub(crate) fn admitted<T>(
+/// What a server and its clients agree on before a session.
+pub(crate) struct Agreed {
+    /// The hash of what they agree on outside a model.
+    pub(crate) agreement: Digest,
+    /// The same of servers of the other protocol.
+    pub(crate) other: Digest,
+    /// Whether this one is for encrypted runs.
+    pub(crate) fhe: bool,
+    /// The bundle that it offers, if it offers one.
+    pub(crate) bundle: Option<Digest>,
+}
+
+/// Receives a hello and decides on it; a client that is refused is told why. Returns who the client is.
+pub(crate) fn admitted(
     session: &mut Session,
-    admit: impl FnOnce(&[u8]) -> Result<T, Stop>,
-) -> Result<T, Stop> {
+    listener: &Listener,
+    entry: &Entry<'_>,
+    certificate: Option<Digest>,
+    agreed: &Agreed,
+) -> Result<Owner, Stop> {
     let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
-    let admitted = admit(&hello);
+    let admitted = known(&hello, listener, agreed).and_then(|hello| {
+        listener.admit(entry).map_err(Stop::Refuse)?;
+        Ok(listener.owner(hello.token.as_ref(), certificate))
+    });
     if let Err(Stop::Refuse(refusal)) = admitted {
         session.send_vec(REPLY, Reply::Refused(refusal).encode())?;
     }
     admitted
 }
 
-/// Decodes a hello of this version and checks its token. The version comes first: a client of another version can be
-/// told so and nothing else.
-pub(crate) fn known(listener: &Listener, hello: &[u8]) -> Result<Hello, Stop> {
+/// Decodes a hello of this version and checks its token and what it agrees on. The version comes first: a client of
+/// another version can be told so and nothing else.
+fn known(hello: &[u8], listener: &Listener, agreed: &Agreed) -> Result<Hello, Stop> {
+    let refuse = |refusal| Err(Stop::Refuse(refusal));
     let hello = match Hello::decode(hello) {
         Ok(hello) => hello,
         Err(WireFault::Version { .. }) => {
-            return Err(Stop::Refuse(Refusal::OtherVersion {
+            return refuse(Refusal::OtherVersion {
                 server: wire::VERSION,
-            }));
+            });
         }
         Err(fault) => return Err(ServeError::malformed("hello")(fault).into()),
     };
     listener
         .check_token(hello.token.as_ref())
         .map_err(Stop::Refuse)?;
-    Ok(hello)
+    if hello.agreement == agreed.other {
+        return refuse(Refusal::OtherProtocol { fhe: agreed.fhe });
+    }
+    if hello.agreement != agreed.agreement {
+        return refuse(Refusal::OtherAgreement {
+            server: agreed.agreement,
+        });
+    }
+    match agreed.bundle {
+        Some(server) if hello.pinned.is_some_and(|pinned| pinned != server) => {
+            refuse(Refusal::OtherBundle { server })
+        }
+        _ => Ok(hello),
+    }
 }
 
 /// Sends a welcome and checks the client's confirmation, so both sides know that they saw the same session. Returns the
@@ -69,4 +105,43 @@ pub(crate) fn confirmed(
     let confirm = Confirm::decode(&confirm).map_err(ServeError::malformed("confirmation"))?;
     identity.check(Party::Client, &confirm.tag)?;
     Ok((confirm, identity))
+}
+
+/// The client's first message, and the server's reply to it.
+pub(crate) fn replied(
+    session: &mut Session,
+    config: &ClientConfig,
+    agreement: Digest,
+    pinned: Option<Digest>,
+) -> Result<Reply, ServeError> {
+    let hello = Hello {
+        nonce: agree::nonce()?,
+        agreement,
+        pinned,
+        token: config.token.clone(),
+    };
+    session.send_vec(HELLO, hello.encode())?;
+    let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
+    Reply::decode(&reply).map_err(ServeError::malformed("welcome"))
+}
+
+/// Sends the client's confirmation of a welcome. Returns the identity that the server confirms too.
+pub(crate) fn confirm(
+    session: &mut Session,
+    wants_bundle: bool,
+) -> Result<agree::Identity, ServeError> {
+    let identity = agree::Identity::of(session)?;
+    let confirm = Confirm {
+        tag: identity.tag(Party::Client),
+        wants_bundle,
+    };
+    session.send_vec(CONFIRM, confirm.encode())?;
+    Ok(identity)
+}
+
+/// Checks the server's confirmation.
+pub(crate) fn ready(session: &mut Session, identity: &agree::Identity) -> Result<(), ServeError> {
+    let tag = session.recv(READY, Expect::Exactly(32))?;
+    let tag = tag.try_into().map_err(|_| ServeError::WrongConfirmation)?;
+    identity.check(Party::Server, &tag)
 }

@@ -39,7 +39,7 @@ pub struct Hello {
     /// Fresh randomness, so that no two transcripts are alike.
     pub nonce: [u8; 32],
     /// Hash of what both parties must agree on outside the model.
-    pub plan: Digest,
+    pub agreement: Digest,
     /// The only bundle that the client accepts, if it insists on one.
     pub pinned: Option<Digest>,
     /// The bearer token, if it has one.
@@ -52,7 +52,7 @@ impl Hello {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = greeting();
         out.extend_from_slice(&self.nonce);
-        out.extend_from_slice(&self.plan.0);
+        out.extend_from_slice(&self.agreement.0);
         out.push(u8::from(self.pinned.is_some()) | u8::from(self.token.is_some()) << 1);
         if let Some(pinned) = &self.pinned {
             out.extend_from_slice(&pinned.0);
@@ -73,7 +73,7 @@ impl Hello {
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = greeted(bytes)?;
         let nonce = reader.array("nonce")?;
-        let plan = Digest(reader.array("plan")?);
+        let agreement = Digest(reader.array("agreement")?);
         let [flags] = reader.array("flags")?;
         if flags > 3 {
             return Err(WireFault::Undefined { field: "flags" });
@@ -96,7 +96,7 @@ impl Hello {
         reader.finish()?;
         Ok(Self {
             nonce,
-            plan,
+            agreement,
             pinned,
             token,
         })
@@ -109,7 +109,7 @@ pub struct Welcome {
     /// Fresh randomness.
     pub nonce: [u8; 32],
     /// Hash of what both parties must agree on outside the model.
-    pub plan: Digest,
+    pub agreement: Digest,
     /// Hash of the bundle.
     pub bundle: Digest,
     /// Size of the bundle in bytes.
@@ -193,7 +193,7 @@ impl Reply {
             Self::Welcome(w) => {
                 out.push(1);
                 out.extend_from_slice(&w.nonce);
-                out.extend_from_slice(&w.plan.0);
+                out.extend_from_slice(&w.agreement.0);
                 out.extend_from_slice(&w.bundle.0);
                 let limits = [w.max_tokens, w.max_pass_tokens, w.max_texts];
                 for number in std::iter::once(w.bundle_bytes).chain(limits) {
@@ -245,7 +245,7 @@ impl Reply {
             [0] => Self::Refused(Refusal::read(&mut reader)?),
             [1] if version == VERSION => Self::Welcome(Welcome {
                 nonce: reader.array("nonce")?,
-                plan: Digest(reader.array("plan")?),
+                agreement: Digest(reader.array("agreement")?),
                 bundle: Digest(reader.array("bundle")?),
                 bundle_bytes: u32::from_le_bytes(reader.array("length of the bundle")?),
                 max_tokens: u32::from_le_bytes(reader.array("limit of tokens")?),

@@ -151,7 +151,7 @@ impl Server {
                 model,
                 layers: Arc::new(layers),
                 bundle,
-                plan: bundle::agreement_hash()?,
+                agreement: bundle::agreement_hash()?,
                 max_texts: config.max_texts,
                 table,
             },

@@ -245,7 +245,7 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
     assert_eq!(run(&|o| o.context.plan = path.clone()), "other-file");
     // A plan with one rotation more than the keys cover.
     let (mut plan, params) = fhe::read_plan(&offered.path("plan.json")).unwrap();
-    let mut more = plan.key_plan(&params).unwrap();
+    let mut more = plan.key_specs(&params).unwrap();
     more.galois(params.rotation_element(1), 2, 1);
     plan.set_keys(&more);
     fhe::write_plan(&path, &plan).unwrap();

@@ -16,7 +16,7 @@ use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 fn hello() -> Hello {
     Hello {
         nonce: [1; 32],
-        plan: Digest([2; 32]),
+        agreement: Digest([2; 32]),
         pinned: Some(Digest([3; 32])),
         token: Token::from_bytes(b"token"),
     }
@@ -25,7 +25,7 @@ fn hello() -> Hello {
 fn welcome() -> Welcome {
     Welcome {
         nonce: [4; 32],
-        plan: Digest([5; 32]),
+        agreement: Digest([5; 32]),
         bundle: Digest([6; 32]),
         bundle_bytes: 7,
         max_tokens: 8,
@@ -99,7 +99,7 @@ fn ahead(passes: u16) -> Request {
 fn refusals() -> Vec<Refusal> {
     vec![
         Refusal::OtherVersion { server: 3 },
-        Refusal::OtherPlan {
+        Refusal::OtherAgreement {
             server: Digest([1; 32]),
         },
         Refusal::OtherBundle {
@@ -512,7 +512,7 @@ fn bundles() {
     assert!(bad(with(&|b| b[6] = 9)));
     assert!(matches!(
         with(&|b| b[8] ^= 1),
-        ServeError::BundleOfOtherPlan
+        ServeError::BundleOfOtherAgreement
     ));
     assert!(bad(with(&|b| b[24] ^= 1)));
     assert!(bad(with(&|b| b.truncate(b.len() - 1))));

@@ -33,7 +33,7 @@ fn raw(server: &Running) -> Session {
 fn hello() -> Vec<u8> {
     let hello = Hello {
         nonce: [1; 32],
-        plan: hushed_serve::bundle::agreement_hash().unwrap(),
+        agreement: hushed_serve::bundle::agreement_hash().unwrap(),
         pinned: None,
         token: None,
     };
@@ -91,11 +91,14 @@ fn malformed_hello() {
         Reply::Refused(Refusal::OtherVersion { server: version })
     );
 
-    // Another plan too.
+    // Another agreement too.
     let mut other = good.clone();
     other[38] ^= 1;
     let reply = Reply::decode(&answer(wire::HELLO, &other).unwrap()).unwrap();
-    assert!(matches!(reply, Reply::Refused(Refusal::OtherPlan { .. })));
+    assert!(matches!(
+        reply,
+        Reply::Refused(Refusal::OtherAgreement { .. })
+    ));
 
     // A confirmation of nothing.
     let mut session = raw(&server);
@@ -134,10 +137,10 @@ fn against_with(play: impl FnOnce(&[u8], &mut Session) + Send + 'static) -> Serv
 
 #[test]
 fn servers_that_are_none() {
-    let welcome = |plan: Digest, bundle_bytes: u32| {
+    let welcome = |agreement: Digest, bundle_bytes: u32| {
         Reply::Welcome(wire::Welcome {
             nonce: [2; 32],
-            plan,
+            agreement,
             bundle: Digest([3; 32]),
             bundle_bytes,
             max_tokens: 8,
@@ -152,7 +155,7 @@ fn servers_that_are_none() {
         })
         .encode()
     };
-    let plan = hushed_serve::bundle::agreement_hash().unwrap();
+    let agreement = hushed_serve::bundle::agreement_hash().unwrap();
 
     let error = against(|s| s.send(wire::REPLY, b"what?").unwrap());
     assert!(matches!(error, ServeError::Malformed { .. }), "{error}");
@@ -173,17 +176,17 @@ fn servers_that_are_none() {
     assert_eq!(error.category(), Category::Mismatch);
     let other = welcome(Digest([9; 32]), 10);
     let error = against(move |s| s.send(wire::REPLY, &other).unwrap());
-    assert!(matches!(error, ServeError::OtherPlan { .. }));
+    assert!(matches!(error, ServeError::OtherAgreement { .. }));
 
     // The bundle is longer than allowed, has other bytes, or is confirmed by somebody else.
-    let huge = welcome(plan, u32::MAX);
+    let huge = welcome(agreement, u32::MAX);
     let error = against(move |s| {
         s.send(wire::REPLY, &huge).unwrap();
         s.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();
         let _ = s.send(BUNDLE, &vec![0; 17 << 20]);
     });
     assert_eq!(error.category(), Category::Network, "{error}");
-    let small = welcome(plan, 10);
+    let small = welcome(agreement, 10);
     let error = against(move |s| {
         s.send(wire::REPLY, &small).unwrap();
         s.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();

@@ -23,7 +23,7 @@ pub struct HeContext {
 }
 
 impl HeContext {
-    /// Levels for interleaving trees of up to N leaves: enough for every plan.
+    /// Levels for interleaving trees of up to N leaves: enough for every tiling.
     pub const ALL_LEVELS: u32 = 13;
 
     /// Generates this party's keys under the full preset and exchanges them with the peer: one message each way, one

@@ -11,7 +11,7 @@
 //! Interleaving puts coefficient t·mw of leaf j at t·mw + slot(j). [`wanted`] walks exactly those coefficients.
 
 use super::interleave::slot;
-use super::window::{Encrypted, OltPlan, Packing, Window};
+use super::window::{Encrypted, OltTiling, Packing, Window};
 use std::ops::Range;
 
 /// A row-major matrix, viewed directly or transposed.
@@ -144,17 +144,17 @@ pub struct Wanted {
 }
 
 /// The wanted coefficients of response `index`, in ascending position.
-pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
-    let Window { kw, mw, nw } = plan.window();
-    let inner = plan.inner_shape();
-    let transposed = plan.encrypted() == Encrypted::Right;
-    let leaves: Vec<(usize, usize, usize)> = plan
+pub fn wanted(tiling: &OltTiling, index: usize) -> Vec<Wanted> {
+    let Window { kw, mw, nw } = tiling.window();
+    let inner = tiling.inner_shape();
+    let transposed = tiling.encrypted() == Encrypted::Right;
+    let leaves: Vec<(usize, usize, usize)> = tiling
         .response_leaves(index)
-        .map(|leaf| plan.leaf(leaf))
+        .map(|leaf| tiling.leaf(leaf))
         .collect();
-    let size = plan.tree_size(index);
+    let size = tiling.tree_size(index);
     // In ascending position; PackLWEs takes them in any order, as a position is a coefficient's number there.
-    let order: Vec<usize> = match plan.packing() {
+    let order: Vec<usize> = match tiling.packing() {
         Packing::InterLeave | Packing::Krdy => (0..size).map(|place| slot(place, size)).collect(),
         Packing::PackLwes => (0..leaves.len()).collect(),
     };
@@ -178,7 +178,7 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
             } else {
                 row * inner.n + column
             };
-            let position = match plan.packing() {
+            let position = match tiling.packing() {
                 Packing::InterLeave | Packing::Krdy => coefficient + place,
                 Packing::PackLwes => slot(out.len(), size),
             };
@@ -190,7 +190,7 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
             });
         }
     }
-    if plan.packing() == Packing::PackLwes {
+    if tiling.packing() == Packing::PackLwes {
         out.sort_unstable_by_key(|w| w.position);
     }
     out
@@ -254,26 +254,26 @@ mod tests {
             .collect()
     }
 
-    fn evaluate(plan: &OltPlan, q: &[u64], v: &[u64], shape: OltShape) -> Vec<u64> {
+    fn evaluate(tiling: &OltTiling, q: &[u64], v: &[u64], shape: OltShape) -> Vec<u64> {
         let OltShape { k, m, n } = shape;
         // (encrypted operand, multiplying operand)
         let operands = |p: usize| {
             let left = View::new(&q[p * k * m..(p + 1) * k * m], k, m);
             let right = View::new(&v[p * m * n..(p + 1) * m * n], m, n);
-            match plan.encrypted() {
+            match tiling.encrypted() {
                 Encrypted::Left => (left, right),
                 Encrypted::Right => (right.transposed(), left.transposed()),
             }
         };
-        let inputs: Vec<Vec<u64>> = (0..plan.inputs())
+        let inputs: Vec<Vec<u64>> = (0..tiling.inputs())
             .map(|input| {
-                let (first, alpha, beta) = plan.input(input);
+                let (first, alpha, beta) = tiling.input(input);
                 let mut a = vec![0; DEGREE];
-                for p in first..(first + plan.fold()).min(plan.batch()) {
+                for p in first..(first + tiling.fold()).min(tiling.batch()) {
                     encode_left(
                         operands(p).0,
-                        plan.window(),
-                        plan.fold_offset(p),
+                        tiling.window(),
+                        tiling.fold_offset(p),
                         alpha,
                         beta,
                         &mut a,
@@ -282,19 +282,19 @@ mod tests {
                 a
             })
             .collect();
-        let mut out = vec![0u64; plan.batch() * k * n];
+        let mut out = vec![0u64; tiling.batch() * k * n];
         let mut seen = vec![false; out.len()];
-        for response in 0..plan.responses() {
-            let leaves: Vec<Vec<u64>> = plan
+        for response in 0..tiling.responses() {
+            let leaves: Vec<Vec<u64>> = tiling
                 .response_leaves(response)
                 .map(|leaf| {
-                    let (product, alpha, gamma) = plan.leaf(leaf);
+                    let (product, alpha, gamma) = tiling.leaf(leaf);
                     let mut sum = vec![0u64; DEGREE];
-                    for (beta, input) in plan.inputs_of(product, alpha).enumerate() {
-                        let mut b = vec![0; right_prefix(plan.window())];
+                    for (beta, input) in tiling.inputs_of(product, alpha).enumerate() {
+                        let mut b = vec![0; right_prefix(tiling.window())];
                         let right = operands(product).1;
-                        let offset = plan.fold_offset(product);
-                        encode_right(right, plan.window(), offset, beta, gamma, &mut b, |x| x);
+                        let offset = tiling.fold_offset(product);
+                        encode_right(right, tiling.window(), offset, beta, gamma, &mut b, |x| x);
                         b.resize(DEGREE, 0);
                         for (s, t) in sum.iter_mut().zip(multiply(&inputs[input], &b)) {
                             *s = s.wrapping_add(t);
@@ -303,19 +303,19 @@ mod tests {
                     sum
                 })
                 .collect();
-            let merged = interleave(&leaves, plan.tree_size(response));
+            let merged = interleave(&leaves, tiling.tree_size(response));
             let mut last = None;
             for Wanted {
                 leaf,
                 coefficient,
                 position,
                 cell,
-            } in wanted(plan, response)
+            } in wanted(tiling, response)
             {
                 assert!(last.is_none_or(|l| l < position), "positions must ascend");
                 last = Some(position);
                 assert!(position < DEGREE);
-                if plan.packing() == Packing::PackLwes {
+                if tiling.packing() == Packing::PackLwes {
                     out[cell] = leaves[leaf][coefficient];
                     assert!(
                         !std::mem::replace(&mut seen[cell], true),
@@ -351,13 +351,13 @@ mod tests {
         out
     }
 
-    fn check(shape: OltShape, batch: usize, plan: &OltPlan) {
+    fn check(shape: OltShape, batch: usize, tiling: &OltTiling) {
         let q = words(batch * shape.k * shape.m, 1);
         let v = words(batch * shape.m * shape.n, 2);
         assert_eq!(
-            evaluate(plan, &q, &v, shape),
+            evaluate(tiling, &q, &v, shape),
             clear(&q, &v, shape, batch),
-            "{plan:?}"
+            "{tiling:?}"
         );
     }
 
@@ -381,10 +381,10 @@ mod tests {
             for kw in 1..=(DEGREE / mw).min(6) {
                 for nw in 1..=(DEGREE / (mw * kw)).min(5) {
                     let window = Window { kw, mw, nw };
-                    let plan =
-                        OltPlan::with_window(shape, batch, encrypted, packing, window, &wire())
+                    let tiling =
+                        OltTiling::with_window(shape, batch, encrypted, packing, window, &wire())
                             .unwrap();
-                    check(shape, batch, &plan);
+                    check(shape, batch, &tiling);
                 }
             }
         }
@@ -423,8 +423,8 @@ mod tests {
             for batch in [1, 3] {
                 for side in [Encrypted::Left, Encrypted::Right] {
                     let packing = Packing::InterLeave;
-                    let plan = OltPlan::choose(shape, batch, side, packing, &wire());
-                    check(shape, batch, &plan.unwrap());
+                    let tiling = OltTiling::choose(shape, batch, side, packing, &wire());
+                    check(shape, batch, &tiling.unwrap());
                 }
             }
         }

@@ -31,7 +31,7 @@ pub(crate) const RESPONSE: Kind = Kind(0x0402);
 /// Encrypts and sends `words`: this party's matrices (batch×k×m or batch×m×n, as in the caller's shape) modulo 2^ℓ.
 #[expect(
     clippy::indexing_slicing,
-    reason = "this party's own words, as many as the plan says"
+    reason = "this party's own words, as many as the tiling says"
 )]
 pub(crate) fn send_inputs(
     ctx: &mut Ctx,
@@ -39,21 +39,21 @@ pub(crate) fn send_inputs(
     layout: &Layout,
     words: &[u64],
 ) -> Result<(), TwopcError> {
-    let plan = &layout.plan;
-    let inner = plan.inner_shape();
+    let tiling = &layout.tiling;
+    let inner = tiling.inner_shape();
     let size = inner.k * inner.m;
-    expect_words(words, plan.batch() * size)?;
+    expect_words(words, tiling.batch() * size)?;
     ctx.rng.check().map_err(RlweError::from)?;
     let encrypt = |input: usize, mut rng: SecretRng| -> Result<Vec<u8>, TwopcError> {
-        let (first, alpha, beta) = plan.input(input);
-        let mut coefficients = Zeroizing::new(vec![0; plan.degree()]);
-        for p in first..(first + plan.fold()).min(plan.batch()) {
+        let (first, alpha, beta) = tiling.input(input);
+        let mut coefficients = Zeroizing::new(vec![0; tiling.degree()]);
+        for p in first..(first + tiling.fold()).min(tiling.batch()) {
             let words = &words[p * size..(p + 1) * size];
-            let view = View::oriented(words, inner.k, inner.m, plan.encrypted());
+            let view = View::oriented(words, inner.k, inner.m, tiling.encrypted());
             encode_left(
                 view,
-                plan.window(),
-                plan.fold_offset(p),
+                tiling.window(),
+                tiling.fold_offset(p),
                 alpha,
                 beta,
                 &mut coefficients,
@@ -63,7 +63,7 @@ pub(crate) fn send_inputs(
         let ct = he.own().encrypt_seeded(message, &mut rng)?;
         Ok(layout.input.write(ct)?)
     };
-    let blocks: Vec<usize> = (0..plan.inputs()).collect();
+    let blocks: Vec<usize> = (0..tiling.inputs()).collect();
     for chunk in blocks.chunks(rayon::current_num_threads()) {
         let jobs: Vec<_> = chunk
             .iter()
@@ -112,13 +112,13 @@ fn receive_each(
     layout: &Layout,
     mut push: impl FnMut(Ciphertext),
 ) -> Result<(), TwopcError> {
-    let plan = &layout.plan;
+    let tiling = &layout.tiling;
     let limbs = layout.product_limbs;
     let length = Expect::Exactly(layout.input.bytes());
     let inverse = layout
         .scales_inputs()
-        .then(|| inverse_of_two_to(he.params(), limbs, plan.largest_tree().ilog2()));
-    for _ in 0..plan.inputs() {
+        .then(|| inverse_of_two_to(he.params(), limbs, tiling.largest_tree().ilog2()));
+    for _ in 0..tiling.inputs() {
         let bytes = session.recv(INPUT, length)?;
         let mut ct = layout.input.read(&bytes)?.expand();
         if let Some(inverse) = &inverse {
@@ -138,22 +138,22 @@ pub(crate) fn respond(
     inputs: &Inputs,
     multiplier: &impl Multiplier,
 ) -> Result<Vec<u64>, TwopcError> {
-    let plan = &layout.plan;
-    let inner = plan.inner_shape();
-    let mut share = SecretWords::from(vec![0u64; plan.batch() * inner.k * inner.n]);
+    let tiling = &layout.tiling;
+    let inner = tiling.inner_shape();
+    let mut share = SecretWords::from(vec![0u64; tiling.batch() * inner.k * inner.n]);
     let tree = Tree { he, layout };
     let mut made = VecDeque::new();
-    for index in 0..plan.responses() {
-        let range = plan.response_leaves(index);
+    for index in 0..tiling.responses() {
+        let range = tiling.response_leaves(index);
         if made.is_empty() {
             let ahead = inputs.leaves_together(range.len()) / range.len().max(1);
-            let last = plan.responses().min(index + ahead.max(1)) - 1;
-            let range = range.start..plan.response_leaves(last).end;
+            let last = tiling.responses().min(index + ahead.max(1)) - 1;
+            let range = range.start..tiling.response_leaves(last).end;
             let limbs = layout.product_limbs;
-            made.extend(inputs.leaves(he.params(), plan, limbs, multiplier, range));
+            made.extend(inputs.leaves(he.params(), tiling, limbs, multiplier, range));
         }
         let sums = made.drain(..range.len()).collect();
-        let cells = wanted(plan, index);
+        let cells = wanted(tiling, index);
         let packed = tree.pack(index, sums, &cells)?;
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
@@ -177,11 +177,11 @@ pub(crate) fn collect(
     he: &HeContext,
     layout: &Layout,
 ) -> Result<Vec<u64>, TwopcError> {
-    let plan = &layout.plan;
-    let inner = plan.inner_shape();
-    let mut share = SecretWords::from(vec![0u64; plan.batch() * inner.k * inner.n]);
-    for index in 0..plan.responses() {
-        let cells = wanted(plan, index);
+    let tiling = &layout.tiling;
+    let inner = tiling.inner_shape();
+    let mut share = SecretWords::from(vec![0u64; tiling.batch() * inner.k * inner.n]);
+    for index in 0..tiling.responses() {
+        let cells = wanted(tiling, index);
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let bytes = session.recv(RESPONSE, Expect::Exactly(layout.format.bytes(used.len())))?;
         let own = Zeroizing::new(layout.format.open(&bytes, he.own(), &used)?);
@@ -190,7 +190,7 @@ pub(crate) fn collect(
     Ok(share.into_words())
 }
 
-#[expect(clippy::indexing_slicing, reason = "cells are the plan's")]
+#[expect(clippy::indexing_slicing, reason = "cells are the tiling's")]
 fn scatter(share: &mut [u64], cells: &[Wanted], values: &[u64]) {
     for (w, &value) in cells.iter().zip(values) {
         share[w.cell] = value;
@@ -214,7 +214,7 @@ pub(crate) fn expect_words<T>(words: &[T], expected: usize) -> Result<(), HeErro
 }
 
 impl<'a, T: Copy> View<'a, T> {
-    /// A plan's rows×columns operand from the caller's matrix, which is its transpose if the right operand is
+    /// A tiling's rows×columns operand from the caller's matrix, which is its transpose if the right operand is
     /// encrypted.
     pub(crate) fn oriented(
         words: &'a [T],

@@ -1,6 +1,6 @@
 //! Errors of the products over RLWE that occur before a peer is involved.
 
-/// A product that cannot be planned, or inputs that do not fit the plan.
+/// A product that cannot be laid out, or inputs that do not fit the tiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeError {
     /// A dimension is zero or the product is too large.

@@ -1,4 +1,4 @@
-//! Everything that both parties derive from public figures before a product: plan, moduli, scale and response format.
+//! Everything that both parties derive from public figures before a product: tiling, moduli, scale and response format.
 //!
 //! The multiplication modulus is the shortest prefix of the primes that holds the product's noise; leaves are then
 //! brought to the shortest prefix in which they can be interleaved. With 50-bit primes:
@@ -15,7 +15,7 @@
 
 use super::error::HeError;
 use super::price::{block_points, bytes_out};
-use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
+use super::window::{Encrypted, OltShape, OltTiling, Packing, Window};
 use super::wire::Wire;
 use crate::error::TwopcError;
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededFormat};
@@ -94,11 +94,11 @@ impl Layouts {
     }
 }
 
-/// Plan, moduli and formats of a product.
+/// Tiling, moduli and formats of a product.
 #[derive(Clone)]
 pub struct Layout {
     /// Windows and counts.
-    pub plan: OltPlan,
+    pub tiling: OltTiling,
     /// Primes of the input ciphertexts and of the products.
     pub product_limbs: usize,
     /// Primes over which leaves are interleaved.
@@ -144,36 +144,36 @@ impl Layout {
     /// Points of the blocks by which products are made, or `None` if making them by values of the whole degree is less
     /// work. The other party sees nothing of this choice.
     pub fn block_points(&self) -> Option<usize> {
-        block_points(&self.plan, self.product_limbs)
+        block_points(&self.tiling, self.product_limbs)
     }
 
     /// Whether leaves are summed while ciphertexts arrive: for one product of one row block, if there are fewer leaves
     /// than ciphertexts and several times [`ARRIVING_TOGETHER`] of these. The other party does not see this choice.
     pub(super) fn sums_on_arrival(&self) -> bool {
-        let (inputs, leaves) = (self.plan.inputs(), self.plan.leaves());
-        let one = inputs == self.plan.blocks().1 && self.plan.batch() == 1;
+        let (inputs, leaves) = (self.tiling.inputs(), self.tiling.leaves());
+        let one = inputs == self.tiling.blocks().1 && self.tiling.batch() == 1;
         one && self.block_points().is_some() && leaves < inputs && inputs >= 3 * ARRIVING_TOGETHER
     }
 
     /// The most bytes held by the multiplying party: the operand's ciphertexts, the leaves of a response, and the
     /// multipliers of a few columns.
     pub fn held_bytes(&self) -> usize {
-        let (plan, limbs) = (&self.plan, self.product_limbs);
-        let (degree, Window { mw, nw, .. }) = (plan.degree(), plan.window());
-        let leaves = plan.response_leaves(0).len();
+        let (tiling, limbs) = (&self.tiling, self.product_limbs);
+        let (degree, Window { mw, nw, .. }) = (tiling.degree(), tiling.window());
+        let leaves = tiling.response_leaves(0).len();
         let words = match self.block_points() {
             None => {
-                let sums = leaves.min(LEAVES_TOGETHER.next_multiple_of(plan.blocks().0));
-                2 * (plan.inputs() + sums) * degree + leaves * (degree + degree / mw)
+                let sums = leaves.min(LEAVES_TOGETHER.next_multiple_of(tiling.blocks().0));
+                2 * (tiling.inputs() + sums) * degree + leaves * (degree + degree / mw)
             }
             Some(points) => {
                 let ciphertext = 2 * degree.div_ceil(points - mw * nw) * points;
                 let (inputs, leaves) = match self.sums_on_arrival() {
                     // All sums, and some of the products to be added.
-                    true => (ARRIVING_TOGETHER, plan.leaves() + LEAVES_TOGETHER),
+                    true => (ARRIVING_TOGETHER, tiling.leaves() + LEAVES_TOGETHER),
                     false => (
-                        plan.inputs(),
-                        leaves.max(LEAVES_TOGETHER).min(plan.leaves()),
+                        tiling.inputs(),
+                        leaves.max(LEAVES_TOGETHER).min(tiling.leaves()),
                     ),
                 };
                 inputs * ciphertext + leaves * (degree + degree / mw) + MULTIPLIER_WORDS
@@ -189,22 +189,23 @@ impl Layout {
         packing_limbs: usize,
     ) -> Result<Self, TwopcError> {
         let scale = RingScale::new(params, product_limbs, spec.ring_bits)?;
-        // What is sent depends on the plan through its noise, and the plan depends on what is sent through its bytes. A
-        // first plan with whole inputs and the responses of noiseless ciphertexts gives the sizes for choosing windows.
+        // What is sent depends on the tiling through its noise, and the tiling depends on what is sent through its
+        // bytes. A first tiling with whole inputs and the responses of noiseless ciphertexts gives the sizes for
+        // choosing windows.
         let limbs = (product_limbs, packing_limbs);
         let whole = SeededFormat::new(params, product_limbs, 0)?;
         let ideal = ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, 0)?;
-        let plan = Self::plan(spec, &wire(params, limbs, &whole, &ideal))?;
-        let (input, format) = formats(params, spec, &plan, limbs)?;
-        let plan = Self::plan(spec, &wire(params, limbs, &input, &format))?;
-        let (input, format) = formats(params, spec, &plan, limbs)?;
+        let tiling = Self::tiling(spec, &wire(params, limbs, &whole, &ideal))?;
+        let (input, format) = formats(params, spec, &tiling, limbs)?;
+        let tiling = Self::tiling(spec, &wire(params, limbs, &input, &format))?;
+        let (input, format) = formats(params, spec, &tiling, limbs)?;
         let settled = OltSpec {
-            window: Some(plan.window()),
+            window: Some(tiling.window()),
             ..*spec
         };
-        let plan = Self::plan(&settled, &wire(params, limbs, &input, &format))?;
+        let tiling = Self::tiling(&settled, &wire(params, limbs, &input, &format))?;
         Ok(Self {
-            plan,
+            tiling,
             product_limbs,
             packing_limbs,
             scale,
@@ -213,7 +214,7 @@ impl Layout {
         })
     }
 
-    fn plan(spec: &OltSpec, wire: &Wire) -> Result<OltPlan, HeError> {
+    fn tiling(spec: &OltSpec, wire: &Wire) -> Result<OltTiling, HeError> {
         let OltSpec {
             shape,
             batch,
@@ -222,8 +223,8 @@ impl Layout {
             ..
         } = *spec;
         match spec.window {
-            Some(window) => OltPlan::with_window(shape, batch, encrypted, packing, window, wire),
-            None => OltPlan::choose(shape, batch, encrypted, packing, wire),
+            Some(window) => OltTiling::with_window(shape, batch, encrypted, packing, window, wire),
+            None => OltTiling::choose(shape, batch, encrypted, packing, wire),
         }
     }
 }
@@ -233,17 +234,17 @@ impl Layout {
 fn formats(
     params: &Arc<RlweParams>,
     spec: &OltSpec,
-    plan: &OltPlan,
+    tiling: &OltTiling,
     limbs: (usize, usize),
 ) -> Result<(SeededFormat, ResponseFormat), TwopcError> {
     let (product_limbs, packing_limbs) = limbs;
-    let noise = |drop| noise(params, spec, plan, limbs, drop).bits();
+    let noise = |drop| noise(params, spec, tiling, limbs, drop).bits();
     let with = |drop| -> Result<_, TwopcError> {
         let input = SeededFormat::new(params, product_limbs, drop)?;
         let ell = spec.ring_bits;
         let format = ResponseFormat::for_ring_at(params, packing_limbs, ell, noise(drop))?;
         let wire = wire(params, limbs, &input, &format);
-        let bytes = plan.inputs() as u64 * wire.input_bytes + bytes_out(plan, &wire);
+        let bytes = tiling.inputs() as u64 * wire.input_bytes + bytes_out(tiling, &wire);
         Ok((bytes, (input, format)))
     };
     // Ends when no room or no bits are left. With more primes than a truncation supports, no bits can be dropped.
@@ -260,16 +261,16 @@ fn formats(
 fn noise(
     params: &RlweParams,
     spec: &OltSpec,
-    plan: &OltPlan,
+    tiling: &OltTiling,
     (product_limbs, packing_limbs): (usize, usize),
     drop: u32,
 ) -> NoiseBound {
-    let terms = plan.inner_shape().m * plan.window().nw;
+    let terms = tiling.inner_shape().m * tiling.window().nw;
     let magnitude = (0..spec.multiplier_bits).fold(1.0, |x, _| x * 2.0);
     let switched = NoiseBound::fresh_top_bits(drop)
         .plain_product(magnitude, terms)
         .modulus_switch(params, product_limbs, packing_limbs);
-    let levels = plan.largest_tree().ilog2();
+    let levels = tiling.largest_tree().ilog2();
     switched.interleave(params, self::packing_limbs(params), packing_limbs, levels)
 }
 

@@ -12,14 +12,14 @@ use super::encode::{View, encode_right, right_prefix};
 use super::engine::{collect, expect_words, receive_products, respond, send_inputs};
 use super::error::HeError;
 use super::layout::{Layout, OltSpec};
-use super::product::blocks::{block_plans, factors};
+use super::product::blocks::{block_tables, factors};
 use super::product::{Multiplier, erase};
-use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
+use super::window::{Encrypted, OltShape, OltTiling, Packing, Window};
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
 use hushed_math::product_small;
-use hushed_math::{BlockPlan, PointMatrix};
+use hushed_math::{BlockTables, PointMatrix};
 use hushed_rlwe::RlweParams;
 use std::ops::Range;
 use std::sync::Arc;
@@ -186,9 +186,9 @@ impl PreparedWeights {
         ring: Ring,
     ) -> Result<usize, TwopcError> {
         let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
-        let (_, mb, nb) = layout.plan.blocks();
+        let (_, mb, nb) = layout.tiling.blocks();
         let (columns, points) = match layout.block_points() {
-            Some(points) => (nb.next_multiple_of(BlockPlan::PANEL), points),
+            Some(points) => (nb.next_multiple_of(BlockTables::PANEL), points),
             None => (nb, params.n()),
         };
         Ok(mb * columns * layout.product_limbs * points * size_of::<u64>())
@@ -208,18 +208,18 @@ impl PreparedWeights {
     ) -> Result<(), TwopcError> {
         self.ready = None;
         let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
-        let (plan, limbs) = (&layout.plan, layout.product_limbs);
+        let (tiling, limbs) = (&layout.tiling, layout.product_limbs);
         let source = self.block_source(&layout);
         let points = layout.block_points();
         let values = match points {
             Some(points) => {
-                let plans = block_plans(params, plan, limbs, points);
-                ReadyValues::Points(factors(params, plan, &plans, &source))
+                let tables = block_tables(params, tiling, limbs, points);
+                ReadyValues::Points(factors(params, tiling, &tables, &source))
             }
-            None => whole(params, plan, limbs, &source),
+            None => whole(params, tiling, limbs, &source),
         };
         self.ready = Some(Ready {
-            window: plan.window(),
+            window: tiling.window(),
             points,
             values,
         });
@@ -227,7 +227,7 @@ impl PreparedWeights {
     }
 
     pub(crate) fn block_source<'a>(&'a self, layout: &Layout) -> Blocks<'a> {
-        let window = layout.plan.window();
+        let window = layout.tiling.window();
         // A multiplier's polynomial does not depend on the rows of the encrypted blocks.
         let same = |r: &&Ready| {
             (r.window.mw, r.window.nw) == (window.mw, window.nw)
@@ -244,9 +244,14 @@ impl PreparedWeights {
 }
 
 /// The transforms of all blocks, by values of the whole degree.
-fn whole(params: &RlweParams, plan: &OltPlan, limbs: usize, source: &Blocks<'_>) -> ReadyValues {
-    let ((_, mb, nb), degree) = (plan.blocks(), params.n());
-    let mut integers = Zeroizing::new(vec![0i64; right_prefix(plan.window())]);
+fn whole(
+    params: &RlweParams,
+    tiling: &OltTiling,
+    limbs: usize,
+    source: &Blocks<'_>,
+) -> ReadyValues {
+    let ((_, mb, nb), degree) = (tiling.blocks(), params.n());
+    let mut integers = Zeroizing::new(vec![0i64; right_prefix(tiling.window())]);
     let mut words = Zeroizing::new(vec![0u64; mb * nb * limbs * degree]);
     for (block, limb_words) in words.chunks_exact_mut(limbs * degree).enumerate() {
         source.block(0, block / nb, block % nb, &mut integers);

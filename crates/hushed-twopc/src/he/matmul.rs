@@ -54,7 +54,7 @@ impl MatmulShape {
     ) -> Result<L, TwopcError> {
         let left = layout(&self.spec(ring, Encrypted::Left))?;
         let right = layout(&self.spec(ring, Encrypted::Right))?;
-        let nanoseconds = |l: &L| l.borrow().plan.cost().nanoseconds;
+        let nanoseconds = |l: &L| l.borrow().tiling.cost().nanoseconds;
         Ok(if nanoseconds(&right) < nanoseconds(&left) {
             right
         } else {
@@ -83,13 +83,13 @@ pub fn matmul_shared(
     let layout = shape.cheaper(ring, |spec| he.layout(spec))?;
     expect_words(x.words(), shape.batch * k * m)?;
     expect_words(y.words(), shape.batch * m * n)?;
-    let (travelling, multiplying) = match layout.plan.encrypted() {
+    let (travelling, multiplying) = match layout.tiling.encrypted() {
         Encrypted::Left => (x.words(), y.words()),
         Encrypted::Right => (y.words(), x.words()),
     };
     let source = Blocks {
         values: multiplying,
-        plan: &layout.plan,
+        tiling: &layout.tiling,
         bits: ring.bits() - 1,
         signed: |w: u64| ring.decode(w),
     };

@@ -40,7 +40,7 @@ pub use linear::{
 pub use matmul::{MatmulShape, matmul_shared};
 pub use olt::{olt_encrypted, olt_multiplying};
 pub use rows::{RowsCost, row_squares, row_squares_cost, scale_rows, scale_rows_cost};
-pub use window::{Encrypted, OltPlan, OltShape, Packing, Window};
+pub use window::{Encrypted, OltShape, OltTiling, Packing, Window};
 
 #[cfg(test)]
 mod tests;

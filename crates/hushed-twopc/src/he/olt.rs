@@ -7,7 +7,7 @@ use super::encode::{View, encode_right};
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
 use super::layout::OltSpec;
 use super::product::Multiplier;
-use super::window::{OltPlan, OltShape};
+use super::window::{OltShape, OltTiling};
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
@@ -40,7 +40,7 @@ pub fn olt_multiplying(
     values: &[i64],
 ) -> Result<Share, TwopcError> {
     let layout = he.layout(spec)?;
-    let OltShape { m, n, .. } = layout.plan.inner_shape();
+    let OltShape { m, n, .. } = layout.tiling.inner_shape();
     expect_words(values, spec.batch * m * n)?;
     let bits = spec.multiplier_bits;
     if bits > 63 || values.iter().any(|v| v.unsigned_abs() > 1 << bits) {
@@ -49,7 +49,7 @@ pub fn olt_multiplying(
     let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
     let source = Blocks {
         values,
-        plan: &layout.plan,
+        tiling: &layout.tiling,
         bits,
         signed: |v: i64| v,
     };
@@ -60,7 +60,7 @@ pub fn olt_multiplying(
 /// The matrices of a batch as multiplier.
 pub(super) struct Blocks<'a, T, F> {
     pub(super) values: &'a [T],
-    pub(super) plan: &'a OltPlan,
+    pub(super) tiling: &'a OltTiling,
     pub(super) bits: u32,
     /// A value as a signed integer.
     pub(super) signed: F,
@@ -72,10 +72,10 @@ impl<T: Copy + Sync, F: Fn(T) -> i64 + Sync> Multiplier for Blocks<'_, T, F> {
     }
 
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
-        let OltShape { m, n, .. } = self.plan.inner_shape();
+        let OltShape { m, n, .. } = self.tiling.inner_shape();
         let values = &self.values[p * m * n..(p + 1) * m * n];
-        let view = View::oriented(values, m, n, self.plan.encrypted());
-        let (window, offset) = (self.plan.window(), self.plan.fold_offset(p));
+        let view = View::oriented(values, m, n, self.tiling.encrypted());
+        let (window, offset) = (self.tiling.window(), self.tiling.fold_offset(p));
         encode_right(view, window, offset, beta, gamma, out, &self.signed);
     }
 }

@@ -1,9 +1,9 @@
-//! The cost of a plan in work and traffic, and the prices by which windows are chosen.
+//! The cost of a tiling in work and traffic, and the prices by which windows are chosen.
 
 use super::error::HeError;
 use super::interleave::automorphisms;
-use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, check};
-use super::wire::{PlanCost, Wire};
+use super::window::{Encrypted, OltShape, OltTiling, Packing, Window, check};
+use super::wire::{OltCost, Wire};
 
 /// Prices of traffic and of one core's work with the IFMA kernels. They only steer the choice of windows, but both
 /// parties must use the same ones, so they belong to the protocol's version. Where kernels are slower, all of them are:
@@ -80,20 +80,20 @@ const SPECIAL_PRIMES: u64 = 2;
 /// The fewest points of a block: the least degree of the transforms' vector kernels.
 const LEAST_POINTS: usize = 128;
 
-/// Points of the blocks by which to make the products of `plan` over `product` primes; `None` if making them by values
-/// of the whole degree is less work.
-pub(super) fn block_points(plan: &OltPlan, product: usize) -> Option<usize> {
-    leaves(&KERNELS, plan, product as u64).1
+/// Points of the blocks by which to make the products of `tiling` over `product` primes; `None` if making them by
+/// values of the whole degree is less work.
+pub(super) fn block_points(tiling: &OltTiling, product: usize) -> Option<usize> {
+    leaves(&KERNELS, tiling, product as u64).1
 }
 
 /// Nanoseconds for all leaves over the product primes, and the points of blocks.
-fn leaves(work: &Work, plan: &OltPlan, product: u64) -> (u64, Option<usize>) {
-    let least = (2 * multiplier_coefficients(plan)).next_power_of_two();
+fn leaves(work: &Work, tiling: &OltTiling, product: u64) -> (u64, Option<usize>) {
+    let least = (2 * multiplier_coefficients(tiling)).next_power_of_two();
     let lengths = (0..3).map(|more| least.max(LEAST_POINTS) << more);
     let blocks = lengths
-        .filter(|length| 2 * length <= plan.degree())
-        .map(|length| (work.by_blocks(plan, length), Some(length)));
-    let all = blocks.chain([(work.by_values(plan), None)]);
+        .filter(|length| 2 * length <= tiling.degree())
+        .map(|length| (work.by_blocks(tiling, length), Some(length)));
+    let all = blocks.chain([(work.by_values(tiling), None)]);
     let (picoseconds, points) = all.min_by_key(|(cost, _)| *cost).unwrap_or((0, None));
     let nanoseconds = u64::try_from(picoseconds / 1000).unwrap_or(u64::MAX);
     (nanoseconds.saturating_mul(product), points)
@@ -101,22 +101,22 @@ fn leaves(work: &Work, plan: &OltPlan, product: u64) -> (u64, Option<usize>) {
 
 impl Work {
     /// Picoseconds for leaves by values of the whole degree, per prime.
-    fn by_values(&self, plan: &OltPlan) -> u128 {
-        let (products, multipliers) = counts(plan);
-        let layers = u128::from(multiplier_coefficients(plan).next_power_of_two().ilog2()).max(5);
+    fn by_values(&self, tiling: &OltTiling) -> u128 {
+        let (products, multipliers) = counts(tiling);
+        let layers = u128::from(multiplier_coefficients(tiling).next_power_of_two().ilog2()).max(5);
         let each = multipliers * layers * u128::from(self.layer)
             + products * u128::from(self.product)
-            + plan.leaves() as u128 * u128::from(self.back);
-        plan.degree() as u128 * each
+            + tiling.leaves() as u128 * u128::from(self.back);
+        tiling.degree() as u128 * each
     }
 
     /// Picoseconds for leaves by blocks of `length` points, per prime.
-    fn by_blocks(&self, plan: &OltPlan, length: usize) -> u128 {
-        let (products, multipliers) = counts(plan);
-        let kept = length - multiplier_coefficients(plan);
+    fn by_blocks(&self, tiling: &OltTiling, length: usize) -> u128 {
+        let (products, multipliers) = counts(tiling);
+        let kept = length - multiplier_coefficients(tiling);
         // Both parts.
-        let points = 2 * (plan.degree().div_ceil(kept) * length) as u128;
-        let (inputs, leaves) = (plan.inputs() as u128, plan.leaves() as u128);
+        let points = 2 * (tiling.degree().div_ceil(kept) * length) as u128;
+        let (inputs, leaves) = (tiling.inputs() as u128, tiling.leaves() as u128);
         multipliers * length as u128 * u128::from(self.factor)
             + products * points * u128::from(self.block_product)
             + inputs * points * u128::from(self.block)
@@ -125,17 +125,17 @@ impl Work {
 }
 
 /// Number of products and of multipliers.
-fn counts(plan: &OltPlan) -> (u128, u128) {
-    let (_, mb, nb) = plan.blocks();
-    let multipliers = plan.batch() as u128 * mb as u128 * nb as u128;
-    (plan.leaves() as u128 * mb as u128, multipliers)
+fn counts(tiling: &OltTiling) -> (u128, u128) {
+    let (_, mb, nb) = tiling.blocks();
+    let multipliers = tiling.batch() as u128 * mb as u128 * nb as u128;
+    (tiling.leaves() as u128 * mb as u128, multipliers)
 }
 
-fn multiplier_coefficients(plan: &OltPlan) -> usize {
-    plan.window().mw * plan.window().nw
+fn multiplier_coefficients(tiling: &OltTiling) -> usize {
+    tiling.window().mw * tiling.window().nw
 }
 
-impl OltPlan {
+impl OltTiling {
     /// The cheapest windows for `batch` products of `shape` with `encrypted` travelling, at [`PRICES`].
     ///
     /// # Errors
@@ -166,8 +166,8 @@ impl OltPlan {
                 let widest = (wire.degree / (kw * mw)).min(inner.n);
                 let nw = inner.n.div_ceil(inner.n.div_ceil(widest));
                 let window = Window { kw, mw, nw };
-                let plan = Self::bare(inner, batch, encrypted, packing, window, wire);
-                let nanoseconds = price(&plan, wire).nanoseconds;
+                let tiling = Self::bare(inner, batch, encrypted, packing, window, wire);
+                let nanoseconds = price(&tiling, wire).nanoseconds;
                 if best.is_none_or(|(least, _)| nanoseconds < least) {
                     best = Some((nanoseconds, window));
                 }
@@ -186,11 +186,11 @@ impl OltPlan {
         Self::with_window(shape, batch, encrypted, packing, window, wire)
     }
 
-    /// A plan with given windows (benchmarks and tests fix them).
+    /// A tiling with given windows (benchmarks and tests fix them).
     ///
     /// # Errors
     /// [`HeError::Window`] if mw is not a power of two, a window is zero or kw·mw·nw > N; [`HeError::Shape`] as in
-    /// [`OltPlan::choose`].
+    /// [`OltTiling::choose`].
     pub fn with_window(
         shape: OltShape,
         batch: usize,
@@ -214,28 +214,28 @@ impl OltPlan {
             Encrypted::Left => shape,
             Encrypted::Right => shape.transposed(),
         };
-        let mut plan = Self::bare(inner, batch, encrypted, packing, window, wire);
-        plan.cost = price(&plan, wire);
-        plan.cost.bytes_out = bytes_out(&plan, wire);
-        Ok(plan)
+        let mut tiling = Self::bare(inner, batch, encrypted, packing, window, wire);
+        tiling.cost = price(&tiling, wire);
+        tiling.cost.bytes_out = bytes_out(&tiling, wire);
+        Ok(tiling)
     }
 }
 
 /// The cost in closed form; `bytes_out` does not round each response up to whole bytes.
-pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
-    let OltShape { k, n, .. } = plan.inner_shape();
-    let (_, mb, nb) = plan.blocks();
-    let leaves = plan.leaves() as u64;
-    let inputs = plan.inputs() as u64;
-    let responses = plan.responses() as u64;
-    let full = plan.leaves_per_response();
-    let rest = plan.leaves() % full;
+pub(super) fn price(tiling: &OltTiling, wire: &Wire) -> OltCost {
+    let OltShape { k, n, .. } = tiling.inner_shape();
+    let (_, mb, nb) = tiling.blocks();
+    let leaves = tiling.leaves() as u64;
+    let inputs = tiling.inputs() as u64;
+    let responses = tiling.responses() as u64;
+    let full = tiling.leaves_per_response();
+    let rest = tiling.leaves() % full;
     // All responses but the last are alike.
-    let full_responses = (plan.leaves() / full) as u64;
-    let wanted = (plan.batch() * k * n) as u64;
-    let switched = match plan.packing() {
+    let full_responses = (tiling.leaves() / full) as u64;
+    let wanted = (tiling.batch() * k * n) as u64;
+    let switched = match tiling.packing() {
         Packing::InterLeave => {
-            let of = |leaves| automorphisms(plan.degree(), leaves);
+            let of = |leaves| automorphisms(tiling.degree(), leaves);
             full_responses * of(full) + of(rest)
         }
         Packing::Krdy => 0,
@@ -243,22 +243,22 @@ pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
         Packing::PackLwes => wanted,
     };
     let products = leaves * mb as u64;
-    let transforms = (plan.batch() * mb * nb) as u64;
+    let transforms = (tiling.batch() * mb * nb) as u64;
     let bytes_in = inputs * wire.input_bytes;
     let bytes_out = responses * wire.response_bytes + (wanted * wire.response_bits).div_ceil(8);
     let (product, packing) = (wire.product_limbs, wire.packing_limbs);
     let pairs: u64 = (packing..product).sum();
     let switches =
-        (leaves * plan.degree() as u64 * PRICES.work.switch / 1000).saturating_mul(pairs);
+        (leaves * tiling.degree() as u64 * PRICES.work.switch / 1000).saturating_mul(pairs);
     let automorphism = PRICES.automorphism_ns * (packing + SPECIAL_PRIMES);
     let nanoseconds = (bytes_in + bytes_out)
         .saturating_mul(PRICES.byte_ns)
         .saturating_add(inputs.saturating_mul(PRICES.input_ns * product))
         .saturating_add(responses.saturating_mul(PRICES.response_ns * packing))
         .saturating_add(switched.saturating_mul(automorphism))
-        .saturating_add(self::leaves(&PRICES.work, plan, product).0)
+        .saturating_add(self::leaves(&PRICES.work, tiling, product).0)
         .saturating_add(switches);
-    PlanCost {
+    OltCost {
         inputs,
         transforms,
         products,
@@ -271,10 +271,10 @@ pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
 }
 
 /// Bytes of all responses: each has a header, the a part, and b at the wanted coefficients, padded to whole bytes.
-pub(super) fn bytes_out(plan: &OltPlan, wire: &Wire) -> u64 {
-    (0..plan.responses())
+pub(super) fn bytes_out(tiling: &OltTiling, wire: &Wire) -> u64 {
+    (0..tiling.responses())
         .map(|index| {
-            let wanted = plan.wanted_in_response(index) as u64;
+            let wanted = tiling.wanted_in_response(index) as u64;
             wire.response_bytes + (wanted * wire.response_bits).div_ceil(8)
         })
         .sum()

@@ -14,7 +14,7 @@ mod leaf;
 pub(super) mod values;
 
 use super::layout::{LEAVES_TOGETHER, Layout};
-use super::window::OltPlan;
+use super::window::OltTiling;
 pub(super) use arriving::Arriving;
 use blocks::BlockInputs;
 use hushed_rlwe::{Ciphertext, RlweParams};
@@ -33,13 +33,13 @@ pub(crate) enum Inputs {
 impl Inputs {
     /// No ciphertexts yet.
     pub(crate) fn new(params: &RlweParams, layout: &Layout) -> Self {
-        let (plan, limbs) = (&layout.plan, layout.product_limbs);
+        let (tiling, limbs) = (&layout.tiling, layout.product_limbs);
         match layout.block_points() {
             Some(points) => {
-                let (_, mb, _) = plan.blocks();
-                Self::Blocks(BlockInputs::new(params, plan, limbs, points, 0..mb))
+                let (_, mb, _) = tiling.blocks();
+                Self::Blocks(BlockInputs::new(params, tiling, limbs, points, 0..mb))
             }
-            None => Self::Values(Vec::with_capacity(plan.inputs())),
+            None => Self::Values(Vec::with_capacity(tiling.inputs())),
         }
     }
 
@@ -65,20 +65,20 @@ impl Inputs {
     pub(crate) fn leaves(
         &self,
         params: &RlweParams,
-        plan: &OltPlan,
+        tiling: &OltTiling,
         limbs: usize,
         multiplier: &impl Multiplier,
         range: Range<usize>,
     ) -> Vec<Leaf> {
         match self {
             Self::Values(all) => {
-                let ((kb, _, _), mw) = (plan.blocks(), plan.window().mw);
+                let ((kb, _, _), mw) = (tiling.blocks(), tiling.window().mw);
                 // A leaf keeps half of its sum; leaves of one column share its multipliers.
                 let together = LEAVES_TOGETHER.next_multiple_of(kb);
                 let mut leaves = Vec::with_capacity(range.len());
                 for first in range.clone().step_by(together) {
                     let range = first..range.end.min(first + together);
-                    let sums = values::leaves(params, plan, limbs, all, multiplier, range);
+                    let sums = values::leaves(params, tiling, limbs, all, multiplier, range);
                     let made = sums
                         .into_par_iter()
                         .map(|sum| Leaf::of_values(params, sum, mw));
@@ -86,7 +86,7 @@ impl Inputs {
                 }
                 leaves
             }
-            Self::Blocks(all) => blocks::leaves(params, plan, all, multiplier, range),
+            Self::Blocks(all) => blocks::leaves(params, tiling, all, multiplier, range),
             Self::Leaves(all) => all[range].to_vec(),
         }
     }

@@ -16,7 +16,7 @@ use super::matmul::{MatmulShape, matmul_shared};
 use super::olt::{olt_encrypted, olt_multiplying};
 use super::price::PRICES;
 use super::window::{Encrypted, OltShape};
-use super::wire::PlanCost;
+use super::wire::OltCost;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_len};
@@ -32,7 +32,7 @@ pub struct RowsCost {
     /// Traffic and OTs.
     pub cost: Cost,
     /// Work of an answering party.
-    pub plan: PlanCost,
+    pub tiling: OltCost,
     /// Numbers that both parties together decrypt.
     pub opened: u64,
 }
@@ -53,7 +53,7 @@ impl Add for RowsCost {
     fn add(self, b: RowsCost) -> RowsCost {
         RowsCost {
             cost: self.cost + b.cost,
-            plan: self.plan + b.plan,
+            tiling: self.tiling + b.tiling,
             opened: self.opened + b.opened,
         }
     }
@@ -63,9 +63,9 @@ impl RowsCost {
     /// Time of a party on the network that the prices assume.
     fn nanoseconds(&self) -> u64 {
         let cots = self.cost.cots_client + self.cost.cots_server;
-        // The plan's time includes its own bytes, of one direction.
-        let bytes = self.cost.bytes() - (self.plan.bytes_in + self.plan.bytes_out);
-        self.plan.nanoseconds + bytes * PRICES.byte_ns + cots * PRICES.cot_ns
+        // The tiling's time includes its own bytes, of one direction.
+        let bytes = self.cost.bytes() - (self.tiling.bytes_in + self.tiling.bytes_out);
+        self.tiling.nanoseconds + bytes * PRICES.byte_ns + cots * PRICES.cot_ns
     }
 
     fn cheaper(self, other: RowsCost) -> RowsCost {
@@ -77,7 +77,7 @@ impl RowsCost {
     }
 
     fn over_rlwe(&self) -> bool {
-        self.plan.responses > 0
+        self.tiling.responses > 0
     }
 }
 
@@ -95,10 +95,15 @@ pub fn row_squares_cost<L: Borrow<Layout>>(
     let Some(spec) = squares_spec(rows, width, ring) else {
         return Ok(over_ot);
     };
-    let plan = layout(&spec)?.borrow().plan.cost();
-    let cost = plan.one_way(Party::Server);
+    let tiling = layout(&spec)?.borrow().tiling.cost();
+    let cost = tiling.one_way(Party::Server);
     let opened = rows as u64;
-    Ok(RowsCost { cost, plan, opened }.cheaper(over_ot))
+    Ok(RowsCost {
+        cost,
+        tiling,
+        opened,
+    }
+    .cheaper(over_ot))
 }
 
 /// Σ_j x_ij² mod 2^ℓ for a rows × width matrix x: one number per row, off by at most two units.
@@ -150,10 +155,15 @@ pub fn scale_rows_cost<L: Borrow<Layout>>(
     let Some(shape) = scale_shape(rows, width) else {
         return Ok(over_ot);
     };
-    let plan = shape.cheaper(ring, layout)?.borrow().plan.cost();
-    let cost = plan.both_ways();
+    let tiling = shape.cheaper(ring, layout)?.borrow().tiling.cost();
+    let cost = tiling.both_ways();
     let opened = 2 * (rows * width) as u64;
-    Ok(RowsCost { cost, plan, opened }.cheaper(over_ot))
+    Ok(RowsCost {
+        cost,
+        tiling,
+        opened,
+    }
+    .cheaper(over_ot))
 }
 
 /// x_ij·r_i mod 2^ℓ for a rows × width matrix x, row by row, and `rows` factors r: off by at most two units.

@@ -22,14 +22,14 @@ pub(super) fn linear_cost(
     shape: &LinearShape,
     ring: Ring,
 ) -> Result<Cost, TwopcError> {
-    let plan = he.layout(&shape.spec(ring))?.plan.cost();
-    Ok(plan.one_way(Party::Client))
+    let tiling = he.layout(&shape.spec(ring))?.tiling.cost();
+    Ok(tiling.one_way(Party::Client))
 }
 
 /// The declared cost of a product of shared matrices.
 fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Cost, TwopcError> {
-    let plan = shape.cheaper(ring, |spec| he.layout(spec))?.plan.cost();
-    Ok(plan.both_ways())
+    let tiling = shape.cheaper(ring, |spec| he.layout(spec))?.tiling.cost();
+    Ok(tiling.both_ways())
 }
 
 /// X·W modulo 2^ℓ by definition.
@@ -253,7 +253,7 @@ fn olt(spec: OltSpec) {
     // The server encrypts, so that across the tests both parties play both roles.
     let ((a, declared), b, stats) = run(
         |ctx, he| {
-            let declared = he.layout(&spec).unwrap().plan.cost();
+            let declared = he.layout(&spec).unwrap().tiling.cost();
             (olt_multiplying(ctx, he, &spec, &values).unwrap(), declared)
         },
         |ctx, he| olt_encrypted(ctx, he, &spec, &secret).unwrap(),
@@ -351,19 +351,19 @@ fn every_response_carries_a_zero_of_its_own() {
             let layout = he.layout(&spec).unwrap();
             engine::send_inputs(ctx, he, &layout, x.words()).unwrap();
             let mut frames = Vec::new();
-            for _ in 0..2 * layout.plan.responses() {
+            for _ in 0..2 * layout.tiling.responses() {
                 let most = hushed_net::Expect::AtMost(1 << 20);
                 frames.push(ctx.session.recv(engine::RESPONSE, most).unwrap());
             }
             let width = layout.format.coefficient_bits().0;
-            assert!(width > 64 && layout.plan.responses() >= 2);
+            assert!(width > 64 && layout.tiling.responses() >= 2);
             // The low 64 bits of all coefficients of a come first.
             let low = |f: &Vec<u8>| -> Vec<u64> {
-                let words = f.as_chunks::<8>().0.iter().take(layout.plan.degree());
+                let words = f.as_chunks::<8>().0.iter().take(layout.tiling.degree());
                 words.map(|w| u64::from_le_bytes(*w)).collect()
             };
             let a: Vec<Vec<u64>> = frames.iter().map(low).collect();
-            (a, layout.plan.responses())
+            (a, layout.tiling.responses())
         },
         |ctx, he| {
             // The same ciphertexts answered twice.
@@ -410,7 +410,7 @@ fn foreign_bytes_are_refused() {
     }
     let (_, error, _) = run(
         |ctx, he| {
-            let bytes = he.layout(&spec).unwrap().plan.cost().bytes_in as usize;
+            let bytes = he.layout(&spec).unwrap().tiling.cost().bytes_in as usize;
             ctx.session
                 .send_vec(engine::INPUT, vec![0xff; bytes])
                 .unwrap();
@@ -429,7 +429,7 @@ fn foreign_bytes_are_refused() {
         |ctx, he| {
             let layout = he.layout(&spec).unwrap();
             engine::receive_inputs(&mut ctx.session, he, &layout).unwrap();
-            let bytes = layout.plan.cost().bytes_out as usize;
+            let bytes = layout.tiling.cost().bytes_out as usize;
             ctx.session
                 .send_vec(engine::RESPONSE, vec![0xff; bytes])
                 .unwrap();

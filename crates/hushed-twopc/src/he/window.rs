@@ -1,15 +1,14 @@
-//! The plan of one oblivious linear transformation: partition windows, counts and cost.
+//! The tiling of one oblivious linear transformation: partition windows, counts and cost.
 //!
 //! U = Q·V, with Q (k×m) encrypted by its owner and V (m×n) in the clear at the other party, is cut into blocks of
 //! kw×mw and mw×nw with kw·mw·nw ≤ N (BumbleBee, NDSS 2025, §III-A). Block products ("leaves") carry kw·nw wanted
 //! coefficients each, at multiples of mw; up to mw leaves are interleaved into one response (§III-C, Figure 6). Both
-//! parties derive the same plan from public shapes alone, so everything here is integer arithmetic. Windows are chosen
-//! by time and traffic ([`PRICES`](super::price::PRICES)). Memory plays no part: transformed multipliers, the largest
-//! need of a window, are made ahead only as far as the server's budget reaches and otherwise while the product runs, so
-//! any window fits; and a budget is not a public shape.
-//! In a batch of narrow products (attention heads) an encrypted block with mw ≥ 2m carries the rows of ⌊mw/m⌋ products
-//! side by side ("folded"): the multiplier for one of them is zero against the others. That costs only input traffic
-//! that would have been zeros.
+//! parties derive the same tiling from public shapes alone, so everything here is integer arithmetic. Windows are
+//! chosen by time and traffic ([`PRICES`](super::price::PRICES)). Memory plays no part: transformed multipliers, the
+//! largest need of a window, are made ahead only as far as the server's budget reaches and otherwise while the product
+//! runs, so any window fits; and a budget is not a public shape. In a batch of narrow products (attention heads) an
+//! encrypted block with mw ≥ 2m carries the rows of ⌊mw/m⌋ products side by side ("folded"): the multiplier for one of
+//! them is zero against the others. That costs only input traffic that would have been zeros.
 //!
 //! Counts, with k' = ⌈k/kw⌉, m' = ⌈m/mw⌉, n' = ⌈n/nw⌉, L = batch·k'·n' leaves:
 //!   ciphertexts in        ⌈batch/fold⌉·k'·m'
@@ -19,7 +18,7 @@
 //!   automorphisms         Σ over responses of the tree's inner nodes (full trees: mw − 1)
 
 use super::error::HeError;
-use super::wire::{PlanCost, Wire};
+use super::wire::{OltCost, Wire};
 
 /// Shape of a product Q·V: Q is k×m, V is m×n, all row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +47,7 @@ impl OltShape {
 pub enum Encrypted {
     /// The left operand, by its owner.
     Left,
-    /// The right operand: the plan works on Vᵀ·Qᵀ.
+    /// The right operand: the tiling works on Vᵀ·Qᵀ.
     Right,
 }
 
@@ -75,20 +74,20 @@ pub struct Window {
     pub nw: usize,
 }
 
-/// A plan for `batch` products of one shape.
+/// A tiling for `batch` products of one shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OltPlan {
+pub struct OltTiling {
     shape: OltShape,
     encrypted: Encrypted,
     packing: Packing,
     batch: usize,
     degree: usize,
     window: Window,
-    pub(super) cost: PlanCost,
+    pub(super) cost: OltCost,
 }
 
-impl OltPlan {
-    /// A plan with these windows, without its cost.
+impl OltTiling {
+    /// A tiling with these windows, without its cost.
     pub(super) fn bare(
         shape: OltShape,
         batch: usize,
@@ -104,11 +103,11 @@ impl OltPlan {
             batch,
             degree: wire.degree,
             window,
-            cost: PlanCost::default(),
+            cost: OltCost::default(),
         }
     }
 
-    /// The shape that the plan computes: that of the transposed product if the right operand is encrypted.
+    /// The shape that the tiling computes: that of the transposed product if the right operand is encrypted.
     pub fn inner_shape(&self) -> OltShape {
         self.shape
     }
@@ -139,7 +138,7 @@ impl OltPlan {
     }
 
     /// Work and traffic.
-    pub fn cost(&self) -> PlanCost {
+    pub fn cost(&self) -> OltCost {
         self.cost
     }
 
@@ -225,7 +224,7 @@ impl OltPlan {
         }
     }
 
-    /// Largest tree of the plan; inputs are scaled by its inverse.
+    /// Largest tree of the tiling; inputs are scaled by its inverse.
     pub fn largest_tree(&self) -> usize {
         match self.packing {
             Packing::InterLeave | Packing::Krdy => self.tree_size(0),
@@ -293,7 +292,7 @@ mod tests {
             mw: 64,
             nw: 1,
         };
-        let plan = OltPlan::with_window(
+        let tiling = OltTiling::with_window(
             shape,
             1,
             Encrypted::Left,
@@ -302,7 +301,7 @@ mod tests {
             &wire(),
         )
         .unwrap();
-        let cost = plan.cost();
+        let cost = tiling.cost();
         assert_eq!(
             (cost.inputs, cost.responses, cost.automorphisms),
             (12, 12, 12 * 63)
@@ -332,10 +331,10 @@ mod tests {
                 1_447_034,
             ),
         ] {
-            let plan =
-                OltPlan::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire()).unwrap();
-            let cost = plan.cost();
-            assert!(cost.bytes_in + cost.bytes_out <= limit, "{plan:?}");
+            let tiling =
+                OltTiling::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire()).unwrap();
+            let cost = tiling.cost();
+            assert!(cost.bytes_in + cost.bytes_out <= limit, "{tiling:?}");
         }
     }
 
@@ -348,8 +347,8 @@ mod tests {
             n: 3,
         };
         let price = |shape, side| {
-            let plan = OltPlan::choose(shape, 1, side, Packing::InterLeave, &wire).unwrap();
-            plan.cost().nanoseconds
+            let tiling = OltTiling::choose(shape, 1, side, Packing::InterLeave, &wire).unwrap();
+            tiling.cost().nanoseconds
         };
         assert!(price(tall, Encrypted::Right) < price(tall, Encrypted::Left));
         let wide = tall.transposed();
@@ -360,7 +359,7 @@ mod tests {
     fn impossible_shapes_and_windows_are_refused() {
         let wire = wire();
         let shape = OltShape { k: 0, m: 1, n: 1 };
-        let chosen = OltPlan::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire);
+        let chosen = OltTiling::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire);
         assert!(chosen.is_err());
         let shape = OltShape { k: 4, m: 4, n: 4 };
         for window in [
@@ -386,7 +385,7 @@ mod tests {
             },
         ] {
             assert!(
-                OltPlan::with_window(
+                OltTiling::with_window(
                     shape,
                     1,
                     Encrypted::Left,

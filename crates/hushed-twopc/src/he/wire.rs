@@ -1,4 +1,4 @@
-//! Sizes of ciphertexts on the wire, and the cost of a plan.
+//! Sizes of ciphertexts on the wire, and the cost of a tiling.
 
 use crate::cost::Cost;
 use hushed_net::Party;
@@ -21,9 +21,9 @@ pub struct Wire {
     pub packing_limbs: u64,
 }
 
-/// Work and traffic of a plan, exact except for time.
+/// Work and traffic of a tiling, exact except for time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PlanCost {
+pub struct OltCost {
     /// Ciphertexts sent by the owner of the encrypted operand.
     pub inputs: u64,
     /// Multiplier polynomials transformed.
@@ -42,7 +42,7 @@ pub struct PlanCost {
     pub nanoseconds: u64,
 }
 
-impl PlanCost {
+impl OltCost {
     /// Cost of a product whose encrypted operand belongs to `encrypts`.
     pub fn one_way(&self, encrypts: Party) -> Cost {
         let cost = match encrypts {
@@ -73,12 +73,12 @@ impl PlanCost {
     }
 }
 
-impl Add for PlanCost {
-    type Output = PlanCost;
+impl Add for OltCost {
+    type Output = OltCost;
 
     /// One after the other.
-    fn add(self, b: PlanCost) -> PlanCost {
-        PlanCost {
+    fn add(self, b: OltCost) -> OltCost {
+        OltCost {
             inputs: self.inputs + b.inputs,
             transforms: self.transforms + b.transforms,
             products: self.products + b.products,

@@ -186,7 +186,7 @@ pub fn send_encrypted(
             .take(primes(ring))
             .map(|(i, channel)| {
                 let values = slots.expose_mut().limb_mut(i);
-                ole.plain.basis().plan(i).inverse(values);
+                ole.plain.basis().ntt(i).inverse(values);
                 ole.own
                     .encrypt_seeded(channel.scale.scale_up(values)?, &mut rng)
             });
@@ -327,15 +327,15 @@ impl OleContext {
 
     /// Signed y in the slots of the polynomial that multiplies the ciphertext modulo t_i.
     fn multiplier(&self, i: usize, ring: Ring, y: &[u64]) -> SecretPoly<hushed_math::Eval> {
-        let plan = self.plain.basis().plan(i);
+        let ntt = self.plain.basis().ntt(i);
         let mut signed: Zeroizing<Vec<i64>> =
             Zeroizing::new(y.iter().map(|&w| signed_share(w, ring.bits())).collect());
         signed.resize(self.slots(), 0);
         let mut values = Zeroizing::new(vec![0u64; self.slots()]);
-        plan.pointwise().reduce_signed(&mut values, &signed);
-        plan.inverse(&mut values);
+        ntt.pointwise().reduce_signed(&mut values, &signed);
+        ntt.inverse(&mut values);
         for (s, &v) in signed.iter_mut().zip(values.iter()) {
-            *s = plan.modulus().centre(v);
+            *s = ntt.modulus().centre(v);
         }
         let ids = self.params.ciphertext_ids(self.params.q_len());
         let plain = RnsPoly::from_signed(self.params.basis(), &ids, &signed);
@@ -352,7 +352,7 @@ impl OleContext {
         for i in 0..lift.limbs() {
             self.plain
                 .basis()
-                .plan(i)
+                .ntt(i)
                 .forward(slots.expose_mut().limb_mut(i));
         }
         let mut words = Zeroizing::new(lift.scale_down(slots.expose())?);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hushed_ckks::counters::Counts;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::poly::{Arithmetic, Ladder, Polynomial, evaluate};
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Encoder, Evaluator, Scale};
 use hushed_fhe::LinearMap;
@@ -95,22 +95,22 @@ impl Chain {
         })
     }
 
-    fn keys(&self, params: &CkksParams) -> Result<EvalKeyPlan, CkksError> {
-        let mut plan = EvalKeyPlan::new();
+    fn keys(&self, params: &CkksParams) -> Result<KeySpecs, CkksError> {
+        let mut specs = KeySpecs::new();
         for map in &self.maps {
-            map.add_keys(params, &mut plan)?;
+            map.add_keys(params, &mut specs)?;
         }
         if let Some(polynomial) = &self.polynomial {
             let argument = self.limbs - 1;
             // Each level needs a key of its length.
             for spent in 0..polynomial.depth() {
-                plan.merge(&params.key_plan(argument - spent, true, &[], false)?);
+                specs.merge(&params.key_specs(argument - spent, true, &[], false)?);
             }
             if self.in_pairs {
-                plan.merge(&params.key_plan(argument, false, &[], true)?);
+                specs.merge(&params.key_specs(argument, false, &[], true)?);
             }
         }
-        Ok(plan)
+        Ok(specs)
     }
 
     fn apply(&self, on: &Evaluator, x: &[Ciphertext]) -> Result<Vec<Ciphertext>, CkksError> {
@@ -179,9 +179,9 @@ impl Run {
         let start = Instant::now();
         let chain = Chain::new(&Encoder::new(params), shape, &layers, gelu)?;
         let encode_seconds = start.elapsed().as_secs_f64();
-        let plan = chain.keys(params)?;
-        let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
-        let mut bench = Bench::new(params, &plan)?;
+        let specs = chain.keys(params)?;
+        let key_bytes = specs.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
+        let mut bench = Bench::new(params, &specs)?;
         let mut vector = || (0..first.columns).map(|_| random.next()).collect();
         let x: Vec<Vec<f64>> = (0..shape.vectors()).map(|_| vector()).collect();
         let slots = shape.pack(first, &x, random)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::maps::{GridOptions, PreparedGrid};
 use hushed_ckks::{
     Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Plaintext, Scale,
@@ -32,9 +32,9 @@ impl Map for PackedMap {
         Ok(out)
     }
 
-    fn add_keys(&self, params: &CkksParams, plan: &mut EvalKeyPlan) -> Result<(), CkksError> {
-        self.grid.add_keys(plan);
-        plan.merge(&params.key_plan(self.grid.limbs(), false, &[], true)?);
+    fn add_keys(&self, params: &CkksParams, specs: &mut KeySpecs) -> Result<(), CkksError> {
+        self.grid.add_keys(specs);
+        specs.merge(&params.key_specs(self.grid.limbs(), false, &[], true)?);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! How vectors are laid out in slots, and the maps that they go through.
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Scale};
 use hushed_fhe::LinearMap;
 
@@ -11,7 +11,7 @@ use crate::BenchError;
 pub(super) trait Map {
     fn apply(&self, on: &Evaluator, x: &[Ciphertext]) -> Result<Vec<Ciphertext>, CkksError>;
 
-    fn add_keys(&self, params: &CkksParams, plan: &mut EvalKeyPlan) -> Result<(), CkksError>;
+    fn add_keys(&self, params: &CkksParams, specs: &mut KeySpecs) -> Result<(), CkksError>;
 
     /// The number of diagonals, and their bytes.
     fn diagonals(&self) -> (usize, usize);

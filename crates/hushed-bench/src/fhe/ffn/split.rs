@@ -1,6 +1,6 @@
 //! A single vector over all slots ([`Places`]).
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::lintrans::{LinTransError, LinearTransform, Options};
 use hushed_ckks::{
     Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Plaintext, Scale,
@@ -33,10 +33,10 @@ impl Map for SplitMap {
         x.iter().map(fold).collect()
     }
 
-    fn add_keys(&self, params: &CkksParams, plan: &mut EvalKeyPlan) -> Result<(), CkksError> {
-        self.map.add_keys(plan);
+    fn add_keys(&self, params: &CkksParams, specs: &mut KeySpecs) -> Result<(), CkksError> {
+        self.map.add_keys(specs);
         let after = self.map.limbs() - 1;
-        plan.merge(&params.key_plan(after, false, &self.folds, false)?);
+        specs.merge(&params.key_specs(after, false, &self.folds, false)?);
         Ok(())
     }
 

@@ -18,8 +18,8 @@ struct Case {
 impl Case {
     fn new() -> Self {
         let params = CkksParams::insecure_test(9, 2).unwrap();
-        let plan = params.key_plan(4, true, &[], false).unwrap();
-        let mut f = Fixture::new(&params, &plan, 11);
+        let specs = params.key_specs(4, true, &[], false).unwrap();
+        let mut f = Fixture::new(&params, &specs, 11);
         let x: Vec<_> = (0..COLUMNS).map(|_| f.random()).collect();
         let inputs = x.iter().map(|x| f.encrypt(x, 3)).collect();
         let weights: Vec<f64> = f.random().iter().flat_map(|z| [z.re, z.im]).collect();

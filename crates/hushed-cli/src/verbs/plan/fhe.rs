@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use hushed_ckks::CkksParams;
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_fhe::plan::declared;
 use hushed_fhe::plan::offer::Offer;
 use hushed_fhe::plan::public_plan::{AnswerRows, Canary, Lengths, hex};
@@ -214,7 +214,7 @@ enum Measure {
 struct Made<'a> {
     choices: &'a Choices,
     params: &'a Arc<CkksParams>,
-    bootstrap: &'a EvalKeyPlan,
+    bootstrap: &'a KeySpecs,
     options: &'a FheOptions,
     report: &'a FhePlanReport,
 }

@@ -3,6 +3,7 @@
 use hushed_fhe::plan::public_plan::AnswerRows;
 use hushed_fhe::plan::{CurvePoint, FhePlanReport, Form, Step, TernaryMaps};
 use hushed_math::cpu::Cpu;
+use hushed_model::StepId;
 
 use crate::output::gib;
 
@@ -177,5 +178,6 @@ fn ternary(maps: &TernaryMaps) -> String {
         Form::GivenScale => "are scalar, a level each, as their operands have a scale of their own",
         Form::PackedRows => "are scalar, a level each, as packed rows use diagonals",
     };
-    format!("{} {how}: {}", maps.count, maps.maps.join(", "))
+    let names: Vec<String> = maps.maps.iter().map(StepId::to_string).collect();
+    format!("{} {how}: {}", maps.count, names.join(", "))
 }

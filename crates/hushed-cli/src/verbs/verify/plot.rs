@@ -83,7 +83,7 @@ pub fn svg(stages: &[Stage], title: &str) -> String {
         put(format!(
             "<text x=\"{middle:.1}\" y=\"{below:.1}\" font-size=\"10\" text-anchor=\"end\" transform=\"rotate(-60 {middle:.1} {below:.1})\">{} {}</text>",
             stage.layer,
-            escaped(stage.step())
+            escaped(&stage.step().to_string())
         ));
         for (k, (_, colour, of)) in shown.iter().enumerate() {
             let Some(d) = of(stage) else { continue };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hushed_ckks::keys::{EvalKeyPlan, PublicKey, SecretKey};
+use hushed_ckks::keys::{KeySpecs, PublicKey, SecretKey};
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::RlweError;
 use hushed_rlwe::audit::Auditor;
@@ -22,19 +22,19 @@ use crate::files::chunked::Hash;
 pub fn write(
     path: &Path,
     sk: &SecretKey,
-    plan: &EvalKeyPlan,
+    specs: &KeySpecs,
     times: KeyTimes,
     rng: &mut SecretRng,
     progress: KeyProgress<'_>,
 ) -> Result<Hash, FileError> {
     refuse_existing(path)?;
     let file = AtomicFile::create(path, Access::Usual)?;
-    write_to(file, path, sk, plan, times, rng, progress)
+    write_to(file, path, sk, specs, times, rng, progress)
 }
 
-/// Generates the public key and, one by one, the keys of a plan, and returns the id of the set. They go to `out`, which
-/// errors call `path`. Each sample is checked against the security table, and against earlier samples, before a byte of
-/// its key is written.
+/// Generates the public key and, one by one, the keys of `specs`, and returns the id of the set. They go to `out`,
+/// which errors call `path`. Each sample is checked against the security table, and against earlier samples, before a
+/// byte of its key is written.
 ///
 /// # Errors
 /// [`FileError`].
@@ -42,15 +42,16 @@ pub fn write_to(
     out: impl Target,
     path: &Path,
     sk: &SecretKey,
-    plan: &EvalKeyPlan,
+    specs: &KeySpecs,
     times: KeyTimes,
     rng: &mut SecretRng,
     progress: KeyProgress<'_>,
 ) -> Result<Hash, FileError> {
     let public = PublicKey::generate(sk, rng);
-    let keys = KeyGenerator::new(sk, plan, rng).map_err(|error| FileError::content(path, error))?;
+    let keys =
+        KeyGenerator::new(sk, specs, rng).map_err(|error| FileError::content(path, error))?;
     let made = Made {
-        plan,
+        specs,
         times,
         public: &public,
         auditor: Auditor::of(sk.params()),
@@ -60,7 +61,7 @@ pub fn write_to(
 
 /// What is written besides the keys, and the auditor that checks samples first.
 struct Made<'a> {
-    plan: &'a EvalKeyPlan,
+    specs: &'a KeySpecs,
     times: KeyTimes,
     public: &'a PublicKey,
     auditor: Auditor,
@@ -76,7 +77,7 @@ impl Made<'_> {
         progress: KeyProgress<'_>,
     ) -> Result<Hash, FileError> {
         let Made {
-            plan,
+            specs,
             times,
             public,
             mut auditor,
@@ -90,7 +91,7 @@ impl Made<'_> {
         };
         hold(public.published())?;
         let refused = |error| FileError::content(path, error);
-        let total = usize::try_from(file_bytes(path, params, plan)?).unwrap_or(usize::MAX);
+        let total = usize::try_from(file_bytes(path, params, specs)?).unwrap_or(usize::MAX);
         let mut put = |bytes: &[u8]| out.write_all(bytes).map_err(FileError::io("write", path));
 
         let mut first = Vec::with_capacity(first_bytes(params));
@@ -102,15 +103,15 @@ impl Made<'_> {
         put(&first)?;
         put(&digest)?;
 
-        let (mut writer, list) = EvalKeysWriter::new(params, plan).map_err(refused)?;
+        let (mut writer, list) = EvalKeysWriter::new(params, specs).map_err(refused)?;
         put(&list)?;
         for (done, key) in keys.enumerate() {
-            progress(done, plan.len());
+            progress(done, specs.len());
             let key = key.map_err(refused)?;
             key.published().try_for_each(&mut hold)?;
             put(&writer.push(&key).map_err(refused)?)?;
         }
-        progress(plan.len(), plan.len());
+        progress(specs.len(), specs.len());
         let name = writer.finish().map_err(refused)?;
         put(&name)?;
         let id = id(&digest, &name);
@@ -141,20 +142,20 @@ mod tests {
         let sk = SecretKey::generate(params.rlwe(), &mut rng);
         let public = PublicKey::generate(&sk, &mut rng);
         let single = |element| {
-            let mut plan = EvalKeyPlan::new();
-            plan.galois(element, 1, 1);
+            let mut specs = KeySpecs::new();
+            specs.galois(element, 1, 1);
             let mut rng = SecretRng::insecure_from_seed(7);
-            let keys = KeyGenerator::new(&sk, &plan, &mut rng).unwrap();
+            let keys = KeyGenerator::new(&sk, &specs, &mut rng).unwrap();
             keys.collect::<Vec<_>>()
         };
         let keys = || single(5).into_iter().chain(single(25));
-        let mut plan = EvalKeyPlan::new();
-        plan.galois(5, 1, 1).galois(25, 1, 1);
+        let mut specs = KeySpecs::new();
+        specs.galois(5, 1, 1).galois(25, 1, 1);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("evaluation.keys");
         let write = |auditor| {
             let made = Made {
-                plan: &plan,
+                specs: &specs,
                 times: TIMES,
                 public: &public,
                 auditor,

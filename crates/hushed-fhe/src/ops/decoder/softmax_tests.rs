@@ -15,7 +15,7 @@ use crate::plan::placement::Placement;
 use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Op, Simulator, Vector};
 use crate::slots::Slots;
-use crate::{Acts, AttentionChoice, FheError, HeadChoice, KeyDemand};
+use crate::{Acts, AttentionChoice, FheError, ForwardPass, HeadChoice, KeyDemand};
 
 /// A BitNet decoder, or one with maps that are not ternary.
 fn config(heads: usize, keys: usize, ternary: bool) -> NetworkConfig {
@@ -294,7 +294,7 @@ fn an_encrypted_softmax_decoder_is_the_simulated_and_the_clear_one() {
         let on = Simulator::new(&params, slots).unwrap();
         let simulated = opened(&subject, &on);
         let demand = KeyDemand::of(&params, &on.tally().counts());
-        let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+        let mut keys = Keys::new(&params, |b| demand.specs(&params, b).unwrap());
         let (sent, top) = (subject.sent(), params.fresh_limbs());
         let sent: Vec<Ciphertext> = sent.iter().map(|v| keys.encrypt(v, top)).collect();
         let seen = std::cell::RefCell::new(Vec::new());

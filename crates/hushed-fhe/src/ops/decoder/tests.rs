@@ -28,7 +28,7 @@ use crate::plan::public_plan::AnswerRows;
 use crate::run::encrypted::testing::Keys;
 use crate::simulate::{Counts, Op, Simulator, Vector, columns_to_last, embedded};
 use crate::slots::Slots;
-use crate::{Acts, DecoderPass, FheError, KeyDemand};
+use crate::{Acts, DecoderPass, FheError, ForwardPass, KeyDemand};
 
 pub(crate) const ROWS: usize = 16;
 pub(crate) const SLOTS: usize = 128;
@@ -154,8 +154,8 @@ impl Subject {
             self.bound,
         )?
         .answering(answer)
-        .masked_by(real)?
-        .viewed_by(seen);
+        .masked_by(real)?;
+        pass.view(seen);
         pass.run(sent)
     }
 
@@ -188,7 +188,7 @@ impl Subject {
         self.run_at(&on, shapes.collect(), how, nothing).unwrap();
         let counts = on.tally().counts();
         let demand = KeyDemand::of(params, &counts);
-        let mut keys = Keys::new(params, |b| demand.plan(params, b).unwrap());
+        let mut keys = Keys::new(params, |b| demand.specs(params, b).unwrap());
         let top = params.fresh_limbs();
         let sent = sent.iter().map(|v| keys.encrypt(v, top)).collect();
         let folder = tempfile::tempdir().unwrap();

@@ -19,16 +19,18 @@ use crate::error::FheError;
 use crate::ops::activation::argument_scale;
 use crate::ops::acts::Acts;
 use crate::ops::decoder::weigh::causal;
+use crate::ops::ledger::MAP;
 use crate::ops::levels::{below, scale_of};
 use crate::packing::heads::{Heads, Turned, attend, causal_scores};
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
 
-/// Levels of attention, not counting its sigmoid and the norm before it.
-pub const LEVELS: usize = 9;
+/// Levels of attention, not counting its sigmoid and the norm before it: scores; copies, products and sums of P·V;
+/// output.
+pub const LEVELS: usize = SCORES + 3 + MAP;
 
 /// Levels from the columns to the scores: maps, copies, turns, products, sums.
-const SCORES: usize = 5;
+const SCORES: usize = MAP + 4;
 
 /// A decoder's attention in packed rows.
 pub struct PackedCausal<'a, V> {

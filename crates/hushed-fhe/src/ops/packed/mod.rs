@@ -72,6 +72,25 @@ pub fn refreshed_pairs<S: Slots>(
     joined(on, on.refresh(at, parts, limbs)?)
 }
 
+/// Pairs at `limbs` primes: refreshed if some have fewer; those from a client may have more and are cut.
+///
+/// # Errors
+/// As [`Slots::refresh`].
+pub fn lifted<S: Slots>(
+    on: &S,
+    at: StepId,
+    mut x: Acts<S::Value>,
+    limbs: usize,
+) -> Result<Acts<S::Value>, FheError> {
+    if x.columns.iter().all(|v| on.limbs(v) >= limbs) {
+        return x.cut(on, limbs);
+    }
+    let at = at.part("refresh");
+    on.at(at);
+    x.columns = refreshed_pairs(on, at, &x.columns, limbs)?;
+    Ok(x)
+}
+
 /// x/`bound` + `y`, for x a decoder's residual stream and `y` a block's result divided by `bound`, in pairs as `y` is.
 /// x is dropped to one level above `y`, and loses it.
 ///

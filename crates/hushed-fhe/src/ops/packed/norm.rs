@@ -19,14 +19,12 @@ use crate::choices::{NormChoice, fits, shapes};
 use crate::error::FheError;
 use crate::ops::acts::Acts;
 use crate::ops::decoder::rms::root_levels;
+use crate::ops::ledger::PACKED_VARIANCE;
 use crate::ops::levels::{above_by, below, divisor, scale_of};
 use crate::ops::norm::{has_means, keeps_zeros, refreshed};
 use crate::packing::sums::squares;
 use crate::packing::{PackingError, Spread};
 use crate::slots::Slots;
-
-/// The levels of the variance: squares, and the mask of their sums.
-const VARIANCE: usize = 2;
 
 /// Margin above the largest inverse root of a calibrated variance, for its refresh.
 const ROOM: f64 = 1.5;
@@ -119,7 +117,11 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
 
     /// The primes needed for squares, the mask of their sums, the root and its mask to follow one another.
     fn deep<S: Slots<Value = V>>(&self, on: &S) -> Option<usize> {
-        let needed = above_by(on, on.floor(), VARIANCE + root_levels(self.choice) + 1);
+        let needed = above_by(
+            on,
+            on.floor(),
+            PACKED_VARIANCE + root_levels(self.choice) + 1,
+        );
         needed.ok().filter(|&needed| needed <= self.statistics)
     }
 
@@ -190,7 +192,7 @@ impl<V: Clone + Send + Sync> PackedNorm<'_, V> {
         })
     }
 
-    /// v, [`VARIANCE`] levels below `centred`.
+    /// v, [`PACKED_VARIANCE`] levels below `centred`.
     fn variance<S: Slots<Value = V>>(
         &self,
         on: &S,

@@ -22,7 +22,7 @@ fn a_plan_is_read_as_it_was_written() {
         (plan.places(&params).unwrap(), plan.texts(&params).unwrap()),
         (4, 3)
     );
-    let keys = plan.key_plan(&params).unwrap();
+    let keys = plan.key_specs(&params).unwrap();
     assert_eq!(keys.len(), plan.keys.len());
 }
 

@@ -1,6 +1,6 @@
 //! The search compared with all placements of small programs, and its errors if none exists.
 
-use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::KeySpecs;
 use hushed_model::testing::{ternary_config, ternary_network};
 use hushed_model::{NetworkConfig, Pool, Weigh, random_network};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ impl Subject {
             lengths: self.lengths,
             ..asked
         };
-        let keys = EvalKeyPlan::new();
+        let keys = KeySpecs::new();
         FhePlanReport::new(program, choices, true, &self.params, &keys, &asked)
     }
 

@@ -18,7 +18,7 @@ use crate::ops::activation::Polynomials;
 use crate::ops::after::After;
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
 use crate::ops::head::head;
-use crate::ops::norm::{NormPlan, centred_scale, norm, residual};
+use crate::ops::norm::{NormSettings, centred_scale, norm, residual};
 use crate::ops::softmax::{Softmax, weights};
 use crate::packing::Interleave;
 use crate::run::reply::fewest_limbs;
@@ -65,7 +65,7 @@ fn neighbours<const K: usize>(
         .map(|v| simulator.vector(v.clone(), limbs).unwrap());
     let expected: Vec<Vector> = step.run(&simulator, vectors.collect()).unwrap();
     let demand = KeyDemand::of(&params, &simulator.tally().counts());
-    let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+    let mut keys = Keys::new(&params, |b| demand.specs(&params, b).unwrap());
     let texts = layout().texts();
     hits.map(|hit| {
         let mut x = clean.to_vec();
@@ -246,7 +246,7 @@ fn refreshed_norm<S: Slots>(
     choice: &NormChoice,
 ) -> Result<Vec<S::Value>, FheError> {
     let rows = OwnedMask::Public(vec![1.0; on.slots()]);
-    let plan = NormPlan {
+    let plan = NormSettings {
         rows: &rows,
         statistics: Some(on.top()),
         constant: None,

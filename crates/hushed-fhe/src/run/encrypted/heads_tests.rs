@@ -28,7 +28,7 @@ fn encrypted_products_of_all_heads_are_the_clear_ones() {
     let counts = on.tally().counts();
     let demand = KeyDemand::of(&params, &counts);
     let mut keys = Keys::new(&params, |bootstrap| {
-        demand.plan(&params, bootstrap).unwrap()
+        demand.specs(&params, bootstrap).unwrap()
     });
     let limbs = keys.on.top();
     let encrypted: Vec<Ciphertext> = x.iter().map(|x| keys.encrypt(x, limbs)).collect();
@@ -68,7 +68,7 @@ fn simulated_errors_are_those_of_ciphertexts() {
     let simulated = circuit(&on, &heads, &vectors).unwrap();
     let demand = KeyDemand::of(&params, &on.tally().counts());
     let mut keys = Keys::new(&params, |bootstrap| {
-        demand.plan(&params, bootstrap).unwrap()
+        demand.specs(&params, bootstrap).unwrap()
     });
     let limbs = keys.on.top();
     let encrypted: Vec<Ciphertext> = x.iter().map(|x| keys.encrypt(x, limbs)).collect();

@@ -83,7 +83,7 @@ proptest! {
         let simulated: Results<Vector> = compute(&simulator, &vectors, baby, by).unwrap();
         let demand = KeyDemand::of(&params, &simulator.tally().counts());
 
-        let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+        let mut keys = Keys::new(&params, |b| demand.specs(&params, b).unwrap());
         let columns: [Columns<Ciphertext>; 3] = packed
             .each_ref()
             .map(|x| x.map(|v| Ok::<_, FheError>(keys.encrypt(v, limbs))).unwrap());

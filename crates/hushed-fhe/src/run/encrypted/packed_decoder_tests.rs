@@ -14,7 +14,7 @@ use crate::calibrate::decoder::{Degrees, measure};
 use crate::choices::{Choices, ScoresChoice};
 use crate::clear::{all_rows, last_row};
 use crate::inputs::bound_of_inputs;
-use crate::pass::{AnyPass, Texts};
+use crate::pass::{Texts, forward_pass};
 use crate::plan::packed::placed_decoder;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, named};
@@ -217,8 +217,8 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     let simulated = subject.simulated(&on, &plan.placement, answer, texts);
     let simulated = simulated.unwrap();
 
-    let key_plan = plan.key_plan(&params).unwrap();
-    let keys = Keys::new(&params, |_| key_plan);
+    let key_specs = plan.key_specs(&params).unwrap();
+    let keys = Keys::new(&params, |_| key_specs);
     let mut rng = seeded(7);
     let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
     let embedding = subject.program.embedding().unwrap().clone();
@@ -231,14 +231,14 @@ fn encrypted_prompts_are_answered_as_the_model_answers_them() {
     let read = Texts::PackedLast(layout, answer);
     let (program, choices) = (&subject.program, &subject.choices);
     let placement = plan.placement.clone();
-    let mut pass = AnyPass::new(on, program, choices, placement, read, bound).unwrap();
+    let mut pass = forward_pass(on, program, choices, placement, read, bound).unwrap();
     on.evaluator().counters().reset();
     let mut x = pass.start(vec![sent.expand()]).unwrap();
     for layer in 0..pass.layers() {
         x = pass.layer(layer, x).unwrap();
         x = pass.resume(layer + 1, x.columns).unwrap();
     }
-    let found = pass.finish(&x).unwrap();
+    let found = pass.finish(&x).unwrap().vectors;
     let done = on.evaluator().counters().snapshot();
     let received = received(&plan, &params, &public, &found);
     let opened = client.open(keys.decryptor(), &received, upload.lengths());

@@ -13,7 +13,7 @@ use crate::ops::packed::pool::unpack;
 use crate::ops::packed::rows::PackedRows;
 use crate::ops::pool::{self, Pooled};
 use crate::packing::{Interleave, PackingError};
-use crate::pass::PackedPass;
+use crate::pass::{ForwardPass, PackedPass};
 use crate::plan::public_plan::{AnswerRows, FhePlan, Lengths, PlanFileError, named};
 use crate::plan::{FheOptions, FhePlanReport, dry_run, packed_placement, reference};
 use crate::run::client::FheClient;
@@ -134,7 +134,8 @@ impl Subject {
         };
         let (program, placement) = (self.network.program(), plan.placement.clone());
         let bound = plan.input_bound;
-        let pass = PackedPass::new(on, &program, &self.choices, placement, rows, bound).unwrap();
+        let mut pass =
+            PackedPass::new(on, &program, &self.choices, placement, rows, bound).unwrap();
         let mut x = pass.start(sent).unwrap();
         let mut found = Vec::new();
         for layer in 0..pass.layers() {
@@ -142,7 +143,7 @@ impl Subject {
             found.push(x.columns.clone());
             x = pass.resume(layer + 1, x.columns).unwrap();
         }
-        found.push(pass.finish(&x).unwrap());
+        found.push(pass.finish(&x).unwrap().vectors);
         found
     }
 
@@ -183,7 +184,7 @@ fn in_a_batch(subject: &Subject) -> Vec<Vec<f64>> {
     let shapes = (0..subject.network.embedding.width).map(|_| on.vector(Vec::new(), limbs));
     subject.batch(&on, shapes.collect::<Result<_, _>>().unwrap(), 1.0);
     let demand = KeyDemand::of(params, &on.tally().counts());
-    let mut keys = Keys::new(params, |b| demand.plan(params, b).unwrap());
+    let mut keys = Keys::new(params, |b| demand.specs(params, b).unwrap());
     let (layout, bound) = (subject.interleave(), largest(&subject.embedded));
     let columns = packed(layout, &subject.embedded, bound, |_, _, _| 0.0);
     let sent = columns.iter().map(|v| keys.encrypt(v, limbs)).collect();
@@ -239,8 +240,8 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let texts = &subject.embedded[..count];
     let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
-    let key_plan = plan.key_plan(&subject.params).unwrap();
-    let mut keys = Keys::new(&subject.params, |_| key_plan);
+    let key_specs = plan.key_specs(&subject.params).unwrap();
+    let mut keys = Keys::new(&subject.params, |_| key_specs);
     let deviation = keys.refresh_deviation();
     let mut rng = seeded(7);
     let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
-use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, PublicKey, SecretKey};
+use hushed_ckks::keys::{EvalKeys, KeySpecs, PublicKey, SecretKey};
 use hushed_ckks::{
     Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator, Scale,
 };
@@ -47,17 +47,14 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The keys of a bootstrap, and those that `plan` adds.
-    pub(crate) fn new(
-        params: &Arc<CkksParams>,
-        plan: impl FnOnce(&EvalKeyPlan) -> EvalKeyPlan,
-    ) -> Keys {
+    /// The keys of a bootstrap, and those that `specs` adds.
+    pub(crate) fn new(params: &Arc<CkksParams>, specs: impl FnOnce(&KeySpecs) -> KeySpecs) -> Keys {
         let mut rng = seeded(1);
         let bootstrapper =
             Arc::new(Bootstrapper::new(params, BootstrapLiteral::default()).unwrap());
-        let plan = plan(&bootstrapper.key_plan());
+        let specs = specs(&bootstrapper.key_specs());
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
-        let keys = Arc::new(EvalKeys::generate(&key, &plan, &mut rng).unwrap());
+        let keys = Arc::new(EvalKeys::generate(&key, &specs, &mut rng).unwrap());
         let evaluator = Evaluator::new(params, keys).unwrap();
         let encoder = Arc::new(Encoder::new(params));
         Keys {

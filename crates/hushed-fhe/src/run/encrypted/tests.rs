@@ -105,7 +105,7 @@ fn encrypted_steps_are_the_simulated_ones() {
 
     let demand = KeyDemand::of(&params, &simulator.tally().counts());
     let mut keys = Keys::new(&params, |bootstrap| {
-        demand.plan(&params, bootstrap).unwrap()
+        demand.specs(&params, bootstrap).unwrap()
     });
     let columns: Vec<Ciphertext> = inputs.iter().map(|x| keys.encrypt(x, top)).collect();
     let found = circuit(&keys.on, &columns).unwrap();
@@ -161,7 +161,7 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
     );
     assert!(on.linear(&map(2, 1, false), &[one], scale).is_err());
     // A rotation that no bootstrap uses.
-    let planned = on.bootstrapper().key_plan();
+    let planned = on.bootstrapper().key_specs();
     let serves = |steps: usize| {
         let key = KeyUse::Galois(params.rotation_element(steps as i64));
         let mut specs = planned.iter();
@@ -197,7 +197,7 @@ fn threads_change_nothing() {
             .build()
             .unwrap();
         pool.install(|| {
-            let mut keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+            let mut keys = Keys::new(&params, |b| demand.specs(&params, b).unwrap());
             let mut rng = seeded(9);
             let columns: Vec<Ciphertext> = (0..4)
                 .map(|_| keys.encrypt(&random(&mut rng, slots), params.fresh_limbs()))

@@ -27,7 +27,8 @@ use crate::run::reply::{ReplySecret, fewest_limbs, seal_reply};
 use crate::simulate::{Counts, Op, Vector};
 use crate::testing::{Structure, largest, measure, packed};
 use crate::{
-    Choices, FheError, FhePlan, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots, token_rows,
+    Choices, FheError, FhePlan, ForwardPass, KeyDemand, Pass, Placement, RowsKnown, Simulator,
+    Slots, token_rows,
 };
 
 const LOG_N: u32 = 9;
@@ -136,7 +137,7 @@ impl Subject {
 
     /// Client and server: rows as opened by the client, the same without rounding, and the reply as it left.
     fn encrypted(&self, demand: &KeyDemand) -> (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Ciphertext>) {
-        let keys = Keys::new(&self.params, |b| demand.plan(&self.params, b).unwrap());
+        let keys = Keys::new(&self.params, |b| demand.specs(&self.params, b).unwrap());
         self.encrypted_with(&keys)
     }
 
@@ -395,7 +396,7 @@ fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     let plan = &subject.plan;
     let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
     let mut keys = Keys::new(&subject.params, |b| {
-        demand.plan(&subject.params, b).unwrap()
+        demand.specs(&subject.params, b).unwrap()
     });
     let counters = |keys: &Keys| keys.on.evaluator().counters().snapshot();
     let start = counters(&keys);

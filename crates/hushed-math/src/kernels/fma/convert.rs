@@ -6,7 +6,7 @@
 
 use super::lanes::Lanes;
 use super::registers::{Constants, Registers, TOGETHER, centred, kernel};
-use crate::kernels::convert::{POINT, Plan};
+use crate::kernels::convert::{ConversionTables, POINT};
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use zeroize::Zeroizing;
@@ -41,8 +41,8 @@ struct Target {
 }
 
 impl Converter {
-    pub(crate) fn new(have: HaveFma, plan: &Plan) -> Converter {
-        let sources = plan.sources.iter().map(|source| Source {
+    pub(crate) fn new(have: HaveFma, tables: &ConversionTables) -> Converter {
+        let sources = tables.sources.iter().map(|source| Source {
             constants: Constants::new(&source.modulus),
             inverse: centred(&source.modulus, source.inverse),
             ratio: source.ratio as f64,
@@ -52,7 +52,7 @@ impl Converter {
             let w = centred(modulus, w);
             [w, w / modulus.value() as f64]
         };
-        let targets = plan.targets.iter().map(|target| Target {
+        let targets = tables.targets.iter().map(|target| Target {
             constants: Constants::new(&target.modulus),
             factors: target
                 .factors
@@ -64,7 +64,7 @@ impl Converter {
             have,
             sources: sources.collect(),
             targets: targets.collect(),
-            rounding: plan.rounding(),
+            rounding: tables.rounding(),
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) const MIN_N: usize = 256;
 /// Words of a block that is finished before the next is begun: half of the smallest first-level cache.
 pub(super) const CACHED: usize = 2048;
 
-/// Twiddles of one plan.
+/// Twiddles of one transform.
 pub(crate) struct Tables {
     have: HaveFma,
     pub(super) constants: Constants,

@@ -13,7 +13,7 @@
 //! groups; a later group begins at t plus the residue of the groups before it.
 
 use super::lanes::{Factor, Lanes, MASK, csub, load, shoup52, splat, store};
-use crate::kernels::convert::{POINT, Plan};
+use crate::kernels::convert::{ConversionTables, POINT};
 use crate::machine::cpu::HaveIfma;
 use crate::words::Words;
 use std::arch::x86_64::*;
@@ -54,7 +54,7 @@ struct Target {
 
 impl Converter {
     /// `_token`: `convert` relies on the instruction sets that it proves.
-    pub(crate) fn new(_token: HaveIfma, plan: &Plan) -> Converter {
+    pub(crate) fn new(_token: HaveIfma, tables: &ConversionTables) -> Converter {
         let source = |source: &crate::kernels::convert::Source| Source {
             constants: super::lanes::Constants::new(&source.modulus),
             inverse: [
@@ -74,10 +74,10 @@ impl Converter {
             }
         };
         Converter {
-            sources: plan.sources.iter().map(source).collect(),
-            targets: plan.targets.iter().map(target).collect(),
-            rounding: plan.rounding(),
-            groups: groups(plan),
+            sources: tables.sources.iter().map(source).collect(),
+            targets: tables.targets.iter().map(target).collect(),
+            rounding: tables.rounding(),
+            groups: groups(tables),
         }
     }
 
@@ -342,14 +342,14 @@ fn reduce(lanes: &Lanes, inverse: __m512i, low: __m512i, high: __m512i) -> __m51
 }
 
 /// Cuts the terms so that every sum of every target stays below 4t; a group has at least one term.
-fn groups(plan: &Plan) -> Box<[Range<usize>]> {
-    let sources = plan.sources.len();
+fn groups(tables: &ConversionTables) -> Box<[Range<usize>]> {
+    let sources = tables.sources.len();
     // Exclusive bounds of the terms: f_i, and one more than the largest quotient.
-    let bounds = plan.sources.iter().map(|s| s.modulus.value());
+    let bounds = tables.sources.iter().map(|s| s.modulus.value());
     let bounds: Vec<u64> = bounds.chain([sources as u64 + 1]).collect();
     // Whether these terms, added to the start of a sum, stay below 4t for every target.
     let fits = |terms: &Range<usize>, start: u64| {
-        plan.targets.iter().all(|target| {
+        tables.targets.iter().all(|target| {
             let t = u128::from(target.modulus.value());
             let sum: u128 = bounds[terms.clone()].iter().map(|&f| u128::from(f)).sum();
             u128::from(start) * t + ((sum * t) >> 52) + 2 + terms.len() as u128 <= 4 * t

@@ -51,7 +51,7 @@ pub(super) struct Direction {
     pub(super) constants: Words,
 }
 
-/// Twiddles and constants of one plan.
+/// Twiddles and constants of one transform.
 pub(crate) struct Tables {
     pub(super) n: usize,
     /// Layers of the tail: 5 or 6, so that the rest is even.

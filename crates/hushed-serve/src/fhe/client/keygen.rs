@@ -59,10 +59,10 @@ impl KeyOrder {
     }
 
     pub(super) fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
-        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
-        let bytes = hushed_fhe::files::keys::file_bytes(keys, params.rlwe(), &key_plan);
+        let key_specs = plan.key_specs(params).map_err(FheJobError::from)?;
+        let bytes = hushed_fhe::files::keys::file_bytes(keys, params.rlwe(), &key_specs);
         Ok(KeyOrder {
-            keys: key_plan.len(),
+            keys: key_specs.len(),
             bytes: bytes.map_err(FheJobError::from)?,
         })
     }

@@ -9,7 +9,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use hushed_fhe::files::FileError;
-use hushed_net::{Expect, Party, Session};
+use hushed_net::{Expect, Session};
 
 use crate::bundle;
 use crate::digest::Digest;
@@ -20,12 +20,9 @@ use crate::fhe::wire::{
     agreement, frames,
 };
 use crate::files::open_append;
-use crate::session::agree;
 use crate::session::connect::{ClientConfig, open};
-use crate::session::wire::{
-    CONFIRM, Confirm, FheWelcome, HELLO, Hello, MAX_GREETING, READY, REPLY, Refusal, Reply,
-    WireFault,
-};
+use crate::session::greeting::{confirm, ready, replied};
+use crate::session::wire::{FheWelcome, Refusal, Reply, WireFault};
 
 /// A session.
 pub(super) struct Link<'a> {
@@ -38,38 +35,21 @@ impl<'a> Link<'a> {
     /// Connects and performs the handshake.
     pub(super) fn open(config: &'a ClientConfig) -> Result<Link<'a>, ServeError> {
         let mut session = open(config)?;
-        let hello = Hello {
-            nonce: agree::nonce()?,
-            plan: agreement(),
-            pinned: None,
-            token: config.token.clone(),
-        };
-        session.send_vec(HELLO, hello.encode())?;
-        let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
-        let welcome = match Reply::decode(&reply).map_err(ServeError::malformed("welcome"))? {
+        let welcome = match replied(&mut session, config, agreement(), None)? {
             Reply::Fhe(welcome) => welcome,
             Reply::Welcome(_) => {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
             // A server of a release with only one protocol.
-            Reply::Refused(Refusal::OtherPlan { server })
+            Reply::Refused(Refusal::OtherAgreement { server })
                 if server == bundle::agreement_hash()? =>
             {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
             Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
         };
-        let identity = agree::Identity::of(&session)?;
-        let confirm = Confirm {
-            tag: identity.tag(Party::Client),
-            wants_bundle: false,
-        };
-        session.send_vec(CONFIRM, confirm.encode())?;
-        let ready = session.recv(READY, Expect::Exactly(32))?;
-        let tag = ready
-            .try_into()
-            .map_err(|_| ServeError::WrongConfirmation)?;
-        identity.check(Party::Server, &tag)?;
+        let identity = confirm(&mut session, false)?;
+        ready(&mut session, &identity)?;
         Ok(Link {
             config,
             session,

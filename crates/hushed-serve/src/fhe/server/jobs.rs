@@ -5,7 +5,11 @@
 //! server ends, the job waits again at the next start and continues from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::collections::{BTreeMap, HashMap};
+mod failure;
+mod queue;
+#[cfg(test)]
+mod tests;
+
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -13,7 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hushed_fhe::files::FileError;
 use serde::{Deserialize, Serialize};
 
 use super::storage::{Storage, entries, remove, without_ids};
@@ -29,6 +32,8 @@ use crate::files::{make_folder, now};
 use crate::session::metrics::Metrics;
 use crate::session::owner::Owner;
 use crate::session::wire::Refusal;
+use failure::failure;
+use queue::{Job, Queue, Running};
 
 /// Maximum number of jobs per owner that wait or run.
 const MAX_QUEUED: usize = 8;
@@ -65,84 +70,6 @@ enum State {
     Queued,
     Done,
     Failed(String),
-}
-
-/// A job by its owner and id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Job {
-    owner: Owner,
-    id: Digest,
-    request: Digest,
-}
-
-impl Job {
-    fn short(&self) -> String {
-        // If clients are not told apart, the whole id gives a client access to a job, so it is not logged.
-        self.id.to_string().chars().take(8).collect()
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: BTreeMap<u64, Job>,
-    running: Option<Running>,
-    /// When each owner's last job began, as a count of jobs.
-    served: HashMap<Owner, u64>,
-    begun: u64,
-    /// Seconds that the last run was planned to take.
-    whole: f64,
-}
-
-impl Queue {
-    /// The waiting jobs in the order in which they would run: owners in turn, the one served longest ago first, and
-    /// each owner's jobs in order of arrival. So no client waits for another's whole queue.
-    fn order(&self) -> Vec<u64> {
-        let mut ahead: HashMap<&Owner, (usize, u64)> = HashMap::new();
-        let mut places: Vec<_> = self
-            .waiting
-            .iter()
-            .map(|(submitted, job)| {
-                let (before, first) = ahead.entry(&job.owner).or_insert((0, *submitted));
-                let round = *before;
-                *before += 1;
-                let served = self.served.get(&job.owner).copied().unwrap_or(0);
-                (round, served, *first, *submitted)
-            })
-            .collect();
-        places.sort_unstable();
-        places.into_iter().map(|place| place.3).collect()
-    }
-
-    /// Takes the next job.
-    fn take(&mut self) -> Option<(u64, Job)> {
-        let submitted = self.order().into_iter().next()?;
-        let job = self.waiting.remove(&submitted)?;
-        self.begun += 1;
-        self.served.insert(job.owner.clone(), self.begun);
-        Some((submitted, job))
-    }
-
-    /// The number of jobs that would run before a waiting one.
-    fn place(&self, is_it: impl Fn(&Job) -> bool) -> Option<usize> {
-        let (wanted, _) = self.waiting.iter().find(|(_, job)| is_it(job))?;
-        self.order().iter().position(|place| place == wanted)
-    }
-
-    /// All jobs that wait or run.
-    fn jobs(&self) -> impl Iterator<Item = &Job> {
-        let running = self.running.iter().map(|running| &running.job);
-        self.waiting.values().chain(running)
-    }
-}
-
-struct Running {
-    job: Job,
-    layer: usize,
-    of: usize,
-    part: f64,
-    /// Estimated seconds that were left at `since`.
-    left: f64,
-    since: Instant,
 }
 
 /// All jobs of a server.
@@ -424,7 +351,7 @@ impl Jobs {
         let began = Instant::now();
         let record = Mutex::new(record);
         let watch = |event: JobEvent| {
-            self.progress(job, &event);
+            self.lock().note(job, &event);
             if let JobEvent::Layer { .. } = event {
                 let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
                 record.attempts = 0;
@@ -490,71 +417,9 @@ impl Jobs {
         true
     }
 
-    fn progress(&self, job: &Job, event: &JobEvent) {
-        let mut queue = self.lock();
-        let mut whole = queue.whole;
-        let Some(running) = queue.running.as_mut().filter(|running| running.job == *job) else {
-            return;
-        };
-        match *event {
-            JobEvent::Estimate { seconds, layers } => {
-                (whole, running.of) = (seconds, layers);
-                (running.left, running.since) = (seconds, Instant::now());
-            }
-            JobEvent::Resumed { layer } => running.layer = layer,
-            JobEvent::Step {
-                ref site,
-                part,
-                left,
-                ..
-            } => {
-                // Reported by another thread, so it may be from the layer before.
-                if site.layer() == Some(running.layer) {
-                    running.part = part;
-                }
-                (running.left, running.since) = (left, Instant::now());
-            }
-            JobEvent::Layer {
-                layer,
-                of,
-                seconds,
-                left,
-            } => {
-                (running.layer, running.of, running.part) = (layer + 1, of, 0.0);
-                (running.left, running.since) = (left, Instant::now());
-                tracing::info!(
-                    job = job.short(),
-                    layer = layer + 1,
-                    of,
-                    seconds,
-                    left,
-                    "layer done"
-                );
-            }
-            JobEvent::Keys { .. } => {}
-        }
-        queue.whole = whole;
-    }
-
     fn state(&self, queue: &Queue, owner: &Owner, id: &Digest) -> JobState {
-        let is_it = |job: &Job| job.owner == *owner && job.id == *id;
-        let left = |seconds: f64| seconds.clamp(0.0, f64::from(u32::MAX)).ceil() as u32;
-        if let Some(running) = queue.running.as_ref().filter(|r| is_it(&r.job)) {
-            return JobState::Running {
-                layer: narrow(running.layer.min(running.of)),
-                of: narrow(running.of),
-                part: (running.part.clamp(0.0, 1.0) * 1000.0) as u16,
-                left: left(running.left - running.since.elapsed().as_secs_f64()),
-            };
-        }
-        if let Some(place) = queue.place(is_it) {
-            let before = queue.running.as_ref();
-            let before = before.map(|r| (r.left - r.since.elapsed().as_secs_f64()).max(0.0));
-            let seconds = before.unwrap_or(0.0) + (place + 1) as f64 * queue.whole;
-            return JobState::Queued {
-                ahead: narrow(place + usize::from(queue.running.is_some())),
-                left: left(seconds),
-            };
+        if let Some(state) = queue.state(owner, id) {
+            return state;
         }
         let folder = self.folder(owner, id);
         match read::<JobRecord>(&folder.join(JOB)).map(|record| record.state) {
@@ -625,76 +490,7 @@ fn failed(job: &Job, error: &ServeError) -> Outcome {
     Outcome::Failed(failure(error))
 }
 
-/// What a client is told of its job's error.
-fn failure(error: &ServeError) -> Failure {
-    let ServeError::Fhe(error) = error else {
-        return Failure::Model;
-    };
-    match error {
-        FheJobError::Expired { .. } => Failure::Keys,
-        FheJobError::Memory { .. } => Failure::Memory,
-        FheJobError::File(FileError::NoRoom { .. }) => Failure::Disk,
-        FheJobError::File(FileError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::StorageFull =>
-        {
-            Failure::Disk
-        }
-        FheJobError::File(FileError::Io { path, .. } | FileError::Codec { path, .. }) => {
-            of_path(path)
-        }
-        FheJobError::File(FileError::Content { path, .. } | FileError::Other { path, .. }) => {
-            of_path(path)
-        }
-        FheJobError::OtherModel { .. } | FheJobError::Choices(_) | FheJobError::Plan(_) => {
-            Failure::Model
-        }
-        _ => Failure::Other,
-    }
-}
-
-/// The failure that a bad file of a job means.
-fn of_path(path: &Path) -> Failure {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("keys") => Failure::Keys,
-        Some("request") => Failure::Request,
-        _ => Failure::Other,
-    }
-}
-
-fn narrow(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
-}
-
 fn micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn owners_take_turns() {
-        let owner = |n| Owner::of(None, Some(Digest([n; 32])));
-        let mut queue = Queue::default();
-        // One owner with four jobs, then another with two, then a third with one.
-        for (submitted, n) in [1, 1, 1, 1, 2, 2, 3].into_iter().enumerate() {
-            let id = Digest([submitted as u8; 32]);
-            let (owner, request) = (owner(n), id);
-            queue
-                .waiting
-                .insert(submitted as u64, Job { owner, id, request });
-        }
-        let expected = [0, 4, 6, 1, 5, 2, 3];
-        assert_eq!(queue.order(), expected);
-        assert_eq!(queue.place(|job| job.id == Digest([5; 32])), Some(4));
-        assert_eq!(queue.place(|job| job.id == Digest([9; 32])), None);
-        let mut taken = Vec::new();
-        while let Some((submitted, _)) = queue.take() {
-            taken.push(submitted);
-        }
-        assert_eq!(taken, expected);
-        assert!(queue.order().is_empty());
-    }
 }

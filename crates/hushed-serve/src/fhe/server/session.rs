@@ -1,7 +1,7 @@
 //! One client session: it sends files, asks for runs, and fetches replies. It may break at any moment; the next one
 //! continues.
 //!
-//! Everything before [`admit`] is done for strangers, so it is bounded in time and memory.
+//! Everything before [`admitted`] returns is done for strangers, so it is bounded in time and memory.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::fhe::wire::{
     frames,
 };
 use crate::session::agree;
-use crate::session::greeting::{admitted, closed, confirmed, known};
+use crate::session::greeting::{Agreed, admitted, closed, confirmed};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Outcome, Stop};
 use crate::session::owner::Owner;
@@ -67,7 +67,13 @@ fn greet(
     session: &mut Session,
     certificate: Option<Digest>,
 ) -> Result<Owner, Stop> {
-    let owner = admitted(session, |hello| admit(shared, entry, hello, certificate))?;
+    let agreed = Agreed {
+        agreement: agreement(),
+        other: bundle::agreement_hash()?,
+        fhe: true,
+        bundle: None,
+    };
+    let owner = admitted(session, &shared.listener, entry, certificate, &agreed)?;
     let welcome = FheWelcome {
         nonce: agree::nonce()?,
         plan: shared.plan_hash,
@@ -78,28 +84,6 @@ fn greet(
     let (_, identity) = confirmed(session, &Reply::Fhe(welcome))?;
     session.send(READY, &identity.tag(Party::Server))?;
     Ok(owner)
-}
-
-/// Decides on a hello.
-fn admit(
-    shared: &Shared,
-    entry: &Entry<'_>,
-    hello: &[u8],
-    certificate: Option<Digest>,
-) -> Result<Owner, Stop> {
-    let refuse = |refusal| Err(Stop::Refuse(refusal));
-    let listener = &shared.listener;
-    let hello = known(listener, hello)?;
-    if hello.plan == bundle::agreement_hash()? {
-        return refuse(Refusal::OtherProtocol { fhe: true });
-    }
-    if hello.plan != agreement() {
-        return refuse(Refusal::OtherPlan {
-            server: agreement(),
-        });
-    }
-    listener.admit(entry).map_err(Stop::Refuse)?;
-    Ok(listener.owner(hello.token.as_ref(), certificate))
 }
 
 /// Checks that a session may send another request. Sessions are few, and each may wait a while for its next request:

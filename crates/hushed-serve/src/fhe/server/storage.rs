@@ -79,8 +79,8 @@ impl Storage {
         if let Err(error) = lock.try_lock() {
             return Err(FheJobError::from(failed()(error.into())).into());
         }
-        let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
-        let key_bytes = keys::file_bytes(root, params.rlwe(), &key_plan);
+        let key_specs = plan.key_specs(&params).map_err(FheJobError::from)?;
+        let key_bytes = keys::file_bytes(root, params.rlwe(), &key_specs);
         Ok(Storage {
             root: root.to_owned(),
             limits,

@@ -22,7 +22,7 @@ pub enum Refusal {
     #[error(
         "its agreement hash is {server}, not this client's; use the same release on both sides"
     )]
-    OtherPlan {
+    OtherAgreement {
         /// The server's.
         server: Digest,
     },
@@ -196,7 +196,7 @@ impl Refusal {
         let none = Digest::ZERO;
         match *self {
             Self::OtherVersion { server } => (1, server.into(), none),
-            Self::OtherPlan { server } => (2, 0, server),
+            Self::OtherAgreement { server } => (2, 0, server),
             Self::OtherBundle { server } => (3, 0, server),
             Self::NoToken => (4, 0, none),
             Self::BadToken => (5, 0, none),
@@ -236,7 +236,7 @@ impl Refusal {
             1 => Self::OtherVersion {
                 server: u16::try_from(number).unwrap_or(u16::MAX),
             },
-            2 => Self::OtherPlan { server: digest },
+            2 => Self::OtherAgreement { server: digest },
             3 => Self::OtherBundle { server: digest },
             4 => Self::NoToken,
             5 => Self::BadToken,

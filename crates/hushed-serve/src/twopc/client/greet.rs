@@ -1,17 +1,15 @@
 //! From a connection to an agreed session: the handshake, the bundle.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use hushed_net::{Expect, Party, Session};
+use hushed_net::{Expect, Session};
 
 use super::cache;
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::session::agree;
 use crate::session::connect::{BundlePin, ClientConfig};
-use crate::session::wire::{
-    CONFIRM, Confirm, HELLO, Hello, MAX_GREETING, READY, REPLY, Refusal, Reply, Welcome,
-};
+use crate::session::greeting::{confirm, ready, replied};
+use crate::session::wire::{Refusal, Reply, Welcome};
 use crate::twopc::wire::BUNDLE;
 
 /// What the client insists on: a bundle that it has, or a hash only.
@@ -46,16 +44,8 @@ pub(super) fn greet(
     config: &ClientConfig,
     pinned: Pinned,
 ) -> Result<(Welcome, Bundle), ServeError> {
-    let plan = bundle::agreement_hash()?;
-    let hello = Hello {
-        nonce: agree::nonce()?,
-        plan,
-        pinned: pinned.hash(),
-        token: config.token.clone(),
-    };
-    session.send_vec(HELLO, hello.encode())?;
-    let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
-    let welcome = match Reply::decode(&reply).map_err(ServeError::malformed("welcome"))? {
+    let agreement = bundle::agreement_hash()?;
+    let welcome = match replied(session, config, agreement, pinned.hash())? {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused(Refusal::OtherBundle { server }) => {
             let pinned = pinned.hash().unwrap_or(Digest::ZERO);
@@ -67,10 +57,10 @@ pub(super) fn greet(
         Reply::Fhe(_) => return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: true })),
         Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
     };
-    if welcome.plan != plan {
-        return Err(ServeError::OtherPlan {
-            ours: plan,
-            theirs: welcome.plan,
+    if welcome.agreement != agreement {
+        return Err(ServeError::OtherAgreement {
+            ours: agreement,
+            theirs: welcome.agreement,
         });
     }
     if let Some(pinned) = pinned.hash()
@@ -81,7 +71,6 @@ pub(super) fn greet(
             offered: welcome.bundle,
         });
     }
-    let identity = agree::Identity::of(session)?;
     let known = match pinned {
         Pinned::Whole(bundle) => Some(*bundle),
         _ => config
@@ -89,11 +78,7 @@ pub(super) fn greet(
             .as_deref()
             .and_then(|dir| cache::find(dir, welcome.bundle)),
     };
-    let confirm = Confirm {
-        tag: identity.tag(Party::Client),
-        wants_bundle: known.is_none(),
-    };
-    session.send_vec(CONFIRM, confirm.encode())?;
+    let identity = confirm(session, known.is_none())?;
     session.set_limits(config.deadlines.within(config.deadlines.setup));
     let fetched = match &known {
         Some(_) => None,
@@ -102,11 +87,7 @@ pub(super) fn greet(
             Some(session.recv(BUNDLE, Expect::Exactly(length))?)
         }
     };
-    let ready = session.recv(READY, Expect::Exactly(32))?;
-    let tag = ready
-        .try_into()
-        .map_err(|_| ServeError::WrongConfirmation)?;
-    identity.check(Party::Server, &tag)?;
+    ready(session, &identity)?;
     let bundle = match (known, fetched) {
         (Some(bundle), _) => bundle,
         (None, fetched) => accept(fetched.unwrap_or_default(), &welcome, config)?,

@@ -1,7 +1,7 @@
 //! One session, from the accepted socket to its end and its log line.
 //!
-//! Everything before [`admit`] is done for strangers, so it is bounded in time ([`crate::Deadlines::handshake`]) and
-//! memory, and costs one handshake.
+//! Everything before [`admitted`] returns is done for strangers, so it is bounded in time
+//! ([`crate::Deadlines::handshake`]) and memory, and costs one handshake.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod continued;
@@ -23,7 +23,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe;
 use crate::session::agree;
-use crate::session::greeting::{admitted, closed, confirmed, known};
+use crate::session::greeting::{Agreed, admitted, closed, confirmed};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Embedded, Outcome, Stop};
 use crate::session::owner::Owner;
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) model: Model,
     pub(super) layers: Arc<Layers>,
     pub(super) bundle: Bundle,
-    pub(super) plan: Digest,
+    pub(super) agreement: Digest,
     pub(super) max_tokens: usize,
     pub(super) max_pass_tokens: usize,
     pub(super) max_texts: usize,
@@ -104,10 +104,16 @@ fn greet(
     session: &mut Session,
     certificate: Option<Digest>,
 ) -> Result<Owner, Stop> {
-    let owner = admitted(session, |hello| admit(shared, entry, hello, certificate))?;
+    let agreed = Agreed {
+        agreement: shared.agreement,
+        other: fhe::wire::agreement(),
+        fhe: false,
+        bundle: Some(shared.bundle.hash()),
+    };
+    let owner = admitted(session, &shared.listener, entry, certificate, &agreed)?;
     let welcome = Welcome {
         nonce: agree::nonce()?,
-        plan: shared.plan,
+        agreement: shared.agreement,
         bundle: shared.bundle.hash(),
         bundle_bytes: narrow(shared.bundle.bytes().len()),
         max_tokens: narrow(shared.max_tokens),
@@ -136,31 +142,6 @@ fn greet(
     }
     session.send(READY, &identity.tag(Party::Server))?;
     Ok(owner)
-}
-
-/// Decides on a hello.
-fn admit(
-    shared: &Shared,
-    entry: &Entry<'_>,
-    hello: &[u8],
-    certificate: Option<Digest>,
-) -> Result<Owner, Stop> {
-    let refuse = |refusal| Err(Stop::Refuse(refusal));
-    let hello = known(&shared.listener, hello)?;
-    if hello.plan == fhe::wire::agreement() {
-        return refuse(Refusal::OtherProtocol { fhe: false });
-    }
-    if hello.plan != shared.plan {
-        return refuse(Refusal::OtherPlan {
-            server: shared.plan,
-        });
-    }
-    let bundle = shared.bundle.hash();
-    if hello.pinned.is_some_and(|pinned| pinned != bundle) {
-        return refuse(Refusal::OtherBundle { server: bundle });
-    }
-    shared.listener.admit(entry).map_err(Stop::Refuse)?;
-    Ok(shared.listener.owner(hello.token.as_ref(), certificate))
 }
 
 /// Runs passes until the client ends the session.

@@ -73,7 +73,7 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let inputs = [ct.expand()];
     let source = weights.block_source(&layout);
     let leaves =
-        crate::he::product::values::leaves(params, &layout.plan, 3, &inputs, &source, 0..LEAVES);
+        crate::he::product::values::leaves(params, &layout.tiling, 3, &inputs, &source, 0..LEAVES);
 
     // The content of a leaf, including the product's noise, divided by the dropped prime: comparing with it leaves only
     // the noise added by switching and packing.

@@ -18,19 +18,19 @@ pub(super) struct Tree<'a> {
 
 impl Tree<'_> {
     /// Packs the leaves of response `index` into one ciphertext over the packing primes: b and a.
-    #[expect(clippy::indexing_slicing, reason = "cells name leaves of the plan")]
+    #[expect(clippy::indexing_slicing, reason = "cells name leaves of the tiling")]
     pub(super) fn pack(
         &self,
         index: usize,
         leaves: Vec<Leaf>,
         cells: &[Wanted],
     ) -> Result<[RnsPoly<Coeff>; 2], TwopcError> {
-        let (params, plan) = (self.he.params(), &self.layout.plan);
-        let (limbs, size) = (self.layout.packing_limbs, plan.tree_size(index));
+        let (params, tiling) = (self.he.params(), &self.layout.tiling);
+        let (limbs, size) = (self.layout.packing_limbs, tiling.tree_size(index));
         let tree = Interleaving::new(&self.he.peer().galois, size, limbs)?;
         let mut b = self.place(&leaves, cells);
         let lift = |leaf: Leaf| Ok(self.lift(leaf.a, size));
-        let packed = match plan.packing() {
+        let packed = match tiling.packing() {
             Packing::InterLeave | Packing::Krdy => interleave(&tree, leaves, size, &lift)?,
             Packing::PackLwes => {
                 let leaves: Vec<_> = leaves
@@ -54,7 +54,7 @@ impl Tree<'_> {
         let (params, limbs) = (self.he.params(), self.layout.packing_limbs);
         let scale = if self.layout.scales_inputs() {
             // Inputs carry the inverse of the largest tree's size; a smaller tree takes the difference back.
-            vec![(self.layout.plan.largest_tree() / size) as u64; limbs]
+            vec![(self.layout.tiling.largest_tree() / size) as u64; limbs]
         } else {
             inverse_of_two_to(params, limbs, size.ilog2())
         };
@@ -72,14 +72,14 @@ impl Tree<'_> {
     /// which leaves are multiplied.
     #[expect(
         clippy::indexing_slicing,
-        reason = "cells name leaves of the plan and coefficients of them"
+        reason = "cells name leaves of the tiling and coefficients of them"
     )]
     pub(super) fn place(&self, leaves: &[Leaf], cells: &[Wanted]) -> RnsPoly<Coeff> {
-        let (params, plan) = (self.he.params(), &self.layout.plan);
+        let (params, tiling) = (self.he.params(), &self.layout.tiling);
         let limbs = self.layout.product_limbs;
         let mut placed = RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs));
         // A power of two.
-        let log_mw = plan.window().mw.ilog2();
+        let log_mw = tiling.window().mw.ilog2();
         for limb in 0..limbs {
             let out = placed.limb_mut(limb);
             for cell in cells {
@@ -87,7 +87,7 @@ impl Tree<'_> {
             }
         }
         if self.layout.scales_inputs() {
-            placed.mul_scalar_assign(&vec![plan.largest_tree() as u64; limbs]);
+            placed.mul_scalar_assign(&vec![tiling.largest_tree() as u64; limbs]);
             return placed;
         }
         let limbs = self.layout.packing_limbs;

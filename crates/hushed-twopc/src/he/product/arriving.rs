@@ -45,15 +45,15 @@ impl<'a, M: Multiplier> Arriving<'a, M> {
 
     /// Takes the next ciphertext.
     pub(crate) fn push(&mut self, ct: Ciphertext) {
-        let (plan, inputs) = (&self.layout.plan, self.layout.plan.inputs());
+        let (tiling, inputs) = (&self.layout.tiling, self.layout.tiling.inputs());
         self.chunk.push(ct);
         self.arrived += 1;
         if !self.arrived.is_multiple_of(ARRIVING_TOGETHER) && self.arrived < inputs {
             return;
         }
-        for first in (0..plan.leaves()).step_by(LEAVES_TOGETHER) {
-            let range = first..plan.leaves().min(first + LEAVES_TOGETHER);
-            let made = leaves(self.params, plan, &self.chunk, self.multiplier, range);
+        for first in (0..tiling.leaves()).step_by(LEAVES_TOGETHER) {
+            let range = first..tiling.leaves().min(first + LEAVES_TOGETHER);
+            let made = leaves(self.params, tiling, &self.chunk, self.multiplier, range);
             if self.sums.len() == first {
                 self.sums.extend(made);
                 continue;
@@ -75,6 +75,6 @@ impl<'a, M: Multiplier> Arriving<'a, M> {
 
 /// Inputs for the ciphertexts from number `first` on that are multiplied together.
 fn chunk(params: &RlweParams, layout: &Layout, points: usize, first: usize) -> BlockInputs {
-    let betas = first..layout.plan.inputs().min(first + ARRIVING_TOGETHER);
-    BlockInputs::new(params, &layout.plan, layout.product_limbs, points, betas)
+    let betas = first..layout.tiling.inputs().min(first + ARRIVING_TOGETHER);
+    BlockInputs::new(params, &layout.tiling, layout.product_limbs, points, betas)
 }

@@ -1,4 +1,4 @@
-//! Leaves by blocks of the ciphertexts ([`BlockPlan`]).
+//! Leaves by blocks of the ciphertexts ([`BlockTables`]).
 //!
 //! A multiplier polynomial has D = mw·nw leading coefficients. It is evaluated at L points, L ≥ 2·D, and the same
 //! values serve every block of every ciphertext, so for each prime and point the leaves are a matrix product, γ by β
@@ -11,8 +11,8 @@
 use super::leaf::{Leaf, Multiplier, erase};
 use crate::he::encode::right_prefix;
 use crate::he::layout::MULTIPLIER_WORDS;
-use crate::he::window::OltPlan;
-use hushed_math::{BlockPlan, FactorRoom, PartSums, PointMatrix, RnsPoly};
+use crate::he::window::OltTiling;
+use hushed_math::{BlockTables, FactorRoom, PartSums, PointMatrix, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
 use rayon::prelude::*;
 use std::mem;
@@ -23,10 +23,11 @@ use zeroize::Zeroizing;
 /// The ciphertexts of an encrypted operand, or of some of its inner blocks, cut into transformed blocks.
 pub(crate) struct BlockInputs {
     /// One per prime.
-    plans: Vec<Arc<BlockPlan>>,
+    tables: Vec<Arc<BlockTables>>,
     /// The inner blocks β.
     betas: Range<usize>,
-    /// For every row block of ciphertexts (in the order of [`OltPlan::inputs_of`]) and every prime, β by (part, block).
+    /// For every row block of ciphertexts (in the order of [`OltTiling::inputs_of`]) and every prime, β by (part,
+    /// block).
     rows: Vec<Vec<PointMatrix>>,
     /// Number of ciphertexts so far.
     arrived: usize,
@@ -34,31 +35,31 @@ pub(crate) struct BlockInputs {
     rooms: Mutex<Vec<Integers>>,
 }
 
-/// The block plans of `plan`'s products, one for each of the first `limbs` primes.
-pub(crate) fn block_plans(
+/// The block tables of `tiling`'s products, one for each of the first `limbs` primes.
+pub(crate) fn block_tables(
     params: &RlweParams,
-    plan: &OltPlan,
+    tiling: &OltTiling,
     limbs: usize,
     points: usize,
-) -> Vec<Arc<BlockPlan>> {
-    let (prefix, mw) = (right_prefix(plan.window()), plan.window().mw);
+) -> Vec<Arc<BlockTables>> {
+    let (prefix, mw) = (right_prefix(tiling.window()), tiling.window().mw);
     (0..limbs)
         .map(|limb| params.basis().blocks(limb, prefix, points, mw))
         .collect()
 }
 
 impl BlockInputs {
-    /// Takes the ciphertexts of `plan` over the first `limbs` primes, by blocks of `points`, for inner blocks `betas`
+    /// Takes the ciphertexts of `tiling` over the first `limbs` primes, by blocks of `points`, for inner blocks `betas`
     /// only.
     pub(crate) fn new(
         params: &RlweParams,
-        plan: &OltPlan,
+        tiling: &OltTiling,
         limbs: usize,
         points: usize,
         betas: Range<usize>,
     ) -> Self {
         Self {
-            plans: block_plans(params, plan, limbs, points),
+            tables: block_tables(params, tiling, limbs, points),
             betas,
             rows: Vec::new(),
             arrived: 0,
@@ -87,13 +88,13 @@ impl BlockInputs {
         let (row, beta) = (self.arrived / mb, self.arrived % mb);
         self.arrived += 1;
         if beta == 0 {
-            let room = self.plans.iter().map(|plan| plan.polynomials(2, mb));
+            let room = self.tables.iter().map(|tiling| tiling.polynomials(2, mb));
             self.rows.push(room.collect());
         }
         let (b, a) = (ct.b.into_coeff(), ct.a.into_coeff());
-        let limbs = self.plans.iter().zip(&mut self.rows[row]).enumerate();
-        for (limb, (plan, blocks)) in limbs {
-            plan.put_polynomials(blocks, beta, &[b.limb(limb), a.limb(limb)]);
+        let limbs = self.tables.iter().zip(&mut self.rows[row]).enumerate();
+        for (limb, (tiling, blocks)) in limbs {
+            tiling.put_polynomials(blocks, beta, &[b.limb(limb), a.limb(limb)]);
         }
     }
 }
@@ -104,14 +105,14 @@ impl BlockInputs {
 /// ciphertexts, and the multipliers that reuse one buffer, stay in the last-level cache while all columns pass.
 pub(crate) fn leaves(
     params: &RlweParams,
-    plan: &OltPlan,
+    tiling: &OltTiling,
     inputs: &BlockInputs,
     multiplier: &impl Multiplier,
     range: Range<usize>,
 ) -> Vec<Leaf> {
-    let ((kb, _, nb), mb) = (plan.blocks(), inputs.betas.len());
-    let points = inputs.plans.first().map_or(1, |plan| plan.points());
-    let panel = BlockPlan::PANEL;
+    let ((kb, _, nb), mb) = (tiling.blocks(), inputs.betas.len());
+    let points = inputs.tables.first().map_or(1, |tiling| tiling.points());
+    let panel = BlockTables::PANEL;
     // Columns (product, γ), numbered consecutively.
     let columns = range.start / kb..range.end.div_ceil(kb);
     let most = (MULTIPLIER_WORDS / (mb * points * panel)).max(1) * panel;
@@ -119,7 +120,7 @@ pub(crate) fn leaves(
     let share = share.next_multiple_of(panel).min(most);
     let work = Work {
         params,
-        plan,
+        tiling,
         multiplier,
     };
     let mut jobs = Vec::new();
@@ -129,20 +130,20 @@ pub(crate) fn leaves(
         // Whole panels, as in multipliers that are held.
         for gamma in (first / panel * panel..end).step_by(share) {
             let gammas = gamma..nb.min(gamma + share);
-            jobs.push(work.job(inputs.plans.len(), &range, p, gammas));
+            jobs.push(work.job(inputs.tables.len(), &range, p, gammas));
         }
     }
     let together = jobs.len().div_ceil(rayon::current_num_threads()).max(1);
     let small = multiplier.bits() <= 30 && multiplier.points(0).is_none();
     let parts = match inputs.rows.first() {
-        Some(row) if small => inputs.plans[0].parts(&row[0]),
+        Some(row) if small => inputs.tables[0].parts(&row[0]),
         _ => 1,
     };
     if parts > 1 {
         let read = |job: &mut Job| job.read(&work, inputs);
         jobs.par_iter_mut().for_each(read);
     }
-    for limb in 0..inputs.plans.len() {
+    for limb in 0..inputs.tables.len() {
         for part in 0..parts {
             jobs.par_chunks_mut(together).for_each(|jobs| {
                 let mut scratch = Scratch::default();
@@ -158,7 +159,7 @@ pub(crate) fn leaves(
             inputs.give_back(mem::take(&mut job.integers));
         }
     }
-    let leaves = jobs.into_iter().flat_map(|job| job.numbered(plan));
+    let leaves = jobs.into_iter().flat_map(|job| job.numbered(tiling));
     let mut leaves: Vec<_> = leaves
         .filter(|(number, _)| range.contains(number))
         .collect();
@@ -169,7 +170,7 @@ pub(crate) fn leaves(
 /// The inputs of leaves, besides the ciphertexts.
 struct Work<'a, M> {
     params: &'a RlweParams,
-    plan: &'a OltPlan,
+    tiling: &'a OltTiling,
     multiplier: &'a M,
 }
 
@@ -217,15 +218,15 @@ impl<M: Multiplier> Work<'_, M> {
     /// A job for columns `gammas` of product `p`, over `limbs` primes, with room for the leaves in `range`.
     fn job(&self, limbs: usize, range: &Range<usize>, p: usize, gammas: Range<usize>) -> Job {
         let ids = self.params.ciphertext_ids(limbs);
-        let wanted = self.plan.degree() / self.plan.window().mw;
+        let wanted = self.tiling.degree() / self.tiling.window().mw;
         let room = || Leaf {
             b: vec![vec![0; wanted]; ids.len()],
             a: RnsPoly::scratch(self.params.basis(), &ids),
         };
-        let rows = (0..self.plan.blocks().0).filter(|&alpha| {
+        let rows = (0..self.tiling.blocks().0).filter(|&alpha| {
             let mut numbers = gammas
                 .clone()
-                .map(|gamma| number(self.plan, p, alpha, gamma));
+                .map(|gamma| number(self.tiling, p, alpha, gamma));
             numbers.any(|number| range.contains(&number))
         });
         let rows = rows.map(|alpha| Row {
@@ -246,14 +247,14 @@ impl Job {
     /// Reads the coefficients of all multipliers, as they lie in memory.
     fn read(&mut self, work: &Work<'_, impl Multiplier>, inputs: &BlockInputs) {
         let betas = &inputs.betas;
-        let prefix = right_prefix(work.plan.window());
-        let size = BlockPlan::PANEL * prefix;
-        let panels = self.gammas.len().div_ceil(BlockPlan::PANEL);
+        let prefix = right_prefix(work.tiling.window());
+        let size = BlockTables::PANEL * prefix;
+        let panels = self.gammas.len().div_ceil(BlockTables::PANEL);
         self.integers = inputs.room(panels * betas.len() * size);
         let panels = self.integers.0.chunks_exact_mut(betas.len() * size);
-        for (first, out) in self.gammas.clone().step_by(BlockPlan::PANEL).zip(panels) {
-            let gammas = first..self.gammas.end.min(first + BlockPlan::PANEL);
-            if gammas.len() < BlockPlan::PANEL {
+        for (first, out) in self.gammas.clone().step_by(BlockTables::PANEL).zip(panels) {
+            let gammas = first..self.gammas.end.min(first + BlockTables::PANEL);
+            if gammas.len() < BlockTables::PANEL {
                 // Lines with no column.
                 out.fill(0);
             }
@@ -273,10 +274,10 @@ impl Job {
         (limb, part, parts): (usize, usize, usize),
         scratch: &mut Scratch,
     ) {
-        let blocks = &inputs.plans[limb];
+        let blocks = &inputs.tables[limb];
         let panels =
-            self.gammas.start / BlockPlan::PANEL..self.gammas.end.div_ceil(BlockPlan::PANEL);
-        let (_, mb, _) = work.plan.blocks();
+            self.gammas.start / BlockTables::PANEL..self.gammas.end.div_ceil(BlockTables::PANEL);
+        let (_, mb, _) = work.tiling.blocks();
         // Held multipliers are for all inner blocks.
         let held = work
             .multiplier
@@ -293,7 +294,7 @@ impl Job {
             }
         };
         for row in &mut self.rows {
-            let input = work.plan.inputs_of(self.p, row.alpha).start / mb;
+            let input = work.tiling.inputs_of(self.p, row.alpha).start / mb;
             let input = &inputs.rows[input][limb];
             let pairs = row.leaves.iter_mut();
             let pairs = pairs.map(|leaf| [&mut leaf.b[limb][..], leaf.a.limb_mut(limb)]);
@@ -317,21 +318,21 @@ impl Job {
     }
 
     /// The leaves with their numbers.
-    fn numbered(self, plan: &OltPlan) -> impl Iterator<Item = (usize, Leaf)> {
+    fn numbered(self, tiling: &OltTiling) -> impl Iterator<Item = (usize, Leaf)> {
         let Job {
             p, gammas, rows, ..
         } = self;
         rows.into_iter().flat_map(move |row| {
             let numbers = gammas
                 .clone()
-                .map(move |gamma| number(plan, p, row.alpha, gamma));
+                .map(move |gamma| number(tiling, p, row.alpha, gamma));
             numbers.zip(row.leaves)
         })
     }
 }
 
-fn number(plan: &OltPlan, p: usize, alpha: usize, gamma: usize) -> usize {
-    let (kb, _, nb) = plan.blocks();
+fn number(tiling: &OltTiling, p: usize, alpha: usize, gamma: usize) -> usize {
+    let (kb, _, nb) = tiling.blocks();
     (p * nb + gamma) * kb + alpha
 }
 
@@ -341,7 +342,7 @@ impl Scratch {
     fn factors(
         &mut self,
         work: &Work<'_, impl Multiplier>,
-        blocks: &BlockPlan,
+        blocks: &BlockTables,
         (limb, part, parts): (usize, usize, usize),
         (p, betas, gammas): (usize, Range<usize>, Range<usize>),
         read: &[i32],
@@ -354,15 +355,15 @@ impl Scratch {
                 self.factors.insert(made)
             }
         };
-        let prefix = right_prefix(work.plan.window());
-        let size = BlockPlan::PANEL * prefix;
+        let prefix = right_prefix(work.tiling.window());
+        let size = BlockTables::PANEL * prefix;
         let together = blocks.terms_together().min(betas.len());
         self.residues.resize(together * size, 0);
         if read.is_empty() {
             self.integers.resize(together * size, 0);
         }
-        let pointwise = work.params.basis().plan(limb).pointwise();
-        for (panel, first) in gammas.clone().step_by(BlockPlan::PANEL).enumerate() {
+        let pointwise = work.params.basis().ntt(limb).pointwise();
+        for (panel, first) in gammas.clone().step_by(BlockTables::PANEL).enumerate() {
             for term in (0..betas.len()).step_by(together) {
                 let terms = term..betas.len().min(term + together);
                 let residues = &mut self.residues[..terms.len() * size];
@@ -387,21 +388,21 @@ impl Scratch {
     }
 }
 
-/// The multipliers of all blocks of product 0, by their values modulo the prime of each of `plans`: γ by β.
+/// The multipliers of all blocks of product 0, by their values modulo the prime of each of `tables`: γ by β.
 pub(crate) fn factors(
     params: &RlweParams,
-    plan: &OltPlan,
-    plans: &[Arc<BlockPlan>],
+    tiling: &OltTiling,
+    tables: &[Arc<BlockTables>],
     multiplier: &impl Multiplier,
 ) -> Vec<PointMatrix> {
-    let (_, mb, nb) = plan.blocks();
+    let (_, mb, nb) = tiling.blocks();
     let work = Work {
         params,
-        plan,
+        tiling,
         multiplier,
     };
     let mut scratch = Scratch::default();
-    let made = plans.iter().enumerate().map(|(limb, blocks)| {
+    let made = tables.iter().enumerate().map(|(limb, blocks)| {
         let place = (0, 0..mb, 0..nb);
         scratch.factors(&work, blocks, (limb, 0, 1), place, &[]);
         scratch.factors.take()

@@ -68,7 +68,7 @@ impl Leaf {
     pub(crate) fn add_assign(&mut self, params: &RlweParams, other: &Leaf) {
         self.a.add_assign(&other.a);
         for (limb, (b, other)) in self.b.iter_mut().zip(&other.b).enumerate() {
-            params.basis().plan(limb).pointwise().add_assign(b, other);
+            params.basis().ntt(limb).pointwise().add_assign(b, other);
         }
     }
 

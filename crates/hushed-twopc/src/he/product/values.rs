@@ -7,7 +7,7 @@
 
 use super::leaf::Multiplier;
 use crate::he::encode::right_prefix;
-use crate::he::window::OltPlan;
+use crate::he::window::OltTiling;
 use hushed_math::RnsBasis;
 use hushed_rlwe::{Ciphertext, RlweParams};
 use rayon::prelude::*;
@@ -23,10 +23,10 @@ const RESIDENT: usize = 1 << 17;
 /// Words of multiplier residues held at a time, 8 MiB; at least those of one column.
 const RESIDUES: usize = 1 << 20;
 
-/// The leaves of `range`, in order, over the first `limbs` primes. `inputs[plan.inputs_of(p, α)]` are ct(p, α, β).
+/// The leaves of `range`, in order, over the first `limbs` primes. `inputs[tiling.inputs_of(p, α)]` are ct(p, α, β).
 pub(crate) fn leaves(
     params: &RlweParams,
-    plan: &OltPlan,
+    tiling: &OltTiling,
     limbs: usize,
     inputs: &[Ciphertext],
     multiplier: &impl Multiplier,
@@ -34,7 +34,7 @@ pub(crate) fn leaves(
 ) -> Vec<Ciphertext> {
     let mut columns: Vec<Column> = Vec::new();
     for leaf in range {
-        let (p, alpha, gamma) = plan.leaf(leaf);
+        let (p, alpha, gamma) = tiling.leaf(leaf);
         let sum = (alpha, Ciphertext::zero(params, limbs));
         match columns.last_mut() {
             Some(c) if (c.p, c.gamma) == (p, gamma) => c.sums.push(sum),
@@ -45,15 +45,15 @@ pub(crate) fn leaves(
             }),
         }
     }
-    let (_, mb, _) = plan.blocks();
-    let most = (RESIDUES / (mb * right_prefix(plan.window()))).max(1);
+    let (_, mb, _) = tiling.blocks();
+    let most = (RESIDUES / (mb * right_prefix(tiling.window()))).max(1);
     let share = columns
         .len()
         .div_ceil(rayon::current_num_threads())
         .clamp(1, most);
     columns.par_chunks_mut(share).for_each(|columns| {
         for limb in 0..limbs {
-            accumulate(params.basis(), plan, limb, inputs, multiplier, columns);
+            accumulate(params.basis(), tiling, limb, inputs, multiplier, columns);
         }
     });
     columns
@@ -73,14 +73,18 @@ struct Column {
 /// Adds Σ_β to one limb of the sums of `columns`.
 fn accumulate(
     basis: &RnsBasis,
-    plan: &OltPlan,
+    tiling: &OltTiling,
     limb: usize,
     inputs: &[Ciphertext],
     multiplier: &impl Multiplier,
     columns: &mut [Column],
 ) {
-    let (kb, mb, _) = plan.blocks();
-    let (ntt, degree, prefix) = (basis.plan(limb), plan.degree(), right_prefix(plan.window()));
+    let (kb, mb, _) = tiling.blocks();
+    let (ntt, degree, prefix) = (
+        basis.ntt(limb),
+        tiling.degree(),
+        right_prefix(tiling.window()),
+    );
     let residues = residues(basis, limb, mb, prefix, multiplier, columns);
     let strip = ntt.strip_unit(prefix).max(STRIP.min(degree));
     // Per β: one multiplier strip, and both parts of k' ciphertexts.
@@ -109,7 +113,7 @@ fn accumulate(
                     .map(|(beta, slot)| ready(beta).map_or(slot, |r| &r[words.clone()]))
                     .collect();
                 for (alpha, sum) in &mut column.sums {
-                    let cts = &inputs[plan.inputs_of(p, *alpha)][betas.clone()];
+                    let cts = &inputs[tiling.inputs_of(p, *alpha)][betas.clone()];
                     let b: Vec<&[u64]> =
                         cts.iter().map(|c| &c.b.limb(limb)[words.clone()]).collect();
                     let a: Vec<&[u64]> =
@@ -141,7 +145,7 @@ fn residues(
                 .is_none()
             {
                 multiplier.block(column.p, beta, column.gamma, &mut integers);
-                multiplier.residues(basis.plan(limb).pointwise(), out, &integers);
+                multiplier.residues(basis.ntt(limb).pointwise(), out, &integers);
             }
         }
     }
@@ -157,6 +161,6 @@ pub(crate) fn transform(
     out: &mut [u64],
 ) {
     let mut residues = Zeroizing::new(vec![0u64; integers.len()]);
-    multiplier.residues(basis.plan(limb).pointwise(), &mut residues, integers);
-    basis.plan(limb).forward_strip(&residues, 0, out);
+    multiplier.residues(basis.ntt(limb).pointwise(), &mut residues, integers);
+    basis.ntt(limb).forward_strip(&residues, 0, out);
 }

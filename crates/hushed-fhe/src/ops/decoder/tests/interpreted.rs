@@ -126,7 +126,7 @@ pub(crate) fn interpreted(
         let on = Simulator::new(params, slots).unwrap();
         simulated(&on, sent);
         let demand = KeyDemand::of(params, &on.tally().counts());
-        let mut keys = Keys::new(params, |b| demand.plan(params, b).unwrap());
+        let mut keys = Keys::new(params, |b| demand.specs(params, b).unwrap());
         let deviation = keys.refresh_deviation();
         println!("deviation of a bootstrap: {deviation:.2e}");
         let sent: Vec<_> = sent.iter().map(|v| keys.encrypt(v, limbs)).collect();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Jobs;
+use crate::digest::Digest;
+use crate::error::ServeError;
 use crate::fhe::RunContext;
 use crate::fhe::offered::{Offered, texts};
 use crate::fhe::read_plan;
-use crate::fhe::server::storage::{Storage, Limits};
+use crate::fhe::server::storage::{Limits, Storage};
 use crate::fhe::wire::{Failure, JobState, Upload, job_id};
-use crate::digest::Digest;
-use crate::error::ServeError;
 use crate::session::owner::Owner;
 use crate::session::token::Token;
 use crate::session::wire::Refusal;

@@ -55,28 +55,28 @@ fn check(shape: OltShape, batch: usize, window: Window, bits: u32) -> usize {
         packing_limbs: LIMBS as u64,
     };
     let (left, packing) = (Encrypted::Left, Packing::InterLeave);
-    let plan = OltPlan::with_window(shape, batch, left, packing, window, &wire).unwrap();
+    let tiling = OltTiling::with_window(shape, batch, left, packing, window, &wire).unwrap();
     let (ids, mut stream) = (
         params.ciphertext_ids(LIMBS),
         PublicStream::new(&PublicSeed([7; 16]), 0),
     );
     let mut uniform = || RnsPoly::uniform(params.basis(), &ids, &mut stream);
-    let inputs: Vec<Ciphertext> = (0..plan.inputs())
+    let inputs: Vec<Ciphertext> = (0..tiling.inputs())
         .map(|_| Ciphertext {
             b: uniform(),
             a: uniform(),
         })
         .collect();
-    let all = 0..plan.leaves();
-    let expected = values::leaves(&params, &plan, LIMBS, &inputs, &integers, all.clone());
+    let all = 0..tiling.leaves();
+    let expected = values::leaves(&params, &tiling, LIMBS, &inputs, &integers, all.clone());
     let points = (4 * window.mw * window.nw)
         .next_power_of_two()
         .clamp(128, params.n());
-    let mut blocks = BlockInputs::new(&params, &plan, LIMBS, points, 0..plan.blocks().1);
+    let mut blocks = BlockInputs::new(&params, &tiling, LIMBS, points, 0..tiling.blocks().1);
     for ct in inputs {
         blocks.push(ct);
     }
-    let parts = blocks.plans[0].parts(&blocks.rows[0][0]);
+    let parts = blocks.tables[0].parts(&blocks.rows[0][0]);
     let same = |leaves: Vec<Leaf>, range: Range<usize>| {
         assert_eq!(leaves.len(), range.len());
         for (leaf, expected) in leaves.into_iter().zip(&expected[range]) {
@@ -93,13 +93,16 @@ fn check(shape: OltShape, batch: usize, window: Window, bits: u32) -> usize {
     let middle = all.end / 3..all.end - all.end / 3;
     for range in [all.clone(), 0..1, all.end - 1..all.end, middle] {
         same(
-            leaves(&params, &plan, &blocks, &integers, range.clone()),
+            leaves(&params, &tiling, &blocks, &integers, range.clone()),
             range.clone(),
         );
         if batch == 1 {
-            let plans = block_plans(&params, &plan, LIMBS, points);
-            let held = Held(factors(&params, &plan, &plans, &integers));
-            same(leaves(&params, &plan, &blocks, &held, range.clone()), range);
+            let tables = block_tables(&params, &tiling, LIMBS, points);
+            let held = Held(factors(&params, &tiling, &tables, &integers));
+            same(
+                leaves(&params, &tiling, &blocks, &held, range.clone()),
+                range,
+            );
         }
     }
     parts

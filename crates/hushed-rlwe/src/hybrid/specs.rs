@@ -20,12 +20,12 @@ pub struct KeySpec {
 
 /// A set of keys to make, in the order in which they are written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EvalKeyPlan {
+pub struct KeySpecs {
     keys: BTreeSet<KeySpec>,
 }
 
-impl EvalKeyPlan {
-    /// An empty plan.
+impl KeySpecs {
+    /// No keys.
     pub fn new() -> Self {
         Self::default()
     }
@@ -56,7 +56,7 @@ impl EvalKeyPlan {
         self
     }
 
-    /// Adds all keys of another plan.
+    /// Adds all keys of others.
     pub fn merge(&mut self, other: &Self) -> &mut Self {
         self.keys.extend(&other.keys);
         self
@@ -80,13 +80,13 @@ impl EvalKeyPlan {
     /// Bytes of all keys in memory, without expanding the uniform halves.
     ///
     /// # Errors
-    /// As [`EvalKeyPlan::gadgets`].
+    /// As [`KeySpecs::gadgets`].
     pub fn memory_bytes(&self, params: &RlweParams) -> Result<usize, RlweError> {
         let words = |g: &Gadget| g.digits().len() * (g.limbs() + g.special()) * params.n();
         Ok(self.gadgets(params)?.iter().map(|g| 8 * words(g)).sum())
     }
 
-    /// Checks the whole plan and returns the gadget of each key, in order.
+    /// Checks all of them and returns the gadget of each key, in order.
     ///
     /// # Errors
     /// [`RlweError::NotAGaloisElement`]. [`RlweError::Encapsulation`] if only one direction of the sparse secret's keys
@@ -151,14 +151,14 @@ mod tests {
     #[test]
     fn many_keys_need_few_gadgets() {
         let params = RlweParams::olt_full().unwrap();
-        let mut plan = EvalKeyPlan::new();
+        let mut specs = KeySpecs::new();
         for i in 0..2000 {
-            plan.galois(2 * i + 1, 3 - i % 2, 1);
+            specs.galois(2 * i + 1, 3 - i % 2, 1);
         }
-        assert_eq!(plan.shapes().len(), 2);
-        let gadgets = plan.gadgets(&params).unwrap();
+        assert_eq!(specs.shapes().len(), 2);
+        let gadgets = specs.gadgets(&params).unwrap();
         assert_eq!(gadgets.len(), 2000);
-        for (spec, gadget) in plan.iter().zip(gadgets) {
+        for (spec, gadget) in specs.iter().zip(gadgets) {
             assert_eq!(Gadget::new(&params, spec.limbs, spec.special), Ok(gadget));
         }
     }

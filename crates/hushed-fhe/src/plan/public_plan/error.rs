@@ -1,4 +1,4 @@
-//! Why a plan cannot be used.
+//! Why a plan file is refused.
 
 use hushed_ckks::CkksParamsError;
 

@@ -18,7 +18,7 @@ const MAX_LOG_N: u32 = 20;
 const LEAST_BLOCK: usize = 64;
 
 /// Tables and kernel of one transform. Shared by reference; never changes.
-pub struct NttPlan {
+pub struct NttTables {
     n: usize,
     psi: u64,
     cpu: Cpu,
@@ -36,27 +36,27 @@ enum Tables {
     Fma(fma::Tables),
 }
 
-impl NttPlan {
-    /// A plan for degree `n` (a power of two up to 2^20) and a prime modulus q ≡ 1 mod 2n.
+impl NttTables {
+    /// The tables for degree `n` (a power of two up to 2^20) and a prime modulus q ≡ 1 mod 2n.
     ///
     /// # Errors
     /// [`MathError::InvalidDegree`], or [`MathError::NoTransform`] if q is composite or lacks the root of unity.
-    pub fn new(n: usize, modulus: Modulus) -> Result<NttPlan, MathError> {
-        NttPlan::with_cpu(n, modulus, Cpu::get())
+    pub fn new(n: usize, modulus: Modulus) -> Result<NttTables, MathError> {
+        NttTables::with_cpu(n, modulus, Cpu::get())
     }
 
-    /// As [`NttPlan::new`], with the kernel that `cpu` allows: for tests and measurements.
-    pub fn with_cpu(n: usize, modulus: Modulus, cpu: Cpu) -> Result<NttPlan, MathError> {
+    /// As [`NttTables::new`], with the kernel that `cpu` allows: for tests and measurements.
+    pub fn with_cpu(n: usize, modulus: Modulus, cpu: Cpu) -> Result<NttTables, MathError> {
         if !n.is_power_of_two() || n.trailing_zeros() > MAX_LOG_N {
             return Err(MathError::InvalidDegree { n });
         }
         let psi = root_of_unity(n, &modulus)?;
-        Ok(NttPlan::with_root(n, modulus, psi, cpu))
+        Ok(NttTables::with_root(n, modulus, psi, cpu))
     }
 
-    fn with_root(n: usize, modulus: Modulus, psi: u64, cpu: Cpu) -> NttPlan {
+    fn with_root(n: usize, modulus: Modulus, psi: u64, cpu: Cpu) -> NttTables {
         let twiddles = Twiddles::new(n, &modulus, psi);
-        NttPlan {
+        NttTables {
             n,
             psi,
             cpu,
@@ -72,14 +72,14 @@ impl NttPlan {
         }
     }
 
-    /// The plan for degree `n`, a divisor of this one's, under the same modulus and with the same kernels.
+    /// The tables for degree `n`, a divisor of this one's, under the same modulus and with the same kernels.
     ///
     /// # Panics
     /// If `n` is not a power of two, or is larger than this degree.
-    pub fn shorter(&self, n: usize) -> NttPlan {
+    pub fn shorter(&self, n: usize) -> NttTables {
         assert!(n.is_power_of_two() && n <= self.n, "a divisor");
         let psi = self.modulus().pow(self.psi, (self.n / n) as u64);
-        NttPlan::with_root(n, *self.modulus(), psi, self.cpu)
+        NttTables::with_root(n, *self.modulus(), psi, self.cpu)
     }
 
     /// The degree n.
@@ -116,7 +116,7 @@ impl NttPlan {
         self.transform(a, 0, 0);
     }
 
-    /// As [`NttPlan::forward`], but without the last reductions where the kernel can: only
+    /// As [`NttTables::forward`], but without the last reductions where the kernel can: only
     /// [`crate::Automorphism::dot_pair_of_turned`] takes words in this form.
     ///
     /// # Panics
@@ -150,7 +150,7 @@ impl NttPlan {
     /// layers are copies, and the blocks of the next layer are independent of each other.
     ///
     /// # Panics
-    /// Unless `start` and the length of `out` are multiples of [`NttPlan::strip_unit`] within n.
+    /// Unless `start` and the length of `out` are multiples of [`NttTables::strip_unit`] within n.
     pub fn forward_strip(&self, prefix: &[u64], start: usize, out: &mut [u64]) {
         let unit = self.strip_unit(prefix.len());
         assert!(
@@ -191,7 +191,7 @@ impl NttPlan {
         self.transform(out, 1, first);
     }
 
-    /// The granularity of [`NttPlan::forward_strip`] for a polynomial of `prefix` coefficients: a power of two that
+    /// The granularity of [`NttTables::forward_strip`] for a polynomial of `prefix` coefficients: a power of two that
     /// divides n and is less than 4·max(`prefix`, 64).
     ///
     /// # Panics
@@ -218,7 +218,7 @@ impl NttPlan {
         }
     }
 
-    /// As [`NttPlan::inverse`], from `values`, left unchanged, to `out`: without a copy first where the kernel can.
+    /// As [`NttTables::inverse`], from `values`, left unchanged, to `out`: without a copy first where the kernel can.
     ///
     /// # Panics
     /// If a slice does not have n words.

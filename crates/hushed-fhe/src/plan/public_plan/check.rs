@@ -1,0 +1,128 @@
+//! What the numbers of a plan may be.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use hushed_ckks::CkksParams;
+
+use super::deviation::reply_deviation;
+use super::{AnswerRows, FhePlan, Lengths, PlanFileError};
+
+/// Maximum columns and maximum layers of a model: limits what a plan can make a reader hold.
+const MOST: usize = 1 << 16;
+
+/// Maximum logits: tokens of a vocabulary.
+const MOST_LOGITS: usize = 1 << 20;
+
+/// A reply's scale differs from the default one by at most this factor: the last product of a run targets the default
+/// scale, so only roundings are left. A smaller scale would enlarge the numbers, and make the client's rounding finer,
+/// by as many bits.
+const SCALE_FACTOR: f64 = 2.0;
+
+impl FhePlan {
+    /// Checks that every number is within what this program accepts.
+    ///
+    /// # Errors
+    /// [`PlanFileError`].
+    pub fn check(&self, params: &CkksParams) -> Result<(), PlanFileError> {
+        let require = |good: bool, what: &'static str, given: String| match good {
+            true => Ok(()),
+            false => Err(PlanFileError::Unusable { what, given }),
+        };
+        require(
+            (1..=MOST).contains(&self.width),
+            "width",
+            self.width.to_string(),
+        )?;
+        require(
+            (1..=MOST).contains(&self.layers),
+            "layers",
+            self.layers.to_string(),
+        )?;
+        require(
+            (1..=MOST_LOGITS).contains(&self.outputs()),
+            "logits",
+            self.outputs().to_string(),
+        )?;
+        require(
+            self.input_bound.is_finite() && self.input_bound > 0.0,
+            "input bound",
+            self.input_bound.to_string(),
+        )?;
+        if let Some(rows) = self.answer {
+            require(
+                self.lengths == Lengths::Private
+                    && self.logits.is_some() == (rows == AnswerRows::Logits),
+                "answer",
+                format!("{rows:?}"),
+            )?;
+        }
+        require(
+            !self.real_rows || (self.answer.is_some() && self.placement.columns == 1),
+            "vector of real rows",
+            "of no decoder's batch".to_owned(),
+        )?;
+        if let Lengths::Bucket(multiple) = self.lengths {
+            require(
+                (1..=self.rows).contains(&multiple),
+                "bucket",
+                multiple.to_string(),
+            )?;
+        }
+        let fits = |limbs: usize| limbs >= 1 && limbs <= params.max_limbs();
+        require(
+            fits(self.placement.upload),
+            "primes of the upload",
+            self.placement.upload.to_string(),
+        )?;
+        let packed = self.packed_answers(params)?;
+        let reply = &self.reply;
+        // Exactly as many as the outputs fill: each additional one would cost the key another decryption.
+        let ciphertexts = match (packed, self.answer) {
+            (Some(answers), _) => answers.vectors(),
+            (None, Some(AnswerRows::Rows)) => self.width.div_ceil(2),
+            (None, _) => self.outputs().div_ceil(self.rows.max(1)),
+        };
+        // A smaller error than any run declares would let a reply be opened to more bits than are certified.
+        let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;
+        let scale = reply.scale / params.default_scale().value();
+        require(
+            reply.ciphertexts == ciphertexts
+                && fits(reply.limbs)
+                && (1.0..f64::INFINITY).contains(&reply.magnitude)
+                && deviations.contains(&reply.deviation)
+                && (SCALE_FACTOR.recip()..=SCALE_FACTOR).contains(&scale),
+            "reply",
+            format!("{reply:?}"),
+        )?;
+        require(
+            self.texts(params)? >= 1,
+            "places",
+            "none but the canary's".to_owned(),
+        )?;
+        if let Some(canary) = &self.canary {
+            let numbers = canary.embedding.len();
+            let whole = match self.answer {
+                Some(AnswerRows::Rows) => {
+                    let rows = numbers / self.outputs();
+                    numbers.is_multiple_of(self.outputs()) && (1..=self.rows).contains(&rows)
+                }
+                _ => numbers == self.outputs(),
+            };
+            require(
+                whole
+                    && canary.embedding.iter().all(|x| x.is_finite())
+                    && (-1.0..=1.0).contains(&canary.least_cosine),
+                "canary",
+                format!("{} numbers", canary.embedding.len()),
+            )?;
+        }
+        for (what, hash) in [
+            ("hash of the public model", &self.public_sha256),
+            ("hash of the calibration", &self.calibration_sha256),
+        ] {
+            let digits = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+            require(digits, what, hash.chars().take(64).collect())?;
+        }
+        self.key_specs(params)?;
+        Ok(())
+    }
+}
