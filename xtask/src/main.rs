@@ -13,6 +13,7 @@
 
 mod arrows;
 mod house;
+mod imports;
 mod licences;
 mod metadata;
 mod python;

@@ -14,7 +14,7 @@ use hushed_twopc::gadget::{self, Sign, mul_rows};
 use hushed_twopc::{BitShare, Ring, Share, TwopcError};
 use serde_json::{Value, json};
 
-use super::party::Peer;
+use super::peer::Peer;
 use super::{BenchError, Case};
 
 /// Maps inputs to results, in the clear.

@@ -3,73 +3,13 @@
 use std::time::{Duration, Instant};
 
 use hushed_math::cpu::Cpu;
-use hushed_math::rng::SecretRng;
 use hushed_net::channel::tcp::{self, Listener};
-use hushed_net::{Expect, Limits, NetError, Party, Session, Stats};
-use hushed_twopc::Ctx;
-use hushed_twopc::he::HeContext;
-use hushed_twopc::ot::ferret::FerretOt;
+use hushed_net::{Limits, NetError, Party, Session};
 use serde_json::{Value, json};
 
 use super::{BenchError, Case, How, Kind, Net, Suite, median};
-use crate::baselines::bole::OleContext;
 use crate::machine;
-
-/// A party with keys and correlations.
-pub struct Peer {
-    pub ctx: Ctx,
-    pub he: HeContext,
-    ole: Option<OleContext>,
-    setup: Duration,
-    setup_stats: Stats,
-}
-
-const BARRIER: hushed_net::Kind = hushed_net::Kind(0x0700);
-
-impl Peer {
-    /// Exchanges keys and starts OT in both directions, as a session does once.
-    fn new(mut session: Session) -> Result<Peer, BenchError> {
-        let start = Instant::now();
-        let mut rng = SecretRng::from_os("bench");
-        let he = HeContext::exchange(&mut session, &mut rng)?;
-        let ot = FerretOt::new(&mut session, &mut rng)?;
-        let mut ctx = Ctx::new(session, rng, Box::new(ot));
-        for first in [Party::Client, Party::Server] {
-            if ctx.party() == first {
-                ctx.ot.send(&mut ctx.session, 1)?;
-            } else {
-                ctx.ot.recv(&mut ctx.session, 1)?;
-            }
-        }
-        Ok(Peer {
-            setup: start.elapsed(),
-            setup_stats: ctx.session.stats(),
-            ctx,
-            he,
-            ole: None,
-        })
-    }
-
-    /// Adds keys for element-wise products, made at first use: only measurements of these need them.
-    pub fn with_ole(&mut self) -> Result<(&mut Ctx, &OleContext), BenchError> {
-        let ole = match self.ole.take() {
-            Some(ole) => ole,
-            None => OleContext::exchange(&mut self.ctx.session, &mut self.ctx.rng)?,
-        };
-        Ok((&mut self.ctx, self.ole.insert(ole)))
-    }
-
-    pub fn is_client(&self) -> bool {
-        self.ctx.is_client()
-    }
-
-    /// Waits for the other party to arrive here too.
-    fn meet(&mut self) -> Result<(), BenchError> {
-        let nothing = Expect::Exactly(0);
-        self.ctx.session.exchange(BARRIER, &[], nothing)?;
-        Ok(())
-    }
-}
+use crate::peer::Peer;
 
 /// Runs every wanted case of a suite as one party, and passes one object per case to `say`. The server first announces
 /// its address with `say`.

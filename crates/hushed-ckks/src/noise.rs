@@ -29,9 +29,7 @@
 pub(crate) mod worst;
 
 use crate::scale::Scale;
-
-/// Variance of a coefficient of a fresh error: 42 coins.
-const FRESH: f64 = 10.5;
+use worst::FRESH;
 
 /// Variance of rounding to an integer.
 const ROUNDING: f64 = 1.0 / 12.0;

@@ -33,8 +33,10 @@
 pub mod calibrate;
 mod choices;
 mod clear;
+mod dry;
 mod error;
 pub mod files;
+mod hex;
 mod inputs;
 pub mod ops;
 pub mod packing;

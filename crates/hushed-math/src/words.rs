@@ -11,21 +11,14 @@
 //! allocators keep freed memory of such sizes in heaps of their own, whose holes fit nothing that comes later, so that
 //! a run of a model held the memory of its hungriest step, and that of other steps too, until it ended.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 use zeroize::{Zeroize, optimization_barrier};
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// Bytes of a large page.
-const PAGE: usize = 1 << 21;
-
-/// Most bytes kept for reuse: of slabs, and again of other buffers.
-const IDLE_BYTES: usize = 1 << 30;
+use layout::{IDLE_BYTES, LINE, PAGE, layout};
 
 /// Smallest buffer worth keeping, in bytes: the allocator itself keeps smaller ones.
 const LEAST_BYTES: usize = 1 << 15;
@@ -33,6 +26,7 @@ const LEAST_BYTES: usize = 1 << 15;
 /// Smallest buffer that [`Words::give_back`] returns, in bytes.
 const RARE_BYTES: usize = 16 << 20;
 
+mod layout;
 pub(crate) mod room;
 pub(crate) mod slab;
 
@@ -48,14 +42,14 @@ mod map {
 
     pub(super) fn zero(bytes: usize) -> *mut u8 {
         // SAFETY: a large buffer has a size.
-        unsafe { alloc_zeroed(super::layout(bytes)) }
+        unsafe { alloc_zeroed(super::layout::layout(bytes)) }
     }
 
     /// # Safety
     /// `start` is from [`zero`] with the same length and is no longer used.
     pub(super) unsafe fn free(start: *mut u8, bytes: usize) {
         // SAFETY: allocated by `zero` with this layout.
-        unsafe { dealloc(start, super::layout(bytes)) }
+        unsafe { dealloc(start, super::layout::layout(bytes)) }
     }
 }
 
@@ -111,14 +105,6 @@ impl Drop for Buffer {
             // SAFETY: allocated by `zero` with this layout, and owned.
             unsafe { dealloc(start, layout(self.bytes)) };
         }
-    }
-}
-
-fn layout(bytes: usize) -> Layout {
-    let align = if bytes >= PAGE { PAGE } else { LINE };
-    match Layout::from_size_align(bytes, align) {
-        Ok(layout) => layout,
-        Err(_) => panic!("{bytes} bytes are more than memory has"),
     }
 }
 

@@ -25,17 +25,9 @@ use crate::{
 use memory::Memory;
 
 pub use crate::Entry;
+pub use exposures::Exposure;
 use exposures::{Opened, exposures};
 pub use folder::{PlanError, Request};
-
-/// Something that a party sees.
-#[derive(Clone, Debug, Serialize)]
-pub struct Exposure {
-    /// `client`, `server` or `network`.
-    pub who: &'static str,
-    /// What it sees.
-    pub sees: String,
-}
 
 /// The cost of one batch of texts, and of the session it runs in.
 #[derive(Clone, Debug, Serialize)]

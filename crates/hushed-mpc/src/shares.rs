@@ -2,6 +2,7 @@
 //! parties, [`Counting`], which adds up the declared costs, and [`Clear`], which computes in the words of the rings, so
 //! that overflow shows.
 
+mod ahead;
 mod clear;
 mod counting;
 mod protocol;
@@ -310,7 +311,7 @@ fn known_spec<L: Borrow<Layout>>(
         ..shape.spec(ring, Encrypted::Left)
     };
     let fastest = layout(&spec)?;
-    let Window { kw, mw, nw } = fastest.borrow().plan.window();
+    let Window { kw, mw, nw } = fastest.borrow().tiling.window();
     if mw >= shape.shape.m || nw < 2 {
         return Ok(spec);
     }
@@ -323,7 +324,7 @@ fn known_spec<L: Borrow<Layout>>(
         ..spec
     };
     let other = layout(&longer)?;
-    let cost = |l: &L| l.borrow().plan.cost();
+    let cost = |l: &L| l.borrow().tiling.cost();
     let bytes = |l: &L| {
         let one_way = cost(l).one_way(Party::Client);
         one_way.bytes_client + one_way.bytes_server

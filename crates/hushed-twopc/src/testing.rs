@@ -9,6 +9,7 @@ use crate::share::{BitShare, Ring, Share};
 use hushed_math::rng::SecretRng;
 use hushed_net::Stats;
 
+pub(crate) mod case;
 mod end;
 mod heard;
 pub mod secrets;

@@ -10,7 +10,7 @@ use hushed_fhe::packing::{Columns, Interleave, products};
 use hushed_fhe::simulate::{Simulator, Vector};
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, ROWS, counted, layout, layout_of, switches};
+use super::bed::{Bed, Normal, ROWS, counted, layout, layout_of, switches};
 use crate::baselines::packing;
 use crate::ckks::with_threads;
 use crate::{BenchError, How};

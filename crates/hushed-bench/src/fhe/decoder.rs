@@ -14,7 +14,8 @@ use hushed_fhe::{Acts, Encrypted, FheError, Interval, LinearMap, NormChoice, Slo
 use hushed_model::{Heads, Norm, NormKind, Pairs, Rope, StepId};
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, Taken, counted, ensi};
+use super::bed::{Bed, Normal, Taken, counted};
+use super::ensi;
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 

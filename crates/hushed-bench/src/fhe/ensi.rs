@@ -10,7 +10,7 @@ use hushed_fhe::{FheError, LinearMap, Slots};
 use hushed_model::StepId;
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, counted, rotations};
+use super::bed::{Bed, Normal, counted, rotations};
 use crate::BenchError;
 use crate::baselines::ensi::{pcmm, rms_norm, roots, rope};
 

@@ -7,7 +7,7 @@ use hushed_fhe::packing::heads::{Heads, attend, scores};
 use hushed_fhe::{FheError, Slots};
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, ROWS, counted, rotations};
+use super::bed::{Bed, Normal, ROWS, counted, rotations};
 use crate::ckks::with_threads;
 use crate::machine::processor_seconds;
 use crate::{BenchError, How};

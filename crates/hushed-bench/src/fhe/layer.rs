@@ -16,8 +16,8 @@ use hushed_model::{
 };
 use serde_json::{Value, json};
 
+use super::bed::{Bed, Normal, ROWS, Taken, counted, layout_of};
 use super::llama::{DECODERS, attends_by_softmax, chosen, decoder};
-use super::{Bed, Normal, ROWS, Taken, counted, layout_of};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 

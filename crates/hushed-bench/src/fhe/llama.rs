@@ -97,8 +97,8 @@ mod tests {
     use hushed_fhe::packing::Interleave;
     use hushed_fhe::simulate::Vector;
 
+    use super::super::bed::{Normal, ROWS};
     use super::super::layer::{Planned, compare, input_bound, layer};
-    use super::super::{Normal, ROWS};
     use super::*;
 
     /// The layers of the rows, for one text, with the errors of ciphertexts. They are planned as for the rows.

@@ -8,7 +8,7 @@ use hushed_fhe::plan::assumed_choices;
 use hushed_model::{Block, Step, StepId};
 use serde_json::{Value, json};
 
-use super::ROWS;
+use super::bed::ROWS;
 use super::layer::{Measured, Planned, named};
 use super::llama::{decoder, sigmoid};
 use crate::ckks::with_threads;

@@ -8,8 +8,8 @@ use hushed_fhe::{Choices, FheError, ForwardPass, Pass, Placement, RowsKnown, Slo
 use hushed_model::{Network, PlainActs, Rows, cosine, plain};
 use serde_json::{Value, json};
 
+use super::bed::{Bed, ROWS, counted, layout};
 use super::layer::{Planned, each_model, input_bound, random_columns, rows_of};
-use super::{Bed, ROWS, counted, layout};
 use crate::{BenchError, How};
 
 /// Texts compared with the clear.

@@ -6,7 +6,7 @@ use hushed_fhe::{FheError, NormChoice, OwnedMask, Slots};
 use hushed_model::{Norm, NormKind, StepId};
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, ROWS, counted};
+use super::bed::{Bed, Normal, ROWS, counted, rotations};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
@@ -96,7 +96,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     }
     let parts = json!({
         "error": error,
-        "rotations": super::rotations(&counts),
+        "rotations": rotations(&counts),
         "refreshed": counts.total(hushed_fhe::simulate::Op::Refreshed),
         "statistics_primes": statistics,
         "paper_seconds_per_text": 0.38,

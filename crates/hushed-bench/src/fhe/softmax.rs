@@ -12,7 +12,7 @@ use hushed_model::StepId;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Bed, Normal, ROWS, counted, layout, rotations};
+use super::bed::{Bed, Normal, ROWS, counted, layout, rotations};
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 

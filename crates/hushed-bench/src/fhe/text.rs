@@ -11,8 +11,8 @@ use hushed_fhe::{Acts, Choices, FheError, ForwardPass, PackedPass, Placement, Sl
 use hushed_model::{Matrix, Network, PlainActs, Program, Rows, plain};
 use serde_json::{Value, json};
 
+use super::bed::{Bed, Normal, ROWS, counted, rotations};
 use super::layer::{each_model, input_bound};
-use super::{Bed, Normal, ROWS, counted, rotations};
 use crate::machine::processor_seconds;
 use crate::{BenchError, How};
 

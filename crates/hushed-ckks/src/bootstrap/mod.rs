@@ -50,7 +50,6 @@ use crate::noise::Noise;
 use crate::params::{CkksParams, EPHEMERAL_WEIGHT, log2_failure};
 use crate::poly::{EvalMod, EvalModLiteral};
 use crate::scale::Scale;
-use reduce::{MODULUS, specify_relin};
 use shorter::Shorter;
 
 /// Unchecked parameters of a bootstrap.
@@ -64,6 +63,13 @@ pub struct BootstrapLiteral {
     /// of two, and one more level. By default all N/2 slots.
     pub slots: Option<usize>,
 }
+
+/// Tolerance on each part of a message: scales near the default may be off by one percent.
+const SLACK: f64 = 1.01;
+
+/// Tolerance on |slot|: only the parts need to be bounded, and the fit reaches half as far again, so a real message may
+/// be this large, at a larger error.
+const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 /// Ciphertexts processed together: at N = 2^16 each takes 0.4 GiB besides keys and matrices, and a larger number would
 /// save no further reads of those.
@@ -441,6 +447,24 @@ impl Bootstrapper {
         }
         evaluator.drop_to(ct, limbs)
     }
+}
+
+/// EvalMod's relinearisation keys, for products of at most `limbs` primes and at least `fewest`: one for each
+/// number of special primes that is cheapest at some length. A key is small beside those of the maps.
+fn specify_relin(
+    params: &CkksParams,
+    limbs: usize,
+    fewest: usize,
+    specs: &mut KeySpecs,
+) -> Result<(), CkksError> {
+    let mut last = None;
+    for limbs in (fewest..=limbs).rev() {
+        let special = params.cheapest_special(limbs)?;
+        if last.replace(special) != Some(special) {
+            specs.relin(limbs, special);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 //! of a bootstrap (measured in docs/one-text.md), with the same keys, and gives bit for bit the same result as pairing
 //! it with a vector of zeros.
 
-use crate::bootstrap::reduce::SLACK;
-use crate::bootstrap::{Bootstrapper, Target};
+use crate::bootstrap::{Bootstrapper, SLACK, Target};
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;

@@ -1,21 +1,11 @@
 //! Step 5: EvalMod on the output of CoeffsToSlots, at the requested scale; its range and the error of its results.
 
-use hushed_rlwe::hybrid::KeySpecs;
-
-use crate::bootstrap::Bootstrapper;
+use crate::bootstrap::{Bootstrapper, MODULUS};
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::noise::Noise;
-use crate::params::CkksParams;
 use crate::scale::Scale;
-
-/// Tolerance on each part of a message: scales near the default may be off by one percent.
-pub(super) const SLACK: f64 = 1.01;
-
-/// Tolerance on |slot|: only the parts need to be bounded, and the fit reaches half as far again, so a real message may
-/// be this large, at a larger error.
-pub(super) const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 impl Bootstrapper {
     /// Step 5 on one of the parts that CoeffsToSlots returned for `ct`: recovers that part of the message.
@@ -93,22 +83,4 @@ impl Bootstrapper {
             scale: ct.scale().log2(),
         })
     }
-}
-
-/// EvalMod's relinearisation keys, for products of at most `limbs` primes and at least `fewest`: one for each
-/// number of special primes that is cheapest at some length. A key is small beside those of the maps.
-pub(super) fn specify_relin(
-    params: &CkksParams,
-    limbs: usize,
-    fewest: usize,
-    specs: &mut KeySpecs,
-) -> Result<(), CkksError> {
-    let mut last = None;
-    for limbs in (fewest..=limbs).rev() {
-        let special = params.cheapest_special(limbs)?;
-        if last.replace(special) != Some(special) {
-            specs.relin(limbs, special);
-        }
-    }
-    Ok(())
 }

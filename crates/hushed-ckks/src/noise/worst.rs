@@ -15,8 +15,10 @@
 //! at most e^(−t²/(N·v)), and there are N/2 slots. Uniform ternary and centred binomial coefficients are strictly
 //! sub-Gaussian. Keys contain many errors: the bound allows for 2^16 polynomials.
 
-use super::FRESH;
 use crate::scale::Scale;
+
+/// Variance of a coefficient of a fresh error: 42 coins.
+pub(super) const FRESH: f64 = 10.5;
 
 /// Relative error of computation in doubles: sixteen layers of a transform, or a hundred roundings of a scale.
 pub(crate) const DOUBLES: f64 = 1.0 / (1u64 << 46) as f64;

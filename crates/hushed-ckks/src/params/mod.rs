@@ -27,6 +27,7 @@ use hushed_rlwe::{RlweLiteral, RlweParams};
 
 pub use failure::log2_failure;
 pub use presets::PRESETS;
+pub use primes::PrimeGroup;
 pub use report::{ParamsReport, SwitchKeySize};
 
 use crate::error::CkksParamsError;
@@ -41,25 +42,6 @@ pub const EVAL_MOD_RANGE: u32 = 16;
 
 /// log2 of the largest failure probability per bootstrap that is accepted.
 const FAILURE_LIMIT: f64 = -100.0;
-
-/// Primes of one size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PrimeGroup {
-    /// Bits of each prime.
-    pub bits: u32,
-    /// How many.
-    pub count: usize,
-}
-
-impl PrimeGroup {
-    /// No primes.
-    pub const NONE: Self = Self { bits: 40, count: 0 };
-
-    /// `count` primes of `bits` bits.
-    pub const fn new(count: usize, bits: u32) -> Self {
-        Self { bits, count }
-    }
-}
 
 /// An unchecked parameter set; [`CkksParams::new`] checks it.
 #[derive(Debug, Clone, PartialEq, Eq)]

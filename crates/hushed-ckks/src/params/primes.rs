@@ -7,11 +7,36 @@
 use hushed_math::Modulus;
 use hushed_math::primes::is_prime;
 
-use super::PrimeGroup;
 use crate::error::CkksParamsError;
 
 /// Smallest prime size that leaves any room for a message.
 const MIN_BITS: u32 = 20;
+
+/// Primes of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrimeGroup {
+    /// Bits of each prime.
+    pub bits: u32,
+    /// How many.
+    pub count: usize,
+}
+
+impl PrimeGroup {
+    /// No primes.
+    pub const NONE: Self = Self { bits: 40, count: 0 };
+
+    /// `count` primes of `bits` bits.
+    pub const fn new(count: usize, bits: u32) -> Self {
+        Self { bits, count }
+    }
+
+    fn refused(self) -> CkksParamsError {
+        CkksParamsError::PrimeGroup {
+            bits: self.bits,
+            count: self.count,
+        }
+    }
+}
 
 /// Chooses primes, remembering the ones taken.
 pub(super) struct Chooser {
@@ -82,15 +107,6 @@ impl Chooser {
         }
         self.taken.extend(&found);
         Ok(found)
-    }
-}
-
-impl PrimeGroup {
-    fn refused(self) -> CkksParamsError {
-        CkksParamsError::PrimeGroup {
-            bits: self.bits,
-            count: self.count,
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use hushed_math::fit::Fit;
 
-use super::arithmetic::PolyError;
+use super::error::PolyError;
 
 /// Highest degree: beyond it f64 coefficients lose more than further terms gain.
 pub const MAX_DEGREE: usize = 1023;

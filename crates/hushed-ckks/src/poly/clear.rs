@@ -14,7 +14,8 @@ use std::sync::Mutex;
 use hushed_math::rng::splitmix::SplitMix;
 use num_complex::Complex64;
 
-use super::arithmetic::{Arithmetic, PolyError, Weight, scale};
+use super::arithmetic::{Arithmetic, Weight, scale};
+use super::error::PolyError;
 use crate::scale::Scale;
 
 /// A vector in the clear with the level and scale that a ciphertext would have.
@@ -228,7 +229,10 @@ impl Arithmetic for Clear {
         let right = weight.scale(a.scale.times(b.scale))?;
         if !sum.scale.matches(right) {
             let left = sum.scale;
-            return Err(PolyError::ScaleMismatch { left, right });
+            return Err(PolyError::ScaleMismatch {
+                left: left.log2(),
+                right: right.log2(),
+            });
         }
         sum.add(
             a.slots

@@ -2,7 +2,8 @@
 
 use num_complex::Complex64;
 
-use super::arithmetic::{Arithmetic, PolyError, Weight};
+use super::arithmetic::{Arithmetic, Weight};
+use super::error::PolyError;
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::{Evaluator, Tensor};

@@ -49,8 +49,9 @@ use std::f64::consts::PI;
 
 use hushed_math::fit::{minimax, minimax_over};
 
-use super::arithmetic::{Arithmetic, PolyError, Weight, scale};
+use super::arithmetic::{Arithmetic, Weight, scale};
 use super::chebyshev::{Parity, Polynomial};
+use super::error::PolyError;
 use super::paterson::evaluate;
 use super::schedule::{Cost, Ladder, Schedule};
 use crate::scale::Scale;

@@ -17,8 +17,9 @@
 
 use hushed_math::fit::minimax;
 
-use super::arithmetic::{Arithmetic, PolyError, Weight, factor_scale, scale};
+use super::arithmetic::{Arithmetic, Weight, factor_scale, scale};
 use super::chebyshev::Polynomial;
+use super::error::PolyError;
 use super::paterson::{evaluate, multiple};
 use super::report::{Approximation, greatest};
 use super::schedule::{Cost, Ladder, Schedule};

@@ -16,6 +16,7 @@ mod arithmetic;
 mod chebyshev;
 mod clear;
 mod encrypted;
+mod error;
 mod eval_mod;
 mod inverse;
 mod paterson;
@@ -25,10 +26,11 @@ mod schedule;
 #[cfg(test)]
 mod testing;
 
-pub use arithmetic::{Arithmetic, PolyError, SlotArithmetic, Weight};
+pub use arithmetic::{Arithmetic, SlotArithmetic, Weight};
 pub use chebyshev::{Basis, Parity, Polynomial};
 pub use clear::{Clear, ClearSum, ClearValue, Tally};
 pub use encrypted::EncryptedSum;
+pub use error::PolyError;
 pub use eval_mod::{EvalMod, EvalModLiteral, EvalModReport, Gain};
 pub use inverse::{Inverse, InverseSqrt};
 pub use paterson::{compose, evaluate, evaluate_many, evaluate_slots, to_unit_interval};

@@ -13,8 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use super::arithmetic::{Arithmetic, PolyError, SlotArithmetic, Weight, factor_scale, scale};
+use super::arithmetic::{Arithmetic, SlotArithmetic, Weight, factor_scale, scale};
 use super::chebyshev::{Basis, Parity, Polynomial};
+use super::error::PolyError;
 use super::per_slot::{Coefficient, Numbers, SlotPolynomial};
 use super::schedule::{Ladder, Schedule, Step, factors, log2_ceil, remainder_degree};
 use crate::scale::Scale;

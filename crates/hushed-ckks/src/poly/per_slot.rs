@@ -1,8 +1,9 @@
 //! Polynomials whose coefficients differ between slots: packed rows hold columns or heads, each with its own interval.
 //! A coefficient is then a plaintext vector; operations and levels are those of a single polynomial.
 
-use super::arithmetic::{Arithmetic, PolyError, SlotArithmetic};
+use super::arithmetic::{Arithmetic, SlotArithmetic};
 use super::chebyshev::{Basis, MAX_DEGREE, Polynomial};
+use super::error::PolyError;
 use super::schedule::log2_ceil;
 
 /// One polynomial per slot in T_k(t), t in [−1, 1], all of the same degree. They repeat after a period.

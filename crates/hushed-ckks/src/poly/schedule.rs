@@ -14,8 +14,9 @@
 
 use std::collections::BTreeSet;
 
-use super::arithmetic::{Arithmetic, PolyError};
+use super::arithmetic::Arithmetic;
 use super::chebyshev::{Parity, Polynomial};
+use super::error::PolyError;
 
 /// The cost of an evaluation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! `hushed calibrate`: the ranges of every step over sample texts, written beside the model.
 
 mod fhe;
+mod write;
 
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use hushed_model::{Declared, FUNCTIONS, Model, Range, Ranges, calibrate};
@@ -16,6 +15,7 @@ use crate::error::CliError;
 use crate::images::{self, Read};
 use crate::input::{self, Truncate};
 use crate::output::Output;
+use write::write;
 
 /// Measure the ranges of every step over sample texts or images, and write calibration.json
 #[derive(clap::Args)]
@@ -248,23 +248,4 @@ fn describe(ranges: &Ranges) -> String {
             mean.map_or_else(String::new, |mean| format!(", mean {}", r(&mean)))
         ),
     }
-}
-
-/// Writes a file as a whole or not at all: a full disk leaves the old file as it was.
-fn write(bytes: &[u8], path: &Path) -> Result<(), CliError> {
-    let failed = |source| CliError::WriteFile {
-        path: path.to_owned(),
-        source,
-    };
-    let new = path.with_extension("json.new");
-    let result = fs::File::create(&new).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    });
-    if result.is_err() {
-        // A left-over is useless, and failing to remove it changes nothing.
-        let _ = fs::remove_file(&new);
-    }
-    result.map_err(failed)
 }

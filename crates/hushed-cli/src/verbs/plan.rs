@@ -2,6 +2,7 @@
 
 mod drafts;
 mod fhe;
+mod sum;
 mod words;
 
 use std::path::PathBuf;
@@ -10,11 +11,12 @@ use clap::ValueEnum;
 use hushed_mpc::plan::{Entry, Plan, Request};
 use hushed_mpc::{Answers, Memory};
 use hushed_serve::{MAX_AHEAD, MAX_DRAFTS, MAX_PASS_TOKENS, MAX_SESSIONS, read_prefix};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::output::Output;
+use sum::Sum;
 
 pub use fhe::read_choices;
 
@@ -240,50 +242,6 @@ impl Args {
             fields.remove("steps");
         }
         out.result(json!({ name: object }), || text(plan))
-    }
-}
-
-/// All passes of a generated text.
-#[derive(Default)]
-struct Sum {
-    bytes_up: u64,
-    bytes_down: u64,
-    ot_bytes: u64,
-    rounds: u64,
-    seconds: f64,
-}
-
-impl Sum {
-    fn of(plans: &[Plan]) -> Sum {
-        plans.iter().fold(Sum::default(), |sum, plan| Sum {
-            bytes_up: sum.bytes_up + plan.bytes_up,
-            bytes_down: sum.bytes_down + plan.bytes_down,
-            ot_bytes: sum.ot_bytes + plan.ot_bytes,
-            rounds: sum.rounds + plan.rounds,
-            seconds: sum.seconds + plan.seconds,
-        })
-    }
-
-    fn json(&self, tokens: usize) -> Value {
-        json!({ "all": {
-            "tokens": tokens,
-            "bytes_up": self.bytes_up,
-            "bytes_down": self.bytes_down,
-            "ot_bytes": self.ot_bytes,
-            "rounds": self.rounds,
-            "seconds": self.seconds,
-        } })
-    }
-
-    fn text(&self) -> String {
-        format!(
-            "{:.2} MB up, {:.2} MB down, {:.2} MB of OTs, {} rounds, {:.2} s",
-            self.bytes_up as f64 / 1e6,
-            self.bytes_down as f64 / 1e6,
-            self.ot_bytes as f64 / 1e6,
-            self.rounds,
-            self.seconds
-        )
     }
 }
 

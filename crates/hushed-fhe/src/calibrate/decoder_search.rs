@@ -1,21 +1,13 @@
 //! The calibration of a decoder: intervals over all texts, and the cheapest degrees with which the last rows of
 //! held-out texts are close enough to the exact ones, with simulated errors.
 
-use std::sync::Arc;
-
-use hushed_ckks::CkksParams;
-use hushed_model::{Program, TokenIds, Weigh};
+use hushed_model::{Program, Weigh};
 
 use super::decoder::{Degrees, measure};
-use super::{Search, compared, no_candidate, refuse, shown};
+use super::embed::{answers, refuse};
+use super::search::{Search, compared, no_candidate, shown};
 use crate::clear::last_row;
-use crate::inputs::bound_of_inputs;
 use crate::ops::ledger;
-use crate::packing::Interleave;
-use crate::plan::placement::Placement;
-use crate::plan::public_plan::Lengths;
-use crate::simulate::{Batch, Simulator, embedded, those_within};
-use crate::slots::Slots;
 use crate::{Candidate, Choices, FheError, Report, VERSION};
 
 /// Degrees to try, ordered by their levels.
@@ -162,39 +154,4 @@ fn tried(activation: Option<usize>) -> Vec<Degrees> {
     let mut tried = TRIED.map(asked).to_vec();
     tried.dedup();
     tried
-}
-
-/// Last rows computed with the approximations of a calibration, in a simulation at the levels of a parameter set;
-/// `None` for a text that leaves an interval too far for a refresh, and `outside` says where, unless it says so
-/// already.
-pub(super) fn answers(
-    program: &Program,
-    choices: &Choices,
-    texts: &[TokenIds],
-    (params, seed): (&Arc<CkksParams>, Option<u64>),
-    outside: &mut Option<String>,
-) -> Result<Vec<Option<Vec<f64>>>, FheError> {
-    let width = program.attentions().next().map_or(2, |a| a.heads.width);
-    let embedded = texts.iter().map(|text| embedded(program, text));
-    let embedded = embedded.collect::<Result<Vec<_>, _>>()?;
-    those_within(&embedded, &mut |texts| {
-        let layout = Interleave::new(choices.rows * texts.len().next_power_of_two(), choices.rows)?;
-        let mut on = Simulator::new(params, layout.slots())?;
-        if let Some(seed) = seed {
-            on = on.with_errors(seed);
-        }
-        let run = Batch {
-            program,
-            choices,
-            placement: &Placement::plain(on.top(), choices.rows, width),
-            lengths: Lengths::Private,
-            bound: bound_of_inputs(program, choices.rows)?,
-        };
-        let found = run.run(&on, choices.rows, texts, None);
-        found.inspect_err(|error| {
-            if let FheError::Range { .. } = error {
-                outside.get_or_insert_with(|| error.to_string());
-            }
-        })
-    })
 }

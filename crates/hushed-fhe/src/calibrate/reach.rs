@@ -9,6 +9,7 @@ use hushed_model::{Model, TokenIds};
 use serde::Serialize;
 
 use super::clear::Clear;
+use super::embed::check_rows;
 use super::measure::{LayerSeen, Seen, Span, Structure, hats};
 use crate::{Choices, FheError, HeadChoice, LayerChoice};
 
@@ -69,7 +70,7 @@ pub fn reaches(
     params: &Arc<CkksParams>,
 ) -> Result<Vec<Vec<Reach>>, FheError> {
     choices.check(&model.program())?;
-    super::check_rows(texts, choices.rows)?;
+    check_rows(texts, choices.rows)?;
     let structure = structure(model, choices)?;
     let clear = Clear {
         model,

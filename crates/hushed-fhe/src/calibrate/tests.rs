@@ -1,7 +1,13 @@
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder, tiny_golden};
 use hushed_model::{Model, TokenIds, TooLong};
 
+use super::clear::Clear;
+use super::search::compared;
 use super::*;
+use crate::plan::public_plan::named;
 use crate::{HeadChoice, Interval, fits};
 
 const TEXTS: [&str; 8] = [

@@ -3,7 +3,7 @@
 use hushed_model::ModelError;
 use serde::{Deserialize, Serialize};
 
-use super::{ActivationChoice, AttentionChoice, Interval, NormChoice};
+use super::layer::{ActivationChoice, AttentionChoice, Interval, NormChoice};
 
 /// A decoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -142,7 +142,7 @@ pub(super) fn same(
     Err(FileError::Other {
         path: path.to_owned(),
         what,
-        theirs: crate::plan::public_plan::hex(theirs),
-        ours: crate::plan::public_plan::hex(ours),
+        theirs: crate::hex::hex(theirs),
+        ours: crate::hex::hex(ours),
     })
 }

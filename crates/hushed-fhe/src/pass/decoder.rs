@@ -13,8 +13,8 @@ use hushed_model::{Norm, Program, StepId, same};
 
 use super::beside::Beside;
 use super::blocks::Parts;
+use super::forward::{ForwardPass, Look, Viewer};
 use super::shape::absent;
-use super::{ForwardPass, Look, Viewer};
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;

@@ -22,8 +22,8 @@ use hushed_model::{
     Attention, Block, FeedForward, Norm, Program, Step, StepId, Values, here, same,
 };
 
+use super::forward::{ForwardPass, Look, Viewer};
 use super::shape::{Half, absent, halves, no_layer, shape, supported};
-use super::{ForwardPass, Look, Viewer};
 use crate::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::Polynomials;

@@ -13,8 +13,8 @@ use std::ops::Range;
 use hushed_ckks::Complex64;
 use hushed_model::{Attention, Block, Norm, Program, Step, StepId, same};
 
-use super::ForwardPass;
 use super::encoder::frozen;
+use super::forward::ForwardPass;
 use super::shape::{absent, no_layer, shape, supported};
 use crate::choices::{Choices, LayerChoice};
 use crate::error::FheError;

@@ -3,8 +3,8 @@
 
 use hushed_model::{Attention, Norm, Program, StepId, same};
 
-use super::ForwardPass;
 use super::blocks::Parts;
+use super::forward::ForwardPass;
 use super::packed::unfit;
 use super::shape::absent;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice, ScoresChoice};

@@ -3,8 +3,8 @@
 use hushed_model::Program;
 use serde::Serialize;
 
-use super::FheOptions;
 use super::search::smaller::merged_layers;
+use crate::dry::FheOptions;
 use crate::plan::public_plan::{AnswerRows, Lengths};
 use crate::{Choices, HeadChoice};
 

@@ -7,16 +7,17 @@ use hushed_ckks::{CkksParams, Scale};
 use hushed_model::{Linear, Program, StepId, TokenIds, here};
 
 use crate::choices::{Choices, ChoicesError};
+use crate::dry::{DryRun, FheOptions, dry_run, key_specs};
 use crate::error::FheError;
+use crate::hex::hex;
 use crate::inputs::bound_of_inputs;
 use crate::ops::head;
 use crate::pass::head_is_public;
 use crate::plan::declared::Circuit;
 use crate::plan::placement::Placement;
 use crate::plan::public_plan::{
-    AnswerRows, Canary, FhePlan, Lengths, PLAN_VERSION, ReplyForm, hex, reply_deviation,
+    AnswerRows, Canary, FhePlan, Lengths, PLAN_VERSION, ReplyForm, reply_deviation,
 };
-use crate::plan::{DryRun, FheOptions, dry_run, key_specs};
 use crate::run::reply::fewest_limbs;
 
 /// The inputs of an offer.

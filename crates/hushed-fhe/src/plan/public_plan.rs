@@ -5,12 +5,13 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod check;
+mod deviation;
 mod error;
+mod key;
 mod keys;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 #[cfg(any(test, feature = "insecure-test-parameters"))]
@@ -23,15 +24,10 @@ use sha2::{Digest, Sha256};
 use crate::packing::{Interleave, Layout, Spread};
 use crate::plan::placement::Placement;
 
-pub use check::reply_deviation;
-pub use error::PlanFileError;
-pub use keys::{PlannedKey, PlannedUse};
-
-/// The version that this program writes and reads.
-pub const PLAN_VERSION: u32 = 1;
-
-/// Maximum bytes of a plan file.
-pub const MAX_PLAN_BYTES: usize = 4 << 20;
+pub use crate::hex::hex;
+pub use deviation::reply_deviation;
+pub use error::{MAX_PLAN_BYTES, PLAN_VERSION, PlanFileError};
+pub use key::{PlannedKey, PlannedUse};
 
 /// A parameter set, created once and shared.
 pub type Params = Arc<CkksParams>;
@@ -459,13 +455,4 @@ pub fn insecure_plan(
     keys.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
     plan.set_keys(&keys);
     Ok((plan, params))
-}
-
-/// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

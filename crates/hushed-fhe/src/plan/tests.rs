@@ -5,6 +5,7 @@ use hushed_ckks::keys::KeySpecs;
 use hushed_model::{Network, NetworkConfig, Pool, random_network};
 
 use super::*;
+use crate::plan::public_plan::Lengths;
 use crate::simulate::Op;
 
 /// Two small layers: a dry run takes milliseconds.

@@ -4,7 +4,8 @@ use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::{CkksError, Complex64, Scale};
 
 use super::errors::mix;
-use super::pairs::{Imaginary, check_known};
+use super::imaginary::Imaginary;
+use super::pairs::check_known;
 use super::tally::{Held, Op};
 use super::{Simulator, Vector, check_scales};
 use crate::error::FheError;

@@ -16,6 +16,7 @@
 mod arithmetic;
 mod batch;
 mod errors;
+mod imaginary;
 mod linear;
 mod maps;
 mod pairs;
@@ -42,7 +43,7 @@ pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
 use super::error::FheError;
 use crate::ops::functions::Function;
 use errors::{Errors, mix};
-use pairs::Imaginary;
+use imaginary::Imaginary;
 use tally::{Counted, Held};
 
 /// Deviation of a bootstrap's error, without that of the sine, for messages within 1 (`n16-boot-14x40`: 20.2 bits on
@@ -335,7 +336,11 @@ fn check_scales(left: Scale, right: Scale) -> Result<(), FheError> {
     if left.matches(right) {
         return Ok(());
     }
-    Err(PolyError::ScaleMismatch { left, right }.into())
+    Err(PolyError::ScaleMismatch {
+        left: left.log2(),
+        right: right.log2(),
+    }
+    .into())
 }
 
 fn check_limbs(x: &Vector, limbs: usize) -> Result<(), FheError> {

@@ -10,7 +10,8 @@ use hushed_model::StepId;
 use rayon::prelude::*;
 
 use super::errors::mix;
-use super::pairs::{Imaginary, check_known, check_real};
+use super::imaginary::Imaginary;
+use super::pairs::{check_known, check_real};
 use super::tally::{Held, OnDisk, Op};
 use super::{Applied, Simulator, TOLERANCE, Vector, check_limbs, check_scales, linear, rounded};
 use crate::error::FheError;

@@ -4,7 +4,7 @@ use hushed_model::cosine;
 use hushed_model::folder::Public;
 use serde::Serialize;
 
-use super::Which;
+use super::options::Which;
 
 /// The embeddings of one text.
 #[derive(Clone, Debug)]

@@ -8,8 +8,9 @@ use hushed_ckks::{CkksError, Complex64, Decryptor, Encoder, Encryptor, Evaluator
 use hushed_math::rng::SecretRng;
 use hushed_model::Matrix;
 
+use super::options::{OnKey, OutOfRange};
 use super::rung::{Rung, Take};
-use super::{OnKey, OutOfRange, Subject};
+use super::subject::Subject;
 use crate::error::FheError;
 use crate::files::spill::SpillFolder;
 use crate::packing::Interleave;

@@ -25,177 +25,38 @@ mod answers;
 mod clear;
 mod compare;
 mod key;
+mod options;
 mod packed;
 mod range;
+mod report;
 mod rung;
+mod subject;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::keys::KeySpecs;
-use hushed_model::{Matrix, Model, Program, StepId, TokenIds};
-use serde::Serialize;
+use hushed_model::{Model, StepId, TokenIds};
 
 pub use answers::{Answer, Retrieval, retrieval};
 pub use compare::{Difference, Stage};
+pub use options::{Event, OnKey, Options, OutOfRange, Which};
+pub use report::Report;
 
-use super::choices::Choices;
-use super::error::FheError;
-use super::pass::can_run;
-use super::plan::{FheOptions, FhePlanReport, Timetable, reference, shortened};
-use super::simulate::{Simulator, columns, columns_to_last};
-use crate::inputs::bound_of_inputs;
-use crate::ops::mask::{token_rows, token_rows_to_last};
-use crate::packing::{Interleave, PackingError};
-use crate::plan::placement::Placement;
-use crate::plan::public_plan::{AnswerRows, Lengths};
-use crate::run::clock::Progress;
+use crate::choices::Choices;
+use crate::error::FheError;
 use crate::run::job::bootstrap;
+use crate::simulate::Simulator;
 use answers::answers;
 use clear::Clear;
 use compare::{Counted, Waiting};
 use key::TestKey;
 use range::settle;
 use rung::Rung;
-
-/// The layers to compare, and how.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Rows per text, padding included: a power of two.
-    pub rows: usize,
-    /// Number of first layers of the model to compare, pooled after the last of them; by default all.
-    pub layers: Option<usize>,
-    /// Whether the server knows which rows are padding.
-    pub lengths: Lengths,
-    /// Seed of simulated errors.
-    pub seed: u64,
-    /// If present, compares requests of this many texts in packed rows, placed as by a plan for this many: each text is
-    /// run alone, without [`Options::encrypted`], and only answers are compared.
-    pub together: Option<usize>,
-    /// If present, also runs encrypted.
-    pub encrypted: Option<OnKey>,
-}
-
-/// Settings of the encrypted rung.
-#[derive(Clone, Debug, Default)]
-pub struct OnKey {
-    /// Bytes of memory for everything; vectors beyond that are spilled. By default unlimited.
-    pub max_memory: Option<u64>,
-    /// The folder for spilled vectors; by default the system's temporary folder.
-    pub spill: Option<PathBuf>,
-}
-
-/// Progress of a comparison.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// A layer begins on a rung.
-    Layer {
-        /// Its number, counted from 0.
-        layer: usize,
-        /// The rung.
-        rung: Which,
-    },
-    /// A text in packed rows begins on a rung.
-    Text {
-        /// Its index in the input.
-        text: usize,
-        /// The rung.
-        rung: Which,
-    },
-    /// Progress of the encrypted run: every second, and at the end of each layer.
-    Step(Progress),
-}
-
-/// A rung of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Which {
-    /// Only approximations.
-    Polynomial,
-    /// With simulated errors.
-    Predicted,
-    /// On a key.
-    Encrypted,
-}
-
-/// A value that was too large for a step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OutOfRange {
-    /// Index of the text in the input; `None` if no text alone is the cause.
-    pub text: Option<usize>,
-    /// The layer in which it happened, `None` in packed rows, which are not run layer by layer. The text is left out of
-    /// the errors of this layer and of later ones.
-    pub layer: Option<usize>,
-    /// The rung.
-    pub rung: Which,
-    /// The step, the value and its bound.
-    pub message: String,
-}
-
-/// The result of [`verify`].
-pub struct Report {
-    /// One per step, up to the layer at which no text was left, if there is one.
-    pub stages: Vec<Stage>,
-    /// One per text that is left at the end.
-    pub answers: Vec<Answer>,
-    /// Texts that left a calibrated interval.
-    pub out_of_range: Vec<OutOfRange>,
-}
-
-impl Report {
-    /// The stages after whole layers.
-    pub fn layers(&self) -> impl Iterator<Item = &Stage> {
-        self.stages.iter().filter(|stage| stage.is_output())
-    }
-
-    /// The layer over which an error grew the most; `of` selects the error.
-    pub fn worst_layer(&self, of: impl Fn(&Stage) -> Option<Difference>) -> Option<&Stage> {
-        let sizes = || self.layers().map(|s| of(s).map(|d| d.rms));
-        let before = std::iter::once(Some(0.0)).chain(sizes());
-        let grown = self.layers().zip(sizes()).zip(before);
-        let grown = grown.filter_map(|((stage, now), before)| Some((stage, now? - before?)));
-        grown
-            .max_by(|(_, a), (_, b)| a.total_cmp(b))
-            .map(|(stage, _)| stage)
-    }
-}
-
-/// The options of a plan for this many texts.
-fn planned(rows: usize, texts: usize, lengths: Lengths) -> FheOptions {
-    FheOptions {
-        rows,
-        texts,
-        lengths,
-        answer: AnswerRows::Last,
-        max_memory: None,
-        uplink: f64::INFINITY,
-        prices: reference(rayon::current_num_threads()),
-        placement: None,
-    }
-}
-
-/// Number of steps of a layer that are compared.
-const STEPS: usize = 6;
-
-/// Everything that is fixed before a run.
-struct Subject<'a> {
-    model: &'a Model,
-    program: Program,
-    choices: Choices,
-    params: Arc<CkksParams>,
-    placement: Placement,
-    timetable: Arc<Timetable>,
-    bound: f64,
-    rows: usize,
-    seed: u64,
-    known: Lengths,
-    /// Tokens of each text.
-    lengths: Vec<usize>,
-}
+use subject::Subject;
 
 /// Compares the rungs over `texts`, which must fit one batch unless they are in packed rows.
 ///
@@ -222,136 +83,7 @@ pub fn verify(
     subject.compare(texts, bootstrap, on_key, progress)
 }
 
-impl<'a> Subject<'a> {
-    /// The slots of each column of these texts, as packed by a client.
-    fn columns(&self, layout: Interleave, texts: &[Matrix<f64>]) -> Vec<Vec<f64>> {
-        let width = self.program.width();
-        match self.decodes() {
-            true => columns_to_last(layout, texts, width, self.bound),
-            false => columns(layout, texts, width, self.bound),
-        }
-    }
-
-    /// Whether texts end in the last row.
-    fn decodes(&self) -> bool {
-        self.choices.decoder.is_some()
-    }
-
-    /// The slot of a row of a text.
-    fn slot(&self, layout: Interleave, text: usize, row: usize) -> usize {
-        let first = if self.decodes() {
-            self.rows - self.lengths[text]
-        } else {
-            0
-        };
-        layout.slot(text, first + row)
-    }
-
-    fn new(
-        model: &'a Model,
-        choices: &Choices,
-        params: &Arc<CkksParams>,
-        texts: &[TokenIds],
-        options: &Options,
-    ) -> Result<Subject<'a>, FheError> {
-        let program = model.program_of_all_rows();
-        can_run(&program)?;
-        choices.check(&program)?;
-        let rows = options.rows;
-        let room = Interleave::new(params.slots(), rows)?.texts();
-        if texts.len() > room {
-            let (texts, slots) = (texts.len(), params.slots());
-            return Err(PackingError::TooMany {
-                texts,
-                room,
-                slots,
-                rows,
-            }
-            .into());
-        }
-        let lengths: Vec<usize> = texts.iter().map(|t| t.rows().real).collect();
-        if let Some((text, &found)) = lengths.iter().enumerate().find(|(_, l)| **l > rows) {
-            return Err(PackingError::RowCount { text, found, rows }.into());
-        }
-        let layers = options.layers.unwrap_or(usize::MAX);
-        let (program, choices) = shortened(&program, choices, layers);
-        let head = program.attentions().next().map_or(1, |a| a.heads.width);
-        Ok(Subject {
-            model,
-            bound: bound_of_inputs(&program, rows)?,
-            // Until the circuit is placed.
-            placement: Placement::plain(params.fresh_limbs(), rows, head),
-            timetable: Arc::default(),
-            params: Arc::clone(params),
-            known: match choices.decoder {
-                Some(_) => Lengths::Private,
-                None => options.lengths,
-            },
-            program,
-            choices,
-            rows,
-            seed: options.seed,
-            lengths,
-        })
-    }
-
-    /// Places the circuit as a plan does, with the memory that the comparison leaves of `room` bytes.
-    fn place(&mut self, bootstrap: &KeySpecs, room: Option<u64>) -> Result<(), FheError> {
-        let options = FheOptions {
-            max_memory: room.map(|room| room.saturating_sub(self.held())),
-            ..self.options()
-        };
-        let (program, choices, params) = (&self.program, &self.choices, &self.params);
-        let plan = FhePlanReport::new(program, choices, false, params, bootstrap, &options)?;
-        if plan.placement.pairs {
-            return Err(FheError::Unsupported {
-                what: "a comparison of columns two in a vector".to_owned(),
-                remedy: "give more memory, or leave the key out",
-            });
-        }
-        (self.placement, self.timetable) = (plan.placement, plan.timetable);
-        Ok(())
-    }
-
-    /// The options of a plan for these texts.
-    fn options(&self) -> FheOptions {
-        planned(self.rows, self.lengths.len(), self.known)
-    }
-
-    /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and with
-    /// polynomials, three tables of differences, the columns of the other rungs between layers, and their model.
-    fn held(&self) -> u64 {
-        let (width, texts) = (self.program.width(), self.lengths.len());
-        let rows: usize = self.lengths.iter().sum();
-        let slots = self.rows * texts.next_power_of_two();
-        let table = self.program.embedding();
-        let model = table.map_or(0, |e| (e.vocabulary + e.positions) * width * 4);
-        ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
-    }
-
-    /// The mask of tokens that a client encrypts with its columns if lengths are private, or for a decoder's softmax;
-    /// otherwise `None`.
-    fn mask(&self, layout: Interleave, alive: &[usize]) -> Option<Vec<f64>> {
-        let rows = match self.decodes() {
-            true => token_rows_to_last,
-            false => token_rows,
-        };
-        let masks = self.known.masks(&self.program);
-        masks.then(|| rows(layout, alive))
-    }
-
-    /// A simulation with room for `texts` texts: fewer slots than the ring's are faster, and each slot has the value
-    /// that it would have among all.
-    fn simulator(&self, texts: usize, errors: bool) -> Result<(Simulator, Interleave), FheError> {
-        let slots = self.rows * texts.next_power_of_two();
-        let on = Simulator::new(&self.params, slots)?;
-        let on = match errors {
-            true => on.with_errors(self.seed),
-            false => on,
-        };
-        Ok((on, Interleave::new(slots, self.rows)?))
-    }
-
+impl Subject<'_> {
     fn compare(
         &self,
         texts: &[TokenIds],

@@ -8,8 +8,10 @@ use hushed_model::{Matrix, Model, TokenIds};
 
 use super::answers::answers;
 use super::clear::Clear;
+use super::options::{Event, Options, OutOfRange, Which};
 use super::range::is_range;
-use super::{Event, Options, OutOfRange, Report, Which, planned};
+use super::report::Report;
+use super::subject::planned;
 use crate::choices::Choices;
 use crate::error::FheError;
 use crate::inputs::bound_of_inputs;

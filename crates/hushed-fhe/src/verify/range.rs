@@ -4,8 +4,9 @@
 //! on halves of the texts, and on halves of the halves that stop, in as few slots as they need: this takes at most the
 //! time of one layer times the logarithm of the number of texts.
 
+use super::options::{OutOfRange, Which};
 use super::rung::{Rung, Shown, clear, masked};
-use super::{OutOfRange, Subject, Which};
+use super::subject::Subject;
 use crate::error::FheError;
 use crate::simulate::{Simulator, Vector};
 use hushed_ckks::poly::{Arithmetic, PolyError};

@@ -3,7 +3,7 @@
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::{Matrix, StepId};
 
-use super::Subject;
+use super::subject::Subject;
 use crate::error::FheError;
 use crate::ops::mask::RowsKnown;
 use crate::ops::pool::unpack;

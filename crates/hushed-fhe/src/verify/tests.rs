@@ -1,9 +1,12 @@
+use std::path::PathBuf;
+
 use hushed_model::testing::tiny_model;
 use hushed_model::{TooLong, cosine};
 
 use super::*;
 use crate::calibrate::{Options as Search, Sample, intervals};
-use crate::plan::public_plan::named;
+use crate::packing::PackingError;
+use crate::plan::public_plan::{Lengths, named};
 
 const TEXTS: [&str; 8] = [
     "a b c d",

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
-use super::Served;
 use super::fields::{Fields, wrong};
 use super::prepare::{Asker, asker, other_task, text_refused};
 use super::refusal::{Refusal, Shape};
+use super::served::Served;
 use crate::sessions::Queue;
 use crate::sessions::failure::Failure;
 use crate::sessions::generate::{Event, Job};

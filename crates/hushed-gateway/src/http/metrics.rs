@@ -5,43 +5,16 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::Served;
 use super::refusal::Refusal;
+use super::served::Served;
 
 /// The OpenMetrics format, which Prometheus reads.
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Counts of HTTP requests. Those of passes are in the ledger.
-#[derive(Default)]
-pub struct Metrics {
-    /// Number of answered requests.
-    pub requests: Family<Request, Counter>,
-    /// Texts of requests, by the source of their answers.
-    pub texts: Family<From, Counter>,
-}
-
-/// The labels of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Request {
-    /// One of the gateway's routes, or `other`.
-    pub route: &'static str,
-    /// The status.
-    pub status: u16,
-}
-
-/// The source of an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct From {
-    /// `kept` or `pass`.
-    pub source: &'static str,
-}
 
 /// `GET /metrics`
 pub async fn metrics(State(served): State<Arc<Served>>) -> Response {

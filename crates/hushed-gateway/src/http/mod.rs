@@ -2,6 +2,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod batches;
+mod clock;
 mod completions;
 mod door;
 pub mod fields;
@@ -12,12 +13,12 @@ mod page;
 mod prepare;
 pub mod refusal;
 mod search;
+mod served;
 mod tei;
 pub mod wanted;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -26,16 +27,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use hushed_serve::ServerTrust;
 
-use crate::config::GatewayConfig;
-use crate::sessions::texts::Ticket;
-use crate::sessions::{Queue, Sessions, Shared};
-use metrics::Metrics;
 use refusal::{Refusal, Shape};
-use wanted::Named;
 
+pub use clock::now;
 pub use door::Door;
+pub use served::{Edge, Served};
 
 /// Time limit for a request's body.
 const BODY: Duration = Duration::from_secs(30);
@@ -59,79 +56,6 @@ const ROUTES: [&str; 16] = [
     "/ledger",
     "/v1/models/{name}",
 ];
-
-/// What every request passes, whatever comes behind it.
-pub struct Edge {
-    door: Door,
-    metrics: Metrics,
-}
-
-impl Edge {
-    /// An edge with these rules.
-    pub fn new(door: Door) -> Self {
-        let metrics = Metrics::default();
-        Self { door, metrics }
-    }
-}
-
-/// State shared by the routes.
-pub struct Served {
-    edge: Arc<Edge>,
-    shared: Arc<Shared>,
-    queue: Arc<Queue>,
-    /// The model's name.
-    pub named: Named,
-    /// `HOST:PORT` of the server.
-    server: String,
-    /// SHA-256 of its certificate, if it is known by that.
-    pin: Option<String>,
-    patience: Duration,
-    truncate: bool,
-    answers: AtomicU64,
-}
-
-impl Served {
-    /// The state of a gateway whose sessions are open.
-    pub fn new(config: &GatewayConfig, door: Door, sessions: &Sessions) -> Self {
-        let shared = Arc::clone(&sessions.shared);
-        Self {
-            edge: Arc::new(Edge::new(door)),
-            named: Named::new(config.model_name.clone(), shared.bundle),
-            queue: Arc::clone(&sessions.queue),
-            server: config.client.server.clone(),
-            pin: match &config.client.trust {
-                ServerTrust::Pin(pin) => Some(pin.replace(':', "").to_ascii_lowercase()),
-                ServerTrust::CaFile(_) => None,
-            },
-            patience: config.patience,
-            truncate: config.truncate,
-            answers: AtomicU64::new(0),
-            shared,
-        }
-    }
-
-    /// A number that no other answer of this gateway has.
-    fn number(&self) -> u64 {
-        self.answers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn count_texts(&self, tickets: &[Ticket]) {
-        for ticket in tickets {
-            let source = match ticket {
-                Ticket::Ready(_) => "kept",
-                Ticket::Coming(_) => "pass",
-            };
-            let counted = &self.edge.metrics.texts;
-            counted.get_or_create(&metrics::From { source }).inc();
-        }
-    }
-}
-
-/// Seconds since 1970.
-pub fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs())
-}
 
 /// All routes.
 pub fn router(served: Arc<Served>) -> Router {
@@ -202,7 +126,7 @@ async fn enter(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> R
             .entry(name)
             .or_insert(HeaderValue::from_static(value));
     }
-    let request = metrics::Request {
+    let request = served::Request {
         route: route(&path),
         status: response.status().as_u16(),
     };

@@ -10,10 +10,10 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde_json::Value;
 
-use super::Served;
 use super::fields::Fields;
 use super::prepare::{Asker, asker, embed};
 use super::refusal::{Refusal, Shape};
+use super::served::Served;
 use super::wanted::{Embeddings, Wanted};
 use crate::sessions::share::Caller;
 

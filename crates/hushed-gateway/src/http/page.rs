@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::Served;
+use super::served::Served;
 
 /// The whole page. It loads nothing: its style and its script are inline.
 const PAGE: &str = include_str!("page.html");

@@ -9,8 +9,8 @@ use hushed_model::TextError;
 use hushed_serve::TooLong;
 use zeroize::Zeroizing;
 
-use super::Served;
 use super::refusal::Refusal;
+use super::served::Served;
 use crate::sessions::failure::Failure;
 use crate::sessions::share::Caller;
 use crate::sessions::texts::{Answer, Prepared, Ticket};

@@ -14,10 +14,10 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use super::Served;
 use super::fields::{Fields, wrong};
 use super::prepare::{Asker, asker, other_task, tokens};
 use super::refusal::{Refusal, Shape};
+use super::served::Served;
 use crate::sessions::Queue;
 use crate::sessions::failure::Failure;
 use crate::sessions::search::Job;

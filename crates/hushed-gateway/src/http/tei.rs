@@ -14,10 +14,10 @@ use axum::{Extension, Json};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::Served;
 use super::fields::{Fields, wrong};
 use super::prepare::{Asker, MOST_TEXTS, asker, embed};
 use super::refusal::{Refusal, Shape};
+use super::served::Served;
 use crate::sessions::Queue;
 use crate::sessions::share::Caller;
 

@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use super::clock::now;
 use super::fields::{Fields, wrong};
-use super::now;
 use super::refusal::{Refusal, Shape};
 
 const TOKEN_IDS: &str = "lists of token ids are not supported: they are of another model's vocabulary. Send strings \

@@ -6,6 +6,17 @@ use super::failure::Failure;
 use super::pace::Pace;
 use super::share::Share;
 
+/// Current contents of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Waiting texts or prompts.
+    pub waiting: usize,
+    /// Passes or answers under way.
+    pub running: usize,
+    /// Answers that are kept.
+    pub kept: usize,
+}
+
 /// The figures that decide on a request.
 pub struct Admission<'a> {
     /// The pace of the work.

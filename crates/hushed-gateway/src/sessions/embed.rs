@@ -7,9 +7,10 @@ use hushed_serve::{Client, Options, ServeError, TooLong};
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
+use super::search;
 use super::session::{IDLE, Kept};
+use super::shared::{How, Shared};
 use super::texts::{Answer, Next, Pass, Texts};
-use super::{How, Shared, search};
 
 /// Runs passes until the queue is closed.
 pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
@@ -26,7 +27,7 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
                 // A client that has gone needs no answer.
                 let _ = job.answer.send(found);
                 if failed {
-                    shared.stay_away(&kept, |failure| texts.fail(failure));
+                    kept.stay_away(|failure| texts.fail(failure));
                 }
             }
             Next::Pass(pass) => {
@@ -36,7 +37,7 @@ pub fn work(texts: &Texts, shared: &Arc<Shared>, mut kept: Kept) {
                 let failed = given.is_err();
                 texts.finish(&pass, given);
                 if failed {
-                    shared.stay_away(&kept, |failure| texts.fail(failure));
+                    kept.stay_away(|failure| texts.fail(failure));
                 }
             }
         }

@@ -14,12 +14,12 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use zeroize::Zeroizing;
 
-use super::admission::{Admission, Load, Refused};
+use super::admission::{Admission, Held, Load, Refused};
 use super::failure::Failure;
 use super::pace::Planned;
 use super::session::{IDLE, Kept, UnderWay};
 use super::share::{Caller, Turns, before};
-use super::{Held, Shared};
+use super::shared::Shared;
 
 /// How long a client may take to read what it is sent; meanwhile nobody else can use its session.
 const READER: Duration = Duration::from_secs(30);
@@ -222,7 +222,7 @@ pub fn work(prompts: &Prompts, shared: &Arc<Shared>, mut kept: Kept) {
                 }
                 prompts.ended(id);
                 if failed {
-                    shared.stay_away(&kept, |failure| prompts.fail(failure));
+                    kept.stay_away(|failure| prompts.fail(failure));
                 }
             }
         }

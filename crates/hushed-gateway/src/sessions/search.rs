@@ -4,10 +4,10 @@ use hushed_serve::{Found, Options, TooLong, Wanted};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use super::Shared;
 use super::failure::Failure;
 use super::session::Kept;
 use super::share::Caller;
+use super::shared::Shared;
 
 /// A query that the model and the server accept. No `Debug`: it is private.
 pub struct Job {

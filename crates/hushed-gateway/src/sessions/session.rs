@@ -3,15 +3,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hushed_serve::{Client, ClientConfig, Cost, Sent, ServeError, Stats, Work};
 
-use super::Shared;
 use super::failure::Failure;
+use super::shared::Shared;
 
 /// How long an idle session is kept: it occupies another client's place at the server.
 pub const IDLE: Duration = Duration::from_secs(30);
+
+/// How often a worker that stays away checks whether it may come back.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A worker's session, if it has one.
 pub struct Kept {
@@ -56,6 +60,19 @@ impl Kept {
         };
         kept.count();
         kept
+    }
+
+    /// Keeps a worker without a session from taking work for which it could not open one. Waiting clients are told by
+    /// `fail`, unless another worker has a session.
+    pub fn stay_away(&self, fail: impl Fn(&Failure)) {
+        let shared = &self.shared;
+        while !self.is_open() && !shared.stop.load(Ordering::Relaxed) && shared.away.now().is_some()
+        {
+            if let Some(failure) = shared.is_away() {
+                fail(&failure);
+            }
+            thread::sleep(LOOK);
+        }
     }
 
     /// Runs `work` in a session that accepts `texts` more. `rows` is what the server will see of its first pass, for

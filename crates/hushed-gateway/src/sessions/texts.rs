@@ -15,8 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use super::Held;
-use super::admission::{Admission, Load, Refused};
+use super::admission::{Admission, Held, Load, Refused};
 use super::failure::Failure;
 use super::search::Job;
 use super::share::{Caller, Turns, before};

@@ -125,6 +125,15 @@ impl BitAndAssign for Block {
     }
 }
 
+/// The block if the mask is all ones, else zero.
+impl BitAnd<Mask> for Block {
+    type Output = Block;
+    #[inline(always)]
+    fn bitand(self, mask: Mask) -> Block {
+        Block(self.0 & ((u128::from(mask.0) << 64) | u128::from(mask.0)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,13 +4,12 @@
 //! or all ones, and turns a loop that applies one mask to a row into a test of the bit and a jump past the row. Every
 //! mask here goes through an optimisation barrier, after which the compiler must treat it as an arbitrary word.
 
-use super::Block;
 use core::ops::{BitAnd, Not};
 
 /// All zeros or all ones, for a secret bit 0 or 1. No `Debug`, no comparison.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub struct Mask(u64);
+pub struct Mask(pub(super) u64);
 
 impl Mask {
     /// All ones if bit 0 of `bit` is set; the other bits are ignored.
@@ -82,15 +81,6 @@ impl BitAnd<Mask> for u64 {
     }
 }
 
-/// The block if the mask is all ones, else zero.
-impl BitAnd<Mask> for Block {
-    type Output = Block;
-    #[inline(always)]
-    fn bitand(self, mask: Mask) -> Block {
-        Block(self.0 & ((u128::from(mask.0) << 64) | u128::from(mask.0)))
-    }
-}
-
 impl Not for Mask {
     type Output = Mask;
     #[inline(always)]
@@ -145,6 +135,7 @@ fn barrier_of<const N: usize>(masks: &mut [Mask; N]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bits::Block;
 
     #[test]
     fn masks_are_what_they_are_made_of() {

@@ -19,6 +19,7 @@
 //! The work is cut into chunks of at most [`TERMS`] columns, which bounds the sums, and tiles of words, which keeps the
 //! inputs of a tile in the second-level cache while every row passes over them.
 
+mod packed;
 mod portable;
 #[cfg(test)]
 mod tests;
@@ -34,43 +35,11 @@ use crate::words::room::{Lists, Room};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-/// Largest limit of weights with `count` signed digits: 127·(256^count − 1)/255.
-pub const fn digits_limit(count: u32) -> u64 {
-    let mut limit = 0;
-    let mut digit = 0;
-    while digit < count {
-        limit = limit << 8 | 127;
-        digit += 1;
-    }
-    limit
-}
-
-/// Terms of a sum between reductions. Low halves, below 2^52 each, and one residue stay below 2^63.
-pub(crate) const TERMS: usize = 1024;
-
-/// Rows per panel: outputs whose sums are in registers together.
-pub(crate) const ROWS: usize = 6;
-
-/// Chunks begin at a multiple of this many columns: those of one byte tile.
-pub(crate) const DEPTH: usize = 64;
+pub(crate) use packed::{Chunk, DEPTH, GROUP, ROWS, TERMS};
+pub use packed::{GemmScratch, Method, PackedWeights, digits_limit};
 
 /// Words of input per tile: half a megabyte, half of the smaller second-level caches.
 const TILE: usize = 1 << 16;
-
-/// The words of a limb in a tile are a multiple of this: the widest group of registers.
-pub(crate) const GROUP: usize = 32;
-
-/// How the weights of one packed matrix are multiplied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Residues below q: two multiply-adds per term.
-    Full,
-    /// Small integers, offset to be positive: one multiply-add per term.
-    Narrow,
-    /// Byte digits, this many per weight: one product of byte tiles for each pair of a weight's digit and a residue's
-    /// digit.
-    Planes(usize),
-}
 
 /// Products of matrices with limbs modulo one q, with the kernel chosen at construction.
 pub struct LimbGemm {
@@ -81,38 +50,6 @@ pub struct LimbGemm {
     planes: Option<ifma::Planes>,
     #[cfg(target_arch = "x86_64")]
     fma: Option<HaveFma>,
-}
-
-/// A matrix of weights under one modulus, in the kernel's order.
-pub struct PackedWeights {
-    modulus: Modulus,
-    rows: usize,
-    columns: usize,
-    method: Method,
-    /// Panels of [`ROWS`] rows, zero-padded below, each panel column by column: residues of f·w, or w + `limit`, or the
-    /// floating-point numbers f·w or w. Or byte tiles.
-    panels: Arc<Lists>,
-    /// The number of this matrix in `panels`.
-    place: usize,
-    /// Largest size of a weight.
-    limit: u64,
-    /// f, if it is not in the words already.
-    factor: u64,
-}
-
-/// Working memory, kept between calls so that they do not allocate.
-#[derive(Default)]
-pub struct GemmScratch {
-    room: Room,
-}
-
-/// Columns of one chunk of a matrix, for the kernels.
-pub(crate) struct Chunk<'a> {
-    pub(crate) weights: &'a PackedWeights,
-    /// First column.
-    pub(crate) start: usize,
-    /// Number of columns, at most [`TERMS`].
-    pub(crate) terms: usize,
 }
 
 impl LimbGemm {
@@ -336,27 +273,6 @@ impl LimbGemm {
     }
 }
 
-impl PackedWeights {
-    /// Number of outputs.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Number of inputs.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
-    fn words(&self) -> &[u64] {
-        self.panels.get(self.place)
-    }
-
-    /// The method that the limit allows.
-    pub fn method(&self) -> Method {
-        self.method
-    }
-}
-
 /// Words of a matrix in panels.
 fn panels_length(rows: usize, columns: usize) -> usize {
     rows.div_ceil(ROWS) * ROWS * columns
@@ -379,61 +295,5 @@ fn put_panels<W: Copy>(weights: &[W], columns: usize, word: impl Fn(W) -> u64, w
                 *to = word(w);
             }
         }
-    }
-}
-
-impl Chunk<'_> {
-    /// The words of panel `p` in this chunk: ROWS for each column.
-    pub(crate) fn panel(&self, p: usize) -> &[u64] {
-        let first = (p * self.weights.columns + self.start) * ROWS;
-        &self.weights.words()[first..first + self.terms * ROWS]
-    }
-
-    /// All words of the matrix.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn words(&self) -> &[u64] {
-        self.weights.words()
-    }
-
-    /// Number of columns of the matrix.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn columns(&self) -> usize {
-        self.weights.columns
-    }
-
-    pub(crate) fn method(&self) -> Method {
-        self.weights.method
-    }
-
-    /// Largest size of a weight, and the offset of the narrow method.
-    pub(crate) fn limit(&self) -> u64 {
-        self.weights.limit
-    }
-
-    pub(crate) fn factor(&self) -> u64 {
-        self.weights.factor
-    }
-}
-
-impl GemmScratch {
-    /// Empty: the first product allocates.
-    pub fn new() -> GemmScratch {
-        GemmScratch::default()
-    }
-
-    /// `length` words of arbitrary content.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn words(&mut self, length: usize) -> &mut [u64] {
-        if self.room.length() < length {
-            self.room.zeroize();
-        }
-        self.room.words(length)
-    }
-}
-
-/// Erases sums of weights, and what a product was added to.
-impl Drop for GemmScratch {
-    fn drop(&mut self) {
-        self.room.zeroize();
     }
 }

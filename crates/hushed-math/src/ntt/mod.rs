@@ -11,10 +11,11 @@
 
 mod sparse;
 mod tables;
+mod twiddles;
 
 pub use sparse::EveryCoefficient;
 pub use tables::NttTables;
-pub(crate) use tables::Twiddles;
+pub(crate) use twiddles::Twiddles;
 
 #[cfg(test)]
 mod tests;

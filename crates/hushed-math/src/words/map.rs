@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use super::PAGE;
+use super::layout::PAGE;
 
 // The same on every 64-bit Linux, whose C library every Rust program there is linked to: a crate for three functions
 // would add nothing.

@@ -8,7 +8,8 @@
 //! Slabs with no limb in use go back to the system once they hold more than [`IDLE_BYTES`], unless a [`KeepMemory`] is
 //! alive.
 
-use super::{IDLE_BYTES, PAGE, map};
+use super::layout::{IDLE_BYTES, LINE, PAGE};
+use super::map;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -142,7 +143,7 @@ fn number(bytes: usize) -> usize {
 /// Bytes from one limb to the next: a slab has room for `GAPS` bytes between its `SLAB / bytes` limbs, and taking off
 /// one line per limb makes the number of lines odd.
 fn stride(bytes: usize) -> usize {
-    bytes + bytes * GAPS / SLAB - super::LINE
+    bytes + bytes * GAPS / SLAB - LINE
 }
 
 impl Class {

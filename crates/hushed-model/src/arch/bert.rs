@@ -1,6 +1,6 @@
 //! BERT (Devlin et al. 2019).
 
-use super::{Encoder, Fields, Head, Names, Tensors};
+use super::names::{Encoder, Fields, Head, Names, Tensors};
 use crate::blocks::Activation;
 
 pub(super) const NAMES: Names = Names {

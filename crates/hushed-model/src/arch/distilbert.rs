@@ -1,7 +1,7 @@
 //! DistilBERT (Sanh et al. 2019): BERT's encoder without token types. Its position table is in the weights even if it
 //! was made of sines (`sinusoidal_pos_embds`), so nothing depends on that field.
 
-use super::{Encoder, Fields, Head, Names, Tensors};
+use super::names::{Encoder, Fields, Head, Names, Tensors};
 use crate::blocks::Activation;
 
 pub(super) const NAMES: Names = Names {

@@ -1,6 +1,6 @@
 //! GPT-2 (Radford et al. 2019). Its tensors, in `layers/gpt2.rs`, do not correspond one to one to an encoder's.
 
-use super::{Fields, Names};
+use super::names::{Fields, Names};
 
 pub(super) const NAMES: Names = Names {
     fields: Fields {

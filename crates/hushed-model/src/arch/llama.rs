@@ -1,7 +1,7 @@
 //! LLaMA-like decoders (Touvron et al. 2023), including BitNet b1.58 (Ma et al. 2024). Their tensors are in
 //! `layers/llama.rs`.
 
-use super::{Fields, Names};
+use super::names::{Fields, Names};
 
 pub(super) const NAMES: Names = Names {
     fields: Fields {

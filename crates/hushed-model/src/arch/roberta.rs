@@ -1,7 +1,8 @@
 //! RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al. 2020): BERT's encoder, with positions that count on from
 //! the padding id and a head without the pooler. The two differ only in their tokenizers.
 
-use super::{Encoder, Head, Names, bert};
+use super::bert;
+use super::names::{Encoder, Head, Names};
 use crate::blocks::Activation;
 
 pub(super) const NAMES: Names = Names {

@@ -1,7 +1,7 @@
 //! Vision transformers (Dosovitskiy et al. 2021). Their tensors are in `layers/vit.rs`; the positions follow from the
 //! image and patch sizes.
 
-use super::{Fields, Names};
+use super::names::{Fields, Names};
 
 pub(super) const NAMES: Names = Names {
     fields: Fields {

@@ -15,12 +15,21 @@ use std::time::SystemTime;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use crate::arch::PREFIXES;
 use crate::error::{FolderError, Problem};
 use crate::folder::shards::{INDEX, Index, MAX_INDEX};
 use crate::folder::small::read_small;
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
+/// In a folder with a head beside the layers, the tensors of the layers are under one of these.
+const PREFIXES: [&str; 7] = [
+    "bert.",
+    "roberta.",
+    "distilbert.",
+    "transformer.",
+    "model.",
+    "vit.",
+    "",
+];
 /// Headers of published models are below 1 MiB; the format's own limit is 100 MB.
 const MAX_HEADER: u64 = 16 << 20;
 /// Bytes per read, unless rows are longer: the bytes and their numbers fit in a second-level cache.

@@ -17,6 +17,7 @@ use crate::rows::TextRows;
 use resize::Rgb;
 
 pub use item::Item;
+pub use resize::Resample;
 
 /// Most bytes in a file.
 pub const MAX_IMAGE_BYTES: usize = 32 << 20;
@@ -51,15 +52,6 @@ pub struct Preprocess {
     pub mean: [f32; CHANNELS],
     /// Then divided by, per channel.
     pub deviation: [f32; CHANNELS],
-}
-
-/// How an image is resized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resample {
-    /// Pillow's `BILINEAR`.
-    Bilinear,
-    /// Pillow's `BICUBIC`.
-    Bicubic,
 }
 
 impl Pixels {

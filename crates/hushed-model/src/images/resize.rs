@@ -4,7 +4,14 @@
 //! (Pillow 13 does the rows first where that is faster, mostly in tall images; single values then differ by one level.)
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use super::Resample;
+/// How an image is resized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resample {
+    /// Pillow's `BILINEAR`.
+    Bilinear,
+    /// Pillow's `BICUBIC`.
+    Bicubic,
+}
 
 /// An 8-bit RGB image, row by row.
 pub(super) struct Rgb {

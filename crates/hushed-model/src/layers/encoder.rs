@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{From, Source, merged_name};
+use super::source::{From, Source, merged_name};
 use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Mask, Pool, Queries, Weigh};
 use crate::folder::config::NetworkConfig;
 use crate::matrix::Matrix;

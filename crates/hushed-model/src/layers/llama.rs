@@ -1,6 +1,6 @@
 //! The tensors of LLaMA-like decoders, as named in Hugging Face's `LlamaForCausalLM` and `BitNetForCausalLM`.
 
-use super::{From, Source};
+use super::source::{From, Source};
 use crate::blocks::{Attention, Embedding, FeedForward, Mask, Norm, NormKind, Queries};
 use crate::decoder::{DecoderNetwork, Layer};
 use crate::folder::config::NetworkConfig;

@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 
-use super::Source;
+use super::source::Source;
 use crate::folder::decoder::WeightScale;
 
 /// A source of tensors with random numbers.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{From, Source, merged_name};
+use super::source::{From, Source, merged_name};
 use crate::blocks::{Attention, FeedForward, Linear, Mask, Patches, Queries, Weigh};
 use crate::decoder::Layer;
 use crate::folder::config::NetworkConfig;

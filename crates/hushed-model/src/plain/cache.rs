@@ -4,40 +4,18 @@
 use std::collections::BTreeMap;
 
 use super::product::{times_transposed, transposed};
-use super::{PlainActs, functions, head_columns, run};
+use super::{PlainActs, functions, head_columns};
 use crate::blocks::{Attention, Queries};
 use crate::error::ModelError;
 use crate::matrix::Matrix;
-use crate::program::{Program, StepId, same};
-use crate::tokens::TokenIds;
+use crate::program::{StepId, same};
 
 /// What the passes over one text have left for the next pass.
 #[derive(Default)]
 pub struct PlainCache {
-    rows: usize,
+    pub(super) rows: usize,
     /// For every attention block, its keys, rotated by their positions, and its values, rows × g·dh.
     past: BTreeMap<StepId, [Matrix<f64>; 2]>,
-}
-
-/// Runs the next rows of a text whose earlier rows are in the cache. No row may be padding.
-///
-/// # Errors
-/// Those of [`super::run`]. After an error the cache is no longer usable.
-pub fn run_next(
-    program: &Program,
-    cache: &mut PlainCache,
-    text: TokenIds,
-) -> Result<PlainActs, ModelError> {
-    let rows = text.rows();
-    same(
-        StepId::outside("cache"),
-        "rows without padding",
-        rows.real,
-        rows.total,
-    )?;
-    let value = run::after(program, text, cache)?;
-    cache.rows += rows.total;
-    Ok(value)
 }
 
 impl PlainCache {

@@ -17,9 +17,11 @@ use crate::program::{StepId, here, same};
 use crate::rows::Rows;
 use crate::tokens::TokenIds;
 
-pub use cache::{PlainCache, run_next};
+pub use cache::PlainCache;
 pub use functions::activation;
-pub use run::{Moment, Seen, What, attention, run, run_parts, run_range, run_rounded, start};
+pub use run::{
+    Moment, Seen, What, attention, run, run_next, run_parts, run_range, run_rounded, start,
+};
 
 /// The rows of all texts, one after another.
 #[derive(Clone, Debug, PartialEq)]

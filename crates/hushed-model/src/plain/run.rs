@@ -11,7 +11,7 @@ use crate::blocks::{
 };
 use crate::error::{ImageError, ModelError, TextError};
 use crate::images::{Item, Pixels};
-use crate::program::{Block, Program, SUB_NORM, Step, StepId, Values};
+use crate::program::{Block, Program, SUB_NORM, Step, StepId, Values, same};
 use crate::tokens::TokenIds;
 
 /// The operation of a part of a step.
@@ -114,6 +114,30 @@ pub fn run_range(
     steps_of(program, range, Vec::new(), Some(x), see)
 }
 
+/// Runs the next rows of a text whose earlier rows are in the cache. No row may be padding.
+///
+/// # Errors
+/// Those of [`run`]. After an error the cache is no longer usable.
+pub fn run_next(
+    program: &Program,
+    cache: &mut PlainCache,
+    text: TokenIds,
+) -> Result<PlainActs, ModelError> {
+    let rows = text.rows();
+    same(
+        StepId::outside("cache"),
+        "rows without padding",
+        rows.real,
+        rows.total,
+    )?;
+    let mut run = unseen(vec![text.into()]);
+    run.cache = Some(cache);
+    let all = 0..program.steps().len();
+    let value = program.run(all, None, |_, step, values| run.step(step, values))?;
+    cache.rows += rows.total;
+    Ok(value)
+}
+
 /// One attention block.
 ///
 /// # Errors
@@ -135,18 +159,6 @@ fn steps_of(
         see(step, &value);
         Ok(value)
     })
-}
-
-/// Runs the next rows of a text whose earlier rows are in the cache.
-pub(super) fn after(
-    program: &Program,
-    text: TokenIds,
-    cache: &mut PlainCache,
-) -> Result<PlainActs, ModelError> {
-    let mut run = unseen(vec![text.into()]);
-    run.cache = Some(cache);
-    let all = 0..program.steps().len();
-    program.run(all, None, |_, step, values| run.step(step, values))
 }
 
 fn unseen<'a>(items: Vec<Item>) -> Run<'a, impl FnMut(StepId, What, Moment, Seen<'_>)> {

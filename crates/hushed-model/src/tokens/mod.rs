@@ -21,6 +21,8 @@ use crate::error::{Problem, TextError};
 use crate::folder::json;
 use crate::rows::TextRows;
 
+pub(crate) use pipeline::TOKENIZER;
+
 use decoder::Bytes;
 use pipeline::{Kind, Vocabulary};
 
@@ -31,8 +33,6 @@ pub(crate) use pipeline::character_of;
 
 /// Texts with more bytes are refused before tokenisation, which bounds its work.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
-
-pub(crate) const TOKENIZER: &str = "tokenizer.json";
 
 /// The token ids of one text, including its first and last special tokens. No `Debug`: they are the private input.
 #[derive(Clone, PartialEq, Eq)]
@@ -356,13 +356,5 @@ impl Tokenizer {
     /// Whether texts are converted to lower case.
     pub fn lower_case(&self) -> bool {
         self.lower_case
-    }
-}
-
-fn wrong_type(field: &'static str, expected: &'static str) -> Problem {
-    Problem::WrongType {
-        file: TOKENIZER.to_owned(),
-        field,
-        expected,
     }
 }

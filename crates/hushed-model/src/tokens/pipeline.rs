@@ -18,9 +18,10 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::{Map, Value, json};
 
 use super::charsmap;
-use super::{TOKENIZER, wrong_type};
 use crate::error::Problem;
 use crate::folder::json::Fields;
+
+pub(crate) const TOKENIZER: &str = "tokenizer.json";
 
 /// Normalisers without arguments that matter, besides BERT's own.
 const NORMALISERS: &str = "null, Precompiled (once), NFC, NFKC, Lowercase, Strip, Replace of spaces, or a Sequence of at most 8 of these";
@@ -512,5 +513,13 @@ fn before_text(template: &Value) -> Option<Option<String>> {
             Some(Some(id.as_str()?.to_owned()))
         }
         _ => None,
+    }
+}
+
+fn wrong_type(field: &'static str, expected: &'static str) -> Problem {
+    Problem::WrongType {
+        file: TOKENIZER.to_owned(),
+        field,
+        expected,
     }
 }

@@ -6,8 +6,8 @@
 use hushed_model::{Item, Model, ModelError, Preprocess, Task, calibrate};
 
 use super::fits::{Bound, Fit, Quantity, fits};
+use crate::OutOfRange;
 use crate::RunError;
-use crate::weights::ranges::OutOfRange;
 
 /// Tokens of the text, not counting special ones.
 const TOKENS: usize = 24;

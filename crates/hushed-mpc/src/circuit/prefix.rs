@@ -12,9 +12,8 @@ use hushed_model::{
 use hushed_twopc::func::Format;
 use zeroize::Zeroizing;
 
-use crate::RunError;
 use crate::formats::{KEY_BITS, MAX_KEYS, MAX_TOKENS, QUERY, VALUE, VALUE_BITS};
-use crate::weights::ranges::OutOfRange;
+use crate::{OutOfRange, RunError};
 
 /// The longest prefix: with the longest text after it, a row attends to [`MAX_KEYS`] keys.
 pub const MAX_PREFIX: usize = MAX_KEYS - MAX_TOKENS;

@@ -1,9 +1,18 @@
 //! Who sees what of a run.
 
 use hushed_model::Program;
+use serde::Serialize;
 
-use super::Exposure;
 use crate::{Answers, Terms, Wanted};
+
+/// Something that a party sees.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exposure {
+    /// `client`, `server` or `network`.
+    pub who: &'static str,
+    /// What it sees.
+    pub sees: String,
+}
 
 /// What a run opens to the client.
 #[derive(Clone, Copy)]

@@ -155,10 +155,10 @@ impl<'a> Counting<'a> {
     fn rows(&mut self, rows: RowsCost) {
         self.add(rows.cost);
         self.work.add(Work {
-            automorphisms: rows.plan.automorphisms,
-            products: rows.plan.products,
+            automorphisms: rows.tiling.automorphisms,
+            products: rows.tiling.products,
             opened: rows.opened,
-            nanoseconds: rows.plan.nanoseconds,
+            nanoseconds: rows.tiling.nanoseconds,
             // A few ciphertexts of factors, and one response at a time.
             held: 0,
             weights: 0,
@@ -168,7 +168,7 @@ impl<'a> Counting<'a> {
     /// A product whose encrypted operand is the client's.
     fn one_way(&mut self, spec: &OltSpec, opened: usize) -> Result<(), RunError> {
         let layout = self.layouts.of(spec)?;
-        self.add(layout.plan.cost().one_way(Party::Client));
+        self.add(layout.tiling.cost().one_way(Party::Client));
         self.work.add(Work::of(&layout, opened));
         Ok(())
     }
@@ -203,7 +203,7 @@ impl<'a> Counting<'a> {
 
 impl Work {
     fn of(layout: &Layout, opened: usize) -> Work {
-        let cost = layout.plan.cost();
+        let cost = layout.tiling.cost();
         Work {
             held: layout.held_bytes() as u64,
             weights: 0,
@@ -350,7 +350,7 @@ impl Shares for Counting<'_> {
 
     fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {
         let layout = matmul.cheaper(x.ring, |spec| self.layouts.of(spec))?;
-        self.add(layout.plan.cost().both_ways());
+        self.add(layout.tiling.cost().both_ways());
         let elements = matmul.batch * matmul.shape.k * matmul.shape.n;
         // Each party opens one response.
         self.work.add(Work::of(&layout, 2 * elements));

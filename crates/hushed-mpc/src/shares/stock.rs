@@ -2,14 +2,10 @@
 
 use std::collections::HashMap;
 
-use hushed_model::{Program, StepId};
-use hushed_twopc::he::{Ahead, ahead_client, ahead_server};
+use hushed_model::StepId;
+use hushed_twopc::he::Ahead;
 
-use super::{Protocol, Shares};
-use crate::formats::MAIN;
 use crate::lookup::Table;
-use crate::weights::factors::{Factor, factors_of};
-use crate::{RunError, Terms};
 
 /// The server's factor of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,15 +15,15 @@ pub(super) enum Of {
 }
 
 /// What a row of a pass takes of each product. It moves from the stock into the pass, and from there into the product.
-type Row = HashMap<Of, Ahead>;
+pub(super) type Row = HashMap<Of, Ahead>;
 
 /// What a party holds; wiped when the session ends.
 #[derive(Default)]
 pub(super) struct Stock {
     /// For later rows.
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
     /// For the rows of the current pass.
-    current: Vec<Row>,
+    pub(super) current: Vec<Row>,
 }
 
 impl Stock {
@@ -41,83 +37,3 @@ impl Stock {
         Ahead::together(taken.collect::<Option<_>>()?)
     }
 }
-
-impl Protocol {
-    /// Makes every product with weights, and with tables that are looked up, for this many rows of later passes, which
-    /// are not known yet. Both parties call it with the terms of these passes. A pass on other terms uses what it can
-    /// and makes the rest. Each row has its own set, which [`Protocol::spending_ahead`] takes; what is left when the
-    /// session ends is wiped.
-    ///
-    /// # Errors
-    /// As [`run`](crate::run); the session is then unusable.
-    pub fn make_ahead(
-        &mut self,
-        program: &Program,
-        rows: usize,
-        terms: Terms,
-    ) -> Result<(), RunError> {
-        let mut made: Vec<Row> = (0..rows).map(|_| Row::new()).collect();
-        for (id, factor) in factors_of(program, terms)? {
-            let all = self.step(id, |on| on.product_ahead(id, &factor, rows))?;
-            let of = match factor {
-                Factor::Table(_, table) => Of::Table(table),
-                Factor::Weights(_) => Of::Weights(id),
-            };
-            for (row, product) in made.iter_mut().zip(all) {
-                row.insert(of, product);
-            }
-        }
-        self.stock.rows.extend(made);
-        Ok(())
-    }
-
-    /// The number of later rows for which products are held.
-    pub fn passes_ahead(&self) -> usize {
-        self.stock.rows.len()
-    }
-
-    /// Runs a pass of this many rows over the cache, each of which gives a token, using one set of the products made
-    /// ahead per row. What the pass leaves of them is wiped.
-    ///
-    /// # Errors
-    /// [`RunError::NothingAhead`] for more rows than sets, before anything is sent; otherwise those of the pass.
-    pub fn spending_ahead<T>(
-        &mut self,
-        rows: usize,
-        pass: impl FnOnce(&mut Protocol) -> Result<T, RunError>,
-    ) -> Result<T, RunError> {
-        let held = self.stock.rows.len();
-        let left = held.checked_sub(rows).ok_or(RunError::NothingAhead)?;
-        self.stock.current = self.stock.rows.split_off(left);
-        let result = pass(self);
-        self.stock.current.clear();
-        result
-    }
-
-    /// Makes a product for later rows.
-    fn product_ahead(
-        &mut self,
-        id: StepId,
-        factor: &Factor<'_>,
-        rows: usize,
-    ) -> Result<Vec<Ahead>, RunError> {
-        if self.ctx.is_client() {
-            let shape = factor.shape(rows);
-            return Ok(ahead_client(&mut self.ctx, &self.he, MAIN, &shape)?);
-        }
-        match factor {
-            Factor::Table(e, table) => {
-                let table = self.server_table(e, *table)?;
-                Ok(ahead_server(&mut self.ctx, &self.he, MAIN, rows, &table)?)
-            }
-            Factor::Weights(product) => {
-                let layer = self.layer(id, product)?;
-                let weights = &layer.weights(id)?.0;
-                Ok(ahead_server(&mut self.ctx, &self.he, MAIN, rows, weights)?)
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -8,8 +8,8 @@ use crate::circuit::token::predicts_tokens;
 use crate::lookup::Table;
 use crate::shares::Counting;
 use crate::weights::held::Layers;
-use crate::weights::ranges::{self, OutOfRange};
-use crate::{Input, RunError, Terms};
+use crate::weights::ranges;
+use crate::{Input, OutOfRange, RunError, Terms};
 
 impl Layers {
     /// Makes every product that a run of `model` will ask for, keeping existing ones. A server calls this at start-up,

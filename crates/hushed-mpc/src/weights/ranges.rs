@@ -3,34 +3,11 @@
 
 use hushed_model::{Embedding, Matrix, Patches, StepId, here};
 
-use crate::RunError;
 use crate::formats::{BIAS_LIMIT, LINEAR, POSITION_LIMIT, TABLE_BITS, WEIGHT_BITS, WEIGHT_FRAC};
 use crate::formats::{EMBEDDING, MAIN};
 use crate::lookup::Table;
 use crate::weights::embed::{integer, of_numbers};
-
-/// Numbers beyond the formats. Which ones is the model owner's secret: none is shown.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error(
-    "{site}: {what} above {limit} in magnitude; the formats of two-party inference do not hold them, and this model cannot be served{}",
-    advice(what)
-)]
-pub struct OutOfRange {
-    /// The step.
-    pub site: String,
-    /// The kind of number, such as `biases`.
-    pub what: &'static str,
-    /// The limit.
-    pub limit: f64,
-}
-
-/// What can be done about it.
-fn advice(what: &str) -> &'static str {
-    match what.ends_with("in a norm") {
-        true => " (wider norms can be declared: `hushed calibrate --declare`)",
-        false => "",
-    }
-}
+use crate::{OutOfRange, RunError};
 
 /// What is too large in a layer as it will be run, given its largest absolute weight and its biases.
 pub(crate) fn layer(id: StepId, largest: u32, bias: &[i64]) -> Vec<OutOfRange> {

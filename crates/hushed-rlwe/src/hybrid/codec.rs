@@ -23,8 +23,9 @@ use sha2::{Digest, Sha256};
 
 use super::gadget::Gadget;
 use super::key::SwitchKey;
+use super::key_use::KeyUse;
 use super::set::EvalKeys;
-use super::specs::{KeySpec, KeySpecs, KeyUse};
+use super::specs::{KeySpec, KeySpecs};
 use crate::codec::{HEADER_BYTES, Kind, Reader, SEED_BYTES, open_header, write_header};
 use crate::error::{CodecError, RlweError};
 use crate::params::RlweParams;

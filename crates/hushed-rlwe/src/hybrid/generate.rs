@@ -6,7 +6,8 @@ use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
 
 use super::gadget::Gadget;
 use super::key::SwitchKey;
-use super::specs::{KeySpec, KeySpecs, KeyUse};
+use super::key_use::KeyUse;
+use super::specs::{KeySpec, KeySpecs};
 use crate::ciphertext::small;
 use crate::error::RlweError;
 use crate::keys::SecretKey;

@@ -10,7 +10,8 @@ use rayon::prelude::*;
 
 use super::decompose::Decomposed;
 use super::gadget::Gadget;
-use super::specs::{KeySpec, KeyUse};
+use super::key_use::KeyUse;
+use super::specs::KeySpec;
 use crate::error::RlweError;
 use crate::params::RlweParams;
 

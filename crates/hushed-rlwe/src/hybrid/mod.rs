@@ -24,20 +24,23 @@ mod decompose;
 mod gadget;
 mod generate;
 mod key;
+mod key_use;
 mod pass;
 mod raise;
 mod set;
 mod specs;
 mod switch;
 mod tables;
+mod tiles;
 
 pub use codec::{EvalKeysReader, EvalKeysWriter, MAX_KEYS};
 pub use decompose::{Decomposed, decompose, decompose_raised};
 pub use gadget::Gadget;
 pub use generate::{KeyGenerator, SPARSE_WEIGHT};
 pub use key::{KeyStrips, SwitchKey};
+pub use key_use::KeyUse;
 pub use set::EvalKeys;
-pub use specs::{KeySpec, KeySpecs, KeyUse};
+pub use specs::{KeySpec, KeySpecs};
 pub use switch::{
     Extended, automorphism, automorphisms, inner_product, inner_product_many, mod_down,
     mod_down_rescale, switch, switch_add, switch_add_rescale,

@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use super::key::SwitchKey;
 use super::raise::{Raised, TileDigits, prepare, terms};
 use super::tables::Down;
+use super::tiles;
 use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
@@ -70,9 +71,7 @@ impl Pass<'_> {
         let raised = Raised::new(params, gadget, self.switched)?;
         let stay = limbs - rescaled;
         let special = gadget.special();
-        let down = params
-            .tables()
-            .down(params, [limbs, special, rescaled, raised.tile()])?;
+        let down = tiles::down(params, [limbs, special, rescaled, raised.tile()])?;
         let work = Work {
             pass: self,
             steps,

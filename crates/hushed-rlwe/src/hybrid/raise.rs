@@ -11,7 +11,8 @@ use hushed_math::{Coeff, Eval, RnsPoly};
 use rayon::prelude::*;
 
 use super::gadget::Gadget;
-use super::tables::{Lift, tile_length, tiles};
+use super::tables::Lift;
+use super::tiles::{lift, tile_length, tiles};
 use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
@@ -65,7 +66,7 @@ impl<'a> Raised<'a> {
         let tile = tile_length(limbs, (TILE_LIMBS / ranges.len()).clamp(1, LONGEST_TILE));
         let lifts = ranges
             .iter()
-            .map(|range| params.tables().up(params, range, [limbs, special, tile]))
+            .map(|range| lift(params, range, [limbs, special, tile]))
             .collect::<Result<Vec<_>, _>>()?;
         let mut terms: Vec<_> = ranges
             .iter()

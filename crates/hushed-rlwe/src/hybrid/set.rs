@@ -8,7 +8,8 @@ use hushed_math::rng::SecretRng;
 
 use super::generate::KeyGenerator;
 use super::key::SwitchKey;
-use super::specs::{KeySpec, KeySpecs, KeyUse};
+use super::key_use::KeyUse;
+use super::specs::{KeySpec, KeySpecs};
 use crate::error::RlweError;
 use crate::keys::SecretKey;
 use crate::params::RlweParams;

@@ -7,10 +7,10 @@ use rayon::prelude::*;
 
 use super::decompose::Decomposed;
 use super::key::SwitchKey;
+use super::key_use::KeyUse;
 use super::pass::{Parts, Pass, Step};
 use super::raise::{prepare, terms};
-use super::specs::KeyUse;
-use super::tables::tile_length;
+use super::tiles::{self, tile_length};
 use crate::error::RlweError;
 use crate::params::RlweParams;
 
@@ -183,9 +183,7 @@ fn divide(
     }
     let stay = limbs - rescaled;
     let tile = tile_length(stay, TILE);
-    let down = params
-        .tables()
-        .down(params, [limbs, special, rescaled, tile])?;
+    let down = tiles::down(params, [limbs, special, rescaled, tile])?;
     let mut dropped = terms(params, expected[stay..].iter().copied());
     let work: Vec<_> = dropped.limbs_mut().zip(stay..expected.len()).collect();
     work.into_par_iter().for_each(|((id, limb), place)| {

@@ -5,15 +5,13 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use hushed_math::{BaseConverter, MathError};
-
-use crate::params::RlweParams;
+use hushed_math::{BaseConverter, MathError, RnsBasis};
 
 /// The conversions for all shapes used so far.
 #[derive(Default)]
 pub(crate) struct Tables {
-    up: Cache<(Range<usize>, usize, usize, usize), Lift>,
-    down: Cache<(usize, usize, usize, usize), Down>,
+    pub(super) up: Cache<(Range<usize>, usize, usize, usize), Lift>,
+    pub(super) down: Cache<(usize, usize, usize, usize), Down>,
 }
 
 /// Converts from some primes to others, one tile of targets at a time.
@@ -29,68 +27,15 @@ pub(crate) struct Down {
     pub(crate) inverses: Vec<u64>,
 }
 
-/// Primes per tile, at most `longest`: at least as many tiles as threads, of roughly equal length. Results do not
-/// depend on it.
-pub(super) fn tile_length(limbs: usize, longest: usize) -> usize {
-    let threads = rayon::current_num_threads();
-    let tiles = limbs.div_ceil(longest).next_multiple_of(threads);
-    limbs.div_ceil(tiles).max(1)
-}
-
-/// Splits the primes of an extended polynomial into tiles: ciphertext primes first, then special primes.
-pub(super) fn tiles(
-    params: &RlweParams,
-    limbs: usize,
-    special: usize,
-    tile: usize,
-) -> Vec<Vec<usize>> {
-    let ids = params.extended_ids_with(limbs, special);
-    let (ciphertext, special) = ids.split_at(limbs);
-    let parts = ciphertext.chunks(tile).chain(special.chunks(tile));
-    parts.map(<[usize]>::to_vec).collect()
-}
-
-impl Tables {
-    /// The lift of the digit with the primes `digit` of a ciphertext of `limbs` primes, extended by `special` special
-    /// primes, in [`tiles`] of `tile` primes.
-    pub(crate) fn up(
-        &self,
-        params: &RlweParams,
-        digit: &Range<usize>,
-        [limbs, special, tile]: [usize; 3],
-    ) -> Result<Arc<Lift>, MathError> {
-        self.up.get((digit.clone(), limbs, special, tile), || {
-            let from: Vec<usize> = digit.clone().collect();
-            Lift::new(params, &from, tiles(params, limbs, special, tile))
-        })
-    }
-
-    /// The tables for dividing by the first `special` special primes and the last `rescaled` of `limbs` primes, in
-    /// tiles of `tile` primes.
-    pub(crate) fn down(
-        &self,
-        params: &RlweParams,
-        [limbs, special, rescaled, tile]: [usize; 4],
-    ) -> Result<Arc<Down>, MathError> {
-        self.down.get((limbs, special, rescaled, tile), || {
-            let stay = limbs - rescaled;
-            let mut from = params.extended_ids_with(limbs, special);
-            let to: Vec<usize> = from.drain(..stay).collect();
-            let inverse = |&id: &usize| params.inverse_modulo(from.iter().copied(), id);
-            let tiles = to.chunks(tile).map(<[usize]>::to_vec).collect();
-            Ok(Down {
-                lift: Lift::new(params, &from, tiles)?,
-                inverses: to.iter().map(inverse).collect(),
-            })
-        })
-    }
-}
-
 impl Lift {
-    fn new(params: &RlweParams, from: &[usize], tiles: Vec<Vec<usize>>) -> Result<Self, MathError> {
+    pub(super) fn new(
+        basis: &Arc<RnsBasis>,
+        from: &[usize],
+        tiles: Vec<Vec<usize>>,
+    ) -> Result<Self, MathError> {
         let converter = |mut ids: Vec<usize>| {
             ids.retain(|id| !from.contains(id));
-            let made = BaseConverter::new(params.basis(), from, &ids);
+            let made = BaseConverter::new(basis, from, &ids);
             (!ids.is_empty()).then_some(made).transpose()
         };
         let tiles = tiles.into_iter().map(converter).collect::<Result<_, _>>()?;
@@ -105,7 +50,7 @@ impl Lift {
     }
 }
 
-struct Cache<K, V>(RwLock<HashMap<K, Arc<V>>>);
+pub(super) struct Cache<K, V>(RwLock<HashMap<K, Arc<V>>>);
 
 impl<K, V> Default for Cache<K, V> {
     fn default() -> Self {
@@ -114,7 +59,8 @@ impl<K, V> Default for Cache<K, V> {
 }
 
 impl<K: Eq + Hash, V> Cache<K, V> {
-    fn get(
+    /// The value for a key, made at its first use.
+    pub(super) fn get(
         &self,
         key: K,
         make: impl FnOnce() -> Result<V, MathError>,

@@ -5,11 +5,13 @@
 //! whether an index was made with its model.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod fault;
+
 use std::collections::HashSet;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use hushed_model::{Model, ModelError, Task, TooLong};
+use hushed_model::{Model, Task, TooLong};
 use hushed_mpc::Index;
 use hushed_mpc::index::{MAX_DOCUMENTS, MAX_RECORD_BYTES};
 use rayon::prelude::*;
@@ -18,13 +20,13 @@ use safetensors::{SafeTensors, serialize};
 
 use crate::error::ServeError;
 use crate::files;
+pub use fault::IndexFault;
+use fault::MAX_INDEX_BYTES;
 
 /// The text whose embedding tells one model from another.
 const PROBE: &str = "hushed index 1";
 /// The least cosine between two probes of one model, which may have been computed on different machines.
 const SAME_MODEL: f64 = 1.0 - 1e-6;
-/// Maximum size of an index file in bytes.
-const MAX_INDEX_BYTES: u64 = 1 << 34;
 const VECTORS: &str = "vectors";
 const RECORDS: &str = "records";
 const PROBE_NAME: &str = "probe";
@@ -39,64 +41,6 @@ pub struct IndexFile {
     /// One row per document.
     records: Vec<u8>,
     probe: Vec<f32>,
-}
-
-/// Why an index cannot be made or used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum IndexFault {
-    /// The bytes are not an index.
-    #[error("this is not an index of documents: {0}; make one with `hushed index`")]
-    NotAnIndex(&'static str),
-    /// It was made with another model.
-    #[error("this index was made with another model: make it again with `hushed index`")]
-    OtherModel,
-    /// A file of embeddings, computed elsewhere, that does not fit.
-    #[error(
-        "{} is not a file of embeddings for these documents: it must be a safetensors file with a tensor `vectors`, f32, {documents} × {width}",
-        path.display()
-    )]
-    NotVectors {
-        /// The file.
-        path: PathBuf,
-        /// The number of rows expected.
-        documents: usize,
-        /// Their width.
-        width: usize,
-    },
-    /// A model that gives no vectors.
-    #[error("only models that embed texts have an index of documents")]
-    NoVectors,
-    /// No document, or too many.
-    #[error("an index has 1 to {MAX_DOCUMENTS} documents, and this one would have {0}")]
-    Documents(usize),
-    /// Records that are too long.
-    #[error("a record has at most {MAX_RECORD_BYTES} bytes")]
-    RecordBytes,
-    /// A document whose embedding a private search could not divide by its length.
-    #[error(
-        "document {0} (the first is 0) has an embedding whose length is zero, no number, or out of the range of private searches"
-    )]
-    Length(usize),
-    /// A document to remove that does not exist.
-    #[error("there is no document {place}: the index has {documents}, and the first is 0")]
-    NoSuchPlace {
-        /// What was given.
-        place: usize,
-        /// How many there are.
-        documents: usize,
-    },
-    /// A file that would be too large to read again.
-    #[error("an index has at most {MAX_INDEX_BYTES} bytes: make several")]
-    TooLarge,
-    /// A document's text.
-    #[error("document {index} (the first is 0): {source}")]
-    Document {
-        /// Its place.
-        index: usize,
-        /// Why.
-        source: ModelError,
-    },
 }
 
 impl IndexFile {

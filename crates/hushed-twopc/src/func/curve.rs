@@ -25,9 +25,9 @@
 mod tables;
 
 pub(super) use tables::SIGMOID;
-pub use tables::{ELU, GELU, GELU_EIGHT, GELU_TANH, GELU_TANH_EIGHT, SILU, TANH};
+pub use tables::{ELU, GELU, GELU_EIGHT, GELU_TANH, GELU_TANH_EIGHT, SILU, TANH, describe};
 
-use super::{Format, narrow};
+use super::format::{Format, narrow};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
@@ -370,25 +370,6 @@ fn widen(ctx: &mut Ctx, curve: &Curve, b: &Share) -> Result<Share, TwopcError> {
 /// max(x, 0) in the ring of the sum.
 fn rectified(curve: &Curve, x: &Share, folded: &Share) -> Share {
     x.sub(folded).reduce_to(curve.sum())
-}
-
-/// The constants on which both parties must agree, as text.
-pub fn describe() -> String {
-    let curves = [
-        GELU,
-        GELU_EIGHT,
-        GELU_TANH,
-        GELU_TANH_EIGHT,
-        SILU,
-        TANH,
-        ELU,
-        SIGMOID,
-    ];
-    let curves = curves.map(|c| c.describe());
-    format!(
-        "{} {NARROWEST} {WIDEST} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}",
-        curves.join(" ")
-    )
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@
 
 use zeroize::Zeroizing;
 
-use super::Format;
+use super::format::Format;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;

@@ -15,7 +15,7 @@
 //! which saves more bytes than the multiplexers cost over a product. The scheme is the normalisation of Lu et al. used
 //! by BumbleBee's reciprocal and rsqrt; here the list may hold any weights, so 1/√x needs no parity case.
 
-use super::{rescale, rescale_cost};
+use super::format::{rescale, rescale_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;

@@ -6,8 +6,8 @@
 //! result is bounded by √d whatever x is, and v < 2^18. A [`NormReach`] widens this where a model's rows are larger or
 //! smaller.
 
+use super::format::{Format, narrow, rescale, rescale_cost};
 use super::inverse::{inverse_root, inverse_root_cost};
-use super::{Format, narrow, rescale, rescale_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{Expected, TwopcError, expect_at_most};

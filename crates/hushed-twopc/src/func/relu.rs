@@ -3,7 +3,7 @@
 //! The sign is taken of x without its last [`SIGN_DROP`] bits. It can be wrong where |x| is below half their weight,
 //! where x and 0 are close: by at most four units of the result, plus one for the rounding of x.
 
-use super::{Format, narrow};
+use super::format::{Format, narrow};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;

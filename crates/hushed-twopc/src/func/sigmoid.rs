@@ -4,8 +4,8 @@
 //! A curve like those of [`curve`](super::curve), in a finer unit because most weights are small: one of 1/128 is off
 //! by 2·10^−5. Beyond 11 the weight is exactly 0 or 1, so a score can be masked by an addend.
 
-use super::Format;
 use super::curve::{SIGMOID, curve_scaled, curve_scaled_cost};
+use super::format::Format;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;

@@ -11,7 +11,7 @@
 //! exponential is our own.
 
 use super::exp2::{OFFSET, OUT, Y, exp2_negative, exp2_negative_cost};
-use super::{Format, narrow};
+use super::format::{Format, narrow};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;

@@ -266,8 +266,8 @@ pub(crate) fn read(words: usize, message: &[u64]) -> [Option<SecretWords>; 2] {
 
 /// The functions that choose by secret bits, for the checks that they do not branch on them.
 #[cfg(any(test, feature = "testing"))]
-pub(crate) fn cases() -> [crate::testing::secrets::Case; 2] {
-    use crate::testing::secrets::Case;
+pub(crate) fn cases() -> [crate::testing::case::Case; 2] {
+    use crate::testing::case::Case;
     let shape = Shape {
         words: 2,
         bits: 4,

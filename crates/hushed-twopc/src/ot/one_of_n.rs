@@ -27,7 +27,7 @@ use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, SecretWords};
 #[cfg(any(test, feature = "testing"))]
-use crate::testing::secrets::Case;
+use crate::testing::case::Case;
 use crate::wire;
 use hushed_math::bits::{Block, Mask, PadHash, TABLE};
 use hushed_net::Kind;

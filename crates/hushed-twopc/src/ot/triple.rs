@@ -286,8 +286,8 @@ fn two_bits(hashed: &[Block]) -> (u64, u64) {
 
 /// The function that turns blocks into choices and bits, for the checks that it does not branch on them.
 #[cfg(any(test, feature = "testing"))]
-pub(crate) fn cases() -> [crate::testing::secrets::Case; 1] {
-    let bits = crate::testing::secrets::Case::new(
+pub(crate) fn cases() -> [crate::testing::case::Case; 1] {
+    let bits = crate::testing::case::Case::new(
         "bits of triples",
         vec![Block::ZERO; 512],
         |blocks, secret| secret.fill_blocks(blocks),

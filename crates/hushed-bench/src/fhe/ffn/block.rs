@@ -5,7 +5,7 @@ use hushed_fhe::{Interval, LinearMap, fits};
 use hushed_model::Activation;
 use hushed_model::plain::activation;
 
-use super::super::Normal;
+use super::super::bed::Normal;
 use crate::BenchError;
 
 /// The activation of GPT-2.

@@ -9,6 +9,7 @@
 
 mod block;
 mod packed;
+mod shape;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -19,17 +20,18 @@ use std::time::Instant;
 use hushed_ckks::counters::Counts;
 use hushed_ckks::keys::KeySpecs;
 use hushed_ckks::poly::{Arithmetic, Ladder, Polynomial, evaluate};
-use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator, Scale};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Encoder, Evaluator, Scale};
 use hushed_fhe::LinearMap;
 use serde_json::{Value, json};
 
-use super::Normal;
+use super::bed::Normal;
 use crate::ckks::{Bench, measure, with_threads};
 use crate::machine::{forget_peak, peak_memory};
 use crate::{BenchError, How, counters};
 
 use block::{Block, Form, Gelu};
 use packed::Packed;
+use shape::{Map, Shape};
 use split::Split;
 
 const WIDTH: usize = 768;
@@ -44,56 +46,6 @@ const FORMS: [Form; 4] = [
     Form::Linear,
     Form::Merged,
 ];
-
-/// A map for ciphertexts of a given length: drops one prime and adds the bias.
-trait Map {
-    fn apply(&self, on: &Evaluator, x: &[Ciphertext]) -> Result<Vec<Ciphertext>, CkksError>;
-
-    fn add_keys(&self, params: &CkksParams, specs: &mut KeySpecs) -> Result<(), CkksError>;
-
-    /// The number of diagonals, and their bytes.
-    fn diagonals(&self) -> (usize, usize);
-}
-
-/// How vectors are laid out in slots.
-trait Shape {
-    fn name(&self) -> &'static str;
-
-    /// Vectors computed at once.
-    fn vectors(&self) -> usize;
-
-    /// Whether slots hold pairs of columns, whose parts an activation processes separately.
-    fn in_pairs(&self) -> bool;
-
-    /// Map number `number` of the block for ciphertexts of `limbs` primes, from one scale to another.
-    fn map(
-        &self,
-        encoder: &Encoder,
-        layer: (usize, &LinearMap),
-        limbs: usize,
-        scales: [Scale; 2],
-    ) -> Result<Box<dyn Map>, BenchError>;
-
-    /// The slots of some vectors, as the first map reads them.
-    fn pack(
-        &self,
-        layer: &LinearMap,
-        x: &[Vec<f64>],
-        random: &mut Normal,
-    ) -> Result<Vec<Vec<Complex64>>, BenchError>;
-
-    /// The vectors in the result of the last map.
-    fn unpack(
-        &self,
-        layer: &LinearMap,
-        opened: &[Vec<Complex64>],
-    ) -> Result<Vec<Vec<f64>>, BenchError>;
-}
-
-/// The scale of a map's diagonals for ciphertexts of `limbs` primes.
-fn plain_scale(params: &CkksParams, limbs: usize, from: Scale, to: Scale) -> Scale {
-    to.times_prime(params.prime(limbs - 1)).over(from)
-}
 
 /// A form of the block, prepared in one layout.
 struct Chain {

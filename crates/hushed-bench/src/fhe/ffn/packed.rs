@@ -10,8 +10,8 @@ use hushed_ckks::{
 use hushed_fhe::packing::{Layout, Spread};
 use hushed_fhe::{FheError, LinearMap};
 
-use super::super::Normal;
-use super::{Map, Shape, plain_scale};
+use super::super::bed::Normal;
+use super::shape::{Map, Shape, plain_scale};
 use crate::BenchError;
 
 /// A grid of maps of pairs and of their conjugates, and the bias of each output vector.

@@ -7,8 +7,8 @@ use hushed_ckks::{
 };
 use hushed_fhe::LinearMap;
 
-use super::super::Normal;
-use super::{Map, Shape, plain_scale};
+use super::super::bed::Normal;
+use super::shape::{Map, Shape, plain_scale};
 use crate::BenchError;
 use crate::ckks::Places;
 

@@ -1,8 +1,8 @@
 //! Layouts in the clear at full size; all forms in both layouts on a small ring, with their counts.
 
-use hushed_ckks::CkksParams;
 use hushed_ckks::lintrans::Diagonals;
 use hushed_ckks::poly::Schedule;
+use hushed_ckks::{CkksParams, Complex64};
 
 use super::*;
 use crate::ckks::Places;

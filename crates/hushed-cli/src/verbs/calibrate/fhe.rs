@@ -11,7 +11,7 @@ use hushed_model::{Model, ModelError, TokenIds};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::write;
+use super::write::write;
 use crate::error::CliError;
 use crate::input::{self, Truncate};
 use crate::output::Output;

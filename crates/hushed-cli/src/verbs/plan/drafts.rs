@@ -6,7 +6,7 @@ use hushed_mpc::plan::drafts::{Drafts, NETWORKS};
 use hushed_mpc::plan::{Exposure, Plan, Request};
 use serde_json::{Map, Value, json};
 
-use super::Sum;
+use super::sum::Sum;
 use crate::error::CliError;
 use crate::output::Output;
 

@@ -3,6 +3,7 @@
 
 use hushed_ckks::CkksParams;
 
+use super::deviation::reply_deviation;
 use super::{AnswerRows, FhePlan, Lengths, PlanFileError};
 
 /// Maximum columns and maximum layers of a model: limits what a plan can make a reader hold.
@@ -10,11 +11,6 @@ const MOST: usize = 1 << 16;
 
 /// Maximum logits: tokens of a vocabulary.
 const MOST_LOGITS: usize = 1 << 20;
-
-/// How many bits the declared error of a reply, relative to its magnitude, lies below the certified precision of a
-/// slot. Pooling averages the errors of rows, and a client divides the reply by its text's share of the rows, which
-/// enlarges the errors of short texts again: the declared error stays above the first and leaves room for the second.
-const SPARE_BITS: i32 = 6;
 
 /// A reply's scale differs from the default one by at most this factor: the last product of a run targets the default
 /// scale, so only roundings are left. A smaller scale would enlarge the numbers, and make the client's rounding finer,
@@ -129,11 +125,4 @@ impl FhePlan {
         self.key_specs(params)?;
         Ok(())
     }
-}
-
-/// The standard deviation declared for a reply within `magnitude`, in units of the message.
-#[must_use]
-pub fn reply_deviation(params: &CkksParams, magnitude: f64) -> f64 {
-    let bits = params.certified_bits() as i32 + SPARE_BITS;
-    magnitude * 2f64.powi(-bits)
 }

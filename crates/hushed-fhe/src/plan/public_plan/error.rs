@@ -2,7 +2,11 @@
 
 use hushed_ckks::CkksParamsError;
 
-use super::{MAX_PLAN_BYTES, PLAN_VERSION};
+/// The version that this program writes and reads.
+pub const PLAN_VERSION: u32 = 1;
+
+/// Maximum bytes of a plan file.
+pub const MAX_PLAN_BYTES: usize = 4 << 20;
 
 /// Why a plan cannot be used.
 #[derive(Debug, thiserror::Error)]

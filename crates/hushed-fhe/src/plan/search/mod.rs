@@ -26,7 +26,6 @@ use hushed_model::StepId;
 use serde::Serialize;
 
 use crate::error::FheError;
-use crate::plan::Dry;
 use crate::plan::placement::Placement;
 
 /// A placement that was tried.
@@ -59,6 +58,13 @@ pub(super) struct Bounds {
     pub room: Option<u64>,
     /// Whether columns may be paired.
     pub pairs: bool,
+}
+
+/// Seconds of a placement, upload included, and bytes of the server's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dry {
+    pub(super) seconds: f64,
+    pub(super) memory: u64,
 }
 
 type Price<'a> = &'a mut dyn FnMut(&Placement) -> Result<Dry, FheError>;

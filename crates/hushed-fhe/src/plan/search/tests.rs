@@ -6,6 +6,8 @@ use hushed_model::{NetworkConfig, Pool, Weigh, random_network};
 use proptest::prelude::*;
 
 use crate::choices::ScoresChoice;
+use crate::dry::counted;
+use crate::plan::public_plan::Lengths;
 use crate::plan::tests::options;
 use crate::plan::*;
 

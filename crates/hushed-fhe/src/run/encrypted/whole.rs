@@ -352,7 +352,7 @@ fn hash_of(reply: &[Ciphertext]) -> String {
             }
         }
     }
-    crate::plan::public_plan::hex(&hash.finalize())
+    crate::hex::hex(&hash.finalize())
 }
 
 /// The same bytes leave with any number of threads: a retry looks like the first answer.

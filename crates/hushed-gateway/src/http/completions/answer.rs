@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
-use super::super::Served;
+use super::super::clock::now;
 use super::super::refusal::Refusal;
+use super::super::served::Served;
 use crate::sessions::failure::Failure;
 use crate::sessions::generate::Event;
 
@@ -72,7 +73,7 @@ impl Answer {
             head: json!({
                 "id": format!("{prefix}-{}", served.number()),
                 "object": object,
-                "created": super::super::now(),
+                "created": now(),
                 "model": served.named.model,
             }),
             prompt_tokens,

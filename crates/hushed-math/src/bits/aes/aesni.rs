@@ -1,6 +1,6 @@
 //! AES-NI: one block per instruction, eight in flight.
 
-use super::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
+use super::shared::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
 use crate::bits::{Block, Mask};
 use core::arch::x86_64::*;
 

@@ -6,17 +6,17 @@
 mod aesni;
 mod ctr;
 mod portable;
+pub(super) mod shared;
 #[cfg(target_arch = "x86_64")]
 mod vaes;
 
 pub(crate) use ctr::AesCtr;
+pub(crate) use shared::{GROUP, LevelSums, Tweaks};
 
 use super::Block;
 use crate::machine::cpu::Cpu;
-use zeroize::{Zeroize, ZeroizeOnDrop};
-
-/// Inputs per key in a [`Batch`].
-pub(crate) const GROUP: usize = 16;
+#[cfg(target_arch = "x86_64")]
+use shared::{Four, Rounds};
 
 /// Keys in a [`Batch`].
 pub(crate) const KEYS: usize = 32;
@@ -32,10 +32,6 @@ enum Schedule {
     Vaes(Rounds),
 }
 
-/// The eleven round keys.
-#[derive(Zeroize, ZeroizeOnDrop)]
-pub(crate) struct Rounds([Block; 11]);
-
 /// Up to [`KEYS`] public keys, expanded together, which hides the latency of one key schedule behind the others.
 pub(crate) enum Batch {
     Portable(Vec<portable::Key>),
@@ -43,26 +39,6 @@ pub(crate) enum Batch {
     AesNi([Four; KEYS / 4]),
     #[cfg(target_arch = "x86_64")]
     Vaes([Four; KEYS / 4]),
-}
-
-/// The eleven round keys of four public keys, round by round: four fill a register, or each is used alone.
-pub(crate) type Four = [[Block; 4]; 11];
-
-/// The tweaks of a batch: input j of group g has `first + g·group + j·input`, modulo 2^64.
-#[derive(Clone, Copy)]
-pub(crate) struct Tweaks {
-    pub first: u64,
-    pub group: u64,
-    pub input: u64,
-}
-
-/// Sums of one half-tree level, see `AesKey::half_tree_level`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LevelSums {
-    /// XOR of all left children.
-    pub left: Block,
-    /// XOR of all parents after the fix, which is also the XOR of all children.
-    pub all: Block,
 }
 
 impl AesKey {
@@ -117,20 +93,6 @@ impl AesKey {
         }
         self.encrypt(out);
     }
-}
-
-/// The round keys of key g.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(crate) fn key(keys: &[Four], g: usize) -> [Block; 11] {
-    keys[g / 4].each_ref().map(|round| round[g % 4])
-}
-
-/// σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi: linear, and both σ and x ↦ σ(x) ⊕ x are permutations.
-#[inline(always)]
-pub(crate) fn sigma(x: Block) -> Block {
-    let (hi, lo) = (x.high_u64(), x.low_u64());
-    Block((u128::from(hi ^ lo) << 64) | u128::from(hi))
 }
 
 impl Batch {
@@ -259,6 +221,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use super::shared::sigma;
     use super::*;
 
     fn sample(n: usize) -> Vec<Block> {

@@ -1,7 +1,7 @@
 //! The kernel for any machine, on the `aes` crate (constant time: AES instructions where the crate finds them,
 //! otherwise bit-sliced).
 
-use super::{LevelSums, sigma};
+use super::shared::{LevelSums, sigma};
 use crate::bits::{Block, Mask};
 use ::aes::cipher::{BlockCipherEncrypt, KeyInit};
 use zeroize::ZeroizeOnDrop;

@@ -1,6 +1,6 @@
 //! VAES on 512-bit registers: four blocks per instruction, 32 in flight.
 
-use super::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
+use super::shared::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
 use crate::bits::Block;
 use core::arch::x86_64::*;
 

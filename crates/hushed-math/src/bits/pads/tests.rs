@@ -1,4 +1,4 @@
-use super::super::aes::sigma;
+use super::super::aes::shared::sigma;
 use super::*;
 use std::collections::HashMap;
 

@@ -5,7 +5,7 @@
 //! one where (h − c·2^bits) + l is negative.
 
 use super::lanes::Lanes;
-use super::{Constants, Registers, TOGETHER, centred, kernel};
+use super::registers::{Constants, Registers, TOGETHER, centred, kernel};
 use crate::kernels::convert::{ConversionTables, POINT};
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;

@@ -9,7 +9,7 @@
 //! one sum is enough.
 
 use super::lanes::Lanes;
-use super::{Constants, ROUND, Registers, centred, kernel};
+use super::registers::{Constants, ROUND, Registers, centred, kernel};
 use crate::kernels::gemm::{Chunk, GemmScratch, Method, ROWS, TERMS};
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;

@@ -6,7 +6,7 @@
 
 use super::lanes::Lanes;
 use super::ntt::{CACHED, Tables, load};
-use super::{Registers, kernel};
+use super::registers::{Registers, kernel};
 
 /// As [`crate::kernels::portable::inverse`].
 pub(crate) fn inverse(tables: &Tables, a: &mut [u64]) {

@@ -4,7 +4,7 @@
 //! Sums and differences gain nothing over the compiler's own vectorisation: they are those of `portable`.
 
 use super::lanes::Lanes;
-use super::{Constants, Registers, TOGETHER, centred, kernel};
+use super::registers::{Constants, Registers, TOGETHER, centred, kernel};
 use crate::kernels::portable;
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;

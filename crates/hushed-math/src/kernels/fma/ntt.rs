@@ -10,7 +10,7 @@
 //! 2.975/8) for Y = 2.2.
 
 use super::lanes::Lanes;
-use super::{Constants, Registers, centred, kernel};
+use super::registers::{Constants, Registers, centred, kernel};
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use crate::ntt::Twiddles;

@@ -1,8 +1,8 @@
 //! The tile of [`crate::kernels::points`] on numbers, with the two sums of words of `gemm.rs`.
 
 use super::gemm::{Finish, Sums};
-use super::kernel;
 use super::lanes::Lanes;
+use super::registers::kernel;
 use crate::kernels::points::{self, GROUP, LEFT, RIGHT, TERMS};
 use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;

@@ -1,6 +1,6 @@
 //! The tile on 64-bit words, for any processor.
 
-use super::{Chunk, Method, ROWS};
+use super::packed::{Chunk, Method, ROWS};
 use crate::modulus::Modulus;
 
 /// Words of a limb whose sums are kept together.

@@ -1,6 +1,6 @@
 //! Rejection sampling from uniform words, eight at a time.
 
-use super::{load, splat, store};
+use super::lanes::{load, splat, store};
 use crate::machine::cpu::HaveIfma;
 use std::arch::x86_64::*;
 

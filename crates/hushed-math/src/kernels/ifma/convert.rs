@@ -12,7 +12,7 @@
 //! which for 11 terms of 50 bits is below 4t, so that two conditional subtractions reduce it. More terms are cut into
 //! groups; a later group begins at t plus the residue of the groups before it.
 
-use super::{Factor, Lanes, MASK, csub, load, shoup52, splat, store};
+use super::lanes::{Factor, Lanes, MASK, csub, load, shoup52, splat, store};
 use crate::kernels::convert::{ConversionTables, POINT};
 use crate::machine::cpu::HaveIfma;
 use crate::words::Words;
@@ -36,7 +36,7 @@ pub(crate) struct Converter {
 }
 
 struct Source {
-    constants: super::Constants,
+    constants: super::lanes::Constants,
     /// (F/f)^−1 mod f and its w'.
     inverse: [u64; 2],
     /// 52 − the bits of f.
@@ -45,7 +45,7 @@ struct Source {
 }
 
 struct Target {
-    constants: super::Constants,
+    constants: super::lanes::Constants,
     /// t^−1 mod 2^52.
     inverse: u64,
     /// 2^52·(the factor of each term) mod t.
@@ -56,7 +56,7 @@ impl Converter {
     /// `_token`: `convert` relies on the instruction sets that it proves.
     pub(crate) fn new(_token: HaveIfma, tables: &ConversionTables) -> Converter {
         let source = |source: &crate::kernels::convert::Source| Source {
-            constants: super::Constants::new(&source.modulus),
+            constants: super::lanes::Constants::new(&source.modulus),
             inverse: [
                 source.inverse,
                 shoup52(source.inverse, source.modulus.value()),
@@ -68,7 +68,7 @@ impl Converter {
             let t = &target.modulus;
             let power = t.reduce(1 << 52);
             Target {
-                constants: super::Constants::new(t),
+                constants: super::lanes::Constants::new(t),
                 inverse: inverse52(t.value()),
                 factors: target.factors.iter().map(|&c| t.mul(c, power)).collect(),
             }

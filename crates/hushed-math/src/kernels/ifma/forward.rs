@@ -10,8 +10,10 @@
 //! A butterfly costs five instructions, four of them on the two ports that multiply, or seven with a reduction, five of
 //! them there ([`Lanes::forward`]); the second factor in the layers of strides 4, 2 and 1 takes three more.
 
+use super::lanes::{
+    Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store,
+};
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
-use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
 /// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks; LOOSE as in

@@ -3,8 +3,8 @@
 //! Bounds are those of `limb`: one product leaves less than 3.5q before the last subtractions; a sum of two products
 //! loses one more unit of ⌊ab/2^(k−1)⌋, and leaves less than 2^k + q + 2q³/2^(k+51) ≤ 3.25q.
 
+use super::lanes::{Factor, Lanes, csub, shoup52, splat};
 use super::limb::{Limb, Product, SHORT, TERMS, Wide};
-use super::{Factor, Lanes, csub, shoup52, splat};
 use std::arch::x86_64::*;
 
 /// Runs the block for every eight words: `$at` is their first index, `$ends` a mask of those below the length.

@@ -4,8 +4,8 @@
 //! so that the inner loop reads them and the panel of weights sequentially. A step has 24 multiply-adds for 8 (10)
 //! loads: enough independent chains to fill their latency, and loads are never the limit.
 
-use super::limb::Wide;
-use super::{Factor, Limb, csub, load, shoup52, splat, store};
+use super::lanes::{Factor, csub, load, shoup52, splat, store};
+use super::limb::{Limb, Wide};
 use crate::kernels::gemm::{Chunk, GROUP, GemmScratch, Method, ROWS, TERMS};
 use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;

@@ -6,8 +6,10 @@
 //! the first registers is reduced before the end, when it is below 64q; a pass begins below 4q, and of its results only
 //! the sum of sums is reduced, as sums of products are below 4q anyway. A difference is x − y + (the bound of y).
 
+use super::lanes::{
+    Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store,
+};
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
-use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
 /// A layer, described by its inputs.

@@ -1,6 +1,6 @@
 //! Arithmetic on whole limbs. Words in memory are clean and in [0, q); slices have any length, and their end is masked.
 
-use super::{Constants, Factor, Lanes, MASK, csub, shoup52, splat};
+use super::lanes::{Constants, Factor, Lanes, MASK, csub, shoup52, splat};
 use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;

@@ -1,6 +1,6 @@
 //! Moves blocks of eight words to new places, each in one of eight orders.
 
-use super::{csub, load, splat, store};
+use super::lanes::{csub, load, splat, store};
 use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;

@@ -18,9 +18,9 @@
 //! the groups of words pass by. With single-digit weights, two blocks of rows go together, as streams of one digit
 //! each, so that enough sums are independent.
 
-use super::limb::Wide;
+use super::lanes::{Factor, shoup52, splat, store};
+use super::limb::{Limb, Wide};
 use super::tiles::Configured;
-use super::{Factor, Limb, shoup52, splat, store};
 use crate::kernels::gemm::{Chunk, DEPTH, GemmScratch, Method, TERMS, digits_limit};
 use crate::machine::cpu::{HaveAmx, HaveIfma};
 use crate::modulus::Modulus;

@@ -2,8 +2,8 @@
 //! 24 multiply-adds for 7 loads. With few terms most of the time would go to the reductions after them, so these are
 //! summed two lines at a time, which leaves registers for reducing at once.
 
-use super::limb::{SHORT, Wide};
-use super::{Limb, load, store};
+use super::lanes::{load, store};
+use super::limb::{Limb, SHORT, Wide};
 use crate::kernels::points::{GROUP, LEFT, Place, RIGHT, Run, TERMS};
 use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;

@@ -23,7 +23,7 @@
 //!             words 24, 25      w of stride 4 for a, b,                                   words 26, 27 their w'
 //! ```
 
-use super::{Constants, Room, shoup52};
+use super::lanes::{Constants, Room, shoup52};
 use crate::modulus::Modulus;
 use crate::ntt::Twiddles;
 use crate::words::Words;

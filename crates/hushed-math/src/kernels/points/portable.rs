@@ -1,6 +1,6 @@
 //! The tile on 64-bit words, for any processor.
 
-use super::{GROUP, LEFT, RIGHT, Sums};
+use super::panels::{GROUP, LEFT, RIGHT, Sums};
 use crate::modulus::Modulus;
 
 /// Sums of 128 bits: below q + 1024·q² < 2^111.

@@ -100,7 +100,16 @@ impl Identity {
     }
 }
 
-impl super::Trust {
+/// How a client verifies its server.
+#[derive(Clone)]
+pub enum Trust {
+    /// The certificate must chain to one of these authorities, name the server, and be within its dates.
+    Authorities(Vec<CertificateDer<'static>>),
+    /// The certificate must have this SHA-256 and be within its dates.
+    Pin([u8; 32]),
+}
+
+impl Trust {
     /// Trusts the authorities (or the single certificates) in a PEM file.
     ///
     /// # Errors

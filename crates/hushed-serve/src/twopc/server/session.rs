@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod continued;
+mod text;
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use crate::session::wire::{ABORT_STOPPING, IndexFacts, READY, Refusal, Reply, We
 use crate::twopc::prefix::Offered;
 use crate::twopc::table;
 use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, REQUEST, Request, Search};
-use continued::Text;
+use text::Text;
 
 /// What all sessions share.
 pub(super) struct Shared {

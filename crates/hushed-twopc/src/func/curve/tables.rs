@@ -5,7 +5,7 @@
 //! the limit. γ has 12 bits more than the curve's fraction, β 12 fraction bits and α 8. A test refits them and measures
 //! their errors.
 
-use super::{Curve, Kind, WIDEST};
+use super::{BELOW, BEND_FRAC, Curve, Kind, MARGIN, NARROWEST, SLOPE_FRAC, WIDEST};
 
 /// GELU(x) = x·Φ(x), sixteen segments: off by at most 10^−4.
 pub const GELU: Curve = Curve {
@@ -104,6 +104,25 @@ pub(crate) const SIGMOID: Curve = Curve {
     error: 2.5e-3,
     segments: &SIGMOID_SEGMENTS,
 };
+
+/// The constants on which both parties must agree, as text.
+pub fn describe() -> String {
+    let curves = [
+        GELU,
+        GELU_EIGHT,
+        GELU_TANH,
+        GELU_TANH_EIGHT,
+        SILU,
+        TANH,
+        ELU,
+        SIGMOID,
+    ];
+    let curves = curves.map(|c| c.describe());
+    format!(
+        "{} {NARROWEST} {WIDEST} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}",
+        curves.join(" ")
+    )
+}
 
 const GELU_SEGMENTS: [[i32; 3]; 16] = [
     [-470793, -1633, 410],

@@ -2,7 +2,7 @@
 //! checks of secret choices.
 
 use super::{Kept, Offer, Pads, Shape, settle_choice, settle_offer};
-use crate::testing::secrets::Case;
+use crate::testing::case::Case;
 
 /// Whether the whole message consists of choices of this shape.
 pub(crate) fn choices(shape: Shape, values: &[u64], mut message: &[u8]) -> bool {

@@ -16,7 +16,7 @@
 use crate::error::TwopcError;
 use crate::ot::base::{self, BaseSender, POINT_BYTES, SessionId};
 #[cfg(any(test, feature = "testing"))]
-use crate::testing::secrets::Case;
+use crate::testing::case::Case;
 use hushed_math::bits::{Block, Mask, PadHash, PrgAes, transpose_columns};
 use hushed_math::rng::SecretRng;
 #[cfg(any(test, feature = "testing"))]

@@ -7,17 +7,11 @@ use std::time::Instant;
 use hushed_model::Task;
 use hushed_mpc::{Adds, Input, Terms, TextCache, next_tokens, tokens_of_rows};
 
+use super::text::Text;
 use super::{Passes, debug, malformed, narrow};
 use crate::session::outcome::Stop;
 use crate::session::wire::Refusal;
 use crate::twopc::wire::{Ahead, Next};
-
-/// The state held for a text.
-pub(super) struct Text {
-    cache: TextCache,
-    /// Drafts of its last pass: rows that the client may have rejected.
-    drafts: usize,
-}
 
 impl Passes<'_> {
     /// Makes products for later passes. Each pass counts as a text now, and not again when it uses them: a client that

@@ -7,9 +7,9 @@ use hushed_twopc::TwopcError;
 use hushed_twopc::he::linear_ahead_cost;
 use hushed_twopc::share::Share;
 
-use super::Of;
 use crate::formats::MAIN;
 use crate::lookup::Table;
+use crate::shares::stock::Of;
 use crate::shares::{Known, Protocol, Shares};
 use crate::testing::run_pair;
 use crate::weights::embed;

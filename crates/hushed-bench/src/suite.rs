@@ -1,0 +1,115 @@
+//! What a measurement is, and how it is run.
+
+use hushed_ckks::counters::Counts;
+use hushed_net::{Session, Shape};
+use serde_json::{Map, Value};
+
+use crate::error::BenchError;
+use crate::peer::Peer;
+
+/// The network between the parties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Net {
+    /// No limit
+    Loopback,
+    /// 1 Gbit/s, 0.5 ms round trip
+    Lan,
+    /// 400 Mbit/s, 4 ms round trip
+    Wan,
+}
+
+impl Net {
+    pub fn name(self) -> &'static str {
+        match self {
+            Net::Loopback => "loopback",
+            Net::Lan => "lan",
+            Net::Wan => "wan",
+        }
+    }
+
+    pub(crate) fn shape(self) -> Option<Shape> {
+        match self {
+            Net::Loopback => None,
+            Net::Lan => Some(Shape::LAN),
+            Net::Wan => Some(Shape::WAN),
+        }
+    }
+}
+
+/// One size of a measurement between two parties. Both build the same case.
+pub trait Case {
+    fn params(&self) -> Value;
+
+    /// Shares the inputs; not timed.
+    fn prepare(&mut self, peer: &mut Peer) -> Result<(), BenchError>;
+
+    /// The timed part.
+    fn run(&mut self, peer: &mut Peer) -> Result<(), BenchError>;
+
+    /// The largest error of the last run compared with the clear, at the client; not timed.
+    fn error(&mut self, peer: &mut Peer) -> Result<Option<f64>, BenchError>;
+}
+
+/// A measurement of a model between two parties.
+pub trait Whole {
+    fn params(&self) -> Value;
+
+    /// The server's work before the two parties meet.
+    fn prepare(&mut self) -> Result<(), BenchError> {
+        Ok(())
+    }
+    /// Whether to run it; what takes long runs only if named.
+    fn wanted(&self, how: How<'_>) -> bool;
+
+    /// Runs it as one party, `runs` times after one extra run. Returns the session for the next measurement.
+    fn measure(&self, session: Session, runs: usize) -> Result<(Session, Value), BenchError>;
+}
+
+/// How a suite runs.
+pub enum Kind {
+    /// One process.
+    Local(fn(How<'_>) -> Result<Vec<Value>, BenchError>),
+    /// Two processes.
+    Pair(fn() -> Vec<Box<dyn Case>>),
+    /// Two processes that run a model, each with the set-up of a session.
+    Model(fn() -> Vec<Box<dyn Whole>>),
+}
+
+pub struct Suite {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub kind: Kind,
+}
+
+/// How to run the sizes of a suite.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    pub net: Net,
+    pub runs: usize,
+    /// Threads of a single-process measurement.
+    pub threads: usize,
+    /// Only sizes whose parameters, as JSON, contain this.
+    pub only: Option<&'a str>,
+}
+
+impl How<'_> {
+    pub(crate) fn wants(&self, params: &Value) -> bool {
+        self.only
+            .is_none_or(|part| params.to_string().contains(part))
+    }
+}
+
+/// The median; the upper one of the two middle values for an even number.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Counters by name.
+pub(crate) fn counters(counts: &Counts) -> Value {
+    let entries = counts.entries().into_iter();
+    entries
+        .map(|(name, count)| (name.to_owned(), count.into()))
+        .collect::<Map<_, Value>>()
+        .into()
+}

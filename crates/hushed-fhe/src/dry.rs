@@ -1,0 +1,155 @@
+//! A dry run: a model on shapes, counted. What a plan is made for, and the keys that follow.
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::keys::KeySpecs;
+use hushed_ckks::poly::Arithmetic;
+use hushed_model::{Program, StepId};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::choices::Choices;
+use crate::error::FheError;
+use crate::ops::mask::RowsKnown;
+use crate::ops::packed::rows::PackedRows;
+use crate::packing::{Interleave, Layout};
+use crate::pass::{Texts, forward_pass};
+use crate::plan::Prices;
+use crate::plan::keys::KeyDemand;
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::{AnswerRows, Lengths};
+use crate::simulate::{Counts, Simulator, Vector};
+use crate::slots::Slots;
+
+/// What a plan is made for, besides the model.
+#[derive(Clone, Debug)]
+pub struct FheOptions {
+    /// Rows per text, padding included: a power of two.
+    pub rows: usize,
+    /// Texts of the batch, the canary included; capped at the number of places.
+    pub texts: usize,
+    /// What the server learns of lengths.
+    pub lengths: Lengths,
+    /// The rows of a text at which a decoder is read.
+    pub answer: AnswerRows,
+    /// Bytes of memory the server may use: what does not fit is spilled, and a plan that cannot fit is refused.
+    pub max_memory: Option<u64>,
+    /// Upload rate in bytes per second. It decides whether uploading at the lowest level and refreshing is quicker than
+    /// uploading at the level at which the columns are read.
+    pub uplink: f64,
+    /// The cost of each operation here.
+    pub prices: Prices,
+    /// A placement to use as it is, without a search.
+    pub placement: Option<Placement>,
+}
+
+/// The result of a dry run: its counts, and the form of what leaves the server.
+#[derive(Clone, Debug)]
+pub struct DryRun {
+    /// The counters.
+    pub counts: Counts,
+    /// Primes of an uploaded ciphertext.
+    pub upload: usize,
+    /// Ciphertexts of the reply.
+    pub reply: usize,
+    /// Primes of each of them.
+    pub reply_limbs: usize,
+    /// Their scale.
+    pub reply_scale: f64,
+}
+
+/// Runs a model on shapes and counts. Columns uploaded with fewer primes than the first layer reads are refreshed
+/// first.
+///
+/// # Errors
+/// Fails if a placement lacks levels, the choices belong to another model, or layers have no numbers.
+pub fn dry_run(
+    program: &Program,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<DryRun, FheError> {
+    // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs. A search
+    // counts hundreds of times; callers on other threads do not wait for each other.
+    thread_local! {
+        static ALONE: Option<ThreadPool> = ThreadPoolBuilder::new().num_threads(1).build().ok();
+    }
+    let on = Simulator::new(params, params.slots())?.counting();
+    let run = |on| counted(&on, program, choices, options, placement);
+    ALONE.with(|alone| match alone {
+        Some(pool) => pool.install(|| run(on.repeating())),
+        None => run(on),
+    })
+}
+
+pub(crate) fn counted(
+    on: &Simulator,
+    program: &Program,
+    choices: &Choices,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<DryRun, FheError> {
+    let params = on.params();
+    let layout = Layout::new(params.slots(), options.rows, placement.columns)?;
+    on.at(StepId::outside("input"));
+    let width = program.width();
+    let (rows, vectors) = match (placement.columns, options.lengths) {
+        (1, _) if program.vocabulary().is_some() => {
+            let layout = Interleave::new(params.slots(), options.rows)?;
+            let real = options.lengths.masks(program);
+            let real = real.then(|| on.vector(Vec::new(), placement.upload));
+            (
+                Texts::Last(layout, options.answer, real.transpose()?),
+                width,
+            )
+        }
+        (1, lengths) => {
+            let layout = Interleave::new(params.slots(), options.rows)?;
+            let rows = match lengths.encrypted() {
+                true => RowsKnown::private(layout, on.vector(Vec::new(), placement.upload)?),
+                false => RowsKnown::public(layout, vec![options.rows; layout.texts()])?,
+            };
+            (Texts::Columns(rows), width)
+        }
+        (columns, _) if program.vocabulary().is_some() => {
+            let texts = Texts::PackedLast(layout, options.answer);
+            (texts, width.div_ceil(2 * columns))
+        }
+        (columns, lengths) => {
+            let rows = match lengths.encrypted() {
+                true => PackedRows::private(layout, on.vector(Vec::new(), placement.upload)?),
+                false => PackedRows::new(layout, vec![options.rows; layout.texts()])?,
+            };
+            (Texts::Packed(rows), width.div_ceil(2 * columns))
+        }
+    };
+    let mut pass = forward_pass(on, program, choices, placement.clone(), rows, 1.0)?;
+    let vectors = (0..vectors)
+        .map(|_| on.vector(Vec::new(), placement.upload))
+        .collect::<Result<Vec<Vector>, _>>()?;
+    let answer = pass.run(vectors)?.vectors;
+    let first = answer.first();
+    Ok(DryRun {
+        upload: placement.upload,
+        reply: answer.len(),
+        reply_limbs: first.map_or(0, |v| on.limbs(v)),
+        reply_scale: first.map_or(0.0, |v| on.scale(v).value()),
+        counts: on.tally().counts(),
+    })
+}
+
+/// The evaluation keys of a run, those of its bootstraps, and the conjugation that splits an uploaded ciphertext into
+/// its two columns.
+///
+/// # Errors
+/// As [`KeyDemand::specs`].
+pub fn key_specs(
+    run: &DryRun,
+    params: &CkksParams,
+    bootstrap: &KeySpecs,
+) -> Result<KeySpecs, FheError> {
+    let mut specs = KeyDemand::of(params, &run.counts).specs(params, bootstrap)?;
+    specs.merge(&params.key_specs(run.upload, false, &[], true)?);
+    Ok(specs)
+}

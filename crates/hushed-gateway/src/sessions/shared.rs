@@ -1,0 +1,113 @@
+//! The state that the workers and HTTP share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hushed_serve::{Digest, Public, Sent, Work};
+
+use super::admission::Admission;
+use super::away::Away;
+use super::failure::Failure;
+use super::ledger::Ledger;
+use super::pace::{Pace, Planned};
+use super::share::Share;
+
+/// How texts are run, the same for all requests.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Pads to a multiple of this many tokens.
+    pub bucket: Option<usize>,
+    /// Looks tokens up in the public table.
+    pub public_table: bool,
+    /// Runs as many passes as an answer may have tokens.
+    pub pad_output: bool,
+    /// Has products prepared for this many later tokens at a time.
+    pub ahead: u16,
+    /// Guesses this many next tokens per pass.
+    pub draft: u16,
+}
+
+/// State shared by the workers and HTTP.
+pub struct Shared {
+    /// The server's model.
+    pub public: Public,
+    /// The hash of its bundle.
+    pub bundle: Digest,
+    /// Most tokens per text that model and server accept.
+    pub max_tokens: usize,
+    /// Most tokens per pass.
+    pub max_pass_tokens: usize,
+    /// Most texts per session.
+    pub max_texts: usize,
+    /// Number of searchable documents.
+    pub documents: usize,
+    /// Bytes of each document's text; 0 if documents have none.
+    pub record_bytes: usize,
+    /// Whether search scores can be requested.
+    pub scores: bool,
+    /// How texts are run.
+    pub how: How,
+    /// Times of passes and set-ups.
+    pub pace: Pace,
+    /// What left this machine.
+    pub ledger: Ledger,
+    /// Raised to end passes at their next step.
+    pub stop: Arc<AtomicBool>,
+    /// Number of open sessions.
+    pub open: AtomicUsize,
+    /// Whether the server was reachable the last time.
+    pub reachable: AtomicBool,
+    /// The reason why no session is opened at present, if any.
+    pub away: Away,
+    /// Number of workers.
+    pub sessions: usize,
+    /// Most texts per pass; `None` for a model that generates.
+    pub batch: Option<usize>,
+    /// The places of the queue.
+    pub share: Share,
+}
+
+impl Shared {
+    /// The admission rules for a request whose client waits `patience`.
+    pub fn admission(&self, patience: Duration) -> Admission<'_> {
+        Admission {
+            pace: &self.pace,
+            patience,
+            sessions: self.sessions,
+            batch: self.batch,
+            open: self.is_open(),
+            away: self.is_away(),
+            share: self.share,
+        }
+    }
+
+    /// Why no request is taken at present: no session is open, and none is opened.
+    pub(super) fn is_away(&self) -> Option<Failure> {
+        match self.is_open() {
+            true => None,
+            false => self.away.now(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// Enters what was sent for an answer in the ledger, and learns from its time.
+    pub(super) fn sent(&self, sent: &Sent, planned: &Planned) {
+        match sent.work {
+            Work::Ahead => self.ledger.ahead(sent.rows, sent.counted, &sent.cost),
+            Work::Pass { .. } => self.ledger.pass(vec![sent.rows], sent.counted, &sent.cost),
+        }
+        if let Some(planned) = planned.of(sent) {
+            self.pace.pass_took(planned, sent.cost.time);
+        }
+    }
+
+    /// Rows of a text with `tokens` tokens, padding included, if at most `most` are accepted.
+    pub fn rows(&self, tokens: usize, most: usize) -> usize {
+        let bucket = self.how.bucket.unwrap_or(1).max(1);
+        tokens.div_ceil(bucket).saturating_mul(bucket).min(most)
+    }
+}
