@@ -212,13 +212,13 @@ impl Reader<'_> {
                     let path = path(rest);
                     let length = path.len() * 3 - 2;
                     let member = is(before(1), ".") && !is(before(2), ".");
-                    if !member && !(is(before(1), ":") && is(before(2), ":")) {
+                    let continued = is(before(1), ":") && is(before(2), ":");
+                    let field = is(rest.get(1), ":") && !is(rest.get(2), ":");
+                    if !member && !continued {
                         if path.len() > 1 {
                             self.found(module, path, Written::Inline);
-                        } else if !is(before(1), "fn")
-                            && !(is(rest.get(1), ":") && !is(rest.get(2), ":"))
-                        {
-                            // Neither a function's declaration nor a field.
+                        } else if !field && !is(before(1), "fn") {
+                            // Neither a field nor a function's declaration.
                             self.idents.extend(path);
                         }
                     }
