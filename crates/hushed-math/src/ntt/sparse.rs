@@ -49,8 +49,8 @@ impl EveryCoefficient {
         }
         EveryCoefficient {
             step,
-            ntt,
             cpu: ntt.cpu(),
+            ntt,
             inverse,
             matrix,
         }
