@@ -4,10 +4,13 @@
 
 pub mod decoder;
 pub mod fits;
+mod fitted;
 mod layer;
 pub(crate) mod read;
 pub(crate) mod shapes;
 
+use hushed_ckks::poly::PolyError;
+use hushed_model::StepId;
 use serde::{Deserialize, Serialize};
 
 pub use decoder::{DecoderChoice, DecoderLayerChoice, ScoresChoice, SigmoidChoice};
@@ -113,6 +116,18 @@ pub enum ChoicesError {
     Unusable {
         /// The problem, and where it is.
         what: String,
+    },
+    /// A function without a fit on its interval.
+    #[error(
+        "{step}: no {function} fits the interval that was calibrated ({source}); make the calibration again with `hushed calibrate DIR --input FILE --protocol fhe`"
+    )]
+    Unfit {
+        /// The step.
+        step: StepId,
+        /// The function, and of which head.
+        function: String,
+        /// Why there is no fit.
+        source: Box<PolyError>,
     },
 }
 

@@ -147,8 +147,25 @@ impl FhePlanReport {
     /// The plan of a batch. `assumed`: the choices are [`assumed_choices`]. `bootstrap`: the keys of a bootstrap.
     ///
     /// # Errors
-    /// Fails if no placement runs or none fits, the choices belong to another model, or layers have no numbers.
+    /// Fails if no placement runs or none fits, the choices belong to another model or, unless assumed, have a function
+    /// without a fit ([`Choices::check_fits`]), or layers have no numbers.
     pub fn new(
+        program: &Program,
+        choices: &Choices,
+        assumed: bool,
+        params: &Arc<CkksParams>,
+        bootstrap: &KeySpecs,
+        options: &FheOptions,
+    ) -> Result<FhePlanReport, FheError> {
+        // A dry run counts stand-ins: it would not notice.
+        if !assumed {
+            choices.check_fits(program)?;
+        }
+        FhePlanReport::of_fitted(program, choices, assumed, params, bootstrap, options)
+    }
+
+    /// As [`FhePlanReport::new`], for choices whose fits were checked.
+    fn of_fitted(
         program: &Program,
         choices: &Choices,
         assumed: bool,

@@ -63,8 +63,11 @@ impl Goal {
         bootstrap: &KeySpecs,
         options: &FheOptions,
     ) -> Result<Curve, FheError> {
+        if !assumed {
+            choices.check_fits(program)?;
+        }
         let report = |asked: &FheOptions| {
-            FhePlanReport::new(program, choices, assumed, params, bootstrap, asked)
+            FhePlanReport::of_fitted(program, choices, assumed, params, bootstrap, asked)
         };
         let asked = |texts, placement| FheOptions {
             texts,

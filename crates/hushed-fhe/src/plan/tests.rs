@@ -5,6 +5,7 @@ use hushed_ckks::keys::KeySpecs;
 use hushed_model::{Network, NetworkConfig, Pool, random_network};
 
 use super::*;
+use crate::choices::{ChoicesError, HeadChoice};
 use crate::plan::public_plan::Lengths;
 use crate::simulate::Op;
 
@@ -50,6 +51,56 @@ fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, Fhe
     let program = network.program();
     let choices = assumed_choices(&program, options.rows);
     FhePlanReport::new(&program, &choices, true, &params, &KeySpecs::new(), options)
+}
+
+/// A dry run counts stand-ins, which fit anything: a calibration of which a function has no fit is refused all the same,
+/// by the step and the function.
+#[test]
+fn a_calibration_without_a_fit_is_refused_by_name() {
+    let program = small().program();
+    let good = assumed_choices(&program, 16);
+    let params = CkksParams::n16_boot().unwrap();
+    let (keys, options) = (KeySpecs::new(), options(Lengths::Public));
+    let plan = |choices: &Choices, assumed| {
+        FhePlanReport::new(&program, choices, assumed, &params, &keys, &options)
+    };
+    plan(&good, false).unwrap();
+    // Relative to the least row maximum, the weights of its errors are infinite.
+    let mut steep = good.clone();
+    let HeadChoice::Softmax {
+        scores,
+        least_maximum,
+        ..
+    } = &mut steep.layers[1].attention.heads[2]
+    else {
+        panic!("a fixed pattern");
+    };
+    (scores.low, *least_maximum) = (-1500.0, -1490.0);
+    // No root is fitted from above its range.
+    let mut high = good.clone();
+    high.layers[0].feed_forward_norm.low = 2.0;
+    let mut unknown = good;
+    let widest = &mut unknown.layers[1].activation.columns[5];
+    (widest.high, widest.mean) = (9.0, f64::NAN);
+    for (choices, at, of) in [
+        (steep, "layer.1.attention", "softmax of head 2"),
+        (high, "layer.0.feed_forward.norm", "inverse root"),
+        (unknown, "layer.1.feed_forward.activation", "Gelu"),
+    ] {
+        plan(&choices, true).unwrap();
+        let refused = plan(&choices, false).err().unwrap();
+        let text = refused.to_string();
+        let FheError::Choices(ChoicesError::Unfit { step, function, .. }) = refused else {
+            panic!("{text}");
+        };
+        assert_eq!((step.to_string().as_str(), function.as_str()), (at, of));
+        assert!(
+            text.contains(at) && text.contains("hushed calibrate"),
+            "{text}"
+        );
+        let goal = Goal::Latency.plan((&program, &choices, false), &params, &keys, &options);
+        assert_eq!(goal.err().unwrap().to_string(), text);
+    }
 }
 
 /// Each goal chooses the plan that minimises it; few texts have the lowest latency.

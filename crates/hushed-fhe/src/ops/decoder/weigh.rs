@@ -16,7 +16,7 @@ use hushed_model::{Attention, Mask, StepId, Weigh};
 
 use super::rope::seen;
 use crate::choices::{
-    AttentionChoice, ChoicesError, HeadChoice, Interval, ScoresChoice, fits, shapes,
+    AttentionChoice, ChoicesError, HeadChoice, Interval, ScoresChoice, SigmoidChoice, fits, shapes,
 };
 use crate::error::FheError;
 use crate::ops::activation::levels;
@@ -106,11 +106,8 @@ impl<'a, V: Clone + Send + Sync> Weighing<'a, V> {
         };
         match (block.weigh, choice) {
             (Weigh::Sigmoid { bias }, ScoresChoice::Sigmoid(choice)) => {
-                let shared = block.heads.shared().max(1);
-                let widest = choice.heads.chunks(shared).map(widest);
-                let each = widest.flat_map(|scores| std::iter::repeat_n(scores, shared));
                 let mut heads: Vec<Sigmoid> = Vec::with_capacity(choice.heads.len());
-                for (head, scores) in each.take(choice.heads.len()).enumerate() {
+                for (head, scores) in intervals(block, choice).enumerate() {
                     // Heads with the same interval share a fit.
                     let alike = |like: &&Sigmoid| like.interval == fits::masked(scores);
                     let polynomial = match heads.last().filter(alike) {
@@ -266,6 +263,17 @@ fn at<T>(heads: &[T], head: usize) -> Result<&T, FheError> {
         what: format!("the calibration has no head {head}"),
     };
     Ok(heads.get(head).ok_or_else(absent)?)
+}
+
+/// For each head the interval of a sigmoid's scores: the widest of those that share its key head.
+pub(crate) fn intervals(
+    block: &Attention,
+    choice: &SigmoidChoice,
+) -> impl Iterator<Item = Interval> {
+    let shared = block.heads.shared().max(1);
+    let widest = choice.heads.chunks(shared).map(widest);
+    let each = widest.flat_map(move |scores| std::iter::repeat_n(scores, shared));
+    each.take(choice.heads.len())
 }
 
 /// The widest interval of heads that share a key head, including 0: their keys have one factor.
