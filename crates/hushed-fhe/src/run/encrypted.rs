@@ -514,6 +514,8 @@ mod maps;
 #[cfg(test)]
 mod contained;
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod heads_tests;
 #[cfg(test)]
 mod lemmas;

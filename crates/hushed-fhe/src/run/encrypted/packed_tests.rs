@@ -26,7 +26,7 @@ use crate::{Choices, FheError, KeyDemand, Pass, Placement, RowsKnown, Slots};
 const PARAMETERS: &str = "insecure-test/9/14";
 const ROWS: usize = 16;
 
-struct Subject {
+pub(super) struct Subject {
     params: Arc<CkksParams>,
     network: Network,
     texts: Vec<TokenIds>,
@@ -36,8 +36,18 @@ struct Subject {
     choices: Choices,
 }
 
+/// A client's keys and request.
+struct Request {
+    keys: Keys,
+    public: Arc<PublicKey>,
+    client: FheClient,
+    sent: Vec<Ciphertext>,
+    declared: Vec<usize>,
+    lengths: Vec<usize>,
+}
+
 impl Subject {
-    fn new() -> Subject {
+    pub(super) fn new() -> Subject {
         Subject::of(random_network(&tiny_config(), Pool::Mean, 5))
     }
 
@@ -146,6 +156,38 @@ impl Subject {
         found
     }
 
+    /// The client's part for the first texts.
+    fn request(&self, plan: &FhePlan, count: usize) -> Request {
+        let key_plan = plan.key_plan(&self.params).unwrap();
+        let keys = Keys::new(&self.params, |_| key_plan);
+        let mut rng = seeded(7);
+        let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
+        let client = self.client(plan);
+        let upload = client.pack(&self.texts[..count], None).unwrap();
+        let sent = (0..upload.count()).map(|i| {
+            let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
+            sent.expand()
+        });
+        Request {
+            sent: sent.collect(),
+            declared: upload.declared(),
+            lengths: upload.lengths().to_vec(),
+            keys,
+            public,
+            client,
+        }
+    }
+
+    /// The reply to one text.
+    pub(super) fn reply(&self, lengths: Lengths) -> Vec<Ciphertext> {
+        let plan = self.plan(lengths, 1);
+        let request = self.request(&plan, 1);
+        let (on, declared) = (&request.keys.on, &request.declared);
+        let mut served = self.served(on, &plan, declared, request.sent);
+        let answer = served.pop().unwrap();
+        received(&plan, &self.params, &request.public, &answer)
+    }
+
     fn interleave(&self) -> Interleave {
         Interleave::new(self.params.slots(), ROWS).unwrap()
     }
@@ -239,19 +281,15 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     let texts = &subject.embedded[..count];
     let simulated = batch.run(&on, ROWS, texts, None).unwrap();
 
-    let key_plan = plan.key_plan(&subject.params).unwrap();
-    let mut keys = Keys::new(&subject.params, |_| key_plan);
+    let Request {
+        mut keys,
+        public,
+        client,
+        sent,
+        declared,
+        lengths: rows,
+    } = subject.request(&plan, count);
     let deviation = keys.refresh_deviation();
-    let mut rng = seeded(7);
-    let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
-    let client = subject.client(&plan);
-    let upload = client.pack(&subject.texts[..count], None).unwrap();
-    let sent = (0..upload.count()).map(|i| {
-        let sent = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
-        sent.expand()
-    });
-    let sent: Vec<Ciphertext> = sent.collect();
-    let declared = upload.declared();
     if lengths.encrypted() {
         assert_eq!(declared, vec![0; places]);
     }
@@ -267,7 +305,7 @@ fn answered(subject: &Subject, (places, count): (usize, usize), lengths: Lengths
     errs_as_predicted(subject, &plan, (&declared, &held), deviation, &stages);
     let answer = served.pop().unwrap();
     let received = received(&plan, &subject.params, &public, &answer);
-    let opened = client.open(keys.decryptor(), &received, upload.lengths());
+    let opened = client.open(keys.decryptor(), &received, &rows);
     let opened: Vec<Vec<f64>> = opened.unwrap().into_iter().flatten().collect();
     assert_eq!(opened.len(), count);
     for ((opened, clear), simulated) in opened.iter().zip(&subject.answers).zip(&simulated) {
