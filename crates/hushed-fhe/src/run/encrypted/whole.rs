@@ -1,6 +1,8 @@
 //! A whole small BERT, encrypted by its client, run by a server that only has evaluation keys, and opened by the
 //! client: compared with the same run in the simulator, and with the model in the clear.
 
+mod architectures;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
