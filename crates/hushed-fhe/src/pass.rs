@@ -24,6 +24,7 @@ mod packed_decoder;
 mod shape;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hushed_model::{
     Attention, Block, FeedForward, ModelError, Norm, Program, Step, StepId, Values, here, same,
@@ -32,11 +33,12 @@ use hushed_model::{
 use super::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
 use super::error::FheError;
 use super::slots::Slots;
-use crate::ops::activation::{self, Polynomials};
+use crate::ops::activation;
 use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::after::After;
 use crate::ops::attention::{AttentionLayer, attention, attention_stored};
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stored};
+use crate::ops::folded::Polynomials;
 use crate::ops::head::head;
 use crate::ops::levels::above;
 use crate::ops::mask::{RowMasks, RowsKnown};
@@ -272,7 +274,7 @@ pub struct Pass<'a, S: Slots> {
     masks: RowMasks<S::Value>,
     /// Public bound on the client's columns.
     input_bound: f64,
-    polynomials: Polynomials,
+    polynomials: Arc<Polynomials>,
     viewer: Option<Viewer<'a, S::Value>>,
 }
 
@@ -334,7 +336,7 @@ impl<'a, S: Slots> Pass<'a, S> {
             placement,
             rows,
             input_bound,
-            polynomials: Polynomials::default(),
+            polynomials: on.polynomials(),
             viewer: None,
         })
     }

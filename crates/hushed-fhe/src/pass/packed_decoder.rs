@@ -1,15 +1,18 @@
 //! A decoder in packed rows, layer by layer, for one prompt or a few: like [`super::DecoderPass`], with the steps of
 //! [`crate::ops::packed`].
 
+use std::sync::Arc;
+
 use hushed_model::{Attention, Norm, Program, StepId, same};
 
 use super::blocks::Parts;
 use super::packed::unfit;
 use crate::choices::{Choices, DecoderChoice, DecoderLayerChoice, NormChoice, ScoresChoice};
 use crate::error::FheError;
-use crate::ops::activation::{Polynomials, levels};
+use crate::ops::activation::levels;
 use crate::ops::acts::Acts;
 use crate::ops::after::After;
+use crate::ops::folded::Polynomials;
 use crate::ops::levels::above_by;
 use crate::ops::packed::attention::heads_of;
 use crate::ops::packed::causal::PackedCausal;
@@ -38,7 +41,7 @@ pub struct PackedDecoderPass<'a, S: Slots> {
     rows: PackedRows<S::Value>,
     columns: Spread,
     input_bound: f64,
-    polynomials: Polynomials,
+    polynomials: Arc<Polynomials>,
     answer: AnswerRows,
 }
 
@@ -108,7 +111,7 @@ impl<'a, S: Slots> PackedDecoderPass<'a, S> {
             rows,
             columns,
             input_bound,
-            polynomials: Polynomials::default(),
+            polynomials: on.polynomials(),
             answer,
         })
     }

@@ -149,12 +149,18 @@ impl Subject {
         pass.finish(&x).unwrap()
     }
 
-    /// The reply to two texts.
-    pub(super) fn reply(&self, answer: AnswerRows) -> Vec<Ciphertext> {
+    /// Two replies to two texts: the second by what the first has kept, without the model's weights.
+    pub(super) fn replies(mut self, answer: AnswerRows) -> [Vec<Ciphertext>; 2] {
         let plan = self.plan(answer);
-        let request = self.request(&plan);
-        let answer = self.served(&request.keys.on, &plan, request.sent);
-        received(&plan, &self.params, &request.public, &answer)
+        let mut request = self.request(&plan);
+        request.keys.on.keep(Arc::default());
+        let reply = |subject: &Subject| {
+            let answer = subject.served(&request.keys.on, &plan, request.sent.clone());
+            received(&plan, &subject.params, &request.public, &answer)
+        };
+        let first = reply(&self);
+        self.program = self.program.without_weights();
+        [first, reply(&self)]
     }
 }
 

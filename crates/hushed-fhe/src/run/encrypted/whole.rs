@@ -10,7 +10,8 @@ use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Scale};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{
-    Matrix, Network, Pool, StepId, TokenIds, length, nearness, plain, random_network,
+    Matrix, ModelError, Network, Pool, Program, StepId, TokenIds, length, nearness, plain,
+    random_network,
 };
 use zeroize::Zeroizing;
 
@@ -27,7 +28,8 @@ use crate::run::reply::{ReplySecret, fewest_limbs, seal_reply};
 use crate::simulate::{Counts, Op, Vector};
 use crate::testing::{Structure, largest, measure, packed};
 use crate::{
-    Choices, FheError, FhePlan, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots, token_rows,
+    Choices, FheError, FhePlan, Folded, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots,
+    token_rows,
 };
 
 const LOG_N: u32 = 9;
@@ -52,6 +54,7 @@ pub(super) struct Subject {
     params: Arc<CkksParams>,
     layout: Interleave,
     network: Network,
+    program: Program,
     texts: Vec<TokenIds>,
     embedded: Vec<Matrix<f64>>,
     choices: Choices,
@@ -108,6 +111,7 @@ impl Subject {
         Subject {
             params,
             layout,
+            program: network.program(),
             network,
             texts,
             embedded,
@@ -130,8 +134,7 @@ impl Subject {
         let placement = self.plan.placement.clone();
         let bound = self.plan.input_bound;
         on.at(StepId::outside("input"));
-        let program = self.network.program();
-        let mut pass = Pass::new(on, &program, &self.choices, placement, rows, bound)?;
+        let mut pass = Pass::new(on, &self.program, &self.choices, placement, rows, bound)?;
         pass.run(columns)
     }
 
@@ -307,8 +310,7 @@ fn assert_answered(subject: &Subject) -> Answered {
     println!("error {error:e}, predicted {predicted:e} and {noise:e}");
     assert!(error < 3.0 * predicted + noise);
     for (text, found) in subject.texts.iter().zip(&answered.rows) {
-        let program = subject.network.program();
-        let clear = plain::run(&program, vec![text.clone()], |_, _| ());
+        let clear = plain::run(&subject.program, vec![text.clone()], |_, _| ());
         let clear = clear.unwrap().values.row(0).to_vec();
         assert_eq!(found.len(), clear.len());
         let near = nearness(found, &clear, length(&clear));
@@ -316,6 +318,38 @@ fn assert_answered(subject: &Subject) -> Answered {
         assert!(near > 0.9999, "{near}");
     }
     answered
+}
+
+/// A simulation folds all that a run reads: weights are not needed again, and replies have the same bytes.
+#[test]
+fn a_prepared_model_is_run_without_its_weights() {
+    let mut subject = Subject::new(2, Lengths::Private);
+    let before = subject.reply();
+    let folded: Arc<Folded> = Arc::default();
+    let on = || Simulator::new(&subject.params, subject.params.slots()).unwrap();
+    let on = (on(), on().keeping(Arc::clone(&folded)));
+    subject.simulated(&on.1);
+    let demand = subject.demand(&on.1.tally().counts());
+    subject.program = subject.program.without_weights();
+    let mut keys = Keys::new(&subject.params, |b| {
+        demand.plan(&subject.params, b).unwrap()
+    });
+    keys.on.keep(folded);
+    for _ in 0..2 {
+        let after = subject.encrypted_with(&keys).reply;
+        assert_eq!(before.len(), after.len());
+        for (one, two) in before.iter().zip(&after) {
+            assert!(one.a() == two.a() && one.b() == two.b());
+        }
+    }
+    // Without what was folded there is nothing to run.
+    let on = on.0;
+    let rows = RowsKnown::public(subject.layout, subject.lengths()).unwrap();
+    let zeros = |_| on.vector(vec![0.0; on.slots()], on.top()).unwrap();
+    let columns = (0..subject.plan.width).map(zeros).collect();
+    let refused = subject.run(&on, rows, columns).err().unwrap();
+    let absent = matches!(refused, FheError::Model(ModelError::ShapesOnly { .. }));
+    assert!(absent, "{refused}");
 }
 
 /// The same bytes leave with any number of threads: a retry looks like the first answer.
